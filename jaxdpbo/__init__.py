@@ -1,0 +1,3 @@
+"""Differentially private Bayesian optimisation in JAX."""
+
+__version__ = "0.1.0"

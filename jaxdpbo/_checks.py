@@ -1,0 +1,141 @@
+"""Host-side validators: each names the argument and shows the value it refuses.
+
+They run before anything is traced and see configuration only, never a user's value.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def size(name: str, value: Any, *, minimum: int = 1) -> int:
+    """A Python integer of at least ``minimum``; booleans and floats are refused."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    try:
+        integer = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+    if integer < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {integer}")
+    return integer
+
+
+def number(name: str, value: Any) -> float:
+    """One real number, not NaN."""
+    if isinstance(value, (bool, str, bytes)) or np.ndim(value) != 0:
+        raise TypeError(f"{name} must be one real number, got {value!r}")
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be one real number, got {value!r}") from None
+    if math.isnan(result):
+        raise ValueError(f"{name} must not be NaN")
+    return result
+
+
+def positive(name: str, value: Any, *, finite: bool = True) -> float:
+    """A real number above zero; infinity only where ``finite`` is False."""
+    result = number(name, value)
+    if result <= 0:
+        raise ValueError(f"{name} must be positive, got {result}")
+    if finite and math.isinf(result):
+        raise ValueError(f"{name} must be finite, got {result}")
+    return result
+
+
+def nonnegative(name: str, value: Any) -> float:
+    """A finite real number of at least zero."""
+    result = number(name, value)
+    if result < 0 or math.isinf(result):
+        raise ValueError(f"{name} must be at least zero and finite, got {result}")
+    return result
+
+
+def probability(name: str, value: Any) -> float:
+    """A real number strictly between zero and one."""
+    result = number(name, value)
+    if not 0 < result < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {result}")
+    return result
+
+
+def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
+    """One of the named options."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+    return value
+
+
+def function(name: str, value: Any) -> Callable[..., Any]:
+    """A module-level function: a fresh lambda or partial would compile anew each time."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {value!r}")
+    if getattr(value, "__name__", "<lambda>") == "<lambda>":
+        raise TypeError(
+            f"{name} must be a function defined once with def, got {value!r}: "
+            "static functions compare by identity, so a lambda or a partial compiles anew each time"
+        )
+    return value
+
+
+def optimizer(name: str, value: Any, dimension: int) -> None:
+    """An optax factory whose update needs gradients alone: one that asks for the loss would read raw data."""
+    function(name, value)
+    try:
+        made = value(jnp.ones(dimension))
+        jax.eval_shape(lambda theta: made.update(theta, made.init(theta), theta), jnp.zeros(dimension))
+    except Exception as error:
+        raise ValueError(f"{name} must be an optax factory whose update needs only gradients, got {value!r}") from error
+
+
+def vector(name: str, value: Any, length: int | None = None) -> np.ndarray:
+    """A finite vector ``(length,)`` as a NumPy float64 array."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be an array of real numbers, got {value!r}") from None
+    if array.ndim != 1 or array.size == 0 or (length is not None and array.size != length):
+        wanted = "(d,)" if length is None else f"({length},)"
+        raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite, got {array}")
+    return array
+
+
+def box(name: str, value: Any, *, finite: bool = True) -> np.ndarray:
+    """Bounds ``(2, d)``, the lower row strictly under the upper one, as NumPy float64."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a (2, d) array of real numbers, got {value!r}") from None
+    if array.ndim != 2 or array.shape[0] != 2 or array.shape[1] == 0:
+        raise ValueError(f"{name} must have shape (2, d), rows lower and upper, got {array.shape}")
+    if np.any(np.isnan(array)):
+        raise ValueError(f"{name} must not hold NaN, got {array.tolist()}")
+    if finite and not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite, got {array.tolist()}")
+    if not np.all(array[0] < array[1]):
+        raise ValueError(f"{name} must have lower < upper in each coordinate, got {array.tolist()}")
+    return array
+
+
+def inside(name: str, point: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """A point that lies inside the box."""
+    if not (np.all(bounds[0] <= point) and np.all(point <= bounds[1])):
+        raise ValueError(f"{name} must lie inside bounds, got {point.tolist()} for {bounds.tolist()}")
+    return point
+
+
+def key(name: str, value: Any) -> jax.Array:
+    """One typed JAX key; integers, None and old-style uint32 keys are refused."""
+    if not (isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)):
+        raise TypeError(f"{name} must be a typed key such as jax.random.key(seed), got {type(value).__name__}")
+    if value.ndim != 0:
+        raise ValueError(f"{name} must be one key, got shape {value.shape}")
+    return value

@@ -1,0 +1,466 @@
+"""DP-GIBO: local Bayesian optimisation by privatised gradient posteriors, for many parameters.
+
+Getoar Sopa, Juraj Marusic, Marco Avella-Medina and John P. Cunningham (2025), "Scalable differentially private
+Bayesian optimization". Algorithm 1 (fixed batch), Algorithm 2 (``tolerance``: the smallest batch that leaves the
+trace under it), noisy observations (section 3.4: ``noise_variance`` enters every solve).
+
+Notation: ``n`` users, ``T`` steps, ``b`` evaluations a step, ``d`` parameters, ``B`` the clip norm, ``D`` the points
+evaluated so far, ``theta`` the iterate. Each step evaluates every user's loss at ``b`` points near ``theta``,
+forms every user's posterior-mean gradient at ``theta``, clips each to norm ``B``, and moves along their mean plus
+Gaussian noise of standard deviation ``2 B sqrt(T) / (n mu)``.
+
+The convergence bounds of theorems 3.2 and 3.3 and corollaries 3.4 and 3.6 are in ``jaxdpbo.theory.dp_gibo``.
+Theorem B.2 (any suboptimality, for a stationary kernel and searching a finite cover first, at
+``T = Omega(d^(d+1))``) is existential and has no counterpart in code.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import clipping, guarantee, mechanisms
+from jaxdpbo.surrogate import gp, gradient, gradient_design, kernels
+from jaxdpbo.types import Algorithm, Kernel, Query, State
+
+MEMORIES = ("all", "nearest", "none")
+OUTPUTS = ("last", "last_half_mean")
+NOISES = ("none", "float")
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=[
+        "mu", "clip_norm", "step_size", "noise_variance", "tolerance", "kernel_params", "bounds", "theta0",
+    ],
+    meta_fields=[
+        "users", "steps", "batch", "neighbours", "memory", "kernel", "optimizer", "adaptive", "output", "noise",
+        "polish_steps",
+    ],
+)  # fmt: skip
+@dataclass(frozen=True)
+class Config:
+    """What a run is told before it starts; made by ``config``. All of it is public.
+
+    Traced (a sweep over these compiles once): ``mu ()``, ``clip_norm ()``, ``step_size (d,)``, ``noise_variance ()``,
+    ``tolerance ()``, ``kernel_params``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static.
+    """
+
+    mu: jax.Array
+    clip_norm: jax.Array
+    step_size: jax.Array
+    noise_variance: jax.Array
+    tolerance: jax.Array
+    kernel_params: Any
+    bounds: jax.Array
+    theta0: jax.Array
+    users: int
+    steps: int
+    batch: int
+    neighbours: int
+    memory: str
+    kernel: Kernel
+    optimizer: Callable[..., optax.GradientTransformation]
+    adaptive: bool
+    output: str
+    noise: str
+    polish_steps: int
+
+
+def config(
+    *,
+    users: int,
+    steps: int,
+    mu: float,
+    bounds: Any,
+    batch: int | None = None,
+    clip_norm: float = 1.0,
+    theta0: Any = None,
+    step_size: Any = None,
+    optimizer: Callable[..., optax.GradientTransformation] = optax.sgd,
+    output: str = "last",
+    kernel: Kernel = kernels.rbf,
+    kernel_params: Any = None,
+    noise_variance: float = 1e-4,
+    tolerance: float | None = None,
+    memory: str = "all",
+    neighbours: int = 0,
+    noise: str = "float",
+    polish_steps: int = 30,
+    allow_incomplete_gradient: bool = False,
+) -> Config:
+    """Check a configuration and make its leaves canonical. The defaults are Algorithm 1 as published.
+
+    Every argument must be chosen without looking at the users' losses; the guarantee says so.
+
+    Args:
+      users: ``n``, how many losses the objective returns; taken to be public.
+      steps: ``T``.
+      mu: the total GDP budget; ``inf`` is exactly the non-private algorithm.
+      bounds: ``(2, d)``, lower and upper; iterates and evaluations stay inside. Infinite sides are allowed where
+        ``step_size``, ``theta0`` and ``kernel_params`` are given.
+      batch: ``b``, evaluations a step; with ``tolerance``, the cap. ``d + 1`` where not given.
+      clip_norm: ``B``, the bound on one user's gradient. Noise grows with it, bias shrinks.
+      theta0: where to start; the middle of the box where not given.
+      step_size: one number or ``(d,)``, passed to ``optimizer``; the half-width of the box where not given.
+      optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad``.
+      output: what ``release`` names ``point``: "last", the last iterate, or "last_half_mean", the mean of the
+        second half of the path. Both are post-processing.
+      kernel: of the surrogate, from ``jaxdpbo.surrogate.kernels``.
+      kernel_params: its numbers; for a stationary kernel, the half-width of the box as lengthscales where not given.
+      noise_variance: of one observation (section 3.4), relative to the kernel's variance.
+      tolerance: Algorithm 2's epsilon, on the trace of the gradient's covariance.
+      memory: which earlier points a step uses: "all", the ``neighbours`` "nearest" in correlation, or "none".
+      neighbours: for "nearest".
+      noise: "float", or "none" (only with ``mu = inf``).
+      polish_steps: gradient steps on the acquisition after the best structured start.
+      allow_incomplete_gradient: permit memory "none" with fewer than ``d + 1`` points, which can not determine a
+        gradient.
+
+    Raises:
+      ValueError: a number out of range, a wrong shape, bounds reversed, ``theta0`` outside; names the argument.
+      TypeError: an argument of the wrong kind.
+    """
+    limits = _checks.box("bounds", bounds, finite=False)
+    dimension = limits.shape[1]
+    boxed = bool(np.all(np.isfinite(limits)))
+
+    def middle() -> np.ndarray:
+        return (limits[0] + limits[1]) / 2
+
+    def half_width() -> np.ndarray:
+        return (limits[1] - limits[0]) / 2
+
+    def from_box(name: str, value: Any, default: Callable[[], np.ndarray]) -> np.ndarray:
+        if value is None:
+            if not boxed:
+                raise ValueError(f"{name} must be given where bounds are infinite, got {limits.tolist()}")
+            return default()
+        return _checks.vector(name, np.full(dimension, float(value)) if np.ndim(value) == 0 else value, dimension)
+
+    start = _checks.inside("theta0", from_box("theta0", theta0, middle), limits)
+    sizes = from_box("step_size", step_size, half_width)
+    if not np.all(sizes > 0):
+        raise ValueError(f"step_size must be positive, got {sizes.tolist()}")
+    if kernel_params is None:
+        kernel_params = kernels.stationary(from_box("kernel_params", None, half_width), dimension)
+    kernels.check(kernel, kernel_params, dimension)
+    _checks.optimizer("optimizer", optimizer, dimension)
+
+    points = dimension + 1 if batch is None else _checks.size("batch", batch)
+    _checks.choice("memory", memory, MEMORIES)
+    if memory == "none" and points < dimension + 1 and not allow_incomplete_gradient:
+        raise ValueError(
+            f"batch must be at least d + 1 = {dimension + 1} with memory='none', got {points}: fewer points can "
+            "not determine a gradient (allow_incomplete_gradient=True permits it)"
+        )
+    neighbours = _checks.size("neighbours", neighbours, minimum=1 if memory == "nearest" else 0)
+    if memory != "nearest" and neighbours:
+        raise ValueError(f"neighbours must be 0 unless memory='nearest', got {neighbours}")
+    budget = _checks.positive("mu", mu, finite=False)
+    if _checks.choice("noise", noise, NOISES) == "none" and budget != float("inf"):
+        raise ValueError(f"mu must be inf with noise='none', got {budget}")
+
+    dtype = jnp.result_type(float)
+
+    def leaf(value: Any) -> jax.Array:
+        return jnp.asarray(value, dtype)
+
+    return Config(
+        mu=leaf(budget),
+        clip_norm=leaf(_checks.positive("clip_norm", clip_norm)),
+        step_size=leaf(sizes),
+        noise_variance=leaf(_checks.positive("noise_variance", noise_variance)),
+        tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance)),
+        kernel_params=kernel_params,
+        bounds=leaf(limits),
+        theta0=leaf(start),
+        users=_checks.size("users", users),
+        steps=_checks.size("steps", steps),
+        batch=points,
+        neighbours=neighbours,
+        memory=memory,
+        kernel=kernel,
+        optimizer=optimizer,
+        adaptive=tolerance is not None,
+        output=_checks.choice("output", output, OUTPUTS),
+        noise=noise,
+        polish_steps=_checks.size("polish_steps", polish_steps, minimum=0),
+    )
+
+
+class Public(NamedTuple):
+    """Released, or independent of the users' data.
+
+    Attributes:
+      step: ``()`` steps taken.
+      theta: ``(d,)``, the iterate.
+      optimizer: the optax state: a function of privatised gradients.
+      points: ``(m, d)`` evaluated points, ``m = T b`` (0 rows with memory "none").
+      mask: ``(m,)``.
+      used: ``()`` rows used.
+      factor: ``(m, m)`` Cholesky factor with memory "all", otherwise None.
+      path: ``(T + 1, d)``: theta0 and every iterate after it; rows beyond ``step`` are zero.
+      trace: ``(T,)``, what each step left unknown of its gradient: Tr(grad k_{D_t}(theta_t, theta_t) grad^T).
+    """
+
+    step: jax.Array
+    theta: jax.Array
+    optimizer: Any
+    points: jax.Array
+    mask: jax.Array
+    used: jax.Array
+    factor: jax.Array | None
+    path: jax.Array
+    trace: jax.Array
+
+
+class Private(NamedTuple):
+    """Raw: ``losses (m, n)``, every user's loss at every evaluated point."""
+
+    losses: jax.Array
+
+
+class Info(NamedTuple):
+    """Diagnostics of one step. NOT PRIVATE, save the two flags: never publish it.
+
+    Attributes:
+      mean_loss: ``(b,)`` over users, at each point of the query.
+      gradient_norm: ``()``, of the mean clipped gradient before noise.
+      clipped_share: ``()``, of the users.
+      refused_users: ``()``, how many counted as zero because their gradient was not finite.
+      batch_capped: ``()``, Algorithm 2 wanted more than ``batch`` points: the trace is still above the tolerance.
+      factorisation_failed: ``()``, the covariance of the evaluated points could not be factored.
+    """
+
+    mean_loss: jax.Array
+    gradient_norm: jax.Array
+    clipped_share: jax.Array
+    refused_users: jax.Array
+    batch_capped: jax.Array
+    factorisation_failed: jax.Array
+
+
+class Release(NamedTuple):
+    """What may be published.
+
+    Attributes:
+      point: ``(d,)``, the answer.
+      path: ``(T + 1, d)``, theta0 and every iterate; covered by the same guarantee.
+      trace: ``(T,)``, see ``Public``: the bias of step ``t`` is at most an RKHS norm times its square root.
+    """
+
+    point: jax.Array
+    path: jax.Array
+    trace: jax.Array
+
+
+def init(key: jax.Array, config: Config) -> State:
+    """The state before the first step; ``key`` is unused."""
+    del key
+    dtype, (dimension,) = config.theta0.dtype, config.theta0.shape
+    capacity = 0 if config.memory == "none" else config.steps * config.batch
+    nothing = gp.empty(capacity, dimension, dtype)
+    public = Public(
+        step=jnp.zeros((), jnp.int32),
+        theta=config.theta0,
+        optimizer=config.optimizer(config.step_size).init(config.theta0),
+        points=nothing.points,
+        mask=nothing.mask,
+        used=nothing.used,
+        factor=nothing.factor if config.memory == "all" else None,
+        path=jnp.zeros((config.steps + 1, dimension), dtype).at[0].set(config.theta0),
+        trace=jnp.zeros(config.steps, dtype),
+    )
+    return State(public, Private(jnp.zeros((capacity, config.users), dtype)))
+
+
+def ask(key: jax.Array, config: Config, state: State) -> Query:
+    """The batch that lowers the trace most (Algorithm 1, line 4). Reads ``state.public`` only; ``key`` is unused."""
+    del key
+    public = state.public
+    posterior, _ = _recall(config, public)
+    dimension = public.theta.shape[0]
+
+    def propose(count, designs):
+        mask = jnp.arange(config.batch) < count
+        points, trace = gradient_design.propose(
+            config.kernel,
+            config.kernel_params,
+            config.noise_variance,
+            posterior,
+            public.theta,
+            config.bounds,
+            designs,
+            mask,
+            polish_steps=config.polish_steps,
+        )
+        return Query(points, mask), trace
+
+    if not config.adaptive:
+        return propose(config.batch, gradient_design.directions(config.batch, config.batch, dimension))[0]
+
+    # Algorithm 2, line 4: the smallest batch whose best trace is under the tolerance; none if it already is.
+    tables = jnp.stack(
+        [
+            jnp.asarray(gradient_design.directions(count, config.batch, dimension), public.theta.dtype)
+            for count in range(1, config.batch + 1)
+        ]
+    )
+    nothing = Query(jnp.broadcast_to(public.theta, (config.batch, dimension)), jnp.zeros(config.batch, bool))
+    known = gradient.gradient_information(config.kernel, config.kernel_params, posterior, public.theta)
+
+    def unsatisfied(carry):
+        count, _, trace = carry
+        return ~(trace <= config.tolerance) & (count < config.batch)
+
+    def one_more(carry):
+        count = carry[0] + 1
+        return count, *propose(count, tables[count - 1])
+
+    return jax.lax.while_loop(unsatisfied, one_more, (jnp.zeros((), jnp.int32), nothing, known))[1]
+
+
+def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
+    """One private step: Algorithm 1, lines 5 to 8. Here the budget is paid: ``mu / sqrt(T)`` a step.
+
+    Formal guarantee: ``mu / sqrt(T)``-GDP for the new iterate given the earlier ones, replace-one on users
+    (Lemma 3.1): the mean of clipped gradients moves by at most ``2 B / n``, whatever the losses are.
+
+    ==============================  =====================================================================
+    case                            result
+    ==============================  =====================================================================
+    ``state.public.step == T``      the state unchanged: nothing more is released
+    a user's loss NaN or infinite   that user counts as the zero gradient while the loss is remembered
+    values at masked points         ignored
+    ``mu = inf``                    no noise: the non-private algorithm
+    ==============================  =====================================================================
+
+    Args:
+      key: for the noise; used once.
+      config: see ``config``.
+      state: before the step.
+      query: what was asked.
+      values: ``(b, n)``, every user's loss at every point.
+
+    Returns:
+      The state after the step, and raw diagnostics.
+
+    Raises:
+      ValueError: ``values`` is not ``(b, n)``, at trace time.
+    """
+    if values.shape != (config.batch, config.users):
+        raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
+    public, losses = state.public, state.private.losses
+    active = public.step < config.steps
+    known, rows = _recall(config, public)
+    losses_now = gp.masked(query.mask, values.astype(losses.dtype))
+
+    posterior = gp.append(config.kernel, config.kernel_params, config.noise_variance, known, query.points, query.mask)
+    if config.memory != "none":
+        losses = gp.write(losses, losses_now, public.used, active)
+    memory = losses if config.memory == "all" else jnp.concatenate([state.private.losses[rows], losses_now])
+    weights = gradient.weights(config.kernel, config.kernel_params, posterior, public.theta)
+    mean, clipped, refused = clipping.clipped_mean(weights, memory, config.clip_norm)
+    noisy = mean
+    if config.noise == "float":
+        deviation = 2.0 * config.clip_norm * config.steps**0.5 / (config.users * config.mu)
+        noisy = mechanisms.gaussian(key, mean, deviation)
+
+    updates, optimizer = config.optimizer(config.step_size).update(noisy, public.optimizer, public.theta)
+    theta = jnp.clip(public.theta + jnp.asarray(updates), config.bounds[0], config.bounds[1])
+    trace = gradient.gradient_information(config.kernel, config.kernel_params, posterior, public.theta)
+
+    def advance(new: Any, old: Any) -> Any:
+        return jax.tree.map(lambda new, old: jnp.where(active, new, old), new, old)
+
+    after = public._replace(
+        step=advance(public.step + 1, public.step),
+        theta=advance(theta, public.theta),
+        optimizer=advance(optimizer, public.optimizer),
+        path=gp.write(public.path, theta[None], public.step + 1, active),
+        trace=gp.write(public.trace, trace[None], public.step, active),
+    )
+    if config.memory == "all":
+        after = after._replace(
+            points=posterior.points, mask=posterior.mask, factor=posterior.factor, used=posterior.used
+        )
+    elif config.memory == "nearest":
+        after = after._replace(
+            points=gp.write(public.points, query.points, public.used, active),
+            mask=gp.write(public.mask, query.mask, public.used, active),
+            used=advance(public.used + config.batch, public.used),
+        )
+    info = Info(
+        mean_loss=jnp.mean(losses_now, axis=1),
+        gradient_norm=jnp.linalg.norm(mean),
+        clipped_share=clipped / config.users,
+        refused_users=refused,
+        batch_capped=(trace > config.tolerance) & config.adaptive,
+        factorisation_failed=~jnp.all(jnp.isfinite(posterior.factor)),
+    )
+    return State(after, Private(losses)), info
+
+
+def release(key: jax.Array, config: Config, state: State) -> Release:
+    """The answer, the path and the traces: post-processing of what ``tell`` released; ``key`` is unused."""
+    del key
+    public = state.public
+    point = public.theta
+    if config.output == "last_half_mean":
+        row = jnp.arange(config.steps + 1)
+        counted = (row <= public.step) & ((row > public.step // 2) | (public.step == 0))
+        point = jnp.sum(gp.masked(counted, public.path), axis=0) / jnp.sum(counted)
+    return Release(point, public.path, public.trace)
+
+
+def privacy(config: Config) -> guarantee.Guarantee:
+    """``mu``-GDP for replace-one on the users (Lemma 3.1), of everything in ``Release``; none at ``mu = inf``.
+
+    Raises:
+      ValueError: a stacked config; take one.
+    """
+    if config.mu.ndim:
+        raise ValueError(f"privacy takes one config, got mu of shape {config.mu.shape}")
+    protects = "the users whose losses are evaluated"
+    if jnp.isinf(config.mu):
+        return guarantee.no_guarantee(protects, "mu is infinite: no noise was added")
+    return guarantee.guarantee(
+        "gdp",
+        float(config.mu),
+        "replace_one",
+        protects,
+        holds_if=(guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES),
+    )
+
+
+algorithm = Algorithm(init, ask, tell, release, privacy)
+
+
+def _recall(config: Config, public: Public) -> tuple[gp.Posterior, jax.Array]:
+    """The posterior a step starts from, with room for a batch, and the rows of the buffer it holds."""
+    if config.memory == "all":
+        assert public.factor is not None
+        rows = jnp.arange(public.points.shape[0])
+        return gp.Posterior(public.points, public.mask, public.factor, public.used), rows
+    kept = min(config.neighbours, public.points.shape[0])
+    correlation = jax.vmap(lambda point: _correlation(config, point, public.theta))(public.points)
+    _, rows = jax.lax.top_k(jnp.where(public.mask, correlation, -jnp.inf), kept)
+    room = jnp.zeros((config.batch, public.points.shape[1]), public.points.dtype)
+    points = jnp.concatenate([public.points[rows], room])
+    mask = jnp.concatenate([public.mask[rows], jnp.zeros(config.batch, bool)])
+    posterior = gp.condition(config.kernel, config.kernel_params, config.noise_variance, points, mask)
+    return posterior._replace(used=jnp.asarray(kept, jnp.int32)), rows
+
+
+def _correlation(config: Config, x: jax.Array, y: jax.Array) -> jax.Array:
+    def k(x, y):
+        return config.kernel(config.kernel_params, x, y)
+
+    return k(x, y) * jax.lax.rsqrt(k(x, x) * k(y, y))

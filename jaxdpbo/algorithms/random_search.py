@@ -1,0 +1,121 @@
+"""Random search: uniform points, the best mean loss kept. A baseline WITHOUT privacy."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import guarantee
+from jaxdpbo.types import Algorithm, Query, State
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["bounds"], meta_fields=["users", "steps", "batch"])
+@dataclass(frozen=True)
+class Config:
+    """Made by ``config``: traced ``bounds (2, d)``; static ``users``, ``steps``, ``batch``."""
+
+    bounds: jax.Array
+    users: int
+    steps: int
+    batch: int
+
+
+def config(*, users: int, steps: int, bounds: Any, batch: int = 1) -> Config:
+    """Check a configuration: ``steps`` batches of ``batch`` uniform points in ``bounds (2, d)``, finite.
+
+    Raises:
+      ValueError: a size below 1, or bounds reversed, infinite or of a wrong shape.
+    """
+    return Config(
+        bounds=jnp.asarray(_checks.box("bounds", bounds), jnp.result_type(float)),
+        users=_checks.size("users", users),
+        steps=_checks.size("steps", steps),
+        batch=_checks.size("batch", batch),
+    )
+
+
+class Public(NamedTuple):
+    """``step ()``: steps taken."""
+
+    step: jax.Array
+
+
+class Private(NamedTuple):
+    """Raw: the best ``point (d,)`` so far and its mean ``loss ()``."""
+
+    point: jax.Array
+    loss: jax.Array
+
+
+class Info(NamedTuple):
+    """NOT PRIVATE. ``mean_loss (b,)`` over users at each point; inf where no user's loss was finite."""
+
+    mean_loss: jax.Array
+
+
+class Release(NamedTuple):
+    """``point (d,)``, chosen on raw losses: carries no privacy guarantee."""
+
+    point: jax.Array
+
+
+def init(key: jax.Array, config: Config) -> State:
+    """Nothing seen; the middle of the box stands for the best. ``key`` is unused."""
+    del key
+    dtype = config.bounds.dtype
+    return State(
+        Public(jnp.zeros((), jnp.int32)),
+        Private(jnp.mean(config.bounds, axis=0), jnp.full((), jnp.inf, dtype)),
+    )
+
+
+def ask(key: jax.Array, config: Config, state: State) -> Query:
+    """Uniform points in the box."""
+    del state
+    lower, upper = config.bounds
+    shape = (config.batch, lower.shape[0])
+    points = jax.random.uniform(key, shape, lower.dtype, minval=lower, maxval=upper)
+    return Query(points, jnp.ones(config.batch, bool))
+
+
+def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
+    """Keep the point of least mean loss, over users whose loss is finite. ``key`` is unused.
+
+    Raises:
+      ValueError: ``values`` is not ``(b, n)``, at trace time.
+    """
+    del key
+    if values.shape != (config.batch, config.users):
+        raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
+    values = values.astype(config.bounds.dtype)
+    finite = jnp.isfinite(values) & query.mask[:, None]
+    total = jnp.sum(jnp.where(finite, values, 0), axis=1)
+    counted = jnp.sum(finite, axis=1)
+    means = jnp.where(counted > 0, total / jnp.maximum(counted, 1), jnp.inf)
+    best = jnp.argmin(means)
+    better = (means[best] < state.private.loss) & (state.public.step < config.steps)
+    private = Private(
+        jnp.where(better, query.points[best], state.private.point),
+        jnp.where(better, means[best], state.private.loss),
+    )
+    return State(Public(jnp.minimum(state.public.step + 1, config.steps)), private), Info(means)
+
+
+def release(key: jax.Array, config: Config, state: State) -> Release:
+    """The best point seen: NOT private. ``key`` is unused."""
+    del key, config
+    return Release(state.private.point)
+
+
+def privacy(config: Config) -> guarantee.Guarantee:
+    """None, and why."""
+    del config
+    return guarantee.no_guarantee(
+        "the users whose losses are evaluated", "the point is chosen by comparing raw mean losses"
+    )
+
+
+algorithm = Algorithm(init, ask, tell, release, privacy)

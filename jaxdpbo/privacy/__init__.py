@@ -1,0 +1,1 @@
+"""What may leave the house; knows nothing of Gaussian processes."""

@@ -1,0 +1,79 @@
+"""Bound what one user can move: clip each user's vector, then average.
+
+A user whose vector is not finite counts as the zero vector, before the clip. NaN defeats a clip
+(``min(1, B / NaN)`` is NaN), and raising on it would itself tell an observer something.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+
+RELATIONS = ("replace_one", "add_remove")
+CHUNK = 2048  # users at a time: their d-vectors stay in cache, and no (d, n) array is ever written
+
+
+def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Project each column onto the ball of radius ``clip_norm`` (Algorithm 1, line 7 of Sopa et al. 2025).
+
+    Args:
+      vectors: ``(d, n)``, one user a column.
+      clip_norm: ``B``, positive.
+
+    Returns:
+      The clipped columns ``(d, n)``; ``clipped (n,)``, True where the norm was above ``B``; ``refused (n,)``, True
+      where a column (or its squared norm) was not finite and so counts as zero. The two flags are raw data.
+    """
+    squared = jnp.sum(jnp.square(vectors), axis=0)
+    refused = ~jnp.isfinite(squared)
+    squared = jnp.where(refused, 0.0, squared)
+    clipped = squared > jnp.square(clip_norm)
+    scale = jnp.where(clipped, clip_norm * jax.lax.rsqrt(jnp.where(clipped, squared, 1.0)), 1.0)
+    return jnp.where(refused, 0.0, vectors) * scale, clipped, refused
+
+
+def clipped_mean(weights: jax.Array, losses: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Mean over users of ``clip(weights.T @ losses[:, i])``, in chunks of users: no ``(d, n)`` array is stored.
+
+    Moving one user's losses (replace-one) moves the result by at most
+    ``clipped_sum_sensitivity(B, "replace_one") / n`` in l2 norm, up to the rounding of the sum, whatever the losses
+    are, NaN and infinities included. ``weights`` and ``n`` must not depend on the users' data.
+
+    Args:
+      weights: ``(m, d)``, finite.
+      losses: ``(m, n)``.
+      clip_norm: ``B``, positive.
+
+    Returns:
+      The mean ``(d,)``; how many users were clipped, and how many refused as not finite: raw data, not private.
+    """
+    users = losses.shape[1]
+    full, rest = divmod(users, CHUNK)
+
+    def add(total, block):
+        vectors = jnp.matmul(weights.T, block, precision="highest")
+        vectors, clipped, refused = clip_by_l2_norm(vectors, clip_norm)
+        part = jnp.sum(vectors, axis=1), jnp.sum(clipped), jnp.sum(refused)
+        return jax.tree.map(jnp.add, total, part)
+
+    count = jnp.zeros((), jnp.sum(jnp.zeros(1, bool)).dtype)
+    total = (jnp.zeros(weights.shape[1], weights.dtype), count, count)
+    if full:
+        total = jax.lax.fori_loop(
+            0,
+            full,
+            lambda i, total: add(total, jax.lax.dynamic_slice_in_dim(losses, i * CHUNK, CHUNK, axis=1)),
+            total,
+        )
+    if rest:
+        total = add(total, losses[:, full * CHUNK :])
+    return total[0] / users, total[1], total[2]
+
+
+def clipped_sum_sensitivity(clip_norm: float, relation: str) -> float:
+    """How far, in l2, neighbours move a sum of clipped vectors: ``2 B`` for "replace_one", ``B`` for "add_remove".
+
+    Divide by ``n`` for the mean: only where ``n`` is public, so under "replace_one".
+    """
+    clip_norm = _checks.positive("clip_norm", clip_norm)
+    return clip_norm * (2.0 if _checks.choice("relation", relation, RELATIONS) == "replace_one" else 1.0)

@@ -1,0 +1,109 @@
+"""What a run guarantees, as a typed statement: never a bare epsilon."""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import accounting
+
+NOTIONS = ("gdp", "zcdp", "dp", "metric_dp", "prior_averaged_dp", "none")
+RELATIONS = ("replace_one", "add_remove", "unit_distance")
+
+# Assumptions by name. An empty ``holds_if`` means always.
+IDEAL_NOISE = "ideal real-number noise"
+KEY_SECRET = "key secret"
+PUBLIC_CONFIG = "configuration and n chosen without the users' data"
+SEPARABLE_LOSSES = "losses[i] depends on user i's record alone"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A privacy statement.
+
+    Attributes:
+      notion: "gdp", "zcdp", "dp", "metric_dp", "prior_averaged_dp" or "none".
+      level: the notion's own number: mu, rho, epsilon, epsilon per unit of distance, epsilon, inf.
+      relation: which data sets are neighbours: "replace_one", "add_remove", "unit_distance"; None for "none".
+      protects: whose records, in words.
+      holds_if: the assumptions by name that the statement rests on; empty means always.
+      delta: the additive slack of the notion, 0 unless it says otherwise.
+      because: for "none", why there is no guarantee.
+    """
+
+    notion: str
+    level: float
+    relation: str | None
+    protects: str
+    holds_if: tuple[str, ...] = ()
+    delta: float = 0.0
+    because: str = ""
+
+    def epsilon(self, delta: float) -> float:
+        """The ``epsilon`` of ``(epsilon, delta)``-DP that the statement implies, under the same conditions.
+
+        inf for "none", and for "dp" where ``delta`` is under the statement's own.
+
+        Raises:
+          ValueError: "metric_dp" and "prior_averaged_dp" imply no (epsilon, delta)-DP; ``delta`` not in (0, 1).
+        """
+        delta = _checks.probability("delta", delta)
+        if self.notion in ("metric_dp", "prior_averaged_dp"):
+            raise ValueError(f"{self.notion} does not convert to (epsilon, delta)-DP")
+        if self.notion == "none" or delta < self.delta:
+            return math.inf
+        if self.notion == "dp":
+            return self.level
+        remaining = delta - self.delta
+        if remaining == 0:
+            return math.inf
+        convert = accounting.gdp_epsilon if self.notion == "gdp" else accounting.zcdp_epsilon
+        return convert(self.level, remaining)
+
+    def assuming(self, *names: str) -> "Guarantee":
+        """The same statement, resting on these assumptions too. "none" rests on nothing."""
+        if self.notion == "none":
+            return self
+        return replace(self, holds_if=tuple(dict.fromkeys(self.holds_if + names)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; an infinite level becomes the string "inf"."""
+        fields = asdict(self)
+        return fields | {
+            "level": self.level if math.isfinite(self.level) else "inf",
+            "holds_if": list(self.holds_if),
+        }
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.notion == "none":
+            return f"no privacy guarantee for {self.protects}: {self.because}"
+        slack = f", delta={self.delta:g}" if self.delta else ""
+        conditions = f", if {'; '.join(self.holds_if)}" if self.holds_if else ""
+        return f"{self.notion} {self.level:g}{slack} ({self.relation}) for {self.protects}{conditions}"
+
+
+def guarantee(
+    notion: str,
+    level: float,
+    relation: str,
+    protects: str,
+    *,
+    holds_if: tuple[str, ...] = (),
+    delta: float = 0.0,
+) -> Guarantee:
+    """A checked statement.
+
+    Raises:
+      ValueError: an unknown notion or relation, a level that is not positive and finite, a delta outside [0, 1).
+    """
+    _checks.choice("notion", notion, NOTIONS[:-1])
+    _checks.choice("relation", relation, RELATIONS)
+    if not 0 <= _checks.number("delta", delta) < 1:
+        raise ValueError(f"delta must lie in [0, 1), got {delta}")
+    return Guarantee(notion, _checks.positive("level", level), relation, protects, tuple(holds_if), delta)
+
+
+def no_guarantee(protects: str, because: str) -> Guarantee:
+    """The statement that there is none, and why."""
+    return Guarantee("none", math.inf, None, protects, because=because)

@@ -1,0 +1,1 @@
+"""The papers' objectives and the data they run on."""

@@ -1,0 +1,223 @@
+"""A zero-mean Gaussian process posterior in a fixed-capacity buffer.
+
+The posterior here is a factorisation of the covariance of the evaluated points: it holds no values. They are given
+to the functions that need them, so one factor serves every user's losses, and a state can keep points public and
+values private.
+
+The matrix factored is ``K + diag(noise)``, where ``noise_i`` is ``noise_variance``, raised to
+``jitter(dtype) k(x_i, x_i)`` where it lies below: the one jitter rule of the library. A noise variance at or above
+the floor is used exactly as given.
+
+Rasmussen and Williams (2006), section 2.2 and algorithm 2.1.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import solve_triangular
+
+from jaxdpbo import _checks
+from jaxdpbo.surrogate import kernels, maximize
+from jaxdpbo.types import Kernel
+
+# Accelerators multiply float32 in reduced precision by default; a covariance does not survive that.
+matmul = partial(jnp.matmul, precision="highest")
+
+
+class Posterior(NamedTuple):
+    """Evaluated points and the Cholesky factor of their covariance.
+
+    Attributes:
+      points: ``(m, d)``, rows from ``used`` on are unused.
+      mask: ``(m,)``, True at rows that hold an evaluated point.
+      factor: ``(m, m)`` lower Cholesky factor; a row of the identity where ``mask`` is False.
+      used: ``()`` rows used, masked ones included.
+    """
+
+    points: jax.Array
+    mask: jax.Array
+    factor: jax.Array
+    used: jax.Array
+
+
+def jitter(dtype: Any) -> float:
+    """The smallest noise variance, relative to ``k(x, x)``, at which the factorisation is safe.
+
+    1e-4 in float32, where Cholesky fails at 1e-5 for points a third of a lengthscale apart, and 1e-10 in float64.
+    """
+    return 1e-4 if jnp.finfo(dtype).bits <= 32 else 1e-10
+
+
+def noise(kernel: Kernel, params: Any, noise_variance: jax.Array, points: jax.Array) -> jax.Array:
+    """The diagonal ``(b,)`` added to the covariance of ``points (b, d)``: see the module's jitter rule."""
+    floor = jitter(points.dtype) * kernels.diagonal(kernel, params, points)
+    return jnp.maximum(noise_variance, floor)
+
+
+def empty(capacity: int, dimension: int, dtype: Any) -> Posterior:
+    """A posterior that has seen nothing: the prior."""
+    return Posterior(
+        points=jnp.zeros((capacity, dimension), dtype),
+        mask=jnp.zeros(capacity, bool),
+        factor=jnp.eye(capacity, dtype=dtype),
+        used=jnp.zeros((), jnp.int32),
+    )
+
+
+def condition(kernel: Kernel, params: Any, noise_variance: jax.Array, points: jax.Array, mask: jax.Array) -> Posterior:
+    """Condition on ``points (m, d)`` where ``mask (m,)`` is True, by one full factorisation, O(m^3).
+
+    A failed factorisation leaves NaN in ``factor``: it does not raise.
+    """
+    both = mask[:, None] & mask[None, :]
+    covariance = jnp.where(both, kernels.gram(kernel, params, points, points), 0.0)
+    diagonal = jnp.where(mask, noise(kernel, params, noise_variance, points), 1.0)
+    factor = jnp.linalg.cholesky(covariance + jnp.diag(diagonal), symmetrize_input=False)
+    return Posterior(points, mask, factor, jnp.asarray(points.shape[0], jnp.int32))
+
+
+def append(
+    kernel: Kernel,
+    params: Any,
+    noise_variance: jax.Array,
+    posterior: Posterior,
+    points: jax.Array,
+    mask: jax.Array,
+) -> Posterior:
+    """Condition on ``points (b, d)`` as well, where ``mask (b,)`` is True: a block of rows, O(m^2 b).
+
+    ``b`` rows are used, masked ones included. Where fewer are free the posterior is returned as it is.
+
+    Raises:
+      ValueError: ``b`` above the capacity, at trace time.
+    """
+    capacity, batch = posterior.points.shape[0], points.shape[0]
+    if batch > capacity:
+        raise ValueError(f"points must be at most the capacity {capacity}, got {batch}")
+    cross = jnp.where(
+        posterior.mask[:, None] & mask[None, :], kernels.gram(kernel, params, posterior.points, points), 0.0
+    )
+    below = solve_triangular(posterior.factor, cross, lower=True)  # (m, b): L^-1 k(D, z)
+    both = mask[:, None] & mask[None, :]
+    covariance = jnp.where(both, kernels.gram(kernel, params, points, points), 0.0)
+    diagonal = jnp.where(mask, noise(kernel, params, noise_variance, points), 1.0)
+    block = jnp.linalg.cholesky(covariance + jnp.diag(diagonal) - matmul(below.T, below), symmetrize_input=False)
+
+    start = posterior.used
+    rows = jax.lax.dynamic_update_slice(below.T, block, (jnp.zeros_like(start), start))
+    room = start + batch <= capacity
+    return Posterior(
+        points=write(posterior.points, points, start, room),
+        mask=write(posterior.mask, mask, start, room),
+        factor=write(posterior.factor, rows, start, room),
+        used=jnp.where(room, start + batch, start),
+    )
+
+
+def write(buffer: jax.Array, rows: jax.Array, start: jax.Array, allowed: jax.Array) -> jax.Array:
+    """``buffer (m, ...)`` with ``rows (b, ...)`` at ``start``, or as it is where not ``allowed``.
+
+    Only the ``b`` rows are touched, so the buffer is updated in place under jit.
+    """
+    batch = rows.shape[0]
+    kept = jax.lax.dynamic_slice_in_dim(buffer, start, batch)
+    return jax.lax.dynamic_update_slice_in_dim(buffer, jnp.where(allowed, rows, kept), start, 0)
+
+
+def solve(posterior: Posterior, right: jax.Array) -> jax.Array:
+    """``(K + noise)^-1 right`` for ``right (m, ...)``; rows where the mask is False must be zero."""
+    half = solve_triangular(posterior.factor, right, lower=True)
+    return solve_triangular(posterior.factor, half, lower=True, trans=1)
+
+
+def masked(mask: jax.Array, rows: jax.Array) -> jax.Array:
+    """``rows (m, ...)`` with zeros where ``mask (m,)`` is False, whatever stood there (NaN included)."""
+    return jnp.where(mask.reshape(mask.shape + (1,) * (rows.ndim - 1)), rows, 0)
+
+
+def cross_covariance(kernel: Kernel, params: Any, posterior: Posterior, points: jax.Array) -> jax.Array:
+    """``k(D, points)``, shape ``(m, k)``, zero rows where nothing was evaluated."""
+    return masked(posterior.mask, kernels.gram(kernel, params, posterior.points, points))
+
+
+def predict(
+    kernel: Kernel, params: Any, posterior: Posterior, values: jax.Array, points: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance of the latent function at ``points (k, d)``.
+
+    Args:
+      kernel: a function of one pair.
+      params: its numbers.
+      posterior: the evaluated points.
+      values: ``(m,)``, or ``(m, n)`` for ``n`` functions at once; masked rows are ignored.
+      points: where to predict.
+
+    Returns:
+      The mean ``(k,)`` or ``(k, n)``, and the variance ``(k,)``, which depends on no value.
+    """
+    cross = cross_covariance(kernel, params, posterior, points)
+    mean = matmul(solve(posterior, cross).T, masked(posterior.mask, values))
+    half = solve_triangular(posterior.factor, cross, lower=True)
+    variance = kernels.diagonal(kernel, params, points) - jnp.sum(jnp.square(half), axis=0)
+    return mean, jnp.maximum(variance, 0.0)
+
+
+def log_marginal_likelihood(
+    kernel: Kernel,
+    params: Any,
+    noise_variance: jax.Array,
+    points: jax.Array,
+    values: jax.Array,
+    mask: jax.Array,
+) -> jax.Array:
+    """``log p(values | points)``, a scalar, over the rows where ``mask (m,)`` is True.
+
+    Not private: it reads the values.
+    """
+    posterior = condition(kernel, params, noise_variance, points, mask)
+    whitened = solve_triangular(posterior.factor, masked(mask, values), lower=True)
+    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(posterior.factor)))
+    return -0.5 * (jnp.sum(jnp.square(whitened)) + log_determinant + jnp.sum(mask) * jnp.log(2.0 * jnp.pi))
+
+
+def fit(
+    key: jax.Array,
+    kernel: Kernel,
+    params: Any,
+    noise_variance: jax.Array,
+    points: jax.Array,
+    values: jax.Array,
+    mask: jax.Array,
+    *,
+    starts: int = 8,
+    steps: int = 200,
+    factor: float = 100.0,
+) -> tuple[Any, jax.Array]:
+    """Maximise the marginal likelihood over every number of ``params`` and the noise variance.
+
+    FOR PUBLIC DATA ONLY: the result depends on the values without any privacy. The search runs over logarithms,
+    within a ``factor`` of what is passed in either direction; one start is the point passed, the others uniform.
+
+    Returns:
+      The best ``(params, noise_variance)`` found; never worse than those passed.
+
+    Raises:
+      ValueError: ``starts`` or ``steps`` below 1, ``factor`` not above 1.
+    """
+    starts, steps = _checks.size("starts", starts), _checks.size("steps", steps)
+    if _checks.positive("factor", factor) <= 1:
+        raise ValueError(f"factor must be above 1, got {factor}")
+    flat, unravel = ravel_pytree((params, noise_variance))
+    centre, width = jnp.log(flat), jnp.log(jnp.asarray(factor, flat.dtype))
+
+    def utility(logarithms):
+        candidate, candidate_noise = unravel(jnp.exp(logarithms))
+        return log_marginal_likelihood(kernel, candidate, candidate_noise, points, values, mask)
+
+    best, _ = maximize.multi_start(
+        key, utility, centre - width, centre + width, starts=starts, steps=steps, initial=centre
+    )
+    return unravel(jnp.exp(best))

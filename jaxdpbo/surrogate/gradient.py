@@ -1,0 +1,51 @@
+"""The gradient of a Gaussian process is a Gaussian process: its posterior at one point.
+
+Sopa et al. (2025), section 2.4: given evaluations at ``D``,
+``grad f(theta) ~ N(grad k(theta, D) K^-1 f(D), grad k_D(theta, theta) grad^T)``.
+The mean is linear in the values, so one ``(m, d)`` matrix of weights serves all users (spec: ``W^T @ losses``).
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+
+from jaxdpbo.surrogate import gp
+from jaxdpbo.types import Kernel
+
+
+def cross(kernel: Kernel, params: Any, theta: jax.Array, points: jax.Array) -> jax.Array:
+    """``grad_theta k(theta, points)``, the covariance of the gradient with the values, shape ``(p, d)``."""
+    return jax.vmap(jax.grad(kernel, argnums=1), in_axes=(None, None, 0))(params, theta, points)
+
+
+def prior_covariance(kernel: Kernel, params: Any, theta: jax.Array) -> jax.Array:
+    """``grad k(theta, theta) grad^T``, shape ``(d, d)``."""
+    return jax.jacfwd(jax.grad(kernel, argnums=1), argnums=2)(params, theta, theta)
+
+
+def weights(kernel: Kernel, params: Any, posterior: gp.Posterior, theta: jax.Array) -> jax.Array:
+    """``W = (K + noise)^-1 [grad k(theta, D)]^T``, shape ``(m, d)``; zero rows where nothing was evaluated.
+
+    ``W.T @ values`` is the posterior mean of the gradient at ``theta (d,)``, for values ``(m,)`` or ``(m, n)``.
+    """
+    return gp.solve(posterior, gp.masked(posterior.mask, cross(kernel, params, theta, posterior.points)))
+
+
+def covariance(kernel: Kernel, params: Any, posterior: gp.Posterior, theta: jax.Array) -> jax.Array:
+    """Posterior covariance of the gradient at ``theta``, shape ``(d, d)``. Depends on no value."""
+    half = solve_triangular(
+        posterior.factor,
+        gp.masked(posterior.mask, cross(kernel, params, theta, posterior.points)),
+        lower=True,
+    )
+    return prior_covariance(kernel, params, theta) - gp.matmul(half.T, half)
+
+
+def gradient_information(kernel: Kernel, params: Any, posterior: gp.Posterior, theta: jax.Array) -> jax.Array:
+    """``Tr(grad k_D(theta, theta) grad^T)``, a scalar: what is left to learn about the gradient at ``theta``.
+
+    The bias of the gradient estimate is at most the RKHS norm of a loss times its square root (Lemma A.2).
+    """
+    return jnp.trace(covariance(kernel, params, posterior, theta))

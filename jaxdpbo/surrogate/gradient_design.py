@@ -1,0 +1,118 @@
+"""Where to evaluate to learn a gradient: structured starts, then a short polish.
+
+A regular simplex, pairs ``+-h e_i`` and one-sided steps around ``theta``, each along the directions in which the
+gradient is least known and at several radii; the best of them is polished by a few steps of the analytic gradient.
+For a squared-exponential kernel without earlier points the best pairs lie near ``h = (1.5 s)^(1/6)`` lengthscales,
+``s`` the noise relative to the prior variance: minimise ``1 - 2 u e^-u / (1 - e^-2u + s)`` over ``u = h^2``. The radii
+scanned are multiples of that. Any kernel is served: the scale of a coordinate is read off the prior,
+``sqrt(k(theta, theta) / (grad k grad^T)_ii)``, one lengthscale for the squared exponential.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import helmert
+
+from jaxdpbo.surrogate import acquisition, gp, gradient, maximize
+from jaxdpbo.types import Kernel
+
+RADII = tuple(2.0 ** np.linspace(-3.5, 1.5, 11))
+STEP_SHARE = 0.2  # of the winning radius: the polish's initial step
+
+
+def directions(count: int, batch: int, dimension: int) -> np.ndarray:
+    """Three unit designs of ``count`` points, padded to ``batch`` rows: ``(3, batch, dimension)``.
+
+    Pairs, simplex, one-sided steps, along the leading axes first. Points beyond ``2 d`` repeat at twice the radius.
+    """
+    axes = np.eye(dimension)
+    pairs = np.zeros((count, dimension))
+    sides = np.zeros((count, dimension))
+    for row in range(count):
+        lap, place = divmod(row, 2 * dimension)
+        pairs[row] = (1 + lap) * (-1) ** place * axes[place // 2]
+        sides[row] = (1 + lap) * (-1) ** (place // dimension) * axes[place % dimension]
+    corners = min(count, dimension + 1)
+    simplex = pairs.copy()
+    if corners > 1:
+        vertices = helmert(corners).T * np.sqrt(corners / (corners - 1))  # rows of norm 1 summing to 0
+        simplex[:corners] = 0.0
+        simplex[:corners, : corners - 1] = vertices
+    padding = ((0, batch - count), (0, 0))
+    return np.stack([np.pad(design, padding) for design in (pairs, simplex, sides)])
+
+
+def propose(
+    kernel: Kernel,
+    params: Any,
+    noise_variance: jax.Array,
+    posterior: gp.Posterior,
+    theta: jax.Array,
+    bounds: jax.Array,
+    designs: jax.Array,
+    mask: jax.Array,
+    *,
+    polish_steps: int,
+) -> tuple[jax.Array, jax.Array]:
+    """A batch of low ``Tr(grad k_{D u z}(theta, theta) grad^T)`` inside the box.
+
+    Args:
+      kernel: a function of one pair.
+      params: its numbers.
+      noise_variance: of one evaluation.
+      posterior: what has been evaluated.
+      theta: ``(d,)``, where the gradient is wanted.
+      bounds: ``(2, d)``, lower and upper; infinite sides are allowed.
+      designs: ``(s, b, d)`` unit designs, see ``directions``.
+      mask: ``(b,)``, True for the points that count.
+      polish_steps: static; 0 for the best structured start.
+
+    Returns:
+      The points ``(b, d)`` (``theta`` at masked rows) and the trace after evaluating them.
+    """
+    belief = acquisition.gradient_belief(kernel, params, posterior, theta)
+    prior = kernel(params, theta, theta)
+    scale = jnp.sqrt(prior / jnp.diagonal(gradient.prior_covariance(kernel, params, theta)))
+    unknown = gradient.covariance(kernel, params, posterior, theta)
+    _, axes = jnp.linalg.eigh(scale[:, None] * unknown * scale[None, :], symmetrize_input=True)
+    axes = axes[:, ::-1].T  # rows, least known first
+    relative = gp.noise(kernel, params, noise_variance, theta[None])[0] / prior
+    radii = (1.5 * relative) ** (1 / 6) * jnp.asarray(RADII, theta.dtype)
+
+    def place(offsets):
+        """Points at ``theta + scale * offsets``, moved into the box: shifted as a whole first, so as to keep shape."""
+        points = theta + scale * offsets
+        inside = jnp.where(mask[:, None], points, theta)
+        points += jnp.maximum(bounds[0] - jnp.min(inside, axis=0), 0.0)
+        points += jnp.minimum(bounds[1] - jnp.max(inside, axis=0), 0.0)
+        return jnp.where(mask[:, None], jnp.clip(points, bounds[0], bounds[1]), theta)
+
+    def gain(points):
+        return acquisition.information_gain(kernel, params, noise_variance, belief, points, mask)
+
+    def gain_and_slope(offsets):
+        points = theta + scale * offsets
+        value, slope = acquisition.information_gain_and_gradient(kernel, params, noise_variance, belief, points, mask)
+        return value, scale * slope
+
+    def project(offsets):
+        return (jnp.clip(theta + scale * offsets, bounds[0], bounds[1]) - theta) / scale
+
+    turned = gp.matmul(jnp.asarray(designs, theta.dtype), axes)  # (s, b, d)
+    starts = radii[:, None, None, None] * turned[None]
+    candidates = jax.vmap(place)(starts.reshape(-1, *turned.shape[1:]))
+    best, value = maximize.best_of(gain, candidates)
+    points = candidates[best]
+    if polish_steps:
+        radius = radii[best // turned.shape[0]]
+        offsets, value = maximize.ascend(
+            gain_and_slope,
+            project,
+            (points - theta) / scale,
+            steps=polish_steps,
+            step_size=STEP_SHARE * radius,
+        )
+        points = jnp.clip(theta + scale * offsets, bounds[0], bounds[1])
+    return points, jnp.trace(unknown) - value

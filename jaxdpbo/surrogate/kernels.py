@@ -1,0 +1,152 @@
+"""Kernels, each written for one pair of points: ``k(params, x, y) -> ()``.
+
+Everything else follows by transformation: ``vmap`` gives Gram matrices, ``grad`` the kernels of the
+gradient process. A kernel is a plain function; its numbers travel in a params dataclass, so sweeping a
+lengthscale never recompiles.
+
+Formulas: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 4.9 (rbf), 4.17 (Matern)
+and section 4.2.2 (polynomial).
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.types import Kernel
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["lengthscale", "variance"], meta_fields=[])
+@dataclass(frozen=True)
+class Stationary:
+    """Numbers of a stationary kernel: ``lengthscale (d,)`` (ARD) and ``variance ()``, both positive."""
+
+    lengthscale: jax.Array
+    variance: jax.Array
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["offset", "variance"], meta_fields=["degree"])
+@dataclass(frozen=True)
+class Polynomial:
+    """Numbers of a polynomial kernel: ``offset ()`` and ``variance ()``, both positive; ``degree`` is static."""
+
+    offset: jax.Array
+    variance: jax.Array
+    degree: int
+
+
+def stationary(lengthscale: Any, dimension: int, *, variance: float = 1.0) -> Stationary:
+    """Parameters for ``rbf``, ``matern32`` and ``matern52``.
+
+    Args:
+      lengthscale: one positive number, or one for each of the ``d`` coordinates.
+      dimension: ``d``.
+      variance: the prior variance of the function at a point.
+
+    Raises:
+      ValueError: a number that is not positive and finite, or a wrong shape.
+    """
+    scales = np.full(dimension, float(lengthscale)) if np.ndim(lengthscale) == 0 else lengthscale
+    scales = _checks.vector("lengthscale", scales, dimension)
+    if not np.all(scales > 0):
+        raise ValueError(f"lengthscale must be positive, got {scales.tolist()}")
+    dtype = jnp.result_type(float)
+    return Stationary(jnp.asarray(scales, dtype), jnp.asarray(_checks.positive("variance", variance), dtype))
+
+
+def polynomial_of_degree(degree: int, *, offset: float = 1.0, variance: float = 1.0) -> Polynomial:
+    """Parameters for ``polynomial``: degree at least 1, offset and variance positive."""
+    dtype = jnp.result_type(float)
+    return Polynomial(
+        jnp.asarray(_checks.positive("offset", offset), dtype),
+        jnp.asarray(_checks.positive("variance", variance), dtype),
+        _checks.size("degree", degree),
+    )
+
+
+def check(kernel: Kernel, params: Any, dimension: int) -> None:
+    """Refuse, on the host, a kernel and parameters that do not fit each other or the dimension.
+
+    Raises:
+      ValueError: the pair does not give a scalar for two points ``(d,)``.
+      TypeError: ``kernel`` is not a function defined once.
+    """
+    _checks.function("kernel", kernel)
+    point = jax.ShapeDtypeStruct((dimension,), jnp.result_type(float))
+    try:
+        shape = jax.eval_shape(kernel, params, point, point).shape
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"kernel_params do not fit kernel {kernel.__name__}: got {params!r}") from error
+    if shape != ():
+        raise ValueError(f"kernel must return a scalar for one pair of points, got shape {shape}")
+
+
+def rbf(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
+    """``variance exp(-r^2 / 2)`` with ``r^2 = sum((x - y)^2 / lengthscale^2)``."""
+    return params.variance * jnp.exp(-0.5 * _squared_distance(params, x, y))
+
+
+def matern32(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
+    """``variance (1 + a) exp(-a)`` with ``a = sqrt(3) r``. Its gradient process exists; sample paths are C^1."""
+    return params.variance * _linear_decay(3.0 * _squared_distance(params, x, y))
+
+
+def matern52(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
+    """``variance (1 + a + a^2 / 3) exp(-a)`` with ``a = sqrt(5) r``; sample paths are C^2."""
+    return params.variance * _quadratic_decay(5.0 * _squared_distance(params, x, y))
+
+
+def polynomial(params: Polynomial, x: jax.Array, y: jax.Array) -> jax.Array:
+    """``variance (x . y + offset)^degree``: a Gram matrix has rank at most ``comb(d + degree, degree)``."""
+    return params.variance * (jnp.dot(x, y, precision="highest") + params.offset) ** params.degree
+
+
+def gram(kernel: Kernel, params: Any, xs: jax.Array, ys: jax.Array) -> jax.Array:
+    """``k(x_i, y_j)`` for points ``xs (p, d)`` and ``ys (q, d)``, shape ``(p, q)``."""
+    return jax.vmap(lambda x: jax.vmap(lambda y: kernel(params, x, y))(ys))(xs)
+
+
+def diagonal(kernel: Kernel, params: Any, xs: jax.Array) -> jax.Array:
+    """``k(x_i, x_i)`` for points ``xs (p, d)``, shape ``(p,)``."""
+    return jax.vmap(lambda x: kernel(params, x, x))(xs)
+
+
+def _squared_distance(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.sum(jnp.square((x - y) / params.lengthscale))
+
+
+# The Matern profiles as functions of a^2, not of a: sqrt has no derivative at 0, yet the profiles have one
+# there. Each derivative is again a profile, which the custom rules say; the only one that diverges at 0 (of
+# exp(-a)) always meets a factor (x - y)(x - y)^T, so 0 is its right value.
+
+
+def _decay(squared: jax.Array) -> jax.Array:
+    """``exp(-a)`` of ``a^2``, with derivative 0 at 0."""
+    positive = squared > 0
+    return jnp.where(positive, jnp.exp(-jnp.sqrt(jnp.where(positive, squared, 1.0))), 1.0)
+
+
+@jax.custom_jvp
+def _linear_decay(squared: jax.Array) -> jax.Array:
+    """``(1 + a) exp(-a)`` of ``a^2``; derivative ``-exp(-a) / 2``."""
+    return (1.0 + jnp.sqrt(squared)) * jnp.exp(-jnp.sqrt(squared))
+
+
+@_linear_decay.defjvp
+def _(primals, tangents):
+    return _linear_decay(primals[0]), -0.5 * _decay(primals[0]) * tangents[0]
+
+
+@jax.custom_jvp
+def _quadratic_decay(squared: jax.Array) -> jax.Array:
+    """``(1 + a + a^2 / 3) exp(-a)`` of ``a^2``; derivative ``-(1 + a) exp(-a) / 6``."""
+    return (1.0 + jnp.sqrt(squared) + squared / 3.0) * jnp.exp(-jnp.sqrt(squared))
+
+
+@_quadratic_decay.defjvp
+def _(primals, tangents):
+    return _quadratic_decay(primals[0]), _linear_decay(primals[0]) * tangents[0] / -6.0

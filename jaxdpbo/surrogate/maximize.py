@@ -1,0 +1,98 @@
+"""Find the best of a candidate set, or of a box by multi-start projected Adam."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+
+
+def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Which of the candidates ``(c, ...)`` has the largest utility.
+
+    Returns:
+      Its index and its utility. The first wins a tie; one whose utility is NaN wins over none.
+    """
+    utilities = jax.vmap(utility)(candidates)
+    best = jnp.argmax(jnp.where(jnp.isnan(utilities), -jnp.inf, utilities))
+    return best, utilities[best]
+
+
+def ascend(
+    value_and_gradient: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    project: Callable[[jax.Array], jax.Array],
+    start: jax.Array,
+    *,
+    steps: int,
+    step_size: jax.Array | float,
+) -> tuple[jax.Array, jax.Array]:
+    """Projected Adam from one start, with a cosine-decayed step; keeps the best point seen, the start included.
+
+    Args:
+      value_and_gradient: of the utility at one point, any shape.
+      project: maps a point into the feasible set.
+      start: a feasible point.
+      steps: gradient steps; ``steps + 1`` evaluations.
+      step_size: initial size of a step, in the units of the point.
+
+    Returns:
+      The best point seen and its utility.
+    """
+    optimizer = optax.chain(optax.scale_by_adam(), optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps)))
+    size = jnp.asarray(step_size, start.dtype)
+
+    def keep_best(best, point, value):
+        better = value > best[1]  # False for NaN
+        return jnp.where(better, point, best[0]), jnp.where(better, value, best[1])
+
+    def step(carry, _):
+        point, memory, best = carry
+        value, gradient = value_and_gradient(point)
+        best = keep_best(best, point, value)
+        update, memory = optimizer.update(gradient, memory)
+        moved = project(point + size * jnp.asarray(update))
+        return (jnp.where(jnp.isfinite(moved), moved, best[0]), memory, best), None
+
+    worst = (start, jnp.full((), -jnp.inf, start.dtype))
+    (point, _, best), _ = jax.lax.scan(step, (start, optimizer.init(start), worst), length=steps)
+    return keep_best(best, point, value_and_gradient(point)[0])
+
+
+def multi_start(
+    key: jax.Array,
+    utility: Callable[[jax.Array], jax.Array],
+    lower: jax.Array,
+    upper: jax.Array,
+    *,
+    starts: int,
+    steps: int,
+    step_size: float = 0.05,
+    initial: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Maximise a differentiable utility over the box ``[lower, upper]``, both ``(d,)`` and finite.
+
+    Args:
+      key: for the uniform starts.
+      utility: scalar function of one point.
+      lower: lower corner.
+      upper: upper corner.
+      starts: number of starts, mapped.
+      steps: Adam steps from each.
+      step_size: of Adam, as a share of the box.
+      initial: a point that takes the place of the first start.
+
+    Returns:
+      The best point seen ``(d,)`` and its utility. Where the utility was NaN everywhere: a start, and -inf.
+    """
+    width = upper - lower
+    value_and_gradient = jax.value_and_grad(lambda unit: utility(lower + width * unit))
+    units = jax.random.uniform(key, (starts, *lower.shape), lower.dtype)
+    if initial is not None:
+        units = units.at[0].set((initial - lower) / width)
+
+    def climb(unit):
+        return ascend(value_and_gradient, lambda point: jnp.clip(point, 0, 1), unit, steps=steps, step_size=step_size)
+
+    found, values = jax.lax.map(climb, units)
+    best = jnp.argmax(values)
+    return lower + width * found[best], values[best]

@@ -1,0 +1,122 @@
+"""The convergence bounds of Sopa et al. (2025) for DP-GIBO.
+
+Assumptions 2.7 to 2.9 throughout: every loss lies in the RKHS of the kernel with norm at most ``rkhs_norm``, is
+``smoothness``-smooth (L) and has gradients of norm at most ``clip_norm`` (B); the step size is constant, at most
+``1 / L``, and updates are plain gradient steps. Each bound holds with probability at least ``1 - failure``. They are
+about utility: the privacy of a run needs none of them.
+
+Where the printed statement does not follow from its own proof, the proof's is implemented and the printed one is
+refuted in the tests:
+
+- Theorem 3.2 and corollary 3.6 print ``2 F_0 L / T``; the proof gives ``2 F_0 / (step_size T)``, which is larger
+  unless ``step_size = 1 / L``. On ``L theta^2 / 2`` with a small step the printed bound fails.
+- Corollary 3.4 prints ``sqrt(F_T / tau)``; tau-strong convexity gives ``sqrt(2 F_T / tau)``. On ``tau theta^2 / 2``
+  with a small step the printed bound fails.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def noise_radius(*, clip_norm: float, steps: int, users: int, mu: float, dimension: int, failure: float) -> float:
+    """How far the noise moves one privatised gradient, over all steps at once (lemma A.3).
+
+    ``2 B sqrt(T) / (n mu) (4 sqrt(d) + 2 sqrt(2 log(T / failure)))``; 0 at ``mu = inf``.
+    """
+    deviations = 4.0 * math.sqrt(dimension) + 2.0 * math.sqrt(2.0 * math.log(steps / failure))
+    return 2.0 * clip_norm * math.sqrt(steps) / (users * mu) * deviations
+
+
+def noise_term(*, clip_norm: float, steps: int, users: int, mu: float, dimension: int, failure: float) -> float:
+    """The ``V`` of theorem 3.2: ``M (2 + M / (2 B^2))`` with ``M = B`` times ``noise_radius``."""
+    radius = noise_radius(clip_norm=clip_norm, steps=steps, users=users, mu=mu, dimension=dimension, failure=failure)
+    return radius * (2.0 * clip_norm + radius / 2.0)
+
+
+def bias_radius(trace: float, *, rkhs_norm: float) -> float:
+    """How far the mean clipped gradient is from the true one (lemma A.2): ``rkhs_norm sqrt(trace)``.
+
+    Args:
+      trace: ``Tr(grad k_D(theta, theta) grad^T)``, as in ``Release.trace``; for noiseless observations.
+      rkhs_norm: the bound ``C`` on a loss.
+    """
+    return rkhs_norm * math.sqrt(trace)
+
+
+def mean_squared_gradient_bound(
+    traces: Sequence[float], *, initial_gap: float, step_size: float, rkhs_norm: float, noise: float
+) -> float:
+    """Theorem 3.2: bounds ``Psi_T``, the mean over the path of the squared gradient norm.
+
+    ``2 F_0 / (step_size T) + C^2 mean(traces) + 2 V``; see the module on the first term.
+
+    Args:
+      traces: one for each of the ``T`` steps.
+      initial_gap: ``F_0``, the suboptimality of the start.
+      step_size: at most ``1 / L``.
+      rkhs_norm: ``C``.
+      noise: ``noise_term(...)``.
+    """
+    return 2.0 * initial_gap / (step_size * len(traces)) + rkhs_norm**2 * float(np.mean(traces)) + 2.0 * noise
+
+
+def geometric_radius(
+    traces: Sequence[float], *, step_size: float, convexity: float, rkhs_norm: float, noise: float
+) -> float:
+    """The ``r_geom`` of theorem 3.3, for a ``convexity``-strongly convex (tau) objective.
+
+    ``C^2 step_size / 2 sum_t (1 - step_size tau)^(T-1-t) trace_t + V / tau``.
+    """
+    decay = (1.0 - step_size * convexity) ** np.arange(len(traces) - 1, -1, -1)
+    return rkhs_norm**2 * step_size / 2.0 * float(decay @ np.asarray(traces)) + noise / convexity
+
+
+def suboptimality_bound(
+    traces: Sequence[float],
+    *,
+    initial_gap: float,
+    step_size: float,
+    convexity: float,
+    rkhs_norm: float,
+    noise: float,
+) -> float:
+    """Theorem 3.3: bounds ``F_T``, the suboptimality of the last iterate.
+
+    ``(1 - step_size tau)^T F_0 + r_geom``.
+    """
+    radius = geometric_radius(traces, step_size=step_size, convexity=convexity, rkhs_norm=rkhs_norm, noise=noise)
+    return (1.0 - step_size * convexity) ** len(traces) * initial_gap + radius
+
+
+def distance_bound(suboptimality: float, *, convexity: float) -> float:
+    """Corollary 3.4: bounds ``||theta_T - theta*||`` by ``sqrt(2 F_T / tau)``, given ``suboptimality_bound(...)``."""
+    return math.sqrt(2.0 * suboptimality / convexity)
+
+
+def adaptive_mean_squared_gradient_bound(
+    *, tolerance: float, steps: int, initial_gap: float, step_size: float, rkhs_norm: float, noise: float
+) -> float:
+    """Corollary 3.6, first part: theorem 3.2 for Algorithm 2, whose every trace is at most ``tolerance``.
+
+    Does not apply to a run in which the cap on the batch bound (``Info.batch_capped``).
+    """
+    return mean_squared_gradient_bound(
+        [tolerance] * steps, initial_gap=initial_gap, step_size=step_size, rkhs_norm=rkhs_norm, noise=noise
+    )
+
+
+def adaptive_suboptimality_bound(
+    *,
+    tolerance: float,
+    steps: int,
+    initial_gap: float,
+    step_size: float,
+    convexity: float,
+    rkhs_norm: float,
+    noise: float,
+) -> float:
+    """Corollary 3.6, second part: ``(1 - step_size tau)^T F_0 + C^2 tolerance / (2 tau) + V / tau``."""
+    bias = rkhs_norm**2 * tolerance / (2.0 * convexity)
+    return (1.0 - step_size * convexity) ** steps * initial_gap + bias + noise / convexity

@@ -1,0 +1,76 @@
+"""The contract every algorithm keeps, and the letters every shape is written in.
+
+========  ==========================================================
+letter    counts
+========  ==========================================================
+``n``     users (one loss each)
+``m``     evaluated points: the capacity of a buffer, not its filling
+``b``     points in one query
+``d``     parameters (the dimension of a point)
+``T``     steps
+``k``     points predicted at, in one call
+========  ==========================================================
+
+Points come first and users last, in every buffer: ``(m, d)``, ``(m, n)``.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, Float, Int, Key
+
+    Scalar = Float[Array, ""]
+    Count = Int[Array, ""]
+    Flag = Bool[Array, ""]
+    Point = Float[Array, " d"]
+    Points = Float[Array, "b d"]
+    Mask = Bool[Array, " b"]
+    PRNGKey = Key[Array, ""]
+else:
+    Scalar = Count = Flag = Point = Points = Mask = PRNGKey = jax.Array
+
+Kernel = Callable[[Any, jax.Array, jax.Array], jax.Array]
+Objective = Callable[[jax.Array, Any], Any]
+
+
+class Algorithm(NamedTuple):
+    """Five functions; the first four are pure and jit-compatible, and take a typed key first.
+
+    Attributes:
+      init: ``(key, config) -> State``, independent of the users' data.
+      ask: ``(key, config, state) -> Query``, where to evaluate next.
+      tell: ``(key, config, state, query, values) -> (State, Info)``.
+      release: ``(key, config, state) -> Release``, the only thing to publish.
+      privacy: ``(config) -> Guarantee``, on the host.
+    """
+
+    init: Callable[..., Any]
+    ask: Callable[..., Any]
+    tell: Callable[..., Any]
+    release: Callable[..., Any]
+    privacy: Callable[..., Any]
+
+
+class State(NamedTuple):
+    """What a run knows. ``public`` is released or data-independent; ``private`` is raw.
+
+    A state prints its private arrays: keep it out of logs.
+    """
+
+    public: Any
+    private: Any
+
+
+class Query(NamedTuple):
+    """Where to evaluate next.
+
+    Attributes:
+      points: ``(b, d)`` points, all inside the box.
+      mask: ``(b,)`` True where the point is to be evaluated; values elsewhere are ignored.
+    """
+
+    points: Points
+    mask: Mask

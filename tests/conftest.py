@@ -1,0 +1,88 @@
+"""One strict configuration, the counts that ``--full`` raises, and skips that must be listed."""
+
+import json
+import os
+import platform
+from collections import Counter
+from pathlib import Path
+
+import hypothesis
+import jax
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+EVIDENCE = Path(__file__).parent.parent / "docs" / "evidence.json"
+
+# Test id (as pytest prints it) -> why it may be skipped. Any other skip fails the run.
+LISTED_SKIPS: dict[str, str] = {}
+
+hypothesis.settings.register_profile("jaxdpbo", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("jaxdpbo")
+
+_evidence: list[dict] = []
+_unlisted: list[str] = []
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="every count at its full size; writes docs/evidence.json")
+
+
+@pytest.fixture
+def trials(request, record_property):
+    """``trials(what, quick, full, seed)``: how many cases to run; under ``--full`` it goes on record."""
+
+    def choose(what: str, quick: int, full: int, seed: int) -> int:
+        if not request.config.getoption("--full"):
+            return quick
+        record_property("evidence", {"what": what, "test": request.node.nodeid, "count": full, "seed": seed})
+        return full
+
+    return choose
+
+
+@pytest.fixture
+def compilations():
+    """A counter of JAX's own events: programs lowered, whether or not the persistent cache held them."""
+    seen = Counter()
+
+    def listen(event, duration, **_):
+        if event == "/jax/core/compile/jaxpr_to_mlir_module_duration":
+            seen["programs"] += 1
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield seen
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture
+def float32():
+    """The test runs with x64 off."""
+    with jax.enable_x64(False):
+        yield
+
+
+def pytest_runtest_logreport(report):
+    if report.skipped and report.nodeid not in LISTED_SKIPS:
+        _unlisted.append(report.nodeid)
+    if report.when == "call" and report.passed:
+        _evidence.extend(value for name, value in report.user_properties if name == "evidence")
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if hasattr(session.config, "workerinput"):
+        return
+    if _unlisted and exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if session.config.getoption("--full") and session.exitstatus == 0:
+        machine = f"{platform.machine()}, {os.cpu_count()} cores, {jax.default_backend()}, jax {jax.__version__}"
+        rows = [row | {"machine": machine} for row in sorted(_evidence, key=lambda row: row["test"])]
+        EVIDENCE.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def pytest_terminal_summary(terminalreporter):
+    for nodeid, reason in LISTED_SKIPS.items():
+        terminalreporter.write_line(f"listed skip: {nodeid}: {reason}")
+    for nodeid in _unlisted:
+        terminalreporter.write_line(f"UNLISTED SKIP, which fails the run: {nodeid}")

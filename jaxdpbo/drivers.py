@@ -4,7 +4,6 @@ A driver checks and converts once, then passes clean arrays on. The keys of step
 ``fold_in(key, t)``, so a run resumed from a state draws the keys it would have drawn.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -89,8 +88,13 @@ def run_scan(
     return Run(released, statement, Diagnostics(state, info) if diagnostics else None)
 
 
-@partial(jax.jit, static_argnames=("algorithm", "objective"))
-def _scan(algorithm: Algorithm, objective: Objective, key: jax.Array, config: Any, data: Any):
+def scan(algorithm: Algorithm, objective: Objective, key: jax.Array, config: Any, data: Any) -> tuple[Any, State, Any]:
+    """The pure function inside ``run_scan``: a whole run, for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys,
+    configs and data.
+
+    Returns:
+      ``(release, state, info)``. Only the release may be published; ``info`` has a leading axis of steps.
+    """
     init_key, loop_key, release_key = jax.random.split(key, 3)
 
     def step(state, t):
@@ -101,6 +105,9 @@ def _scan(algorithm: Algorithm, objective: Objective, key: jax.Array, config: An
 
     state, info = jax.lax.scan(step, algorithm.init(init_key, config), jnp.arange(config.steps))
     return algorithm.release(release_key, config, state), state, info
+
+
+_scan = jax.jit(scan, static_argnames=("algorithm", "objective"))
 
 
 def run_loop(

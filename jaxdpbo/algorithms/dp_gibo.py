@@ -205,7 +205,7 @@ class Public(NamedTuple):
       points: ``(m, d)`` evaluated points, ``m = T b`` (0 rows with memory "none").
       mask: ``(m,)``.
       used: ``()`` rows used.
-      factor: ``(m, m)`` Cholesky factor with memory "all", otherwise None.
+      whitening: ``(m, m)`` of the evaluated points with memory "all", otherwise None.
       path: ``(T + 1, d)``: theta0 and every iterate after it; rows beyond ``step`` are zero.
       trace: ``(T,)``, what each step left unknown of its gradient: Tr(grad k_{D_t}(theta_t, theta_t) grad^T).
     """
@@ -216,7 +216,7 @@ class Public(NamedTuple):
     points: jax.Array
     mask: jax.Array
     used: jax.Array
-    factor: jax.Array | None
+    whitening: jax.Array | None
     path: jax.Array
     trace: jax.Array
 
@@ -232,7 +232,7 @@ class Info(NamedTuple):
 
     Attributes:
       mean_loss: ``(b,)`` over users, at each point of the query.
-      gradient_norm: ``()``, of the mean clipped gradient before noise.
+      gradient: ``(d,)``, the mean clipped gradient before noise.
       clipped_share: ``()``, of the users.
       refused_users: ``()``, how many counted as zero because their gradient was not finite.
       batch_capped: ``()``, Algorithm 2 wanted more than ``batch`` points: the trace is still above the tolerance.
@@ -240,7 +240,7 @@ class Info(NamedTuple):
     """
 
     mean_loss: jax.Array
-    gradient_norm: jax.Array
+    gradient: jax.Array
     clipped_share: jax.Array
     refused_users: jax.Array
     batch_capped: jax.Array
@@ -274,7 +274,7 @@ def init(key: jax.Array, config: Config) -> State:
         points=nothing.points,
         mask=nothing.mask,
         used=nothing.used,
-        factor=nothing.factor if config.memory == "all" else None,
+        whitening=nothing.whitening if config.memory == "all" else None,
         path=jnp.zeros((config.steps + 1, dimension), dtype).at[0].set(config.theta0),
         trace=jnp.zeros(config.steps, dtype),
     )
@@ -389,7 +389,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     )
     if config.memory == "all":
         after = after._replace(
-            points=posterior.points, mask=posterior.mask, factor=posterior.factor, used=posterior.used
+            points=posterior.points, mask=posterior.mask, whitening=posterior.whitening, used=posterior.used
         )
     elif config.memory == "nearest":
         after = after._replace(
@@ -399,11 +399,11 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         )
     info = Info(
         mean_loss=jnp.mean(losses_now, axis=1),
-        gradient_norm=jnp.linalg.norm(mean),
+        gradient=mean,
         clipped_share=clipped / config.users,
         refused_users=refused,
         batch_capped=(trace > config.tolerance) & config.adaptive,
-        factorisation_failed=~jnp.all(jnp.isfinite(posterior.factor)),
+        factorisation_failed=~jnp.all(jnp.isfinite(posterior.whitening)),
     )
     return State(after, Private(losses)), info
 
@@ -446,9 +446,9 @@ algorithm = Algorithm(init, ask, tell, release, privacy)
 def _recall(config: Config, public: Public) -> tuple[gp.Posterior, jax.Array]:
     """The posterior a step starts from, with room for a batch, and the rows of the buffer it holds."""
     if config.memory == "all":
-        assert public.factor is not None
+        assert public.whitening is not None
         rows = jnp.arange(public.points.shape[0])
-        return gp.Posterior(public.points, public.mask, public.factor, public.used), rows
+        return gp.Posterior(public.points, public.mask, public.whitening, public.used), rows
     kept = min(config.neighbours, public.points.shape[0])
     correlation = jax.vmap(lambda point: _correlation(config, point, public.theta))(public.points)
     _, rows = jax.lax.top_k(jnp.where(public.mask, correlation, -jnp.inf), kept)

@@ -26,7 +26,7 @@ from jaxdpbo.types import Kernel
 
 
 class GradientBelief(NamedTuple):
-    """What is known of the gradient at ``theta`` before a batch: ``theta (d,)``, the posterior, ``weights (m, d)``."""
+    """What is known of the gradient at ``theta (d,)`` before a batch: the posterior and its ``weights (m, d)``."""
 
     theta: jax.Array
     posterior: gp.Posterior
@@ -34,7 +34,7 @@ class GradientBelief(NamedTuple):
 
 
 def gradient_belief(kernel: Kernel, params: Any, posterior: gp.Posterior, theta: jax.Array) -> GradientBelief:
-    """Everything about ``theta`` and ``D`` that does not move with the batch."""
+    """All that does not move with the batch."""
     return GradientBelief(theta, posterior, gradient.weights(kernel, params, posterior, theta))
 
 
@@ -68,7 +68,7 @@ def information_gain_and_gradient(
     (cross, block, known), pull_back = jax.vjp(blocks, points)
     factor, deviation, half = _factor(belief, cross, block, known)
     v = cho_solve((factor, True), deviation)  # (b, d)
-    p = solve_triangular(belief.posterior.factor, half, lower=True, trans=1)  # (m, b)
+    p = gp.matmul(belief.posterior.whitening.T, half)  # (m, b)
     on_known = 2.0 * gp.matmul(gp.matmul(p, v) - belief.weights, v.T)
     (slope,) = pull_back((2.0 * v, -gp.matmul(v, v.T), on_known))
     return jnp.sum(v * deviation), slope
@@ -86,6 +86,6 @@ def _blocks(kernel, params, noise_variance, belief, points, mask):
 
 def _factor(belief, cross, block, known):
     """Cholesky factor of ``S``, ``C^T`` and ``L^-1 k(D, z)``."""
-    half = solve_triangular(belief.posterior.factor, known, lower=True)
+    half = gp.whiten(belief.posterior, known)
     factor = jnp.linalg.cholesky(block - gp.matmul(half.T, half), symmetrize_input=False)
     return factor, cross - gp.matmul(known.T, belief.weights), half

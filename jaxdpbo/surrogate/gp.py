@@ -1,8 +1,12 @@
 """A zero-mean Gaussian process posterior in a fixed-capacity buffer.
 
-The posterior here is a factorisation of the covariance of the evaluated points: it holds no values. They are given
-to the functions that need them, so one factor serves every user's losses, and a state can keep points public and
-values private.
+The posterior here is the whitening of the evaluated points: the inverse of the Cholesky factor of their covariance. It
+holds no values: they are given to the functions that need them, so one whitening serves every user's losses, and a
+state can keep points public and values private.
+
+Why the inverse factor: appending a block, solving and searching are then matrix products, which are fast on every
+backend and which no thread contention slows. It costs half a digit against triangular solves (tests/test_gradient.py);
+updating the inverse of the covariance itself would cost four, and fails in float32.
 
 The matrix factored is ``K + diag(noise)``, where ``noise_i`` is ``noise_variance``, raised to
 ``jitter(dtype) k(x_i, x_i)`` where it lies below: the one jitter rule of the library. A noise variance at or above
@@ -28,18 +32,18 @@ matmul = partial(jnp.matmul, precision="highest")
 
 
 class Posterior(NamedTuple):
-    """Evaluated points and the Cholesky factor of their covariance.
+    """Evaluated points and what whitens them.
 
     Attributes:
       points: ``(m, d)``, rows from ``used`` on are unused.
       mask: ``(m,)``, True at rows that hold an evaluated point.
-      factor: ``(m, m)`` lower Cholesky factor; a row of the identity where ``mask`` is False.
+      whitening: ``(m, m)``, ``L^-1`` for the lower Cholesky factor ``L``; rows of the identity where ``mask`` is False.
       used: ``()`` rows used, masked ones included.
     """
 
     points: jax.Array
     mask: jax.Array
-    factor: jax.Array
+    whitening: jax.Array
     used: jax.Array
 
 
@@ -62,7 +66,7 @@ def empty(capacity: int, dimension: int, dtype: Any) -> Posterior:
     return Posterior(
         points=jnp.zeros((capacity, dimension), dtype),
         mask=jnp.zeros(capacity, bool),
-        factor=jnp.eye(capacity, dtype=dtype),
+        whitening=jnp.eye(capacity, dtype=dtype),
         used=jnp.zeros((), jnp.int32),
     )
 
@@ -70,13 +74,20 @@ def empty(capacity: int, dimension: int, dtype: Any) -> Posterior:
 def condition(kernel: Kernel, params: Any, noise_variance: jax.Array, points: jax.Array, mask: jax.Array) -> Posterior:
     """Condition on ``points (m, d)`` where ``mask (m,)`` is True, by one full factorisation, O(m^3).
 
-    A failed factorisation leaves NaN in ``factor``: it does not raise.
+    A failed factorisation leaves NaN in ``whitening``: it does not raise.
     """
-    both = mask[:, None] & mask[None, :]
-    covariance = jnp.where(both, kernels.gram(kernel, params, points, points), 0.0)
-    diagonal = jnp.where(mask, noise(kernel, params, noise_variance, points), 1.0)
-    factor = jnp.linalg.cholesky(covariance + jnp.diag(diagonal), symmetrize_input=False)
-    return Posterior(points, mask, factor, jnp.asarray(points.shape[0], jnp.int32))
+    factor = jnp.linalg.cholesky(_covariance(kernel, params, noise_variance, points, mask), symmetrize_input=False)
+    return Posterior(points, mask, _inverse(factor), jnp.asarray(points.shape[0], jnp.int32))
+
+
+def _covariance(kernel, params, noise_variance, points, mask):
+    """``K + diag(noise)`` where ``mask`` is True, the identity elsewhere."""
+    covariance = jnp.where(mask[:, None] & mask[None, :], kernels.gram(kernel, params, points, points), 0.0)
+    return covariance + jnp.diag(jnp.where(mask, noise(kernel, params, noise_variance, points), 1.0))
+
+
+def _inverse(factor):
+    return solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True)
 
 
 def append(
@@ -97,22 +108,19 @@ def append(
     capacity, batch = posterior.points.shape[0], points.shape[0]
     if batch > capacity:
         raise ValueError(f"points must be at most the capacity {capacity}, got {batch}")
-    cross = jnp.where(
-        posterior.mask[:, None] & mask[None, :], kernels.gram(kernel, params, posterior.points, points), 0.0
-    )
-    below = solve_triangular(posterior.factor, cross, lower=True)  # (m, b): L^-1 k(D, z)
-    both = mask[:, None] & mask[None, :]
-    covariance = jnp.where(both, kernels.gram(kernel, params, points, points), 0.0)
-    diagonal = jnp.where(mask, noise(kernel, params, noise_variance, points), 1.0)
-    block = jnp.linalg.cholesky(covariance + jnp.diag(diagonal) - matmul(below.T, below), symmetrize_input=False)
+    cross = jnp.where(mask[None, :], cross_covariance(kernel, params, posterior, points), 0.0)
+    below = whiten(posterior, cross)  # (m, b): L^-1 k(D, z)
+    remaining = _covariance(kernel, params, noise_variance, points, mask) - matmul(below.T, below)
+    block = _inverse(jnp.linalg.cholesky(remaining, symmetrize_input=False))
 
     start = posterior.used
-    rows = jax.lax.dynamic_update_slice(below.T, block, (jnp.zeros_like(start), start))
+    rows = -matmul(block, matmul(below.T, posterior.whitening))
+    rows = jax.lax.dynamic_update_slice(rows, block, (jnp.zeros_like(start), start))
     room = start + batch <= capacity
     return Posterior(
         points=write(posterior.points, points, start, room),
         mask=write(posterior.mask, mask, start, room),
-        factor=write(posterior.factor, rows, start, room),
+        whitening=write(posterior.whitening, rows, start, room),
         used=jnp.where(room, start + batch, start),
     )
 
@@ -127,10 +135,14 @@ def write(buffer: jax.Array, rows: jax.Array, start: jax.Array, allowed: jax.Arr
     return jax.lax.dynamic_update_slice_in_dim(buffer, jnp.where(allowed, rows, kept), start, 0)
 
 
+def whiten(posterior: Posterior, right: jax.Array) -> jax.Array:
+    """``L^-1 right`` for ``right (m, k)``; rows where the mask is False must be zero."""
+    return matmul(posterior.whitening, right)
+
+
 def solve(posterior: Posterior, right: jax.Array) -> jax.Array:
-    """``(K + noise)^-1 right`` for ``right (m, ...)``; rows where the mask is False must be zero."""
-    half = solve_triangular(posterior.factor, right, lower=True)
-    return solve_triangular(posterior.factor, half, lower=True, trans=1)
+    """``(K + noise)^-1 right`` for ``right (m, k)``; rows where the mask is False must be zero."""
+    return matmul(posterior.whitening.T, matmul(posterior.whitening, right))
 
 
 def masked(mask: jax.Array, rows: jax.Array) -> jax.Array:
@@ -160,8 +172,7 @@ def predict(
     """
     cross = cross_covariance(kernel, params, posterior, points)
     mean = matmul(solve(posterior, cross).T, masked(posterior.mask, values))
-    half = solve_triangular(posterior.factor, cross, lower=True)
-    variance = kernels.diagonal(kernel, params, points) - jnp.sum(jnp.square(half), axis=0)
+    variance = kernels.diagonal(kernel, params, points) - jnp.sum(jnp.square(whiten(posterior, cross)), axis=0)
     return mean, jnp.maximum(variance, 0.0)
 
 
@@ -177,9 +188,9 @@ def log_marginal_likelihood(
 
     Not private: it reads the values.
     """
-    posterior = condition(kernel, params, noise_variance, points, mask)
-    whitened = solve_triangular(posterior.factor, masked(mask, values), lower=True)
-    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(posterior.factor)))
+    factor = jnp.linalg.cholesky(_covariance(kernel, params, noise_variance, points, mask))
+    whitened = solve_triangular(factor, masked(mask, values), lower=True)
+    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
     return -0.5 * (jnp.sum(jnp.square(whitened)) + log_determinant + jnp.sum(mask) * jnp.log(2.0 * jnp.pi))
 
 
@@ -194,24 +205,24 @@ def fit(
     *,
     starts: int = 8,
     steps: int = 200,
-    factor: float = 100.0,
+    within: float = 100.0,
 ) -> tuple[Any, jax.Array]:
     """Maximise the marginal likelihood over every number of ``params`` and the noise variance.
 
     FOR PUBLIC DATA ONLY: the result depends on the values without any privacy. The search runs over logarithms,
-    within a ``factor`` of what is passed in either direction; one start is the point passed, the others uniform.
+    within a factor ``within`` of what is passed, either way; one start is the point passed, the others uniform.
 
     Returns:
       The best ``(params, noise_variance)`` found; never worse than those passed.
 
     Raises:
-      ValueError: ``starts`` or ``steps`` below 1, ``factor`` not above 1.
+      ValueError: ``starts`` or ``steps`` below 1, ``within`` not above 1.
     """
     starts, steps = _checks.size("starts", starts), _checks.size("steps", steps)
-    if _checks.positive("factor", factor) <= 1:
-        raise ValueError(f"factor must be above 1, got {factor}")
+    if _checks.positive("within", within) <= 1:
+        raise ValueError(f"within must be above 1, got {within}")
     flat, unravel = ravel_pytree((params, noise_variance))
-    centre, width = jnp.log(flat), jnp.log(jnp.asarray(factor, flat.dtype))
+    centre, width = jnp.log(flat), jnp.log(jnp.asarray(within, flat.dtype))
 
     def utility(logarithms):
         candidate, candidate_noise = unravel(jnp.exp(logarithms))

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 
 from jaxdpbo.surrogate import gp
 from jaxdpbo.types import Kernel
@@ -35,11 +34,7 @@ def weights(kernel: Kernel, params: Any, posterior: gp.Posterior, theta: jax.Arr
 
 def covariance(kernel: Kernel, params: Any, posterior: gp.Posterior, theta: jax.Array) -> jax.Array:
     """Posterior covariance of the gradient at ``theta``, shape ``(d, d)``. Depends on no value."""
-    half = solve_triangular(
-        posterior.factor,
-        gp.masked(posterior.mask, cross(kernel, params, theta, posterior.points)),
-        lower=True,
-    )
+    half = gp.whiten(posterior, gp.masked(posterior.mask, cross(kernel, params, theta, posterior.points)))
     return prior_covariance(kernel, params, theta) - gp.matmul(half.T, half)
 
 

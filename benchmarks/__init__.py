@@ -1,0 +1,1 @@
+"""Reproductions and measurements; run by the commands in scripts/."""

@@ -77,7 +77,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     del state
     lower, upper = config.bounds
     shape = (config.batch, lower.shape[0])
-    points = jax.random.uniform(key, shape, lower.dtype, minval=lower, maxval=upper)
+    points = jax.random.uniform(key, shape, lower.dtype, minval=lower[None], maxval=upper[None])
     return Query(points, jnp.ones(config.batch, bool))
 
 

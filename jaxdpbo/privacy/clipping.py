@@ -29,7 +29,7 @@ def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array
     squared = jnp.where(refused, 0.0, squared)
     clipped = squared > jnp.square(clip_norm)
     scale = jnp.where(clipped, clip_norm * jax.lax.rsqrt(jnp.where(clipped, squared, 1.0)), 1.0)
-    return jnp.where(refused, 0.0, vectors) * scale, clipped, refused
+    return jnp.where(refused[None], 0.0, vectors) * scale[None], clipped, refused
 
 
 def clipped_mean(weights: jax.Array, losses: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -14,7 +14,7 @@ def sample(key: jax.Array, users: int) -> jax.Array:
 
 def loss(theta: jax.Array, records: jax.Array) -> jax.Array:
     """``||x_i - theta||^2 / 2`` for records ``(n, d)``: losses ``(n,)``."""
-    return 0.5 * jnp.sum(jnp.square(records - theta), axis=1)
+    return 0.5 * jnp.sum(jnp.square(records - theta[None]), axis=1)
 
 
 def minimiser(records: jax.Array) -> jax.Array:

@@ -78,41 +78,34 @@ def propose(
     unknown = gradient.covariance(kernel, params, posterior, theta)
     _, axes = jnp.linalg.eigh(scale[:, None] * unknown * scale[None, :], symmetrize_input=True)
     axes = axes[:, ::-1].T  # rows, least known first
+    axes *= jnp.sign(
+        jnp.take_along_axis(axes, jnp.argmax(jnp.abs(axes), axis=1)[:, None], axis=1)
+    )  # eigh fixes no sign
     relative = gp.noise(kernel, params, noise_variance, theta[None])[0] / prior
     radii = (1.5 * relative) ** (1 / 6) * jnp.asarray(RADII, theta.dtype)
 
+    def into_box(points):
+        return jnp.clip(points, bounds[:1], bounds[1:])
+
     def place(offsets):
-        """Points at ``theta + scale * offsets``, moved into the box: shifted as a whole first, so as to keep shape."""
-        points = theta + scale * offsets
-        inside = jnp.where(mask[:, None], points, theta)
-        points += jnp.maximum(bounds[0] - jnp.min(inside, axis=0), 0.0)
-        points += jnp.minimum(bounds[1] - jnp.max(inside, axis=0), 0.0)
-        return jnp.where(mask[:, None], jnp.clip(points, bounds[0], bounds[1]), theta)
+        """Points at ``theta + scale * offsets``, shifted into the box as a whole, so as to keep shape, then clipped."""
+        points = jnp.where(mask[:, None], theta[None] + scale[None] * offsets, theta[None])
+        points += jnp.maximum(bounds[0] - jnp.min(points, axis=0), 0.0)[None]
+        points += jnp.minimum(bounds[1] - jnp.max(points, axis=0), 0.0)[None]
+        return jnp.where(mask[:, None], into_box(points), theta[None])
 
-    def gain(points):
-        return acquisition.information_gain(kernel, params, noise_variance, belief, points, mask)
-
-    def gain_and_slope(offsets):
-        points = theta + scale * offsets
-        value, slope = acquisition.information_gain_and_gradient(kernel, params, noise_variance, belief, points, mask)
-        return value, scale * slope
-
-    def project(offsets):
-        return (jnp.clip(theta + scale * offsets, bounds[0], bounds[1]) - theta) / scale
-
+    known = kernel, params, noise_variance, belief
     turned = gp.matmul(jnp.asarray(designs, theta.dtype), axes)  # (s, b, d)
     starts = radii[:, None, None, None] * turned[None]
     candidates = jax.vmap(place)(starts.reshape(-1, *turned.shape[1:]))
-    best, value = maximize.best_of(gain, candidates)
+    best, gain = maximize.best_of(lambda points: acquisition.information_gain(*known, points, mask), candidates)
     points = candidates[best]
     if polish_steps:
-        radius = radii[best // turned.shape[0]]
-        offsets, value = maximize.ascend(
-            gain_and_slope,
-            project,
-            (points - theta) / scale,
+        points, gain = maximize.ascend(
+            lambda points: acquisition.information_gain_and_gradient(*known, points, mask),
+            into_box,
+            points,
             steps=polish_steps,
-            step_size=STEP_SHARE * radius,
+            step_size=STEP_SHARE * radii[best // turned.shape[0]] * scale[None],
         )
-        points = jnp.clip(theta + scale * offsets, bounds[0], bounds[1])
-    return points, jnp.trace(unknown) - value
+    return points, jnp.trace(unknown) - gain

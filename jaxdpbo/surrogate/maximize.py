@@ -11,10 +11,14 @@ def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) ->
     """Which of the candidates ``(c, ...)`` has the largest utility.
 
     Returns:
-      Its index and its utility. The first wins a tie; one whose utility is NaN wins over none.
+      Its index and its utility. Among those within rounding of the largest the first wins, so that equal candidates give
+      the same choice on every backend; one whose utility is NaN wins over none.
     """
     utilities = jax.vmap(utility)(candidates)
-    best = jnp.argmax(jnp.where(jnp.isnan(utilities), -jnp.inf, utilities))
+    utilities = jnp.where(jnp.isnan(utilities), -jnp.inf, utilities)
+    largest = jnp.max(utilities)
+    slack = jnp.where(jnp.isfinite(largest), 1e3 * jnp.finfo(utilities.dtype).eps * jnp.abs(largest), 0.0)
+    best = jnp.argmax(utilities >= largest - slack)
     return best, utilities[best]
 
 
@@ -33,7 +37,7 @@ def ascend(
       project: maps a point into the feasible set.
       start: a feasible point.
       steps: gradient steps; ``steps + 1`` evaluations.
-      step_size: initial size of a step, in the units of the point.
+      step_size: initial size of a step, in the units of the point; any shape that broadcasts with it.
 
     Returns:
       The best point seen and its utility.

@@ -1,0 +1,236 @@
+"""What every algorithm promises, whatever it is: purity, one compilation, a budget that cannot be overrun."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
+
+from jaxdpbo import drivers
+from jaxdpbo.privacy import guarantee
+
+SENTINEL = 0.123456789
+
+
+@pytest.fixture(params=CASES, name="case")
+def case_of(request):
+    return CASES[request.param]
+
+
+def key(seed=0):
+    return jax.random.key(seed)
+
+
+def run(case, seed=0, scale=1.0, **options):
+    return drivers.run_scan(case.algorithm, loss, records(), case.config(scale), key=key(seed), **options)
+
+
+def state_after(case, steps):
+    """A hand-written ask/tell loop."""
+    config = case.config(1.0)
+    state = drivers._init(case.algorithm, key(1), config)
+    for t in range(steps):
+        ask_key, tell_key = jax.random.split(jax.random.fold_in(key(2), t))
+        query = drivers._ask(case.algorithm, ask_key, config, state)
+        state, _ = drivers._tell(case.algorithm, tell_key, config, state, query, values_at(query))
+    return state
+
+
+def ask(case, seed, config, state):
+    return drivers._ask(case.algorithm, key(seed), config, state)
+
+
+@jax.jit
+def values_at(query):
+    return jax.vmap(loss, in_axes=(0, None))(query.points, jnp.asarray(records()))
+
+
+def assert_close(found, expected, tolerance=1e-9):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), found, expected)
+
+
+def assert_same(found, expected):
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_scan_and_loop_agree(case):
+    scanned = run(case)
+    looped = drivers.run_loop(
+        case.algorithm, lambda point, data: np.asarray(loss(point, data)), records(), case.config(1.0), key=key()
+    )
+    # A search moves by as much as rounding moves its start, so a few digits less than the arithmetic has.
+    assert_close(looped.release, scanned.release, 1e-7)
+    assert looped.guarantee == scanned.guarantee
+
+
+def test_eager_and_jit_agree_on_a_step(case):
+    config, state = case.config(1.0), state_after(case, 1)
+    values = jnp.asarray(np.random.default_rng(1).normal(size=(len(ask(case, 3, config, state).mask), USERS)))
+
+    def step():
+        query = case.algorithm.ask(key(3), config, state)
+        return query, case.algorithm.tell(key(4), config, state, query, values)[0]
+
+    jitted = jax.jit(step)()
+    with jax.disable_jit():
+        eager = step()
+    assert_close(eager, jitted, 1e-7)
+
+
+def test_one_compilation_for_twenty_budgets(case, compilations):
+    run(case)
+    compilations.clear()
+    for scale in np.linspace(0.5, 2.0, 20):
+        run(case, seed=int(scale * 10), scale=scale)
+    assert compilations["programs"] == 0
+
+
+def test_the_compilation_counter_can_fail(case, compilations):
+    def fresh(point, data):
+        return loss(point, data)
+
+    drivers.run_scan(case.algorithm, fresh, records(), case.config(1.0), key=key())
+    assert compilations["programs"] >= 1
+
+
+@pytest.mark.parametrize("transform", ["vmap", "map"])
+def test_maps_over_configs_and_keys(case, transform):
+    scales, seeds = (0.7, 1.0, 1.6), (3, 4, 5)
+    configs = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(case.config(scale) for scale in scales))
+    keys = jnp.stack([key(seed) for seed in seeds])
+    data = jnp.asarray(records())
+
+    def one(pair):
+        return drivers.scan(case.algorithm, loss, pair[0], pair[1], data)[0]
+
+    mapped = jax.jit(jax.vmap(one) if transform == "vmap" else lambda pairs: jax.lax.map(one, pairs))((keys, configs))
+    for i, (seed, scale) in enumerate(zip(seeds, scales, strict=True)):
+        assert_close(jax.tree.map(lambda leaf, i=i: leaf[i], mapped), run(case, seed, scale).release, 1e-6)
+
+
+def test_float32_runs_where_x64_is_off(case, float32):
+    released = run(case).release
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(released))
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(released))
+
+
+def test_the_budget_cannot_be_overrun(case):
+    config = case.config(1.0)
+    on_time, late = state_after(case, STEPS), state_after(case, STEPS + 5)
+    assert_same(late.public, on_time.public)
+    assert_same(case.algorithm.release(key(9), config, late), case.algorithm.release(key(9), config, on_time))
+    assert int(late.public.step) == STEPS
+
+
+def test_values_at_masked_points_are_ignored(case):
+    config = case.config(1.0)
+    state = state_after(case, 1)
+    query = ask(case, 3, config, state)
+    query = query._replace(mask=query.mask.at[-1].set(False))
+    values = values_at(query)
+    states = [
+        drivers._tell(case.algorithm, key(4), config, state, query, values.at[-1].set(junk))[0]
+        for junk in (0.0, jnp.nan, 1e300)
+    ]
+    assert_same(states[1], states[0])
+    assert_same(states[2], states[0])
+
+
+def test_every_query_and_the_answer_lie_in_the_box(case):
+    config = case.config(1.0)
+    for steps in range(STEPS):
+        points = np.asarray(ask(case, steps, config, state_after(case, steps)).points)
+        assert points.shape[1] == DIMENSION
+        assert np.all((points >= BOUNDS[0]) & (points <= BOUNDS[1]))
+    point = np.asarray(run(case).release.point)
+    assert np.all((point >= BOUNDS[0]) & (point <= BOUNDS[1]))
+
+
+def test_values_of_a_wrong_shape_are_refused(case):
+    config = case.config(1.0)
+    state = state_after(case, 0)
+    query = ask(case, 0, config, state)
+    with pytest.raises(ValueError, match="values must have shape"):
+        case.algorithm.tell(key(), config, state, query, jnp.zeros((len(query.mask), USERS + 1)))
+
+
+def test_the_guarantee_is_typed_and_conditional(case):
+    statement = case.algorithm.privacy(case.config(1.0))
+    assert isinstance(statement, guarantee.Guarantee)
+    if case.private:
+        assert statement.notion == "gdp"
+        assert statement.relation == "replace_one"
+        assert guarantee.IDEAL_NOISE in statement.holds_if
+        assert statement.epsilon(1e-5) == pytest.approx(guarantee.accounting.gdp_epsilon(1.0, 1e-5))
+    else:
+        assert statement.notion == "none"
+        assert statement.because
+        assert statement.epsilon(1e-5) == np.inf
+
+
+def test_a_query_does_not_depend_on_private_state(case):
+    config = case.config(1.0)
+    state = state_after(case, 2)
+    junk = state._replace(private=jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), state.private))
+    assert_same(ask(case, 7, config, junk), ask(case, 7, config, state))
+
+
+def test_nothing_raw_is_returned_printed_or_pickled_by_default(case):
+    def marked(point, data):
+        return jnp.full(USERS, SENTINEL) + 0.0 * loss(point, data)
+
+    options = {"key": key()}
+    quiet = drivers.run_scan(case.algorithm, marked, records(), case.config(1.0), **options)
+    loud = drivers.run_scan(case.algorithm, marked, records(), case.config(1.0), diagnostics=True, **options)
+    assert quiet.diagnostics is None
+
+    def tells(run):
+        with np.printoptions(threshold=100_000, precision=17):
+            leaves = jax.tree.leaves((run.release, run.diagnostics))
+            return (
+                "0.12345678" in repr(run),
+                any(np.any(np.isclose(leaf, SENTINEL, rtol=1e-9)) for leaf in leaves),
+                np.float64(SENTINEL).tobytes()[2:] in pickle.dumps(jax.tree.map(np.asarray, run)),
+            )
+
+    assert tells(quiet) == (False, False, False)
+    assert tells(loud)[1]  # the check can see
+
+
+@pytest.mark.parametrize("bad", [0, 7, None, "key", np.zeros(2, np.uint32)])
+def test_only_a_typed_key_is_a_key(case, bad):
+    if bad is None:
+        drivers.run_scan(case.algorithm, loss, records(), case.config(1.0), key=None)  # the operating system's
+        return
+    for driver in (drivers.run_scan, drivers.run_loop):
+        with pytest.raises(TypeError, match="key must be a typed key"):
+            driver(case.algorithm, loss, records(), case.config(1.0), key=bad)
+
+
+def test_a_batch_of_keys_is_not_a_key(case):
+    with pytest.raises(ValueError, match="key must be one key"):
+        drivers.run_scan(case.algorithm, loss, records(), case.config(1.0), key=jax.random.split(key()))
+
+
+def test_a_key_passed_in_is_an_assumption(case):
+    passed = run(case).guarantee
+    drawn = drivers.run_scan(case.algorithm, loss, records(), case.config(1.0)).guarantee
+    assert (guarantee.KEY_SECRET in passed.holds_if) == case.private
+    assert guarantee.KEY_SECRET not in drawn.holds_if
+
+
+def test_default_runs_differ_and_seeded_runs_do_not(case):
+    config = case.config(1.0)
+    fresh = [drivers.run_scan(case.algorithm, loss, records(), config).release.point for _ in range(2)]
+    assert np.any(fresh[0] != fresh[1])
+    assert_same(run(case, 5).release, run(case, 5).release)
+
+
+def test_configs_are_frozen_and_hash_by_their_static_part(case):
+    config = case.config(1.0)
+    with pytest.raises(AttributeError):
+        config.users = 3
+    other = case.config(2.0)
+    assert jax.tree.structure(config) == jax.tree.structure(other)

@@ -9,7 +9,7 @@ TRUE_LOCATION = (1.0, 1.0, 1.0, 1.0, 1.0)
 def sample(key: jax.Array, users: int) -> jax.Array:
     """Records ``(n, 5)``, independent ``N(TRUE_LOCATION, I)``."""
     location = jnp.asarray(TRUE_LOCATION)
-    return location + jax.random.normal(key, (users, location.size))
+    return location[None] + jax.random.normal(key, (users, location.size))
 
 
 def loss(theta: jax.Array, records: jax.Array) -> jax.Array:

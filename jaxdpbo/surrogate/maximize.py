@@ -11,8 +11,8 @@ def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) ->
     """Which of the candidates ``(c, ...)`` has the largest utility.
 
     Returns:
-      Its index and its utility. Among those within rounding of the largest the first wins, so that equal candidates give
-      the same choice on every backend; one whose utility is NaN wins over none.
+      Its index and its utility. Among those within rounding of the largest the first wins, so that equal candidates
+      give the same choice on every backend; one whose utility is NaN wins over none.
     """
     utilities = jax.vmap(utility)(candidates)
     utilities = jnp.where(jnp.isnan(utilities), -jnp.inf, utilities)

@@ -15,7 +15,7 @@ def mean_clipped_gradient(
     total = np.zeros_like(theta)
     for column in losses.T:
         if np.all(np.isfinite(column)):
-            total += clip(user_gradient(kernel, points, noises, column, theta), clip_norm)
+            total += clip(user_gradient(kernel, points, noises, column, theta), clip_norm)[0]
     return total / losses.shape[1]
 
 

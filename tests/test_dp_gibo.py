@@ -1,0 +1,386 @@
+"""DP-GIBO against a per-user NumPy oracle, its noise law, its sensitivity, and what it refuses."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from oracles import dp_gibo as oracle
+from oracles import gradient as gradient_oracle
+from oracles import kernels as kernel_oracle
+from scipy import stats
+
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.privacy import clipping
+from jaxdpbo.problems import location
+from jaxdpbo.surrogate import kernels
+
+USERS, STEPS, BATCH, DIMENSION = 7, 4, 3, 2
+BOUNDS = np.array([[-2.0] * DIMENSION, [2.0] * DIMENSION])
+NOISE_VARIANCE, LENGTHSCALE, STEP_SIZE, CLIP_NORM, MU = 1e-4, 1.3, 0.2, 0.15, 1.7
+
+
+def config(**changes):
+    options = {
+        "users": USERS, "steps": STEPS, "batch": BATCH, "mu": MU, "bounds": BOUNDS, "step_size": STEP_SIZE,
+        "clip_norm": CLIP_NORM, "noise_variance": NOISE_VARIANCE, "polish_steps": 2,
+        "kernel_params": kernels.stationary(LENGTHSCALE, DIMENSION),
+    }  # fmt: skip
+    return dp_gibo.config(**(options | changes))
+
+
+def loss(point, data):
+    return jnp.sum(jnp.cos(data - point[None]), axis=1)
+
+
+def records(seed=0):
+    return np.random.default_rng(seed).normal(size=(USERS, DIMENSION))
+
+
+def key(seed=0):
+    return jax.random.key(seed)
+
+
+def rbf():
+    return kernel_oracle.rbf(np.full(DIMENSION, LENGTHSCALE), 1.0)
+
+
+def steps_of(chosen, data, seed=0):
+    """Every (state before, query, values, tell key, state after, info) of a run."""
+    state, seen = drivers._init(dp_gibo.algorithm, key(seed), chosen), []
+    for t in range(chosen.steps):
+        ask_key, tell_key = jax.random.split(jax.random.fold_in(key(seed), t))
+        query = drivers._ask(dp_gibo.algorithm, ask_key, chosen, state)
+        values = evaluate(query.points, data)
+        after, info = drivers._tell(dp_gibo.algorithm, tell_key, chosen, state, query, values)
+        seen.append((state, query, values, tell_key, after, info))
+        state = after
+    return seen
+
+
+@jax.jit
+def evaluate(points, data):
+    return jax.vmap(loss, in_axes=(0, None))(points, data)
+
+
+def test_a_run_is_the_oracles_step_by_step():
+    chosen = config()
+    deviation = oracle.noise_deviation(clip_norm=CLIP_NORM, steps=STEPS, users=USERS, mu=MU)
+    points, losses = np.zeros((0, DIMENSION)), np.zeros((0, USERS))
+    for before, query, values, tell_key, after, info in steps_of(chosen, records()):
+        points, losses = np.concatenate([points, query.points]), np.concatenate([losses, values])
+        theta = np.asarray(before.public.theta)
+        noises = np.full(len(points), NOISE_VARIANCE)
+        gradient = oracle.mean_clipped_gradient(rbf(), points, noises, losses, theta, CLIP_NORM)
+        np.testing.assert_allclose(info.gradient, gradient, rtol=1e-8, atol=1e-10)
+        noise = deviation * np.asarray(jax.random.normal(tell_key, (DIMENSION,)))
+        np.testing.assert_allclose(after.public.theta, theta - STEP_SIZE * (gradient + noise), rtol=1e-8, atol=1e-10)
+        trace = gradient_oracle.trace(rbf(), points, noises, theta)
+        np.testing.assert_allclose(after.public.trace[before.public.step], trace, rtol=1e-6, atol=1e-10)
+        np.testing.assert_allclose(info.mean_loss, np.asarray(values).mean(axis=1))
+
+
+def test_the_path_holds_every_iterate():
+    seen = steps_of(config(), records())
+    path = np.asarray(seen[-1][4].public.path)
+    np.testing.assert_array_equal(path, [seen[0][0].public.theta, *(after.public.theta for *_, after, _ in seen)])
+
+
+def gradients_of_many_keys(chosen, count):
+    """The first step's privatised gradient under ``count`` keys, minus its mean clipped gradient."""
+    before, query, values, *_ = steps_of(chosen, records())[0]
+
+    @jax.jit
+    @jax.vmap
+    def noise(one):
+        after, info = dp_gibo.tell(one, chosen, before, query, values)
+        return (before.public.theta - after.public.theta) / chosen.step_size - info.gradient
+
+    return np.asarray(noise(jax.random.split(key(5), count)))
+
+
+def test_the_noise_has_the_law_that_the_guarantee_states():
+    noise = gradients_of_many_keys(config(step_size=1e-3), 2000)  # small: no iterate meets the box
+    claimed = 2 * CLIP_NORM * np.sqrt(STEPS) / (USERS * MU)
+    for coordinate in noise.T:
+        assert stats.kstest(coordinate, stats.norm(scale=claimed).cdf).pvalue > 1e-3
+        for wrong in (claimed / 2, claimed * 2 / 3, claimed * 3 / 2):  # B / n for 2 B / n; too little; too much
+            assert stats.kstest(coordinate, stats.norm(scale=wrong).cdf).pvalue < 1e-6
+    assert abs(np.corrcoef(noise.T)[0, 1]) < 0.08
+
+
+def neighbours():
+    """Pairs of values that differ in one user's losses, the worst kinds among them."""
+    rng = np.random.default_rng(3)
+    base = rng.normal(size=(BATCH, USERS))
+    for replaced in (
+        rng.normal(size=BATCH), -base[:, 0], np.full(BATCH, np.nan), np.array([np.inf, 0, 0]), np.full(BATCH, 1e300),
+        1e6 * rng.normal(size=BATCH), np.zeros(BATCH), np.array([1e-300, -1e-300, 0.0]),
+    ):  # fmt: skip
+        other = base.copy()
+        other[:, 0] = replaced
+        yield base, other
+
+
+def largest_move():
+    """Replay on neighbours without noise: how far the first gradient moves, over ``2 B / n``."""
+    chosen = config(mu=np.inf)
+    state = drivers._init(dp_gibo.algorithm, key(), chosen)
+    query = drivers._ask(dp_gibo.algorithm, key(), chosen, state)
+    told = jax.jit(lambda values: dp_gibo.tell(key(), chosen, state, query, values))
+    moves = []
+    for base, other in neighbours():
+        (after, info), (after_other, info_other) = told(base), told(other)
+        moves.append(float(np.linalg.norm(info.gradient - info_other.gradient)))
+        differing = [
+            name
+            for name in after.public._fields
+            if not jax.tree.all(
+                jax.tree.map(np.array_equal, getattr(after.public, name), getattr(after_other.public, name))
+            )
+        ]
+        assert set(differing) <= {"theta", "path", "optimizer"}  # all else public is the same, whatever a user does
+    return np.max(moves) / (clipping.clipped_sum_sensitivity(CLIP_NORM, "replace_one") / USERS)
+
+
+def test_one_user_moves_the_gradient_by_at_most_the_declared_sensitivity():
+    assert largest_move() <= 1 + 1e-12
+
+
+def test_one_user_can_move_it_by_almost_that():
+    assert largest_move() > 0.9  # the bound is no larger than needed: half of it would be caught
+
+
+def unclipped(weights, losses, clip_norm):
+    vectors = weights.T @ losses
+    return jnp.mean(vectors, axis=1), jnp.zeros((), int), jnp.zeros((), int)
+
+
+def unguarded(weights, losses, clip_norm):
+    vectors = weights.T @ losses
+    scale = jnp.minimum(1.0, clip_norm / jnp.linalg.norm(vectors, axis=0))
+    return jnp.mean(vectors * scale[None], axis=1), jnp.zeros((), int), jnp.zeros((), int)
+
+
+@pytest.mark.parametrize("bug", [unclipped, unguarded])
+def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
+    """Traps 8 and 11: raw gradients used; NaN defeats the clip."""
+    monkeypatch.setattr(clipping, "clipped_mean", bug)
+    assert not largest_move() <= 1 + 1e-12
+
+
+def test_users_with_bad_losses_count_as_zero_and_the_run_goes_on():
+    data = records()
+    data[2] = np.nan
+    run = drivers.run_scan(dp_gibo.algorithm, loss, data, config(mu=np.inf), key=key(), diagnostics=True)
+    assert np.all(np.isfinite(run.release.path))
+    np.testing.assert_array_equal(run.diagnostics.info.refused_users, np.ones(STEPS))
+    seen = steps_of(config(mu=np.inf), data)
+    points = np.concatenate([query.points for _, query, *_ in seen])
+    losses = np.concatenate([values for _, _, values, *_ in seen])
+    expected = oracle.mean_clipped_gradient(
+        rbf(), points, np.full(len(points), NOISE_VARIANCE), losses, np.asarray(seen[-1][0].public.theta), CLIP_NORM
+    )
+    np.testing.assert_allclose(seen[-1][5].gradient, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_infinite_budget_is_exactly_no_noise():
+    runs = [
+        drivers.run_scan(dp_gibo.algorithm, loss, records(), config(mu=np.inf, noise=noise), key=key(seed))
+        for noise in ("float", "none")
+        for seed in (1, 2)
+    ]
+    for run in runs[1:]:
+        np.testing.assert_array_equal(run.release.path, runs[0].release.path)
+    assert runs[0].guarantee.notion == "none"
+
+
+def test_nearest_with_every_point_is_all():
+    everything = {"memory": "nearest", "neighbours": STEPS * BATCH}
+    paths = [
+        drivers.run_scan(dp_gibo.algorithm, loss, records(), config(**memory), key=key()).release.path
+        for memory in ({"memory": "all"}, everything)
+    ]
+    np.testing.assert_allclose(paths[1], paths[0], rtol=1e-6, atol=1e-8)
+
+
+def test_nearest_keeps_the_points_of_largest_correlation():
+    chosen = config(memory="nearest", neighbours=2)
+    before = steps_of(chosen, records())[-1][0].public
+    posterior, rows = dp_gibo._recall(chosen, before)
+    distances = np.linalg.norm(np.asarray(before.points) - np.asarray(before.theta), axis=1)
+    distances[~np.asarray(before.mask)] = np.inf
+    assert set(np.asarray(rows).tolist()) == set(np.argsort(distances)[:2].tolist())
+    assert int(posterior.mask.sum()) == 2
+
+
+def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
+    tolerance = 0.05
+    chosen = config(tolerance=tolerance, steps=6, step_size=0.02, batch=4)
+    seen = steps_of(chosen, records())
+    sizes = [int(query.mask.sum()) for _, query, *_ in seen]
+    traces = np.asarray(seen[-1][4].public.trace)
+    assert sizes[0] > 1  # nothing is known at first
+    assert 0 in sizes  # a gradient already known well enough costs no evaluation
+    for (before, query, *_, info), size, trace in zip(seen, sizes, traces, strict=True):
+        assert np.all(np.asarray(query.mask) == (np.arange(4) < size))
+        assert bool(info.batch_capped) == (trace > tolerance)
+        assert trace <= tolerance or size == 4
+        if size > 1:  # one fewer would not do
+            fewer = config(steps=6, step_size=0.02, batch=size - 1)
+            posterior, _ = dp_gibo._recall(chosen, before.public)
+            fewer_trace = best_trace(fewer, posterior, before.public.theta)
+            assert fewer_trace > tolerance
+
+
+def best_trace(chosen, posterior, theta):
+    from jaxdpbo.surrogate import gradient_design
+
+    _, trace = gradient_design.propose(
+        chosen.kernel, chosen.kernel_params, chosen.noise_variance, posterior, theta, chosen.bounds,
+        gradient_design.directions(chosen.batch, chosen.batch, DIMENSION), jnp.ones(chosen.batch, bool), polish_steps=2,
+    )  # fmt: skip
+    return float(trace)
+
+
+def test_algorithm_2_flags_a_cap_that_binds():
+    chosen = config(tolerance=1e-9, batch=2)
+    run = drivers.run_scan(dp_gibo.algorithm, loss, records(), chosen, key=key(), diagnostics=True)
+    assert np.all(run.diagnostics.info.batch_capped)
+    unlimited = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(), key=key(), diagnostics=True)
+    assert not np.any(unlimited.diagnostics.info.batch_capped)
+
+
+def test_the_last_half_is_averaged():
+    for steps in (1, 4, 5):
+        last, mean = (
+            drivers.run_scan(dp_gibo.algorithm, loss, records(), config(steps=steps, output=output), key=key()).release
+            for output in ("last", "last_half_mean")
+        )
+        np.testing.assert_array_equal(last.path, mean.path)
+        np.testing.assert_array_equal(last.point, last.path[-1])
+        np.testing.assert_allclose(mean.point, np.asarray(mean.path)[steps // 2 + 1 :].mean(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("optimizer", [optax.sgd, optax.adagrad, optax.adam, optax.rmsprop])
+def test_any_factory_that_needs_gradients_alone(optimizer):
+    run = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(optimizer=optimizer), key=key())
+    assert np.all(np.isfinite(run.release.path))
+
+
+def test_a_long_float32_run_stays_finite(float32):
+    """300 steps, points within a small region: 1e-4 is the smallest noise variance that float32 bears."""
+    steps = 300
+    chosen = config(steps=steps, batch=2, step_size=0.05, polish_steps=5)
+    run = drivers.run_scan(dp_gibo.algorithm, loss, records(), chosen, key=key(), diagnostics=True)
+    assert run.release.path.dtype == jnp.float32
+    assert np.all(np.isfinite(run.release.path))
+    assert np.all(np.isfinite(run.release.trace))
+    assert not np.any(run.diagnostics.info.factorisation_failed)
+    assert np.all(np.asarray(run.release.trace) > 0)
+
+
+def test_float32_follows_float64():
+    def path():
+        return drivers.run_scan(dp_gibo.algorithm, loss, records(), config(mu=np.inf), key=key()).release.path
+
+    with jax.enable_x64(False):
+        single = np.asarray(path())
+    np.testing.assert_allclose(single, path(), atol=3e-2 * STEP_SIZE)
+
+
+def test_example_4_1_reaches_the_maximum_likelihood_estimate(trials):
+    """Sopa et al. (2025), Fig. 1: b = 3, T = 150, n = 50; the step size is not printed."""
+    seeds = trials("example 4.1, seeds: median distance to the maximum likelihood estimate", 4, 100, 0)
+    chosen = {
+        mu: dp_gibo.config(
+            users=50, steps=150, batch=3, mu=mu, bounds=[[-np.inf] * 5, [np.inf] * 5], theta0=np.zeros(5),
+            step_size=0.05, kernel=kernels.polynomial, kernel_params=kernels.polynomial_of_degree(2),
+        )
+        for mu in (0.5, 2.0)
+    }  # fmt: skip
+
+    @jax.jit
+    def distance(seed, one):
+        data_key, run_key = jax.random.split(jax.random.key(seed))
+        data = location.sample(data_key, 50)
+        release, *_ = drivers.scan(dp_gibo.algorithm, location.loss, run_key, one, data)
+        return jnp.linalg.norm(release.point - location.minimiser(data)), jnp.linalg.norm(location.minimiser(data))
+
+    found = {mu: np.median([distance(seed, chosen[mu]) for seed in range(seeds)], axis=0) for mu in chosen}
+    start = found[2.0][1]
+    # A stationary iterate has noise step^2 deviation^2 d / (2 step h), h the curvature left after clipping: about 0.6
+    # and 0.15, from a start at 2.3. Within a third and a tenth of it:
+    assert found[0.5][0] < start / 3
+    assert found[2.0][0] < start / 10
+    assert found[2.0][0] < found[0.5][0]
+
+
+def lost(step_size):
+    return optax.polyak_sgd(max_learning_rate=1.0)
+
+
+def searched(step_size):
+    return optax.lbfgs(learning_rate=None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"users": 0}, ValueError, "users must be at least 1, got 0"),
+        ({"users": 3.0}, TypeError, "users must be an integer, got 3.0"),
+        ({"users": True}, TypeError, "users must be an integer, got True"),
+        ({"steps": 0}, ValueError, "steps must be at least 1, got 0"),
+        ({"batch": 0}, ValueError, "batch must be at least 1, got 0"),
+        ({"mu": 0.0}, ValueError, "mu must be positive, got 0.0"),
+        ({"mu": -1}, ValueError, "mu must be positive, got -1"),
+        ({"mu": np.nan}, ValueError, "mu must not be NaN"),
+        ({"mu": [1.0, 2.0]}, TypeError, "mu must be one real number, got"),
+        ({"mu": "1"}, TypeError, "mu must be one real number, got '1'"),
+        ({"mu": 1.0, "noise": "none"}, ValueError, "mu must be inf with noise='none', got 1.0"),
+        ({"noise": "exact"}, ValueError, "noise must be one of 'none', 'float', got 'exact'"),
+        ({"clip_norm": 0.0}, ValueError, "clip_norm must be positive, got 0.0"),
+        ({"clip_norm": np.inf}, ValueError, "clip_norm must be finite, got inf"),
+        ({"noise_variance": 0.0}, ValueError, "noise_variance must be positive, got 0.0"),
+        ({"tolerance": -1.0}, ValueError, "tolerance must be positive, got -1.0"),
+        ({"step_size": -0.1}, ValueError, "step_size must be positive"),
+        ({"step_size": [0.1, 0.2, 0.3]}, ValueError, r"step_size must have shape \(2,\), got \(3,\)"),
+        ({"bounds": BOUNDS[::-1]}, ValueError, "bounds must have lower < upper"),
+        ({"bounds": BOUNDS[0]}, ValueError, r"bounds must have shape \(2, d\)"),
+        ({"bounds": BOUNDS.T[:, :0]}, ValueError, r"bounds must have shape \(2, d\)"),
+        ({"bounds": [[np.nan, 0], [1, 1]]}, ValueError, "bounds must not hold NaN"),
+        ({"bounds": "box"}, TypeError, "bounds must be a"),
+        ({"bounds": BOUNDS * np.inf}, ValueError, "must be given where bounds are infinite"),
+        ({"theta0": [0.0, 2.5]}, ValueError, "theta0 must lie inside bounds"),
+        ({"theta0": [0.0]}, ValueError, r"theta0 must have shape \(2,\), got \(1,\)"),
+        ({"theta0": [0.0, np.nan]}, ValueError, "theta0 must be finite"),
+        ({"kernel": lambda params, x, y: 1.0}, TypeError, "kernel must be a function defined once with def"),
+        ({"kernel": kernels.polynomial}, ValueError, "kernel_params do not fit kernel polynomial"),
+        ({"optimizer": functools.partial(optax.sgd)}, TypeError, "optimizer must be a function defined once with def"),
+        ({"optimizer": optax.sgd(0.1)}, TypeError, "optimizer must be a function"),
+        ({"optimizer": lost}, ValueError, "whose update needs only gradients"),
+        ({"optimizer": searched}, ValueError, "whose update needs only gradients"),
+        ({"output": "best"}, ValueError, "output must be one of 'last', 'last_half_mean', got 'best'"),
+        ({"memory": "some"}, ValueError, "memory must be one of"),
+        ({"memory": "nearest"}, ValueError, "neighbours must be at least 1, got 0"),
+        ({"neighbours": 3}, ValueError, "neighbours must be 0 unless memory='nearest', got 3"),
+        ({"memory": "none", "batch": 2}, ValueError, r"batch must be at least d \+ 1 = 3 with memory='none', got 2"),
+        ({"polish_steps": -1}, ValueError, "polish_steps must be at least 0, got -1"),
+    ],
+)
+def test_bad_configurations_are_named(changes, error, message):
+    with pytest.raises(error, match=message):
+        config(**changes)
+
+
+def test_an_incomplete_gradient_can_be_asked_for():
+    assert config(memory="none", batch=2, allow_incomplete_gradient=True).batch == 2
+
+
+def test_privacy_takes_one_config():
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), config(), config(mu=3.0))
+    with pytest.raises(ValueError, match="privacy takes one config"):
+        dp_gibo.privacy(stacked)

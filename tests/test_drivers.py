@@ -1,0 +1,205 @@
+"""Drivers: interruption and resumption, what is shown and returned, and the one-call entry."""
+
+import copy
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from protocol_cases import BOUNDS, CASES, STEPS, USERS, loss, records
+
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.privacy import guarantee, keys
+from jaxdpbo.surrogate import kernels
+
+CASE = CASES["dp_gibo"]
+SECRET = 0.987654321
+
+
+def key(seed=0):
+    return jax.random.key(seed)
+
+
+class Failing:
+    """Raises at one evaluation, once; returns what ``loss`` returns otherwise."""
+
+    def __init__(self, at):
+        self.at, self.calls = at, 0
+
+    def __call__(self, point, data):
+        self.calls += 1
+        if self.calls == self.at:
+            raise OSError("the cluster is down")
+        return np.asarray(loss(point, data))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_interrupted_run_resumes_on_the_same_path(name):
+    case = CASES[name]
+    whole = drivers.run_loop(case.algorithm, loss, records(), case.config(1.0), key=key())
+    failing = Failing(at=2)
+    with pytest.raises(drivers.RunInterrupted, match=r"stopped at step \d of 3 on OSError") as caught:
+        drivers.run_loop(case.algorithm, failing, records(), case.config(1.0), key=key())
+    assert isinstance(caught.value.__cause__, OSError)
+    resumed = drivers.run_loop(
+        case.algorithm, failing, records(), case.config(1.0), key=key(), state=caught.value.state
+    )
+    jax.tree.map(np.testing.assert_array_equal, resumed.release, whole.release)
+
+
+def test_an_interruption_carries_its_state_out_of_sight():
+    def secret(point, data):
+        if secret.calls == 4:
+            raise ValueError("stop")
+        secret.calls += 1
+        return np.full(USERS, SECRET)
+
+    secret.calls = 0
+    with pytest.raises(drivers.RunInterrupted) as caught:
+        drivers.run_loop(CASE.algorithm, secret, records(), CASE.config(1.0), key=key())
+    error = caught.value
+    assert np.any(np.isclose(error.state.private.losses, SECRET))
+    for shown in (repr(error), str(error), repr(error.args)):
+        assert "0.98765" not in shown
+    pickled = pickle.dumps(error)
+    assert np.float64(SECRET).tobytes()[2:] not in pickled
+    assert pickle.loads(pickled).state is None
+    assert copy.copy(error).state is None
+
+
+def test_a_wrong_shape_interrupts_and_names_it():
+    with pytest.raises(drivers.RunInterrupted) as caught:
+        drivers.run_loop(CASE.algorithm, lambda point, data: np.zeros(USERS + 1), None, CASE.config(1.0), key=key())
+    assert f"values must have shape (3, {USERS}), got (3, {USERS + 1})" in str(caught.value.__cause__)
+    ragged = iter(range(2, 100))
+    with pytest.raises(drivers.RunInterrupted) as caught:
+        drivers.run_loop(CASE.algorithm, lambda point, data: np.zeros(next(ragged)), None, CASE.config(1.0), key=key())
+    assert "objective must return values of one shape" in str(caught.value.__cause__)
+
+
+def test_a_state_of_another_config_is_refused():
+    other = CASES["dp_gibo, few points"]
+    state = drivers._init(other.algorithm, key(), other.config(1.0))
+    with pytest.raises(ValueError, match="state must come from a run with this config"):
+        drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), state=state)
+
+
+def test_a_finished_state_spends_nothing_more():
+    done = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), diagnostics=True)
+
+    def never(point, data):
+        raise AssertionError("evaluated")
+
+    again = drivers.run_loop(
+        CASE.algorithm, never, records(), CASE.config(1.0), key=key(1), state=done.diagnostics.state
+    )
+    jax.tree.map(np.testing.assert_array_equal, again.release, done.release)
+
+
+def test_masked_points_are_not_evaluated():
+    case, seen = CASES["dp_gibo, adaptive"], []
+
+    def watched(point, data):
+        seen.append(point)
+        return loss(point, data)
+
+    run = drivers.run_loop(case.algorithm, watched, records(), case.config(1.0), key=key(), diagnostics=True)
+    assert len(seen) == int(run.diagnostics.state.public.mask.sum()) < 3 * STEPS
+
+
+def test_the_progress_bar_counts_and_tells_nothing(capfd):
+    def secret(point, data):
+        return np.full(USERS, SECRET)
+
+    drivers.run_loop(CASE.algorithm, secret, None, CASE.config(1.0), key=key(), progress=True)
+    shown = capfd.readouterr()
+    assert f"{STEPS}/{STEPS}" in shown.err
+    assert "0.98" not in shown.err
+    assert shown.out == ""
+    drivers.run_loop(CASE.algorithm, secret, None, CASE.config(1.0), key=key())
+    assert capfd.readouterr() == ("", "")
+
+
+def negative(params, x, y):
+    """No kernel: a covariance that can not be factored."""
+    return -kernels.rbf(params, x, y)
+
+
+def test_a_failed_factorisation_is_raised_after_the_run():
+    config = dp_gibo.config(users=USERS, steps=2, mu=1.0, bounds=BOUNDS, kernel=negative, polish_steps=0)
+    for driver in (drivers.run_scan, drivers.run_loop):
+        with pytest.raises(drivers.RunInterrupted, match="could not be factored") as caught:
+            driver(dp_gibo.algorithm, loss, records(), config, key=key())
+        assert np.all(np.isfinite(caught.value.state.public.path))  # the users counted as zero
+
+
+def test_keys_come_from_the_operating_system_unless_given(monkeypatch):
+    drawn = []
+
+    def counted():
+        drawn.append(key(7))
+        return drawn[-1]
+
+    monkeypatch.setattr(keys, "secret_key", counted)
+    config = CASE.config(1.0)
+    default = drivers.run_scan(CASE.algorithm, loss, records(), config)
+    assert len(drawn) == 1
+    given = drivers.run_scan(CASE.algorithm, loss, records(), config, key=key(7))
+    assert len(drawn) == 1
+    jax.tree.map(np.testing.assert_array_equal, given.release, default.release)
+
+
+def minimize(**changes):
+    options = {"objective": loss, "data": records(), "bounds": BOUNDS, "mu": 1.0, "steps": 3, "key": key()}
+    return drivers.minimize(**(options | changes))
+
+
+def test_minimize_by_scan_and_by_loop_agree():
+    scanned = minimize()
+    looped = minimize(traceable=False, users=USERS)
+    np.testing.assert_allclose(looped.release.path, scanned.release.path, rtol=1e-6, atol=1e-7)
+    assert scanned.guarantee.level == 1.0
+    assert guarantee.SEPARABLE_LOSSES in scanned.guarantee.holds_if
+
+
+def test_minimize_averages_the_last_half_and_starts_in_the_middle():
+    released = minimize().release
+    np.testing.assert_allclose(released.path[0], BOUNDS.mean(axis=0))
+    np.testing.assert_allclose(released.point, np.asarray(released.path)[2:].mean(axis=0))
+
+
+def test_minimize_finds_a_minimum_where_noise_is_small():
+    centre = np.array([0.7, 1.9])
+    data = np.repeat(centre[None], 4000, axis=0)
+    found = minimize(data=data, mu=5.0, steps=40).release.point
+    np.testing.assert_allclose(found, centre, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        (
+            {"objective": lambda point, data: jnp.sum(point)},
+            ValueError,
+            r"objective must return losses of shape \(n,\)",
+        ),
+        ({"users": USERS + 1}, ValueError, rf"objective must return losses of shape \({USERS + 1},\)"),
+        ({"traceable": False}, ValueError, "users must be given where traceable is False, got None"),
+        ({"progress": True}, ValueError, "progress must be False with traceable=True"),
+        ({"data": np.zeros((0, 2))}, ValueError, "users must be at least 1, got 0"),
+        ({"bounds": BOUNDS[::-1]}, ValueError, "bounds must have lower < upper"),
+        ({"bounds": BOUNDS * np.inf}, ValueError, "bounds must"),
+        ({"mu": 0}, ValueError, "mu must be positive"),
+        ({"clip_norm": -1}, ValueError, "clip_norm must be positive"),
+        ({"steps": 0}, ValueError, "steps must be at least 1"),
+        ({"batch": 0}, ValueError, "batch must be at least 1"),
+        ({"theta0": [9.0, 9.0]}, ValueError, "theta0 must lie inside bounds"),
+        ({"key": 0}, TypeError, "key must be a typed key"),
+        ({"key": jax.random.PRNGKey(0)}, TypeError, "key must be a typed key"),
+    ],
+)
+def test_minimize_names_what_it_refuses(changes, error, message):
+    with pytest.raises(error, match=message):
+        minimize(**changes)

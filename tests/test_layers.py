@@ -1,0 +1,114 @@
+"""The house: imports point downward only, rooms know what they may, and the top level is what it should be."""
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "jaxdpbo"
+FLOORS = {
+    "types": 0, "_checks": 0, "surrogate": 1, "privacy": 1, "theory": 1, "training": 2, "algorithms": 3,
+    "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "integrations": 5, "__init__": 6,
+}  # fmt: skip
+APART = {("surrogate", "privacy"), ("privacy", "surrogate")}
+BESIDE = {("algorithms.dp_gibo", "algorithms.gp_ucb")}  # imports between siblings of algorithms/, none yet
+EXTRAS = {"sklearn", "matplotlib", "tqdm", "dp_accounting", "optuna", "jaxtyping"}
+TOP_LEVEL = {
+    "pyproject.toml", "README.md", "jaxdpbo", "tests", "benchmarks", "scripts", "docs", "LICENSE", "CHANGELOG.md",
+    "CONTRIBUTING.md", "SECURITY.md",
+}  # fmt: skip
+
+
+def modules():
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def name_of(path):
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+def imports_of(source):
+    """Dotted names imported anywhere in a source, functions included, and whether at module level."""
+    tree = ast.parse(source)
+    top = set(map(id, tree.body))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, id(node) in top) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((f"{node.module}.{alias.name}", id(node) in top) for alias in node.names)
+
+
+def faults(name, source):
+    """Imports of the package that point up or across."""
+    room = name.split(".")[0]
+    for imported, _ in imports_of(source):
+        if not imported.startswith("jaxdpbo."):
+            continue
+        other = imported.removeprefix("jaxdpbo.").split(".")[0]
+        if other not in FLOORS:
+            continue  # a name of the package itself, such as __version__
+        across = (
+            FLOORS[other] == FLOORS[room] and other != room and room not in ("drivers", "problems", "types", "_checks")
+        )
+        sideways = room == other == "algorithms" and name != "algorithms.__init__"
+        if FLOORS[other] > FLOORS[room] or across or (room, other) in APART or sideways:
+            yield f"{name} imports {imported}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_imports_point_downward(path):
+    assert name_of(path).split(".")[0] in FLOORS, "a room that has no floor"
+    assert not list(faults(name_of(path), path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("surrogate.gp", "from jaxdpbo.privacy import clipping"),
+        ("privacy.clipping", "from jaxdpbo.surrogate import gp"),
+        ("types", "from jaxdpbo.surrogate import gp"),
+        ("algorithms.dp_gibo", "from jaxdpbo import drivers"),
+        ("algorithms.dp_gibo", "from jaxdpbo.algorithms import random_search"),
+        ("theory.dp_gibo", "def f():\n    import jaxdpbo.surrogate.gp"),
+    ],
+)
+def test_the_check_sees_a_wrong_import(name, source):
+    assert list(faults(name, source))
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_extras_are_imported_where_they_are_used(path):
+    at_top = {imported.split(".")[0] for imported, top in imports_of(path.read_text()) if top}
+    assert not at_top & EXTRAS
+
+
+def test_importing_the_package_needs_no_extra_and_changes_no_configuration():
+    code = (
+        "import sys\n"
+        f"for extra in {sorted(EXTRAS)}: sys.modules[extra] = None\n"
+        "import jax\nbefore = dict(jax.config.values)\n"
+        "import jaxdpbo, jaxdpbo.drivers, jaxdpbo.problems.datasets, jaxdpbo.problems.kernel_svr\n"
+        "import jaxdpbo.problems.location, jaxdpbo.problems.huber_regression, jaxdpbo.theory.dp_gibo\n"
+        "assert dict(jax.config.values) == before\n"
+    )
+    done = subprocess.run([__import__("sys").executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_the_package_neither_prints_nor_configures(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            assert ast.unparse(node.func) not in ("print", "jax.config.update", "warnings.warn")
+
+
+def test_nothing_unexpected_stands_at_the_root():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:  # an archive without its history
+        names = {path.name for path in ROOT.iterdir()} - {"results", "build", "dist"}
+    else:
+        names = {line.split("/")[0] for line in listed.stdout.splitlines()}
+    assert {name for name in names if not name.startswith(".")} <= TOP_LEVEL

@@ -1,3 +1,23 @@
 """Differentially private Bayesian optimisation in JAX."""
 
+from jaxdpbo.algorithms import dp_gibo, random_search
+from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan
+from jaxdpbo.privacy import accounting
+from jaxdpbo.privacy.guarantee import Guarantee
+from jaxdpbo.privacy.keys import secret_key
+from jaxdpbo.surrogate import kernels
+
 __version__ = "0.1.0"
+__all__ = [
+    "Guarantee",
+    "Run",
+    "RunInterrupted",
+    "accounting",
+    "dp_gibo",
+    "kernels",
+    "minimize",
+    "random_search",
+    "run_loop",
+    "run_scan",
+    "secret_key",
+]

@@ -37,10 +37,10 @@ NOISES = ("none", "float")
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=[
-        "mu", "clip_norm", "step_size", "noise_variance", "tolerance", "kernel_params", "bounds", "theta0",
+        "mu", "clip_norm", "step_size", "tolerance", "prior", "bounds", "theta0",
     ],
     meta_fields=[
-        "users", "steps", "batch", "neighbours", "memory", "kernel", "optimizer", "adaptive", "output", "noise",
+        "users", "steps", "batch", "neighbours", "memory", "optimizer", "adaptive", "output", "noise",
         "polish_steps",
     ],
 )  # fmt: skip
@@ -48,16 +48,15 @@ NOISES = ("none", "float")
 class Config:
     """What a run is told before it starts; made by ``config``. All of it is public.
 
-    Traced (a sweep over these compiles once): ``mu ()``, ``clip_norm ()``, ``step_size (d,)``, ``noise_variance ()``,
-    ``tolerance ()``, ``kernel_params``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static.
+    Traced (a sweep over these compiles once): ``mu ()``, ``clip_norm ()``, ``step_size (d,)``, ``tolerance ()``,
+    the numbers of ``prior``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static.
     """
 
     mu: jax.Array
     clip_norm: jax.Array
     step_size: jax.Array
-    noise_variance: jax.Array
     tolerance: jax.Array
-    kernel_params: Any
+    prior: gp.Prior
     bounds: jax.Array
     theta0: jax.Array
     users: int
@@ -65,7 +64,6 @@ class Config:
     batch: int
     neighbours: int
     memory: str
-    kernel: Kernel
     optimizer: Callable[..., optax.GradientTransformation]
     adaptive: bool
     output: str
@@ -176,9 +174,8 @@ def config(
         mu=leaf(budget),
         clip_norm=leaf(_checks.positive("clip_norm", clip_norm)),
         step_size=leaf(sizes),
-        noise_variance=leaf(_checks.positive("noise_variance", noise_variance)),
         tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance)),
-        kernel_params=kernel_params,
+        prior=gp.Prior(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance))),
         bounds=leaf(limits),
         theta0=leaf(start),
         users=_checks.size("users", users),
@@ -186,7 +183,6 @@ def config(
         batch=points,
         neighbours=neighbours,
         memory=memory,
-        kernel=kernel,
         optimizer=optimizer,
         adaptive=tolerance is not None,
         output=_checks.choice("output", output, OUTPUTS),
@@ -291,9 +287,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     def propose(count, designs):
         mask = jnp.arange(config.batch) < count
         points, trace = gradient_design.propose(
-            config.kernel,
-            config.kernel_params,
-            config.noise_variance,
+            config.prior,
             posterior,
             public.theta,
             config.bounds,
@@ -314,7 +308,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
         ]
     )
     nothing = Query(jnp.broadcast_to(public.theta, (config.batch, dimension)), jnp.zeros(config.batch, bool))
-    known = gradient.gradient_information(config.kernel, config.kernel_params, posterior, public.theta)
+    known = gradient.gradient_information(config.prior, posterior, public.theta)
 
     def unsatisfied(carry):
         count, _, trace = carry
@@ -362,11 +356,11 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     known, rows = _recall(config, public)
     losses_now = gp.masked(query.mask, values.astype(losses.dtype))
 
-    posterior = gp.append(config.kernel, config.kernel_params, config.noise_variance, known, query.points, query.mask)
+    posterior = gp.append(config.prior, known, query.points, query.mask)
     if config.memory != "none":
         losses = gp.write(losses, losses_now, public.used, active)
     memory = losses if config.memory == "all" else jnp.concatenate([state.private.losses[rows], losses_now])
-    weights = gradient.weights(config.kernel, config.kernel_params, posterior, public.theta)
+    weights = gradient.weights(config.prior, posterior, public.theta)
     mean, clipped, refused = clipping.clipped_mean(weights, memory, config.clip_norm)
     noisy = mean
     if config.noise == "float":
@@ -375,7 +369,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 
     updates, optimizer = config.optimizer(config.step_size).update(noisy, public.optimizer, public.theta)
     theta = jnp.clip(public.theta + jnp.asarray(updates), config.bounds[0], config.bounds[1])
-    trace = gradient.gradient_information(config.kernel, config.kernel_params, posterior, public.theta)
+    trace = gradient.gradient_information(config.prior, posterior, public.theta)
 
     def advance(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda new, old: jnp.where(active, new, old), new, old)
@@ -455,12 +449,12 @@ def _recall(config: Config, public: Public) -> tuple[gp.Posterior, jax.Array]:
     room = jnp.zeros((config.batch, public.points.shape[1]), public.points.dtype)
     points = jnp.concatenate([public.points[rows], room])
     mask = jnp.concatenate([public.mask[rows], jnp.zeros(config.batch, bool)])
-    posterior = gp.condition(config.kernel, config.kernel_params, config.noise_variance, points, mask)
+    posterior = gp.condition(config.prior, points, mask)
     return posterior._replace(used=jnp.asarray(kept, jnp.int32)), rows
 
 
 def _correlation(config: Config, x: jax.Array, y: jax.Array) -> jax.Array:
     def k(x, y):
-        return config.kernel(config.kernel_params, x, y)
+        return config.prior.kernel(config.prior.params, x, y)
 
     return k(x, y) * jax.lax.rsqrt(k(x, x) * k(y, y))

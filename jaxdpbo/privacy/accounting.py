@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from jaxdpbo import _checks
 
@@ -29,6 +30,8 @@ def gdp_delta(mu: float, epsilon: float) -> float:
         return 0.0
     if math.isinf(mu):
         return 1.0
+    if mu < 0.1:
+        return _small_delta(mu, epsilon)
     first = float(log_ndtr(mu / 2 - epsilon / mu))
     second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
     if math.isinf(first) or second >= first:  # both tails under the smallest double
@@ -45,7 +48,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
       ValueError: ``mu`` negative, ``delta`` not strictly between 0 and 1.
     """
     mu, delta = _nonnegative("mu", mu), _checks.probability("delta", delta)
-    if math.isinf(mu):
+    if mu > 1e150:  # epsilon is about mu^2 / 2: beyond the doubles
         return math.inf
     if gdp_delta(mu, 0.0) <= delta:
         return 0.0
@@ -125,6 +128,23 @@ def _nonnegative(name: str, value: float) -> float:
     if result < 0:
         raise ValueError(f"{name} must be at least zero, got {result}")
     return result
+
+
+def _small_delta(mu: float, epsilon: float) -> float:
+    """The same delta where its two terms nearly cancel.
+
+    With ``a = mu / 2 - epsilon / mu`` and ``R = Phi / phi``, ``e^epsilon = phi(a) / phi(a - mu)``, so the delta is
+    ``phi(a) (R(a) - R(a - mu))``: the integral of ``R'(x) = 1 + x R(x)``, by Gauss-Legendre, nothing subtracted.
+    """
+    upper = mu / 2 - epsilon / mu
+    if upper < -40:  # phi is under the smallest double
+        return 0.0
+    x = upper - mu / 2 + mu / 2 * _NODES
+    slope = 1.0 + x * math.sqrt(math.pi / 2) * erfcx(-x / math.sqrt(2.0))
+    return math.exp(-(upper**2) / 2) / math.sqrt(2 * math.pi) * mu / 2 * float(_WEIGHTS @ slope)
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 def _root(function, low: float, high: float) -> float:

@@ -27,7 +27,7 @@ class Guarantee:
       relation: which data sets are neighbours: "replace_one", "add_remove", "unit_distance"; None for "none".
       protects: whose records, in words.
       holds_if: the assumptions by name that the statement rests on; empty means always.
-      delta: the additive slack of the notion, 0 unless it says otherwise.
+      delta: additive slack: for every epsilon, the delta that the notion gives, plus this.
       because: for "none", why there is no guarantee.
     """
 
@@ -96,7 +96,10 @@ def guarantee(
 
     Raises:
       ValueError: an unknown notion or relation, a level that is not positive and finite, a delta outside [0, 1).
+      TypeError: ``holds_if`` is one string: a tuple of names is wanted.
     """
+    if isinstance(holds_if, str):
+        raise TypeError(f"holds_if must be a tuple of names, got {holds_if!r}")
     _checks.choice("notion", notion, NOTIONS[:-1])
     _checks.choice("relation", relation, RELATIONS)
     if not 0 <= _checks.number("delta", delta) < 1:

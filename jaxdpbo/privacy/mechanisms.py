@@ -1,6 +1,7 @@
 """Mechanisms: what turns a statistic of bounded sensitivity into something that may be published."""
 
 import jax
+import jax.numpy as jnp
 
 
 def gaussian(key: jax.Array, value: jax.Array, standard_deviation: jax.Array) -> jax.Array:
@@ -25,4 +26,5 @@ def gaussian(key: jax.Array, value: jax.Array, standard_deviation: jax.Array) ->
     Returns:
       The noised value, of the shape and dtype of ``value``.
     """
-    return value + standard_deviation * jax.random.normal(key, value.shape, value.dtype)
+    deviation = jnp.asarray(standard_deviation, value.dtype)
+    return value + deviation * jax.random.normal(key, value.shape, value.dtype)

@@ -15,14 +15,13 @@ through the factorisation: with ``V = S^-1 C^T`` and ``P = (K + noise)^-1 k(D, z
 and only the kernel itself is left to automatic differentiation.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from jaxdpbo.surrogate import gp, gradient, kernels
-from jaxdpbo.types import Kernel
+from jaxdpbo.surrogate import gp, gradient
 
 
 class GradientBelief(NamedTuple):
@@ -33,37 +32,25 @@ class GradientBelief(NamedTuple):
     weights: jax.Array
 
 
-def gradient_belief(kernel: Kernel, params: Any, posterior: gp.Posterior, theta: jax.Array) -> GradientBelief:
+def gradient_belief(prior: gp.Prior, posterior: gp.Posterior, theta: jax.Array) -> GradientBelief:
     """All that does not move with the batch."""
-    return GradientBelief(theta, posterior, gradient.weights(kernel, params, posterior, theta))
+    return GradientBelief(theta, posterior, gradient.weights(prior, posterior, theta))
 
 
-def information_gain(
-    kernel: Kernel,
-    params: Any,
-    noise_variance: jax.Array,
-    belief: GradientBelief,
-    points: jax.Array,
-    mask: jax.Array,
-) -> jax.Array:
+def information_gain(prior: gp.Prior, belief: GradientBelief, points: jax.Array, mask: jax.Array) -> jax.Array:
     """``Tr(C S^-1 C^T)``, by how much ``points (b, d)`` where ``mask (b,)`` lower the trace. A scalar."""
-    cross, block, known = _blocks(kernel, params, noise_variance, belief, points, mask)
+    cross, block, known = _blocks(prior, belief, points, mask)
     factor, deviation, _ = _factor(belief, cross, block, known)
     return jnp.sum(jnp.square(solve_triangular(factor, deviation, lower=True)))
 
 
 def information_gain_and_gradient(
-    kernel: Kernel,
-    params: Any,
-    noise_variance: jax.Array,
-    belief: GradientBelief,
-    points: jax.Array,
-    mask: jax.Array,
+    prior: gp.Prior, belief: GradientBelief, points: jax.Array, mask: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """``information_gain`` and its gradient ``(b, d)`` in the points; zero rows where the mask is False."""
 
     def blocks(points):
-        return _blocks(kernel, params, noise_variance, belief, points, mask)
+        return _blocks(prior, belief, points, mask)
 
     (cross, block, known), pull_back = jax.vjp(blocks, points)
     factor, deviation, half = _factor(belief, cross, block, known)
@@ -74,14 +61,11 @@ def information_gain_and_gradient(
     return jnp.sum(v * deviation), slope
 
 
-def _blocks(kernel, params, noise_variance, belief, points, mask):
+def _blocks(prior, belief, points, mask):
     """The three blocks that move with the points: ``(b, d)``, ``(b, b)``, ``(m, b)``."""
-    cross = gp.masked(mask, gradient.cross(kernel, params, belief.theta, points))
-    noise = jnp.where(mask, gp.noise(kernel, params, noise_variance, points), 1.0)
-    both = mask[:, None] & mask[None, :]
-    block = jnp.where(both, kernels.gram(kernel, params, points, points), 0.0) + jnp.diag(noise)
-    known = jnp.where(mask[None, :], gp.cross_covariance(kernel, params, belief.posterior, points), 0.0)
-    return cross, block, known
+    cross = gp.masked(mask, gradient.cross(prior, belief.theta, points))
+    known = jnp.where(mask[None, :], gp.cross_covariance(prior, belief.posterior, points), 0.0)
+    return cross, gp.covariance(prior, points, mask), known
 
 
 def _factor(belief, cross, block, known):

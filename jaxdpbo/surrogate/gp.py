@@ -5,8 +5,9 @@ holds no values: they are given to the functions that need them, so one whitenin
 state can keep points public and values private.
 
 Why the inverse factor: appending a block, solving and searching are then matrix products, which are fast on every
-backend and which no thread contention slows. It costs half a digit against triangular solves (tests/test_gradient.py);
-updating the inverse of the covariance itself would cost four, and fails in float32.
+backend and which no thread contention slows. Against triangular solves it costs half a digit for stationary kernels, up
+to two for rank-deficient polynomial ones (tests/test_gradient.py); updating the inverse of the covariance itself would
+cost four, and fails in float32.
 
 The matrix factored is ``K + diag(noise)``, where ``noise_i`` is ``noise_variance``, raised to
 ``jitter(dtype) k(x_i, x_i)`` where it lies below: the one jitter rule of the library. A noise variance at or above
@@ -15,6 +16,7 @@ the floor is used exactly as given.
 Rasmussen and Williams (2006), section 2.2 and algorithm 2.1.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,6 +31,22 @@ from jaxdpbo.types import Kernel
 
 # Accelerators multiply float32 in reduced precision by default; a covariance does not survive that.
 matmul = partial(jnp.matmul, precision="highest")
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["params", "noise_variance"], meta_fields=["kernel"])
+@dataclass(frozen=True)
+class Prior:
+    """A zero-mean Gaussian process, and the noise it is observed through.
+
+    Attributes:
+      kernel: a function of one pair, static.
+      params: its numbers, traced.
+      noise_variance: ``()`` of one observation, traced.
+    """
+
+    kernel: Kernel
+    params: Any
+    noise_variance: jax.Array
 
 
 class Posterior(NamedTuple):
@@ -55,10 +73,10 @@ def jitter(dtype: Any) -> float:
     return 1e-4 if jnp.finfo(dtype).bits <= 32 else 1e-10
 
 
-def noise(kernel: Kernel, params: Any, noise_variance: jax.Array, points: jax.Array) -> jax.Array:
+def noise(prior: Prior, points: jax.Array) -> jax.Array:
     """The diagonal ``(b,)`` added to the covariance of ``points (b, d)``: see the module's jitter rule."""
-    floor = jitter(points.dtype) * kernels.diagonal(kernel, params, points)
-    return jnp.maximum(noise_variance, floor)
+    floor = jitter(points.dtype) * kernels.diagonal(prior.kernel, prior.params, points)
+    return jnp.maximum(prior.noise_variance, floor)
 
 
 def empty(capacity: int, dimension: int, dtype: Any) -> Posterior:
@@ -71,19 +89,20 @@ def empty(capacity: int, dimension: int, dtype: Any) -> Posterior:
     )
 
 
-def condition(kernel: Kernel, params: Any, noise_variance: jax.Array, points: jax.Array, mask: jax.Array) -> Posterior:
+def condition(prior: Prior, points: jax.Array, mask: jax.Array) -> Posterior:
     """Condition on ``points (m, d)`` where ``mask (m,)`` is True, by one full factorisation, O(m^3).
 
     A failed factorisation leaves NaN in ``whitening``: it does not raise.
     """
-    factor = jnp.linalg.cholesky(_covariance(kernel, params, noise_variance, points, mask), symmetrize_input=False)
+    factor = jnp.linalg.cholesky(covariance(prior, points, mask), symmetrize_input=False)
     return Posterior(points, mask, _inverse(factor), jnp.asarray(points.shape[0], jnp.int32))
 
 
-def _covariance(kernel, params, noise_variance, points, mask):
+def covariance(prior: Prior, points: jax.Array, mask: jax.Array) -> jax.Array:
     """``K + diag(noise)`` where ``mask`` is True, the identity elsewhere."""
-    covariance = jnp.where(mask[:, None] & mask[None, :], kernels.gram(kernel, params, points, points), 0.0)
-    return covariance + jnp.diag(jnp.where(mask, noise(kernel, params, noise_variance, points), 1.0))
+    both = mask[:, None] & mask[None, :]
+    noiseless = jnp.where(both, kernels.gram(prior.kernel, prior.params, points, points), 0.0)
+    return noiseless + jnp.diag(jnp.where(mask, noise(prior, points), 1.0))
 
 
 def _inverse(factor):
@@ -91,9 +110,7 @@ def _inverse(factor):
 
 
 def append(
-    kernel: Kernel,
-    params: Any,
-    noise_variance: jax.Array,
+    prior: Prior,
     posterior: Posterior,
     points: jax.Array,
     mask: jax.Array,
@@ -108,9 +125,9 @@ def append(
     capacity, batch = posterior.points.shape[0], points.shape[0]
     if batch > capacity:
         raise ValueError(f"points must be at most the capacity {capacity}, got {batch}")
-    cross = jnp.where(mask[None, :], cross_covariance(kernel, params, posterior, points), 0.0)
+    cross = jnp.where(mask[None, :], cross_covariance(prior, posterior, points), 0.0)
     below = whiten(posterior, cross)  # (m, b): L^-1 k(D, z)
-    remaining = _covariance(kernel, params, noise_variance, points, mask) - matmul(below.T, below)
+    remaining = covariance(prior, points, mask) - matmul(below.T, below)
     block = _inverse(jnp.linalg.cholesky(remaining, symmetrize_input=False))
 
     start = posterior.used
@@ -150,19 +167,16 @@ def masked(mask: jax.Array, rows: jax.Array) -> jax.Array:
     return jnp.where(mask.reshape(mask.shape + (1,) * (rows.ndim - 1)), rows, 0)
 
 
-def cross_covariance(kernel: Kernel, params: Any, posterior: Posterior, points: jax.Array) -> jax.Array:
+def cross_covariance(prior: Prior, posterior: Posterior, points: jax.Array) -> jax.Array:
     """``k(D, points)``, shape ``(m, k)``, zero rows where nothing was evaluated."""
-    return masked(posterior.mask, kernels.gram(kernel, params, posterior.points, points))
+    return masked(posterior.mask, kernels.gram(prior.kernel, prior.params, posterior.points, points))
 
 
-def predict(
-    kernel: Kernel, params: Any, posterior: Posterior, values: jax.Array, points: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def predict(prior: Prior, posterior: Posterior, values: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mean and variance of the latent function at ``points (k, d)``.
 
     Args:
-      kernel: a function of one pair.
-      params: its numbers.
+      prior: the process before any evaluation.
       posterior: the evaluated points.
       values: ``(m,)``, or ``(m, n)`` for ``n`` functions at once; masked rows are ignored.
       points: where to predict.
@@ -170,16 +184,16 @@ def predict(
     Returns:
       The mean ``(k,)`` or ``(k, n)``, and the variance ``(k,)``, which depends on no value.
     """
-    cross = cross_covariance(kernel, params, posterior, points)
+    cross = cross_covariance(prior, posterior, points)
     mean = matmul(solve(posterior, cross).T, masked(posterior.mask, values))
-    variance = kernels.diagonal(kernel, params, points) - jnp.sum(jnp.square(whiten(posterior, cross)), axis=0)
+    variance = kernels.diagonal(prior.kernel, prior.params, points) - jnp.sum(
+        jnp.square(whiten(posterior, cross)), axis=0
+    )
     return mean, jnp.maximum(variance, 0.0)
 
 
 def log_marginal_likelihood(
-    kernel: Kernel,
-    params: Any,
-    noise_variance: jax.Array,
+    prior: Prior,
     points: jax.Array,
     values: jax.Array,
     mask: jax.Array,
@@ -188,7 +202,7 @@ def log_marginal_likelihood(
 
     Not private: it reads the values.
     """
-    factor = jnp.linalg.cholesky(_covariance(kernel, params, noise_variance, points, mask))
+    factor = jnp.linalg.cholesky(covariance(prior, points, mask))
     whitened = solve_triangular(factor, masked(mask, values), lower=True)
     log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
     return -0.5 * (jnp.sum(jnp.square(whitened)) + log_determinant + jnp.sum(mask) * jnp.log(2.0 * jnp.pi))
@@ -196,9 +210,7 @@ def log_marginal_likelihood(
 
 def fit(
     key: jax.Array,
-    kernel: Kernel,
-    params: Any,
-    noise_variance: jax.Array,
+    prior: Prior,
     points: jax.Array,
     values: jax.Array,
     mask: jax.Array,
@@ -206,14 +218,14 @@ def fit(
     starts: int = 8,
     steps: int = 200,
     within: float = 100.0,
-) -> tuple[Any, jax.Array]:
-    """Maximise the marginal likelihood over every number of ``params`` and the noise variance.
+) -> Prior:
+    """Maximise the marginal likelihood over every number of ``prior``: the kernel's and the noise variance.
 
     FOR PUBLIC DATA ONLY: the result depends on the values without any privacy. The search runs over logarithms,
-    within a factor ``within`` of what is passed, either way; one start is the point passed, the others uniform.
+    within a factor ``within`` of what is passed, either way; one start is the prior passed, the others uniform.
 
     Returns:
-      The best ``(params, noise_variance)`` found; never worse than those passed.
+      The best prior found; never worse than the one passed.
 
     Raises:
       ValueError: ``starts`` or ``steps`` below 1, ``within`` not above 1.
@@ -221,12 +233,11 @@ def fit(
     starts, steps = _checks.size("starts", starts), _checks.size("steps", steps)
     if _checks.positive("within", within) <= 1:
         raise ValueError(f"within must be above 1, got {within}")
-    flat, unravel = ravel_pytree((params, noise_variance))
+    flat, unravel = ravel_pytree(prior)
     centre, width = jnp.log(flat), jnp.log(jnp.asarray(within, flat.dtype))
 
     def utility(logarithms):
-        candidate, candidate_noise = unravel(jnp.exp(logarithms))
-        return log_marginal_likelihood(kernel, candidate, candidate_noise, points, values, mask)
+        return log_marginal_likelihood(unravel(jnp.exp(logarithms)), points, values, mask)
 
     best, _ = maximize.multi_start(
         key, utility, centre - width, centre + width, starts=starts, steps=steps, initial=centre

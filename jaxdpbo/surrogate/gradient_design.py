@@ -8,15 +8,12 @@ scanned are multiples of that. Any kernel is served: the scale of a coordinate i
 ``sqrt(k(theta, theta) / (grad k grad^T)_ii)``, one lengthscale for the squared exponential.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import helmert
 
 from jaxdpbo.surrogate import acquisition, gp, gradient, maximize
-from jaxdpbo.types import Kernel
 
 RADII = tuple(2.0 ** np.linspace(-3.5, 1.5, 11))
 STEP_SHARE = 0.2  # of the winning radius: the polish's initial step
@@ -45,9 +42,7 @@ def directions(count: int, batch: int, dimension: int) -> np.ndarray:
 
 
 def propose(
-    kernel: Kernel,
-    params: Any,
-    noise_variance: jax.Array,
+    prior: gp.Prior,
     posterior: gp.Posterior,
     theta: jax.Array,
     bounds: jax.Array,
@@ -59,9 +54,7 @@ def propose(
     """A batch of low ``Tr(grad k_{D u z}(theta, theta) grad^T)`` inside the box.
 
     Args:
-      kernel: a function of one pair.
-      params: its numbers.
-      noise_variance: of one evaluation.
+      prior: the process before any evaluation.
       posterior: what has been evaluated.
       theta: ``(d,)``, where the gradient is wanted.
       bounds: ``(2, d)``, lower and upper; infinite sides are allowed.
@@ -72,16 +65,16 @@ def propose(
     Returns:
       The points ``(b, d)`` (``theta`` at masked rows) and the trace after evaluating them.
     """
-    belief = acquisition.gradient_belief(kernel, params, posterior, theta)
-    prior = kernel(params, theta, theta)
-    scale = jnp.sqrt(prior / jnp.diagonal(gradient.prior_covariance(kernel, params, theta)))
-    unknown = gradient.covariance(kernel, params, posterior, theta)
+    belief = acquisition.gradient_belief(prior, posterior, theta)
+    variance = prior.kernel(prior.params, theta, theta)
+    scale = jnp.sqrt(variance / jnp.diagonal(gradient.prior_covariance(prior, theta)))
+    unknown = gradient.covariance(prior, posterior, theta)
     _, axes = jnp.linalg.eigh(scale[:, None] * unknown * scale[None, :], symmetrize_input=True)
     axes = axes[:, ::-1].T  # rows, least known first
     axes *= jnp.sign(
         jnp.take_along_axis(axes, jnp.argmax(jnp.abs(axes), axis=1)[:, None], axis=1)
     )  # eigh fixes no sign
-    relative = gp.noise(kernel, params, noise_variance, theta[None])[0] / prior
+    relative = gp.noise(prior, theta[None])[0] / variance
     radii = (1.5 * relative) ** (1 / 6) * jnp.asarray(RADII, theta.dtype)
 
     def into_box(points):
@@ -94,15 +87,14 @@ def propose(
         points += jnp.minimum(bounds[1] - jnp.max(points, axis=0), 0.0)[None]
         return jnp.where(mask[:, None], into_box(points), theta[None])
 
-    known = kernel, params, noise_variance, belief
     turned = gp.matmul(jnp.asarray(designs, theta.dtype), axes)  # (s, b, d)
     starts = radii[:, None, None, None] * turned[None]
     candidates = jax.vmap(place)(starts.reshape(-1, *turned.shape[1:]))
-    best, gain = maximize.best_of(lambda points: acquisition.information_gain(*known, points, mask), candidates)
+    best, gain = maximize.best_of(lambda points: acquisition.information_gain(prior, belief, points, mask), candidates)
     points = candidates[best]
     if polish_steps:
         points, gain = maximize.ascend(
-            lambda points: acquisition.information_gain_and_gradient(*known, points, mask),
+            lambda points: acquisition.information_gain_and_gradient(prior, belief, points, mask),
             into_box,
             points,
             steps=polish_steps,

@@ -32,6 +32,8 @@ def ascend(
 ) -> tuple[jax.Array, jax.Array]:
     """Projected Adam from one start, with a cosine-decayed step; keeps the best point seen, the start included.
 
+    Where the utility or its gradient is not finite the climb goes on from the best point.
+
     Args:
       value_and_gradient: of the utility at one point, any shape.
       project: maps a point into the feasible set.
@@ -53,9 +55,10 @@ def ascend(
         point, memory, best = carry
         value, gradient = value_and_gradient(point)
         best = keep_best(best, point, value)
-        update, memory = optimizer.update(gradient, memory)
-        moved = project(point + size * jnp.asarray(update))
-        return (jnp.where(jnp.isfinite(moved), moved, best[0]), memory, best), None
+        usable = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+        update, memory = optimizer.update(jnp.where(usable, gradient, 0.0), memory)
+        moved = project(jnp.where(usable, point, best[0]) + size * jnp.asarray(update))
+        return (moved, memory, best), None
 
     worst = (start, jnp.full((), -jnp.inf, start.dtype))
     (point, _, best), _ = jax.lax.scan(step, (start, optimizer.init(start), worst), length=steps)

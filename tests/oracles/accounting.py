@@ -1,0 +1,59 @@
+"""Gaussian differential privacy by quadrature of the hockey-stick divergence: every integrand is positive.
+
+Between ``N(mu, 1)`` and ``N(0, 1)`` the likelihood ratio exceeds ``e^epsilon`` beyond ``x0 = epsilon / mu + mu / 2``,
+so ``delta = int_x0^inf (phi(x - mu) - e^epsilon phi(x)) dx``, which is ``int_0^inf phi(c + t) (1 - e^(-mu t)) dt`` with
+``c = x0 - mu``.
+"""
+
+import itertools
+import math
+
+from scipy.integrate import quad
+
+
+def log_delta(mu: float, epsilon: float) -> float:
+    """``log delta``; -inf at ``mu = 0``. Finite where ``delta`` itself is far under the smallest double."""
+    if mu == 0:
+        return -math.inf
+    c = epsilon / mu - mu / 2
+    peak = max(-c, 0.0)
+    scale = min(1.0, 1.0 / max(c, 1e-300))  # the integrand falls as e^(-c t - t^2 / 2)
+
+    def integrand(t):  # phi(c + t) over its largest value on t >= 0
+        exponent = -c * t - t * t / 2 if c > 0 else -((c + t) ** 2) / 2
+        return math.exp(exponent) * -math.expm1(-mu * t)
+
+    edges = [0.0, *(peak + scale * step for step in (-20, -8, -4, -2, -1, 0, 0.25, 1, 2, 4, 8, 20, 50))]
+    edges = sorted({edge for edge in edges if edge >= 0})
+    total = math.fsum(quad(integrand, low, high, epsabs=0, epsrel=1e-13)[0] for low, high in itertools.pairwise(edges))
+    return math.log(total) - max(c, 0.0) ** 2 / 2 - math.log(2 * math.pi) / 2
+
+
+def delta(mu: float, epsilon: float) -> float:
+    """The smallest ``delta`` with which ``mu``-GDP implies ``(epsilon, delta)``-DP."""
+    return math.exp(log_delta(mu, epsilon))
+
+
+def epsilon(mu: float, target: float) -> float:
+    """The ``epsilon`` at which ``delta(mu, epsilon) = target``, by bisection; 0 where it is under already."""
+    if log_delta(mu, 0.0) <= math.log(target):
+        return 0.0
+    low, high = 0.0, 1.0
+    while log_delta(mu, high) > math.log(target):
+        low, high = high, 2 * high
+    return _bisect(lambda value: log_delta(mu, value) > math.log(target), low, high)
+
+
+def mu(epsilon: float, target: float) -> float:
+    """The ``mu`` at which ``delta(mu, epsilon) = target``, by bisection."""
+    low, high = 1e-12, 1.0
+    while log_delta(high, epsilon) < math.log(target):
+        low, high = high, 2 * high
+    return _bisect(lambda value: log_delta(value, epsilon) < math.log(target), low, high)
+
+
+def _bisect(below, low: float, high: float) -> float:
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return (low + high) / 2

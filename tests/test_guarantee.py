@@ -1,0 +1,138 @@
+"""A guarantee is never a bare epsilon: it converts where it may, raises where it may not, and says its conditions."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+from oracles import accounting as oracle
+
+from jaxdpbo.privacy import accounting, guarantee
+from jaxdpbo.privacy.guarantee import Guarantee
+
+GDP = guarantee.guarantee("gdp", 1.5, "replace_one", "validation users")
+
+
+def of(notion, level, **rest):
+    return guarantee.guarantee(notion, level, "replace_one", "rows", **rest)
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
+def test_gdp_converts_exactly(mu):
+    assert of("gdp", mu).epsilon(1e-5) == accounting.gdp_epsilon(mu, 1e-5)
+    assert of("gdp", mu).epsilon(1e-5) == pytest.approx(oracle.epsilon(mu, 1e-5), rel=1e-9)
+
+
+def test_gdp_with_slack_has_the_rest_of_delta_to_spend():
+    assert of("gdp", 1.0, delta=4e-6).epsilon(1e-5) == accounting.gdp_epsilon(1.0, 1e-5 - 4e-6)
+    assert of("gdp", 1.0, delta=1e-5).epsilon(1e-5) == math.inf
+    assert of("gdp", 1.0, delta=2e-5).epsilon(1e-5) == math.inf
+
+
+def test_zcdp_converts_by_bun_and_steinke():
+    assert of("zcdp", 0.5).epsilon(1e-5) == pytest.approx(0.5 + 2 * math.sqrt(0.5 * math.log(1e5)), rel=1e-14)
+    assert of("zcdp", 0.5, delta=1e-6).epsilon(1e-5) == accounting.zcdp_epsilon(0.5, 9e-6)
+
+
+def test_dp_is_its_own_epsilon_at_any_larger_delta():
+    assert of("dp", 0.7).epsilon(1e-12) == 0.7
+    assert of("dp", 0.7, delta=1e-5).epsilon(1e-5) == 0.7
+    assert of("dp", 0.7, delta=1e-5).epsilon(0.5) == 0.7
+    assert of("dp", 0.7, delta=1e-5).epsilon(9e-6) == math.inf
+
+
+@pytest.mark.parametrize("notion", ["metric_dp", "prior_averaged_dp"])
+def test_what_is_no_differential_privacy_does_not_convert(notion):
+    with pytest.raises(ValueError, match=rf"{notion} does not convert to \(epsilon, delta\)-DP"):
+        of(notion, 1.0).epsilon(1e-5)
+
+
+def test_no_guarantee_is_an_infinite_epsilon_with_a_reason():
+    nothing = guarantee.no_guarantee("training rows", "mu = inf adds no noise")
+    assert nothing.notion == "none"
+    assert nothing.relation is None
+    assert nothing.epsilon(1e-5) == nothing.level == math.inf
+    assert str(nothing) == "no privacy guarantee for training rows: mu = inf adds no noise"
+    assert nothing.assuming("key secret") is nothing
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
+@pytest.mark.parametrize("made", [GDP, of("dp", 1.0), of("metric_dp", 1.0), guarantee.no_guarantee("rows", "none")])
+def test_delta_must_be_a_probability(made, delta):
+    with pytest.raises(ValueError, match="delta must"):
+        made.epsilon(delta)
+
+
+def test_more_delta_never_costs_more_epsilon():
+    for made in (GDP, of("zcdp", 0.5), of("dp", 1.0, delta=1e-6), of("gdp", 1.0, delta=1e-6)):
+        epsilons = [made.epsilon(delta) for delta in (1e-9, 1e-6, 2e-6, 1e-3, 0.5)]
+        assert epsilons == sorted(epsilons, reverse=True)
+
+
+def test_assumptions_join_once_and_in_order():
+    first = GDP.assuming(guarantee.IDEAL_NOISE, guarantee.KEY_SECRET)
+    assert first.holds_if == (guarantee.IDEAL_NOISE, guarantee.KEY_SECRET)
+    again = first.assuming(guarantee.KEY_SECRET, "separable losses", "separable losses")
+    assert again.holds_if == (guarantee.IDEAL_NOISE, guarantee.KEY_SECRET, "separable losses")
+    assert GDP.holds_if == ()
+    assert dataclasses.replace(again, holds_if=()) == GDP
+    assert again.epsilon(1e-5) == GDP.epsilon(1e-5)
+
+
+def test_the_sentence_says_every_number_and_condition():
+    assert str(GDP) == "gdp 1.5 (replace_one) for validation users"
+    conditional = str(of("gdp", 2.0, delta=1e-9, holds_if=("key secret", "ideal real-number noise")))
+    assert conditional == "gdp 2, delta=1e-09 (replace_one) for rows, if key secret; ideal real-number noise"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        GDP.assuming("key secret"),
+        of("dp", 0.5, delta=1e-6),
+        guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations"),
+        guarantee.no_guarantee("rows", "mu = inf"),
+    ],
+)
+def test_json_brings_every_field_back(made):
+    fields = json.loads(json.dumps(made.to_dict(), allow_nan=False))
+    assert set(fields) == {field.name for field in dataclasses.fields(Guarantee)}
+    fields["level"] = float(fields["level"])
+    fields["holds_if"] = tuple(fields["holds_if"])
+    assert Guarantee(**fields) == made
+
+
+def test_a_statement_can_not_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        GDP.level = 0.1
+    hash(GDP)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"notion": "ldp"}, ValueError, "notion must be one of 'gdp', .* got 'ldp'"),
+        ({"notion": "none"}, ValueError, "notion must be one of .* got 'none'"),
+        ({"relation": "neighbours"}, ValueError, "relation must be one of 'replace_one', .* got 'neighbours'"),
+        ({"relation": None}, ValueError, "relation must be one of .* got None"),
+        ({"level": 0.0}, ValueError, "level must be positive, got 0.0"),
+        ({"level": -1.0}, ValueError, "level must be positive, got -1.0"),
+        ({"level": math.inf}, ValueError, "level must be finite, got inf"),
+        ({"level": math.nan}, ValueError, "level must not be NaN"),
+        ({"level": "1"}, TypeError, "level must be one real number, got '1'"),
+        ({"delta": 1.0}, ValueError, r"delta must lie in \[0, 1\), got 1.0"),
+        ({"delta": -1e-9}, ValueError, r"delta must lie in \[0, 1\), got -1e-09"),
+        ({"delta": math.nan}, ValueError, "delta must not be NaN"),
+    ],
+)
+def test_a_wrong_statement_is_refused_by_name(changes, error, message):
+    right = {"notion": "gdp", "level": 1.0, "relation": "replace_one", "protects": "rows", "delta": 0.0}
+    with pytest.raises(error, match=message):
+        guarantee.guarantee(**(right | changes))
+
+
+@pytest.mark.parametrize("notion", guarantee.NOTIONS[:-1])
+@pytest.mark.parametrize("relation", guarantee.RELATIONS)
+def test_every_notion_and_relation_can_be_stated(notion, relation):
+    made = guarantee.guarantee(notion, 1, relation, "rows", holds_if=["key secret"])
+    assert (made.notion, made.relation, made.level, made.holds_if) == (notion, relation, 1.0, ("key secret",))

@@ -1,0 +1,182 @@
+"""The best of candidates and of a box; a NaN never wins and never ends a climb."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxdpbo.surrogate import maximize
+
+
+def best_of(utilities):
+    best, value = maximize.best_of(lambda row: jnp.asarray(utilities)[row], jnp.arange(len(utilities)))
+    return int(best), float(value)
+
+
+@pytest.mark.parametrize(
+    ("utilities", "best"),
+    [
+        ([1.0, 3.0, 2.0], 1),
+        ([3.0, 1.0, 3.0], 0),
+        ([1.0, 1.0 + 1e-14], 0),  # equal but for rounding: the same choice on every backend
+        ([-1.0 - 1e-14, -1.0, -2.0], 0),
+        ([1.0, 1.0 + 1e-12], 1),
+        ([0.0, 1e-300], 1),
+        ([np.nan, -5.0, np.nan], 1),
+        ([np.nan, 1.0, np.inf], 2),
+        ([-np.inf, -np.inf], 0),
+        ([-np.inf, -1e300], 1),
+        ([-0.0, 0.0], 0),
+        ([7.0], 0),
+    ],
+)
+def test_the_first_of_the_largest_wins_and_nan_does_not(utilities, best):
+    assert best_of(utilities) == (best, utilities[best])
+
+
+def test_where_all_are_nan_the_utility_says_so():
+    assert best_of([np.nan, np.nan]) == (0, -np.inf)
+
+
+def test_candidates_may_have_any_shape():
+    candidates = jnp.arange(24.0).reshape(4, 3, 2) % 7
+    best, value = maximize.best_of(lambda c: jnp.sum(c * c), candidates)
+    sums = np.sum(np.asarray(candidates) ** 2, axis=(1, 2))
+    assert (best, value) == (np.argmax(sums), np.max(sums))
+
+
+@partial(jax.jit, static_argnums=0, static_argnames="steps")
+def climb(utility, start, lower, upper, step_size, *, steps=60):
+    return maximize.ascend(
+        jax.value_and_grad(utility), lambda x: jnp.clip(x, lower, upper), start, steps=steps, step_size=step_size
+    )
+
+
+def bowl(x):
+    return -jnp.sum((x - 0.3) ** 2)
+
+
+def test_ascend_reaches_the_top_of_a_hill():
+    point, value = climb(bowl, jnp.array([0.9, -0.9]), -1.0, 1.0, 0.1)
+    np.testing.assert_allclose(point, 0.3, atol=0.1)
+    assert -0.01 < value == bowl(point)
+
+
+def test_ascend_stays_where_it_may_be():
+    point, _ = climb(bowl, jnp.array([-0.9, -0.5]), -1.0, 0.1, 0.1)
+    np.testing.assert_array_equal(point, 0.1)
+
+
+def test_ascend_keeps_the_start_where_every_step_is_worse():
+    start = jnp.full(2, 0.3)
+    point, value = climb(bowl, start + 1e-3, -1e6, 1e6, 1e3, steps=3)
+    np.testing.assert_array_equal(point, start + 1e-3)
+    assert value == bowl(start + 1e-3)
+
+
+def wave(x):
+    return jnp.sum(jnp.sin(40.0 * x)) - jnp.sum(x * x)
+
+
+@pytest.mark.parametrize("steps", [1, 7, 60])
+def test_ascend_returns_the_best_of_all_it_evaluated(steps):
+    """Against a plain loop of Adam (Kingma and Ba 2015, algorithm 1) with a cosine-decayed step."""
+    start, lower, upper, size = np.array([0.4, -0.2]), -1.0, 1.0, 0.3
+    value_and_gradient = jax.jit(jax.value_and_grad(wave))
+    point, first, second, seen = start, np.zeros(2), np.zeros(2), []
+    for t in range(steps + 1):
+        value, gradient = value_and_gradient(point)
+        seen.append((float(value), point))
+        first = 0.9 * first + 0.1 * np.asarray(gradient)
+        second = 0.999 * second + 0.001 * np.asarray(gradient) ** 2
+        move = first / (1 - 0.9 ** (t + 1)) / (np.sqrt(second / (1 - 0.999 ** (t + 1))) + 1e-8)
+        point = np.clip(point + size * (1 + np.cos(np.pi * t / steps)) / 2 * move, lower, upper)
+    best, where = max(seen, key=lambda pair: pair[0])
+    found, value = climb(wave, jnp.asarray(start), lower, upper, size, steps=steps)
+    np.testing.assert_allclose(value, best, rtol=1e-9)
+    np.testing.assert_allclose(found, where, rtol=1e-7)
+
+
+def hill_beside_nan(x):
+    """NaN, gradient included, beyond 0.5; it rises towards the edge."""
+    return jnp.where(x[0] > 0.5, jnp.nan, x[0])
+
+
+def test_ascend_survives_nan_and_keeps_the_best_finite_point():
+    point, value = climb(hill_beside_nan, jnp.zeros(1), -1.0, 1.0, 0.2)
+    assert 0.3 < float(value) <= 0.5
+    assert value == point[0]
+
+
+def cliff(x):
+    """A finite value whose gradient is NaN at the start, and only there."""
+    return jnp.where(x[0] == 0.0, jnp.sqrt(x[0]) * 0.0, -((x[0] - 0.4) ** 2))
+
+
+def test_ascend_survives_a_nan_gradient():
+    point, value = climb(cliff, jnp.zeros(1), -1.0, 1.0, 0.2)
+    np.testing.assert_array_equal(point, 0.0)
+    assert value == 0.0
+
+
+def never(x):
+    return jnp.sum(x) * jnp.nan
+
+
+def test_ascend_where_nothing_is_a_number_returns_the_start_and_minus_infinity():
+    start = jnp.array([0.2, 0.4])
+    point, value = climb(never, start, -1.0, 1.0, 0.1)
+    np.testing.assert_array_equal(point, start)
+    assert value == -np.inf
+
+
+LOWER, UPPER = jnp.array([-2.0, 5.0]), jnp.array([3.0, 5.5])
+
+
+def two_hills(x):
+    """The wide one at (-1, 5.1) is 1 high; the narrow one at (2, 5.4) is 2 high."""
+    wide = jnp.exp(-0.5 * ((x[0] + 1) ** 2 + ((x[1] - 5.1) / 0.3) ** 2))
+    return wide + 2 * jnp.exp(-8.0 * ((x[0] - 2) ** 2 + ((x[1] - 5.4) / 0.3) ** 2))
+
+
+def only_upper_right(x):
+    return jnp.where(x[0] + 10 * x[1] > 54, x[0] + x[1], jnp.nan)
+
+
+@partial(jax.jit, static_argnums=1, static_argnames=("starts", "steps"))
+def multi_start(key, utility, lower, upper, initial=None, *, starts=16, steps=60):
+    return maximize.multi_start(key, utility, lower, upper, starts=starts, steps=steps, initial=initial)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_multi_start_finds_the_higher_of_two_hills(seed):
+    point, value = multi_start(jax.random.key(seed), two_hills, LOWER, UPPER)
+    np.testing.assert_allclose(point, [2.0, 5.4], atol=0.02)
+    np.testing.assert_allclose(value, two_hills(point), rtol=1e-9)
+
+
+def test_multi_start_from_one_point_stays_on_its_hill():
+    point, _ = multi_start(jax.random.key(0), two_hills, LOWER, UPPER, jnp.array([-1.2, 5.0]), starts=1)
+    np.testing.assert_allclose(point, [-1.0, 5.1], atol=0.02)
+
+
+def test_multi_start_stays_in_the_box_and_finds_its_corner():
+    point, value = multi_start(jax.random.key(0), only_upper_right, LOWER, UPPER)
+    np.testing.assert_allclose(point, UPPER, rtol=1e-12)
+    assert np.all(point <= UPPER)
+    np.testing.assert_allclose(value, 8.5, rtol=1e-12)
+
+
+def test_multi_start_where_nothing_is_a_number_returns_a_start_and_minus_infinity():
+    start = jnp.array([0.5, 5.25])
+    point, value = multi_start(jax.random.key(0), never, LOWER, UPPER, start, starts=3)
+    np.testing.assert_allclose(point, start, rtol=1e-12)
+    assert value == -np.inf
+
+
+def test_multi_start_draws_its_starts_from_the_key():
+    found = [multi_start(jax.random.key(seed), never, LOWER, UPPER, starts=1)[0] for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert np.all(found[0] != found[2])

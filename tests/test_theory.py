@@ -1,0 +1,197 @@
+"""The bounds of Sopa et al. (2025) as implemented hold; two of them as printed do not."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracles import gradient as gradient_oracle
+from oracles import kernels as kernel_oracle
+
+from jaxdpbo.problems import huber_regression
+from jaxdpbo.theory import dp_gibo as theory
+
+SETTING = {"clip_norm": 1.3, "steps": 25, "users": 4500, "mu": 0.8, "dimension": 10, "failure": 0.05}
+
+
+def paper_s_m(*, clip_norm, steps, users, mu, dimension, failure):
+    """The ``M`` of theorem 3.2, symbol by symbol."""
+    tail = 4 * np.sqrt(dimension) + 2 * np.sqrt(2 * np.log(steps / failure))
+    return 2 * clip_norm**2 * np.sqrt(steps) * tail / (users * mu)
+
+
+def test_the_noise_terms_are_the_paper_s():
+    m, b = paper_s_m(**SETTING), SETTING["clip_norm"]
+    assert theory.noise_radius(**SETTING) == pytest.approx(m / b, rel=1e-14)
+    assert theory.noise_term(**SETTING) == pytest.approx(m * (2 + m / (2 * b**2)), rel=1e-14)
+
+
+def test_without_noise_the_noise_terms_are_zero():
+    setting = SETTING | {"mu": math.inf}
+    assert theory.noise_radius(**setting) == theory.noise_term(**setting) == 0.0
+
+
+def test_the_noise_stays_within_its_radius_as_often_as_it_says(trials):
+    """Lemma A.3: over all steps at once. The radius is loose; sqrt(d) in place of its tail is far too small."""
+    runs = trials("runs of lemma A.3", 10_000, 100_000, 0)
+    steps, dimension = SETTING["steps"], SETTING["dimension"]
+    deviation = 2 * SETTING["clip_norm"] * np.sqrt(steps) / (SETTING["users"] * SETTING["mu"])
+    rng = np.random.default_rng(0)
+    largest = [np.max(np.linalg.norm(rng.normal(size=(steps, dimension)), axis=1)) for _ in range(runs)]
+    largest = deviation * np.array(largest)
+    assert np.mean(largest > theory.noise_radius(**SETTING)) <= SETTING["failure"]
+    assert np.mean(largest > deviation * np.sqrt(dimension)) > 0.9
+
+
+@pytest.mark.parametrize("name", ["rbf", "matern32", "matern52"])
+def test_the_gradient_s_bias_stays_within_its_radius(name):
+    """Lemma A.2, for functions made of kernels: ``f = sum_j a_j k(c_j, .)``, whose norm is ``sqrt(a' K a)``."""
+    kernel, ratios = getattr(kernel_oracle, name)(np.array([0.7, 1.2]), 1.0), []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        centres, points, theta = rng.normal(size=(6, 2)), rng.normal(size=(5, 2)), rng.normal(size=2)
+        factors = rng.normal(size=6)
+        norm = np.sqrt(factors @ kernel_oracle.gram(kernel, centres, centres) @ factors)
+        noises = np.full(5, 1e-10)
+        values = kernel_oracle.gram(kernel, points, centres) @ factors
+        truth = kernel_oracle.gradients(kernel, theta, centres).T @ factors
+        error = np.linalg.norm(gradient_oracle.mean(kernel, points, noises, values, theta) - truth)
+        radius = theory.bias_radius(gradient_oracle.trace(kernel, points, noises, theta), rkhs_norm=norm)
+        ratios.append(error / radius)
+    assert max(ratios) <= 1
+
+
+def test_the_bias_radius_is_attained():
+    """By the function that knows the least-known slope: ``f = d/dx k_D(theta, .)`` in one dimension, without noise."""
+    kernel, theta, step = kernel_oracle.rbf(np.array([1.0]), 1.0), np.zeros(1), 1e-4
+    points = np.array([[-0.8], [0.5], [1.1]])
+    # The derivative of k(theta, .) is a difference of two kernels; D's part is a sum of three.
+    centres = np.concatenate([[theta + step], [theta - step], points])
+    cross = kernel_oracle.gradients(kernel, theta, points)[:, 0]
+    factors = np.r_[[0.5 / step, -0.5 / step], -np.linalg.solve(kernel_oracle.gram(kernel, points, points), cross)]
+    norm = np.sqrt(factors @ kernel_oracle.gram(kernel, centres, centres) @ factors)
+    values = kernel_oracle.gram(kernel, points, centres) @ factors
+    truth = kernel_oracle.gradients(kernel, theta, centres).T @ factors
+    nothing = np.zeros(3)
+    error = np.linalg.norm(gradient_oracle.mean(kernel, points, nothing, values, theta) - truth)
+    radius = theory.bias_radius(gradient_oracle.trace(kernel, points, nothing, theta), rkhs_norm=norm)
+    assert error == pytest.approx(radius, rel=1e-5)
+
+
+def test_theorem_3_2_is_its_formula():
+    found = theory.mean_squared_gradient_bound(
+        [0.3, 0.1, 0.2], initial_gap=2.0, step_size=0.5, rkhs_norm=3.0, noise=0.7
+    )
+    assert found == pytest.approx(2 * 2.0 / (0.5 * 3) + 9.0 * 0.2 + 1.4, rel=1e-14)
+
+
+def test_theorem_3_3_is_its_recursion_unrolled():
+    """``F <- (1 - eta tau) F + eta / 2 C^2 trace``, from the proof; the noise's series is summed to infinity."""
+    rng = np.random.default_rng(0)
+    traces, gap, eta, tau, norm = rng.uniform(size=30), 2.0, 0.3, 0.4, 1.5
+    bias = 0.0
+    for trace in traces:
+        gap = (1 - eta * tau) * gap
+        bias = (1 - eta * tau) * bias + eta / 2 * norm**2 * trace
+    shared = {"step_size": eta, "convexity": tau, "rkhs_norm": norm, "noise": 0.6}
+    assert theory.geometric_radius(traces, **shared) == pytest.approx(bias + 0.6 / tau, rel=1e-12)
+    assert theory.suboptimality_bound(traces, initial_gap=2.0, **shared) == pytest.approx(gap + bias + 1.5, rel=1e-12)
+
+
+def test_corollary_3_6_bounds_every_run_whose_traces_keep_the_tolerance():
+    shared = {"initial_gap": 2.0, "step_size": 0.3, "rkhs_norm": 1.5, "noise": 0.1}
+    first = theory.adaptive_mean_squared_gradient_bound(tolerance=0.4, steps=30, **shared)
+    second = theory.adaptive_suboptimality_bound(tolerance=0.4, steps=30, convexity=0.5, **shared)
+    assert first == pytest.approx(2 * 2.0 / (0.3 * 30) + 1.5**2 * 0.4 + 0.2, rel=1e-14)
+    assert second == pytest.approx(0.85**30 * 2.0 + 1.5**2 * 0.4 / (2 * 0.5) + 0.1 / 0.5, rel=1e-14)
+    for seed in range(5):
+        traces = np.random.default_rng(seed).uniform(0, 0.4, size=30)
+        assert theory.mean_squared_gradient_bound(traces, **shared) <= first
+        assert theory.suboptimality_bound(traces, convexity=0.5, **shared) <= second
+
+
+def descend(curvature, start, step_size, steps):
+    """Exact gradient descent on ``curvature theta^2 / 2``: no bias, no noise. The ``T + 1`` iterates."""
+    return start * (1 - step_size * curvature) ** np.arange(steps + 1)
+
+
+@pytest.mark.parametrize("share", [1e-3, 0.03, 0.3, 1.0])
+def test_theorem_3_2_holds_on_a_parabola_and_its_printed_form_does_not(share):
+    """``2 F_0 L / T`` is ``2 F_0 / (eta T)`` at ``eta = 1 / L`` only; a small step leaves the gradient where it was."""
+    smoothness, steps = 4.0, 20
+    path = descend(smoothness, 1.5, share / smoothness, steps)
+    gap = smoothness * path[0] ** 2 / 2
+    mean_squared_gradient = np.mean((smoothness * path[:-1]) ** 2)
+    quiet = {"initial_gap": gap, "step_size": share / smoothness, "rkhs_norm": 1.0, "noise": 0.0}
+    assert mean_squared_gradient <= theory.mean_squared_gradient_bound([0.0] * steps, **quiet)
+    assert mean_squared_gradient <= theory.adaptive_mean_squared_gradient_bound(tolerance=1e-12, steps=steps, **quiet)
+    printed = 2 * gap * smoothness / steps
+    assert (mean_squared_gradient > printed * (1 + 1e-9)) == (share < 1)
+
+
+@pytest.mark.parametrize("share", [1e-4, 1e-2])
+def test_corollary_3_4_holds_on_a_parabola_and_its_printed_form_does_not(share):
+    """Strong convexity gives ``F >= tau / 2 distance^2``, with equality here."""
+    convexity, steps = 0.5, 20
+    path = descend(convexity, 1.5, share / convexity, steps)
+    gap = theory.suboptimality_bound(
+        [0.0] * steps,
+        initial_gap=convexity * path[0] ** 2 / 2,
+        step_size=share / convexity,
+        convexity=convexity,
+        rkhs_norm=1.0,
+        noise=0.0,
+    )
+    assert convexity * path[-1] ** 2 / 2 <= gap
+    assert abs(path[-1]) <= theory.distance_bound(gap, convexity=convexity)
+    assert abs(path[-1]) > math.sqrt(gap / convexity)
+
+
+def test_the_bounds_hold_over_noisy_biased_runs_and_need_their_noise_term():
+    """Descent on a bowl with the algorithm's own noise and a bias as large as the traces allow, all assumptions met."""
+    bowl, clip_norm, step_size, steps = np.array([0.5, 1.0, 2.0]), 6.0, 0.4, 40
+    setting = {"clip_norm": clip_norm, "steps": steps, "users": 200, "mu": 1.0, "dimension": 3, "failure": 0.01}
+    deviation, noise = 2 * clip_norm * np.sqrt(steps) / 200, theory.noise_term(**setting)
+    beyond_the_noiseless_bounds = np.zeros(2)
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        traces, theta, squares = rng.uniform(0, 1e-3, size=steps), rng.uniform(-0.1, 0.1, size=3), []
+        shared = {"initial_gap": bowl @ theta**2 / 2, "step_size": step_size, "rkhs_norm": 2.0}
+        for trace in traces:
+            gradient = bowl * theta
+            squares.append(gradient @ gradient)
+            bias = rng.normal(size=3)
+            bias *= theory.bias_radius(trace, rkhs_norm=2.0) / np.linalg.norm(bias)
+            assert np.linalg.norm(gradient + bias) <= clip_norm
+            theta = theta - step_size * (gradient + bias + deviation * rng.normal(size=3))
+        reached = np.mean(squares), bowl @ theta**2 / 2
+        bounds, noiseless = (
+            (
+                theory.mean_squared_gradient_bound(traces, noise=v, **shared),
+                theory.suboptimality_bound(traces, convexity=0.5, noise=v, **shared),
+            )
+            for v in (noise, 0.0)
+        )
+        assert reached[0] <= bounds[0]
+        assert reached[1] <= bounds[1]
+        assert np.linalg.norm(theta) <= theory.distance_bound(bounds[1], convexity=0.5)
+        beyond_the_noiseless_bounds += np.greater(reached, noiseless)
+    assert np.all(beyond_the_noiseless_bounds > 50)
+
+
+def test_huber_regression_s_gradients_reach_sqrt_2_and_no_more():
+    """At ``||x||^2 = 2``: the ``B = 1 (true value)`` of appendix C.2 is no upper bound."""
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(4000, 4))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    squares = np.r_[np.geomspace(1e-3, 1e3, 3999), 2.0]
+    covariates = directions * np.sqrt(squares)[:, None]
+    responses = rng.normal(size=4000) * 10
+    responses[-1] = 50.0
+    slopes = jax.jacfwd(huber_regression.loss)(jnp.ones(4), (jnp.asarray(covariates), jnp.asarray(responses)))
+    norms = np.linalg.norm(slopes, axis=1)
+    assert np.max(norms) == norms[-1] == pytest.approx(math.sqrt(2), rel=1e-12)
+    ceiling = np.sqrt(squares) * np.minimum(1.0, 2.0 / squares)
+    assert np.all(norms <= ceiling * (1 + 1e-12))
+    assert np.mean(norms > 1.0) > 0.05

@@ -139,8 +139,8 @@ def run_loop(
     Raises:
       TypeError: ``key`` is not a typed key.
       ValueError: ``state`` does not belong to ``config``.
-      RunInterrupted: the objective raised or returned values of a wrong shape, or the covariance of the evaluated
-        points could not be factored.
+      RunInterrupted: the objective raised (Ctrl-C included) or returned values of a wrong shape, or the covariance of
+        the evaluated points could not be factored.
     """
     statement = algorithm.privacy(config)
     key, statement = _key_and_guarantee(key, statement)
@@ -158,7 +158,7 @@ def run_loop(
         try:
             values = _evaluate(objective, query, data, config.users)
             current, info = _tell(algorithm, tell_key, config, current, query, values)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             raise RunInterrupted(
                 f"stopped at step {t} of {config.steps} on {type(error).__name__}; "
                 "run_loop(..., state=error.state) goes on from there",

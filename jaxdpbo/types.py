@@ -11,29 +11,16 @@ letter    counts
 ``k``     points predicted at, in one call
 ========  ==========================================================
 
-Points come first and users last, in every buffer: ``(m, d)``, ``(m, n)``.
+Points come first and users last, in every buffer: ``(m, d)``, ``(m, n)``. Shapes stand in docstrings.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
-if TYPE_CHECKING:
-    from jaxtyping import Array, Bool, Float, Int, Key
-
-    Scalar = Float[Array, ""]
-    Count = Int[Array, ""]
-    Flag = Bool[Array, ""]
-    Point = Float[Array, " d"]
-    Points = Float[Array, "b d"]
-    Mask = Bool[Array, " b"]
-    PRNGKey = Key[Array, ""]
-else:
-    Scalar = Count = Flag = Point = Points = Mask = PRNGKey = jax.Array
-
-Kernel = Callable[[Any, jax.Array, jax.Array], jax.Array]
-Objective = Callable[[jax.Array, Any], Any]
+Kernel = Callable[[Any, jax.Array, jax.Array], jax.Array]  # (params, x (d,), y (d,)) -> ()
+Objective = Callable[[Any, Any], Any]  # (point (d,), data) -> values
 
 
 class Algorithm(NamedTuple):
@@ -72,5 +59,5 @@ class Query(NamedTuple):
       mask: ``(b,)`` True where the point is to be evaluated; values elsewhere are ignored.
     """
 
-    points: Points
-    mask: Mask
+    points: jax.Array
+    mask: jax.Array

@@ -25,13 +25,13 @@ def key(seed=0):
 class Failing:
     """Raises at one evaluation, once; returns what ``loss`` returns otherwise."""
 
-    def __init__(self, at):
-        self.at, self.calls = at, 0
+    def __init__(self, at, error=None):
+        self.at, self.calls, self.error = at, 0, error or OSError("the cluster is down")
 
     def __call__(self, point, data):
         self.calls += 1
         if self.calls == self.at:
-            raise OSError("the cluster is down")
+            raise self.error
         return np.asarray(loss(point, data))
 
 
@@ -47,6 +47,12 @@ def test_an_interrupted_run_resumes_on_the_same_path(name):
         case.algorithm, failing, records(), case.config(1.0), key=key(), state=caught.value.state
     )
     jax.tree.map(np.testing.assert_array_equal, resumed.release, whole.release)
+
+
+def test_an_interrupt_from_the_keyboard_loses_nothing():
+    with pytest.raises(drivers.RunInterrupted, match="KeyboardInterrupt") as caught:
+        drivers.run_loop(CASE.algorithm, Failing(5, KeyboardInterrupt()), records(), CASE.config(1.0), key=key())
+    assert int(caught.value.state.public.step) == 1
 
 
 def test_an_interruption_carries_its_state_out_of_sight():

@@ -14,7 +14,7 @@ FLOORS = {
 }  # fmt: skip
 APART = {("surrogate", "privacy"), ("privacy", "surrogate")}
 BESIDE = {("algorithms.dp_gibo", "algorithms.gp_ucb")}  # imports between siblings of algorithms/, none yet
-EXTRAS = {"sklearn", "matplotlib", "tqdm", "dp_accounting", "optuna", "jaxtyping"}
+EXTRAS = {"sklearn", "matplotlib", "tqdm", "dp_accounting", "optuna"}
 TOP_LEVEL = {
     "pyproject.toml", "README.md", "jaxdpbo", "tests", "benchmarks", "scripts", "docs", "LICENSE", "CHANGELOG.md",
     "CONTRIBUTING.md", "SECURITY.md",

@@ -44,28 +44,24 @@ def diabetes(train=60, seed=0):
     return kernel_svr.split(datasets.load("diabetes"), seed, train=train)
 
 
-def separable(objective, point, data, change):
-    """How many users' losses move when one user's record does."""
-    return np.flatnonzero(np.asarray(objective(point, data)) != np.asarray(objective(point, change(data))))
+def moved_losses(objective, point, data, records_of, with_records):
+    """Whose losses move when user 3's record does."""
+    records = np.array(records_of(data))
+    records[3] = 9.0
+    before, after = objective(point, data), objective(point, with_records(data, records))
+    return np.flatnonzero(np.asarray(before) != np.asarray(after)).tolist()
 
 
 def test_each_loss_depends_on_its_own_record_alone():
     """What the guarantee assumes of an objective."""
-    records = np.asarray(location.sample(jax.random.key(2), 8))
-    moved = lambda data: np.where(np.arange(8)[:, None] == 3, 9.0, data)
-    assert separable(location.loss, np.zeros(5), records, moved).tolist() == [3]
-
-    both = tuple(map(np.asarray, huber_regression.sample(jax.random.key(2), 8)))
-    moved = lambda data: (np.where(np.arange(8)[:, None] == 3, 9.0, data[0]), data[1])
-    assert separable(huber_regression.loss, np.zeros(4), both, moved).tolist() == [3]
-
-    def moved(split):
-        validation = split.validation.copy()
-        validation[3] = 9.0
-        return split._replace(validation=validation)
-
+    rows = location.sample(jax.random.key(2), 8)
+    assert moved_losses(location.loss, np.zeros(5), rows, lambda d: d, lambda d, r: r) == [3]
+    pairs = huber_regression.sample(jax.random.key(2), 8)
+    assert moved_losses(huber_regression.loss, np.zeros(4), pairs, lambda d: d[0], lambda d, r: (r, d[1])) == [3]
     middle = kernel_svr.bounds(10).mean(axis=0)
-    assert separable(kernel_svr.loss, middle, diabetes(), moved).tolist() == [3]
+    assert moved_losses(
+        kernel_svr.loss, middle, diabetes(), lambda d: d.validation, lambda d, r: d._replace(validation=r)
+    ) == [3]
 
 
 def test_standardisation_reads_training_records_only():

@@ -287,13 +287,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     def propose(count, designs):
         mask = jnp.arange(config.batch) < count
         points, trace = gradient_design.propose(
-            config.prior,
-            posterior,
-            public.theta,
-            config.bounds,
-            designs,
-            mask,
-            polish_steps=config.polish_steps,
+            config.prior, posterior, public.theta, config.bounds, designs, mask, polish_steps=config.polish_steps
         )
         return Query(points, mask), trace
 
@@ -301,12 +295,8 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
         return propose(config.batch, gradient_design.directions(config.batch, config.batch, dimension))[0]
 
     # Algorithm 2, line 4: the smallest batch whose best trace is under the tolerance; none if it already is.
-    tables = jnp.stack(
-        [
-            jnp.asarray(gradient_design.directions(count, config.batch, dimension), public.theta.dtype)
-            for count in range(1, config.batch + 1)
-        ]
-    )
+    counts = range(1, config.batch + 1)
+    tables = jnp.stack([gradient_design.directions(count, config.batch, dimension) for count in counts])
     nothing = Query(jnp.broadcast_to(public.theta, (config.batch, dimension)), jnp.zeros(config.batch, bool))
     known = gradient.gradient_information(config.prior, posterior, public.theta)
 

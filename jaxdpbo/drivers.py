@@ -149,6 +149,10 @@ def run_loop(
     current = fresh if state is None else state
     if jax.tree.map(_shape_and_dtype, current) != jax.tree.map(_shape_and_dtype, fresh):
         raise ValueError("state must come from a run with this config: its shapes differ")
+    if getattr(current.public, "budget", None) != getattr(fresh.public, "budget", None):
+        raise ValueError(
+            f"state must come from a run with this config: it was begun with a budget of {current.public.budget}"
+        )
 
     infos = []
     start = int(current.public.step)

@@ -263,6 +263,12 @@ def test_the_last_half_is_averaged():
         np.testing.assert_allclose(mean.point, np.asarray(mean.path)[steps // 2 + 1 :].mean(axis=0), rtol=1e-12)
 
 
+def test_a_step_under_another_budget_releases_nothing():
+    before, query, values, tell_key, *_ = steps_of(config(), records())[1]
+    after, _ = drivers._tell(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
+    jax.tree.map(np.testing.assert_array_equal, after, before)
+
+
 @pytest.mark.parametrize("optimizer", [optax.sgd, optax.adagrad, optax.adam, optax.rmsprop])
 def test_any_factory_that_needs_gradients_alone(optimizer):
     run = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(optimizer=optimizer), key=key())

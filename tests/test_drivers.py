@@ -92,6 +92,14 @@ def test_a_state_of_another_config_is_refused():
         drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), state=state)
 
 
+def test_a_state_of_another_budget_is_refused():
+    """Four steps at mu = 2 and one at mu = 0.5 are not 0.5-GDP."""
+    with pytest.raises(drivers.RunInterrupted) as caught:
+        drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(2.0), key=key())
+    with pytest.raises(ValueError, match=r"begun with a budget of 2\.0"):
+        drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(0.5), key=key(), state=caught.value.state)
+
+
 def test_a_finished_state_spends_nothing_more():
     done = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), diagnostics=True)
 

@@ -196,6 +196,7 @@ class Public(NamedTuple):
 
     Attributes:
       step: ``()`` steps taken.
+      budget: ``()``, the ``mu`` the run was begun with.
       theta: ``(d,)``, the iterate.
       optimizer: the optax state: a function of privatised gradients.
       points: ``(m, d)`` evaluated points, ``m = T b`` (0 rows with memory "none").
@@ -207,6 +208,7 @@ class Public(NamedTuple):
     """
 
     step: jax.Array
+    budget: jax.Array
     theta: jax.Array
     optimizer: Any
     points: jax.Array
@@ -265,6 +267,7 @@ def init(key: jax.Array, config: Config) -> State:
     nothing = gp.empty(capacity, dimension, dtype)
     public = Public(
         step=jnp.zeros((), jnp.int32),
+        budget=config.mu,
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         points=nothing.points,
@@ -321,6 +324,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     case                            result
     ==============================  =====================================================================
     ``state.public.step == T``      the state unchanged: nothing more is released
+    begun with another ``mu``       likewise: the guarantee is of one budget
     a user's loss NaN or infinite   that user counts as the zero gradient while the loss is remembered
     values at masked points         ignored
     ``mu = inf``                    no noise: the non-private algorithm
@@ -342,11 +346,11 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != (config.batch, config.users):
         raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
     public, losses = state.public, state.private.losses
-    active = public.step < config.steps
+    active = (public.step < config.steps) & (public.budget == config.mu)
     known, rows = _recall(config, public)
     losses_now = gp.masked(query.mask, values.astype(losses.dtype))
 
-    posterior = gp.append(config.prior, known, query.points, query.mask)
+    posterior = gp.append(config.prior, known, query.points, query.mask, when=active)
     if config.memory != "none":
         losses = gp.write(losses, losses_now, public.used, active)
     memory = losses if config.memory == "all" else jnp.concatenate([state.private.losses[rows], losses_now])

@@ -110,14 +110,12 @@ def _inverse(factor):
 
 
 def append(
-    prior: Prior,
-    posterior: Posterior,
-    points: jax.Array,
-    mask: jax.Array,
+    prior: Prior, posterior: Posterior, points: jax.Array, mask: jax.Array, *, when: jax.Array | bool = True
 ) -> Posterior:
     """Condition on ``points (b, d)`` as well, where ``mask (b,)`` is True: a block of rows, O(m^2 b).
 
-    ``b`` rows are used, masked ones included. Where fewer are free the posterior is returned as it is.
+    ``b`` rows are used, masked ones included. Where fewer are free, or ``when`` is False, the posterior is returned as
+    it is.
 
     Raises:
       ValueError: ``b`` above the capacity, at trace time.
@@ -133,12 +131,12 @@ def append(
     start = posterior.used
     rows = -matmul(block, matmul(below.T, posterior.whitening))
     rows = jax.lax.dynamic_update_slice(rows, block, (jnp.zeros_like(start), start))
-    room = start + batch <= capacity
+    allowed = (start + batch <= capacity) & when
     return Posterior(
-        points=write(posterior.points, points, start, room),
-        mask=write(posterior.mask, mask, start, room),
-        whitening=write(posterior.whitening, rows, start, room),
-        used=jnp.where(room, start + batch, start),
+        points=write(posterior.points, points, start, allowed),
+        mask=write(posterior.mask, mask, start, allowed),
+        whitening=write(posterior.whitening, rows, start, allowed),
+        used=jnp.where(allowed, start + batch, start),
     )
 
 

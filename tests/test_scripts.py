@@ -1,0 +1,48 @@
+"""The commands parse, refuse with a message, and install nothing when told which Python; a hidden skip fails a run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+COMMANDS = sorted(path for path in (ROOT / "scripts").iterdir() if not path.name.startswith("_"))
+
+
+@pytest.mark.parametrize("path", [*COMMANDS, ROOT / "scripts" / "_python", ROOT / ".ci" / "run"], ids=lambda p: p.name)
+def test_scripts_parse(path):
+    assert subprocess.run(["bash", "-n", path]).returncode == 0
+    assert path.name == "_python" or os.access(path, os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sopa", "fig9"], "sopa has fig1; got 'fig9'"),
+        (["nobody", "fig1"], "invalid choice: 'nobody'"),
+        (["sopa", "fig1", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+    ],
+)
+def test_reproduce_says_what_it_refuses(arguments, message):
+    environment = os.environ | {"JAXDPBO_PYTHON": sys.executable}
+    done = subprocess.run(
+        [ROOT / "scripts" / "reproduce", *arguments], capture_output=True, text=True, env=environment, cwd=ROOT.parent
+    )
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "installing" not in done.stderr
+
+
+@pytest.mark.parametrize(("body", "passes"), [("pass", True), ("pytest.skip('tired')", False)])
+def test_an_unlisted_skip_fails_the_run(tmp_path, body, passes):
+    (tmp_path / "test_it.py").write_text(f"import pytest\n\ndef test_it():\n    {body}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "conftest", "-c", os.devnull, "--rootdir", tmp_path, tmp_path],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'tests'}"},
+    )
+    assert (done.returncode == 0) == passes, done.stdout + done.stderr
+    assert ("UNLISTED SKIP" in done.stdout) != passes

@@ -239,6 +239,7 @@ def minimize(
     theta0: Any = None,
     key: jax.Array | None = None,
     traceable: bool = True,
+    state: State | None = None,
     progress: bool = False,
     diagnostics: bool = False,
 ) -> Run:
@@ -260,6 +261,7 @@ def minimize(
       theta0: where to start; the middle of the box where not given.
       key: for tests; from the operating system where not given.
       traceable: True runs one compiled program (``run_scan``); False calls the objective from Python (``run_loop``).
+      state: of a ``RunInterrupted``, to go on from there with the same arguments; only with ``traceable=False``.
       progress: show a bar of steps; only with ``traceable=False``.
       diagnostics: also return raw state and info. Not private.
 
@@ -273,8 +275,8 @@ def minimize(
     """
     box = _checks.box("bounds", bounds)
     if traceable:
-        if progress:
-            raise ValueError("progress must be False with traceable=True: one compiled program shows no steps")
+        if progress or state is not None:
+            raise ValueError("progress and state need traceable=False: one compiled program has no steps to show")
         data = jax.tree.map(jnp.asarray, data)
         point = jax.ShapeDtypeStruct((box.shape[1],), jnp.result_type(float))
         shape = jax.eval_shape(objective, point, data).shape
@@ -296,4 +298,6 @@ def minimize(
     )
     if traceable:
         return run_scan(dp_gibo.algorithm, objective, data, config, key=key, diagnostics=diagnostics)
-    return run_loop(dp_gibo.algorithm, objective, data, config, key=key, progress=progress, diagnostics=diagnostics)
+    return run_loop(
+        dp_gibo.algorithm, objective, data, config, key=key, state=state, progress=progress, diagnostics=diagnostics
+    )

@@ -178,6 +178,15 @@ def test_minimize_by_scan_and_by_loop_agree():
     assert guarantee.SEPARABLE_LOSSES in scanned.guarantee.holds_if
 
 
+def test_minimize_resumes():
+    failing = Failing(at=5)
+    with pytest.raises(drivers.RunInterrupted) as caught:
+        minimize(objective=failing, traceable=False, users=USERS)
+    resumed = minimize(objective=failing, traceable=False, users=USERS, state=caught.value.state)
+    whole = minimize(objective=Failing(at=0), traceable=False, users=USERS)
+    jax.tree.map(np.testing.assert_array_equal, resumed.release, whole.release)
+
+
 def test_minimize_averages_the_last_half_and_starts_in_the_middle():
     released = minimize().release
     np.testing.assert_allclose(released.path[0], BOUNDS.mean(axis=0))
@@ -201,7 +210,7 @@ def test_minimize_finds_a_minimum_where_noise_is_small():
         ),
         ({"users": USERS + 1}, ValueError, rf"objective must return losses of shape \({USERS + 1},\)"),
         ({"traceable": False}, ValueError, "users must be given where traceable is False, got None"),
-        ({"progress": True}, ValueError, "progress must be False with traceable=True"),
+        ({"progress": True}, ValueError, "progress and state need traceable=False"),
         ({"data": np.zeros((0, 2))}, ValueError, "users must be at least 1, got 0"),
         ({"bounds": BOUNDS[::-1]}, ValueError, "bounds must have lower < upper"),
         ({"bounds": BOUNDS * np.inf}, ValueError, "bounds must"),

@@ -112,7 +112,7 @@ def config(
         second half of the path. Both are post-processing.
       kernel: of the surrogate, from ``jaxdpbo.surrogate.kernels``.
       kernel_params: its numbers; for a stationary kernel, the half-width of the box as lengthscales where not given.
-      noise_variance: of one observation (section 3.4), relative to the kernel's variance.
+      noise_variance: of one observation (section 3.4). Under ``gp.jitter(dtype) k(x, x)`` it is raised to that.
       tolerance: Algorithm 2's epsilon, on the trace of the gradient's covariance.
       memory: which earlier points a step uses: "all", the ``neighbours`` "nearest" in correlation, or "none".
       neighbours: for "nearest".

@@ -71,9 +71,8 @@ def propose(
     unknown = gradient.covariance(prior, posterior, theta)
     _, axes = jnp.linalg.eigh(scale[:, None] * unknown * scale[None, :], symmetrize_input=True)
     axes = axes[:, ::-1].T  # rows, least known first
-    axes *= jnp.sign(
-        jnp.take_along_axis(axes, jnp.argmax(jnp.abs(axes), axis=1)[:, None], axis=1)
-    )  # eigh fixes no sign
+    largest = jnp.take_along_axis(axes, jnp.argmax(jnp.abs(axes), axis=1)[:, None], axis=1)
+    axes *= jnp.sign(largest)  # eigh leaves the sign open, and with it the query
     relative = gp.noise(prior, theta[None])[0] / variance
     radii = (1.5 * relative) ** (1 / 6) * jnp.asarray(RADII, theta.dtype)
 

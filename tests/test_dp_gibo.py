@@ -14,7 +14,7 @@ from scipy import stats
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.privacy import clipping
+from jaxdpbo.privacy import clipping, mechanisms
 from jaxdpbo.problems import location
 from jaxdpbo.surrogate import gradient_design, kernels
 
@@ -110,6 +110,53 @@ def test_the_noise_has_the_law_that_the_guarantee_states():
         for wrong in (claimed / 2, claimed * 2 / 3, claimed * 3 / 2):  # B / n for 2 B / n; too little; too much
             assert stats.kstest(coordinate, stats.norm(scale=wrong).cdf).pvalue < 1e-6
     assert abs(np.corrcoef(noise.T)[0, 1]) < 0.08
+
+
+def slope_times_place(point, slopes):
+    """The worst a user can do in one dimension: a gradient far beyond the clip, always of one sign."""
+    return slopes * point[0]
+
+
+def measured_mu(count):
+    """What the best attack on a whole run finds: a lower 97.5% bound on mu from its error rates, and an estimate.
+
+    The iterates of plain gradient descent give every privatised gradient away. User 0's clipped gradient is +B or -B at
+    every step, so the likelihood ratio of a run is monotone in the sum, and the midpoint is known beforehand.
+    """
+    steps, users, clip_norm, step_size = 5, 2, 0.5, 1e-3
+    chosen = dp_gibo.config(
+        users=users, steps=steps, batch=2, mu=MU, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=step_size,
+        clip_norm=clip_norm, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
+    )  # fmt: skip
+
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, None))
+    def total(one, slope):
+        path = drivers.scan(dp_gibo.algorithm, slope_times_place, one, chosen, jnp.stack([slope, 0.0 * slope]))[0].path
+        return (path[0, 0] - path[-1, 0]) / step_size
+
+    with_user, with_other = (
+        np.asarray(total(jax.random.split(key(seed), count), slope)) for seed, slope in ((11, 1e6), (12, -1e6))
+    )
+    hits, alarms = np.sum(with_user > 0), np.sum(with_other > 0)
+    hit_rate = stats.beta.ppf(0.0125, hits, count - hits + 1)  # Clopper-Pearson
+    alarm_rate = stats.beta.ppf(0.9875, alarms + 1, count - alarms)
+    estimate = stats.norm.ppf(hits / count) - stats.norm.ppf(alarms / count)
+    return stats.norm.ppf(hit_rate) - stats.norm.ppf(alarm_rate), estimate
+
+
+def test_a_whole_run_leaks_mu_and_no_more(trials):
+    lower, estimate = measured_mu(trials("runs under each of two neighbours, best attack on mu", 2_000, 100_000, 11))
+    assert lower <= MU  # the claim stands
+    assert estimate > 0.9 * MU  # and the attack is as strong as it can be: it would see a tenth less noise
+
+
+@pytest.mark.parametrize("factor", [0.5, 1 / np.sqrt(5)])
+def test_too_little_noise_is_seen_by_the_attack(monkeypatch, factor):
+    """Sensitivity B / n for 2 B / n (trap 9); each of the five steps given the whole budget."""
+    honest = mechanisms.gaussian
+    monkeypatch.setattr(mechanisms, "gaussian", lambda key, value, deviation: honest(key, value, factor * deviation))
+    assert measured_mu(2_000)[0] > MU
 
 
 def neighbours():

@@ -438,17 +438,9 @@ def _recall(config: Config, public: Public) -> tuple[gp.Posterior, jax.Array]:
         rows = jnp.arange(public.points.shape[0])
         return gp.Posterior(public.points, public.mask, public.whitening, public.used), rows
     kept = min(config.neighbours, public.points.shape[0])
-    correlation = jax.vmap(lambda point: _correlation(config, point, public.theta))(public.points)
-    _, rows = jax.lax.top_k(jnp.where(public.mask, correlation, -jnp.inf), kept)
+    rows = gp.nearest(config.prior, public.points, public.mask, public.theta, kept)
     room = jnp.zeros((config.batch, public.points.shape[1]), public.points.dtype)
     points = jnp.concatenate([public.points[rows], room])
     mask = jnp.concatenate([public.mask[rows], jnp.zeros(config.batch, bool)])
     posterior = gp.condition(config.prior, points, mask)
     return posterior._replace(used=jnp.asarray(kept, jnp.int32)), rows
-
-
-def _correlation(config: Config, x: jax.Array, y: jax.Array) -> jax.Array:
-    def k(x, y):
-        return config.prior.kernel(config.prior.params, x, y)
-
-    return k(x, y) * jax.lax.rsqrt(k(x, x) * k(y, y))

@@ -170,6 +170,16 @@ def cross_covariance(prior: Prior, posterior: Posterior, points: jax.Array) -> j
     return masked(posterior.mask, kernels.gram(prior.kernel, prior.params, posterior.points, points))
 
 
+def nearest(prior: Prior, points: jax.Array, mask: jax.Array, theta: jax.Array, count: int) -> jax.Array:
+    """The rows ``(count,)`` of the ``points (m, d)`` most correlated with ``theta (d,)``; masked ones come last."""
+
+    def k(x, y):
+        return prior.kernel(prior.params, x, y)
+
+    correlation = jax.vmap(lambda x: k(x, theta) * jax.lax.rsqrt(k(x, x) * k(theta, theta)))(points)
+    return jax.lax.top_k(jnp.where(mask, correlation, -jnp.inf), count)[1]
+
+
 def predict(prior: Prior, posterior: Posterior, values: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mean and variance of the latent function at ``points (k, d)``.
 

@@ -39,9 +39,10 @@ def number(name: str, value: Any) -> float:
     return result
 
 
-def positive(name: str, value: Any, *, finite: bool = True) -> float:
-    """A real number above zero; infinity only where ``finite`` is False."""
-    result = number(name, value)
+def positive(name: str, value: Any, *, finite: bool = True, dtype: Any = np.float64) -> float:
+    """A real number above zero, as ``dtype`` holds it; infinity only where ``finite`` is False."""
+    with np.errstate(over="ignore"):
+        result = float(np.asarray(number(name, value)).astype(dtype))
     if result <= 0:
         raise ValueError(f"{name} must be positive, got {result}")
     if finite and math.isinf(result):

@@ -156,6 +156,8 @@ def run_loop(
 
     infos = []
     start = int(current.public.step)
+    if start:  # nobody can say any more where the keys of the earlier steps came from
+        statement = statement.assuming(guarantee.KEY_SECRET)
     for t in _count(start, config.steps, progress):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
         query = _ask(algorithm, ask_key, config, current)

@@ -241,7 +241,7 @@ def test_padding_does_not_change_what_is_proposed():
 
 
 def test_without_earlier_points_pairs_reach_their_closed_form():
-    """Per coordinate a pair at h leaves ``1 - 2 u e^-u / (1 - e^-2u + s)``, ``u = h^2`` (spec/performance, item 3)."""
+    """Per coordinate a pair at h leaves ``1 - 2 u e^-u / (1 - e^-2u + s)``, ``u = h^2``."""
     params = kernels.stationary(1.0, DIMENSION)
     nothing = gp.empty(CAPACITY, DIMENSION, float)
     for relative_noise in (1e-6, 1e-4, 1e-2):

@@ -153,7 +153,7 @@ def test_a_whole_run_leaks_mu_and_no_more(trials):
 
 @pytest.mark.parametrize("factor", [0.5, 1 / np.sqrt(5)])
 def test_too_little_noise_is_seen_by_the_attack(monkeypatch, factor):
-    """Sensitivity B / n for 2 B / n (trap 9); each of the five steps given the whole budget."""
+    """Sensitivity B / n for 2 B / n; each of the five steps given the whole budget."""
     honest = mechanisms.gaussian
     monkeypatch.setattr(mechanisms, "gaussian", lambda key, value, deviation: honest(key, value, factor * deviation))
     assert measured_mu(2_000)[0] > MU
@@ -214,7 +214,7 @@ def unguarded(weights, losses, clip_norm):
 
 @pytest.mark.parametrize("bug", [unclipped, unguarded])
 def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
-    """Traps 8 and 11: raw gradients used; NaN defeats the clip."""
+    """Raw gradients used; NaN defeats the clip."""
     monkeypatch.setattr(clipping, "clipped_mean", bug)
     assert not largest_move() <= 1 + 1e-12
 
@@ -425,6 +425,15 @@ def searched(step_size):
 def test_bad_configurations_are_named(changes, error, message):
     with pytest.raises(error, match=message):
         config(**changes)
+
+
+@pytest.mark.parametrize("name", ["mu", "clip_norm", "noise_variance", "tolerance"])
+def test_a_number_that_float32_can_not_hold_is_refused(name, float32):
+    with pytest.raises(ValueError, match=f"{name} must be positive, got 0.0"):
+        config(**{name: 1e-60})
+    if name != "mu":
+        with pytest.raises(ValueError, match=f"{name} must be finite, got inf"):
+            config(**{name: 1e60})
 
 
 def test_an_incomplete_gradient_can_be_asked_for():

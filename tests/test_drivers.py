@@ -100,6 +100,13 @@ def test_a_state_of_another_budget_is_refused():
         drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(0.5), key=key(), state=caught.value.state)
 
 
+def test_a_resumed_run_rests_on_the_secrecy_of_its_first_key():
+    with pytest.raises(drivers.RunInterrupted) as caught:
+        drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(1.0), key=key())
+    resumed = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), state=caught.value.state)
+    assert guarantee.KEY_SECRET in resumed.guarantee.holds_if
+
+
 def test_a_finished_state_spends_nothing_more():
     done = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), diagnostics=True)
 

@@ -25,7 +25,7 @@ def test_no_driver_uses_a_key_twice(name, reuse_is_an_error):
 
 
 def test_a_planted_reuse_is_caught(monkeypatch, reuse_is_an_error):
-    """Trap 29: the noise drawn twice from one key."""
+    """The noise drawn twice from one key."""
 
     def twice(key, value, standard_deviation):
         return value + standard_deviation * (jax.random.normal(key, value.shape) + jax.random.normal(key, value.shape))

@@ -161,21 +161,20 @@ def config(
     neighbours = _checks.size("neighbours", neighbours, minimum=1 if memory == "nearest" else 0)
     if memory != "nearest" and neighbours:
         raise ValueError(f"neighbours must be 0 unless memory='nearest', got {neighbours}")
-    budget = _checks.positive("mu", mu, finite=False)
+    dtype = jnp.result_type(float)
+    budget = _checks.positive("mu", mu, finite=False, dtype=dtype)
     if _checks.choice("noise", noise, NOISES) == "none" and budget != float("inf"):
         raise ValueError(f"mu must be inf with noise='none', got {budget}")
-
-    dtype = jnp.result_type(float)
 
     def leaf(value: Any) -> jax.Array:
         return jnp.asarray(value, dtype)
 
     return Config(
         mu=leaf(budget),
-        clip_norm=leaf(_checks.positive("clip_norm", clip_norm)),
+        clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
         step_size=leaf(sizes),
-        tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance)),
-        prior=gp.Prior(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance))),
+        tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance, dtype=dtype)),
+        prior=gp.Prior(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
         bounds=leaf(limits),
         theta0=leaf(start),
         users=_checks.size("users", users),

@@ -2,7 +2,7 @@
 
 Sopa et al. (2025), section 2.4: given evaluations at ``D``,
 ``grad f(theta) ~ N(grad k(theta, D) K^-1 f(D), grad k_D(theta, theta) grad^T)``.
-The mean is linear in the values, so one ``(m, d)`` matrix of weights serves all users (spec: ``W^T @ losses``).
+The mean is linear in the values, so one ``(m, d)`` matrix of weights serves all users.
 """
 
 import jax

@@ -310,6 +310,13 @@ def test_the_last_half_is_averaged():
         np.testing.assert_allclose(mean.point, np.asarray(mean.path)[steps // 2 + 1 :].mean(axis=0), rtol=1e-12)
 
 
+def test_iterates_and_queries_are_projected_into_the_box():
+    run = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(step_size=50.0), key=key(), diagnostics=True)
+    for points in (np.asarray(run.release.path), np.asarray(run.diagnostics.state.public.points)):
+        assert np.all((points >= BOUNDS[0]) & (points <= BOUNDS[1]))
+    assert np.any(np.isin(run.release.path, BOUNDS))  # a step this long does meet a side
+
+
 def test_a_step_under_another_budget_releases_nothing():
     before, query, values, tell_key, *_ = steps_of(config(), records())[1]
     after, _ = drivers._tell(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)

@@ -132,7 +132,8 @@ def run_loop(
       config: of the algorithm's ``config(...)``.
       key: a typed key for tests and sweeps; from the operating system where not given. To resume a run on the same
         data with the same noise, pass the same key.
-      state: of a ``RunInterrupted``, to go on from there.
+      state: of a ``RunInterrupted``, to go on from there. Each state once: going on from it a second time under another
+        key spends the steps that were left a second time.
       progress: show a bar of steps; needs the ``progress`` extra. It counts, and shows nothing of the data.
       diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private.
 
@@ -160,14 +161,14 @@ def run_loop(
         statement = statement.assuming(guarantee.KEY_SECRET)
     for t in _count(start, config.steps, progress):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
-        query = _ask(algorithm, ask_key, config, current)
         try:
+            query = _ask(algorithm, ask_key, config, current)
             values = _evaluate(objective, query, data, config.users)
             current, info = _tell(algorithm, tell_key, config, current, query, values)
         except (Exception, KeyboardInterrupt) as error:
             raise RunInterrupted(
                 f"stopped at step {t} of {config.steps} on {type(error).__name__}; "
-                "run_loop(..., state=error.state) goes on from there",
+                "the same call with state=error.state goes on from there",
                 current,
             ) from error
         infos.append(info)
@@ -189,7 +190,7 @@ _release = jax.jit(lambda algorithm, key, config, state: algorithm.release(key, 
 def _evaluate(objective: Objective, query: Query, data: Any, users: int) -> np.ndarray:
     """Values ``(b, ...)`` at the query's points; zeros at masked ones, which are not evaluated."""
     points, mask = np.asarray(query.points), np.asarray(query.mask)
-    found = {row: np.asarray(objective(points[row], data), points.dtype) for row in np.flatnonzero(mask)}
+    found = {row: _real(objective(points[row], data), points.dtype) for row in np.flatnonzero(mask)}
     shapes = {value.shape for value in found.values()} or {(users,)}
     if len(shapes) > 1:
         raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
@@ -197,6 +198,14 @@ def _evaluate(objective: Objective, query: Query, data: Any, users: int) -> np.n
     for row, value in found.items():
         values[row] = value
     return values
+
+
+def _real(values: Any, dtype: Any) -> np.ndarray:
+    """An array; NumPy's own complaint would quote the values, which are private."""
+    try:
+        return np.asarray(values, dtype)
+    except (TypeError, ValueError):
+        raise TypeError("objective must return an array of real numbers") from None
 
 
 def _count(start: int, stop: int, progress: bool) -> Any:

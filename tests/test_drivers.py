@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import traceback
 
 import jax
 import jax.numpy as jnp
@@ -83,6 +84,17 @@ def test_a_wrong_shape_interrupts_and_names_it():
     with pytest.raises(drivers.RunInterrupted) as caught:
         drivers.run_loop(CASE.algorithm, lambda point, data: np.zeros(next(ragged)), None, CASE.config(1.0), key=key())
     assert "objective must return values of one shape" in str(caught.value.__cause__)
+
+
+def test_values_that_are_no_numbers_are_not_quoted():
+    with pytest.raises(drivers.RunInterrupted) as caught:
+        drivers.run_loop(
+            CASE.algorithm, lambda point, data: [str(SECRET)] * (USERS - 1) + ["x"], None, CASE.config(1.0)
+        )
+    assert "objective must return an array of real numbers" in str(caught.value.__cause__)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "could not convert" not in shown  # as NumPy says, and quotes the value
+    assert "0.98765" not in shown
 
 
 def test_a_state_of_another_config_is_refused():

@@ -280,37 +280,18 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The batch that lowers the trace most (Algorithm 1, line 4). Reads ``state.public`` only; ``key`` is unused."""
+    """The batch that lowers the trace most (Algorithm 1, line 4), or the smallest that lowers it enough (Algorithm 2).
+
+    Reads ``state.public`` only; ``key`` is unused.
+    """
     del key
     public = state.public
     posterior, _ = _recall(config, public)
-    dimension = public.theta.shape[0]
-
-    def propose(count, designs):
-        mask = jnp.arange(config.batch) < count
-        points, trace = gradient_design.propose(
-            config.prior, posterior, public.theta, config.bounds, designs, mask, polish_steps=config.polish_steps
-        )
-        return Query(points, mask), trace
-
-    if not config.adaptive:
-        return propose(config.batch, gradient_design.directions(config.batch, config.batch, dimension))[0]
-
-    # Algorithm 2, line 4: the smallest batch whose best trace is under the tolerance; none if it already is.
-    counts = range(1, config.batch + 1)
-    tables = jnp.stack([gradient_design.directions(count, config.batch, dimension) for count in counts])
-    nothing = Query(jnp.broadcast_to(public.theta, (config.batch, dimension)), jnp.zeros(config.batch, bool))
-    known = gradient.gradient_information(config.prior, posterior, public.theta)
-
-    def unsatisfied(carry):
-        count, _, trace = carry
-        return ~(trace <= config.tolerance) & (count < config.batch)
-
-    def one_more(carry):
-        count = carry[0] + 1
-        return count, *propose(count, tables[count - 1])
-
-    return jax.lax.while_loop(unsatisfied, one_more, (jnp.zeros((), jnp.int32), nothing, known))[1]
+    known = config.prior, posterior, public.theta, config.bounds
+    sizes = {"batch": config.batch, "polish_steps": config.polish_steps}
+    if config.adaptive:
+        return Query(*gradient_design.smallest(*known, config.tolerance, **sizes))
+    return Query(*gradient_design.fixed(*known, **sizes))
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
@@ -389,7 +370,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         gradient=mean,
         clipped_share=clipped / config.users,
         refused_users=refused,
-        batch_capped=(trace > config.tolerance) & config.adaptive,
+        batch_capped=config.adaptive & jnp.all(query.mask) & (trace > config.tolerance),
         factorisation_failed=~jnp.all(jnp.isfinite(posterior.whitening)),
     )
     return State(after, Private(losses)), info

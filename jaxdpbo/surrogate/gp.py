@@ -157,7 +157,7 @@ def whiten(posterior: Posterior, right: jax.Array) -> jax.Array:
 
 def solve(posterior: Posterior, right: jax.Array) -> jax.Array:
     """``(K + noise)^-1 right`` for ``right (m, k)``; rows where the mask is False must be zero."""
-    return matmul(posterior.whitening.T, matmul(posterior.whitening, right))
+    return matmul(posterior.whitening.T, whiten(posterior, right))
 
 
 def masked(mask: jax.Array, rows: jax.Array) -> jax.Array:

@@ -100,3 +100,55 @@ def propose(
             step_size=STEP_SHARE * radii[best // turned.shape[0]] * scale[None],
         )
     return points, jnp.trace(unknown) - gain
+
+
+def fixed(
+    prior: gp.Prior,
+    posterior: gp.Posterior,
+    theta: jax.Array,
+    bounds: jax.Array,
+    *,
+    batch: int,
+    polish_steps: int,
+) -> tuple[jax.Array, jax.Array]:
+    """``batch`` points by ``propose``: the points ``(b, d)`` and a mask ``(b,)`` that is True throughout."""
+    mask = jnp.ones(batch, bool)
+    designs = jnp.asarray(directions(batch, batch, theta.shape[0]))
+    return propose(prior, posterior, theta, bounds, designs, mask, polish_steps=polish_steps)[0], mask
+
+
+def smallest(
+    prior: gp.Prior,
+    posterior: gp.Posterior,
+    theta: jax.Array,
+    bounds: jax.Array,
+    tolerance: jax.Array,
+    *,
+    batch: int,
+    polish_steps: int,
+) -> tuple[jax.Array, jax.Array]:
+    """The fewest points whose best trace is under ``tolerance``, none if it already is (Sopa et al. 2025, Algorithm 2).
+
+    Returns:
+      The points ``(b, d)`` and the mask ``(b,)`` of those to evaluate, the leading ones: all where the cap ``batch``
+      binds.
+    """
+    counts = range(1, batch + 1)
+    tables = jnp.stack([jnp.asarray(directions(count, batch, theta.shape[0])) for count in counts])
+
+    def mask(count):
+        return jnp.arange(batch) < count
+
+    def unsatisfied(carry):
+        count, _, trace = carry
+        return ~(trace <= tolerance) & (count < batch)
+
+    def one_more(carry):
+        count = carry[0] + 1
+        designs = tables[count - 1]
+        return count, *propose(prior, posterior, theta, bounds, designs, mask(count), polish_steps=polish_steps)
+
+    known = gradient.gradient_information(prior, posterior, theta)
+    nothing = jnp.zeros((), jnp.int32), jnp.broadcast_to(theta, (batch, *theta.shape)), known
+    count, points, _ = jax.lax.while_loop(unsatisfied, one_more, nothing)
+    return points, mask(count)

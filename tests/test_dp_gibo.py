@@ -295,6 +295,9 @@ def test_algorithm_2_flags_a_cap_that_binds():
     chosen = config(tolerance=1e-9, batch=2)
     run = drivers.run_scan(dp_gibo.algorithm, loss, records(), chosen, key=key(), diagnostics=True)
     assert np.all(run.diagnostics.info.batch_capped)
+    before, query, values, tell_key, *_ = steps_of(chosen, records())[0]
+    fewer = query._replace(mask=query.mask.at[-1].set(False))  # the cap can not have bound: not all were asked for
+    assert not drivers._tell(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
     unlimited = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(), key=key(), diagnostics=True)
     assert not np.any(unlimited.diagnostics.info.batch_capped)
 

@@ -135,8 +135,19 @@ def inside(name: str, point: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 def key(name: str, value: Any) -> jax.Array:
     """One typed JAX key; integers, None and old-style uint32 keys are refused."""
+    if _typed(name, value).ndim != 0:
+        raise ValueError(f"{name} must be one key, got shape {value.shape}")
+    return value
+
+
+def keys(name: str, value: Any) -> jax.Array:
+    """Typed JAX keys ``(s,)``, at least one."""
+    if _typed(name, value).ndim != 1 or not len(value):
+        raise ValueError(f"{name} must be keys of shape (s,), got shape {value.shape}")
+    return value
+
+
+def _typed(name: str, value: Any) -> jax.Array:
     if not (isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)):
         raise TypeError(f"{name} must be a typed key such as jax.random.key(seed), got {type(value).__name__}")
-    if value.ndim != 0:
-        raise ValueError(f"{name} must be one key, got shape {value.shape}")
     return value

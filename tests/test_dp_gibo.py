@@ -14,6 +14,7 @@ from scipy import stats
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import clipping, mechanisms
 from jaxdpbo.problems import location
 from jaxdpbo.surrogate import gradient_design, kernels
@@ -50,12 +51,12 @@ def rbf():
 
 def steps_of(chosen, data, seed=0):
     """Every (state before, query, values, tell key, state after, info) of a run."""
-    state, seen = drivers._init(dp_gibo.algorithm, key(seed), chosen), []
+    state, seen = loop.init(dp_gibo.algorithm, key(seed), chosen), []
     for t in range(chosen.steps):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key(seed), t))
-        query = drivers._ask(dp_gibo.algorithm, ask_key, chosen, state)
+        query = loop.ask(dp_gibo.algorithm, ask_key, chosen, state)
         values = evaluate(query.points, data)
-        after, info = drivers._tell(dp_gibo.algorithm, tell_key, chosen, state, query, values)
+        after, info = loop.tell(dp_gibo.algorithm, tell_key, chosen, state, query, values)
         seen.append((state, query, values, tell_key, after, info))
         state = after
     return seen
@@ -175,8 +176,8 @@ def neighbours():
 def largest_move():
     """Replay on neighbours without noise: how far the first gradient moves, over ``2 B / n``."""
     chosen = config(mu=np.inf)
-    state = drivers._init(dp_gibo.algorithm, key(), chosen)
-    query = drivers._ask(dp_gibo.algorithm, key(), chosen, state)
+    state = loop.init(dp_gibo.algorithm, key(), chosen)
+    query = loop.ask(dp_gibo.algorithm, key(), chosen, state)
     told = jax.jit(lambda values: dp_gibo.tell(key(), chosen, state, query, values))
     moves = []
     for base, other in neighbours():
@@ -297,7 +298,7 @@ def test_algorithm_2_flags_a_cap_that_binds():
     assert np.all(run.diagnostics.info.batch_capped)
     before, query, values, tell_key, *_ = steps_of(chosen, records())[0]
     fewer = query._replace(mask=query.mask.at[-1].set(False))  # the cap can not have bound: not all were asked for
-    assert not drivers._tell(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
+    assert not loop.tell(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
     unlimited = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(), key=key(), diagnostics=True)
     assert not np.any(unlimited.diagnostics.info.batch_capped)
 
@@ -322,7 +323,7 @@ def test_iterates_and_queries_are_projected_into_the_box():
 
 def test_a_step_under_another_budget_releases_nothing():
     before, query, values, tell_key, *_ = steps_of(config(), records())[1]
-    after, _ = drivers._tell(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
+    after, _ = loop.tell(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
     jax.tree.map(np.testing.assert_array_equal, after, before)
 
 

@@ -1,17 +1,23 @@
 """Drivers: interruption and resumption, what is shown and returned, and the one-call entry."""
 
 import copy
+import multiprocessing
 import pickle
+import time
 import traceback
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import worker_cases
 from protocol_cases import BOUNDS, CASES, STEPS, USERS, loss, records
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import guarantee, keys
 from jaxdpbo.surrogate import kernels
 
@@ -54,6 +60,60 @@ def test_an_interrupt_from_the_keyboard_loses_nothing():
     with pytest.raises(drivers.RunInterrupted, match="KeyboardInterrupt") as caught:
         drivers.run_loop(CASE.algorithm, Failing(5, KeyboardInterrupt()), records(), CASE.config(1.0), key=key())
     assert int(caught.value.state.public.step) == 1
+
+
+def run_with(executor, objective=worker_cases.loss, data=None, **options):
+    data = records() if data is None else data
+    return drivers.run_loop(
+        CASE.algorithm, objective, data, CASE.config(1.0), key=key(), executor=executor, **options
+    ).release
+
+
+class Backwards(ThreadPoolExecutor):
+    """Finishes a batch in the reverse of its order."""
+
+    def submit(self, function, *arguments):
+        future, self.held = Future(), getattr(self, "held", [])
+        self.held.append((future, function, arguments))
+        if len(self.held) == 3:
+            for waiting, evaluate, point in reversed(self.held):
+                waiting.set_result(evaluate(*point))
+            self.held = []
+        return future
+
+
+def test_an_executor_gives_the_same_path_whatever_order_it_finishes_in():
+    alone = run_with(None)
+    with ThreadPoolExecutor(2) as threads, Backwards(1) as backwards:
+        for executor in (threads, backwards):
+            jax.tree.map(np.testing.assert_array_equal, run_with(executor), alone)
+
+
+def test_a_run_survives_the_death_of_a_worker(tmp_path):
+    """One of two processes is killed in the middle of a batch; the path of the resumed run is the same to the bit."""
+    spawned = multiprocessing.get_context("spawn")
+    (tmp_path / "begun").mkdir()
+    data = records(), tmp_path / "begun"
+    with pytest.raises(drivers.RunInterrupted) as caught, ProcessPoolExecutor(2, spawned) as pool:
+        run_with(pool, worker_cases.dying, data)
+    assert isinstance(caught.value.__cause__, BrokenProcessPool)
+    assert 1 <= int(caught.value.state.public.step) < STEPS
+    with ProcessPoolExecutor(2, spawned) as pool:
+        resumed = run_with(pool, worker_cases.dying, data, state=caught.value.state)
+    jax.tree.map(np.testing.assert_array_equal, resumed, run_with(None))
+
+
+def test_a_failed_point_cancels_those_not_begun():
+    failing = Failing(4)
+
+    def slow_after(point, data):
+        if failing.calls >= 4:
+            time.sleep(0.5)
+        return failing(point, data)
+
+    with ThreadPoolExecutor(1) as one, pytest.raises(drivers.RunInterrupted, match="stopped at step 1 of 3 on OSError"):
+        run_with(one, slow_after)
+    assert failing.calls == 5  # of six: one more had begun
 
 
 def test_an_interruption_carries_its_state_out_of_sight():
@@ -99,7 +159,7 @@ def test_values_that_are_no_numbers_are_not_quoted():
 
 def test_a_state_of_another_config_is_refused():
     other = CASES["dp_gibo, few points"]
-    state = drivers._init(other.algorithm, key(), other.config(1.0))
+    state = loop.init(other.algorithm, key(), other.config(1.0))
     with pytest.raises(ValueError, match="state must come from a run with this config"):
         drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), state=state)
 
@@ -229,7 +289,7 @@ def test_minimize_finds_a_minimum_where_noise_is_small():
         ),
         ({"users": USERS + 1}, ValueError, rf"objective must return losses of shape \({USERS + 1},\)"),
         ({"traceable": False}, ValueError, "users must be given where traceable is False, got None"),
-        ({"progress": True}, ValueError, "progress and state need traceable=False"),
+        ({"progress": True}, ValueError, "progress, state and executor need traceable=False"),
         ({"data": np.zeros((0, 2))}, ValueError, "users must be at least 1, got 0"),
         ({"bounds": BOUNDS[::-1]}, ValueError, "bounds must have lower < upper"),
         ({"bounds": BOUNDS * np.inf}, ValueError, "bounds must"),

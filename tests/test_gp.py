@@ -297,3 +297,41 @@ def test_float32_follows_the_float64_oracle(float32):
         assert mean.dtype == posterior.whitening.dtype == jnp.float32
         assert relative(mean, expected) < 1e-2
         np.testing.assert_allclose(variance, np.diagonal(covariance), atol=1e-3)
+
+
+@pytest.mark.parametrize("capacity", [5, 63, 275])
+def test_stages_hold_whole_batches_and_end_at_the_capacity(capacity):
+    for batch in (1, 5, 11):
+        rows = gp.stages(capacity, min(batch, capacity))
+        assert rows[-1] == capacity
+        assert len(rows) <= gp.STAGES
+        assert np.all(np.diff(rows) > 0)
+        assert all(row % batch == 0 for row in rows[:-1])
+
+
+def test_a_staged_function_sees_as_few_rows_as_it_needs_and_finds_the_same():
+    """At every filling of the buffer: the prediction on the leading rows against that on all of them."""
+    rng, capacity, batch = np.random.default_rng(0), 130, 10
+    made = case("rbf", 2)
+    prior = made.prior(NOISE)
+    points, values, targets = rng.normal(size=(capacity, 2)), rng.normal(size=capacity), rng.normal(size=(3, 2))
+
+    @jax.jit
+    def both(used):
+        mask = jnp.arange(capacity) < used
+        posterior = gp.condition(prior, jnp.asarray(points), mask)._replace(used=used)
+
+        def predicted(known):
+            seen = jnp.asarray(values)[: known.points.shape[0]]
+            return *gp.predict(prior, known, seen, targets), jnp.asarray(known.points.shape[0])
+
+        return gp.staged(posterior, batch, predicted), predicted(posterior)
+
+    smallest = {used: min(row for row in gp.stages(capacity, batch) if row >= min(used + batch, capacity))
+                for used in range(0, capacity + 1, batch)}  # fmt: skip
+    for used, rows in smallest.items():
+        staged, whole = both(jnp.asarray(used, jnp.int32))
+        np.testing.assert_allclose(staged[0], whole[0], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(staged[1], whole[1], rtol=1e-9, atol=1e-12)
+        assert staged[2] == rows
+    assert len(set(smallest.values())) == 2

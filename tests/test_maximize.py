@@ -89,9 +89,9 @@ def test_ascend_returns_the_best_of_all_it_evaluated(steps):
     for t in range(steps + 1):
         value, gradient = value_and_gradient(point)
         seen.append((float(value), point))
-        first = 0.9 * first + 0.1 * np.asarray(gradient)
-        second = 0.999 * second + 0.001 * np.asarray(gradient) ** 2
-        move = first / (1 - 0.9 ** (t + 1)) / (np.sqrt(second / (1 - 0.999 ** (t + 1))) + 1e-8)
+        first = 0.8 * first + 0.2 * np.asarray(gradient)
+        second = 0.9 * second + 0.1 * np.asarray(gradient) ** 2
+        move = first / (1 - 0.8 ** (t + 1)) / (np.sqrt(second / (1 - 0.9 ** (t + 1))) + 1e-8)
         point = np.clip(point + size * (1 + np.cos(np.pi * t / steps)) / 2 * move, lower, upper)
     best, where = max(seen, key=lambda pair: pair[0])
     found, value = climb(wave, jnp.asarray(start), lower, upper, size, steps=steps)

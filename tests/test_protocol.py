@@ -9,6 +9,7 @@ import pytest
 from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
 
 from jaxdpbo import drivers
+from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import guarantee
 
 SENTINEL = 0.123456789
@@ -30,16 +31,16 @@ def run(case, seed=0, scale=1.0, **options):
 def state_after(case, steps):
     """A hand-written ask/tell loop."""
     config = case.config(1.0)
-    state = drivers._init(case.algorithm, key(1), config)
+    state = loop.init(case.algorithm, key(1), config)
     for t in range(steps):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key(2), t))
-        query = drivers._ask(case.algorithm, ask_key, config, state)
-        state, _ = drivers._tell(case.algorithm, tell_key, config, state, query, values_at(query))
+        query = loop.ask(case.algorithm, ask_key, config, state)
+        state, _ = loop.tell(case.algorithm, tell_key, config, state, query, values_at(query))
     return state
 
 
 def ask(case, seed, config, state):
-    return drivers._ask(case.algorithm, key(seed), config, state)
+    return loop.ask(case.algorithm, key(seed), config, state)
 
 
 @jax.jit
@@ -131,7 +132,7 @@ def test_values_at_masked_points_are_ignored(case):
     query = query._replace(mask=query.mask.at[-1].set(False))
     values = values_at(query)
     states = [
-        drivers._tell(case.algorithm, key(4), config, state, query, values.at[-1].set(junk))[0]
+        loop.tell(case.algorithm, key(4), config, state, query, values.at[-1].set(junk))[0]
         for junk in (0.0, jnp.nan, 1e300)
     ]
     assert_same(states[1], states[0])

@@ -90,7 +90,7 @@ def config(
     memory: str = "all",
     neighbours: int = 0,
     noise: str = "float",
-    polish_steps: int = 30,
+    polish_steps: int = 20,
     allow_incomplete_gradient: bool = False,
 ) -> Config:
     """Check a configuration and make its leaves canonical. The defaults are Algorithm 1 as published.
@@ -286,12 +286,15 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     """
     del key
     public = state.public
-    posterior, _ = _recall(config, public)
-    known = config.prior, posterior, public.theta, config.bounds
     sizes = {"batch": config.batch, "polish_steps": config.polish_steps}
-    if config.adaptive:
-        return Query(*gradient_design.smallest(*known, config.tolerance, **sizes))
-    return Query(*gradient_design.fixed(*known, **sizes))
+
+    def design(posterior: gp.Posterior) -> tuple[jax.Array, jax.Array]:
+        known = config.prior, posterior, public.theta, config.bounds
+        if config.adaptive:
+            return gradient_design.smallest(*known, config.tolerance, **sizes)
+        return gradient_design.fixed(*known, **sizes)
+
+    return Query(*_staged(config, _recall(config, public)[0], design))
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
@@ -327,15 +330,23 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
     public, losses = state.public, state.private.losses
     active = (public.step < config.steps) & (public.budget == config.mu)
-    known, rows = _recall(config, public)
+    known, kept = _recall(config, public)
     losses_now = gp.masked(query.mask, values.astype(losses.dtype))
 
-    posterior = gp.append(config.prior, known, query.points, query.mask, when=active)
     if config.memory != "none":
         losses = gp.write(losses, losses_now, public.used, active)
-    memory = losses if config.memory == "all" else jnp.concatenate([state.private.losses[rows], losses_now])
-    weights = gradient.weights(config.prior, posterior, public.theta)
-    mean, clipped, refused = clipping.clipped_mean(weights, memory, config.clip_norm)
+    memory = losses if config.memory == "all" else jnp.concatenate([state.private.losses[kept], losses_now])
+
+    def estimate(known: gp.Posterior) -> tuple[Any, ...]:
+        rows = gp.extension(config.prior, known, query.points, query.mask)
+        extended = gp.extend(known, query.points, query.mask, rows)
+        weights = gradient.weights(config.prior, extended, public.theta)
+        trace = gradient.gradient_information(config.prior, extended, public.theta)
+        padding = ((0, 0), (0, room - rows.shape[1]))
+        return jnp.pad(rows, padding), trace, clipping.clipped_mean(weights, memory, config.clip_norm)
+
+    room = known.points.shape[0]
+    rows, trace, (mean, clipped, refused) = _staged(config, known, estimate)
     noisy = mean
     if config.noise == "float":
         deviation = 2.0 * config.clip_norm * config.steps**0.5 / (config.users * config.mu)
@@ -343,7 +354,6 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 
     updates, optimizer = config.optimizer(config.step_size).update(noisy, public.optimizer, public.theta)
     theta = jnp.clip(public.theta + jnp.asarray(updates), config.bounds[0], config.bounds[1])
-    trace = gradient.gradient_information(config.prior, posterior, public.theta)
 
     def advance(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda new, old: jnp.where(active, new, old), new, old)
@@ -356,9 +366,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         trace=gp.write(public.trace, trace[None], public.step, active),
     )
     if config.memory == "all":
-        after = after._replace(
-            points=posterior.points, mask=posterior.mask, whitening=posterior.whitening, used=posterior.used
-        )
+        after = after._replace(**gp.extend(known, query.points, query.mask, rows, when=active)._asdict())
     elif config.memory == "nearest":
         after = after._replace(
             points=gp.write(public.points, query.points, public.used, active),
@@ -371,7 +379,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         clipped_share=clipped / config.users,
         refused_users=refused,
         batch_capped=config.adaptive & jnp.all(query.mask) & (trace > config.tolerance),
-        factorisation_failed=~jnp.all(jnp.isfinite(posterior.whitening)),
+        factorisation_failed=active & ~jnp.all(jnp.isfinite(rows)),
     )
     return State(after, Private(losses)), info
 
@@ -409,6 +417,11 @@ def privacy(config: Config) -> guarantee.Guarantee:
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)
+
+
+def _staged(config: Config, posterior: gp.Posterior, function: Callable[[gp.Posterior], Any]) -> Any:
+    """``function`` of the posterior, on no more rows than it needs where the memory grows."""
+    return gp.staged(posterior, config.batch, function) if config.memory == "all" else function(posterior)
 
 
 def _recall(config: Config, public: Public) -> tuple[gp.Posterior, jax.Array]:

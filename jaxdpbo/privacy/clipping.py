@@ -39,14 +39,14 @@ def clipped_mean(weights: jax.Array, losses: jax.Array, clip_norm: jax.Array) ->
     are, NaN and infinities included. ``weights`` and ``n`` must not depend on the users' data.
 
     Args:
-      weights: ``(m, d)``, finite.
-      losses: ``(m, n)``.
+      weights: ``(r, d)``, finite.
+      losses: ``(m, n)``, of which the leading ``r <= m`` rows count.
       clip_norm: ``B``, positive.
 
     Returns:
       The mean ``(d,)``; how many users were clipped, and how many refused as not finite: raw data, not private.
     """
-    users = losses.shape[1]
+    rows, users = weights.shape[0], losses.shape[1]
     full, rest = divmod(users, CHUNK)
 
     def add(total, block):
@@ -61,11 +61,11 @@ def clipped_mean(weights: jax.Array, losses: jax.Array, clip_norm: jax.Array) ->
         total = jax.lax.fori_loop(
             0,
             full,
-            lambda i, total: add(total, jax.lax.dynamic_slice_in_dim(losses, i * CHUNK, CHUNK, axis=1)),
+            lambda i, total: add(total, jax.lax.dynamic_slice(losses, (0, i * CHUNK), (rows, CHUNK))),
             total,
         )
     if rest:
-        total = add(total, losses[:, full * CHUNK :])
+        total = add(total, losses[:rows, full * CHUNK :])
     return total[0] / users, total[1], total[2]
 
 

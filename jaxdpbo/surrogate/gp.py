@@ -16,6 +16,7 @@ the floor is used exactly as given.
 Rasmussen and Williams (2006), section 2.2 and algorithm 2.1.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,6 +29,9 @@ from jax.scipy.linalg import solve_triangular
 from jaxdpbo import _checks
 from jaxdpbo.surrogate import kernels, maximize
 from jaxdpbo.types import Kernel
+
+STAGES = 4  # capacities a step is compiled for: padding to the full capacity costs three times the arithmetic
+STAGE_ROWS = 64  # no stage smaller than this: under it padding costs nothing, and compiling does
 
 # Accelerators multiply float32 in reduced precision by default; a covariance does not survive that.
 matmul = partial(jnp.matmul, precision="highest")
@@ -109,13 +113,19 @@ def _inverse(factor):
     return solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True)
 
 
-def append(
-    prior: Prior, posterior: Posterior, points: jax.Array, mask: jax.Array, *, when: jax.Array | bool = True
-) -> Posterior:
+def append(prior: Prior, posterior: Posterior, points: jax.Array, mask: jax.Array) -> Posterior:
     """Condition on ``points (b, d)`` as well, where ``mask (b,)`` is True: a block of rows, O(m^2 b).
 
-    ``b`` rows are used, masked ones included. Where fewer are free, or ``when`` is False, the posterior is returned as
-    it is.
+    ``b`` rows are used, masked ones included. Where fewer are free the posterior is returned as it is.
+
+    Raises:
+      ValueError: ``b`` above the capacity, at trace time.
+    """
+    return extend(posterior, points, mask, extension(prior, posterior, points, mask))
+
+
+def extension(prior: Prior, posterior: Posterior, points: jax.Array, mask: jax.Array) -> jax.Array:
+    """The rows ``(b, m)`` by which ``points (b, d)`` extend the whitening; NaN where the factorisation fails.
 
     Raises:
       ValueError: ``b`` above the capacity, at trace time.
@@ -127,17 +137,48 @@ def append(
     below = whiten(posterior, cross)  # (m, b): L^-1 k(D, z)
     remaining = covariance(prior, points, mask) - matmul(below.T, below)
     block = _inverse(jnp.linalg.cholesky(remaining, symmetrize_input=False))
-
-    start = posterior.used
     rows = -matmul(block, matmul(below.T, posterior.whitening))
-    rows = jax.lax.dynamic_update_slice(rows, block, (jnp.zeros_like(start), start))
-    allowed = (start + batch <= capacity) & when
+    start = posterior.used
+    return jax.lax.dynamic_update_slice(rows, block, (jnp.zeros_like(start), start))
+
+
+def extend(
+    posterior: Posterior, points: jax.Array, mask: jax.Array, rows: jax.Array, *, when: jax.Array | bool = True
+) -> Posterior:
+    """Write what ``extension`` found; where ``when`` is False or too few rows are free, the posterior as it is."""
+    capacity, batch = posterior.points.shape[0], points.shape[0]
+    allowed = (posterior.used + batch <= capacity) & when
     return Posterior(
-        points=write(posterior.points, points, start, allowed),
-        mask=write(posterior.mask, mask, start, allowed),
-        whitening=write(posterior.whitening, rows, start, allowed),
-        used=jnp.where(allowed, start + batch, start),
+        points=write(posterior.points, points, posterior.used, allowed),
+        mask=write(posterior.mask, mask, posterior.used, allowed),
+        whitening=write(posterior.whitening, rows, posterior.used, allowed),
+        used=jnp.where(allowed, posterior.used + batch, posterior.used),
     )
+
+
+def stages(capacity: int, batch: int) -> tuple[int, ...]:
+    """The row counts ``staged`` chooses from: at most ``STAGES``, multiples of ``batch``, the last ``capacity``."""
+    count = max(1, min(STAGES, capacity // STAGE_ROWS))
+    steps = -(-capacity // batch)
+    return tuple(min(capacity, batch * -(-steps * stage // count)) for stage in range(1, count + 1))
+
+
+def staged(posterior: Posterior, batch: int, function: Callable[[Posterior], Any]) -> Any:
+    """``function`` of the leading rows alone: as few of ``stages`` as hold those used and ``batch`` more.
+
+    The same numbers as ``function(posterior)`` for a fraction of the work, where what it returns has the same shapes
+    for any capacity. Under ``vmap`` over different ``used`` every stage is computed; ``lax.map`` computes one.
+    """
+    rows = stages(posterior.points.shape[0], batch)
+
+    def on(count: int) -> Callable[[Posterior], Any]:
+        return lambda whole: function(
+            Posterior(whole.points[:count], whole.mask[:count], whole.whitening[:count, :count], whole.used)
+        )
+
+    needed = posterior.used + batch
+    stage = sum(jnp.asarray(needed > count, jnp.int32) for count in rows[:-1])
+    return jax.lax.switch(stage, [on(count) for count in rows], posterior)
 
 
 def write(buffer: jax.Array, rows: jax.Array, start: jax.Array, allowed: jax.Array) -> jax.Array:

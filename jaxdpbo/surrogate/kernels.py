@@ -116,7 +116,7 @@ def diagonal(kernel: Kernel, params: Any, xs: jax.Array) -> jax.Array:
 
 
 def _squared_distance(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
-    return jnp.sum(jnp.square((x - y) / params.lengthscale))
+    return jnp.sum(jnp.square((x - y) * (1.0 / params.lengthscale)))
 
 
 # The Matern profiles as functions of a^2, not of a: sqrt has no derivative at 0, yet the profiles have one

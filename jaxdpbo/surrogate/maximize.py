@@ -44,7 +44,8 @@ def ascend(
     Returns:
       The best point seen and its utility.
     """
-    optimizer = optax.chain(optax.scale_by_adam(), optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps)))
+    adam = optax.scale_by_adam(b1=0.8, b2=0.9)  # a climb is short: longer memories have not filled by its end
+    optimizer = optax.chain(adam, optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps)))
     size = jnp.asarray(step_size, start.dtype)
 
     def keep_best(best, point, value):

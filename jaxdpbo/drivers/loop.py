@@ -1,0 +1,138 @@
+"""A run around any Python callable: step by step, resumable, a batch at once through an executor."""
+
+from concurrent.futures import Executor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo.drivers import runs
+from jaxdpbo.privacy import guarantee
+from jaxdpbo.types import Algorithm, Objective, Query, State
+
+
+def run_loop(
+    algorithm: Algorithm,
+    objective: Objective,
+    data: Any,
+    config: Any,
+    *,
+    key: jax.Array | None = None,
+    state: State | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+    diagnostics: bool = False,
+) -> runs.Run:
+    """A run around any Python callable: the objective sees NumPy points and is never traced.
+
+    Given the same key, the same path as ``run_scan`` on the same objective, up to rounding.
+
+    Args:
+      algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
+      objective: ``(point (d,), data) -> values``, one point at a time; masked points are not evaluated.
+      data: passed on untouched.
+      config: of the algorithm's ``config(...)``.
+      key: a typed key for tests and sweeps; from the operating system where not given. To resume a run on the same
+        data with the same noise, pass the same key.
+      state: of a ``RunInterrupted``, to go on from there. Each state once: going on from it a second time under another
+        key spends the steps that were left a second time.
+      executor: evaluates the points of a batch at once: threads, processes or a cluster's own. Values are placed by
+        point, so the path is the same as without one. A process pool pickles ``objective`` and ``data`` for every
+        point: pass what finds the data rather than the data. Left open at the end.
+      progress: show a bar of steps; needs the ``progress`` extra. It counts, and shows nothing of the data.
+      diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private.
+
+    Raises:
+      TypeError: ``key`` is not a typed key.
+      ValueError: ``state`` does not belong to ``config``.
+      RunInterrupted: the objective raised (Ctrl-C included) or returned values of a wrong shape, or the covariance of
+        the evaluated points could not be factored.
+    """
+    statement = algorithm.privacy(config)
+    key, statement = runs.key_and_guarantee(key, statement)
+    init_key, loop_key, release_key = jax.random.split(key, 3)
+    fresh: State = init(algorithm, init_key, config)
+    current = fresh if state is None else state
+    if jax.tree.map(_shape_and_dtype, current) != jax.tree.map(_shape_and_dtype, fresh):
+        raise ValueError("state must come from a run with this config: its shapes differ")
+    if getattr(current.public, "budget", None) != getattr(fresh.public, "budget", None):
+        raise ValueError(
+            f"state must come from a run with this config: it was begun with a budget of {current.public.budget}"
+        )
+
+    infos = []
+    start = int(current.public.step)
+    if start:  # nobody can say any more where the keys of the earlier steps came from
+        statement = statement.assuming(guarantee.KEY_SECRET)
+    for t in _count(start, config.steps, progress):
+        ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
+        try:
+            query = ask(algorithm, ask_key, config, current)
+            values = _evaluate(objective, query, data, config.users, executor)
+            current, info = tell(algorithm, tell_key, config, current, query, values)
+        except (Exception, KeyboardInterrupt) as error:
+            raise runs.RunInterrupted(
+                f"stopped at step {t} of {config.steps} on {type(error).__name__}; "
+                "the same call with state=error.state goes on from there",
+                current,
+            ) from error
+        infos.append(info)
+    info = jax.tree.map(lambda *leaves: jnp.stack(leaves), *infos) if infos else None
+    released = release(algorithm, release_key, config, current)
+    runs.raise_on_failed_factorisation(info, current)
+    return runs.Run(released, statement, runs.Diagnostics(current, info) if diagnostics else None)
+
+
+init = jax.jit(lambda algorithm, key, config: algorithm.init(key, config), static_argnums=0)
+ask = jax.jit(lambda algorithm, key, config, state: algorithm.ask(key, config, state), static_argnums=0)
+tell = jax.jit(
+    lambda algorithm, key, config, state, query, values: algorithm.tell(key, config, state, query, values),
+    static_argnums=0,
+)
+release = jax.jit(lambda algorithm, key, config, state: algorithm.release(key, config, state), static_argnums=0)
+
+
+def _evaluate(objective: Objective, query: Query, data: Any, users: int, executor: Executor | None) -> np.ndarray:
+    """Values ``(b, ...)`` at the query's points; zeros at masked ones, which are not evaluated."""
+    points, mask = np.asarray(query.points), np.asarray(query.mask)
+    rows = np.flatnonzero(mask)
+    raw = _at_once(executor, objective, points[rows], data) if executor else (objective(x, data) for x in points[rows])
+    found = [_real(value, points.dtype) for value in raw]
+    shapes = {value.shape for value in found} or {(users,)}
+    if len(shapes) > 1:
+        raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
+    values = np.zeros((len(points), *shapes.pop()), points.dtype)
+    for row, value in zip(rows, found, strict=True):
+        values[row] = value
+    return values
+
+
+def _at_once(executor: Executor, objective: Objective, points: np.ndarray, data: Any) -> list[Any]:
+    """Values in the order of the points; where one fails, what has not begun is cancelled."""
+    futures = [executor.submit(objective, point, data) for point in points]
+    try:
+        return [future.result() for future in futures]
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _real(values: Any, dtype: Any) -> np.ndarray:
+    """An array; NumPy's own complaint would quote the values, which are private."""
+    try:
+        return np.asarray(values, dtype)
+    except (TypeError, ValueError):
+        raise TypeError("objective must return an array of real numbers") from None
+
+
+def _count(start: int, stop: int, progress: bool) -> Any:
+    if not progress:
+        return range(start, stop)
+    from tqdm import tqdm  # an extra: imported where it is used
+
+    return tqdm(range(start, stop), initial=start, total=stop, unit="step")
+
+
+def _shape_and_dtype(leaf: Any) -> tuple[Any, ...]:
+    return jnp.shape(leaf), jnp.result_type(leaf)

@@ -1,0 +1,62 @@
+"""What every driver returns and raises, and what a key that was passed in does to the guarantee."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import guarantee, keys
+from jaxdpbo.types import State
+
+
+class Diagnostics(NamedTuple):
+    """Raw: ``state`` at the end and ``info`` with a leading axis of steps. NOT PRIVATE: never publish it."""
+
+    state: State
+    info: Any
+
+
+class Run(NamedTuple):
+    """What a run returns: all that may be published, and under which guarantee.
+
+    ``diagnostics`` is None unless asked for; with it this tuple prints and pickles private arrays.
+    """
+
+    release: Any
+    guarantee: guarantee.Guarantee
+    diagnostics: Diagnostics | None = None
+
+
+class RunInterrupted(RuntimeError):
+    """A run stopped on an exception, which is its ``__cause__``; ``state`` is where it stood.
+
+    ``run_loop(..., state=error.state)`` goes on from there. The state is raw, so it is kept out of ``repr``, ``str``
+    and pickles of this exception.
+    """
+
+    def __init__(self, message: str, state: State | None = None):
+        """``message`` says at which step; ``state`` is the state before it."""
+        super().__init__(message)
+        self.state = state
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the message alone."""
+        return type(self), self.args
+
+
+def key_and_guarantee(key: jax.Array | None, statement: guarantee.Guarantee) -> tuple[jax.Array, guarantee.Guarantee]:
+    """A key that was passed in protects only while nobody else knows it, and the guarantee says so."""
+    if key is None:
+        return keys.secret_key(), statement
+    return _checks.key("key", key), statement.assuming(guarantee.KEY_SECRET)
+
+
+def raise_on_failed_factorisation(info: Any, state: State) -> None:
+    """A flag on public points, where an algorithm has one; the users' gradients then counted as zero."""
+    failed = getattr(info, "factorisation_failed", None)
+    if failed is not None and bool(jnp.any(failed)):
+        raise RunInterrupted(
+            "the covariance of the evaluated points could not be factored: raise noise_variance or use float64",
+            state,
+        )

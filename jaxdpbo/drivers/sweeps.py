@@ -1,0 +1,147 @@
+"""Many runs in one compiled program: seeds, budgets and step sizes, on one device or several."""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from jaxdpbo import _checks
+from jaxdpbo.drivers.compiled import scan
+from jaxdpbo.privacy import guarantee
+from jaxdpbo.types import Algorithm, Objective
+
+POLICIES = ("map", "vmap", "shard")
+VMAP_RUNS = 128  # at a time: memory must not grow with the number of runs
+
+
+class Sweep(NamedTuple):
+    """Many runs; leading axes ``(c, s)`` are configs and keys, ``(s,)`` where one config was given.
+
+    Attributes:
+      release: as one run's, with the leading axes.
+      guarantees: of ONE run of each config. All the releases together spend what they compose to.
+      failed: True for a run whose covariance of evaluated points, a public quantity, could not be factored.
+    """
+
+    release: Any
+    guarantees: tuple[guarantee.Guarantee, ...]
+    failed: jax.Array
+
+
+def sweep(
+    algorithm: Algorithm,
+    objective: Objective,
+    data: Any,
+    configs: Any,
+    keys: jax.Array,
+    *,
+    policy: str | None = None,
+) -> Sweep:
+    """``run_scan`` of every config with every key: one compilation, and memory for one run at a time and the releases.
+
+    Every run spends its own budget on the same users: ``accounting.compose_gdp`` says what they add up to. For fresh
+    data in every run, or figures of merit that are not released, map a function of your own with ``distribute``.
+
+    Args:
+      algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
+      objective: traceable, as for ``run_scan``.
+      data: any pytree of arrays, shared by all runs.
+      configs: one config, or a sequence of them that differ in traced numbers only.
+      keys: typed keys ``(s,)``, such as ``jax.random.split(key, s)``.
+      policy: see ``distribute``.
+
+    Raises:
+      TypeError: ``keys`` are not typed keys.
+      ValueError: ``configs`` is empty or differ in a static field, ``keys`` is not ``(s,)``, an unknown ``policy``.
+    """
+    alone = not isinstance(configs, Sequence)
+    listed = (configs,) if alone else tuple(configs)
+    if not listed or any(jax.tree.structure(one) != jax.tree.structure(listed[0]) for one in listed):
+        raise ValueError(f"configs must be at least one and differ in traced numbers only, got {len(listed)}")
+    _checks.keys("keys", keys)
+    guarantees = tuple(algorithm.privacy(one).assuming(guarantee.KEY_SECRET) for one in listed)
+    pairs = jnp.repeat(jnp.arange(len(listed)), len(keys)), jnp.tile(keys, len(listed))
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *listed)
+    shared = stacked, jax.tree.map(jnp.asarray, data)
+    release, failed = distribute(_one_run(algorithm, objective), pairs, shared, policy=policy)
+    axes = (len(keys),) if alone else (len(listed), len(keys))
+    release, failed = jax.tree.map(lambda leaf: leaf.reshape(axes + leaf.shape[1:]), (release, failed))
+    return Sweep(release, guarantees, failed)
+
+
+@cache
+def _one_run(algorithm: Algorithm, objective: Objective) -> Callable[[Any, Any], Any]:
+    """One function for each pair, so that sweeping again does not compile again."""
+
+    def run(pair, shared):
+        (row, key), (configs, data) = pair, shared
+        config = jax.tree.map(lambda leaf: leaf[row], configs)
+        release, _, info = scan(algorithm, objective, key, config, data)
+        return release, jnp.any(jnp.asarray(getattr(info, "factorisation_failed", False)))
+
+    return run
+
+
+def distribute(
+    function: Callable[[Any, Any], Any], inputs: Any, shared: Any = None, *, policy: str | None = None
+) -> Any:
+    """``function(input, shared)`` for each leading index of ``inputs``, in one compiled program.
+
+    ========  ==========================================================================================
+    policy    the runs go
+    ========  ==========================================================================================
+    "map"     one after the other: on a CPU the working set of one run stays in its caches
+    "vmap"    side by side, at most 128 at a time: for accelerators
+    "shard"   in equal shares over all local devices; in a share by "map" on CPUs, "vmap" elsewhere
+    ========  ==========================================================================================
+
+    Without a policy: "shard" where there are several devices, otherwise "map" on a CPU and "vmap" elsewhere. The choice
+    for CPUs is measured (docs/benchmarks.md), the one for accelerators is not: no accelerator was at hand. A CPU is
+    several devices where ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` is set before JAX is imported.
+
+    Args:
+      function: pure and traceable, defined once: each fresh lambda is one more compilation.
+      inputs: a pytree whose leaves share a leading axis of runs; typed keys may be among them.
+      shared: a pytree that every run gets whole.
+      policy: one of the table, or None.
+
+    Raises:
+      ValueError: an unknown policy, or leading axes that differ or are empty.
+    """
+    counts = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(inputs)}
+    if len(counts) != 1 or counts & {(), (0,)}:
+        raise ValueError(f"inputs must share one leading axis of at least 1, got {sorted(counts)}")
+    devices = jax.local_devices()
+    alone = "map" if devices[0].platform == "cpu" else "vmap"
+    chosen = _checks.choice("policy", policy or ("shard" if len(devices) > 1 else alone), POLICIES)
+    if chosen != "shard":
+        return _in_turn(function, chosen, inputs, shared)
+    ((count,),) = counts
+    padded = jnp.arange(-(-count // len(devices)) * len(devices)) % count
+    spread = _in_shares(function, alone, tuple(devices), jax.tree.map(lambda leaf: leaf[padded], inputs), shared)
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[:count]), spread)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _in_turn(function, policy, inputs, shared):
+    def one(each):
+        return function(each, shared)
+
+    if policy == "map":
+        return jax.lax.map(one, inputs)
+    return jax.lax.map(one, inputs, batch_size=min(VMAP_RUNS, len(jax.tree.leaves(inputs)[0])))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _in_shares(function, policy, devices, inputs, shared):
+    return jax.shard_map(
+        partial(_in_turn, function, policy),
+        mesh=Mesh(np.asarray(devices), ("runs",)),
+        in_specs=(PartitionSpec("runs"), PartitionSpec()),
+        out_specs=PartitionSpec("runs"),
+        check_vma=False,
+    )(inputs, shared)

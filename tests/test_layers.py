@@ -90,6 +90,7 @@ def test_importing_the_package_needs_no_extra_and_changes_no_configuration():
         "import jax\nbefore = dict(jax.config.values)\n"
         "import jaxdpbo, jaxdpbo.drivers, jaxdpbo.problems.datasets, jaxdpbo.problems.kernel_svr\n"
         "import jaxdpbo.problems.location, jaxdpbo.problems.huber_regression, jaxdpbo.theory.dp_gibo\n"
+        "import jaxdpbo.problems.gp_regression, jaxdpbo.problems.noisy\n"
         "assert dict(jax.config.values) == before\n"
     )
     done = subprocess.run([__import__("sys").executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -1,14 +1,21 @@
 """The papers' objectives: right values, losses that tell users apart, data from where they say."""
 
 import gzip
+import operator
 import os
+import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles import gp_regression as oracle
+from oracles.gp import richardson
+from scipy import stats
 
-from jaxdpbo.problems import datasets, huber_regression, kernel_svr, location
+from jaxdpbo.algorithms import random_search
+from jaxdpbo.drivers import run_loop, run_scan
+from jaxdpbo.problems import datasets, gp_regression, huber_regression, kernel_svr, location, noisy
 
 
 def test_location_is_half_the_squared_distance():
@@ -44,10 +51,18 @@ def diabetes(train=60, seed=0):
     return kernel_svr.split(datasets.load("diabetes"), seed, train=train)
 
 
-def moved_losses(objective, point, data, records_of, with_records):
+def small_gp(key=0):
+    """10 users, 12 training records."""
+    return jax.tree.map(np.asarray, gp_sample(jax.random.key(key), 10, 12)[0])
+
+
+gp_sample = jax.jit(gp_regression.sample, static_argnums=(1, 2))
+
+
+def moved_losses(objective, point, data, records_of, with_records, value=9.0):
     """Whose losses move when user 3's record does."""
     records = np.array(records_of(data))
-    records[3] = 9.0
+    records[3] = value
     before, after = objective(point, data), objective(point, with_records(data, records))
     return np.flatnonzero(np.asarray(before) != np.asarray(after)).tolist()
 
@@ -58,10 +73,24 @@ def test_each_loss_depends_on_its_own_record_alone():
     assert moved_losses(location.loss, np.zeros(5), rows, lambda d: d, lambda d, r: r) == [3]
     pairs = huber_regression.sample(jax.random.key(2), 8)
     assert moved_losses(huber_regression.loss, np.zeros(4), pairs, lambda d: d[0], lambda d, r: (r, d[1])) == [3]
-    middle = kernel_svr.bounds(10).mean(axis=0)
+    noise = noisy.Data(rows, jax.random.key(3), 0.1)
     assert moved_losses(
-        kernel_svr.loss, middle, diabetes(), lambda d: d.validation, lambda d, r: d._replace(validation=r)
+        noisy.observed(location.loss), np.zeros(5), noise, lambda d: d.records, lambda d, r: d._replace(records=r)
     ) == [3]
+    for objective, box, data in (
+        (kernel_svr.loss, kernel_svr.bounds(10), diabetes()),
+        (jax.jit(gp_regression.loss), gp_regression.bounds(), small_gp()),
+    ):
+        for field in ("validation", "validation_targets"):
+
+            def with_records(data, records, field=field):
+                return data._replace(**{field: records})
+
+            records_of = operator.attrgetter(field)
+            for value in (9.0, np.nan, np.inf):  # a user who is not finite neither raises nor warns
+                with warnings.catch_warnings(action="error"):
+                    moved = moved_losses(objective, box.mean(axis=0), data, records_of, with_records, value)
+                assert moved == [3]
 
 
 def test_standardisation_reads_training_records_only():
@@ -76,16 +105,18 @@ def test_standardisation_reads_training_records_only():
 
 
 def test_the_machine_is_scikit_learns():
-    from sklearn.metrics.pairwise import rbf_kernel
+    """Up to where libsvm stops, 1e-3 in its dual: rounding in the kernel may end its path elsewhere."""
     from sklearn.svm import SVR
 
     split, rng = diabetes(), np.random.default_rng(0)
     lengthscales = np.exp(rng.uniform(-1, 1, 10))
-    point = np.concatenate([np.log(lengthscales), [0.2, 1.5, 0.7]])
     scaled, test = split.train / lengthscales, split.validation / lengthscales
-    machine = SVR(kernel="precomputed", epsilon=0.2, C=1.5).fit(rbf_kernel(scaled, gamma=0.7), split.train_targets)
-    expected = (machine.predict(rbf_kernel(test, scaled, gamma=0.7)) - split.validation_targets) ** 2
-    np.testing.assert_allclose(kernel_svr.loss(point, split), expected, rtol=1e-2, atol=1e-4)
+    for epsilon, c, gamma in ((0.2, 1.5, 0.7), (1.0, 0.1, 0.01), (0.01, 3.0, 5.0), (9.0, 1.0, 1.0)):
+        point = np.concatenate([np.log(lengthscales), [epsilon, c, gamma]])
+        machine = SVR(kernel="rbf", epsilon=epsilon, C=c, gamma=gamma).fit(scaled, split.train_targets)
+        expected = (machine.predict(test) - split.validation_targets) ** 2
+        np.testing.assert_allclose(kernel_svr.loss(point, split), expected, rtol=1e-3, atol=1e-5)
+    assert len(machine.support_) == 0  # an epsilon that forgives all leaves a constant
 
 
 def test_a_split_partitions():
@@ -101,6 +132,26 @@ def test_a_split_partitions():
             kernel_svr.split(datasets.load("diabetes"), 0, train=train, validation=validation)
 
 
+def test_features_are_drawn_without_looking():
+    whole, rng = datasets.load("diabetes"), np.random.default_rng(0)
+    other = datasets.Dataset(rng.normal(size=(442, 10)), rng.normal(size=442), "made up")
+
+    def columns(dataset, seed, **choices):
+        drawn = kernel_svr.split(dataset, seed, train=60, features=4, **choices)
+        every = kernel_svr.split(dataset, seed, train=60, **choices)
+        np.testing.assert_array_equal(drawn.validation_targets, every.validation_targets)
+        return [np.flatnonzero(np.all(every.train == column[:, None], axis=0)).item() for column in drawn.train.T]
+
+    assert columns(whole, 0) == columns(other, 0) == columns(other, 0, ordered=True)
+    assert len({tuple(columns(other, seed)) for seed in range(8)}) == 8
+    drawn = np.bincount(np.concatenate([kernel_svr._columns(10, 4, seed) for seed in range(2_000)]), minlength=10)
+    assert stats.chisquare(drawn).pvalue > 0.01
+    assert kernel_svr.split(whole, 0, train=60, features=10).train.shape == (60, 10)
+    for features in (0, 11):
+        with pytest.raises(ValueError, match="features must be at"):
+            kernel_svr.split(whole, 0, train=60, features=features)
+
+
 def test_a_constant_feature_stays_finite():
     data = datasets.Dataset(np.ones((20, 2)), np.arange(20.0), "made up")
     assert np.all(np.isfinite(kernel_svr.split(data, 0, train=10).validation))
@@ -111,6 +162,166 @@ def test_bounds_are_appendix_c4():
     np.testing.assert_array_equal(box, [[-2, -2, 0.01, 0.1, 0.01], [2, 2, 1.0, 3.0, 5.0]])
     with pytest.raises(ValueError, match="features must be at least 1"):
         kernel_svr.bounds(0)
+
+
+@pytest.mark.parametrize("chunk", [4, 128])  # two chunks and a remainder; less than one
+def test_gp_regression_is_the_oracles(chunk, monkeypatch):
+    monkeypatch.setattr(gp_regression, "CHUNK", chunk)
+    data = small_gp()
+    loss = jax.jit(jax.vmap(lambda theta, data: gp_regression.loss(theta, data), (0, None)))
+    thetas = np.random.default_rng(0).uniform(*gp_regression.bounds(), size=(6, 10))
+    expected = [oracle.losses(theta, *data, 0.01) for theta in thetas]
+    np.testing.assert_allclose(loss(thetas, data), expected, rtol=1e-8, atol=1e-12)
+    wrong = [oracle.losses(theta, *data, 0.02) for theta in thetas]
+    assert not np.allclose(loss(thetas, data), wrong, rtol=1e-4)
+
+
+gp_gradient = jax.jit(jax.vmap(jax.grad(lambda theta, data: jnp.mean(gp_regression.loss(theta, data))), (0, None)))
+gp_losses = jax.jit(jax.vmap(gp_regression.loss, (0, None)))
+
+
+def test_gp_regression_has_the_oracles_gradient():
+    data, thetas = small_gp(), np.random.default_rng(1).uniform(1, 5, size=(3, 10))
+    for theta, gradient in zip(thetas, gp_gradient(thetas, data), strict=True):
+        expected = richardson(lambda t: oracle.losses(t, *data, 0.01).mean(), theta, step=0.1)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-8)
+
+
+def corners(count=20):
+    """Of the box: all zeros, all fives, and some between."""
+    high = np.random.default_rng(2).integers(0, 2, size=(count, 10))
+    high[0], high[1] = 0, 1
+    return 5.0 * high
+
+
+def test_gp_regression_is_finite_on_the_whole_box():
+    data = small_gp()
+    values = gp_losses(corners(), data)
+    assert np.all(np.isfinite(values))
+    assert np.all(np.isfinite(gp_gradient(corners(), data)))
+    np.testing.assert_array_equal(values[0], np.square(data.validation_targets))
+    np.testing.assert_allclose(gp_losses(np.full((1, 10), 0.01), data)[0], values[0])
+
+
+def test_gp_regression_in_float32(float32):
+    data = small_gp()
+    assert data.train.dtype == np.float32
+    thetas = np.concatenate([np.random.default_rng(0).uniform(0.2, 5, size=(18, 10)), corners()[:2]])
+    values = gp_losses(thetas.astype(np.float32), data)
+    expected = [oracle.losses(np.maximum(theta, 0.01), *data, 0.01) for theta in thetas]
+    assert values.dtype == np.float32
+    np.testing.assert_allclose(values, expected, rtol=2e-3, atol=2e-4)
+    assert np.all(np.isfinite(gp_losses(corners().astype(np.float32), data)))
+
+
+def test_gp_regression_records_follow_the_process():
+    """Whitened by the right covariance, targets are standard normal; by another, they are not."""
+    draw = jax.jit(jax.vmap(lambda key: gp_regression.sample(key, 10, 12)))
+    records, lengthscales = map(jax.device_get, draw(jax.random.split(jax.random.key(5), 4_000)))
+    inputs = np.concatenate([records.train, records.validation], axis=1)
+    targets = np.concatenate([records.train_targets, records.validation_targets], axis=1)
+
+    def whitened(factor, noise):
+        scaled = inputs / (factor * lengthscales[:, None])
+        apart = np.sum((scaled[:, :, None] - scaled[:, None]) ** 2, axis=-1)
+        observed = np.exp(-apart / 2) + noise * np.eye(22)
+        return np.linalg.solve(np.linalg.cholesky(observed), targets[..., None]).ravel()
+
+    def excess(z):
+        """Of the mean square over 1, in standard errors."""
+        return (np.mean(z**2) - 1) * np.sqrt(z.size / 2)
+
+    assert abs(excess(whitened(1.0, 0.01))) < 2.6
+    assert stats.kstest(whitened(1.0, 0.01), "norm").pvalue > 0.01
+    for factor, noise in ((1.1, 0.01), (0.9, 0.01), (1.0, 0.03)):
+        assert abs(excess(whitened(factor, noise))) > 5
+    assert stats.kstest(lengthscales.ravel(), "uniform", (0, 5)).pvalue > 0.01
+    assert stats.kstest(records.train.ravel(), "norm").pvalue > 0.01
+
+
+def test_the_true_lengthscales_win():
+    for seed in range(2):
+        data, true = gp_sample(jax.random.key(seed), 400, 500)
+        others = jax.vmap(gp_regression.start)(jax.random.split(jax.random.key(100 + seed), 10))
+        means = np.mean(gp_losses(jnp.concatenate([true[None], others]), data), axis=1)
+        assert means[0] < 0.8 * means[1:].min()
+
+
+def test_a_batch_of_lengthscales_keeps_no_matrix_of_every_user():
+    records = jax.eval_shape(lambda key: gp_regression.sample(key, 2000, 50)[0], jax.random.key(0))
+    compiled = gp_losses.lower(jax.ShapeDtypeStruct((11, 10), float), records).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 0.3 * 11 * 2000 * 50 * 8
+
+
+def noises(points, users=4_000, key=0, deviation=0.01):
+    """``Z (b, n)`` as observed at points of the location problem."""
+    records = location.sample(jax.random.key(9), users)
+    data = noisy.Data(records, jax.random.key(key), deviation)
+    values = jax.vmap(noisy.observed(location.loss), (0, None))(jnp.asarray(points), data)
+    return np.asarray((values - jax.vmap(location.loss, (0, None))(jnp.asarray(points), records)) / deviation)
+
+
+def neighbours():
+    """A point, those one bit away in one coordinate, and its coordinates in another order."""
+    point = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    changed = np.where(np.eye(5, dtype=bool), np.nextafter(point, 1), point)
+    return np.concatenate([point[None], changed, point[None, ::-1]])
+
+
+def correlated(rows):
+    """Pairs of rows whose correlation is beyond 5 standard errors."""
+    high = np.abs(np.corrcoef(rows)) > 5 / np.sqrt(rows.shape[1])
+    return int(np.sum(np.triu(high, 1)))
+
+
+def test_observation_noise_is_standard_normal_for_each_user_and_point():
+    z = noises(neighbours())
+    assert stats.kstest(z.ravel(), "norm").pvalue > 0.01
+    np.testing.assert_allclose(z.std(), 1, atol=3.5 / np.sqrt(2 * z.size))
+    for wrong in (1.5 * z, z / 1.5, z + 0.05, np.sign(z)):
+        assert stats.kstest(wrong.ravel(), "norm").pvalue < 1e-6
+    assert correlated(z) == 0
+    assert correlated(np.concatenate([z, z[:1]])) == 1
+    assert correlated(z.reshape(14, -1)) == 0  # half the users beside the other half
+    assert correlated(np.concatenate([z[:2], noises(neighbours()[:2], key=1)])) == 0
+
+
+def test_observation_noise_is_a_function_of_the_point():
+    points = neighbours()
+    z = noises(points, users=50)
+    np.testing.assert_array_equal(noises(points[::-1], users=50), z[::-1])
+    zeros = noises([[0.0, 1, 1, 1, 1], [-0.0, 1, 1, 1, 1]], users=50)
+    np.testing.assert_array_equal(zeros[0], zeros[1])
+    data = noisy.Data(location.sample(jax.random.key(9), 50), jax.random.key(0), 0.01)
+    one_by_one = [noisy.observed(location.loss)(point, data) for point in points]
+    together = jax.vmap(noisy.observed(location.loss), (0, None))(points, data)
+    np.testing.assert_allclose(together, one_by_one, rtol=1e-12)
+    without = noisy.observed(location.loss)(points[0], data._replace(deviation=0.0))
+    np.testing.assert_array_equal(without, location.loss(points[0], data.records))
+
+
+def test_observation_noise_in_float32(float32):
+    z = noises(neighbours()[:1].astype(np.float32), deviation=10.0)
+    assert z.dtype == np.float32
+    assert stats.kstest(z.ravel(), "norm").pvalue > 0.01
+    ulp = np.array([[0.1] * 5, [0.1] * 4 + [np.nextafter(np.float32(0.1), np.float32(1))]], np.float32)
+    assert correlated(noises(ulp, deviation=10.0)) == 0
+
+
+def test_a_noisy_objective_runs_and_compiles_once(compilations):
+    assert noisy.observed(location.loss) is noisy.observed(location.loss)
+    config = random_search.config(users=6, steps=2, bounds=[[-1.0] * 5, [1.0] * 5])
+    records = location.sample(jax.random.key(9), 6)
+
+    def run(driver, deviation, seed):
+        data = noisy.Data(records, jax.random.key(seed), deviation)
+        return driver(random_search.algorithm, noisy.observed(location.loss), data, config, key=jax.random.key(1))
+
+    run(run_scan, 0.01, 0)
+    before = compilations["programs"]
+    run(run_scan, 0.02, 1)
+    assert compilations["programs"] <= before + 1  # jax.random.key of a new seed may be one
+    run(run_loop, 0.01, 0)
 
 
 @pytest.fixture

@@ -1,0 +1,3 @@
+"""Measurements against peers; run by ``scripts/bench NAME``."""
+
+NAMES = ("dp_gibo",)

@@ -1,0 +1,55 @@
+"""A process that does what it is told, a line at a time: so that two libraries are timed by turns, neither imported
+beside the other, and a cold process is a cold process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+class Worker:
+    """``python -m MODULE`` in a process of its own; ``worker(name, **arguments)`` calls one of its functions."""
+
+    def __init__(self, module: str, **environment: str):
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            env=os.environ | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._read() == "imported"
+
+    def __call__(self, name: str, **arguments: Any) -> Any:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps([name, arguments]) + "\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _read(self) -> Any:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a worker ended with status {self._process.wait()}")
+        return json.loads(line)
+
+
+def serve(*functions: Callable[..., Any]) -> None:
+    """The worker's side: answer on what was standard output; anything else printed goes to standard error."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    named = {function.__name__: function for function in functions}
+    print(json.dumps("imported"), file=answers, flush=True)
+    for line in sys.stdin:
+        name, arguments = json.loads(line)
+        print(json.dumps(named[name](**arguments)), file=answers, flush=True)

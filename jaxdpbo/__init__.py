@@ -1,6 +1,6 @@
 """Differentially private Bayesian optimisation in JAX."""
 
-from jaxdpbo.algorithms import dp_gibo, random_search
+from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, random_search
 from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan
 from jaxdpbo.privacy import accounting
 from jaxdpbo.privacy.guarantee import Guarantee
@@ -13,7 +13,9 @@ __all__ = [
     "Run",
     "RunInterrupted",
     "accounting",
+    "dp_gd",
     "dp_gibo",
+    "gp_ucb",
     "kernels",
     "minimize",
     "random_search",

@@ -126,6 +126,39 @@ def box(name: str, value: Any, *, finite: bool = True) -> np.ndarray:
     return array
 
 
+def middle(bounds: np.ndarray) -> np.ndarray:
+    """The point ``(d,)`` half-way between the rows of ``bounds (2, d)``."""
+    return (bounds[0] + bounds[1]) / 2
+
+
+def half_width(bounds: np.ndarray) -> np.ndarray:
+    """Half of each side ``(d,)`` of ``bounds (2, d)``."""
+    return (bounds[1] - bounds[0]) / 2
+
+
+def from_box(name: str, value: Any, bounds: np.ndarray, default: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """A vector ``(d,)``, or one number for all coordinates; where not given, ``default`` of a box that is finite."""
+    if value is None:
+        if not np.all(np.isfinite(bounds)):
+            raise ValueError(f"{name} must be given where bounds are infinite, got {bounds.tolist()}")
+        return default(bounds)
+    dimension = bounds.shape[1]
+    return vector(name, np.full(dimension, float(value)) if np.ndim(value) == 0 else value, dimension)
+
+
+def rows(name: str, value: Any) -> np.ndarray:
+    """Finite points ``(c, d)``, at least one, as NumPy float64."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a (c, d) array of real numbers, got {value!r}") from None
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} must have shape (c, d), got {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array).all(axis=1)][0].tolist()} among them")
+    return array
+
+
 def inside(name: str, point: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """A point that lies inside the box."""
     if not (np.all(bounds[0] <= point) and np.all(point <= bounds[1])):

@@ -9,6 +9,7 @@ letter    counts
 ``d``     parameters (the dimension of a point)
 ``T``     steps
 ``k``     points predicted at, in one call
+``c``     candidates of a finite set
 ========  ==========================================================
 
 Points come first and users last, in every buffer: ``(m, d)``, ``(m, n)``. Shapes stand in docstrings.
@@ -59,7 +60,9 @@ class Query(NamedTuple):
     Attributes:
       points: ``(b, d)`` points, all inside the box.
       mask: ``(b,)`` True where the point is to be evaluated; values elsewhere are ignored.
+      rows: ``(b,)`` which candidates the points are, where the search is over a finite set; otherwise None.
     """
 
     points: jax.Array
     mask: jax.Array
+    rows: jax.Array | None = None

@@ -30,23 +30,23 @@ def key(seed=0):
 
 
 class Failing:
-    """Raises at one evaluation, once; returns what ``loss`` returns otherwise."""
+    """Raises at one evaluation, once; returns what the objective returns otherwise."""
 
-    def __init__(self, at, error=None):
-        self.at, self.calls, self.error = at, 0, error or OSError("the cluster is down")
+    def __init__(self, at, error=None, objective=loss):
+        self.at, self.calls, self.error, self.objective = at, 0, error or OSError("the cluster is down"), objective
 
     def __call__(self, point, data):
         self.calls += 1
         if self.calls == self.at:
             raise self.error
-        return np.asarray(loss(point, data))
+        return np.asarray(self.objective(point, data))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_interrupted_run_resumes_on_the_same_path(name):
     case = CASES[name]
-    whole = drivers.run_loop(case.algorithm, loss, records(), case.config(1.0), key=key())
-    failing = Failing(at=2)
+    whole = drivers.run_loop(case.algorithm, case.objective, records(), case.config(1.0), key=key())
+    failing = Failing(at=2, objective=case.objective)
     with pytest.raises(drivers.RunInterrupted, match=r"stopped at step \d of 3 on OSError") as caught:
         drivers.run_loop(case.algorithm, failing, records(), case.config(1.0), key=key())
     assert isinstance(caught.value.__cause__, OSError)

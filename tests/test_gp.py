@@ -219,9 +219,25 @@ def test_fit_stays_within_its_factor():
     np.testing.assert_allclose(found.params.lengthscale[0], 1.0, rtol=1e-12)  # 0.4 is beyond what may be searched
 
 
+def test_fit_starts_where_it_is_told():
+    _, *scene_of_fit = fit_scene()
+    begun, better = prior_of([2.0, 2.0], 0.1), prior_of([0.4, 2.0], 1e-2)
+    found = fitted(3, begun, *scene_of_fit, starts=1, steps=1, initial=better)
+    assert likelihood(found, *scene_of_fit) >= likelihood(better, *scene_of_fit) - 1e-9
+
+
+def test_a_narrow_spread_holds_a_fit_where_it_was():
+    _, *scene_of_fit = fit_scene()
+    begun = prior_of([2.0, 2.0], 0.1)
+    found = fitted(2, begun, *scene_of_fit, starts=2, steps=50, spread=1e-3)
+    for new, old in zip(jax.tree.leaves(found), jax.tree.leaves(begun), strict=True):
+        np.testing.assert_allclose(new, old, rtol=0.05)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
+        ({"spread": 0.0}, ValueError, "spread must be positive, got 0.0"),
         ({"starts": 0}, ValueError, "starts must be at least 1, got 0"),
         ({"steps": 0}, ValueError, "steps must be at least 1, got 0"),
         ({"steps": 1.5}, TypeError, "steps must be an integer, got 1.5"),

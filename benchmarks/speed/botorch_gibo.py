@@ -58,9 +58,7 @@ def run(seed: int, threads: int) -> dict:
     deviation = 2 * clip_norm * math.sqrt(problem.STEPS) / (problem.USERS * mu)
     reach, half_width = problem.SETTINGS["lengthscale"], problem.SETTINGS["half_width"]
     theta = torch.nn.Parameter(torch.zeros(problem.DIMENSION))
-    optimizer = torch.optim.Adagrad(
-        [theta], lr=problem.SETTINGS["step_size"], initial_accumulator_value=0.1, eps=1e-7
-    )
+    optimizer = torch.optim.Adagrad([theta], lr=problem.SETTINGS["step_size"], initial_accumulator_value=0.1, eps=1e-7)
     points, losses = torch.zeros(0, problem.DIMENSION), torch.zeros(0, problem.USERS)
     traces = []
     for _ in range(problem.STEPS):

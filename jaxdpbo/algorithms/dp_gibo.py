@@ -25,13 +25,11 @@ import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import clipping, guarantee, mechanisms
+from jaxdpbo.privacy import clipping, descent, guarantee
 from jaxdpbo.surrogate import gp, gradient, gradient_design, kernels
 from jaxdpbo.types import Algorithm, Kernel, Query, State
 
 MEMORIES = ("all", "nearest", "none")
-OUTPUTS = ("last", "last_half_mean")
-NOISES = ("none", "float")
 
 
 @partial(
@@ -127,27 +125,13 @@ def config(
     """
     limits = _checks.box("bounds", bounds, finite=False)
     dimension = limits.shape[1]
-    boxed = bool(np.all(np.isfinite(limits)))
-
-    def middle() -> np.ndarray:
-        return (limits[0] + limits[1]) / 2
-
-    def half_width() -> np.ndarray:
-        return (limits[1] - limits[0]) / 2
-
-    def from_box(name: str, value: Any, default: Callable[[], np.ndarray]) -> np.ndarray:
-        if value is None:
-            if not boxed:
-                raise ValueError(f"{name} must be given where bounds are infinite, got {limits.tolist()}")
-            return default()
-        return _checks.vector(name, np.full(dimension, float(value)) if np.ndim(value) == 0 else value, dimension)
-
-    start = _checks.inside("theta0", from_box("theta0", theta0, middle), limits)
-    sizes = from_box("step_size", step_size, half_width)
+    start = _checks.inside("theta0", _checks.from_box("theta0", theta0, limits, _checks.middle), limits)
+    sizes = _checks.from_box("step_size", step_size, limits, _checks.half_width)
     if not np.all(sizes > 0):
         raise ValueError(f"step_size must be positive, got {sizes.tolist()}")
     if kernel_params is None:
-        kernel_params = kernels.stationary(from_box("kernel_params", None, half_width), dimension)
+        lengthscale = _checks.from_box("kernel_params", None, limits, _checks.half_width)
+        kernel_params = kernels.stationary(lengthscale, dimension)
     kernels.check(kernel, kernel_params, dimension)
     _checks.optimizer("optimizer", optimizer, dimension)
 
@@ -162,15 +146,12 @@ def config(
     if memory != "nearest" and neighbours:
         raise ValueError(f"neighbours must be 0 unless memory='nearest', got {neighbours}")
     dtype = jnp.result_type(float)
-    budget = _checks.positive("mu", mu, finite=False, dtype=dtype)
-    if _checks.choice("noise", noise, NOISES) == "none" and budget != float("inf"):
-        raise ValueError(f"mu must be inf with noise='none', got {budget}")
 
     def leaf(value: Any) -> jax.Array:
         return jnp.asarray(value, dtype)
 
     return Config(
-        mu=leaf(budget),
+        mu=leaf(descent.budget(mu, noise, dtype)),
         clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
         step_size=leaf(sizes),
         tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance, dtype=dtype)),
@@ -184,7 +165,7 @@ def config(
         memory=memory,
         optimizer=optimizer,
         adaptive=tolerance is not None,
-        output=_checks.choice("output", output, OUTPUTS),
+        output=_checks.choice("output", output, descent.OUTPUTS),
         noise=noise,
         polish_steps=_checks.size("polish_steps", polish_steps, minimum=0),
     )
@@ -347,13 +328,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 
     room = known.points.shape[0]
     rows, trace, (mean, clipped, refused) = _staged(config, known, estimate)
-    noisy = mean
-    if config.noise == "float":
-        deviation = 2.0 * config.clip_norm * config.steps**0.5 / (config.users * config.mu)
-        noisy = mechanisms.gaussian(key, mean, deviation)
-
-    updates, optimizer = config.optimizer(config.step_size).update(noisy, public.optimizer, public.theta)
-    theta = jnp.clip(public.theta + jnp.asarray(updates), config.bounds[0], config.bounds[1])
+    noisy = descent.privatized(key, config, mean)
+    theta, optimizer = descent.move(config, noisy, public.optimizer, public.theta)
 
     def advance(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda new, old: jnp.where(active, new, old), new, old)
@@ -388,12 +364,7 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
     """The answer, the path and the traces: post-processing of what ``tell`` released; ``key`` is unused."""
     del key
     public = state.public
-    point = public.theta
-    if config.output == "last_half_mean":
-        row = jnp.arange(config.steps + 1)
-        counted = (row <= public.step) & ((row > public.step // 2) | (public.step == 0))
-        point = jnp.sum(gp.masked(counted, public.path), axis=0) / jnp.sum(counted)
-    return Release(point, public.path, public.trace)
+    return Release(descent.answer(public.path, public.step, config.output), public.path, public.trace)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
@@ -402,18 +373,7 @@ def privacy(config: Config) -> guarantee.Guarantee:
     Raises:
       ValueError: a stacked config; take one.
     """
-    if config.mu.ndim:
-        raise ValueError(f"privacy takes one config, got mu of shape {config.mu.shape}")
-    protects = "the users whose losses are evaluated"
-    if jnp.isinf(config.mu):
-        return guarantee.no_guarantee(protects, "mu is infinite: no noise was added")
-    return guarantee.guarantee(
-        "gdp",
-        float(config.mu),
-        "replace_one",
-        protects,
-        holds_if=(guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES),
-    )
+    return descent.statement(config.mu, "the users whose losses are evaluated")
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
+from jaxdpbo.surrogate import observations
 from jaxdpbo.types import Algorithm, Query, State
 
 
@@ -90,11 +91,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     del key
     if values.shape != (config.batch, config.users):
         raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
-    values = values.astype(config.bounds.dtype)
-    finite = jnp.isfinite(values) & query.mask[:, None]
-    total = jnp.sum(jnp.where(finite, values, 0), axis=1)
-    counted = jnp.sum(finite, axis=1)
-    means = jnp.where(counted > 0, total / jnp.maximum(counted, 1), jnp.inf)
+    means = observations.mean_loss(values.astype(config.bounds.dtype), query.mask)
     best = jnp.argmin(means)
     better = (means[best] < state.private.loss) & (state.public.step < config.steps)
     private = Private(

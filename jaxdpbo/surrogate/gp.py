@@ -16,6 +16,7 @@ the floor is used exactly as given.
 Rasmussen and Williams (2006), section 2.2 and algorithm 2.1.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -113,15 +114,18 @@ def _inverse(factor):
     return solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True)
 
 
-def append(prior: Prior, posterior: Posterior, points: jax.Array, mask: jax.Array) -> Posterior:
+def append(
+    prior: Prior, posterior: Posterior, points: jax.Array, mask: jax.Array, *, when: jax.Array | bool = True
+) -> Posterior:
     """Condition on ``points (b, d)`` as well, where ``mask (b,)`` is True: a block of rows, O(m^2 b).
 
-    ``b`` rows are used, masked ones included. Where fewer are free the posterior is returned as it is.
+    ``b`` rows are used, masked ones included. Where fewer are free, or ``when`` is False, the posterior is returned as
+    it is.
 
     Raises:
       ValueError: ``b`` above the capacity, at trace time.
     """
-    return extend(posterior, points, mask, extension(prior, posterior, points, mask))
+    return extend(posterior, points, mask, extension(prior, posterior, points, mask), when=when)
 
 
 def extension(prior: Prior, posterior: Posterior, points: jax.Array, mask: jax.Array) -> jax.Array:
@@ -233,11 +237,9 @@ def predict(prior: Prior, posterior: Posterior, values: jax.Array, points: jax.A
     Returns:
       The mean ``(k,)`` or ``(k, n)``, and the variance ``(k,)``, which depends on no value.
     """
-    cross = cross_covariance(prior, posterior, points)
-    mean = matmul(solve(posterior, cross).T, masked(posterior.mask, values))
-    variance = kernels.diagonal(prior.kernel, prior.params, points) - jnp.sum(
-        jnp.square(whiten(posterior, cross)), axis=0
-    )
+    cross = whiten(posterior, cross_covariance(prior, posterior, points))
+    mean = matmul(cross.T, whiten(posterior, masked(posterior.mask, values)))
+    variance = kernels.diagonal(prior.kernel, prior.params, points) - jnp.sum(jnp.square(cross), axis=0)
     return mean, jnp.maximum(variance, 0.0)
 
 
@@ -267,28 +269,35 @@ def fit(
     starts: int = 8,
     steps: int = 200,
     within: float = 100.0,
+    spread: float = math.inf,
+    initial: Prior | None = None,
 ) -> Prior:
     """Maximise the marginal likelihood over every number of ``prior``: the kernel's and the noise variance.
 
     FOR PUBLIC DATA ONLY: the result depends on the values without any privacy. The search runs over logarithms,
-    within a factor ``within`` of what is passed, either way; one start is the prior passed, the others uniform.
+    within a factor ``within`` of what is passed, either way; one start is ``initial`` (the prior passed, where not
+    given), the others uniform. A finite ``spread`` is the standard deviation of a normal prior on each logarithm,
+    around the number passed: where there are fewer points than numbers, the likelihood alone fits anything.
 
     Returns:
-      The best prior found; never worse than the one passed.
+      The best prior found; never worse than ``initial``.
 
     Raises:
-      ValueError: ``starts`` or ``steps`` below 1, ``within`` not above 1.
+      ValueError: ``starts`` or ``steps`` below 1, ``within`` not above 1, ``spread`` not positive.
     """
     starts, steps = _checks.size("starts", starts), _checks.size("steps", steps)
     if _checks.positive("within", within) <= 1:
         raise ValueError(f"within must be above 1, got {within}")
+    spread = _checks.positive("spread", spread, finite=False)
     flat, unravel = ravel_pytree(prior)
     centre, width = jnp.log(flat), jnp.log(jnp.asarray(within, flat.dtype))
 
     def utility(logarithms):
-        return log_marginal_likelihood(unravel(jnp.exp(logarithms)), points, values, mask)
+        likelihood = log_marginal_likelihood(unravel(jnp.exp(logarithms)), points, values, mask)
+        return likelihood - 0.5 * jnp.sum(jnp.square((logarithms - centre) / spread))
 
+    start = centre if initial is None else jnp.log(ravel_pytree(initial)[0])
     best, _ = maximize.multi_start(
-        key, utility, centre - width, centre + width, starts=starts, steps=steps, initial=centre
+        key, utility, centre - width, centre + width, starts=starts, steps=steps, initial=start
     )
     return unravel(jnp.exp(best))

@@ -1,0 +1,261 @@
+"""DP-GD: gradient descent along the privatised mean of every user's true gradient.
+
+The baseline that Sopa et al. (2025) set beside DP-GIBO in example 4.2 (there "noisy gradient descent", after Bassily,
+Smith and Thakurta 2014): Algorithm 1 with each user's gradient known instead of inferred, the same clip and the same
+noise. It needs a loss that can be differentiated.
+
+Notation: ``n`` users, ``T`` steps, ``d`` parameters, ``B`` the clip norm, ``theta`` the iterate. Each step takes every
+user's gradient at ``theta``, clips it to norm ``B``, and moves along the mean plus Gaussian noise of standard deviation
+``2 B sqrt(T) / (n mu)``.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import clipping, descent, guarantee
+from jaxdpbo.types import Algorithm, Objective, Query, State
+
+
+@functools.cache
+def gradients_of(loss: Objective) -> Objective:
+    """The objective of DP-GD: from ``(point (d,), data) -> losses (n,)`` to ``(point, data) -> gradients (d, n)``.
+
+    By ``d`` directional derivatives, taken at once. The same loss gives the same function, so nothing recompiles:
+    define the loss once.
+    """
+
+    def gradients(point: Any, data: Any) -> jax.Array:
+        point = jnp.asarray(point)
+
+        def along(direction):
+            return jax.jvp(lambda at: loss(at, data), (point,), (direction,))[1]
+
+        return jax.vmap(along)(jnp.eye(point.shape[0], dtype=point.dtype))
+
+    return gradients
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["mu", "clip_norm", "step_size", "bounds", "theta0"],
+    meta_fields=["users", "steps", "optimizer", "output", "noise"],
+)
+@dataclass(frozen=True)
+class Config:
+    """What a run is told before it starts; made by ``config``. All of it is public.
+
+    Traced: ``mu ()``, ``clip_norm ()``, ``step_size (d,)``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static.
+    """
+
+    mu: jax.Array
+    clip_norm: jax.Array
+    step_size: jax.Array
+    bounds: jax.Array
+    theta0: jax.Array
+    users: int
+    steps: int
+    optimizer: Callable[..., optax.GradientTransformation]
+    output: str
+    noise: str
+
+
+def config(
+    *,
+    users: int,
+    steps: int,
+    mu: float,
+    bounds: Any,
+    clip_norm: float = 1.0,
+    theta0: Any = None,
+    step_size: Any = None,
+    optimizer: Callable[..., optax.GradientTransformation] = optax.sgd,
+    output: str = "last",
+    noise: str = "float",
+) -> Config:
+    """Check a configuration and make its leaves canonical.
+
+    Every argument must be chosen without looking at the users' gradients; the guarantee says so.
+
+    Args:
+      users: ``n``, how many gradients the objective returns; taken to be public.
+      steps: ``T``.
+      mu: the total GDP budget; ``inf`` is exactly descent along clipped gradients.
+      bounds: ``(2, d)``, lower and upper; iterates stay inside. Infinite sides are allowed where ``step_size`` and
+        ``theta0`` are given.
+      clip_norm: ``B``, the bound on one user's gradient. Noise grows with it, bias shrinks.
+      theta0: where to start; the middle of the box where not given.
+      step_size: one number or ``(d,)``, passed to ``optimizer``; the half-width of the box where not given.
+      optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad``.
+      output: what ``release`` names ``point``: "last", the last iterate, or "last_half_mean", the mean of the
+        second half of the path. Both are post-processing.
+      noise: "float", or "none" (only with ``mu = inf``).
+
+    Raises:
+      ValueError: a number out of range, a wrong shape, bounds reversed, ``theta0`` outside; names the argument.
+      TypeError: an argument of the wrong kind.
+    """
+    limits = _checks.box("bounds", bounds, finite=False)
+    start = _checks.inside("theta0", _checks.from_box("theta0", theta0, limits, _checks.middle), limits)
+    sizes = _checks.from_box("step_size", step_size, limits, _checks.half_width)
+    if not np.all(sizes > 0):
+        raise ValueError(f"step_size must be positive, got {sizes.tolist()}")
+    _checks.optimizer("optimizer", optimizer, limits.shape[1])
+    dtype = jnp.result_type(float)
+
+    def leaf(value: Any) -> jax.Array:
+        return jnp.asarray(value, dtype)
+
+    return Config(
+        mu=leaf(descent.budget(mu, noise, dtype)),
+        clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
+        step_size=leaf(sizes),
+        bounds=leaf(limits),
+        theta0=leaf(start),
+        users=_checks.size("users", users),
+        steps=_checks.size("steps", steps),
+        optimizer=optimizer,
+        output=_checks.choice("output", output, descent.OUTPUTS),
+        noise=noise,
+    )
+
+
+class Public(NamedTuple):
+    """Released, or independent of the users' data.
+
+    Attributes:
+      step: ``()`` steps taken.
+      budget: ``()``, the ``mu`` the run was begun with.
+      theta: ``(d,)``, the iterate.
+      optimizer: the optax state: a function of privatised gradients.
+      path: ``(T + 1, d)``: theta0 and every iterate after it; rows beyond ``step`` are zero.
+    """
+
+    step: jax.Array
+    budget: jax.Array
+    theta: jax.Array
+    optimizer: Any
+    path: jax.Array
+
+
+class Info(NamedTuple):
+    """NOT PRIVATE: raw data of one step.
+
+    Attributes:
+      gradient: ``(d,)``, the mean clipped gradient before noise.
+      clipped_share: ``()``, the share of users whose gradient was clipped.
+      refused_users: ``()``, how many users counted as zero because their gradient was not finite.
+    """
+
+    gradient: jax.Array
+    clipped_share: jax.Array
+    refused_users: jax.Array
+
+
+class Release(NamedTuple):
+    """What may be published.
+
+    Attributes:
+      point: ``(d,)``, the answer.
+      path: ``(T + 1, d)``, theta0 and every iterate; covered by the same guarantee.
+    """
+
+    point: jax.Array
+    path: jax.Array
+
+
+def init(key: jax.Array, config: Config) -> State:
+    """The state before the first step; nothing raw is ever kept. ``key`` is unused."""
+    del key
+    path = jnp.zeros((config.steps + 1, config.theta0.shape[0]), config.theta0.dtype)
+    public = Public(
+        step=jnp.zeros((), jnp.int32),
+        budget=config.mu,
+        theta=config.theta0,
+        optimizer=config.optimizer(config.step_size).init(config.theta0),
+        path=path.at[0].set(config.theta0),
+    )
+    return State(public, None)
+
+
+def ask(key: jax.Array, config: Config, state: State) -> Query:
+    """The iterate. Reads ``state.public`` only; ``key`` is unused."""
+    del key, config
+    return Query(state.public.theta[None], jnp.ones(1, bool))
+
+
+def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
+    """One private step. Here the budget is paid: ``mu / sqrt(T)`` a step.
+
+    Formal guarantee: ``mu / sqrt(T)``-GDP for the new iterate given the earlier ones, replace-one on users: the mean of
+    clipped gradients moves by at most ``2 B / n``, whatever the gradients are.
+
+    =================================  ==================================================
+    case                               result
+    =================================  ==================================================
+    ``state.public.step == T``         the state unchanged: nothing more is released
+    begun with another ``mu``          likewise: the guarantee is of one budget
+    a user's gradient NaN or infinite  that user counts as zero
+    values at a masked point           every user counts as zero; the noise is added
+    ``mu = inf``                       no noise
+    =================================  ==================================================
+
+    Args:
+      key: for the noise; used once.
+      config: see ``config``.
+      state: before the step.
+      query: what was asked.
+      values: ``(1, d, n)``, every user's gradient at the iterate.
+
+    Returns:
+      The state after the step, and raw diagnostics.
+
+    Raises:
+      ValueError: ``values`` is not ``(1, d, n)``, at trace time.
+    """
+    wanted = (1, config.theta0.shape[0], config.users)
+    if values.shape != wanted:
+        raise ValueError(f"values must have shape {wanted}, got {values.shape}")
+    public = state.public
+    active = (public.step < config.steps) & (public.budget == config.mu)
+    gradients = jnp.where(query.mask[0], values[0].astype(public.theta.dtype), 0)
+    vectors, clipped, refused = clipping.clip_by_l2_norm(gradients, config.clip_norm)
+    mean = jnp.sum(vectors, axis=1) / config.users
+    noisy = descent.privatized(key, config, mean)
+    theta, optimizer = descent.move(config, noisy, public.optimizer, public.theta)
+    after = Public(
+        step=public.step + 1,
+        budget=public.budget,
+        theta=theta,
+        optimizer=optimizer,
+        path=public.path.at[public.step + 1].set(theta),
+    )
+    after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, public)
+    info = Info(mean, jnp.sum(clipped) / config.users, jnp.sum(refused))
+    return State(after, None), info
+
+
+def release(key: jax.Array, config: Config, state: State) -> Release:
+    """The answer and the path: post-processing of what ``tell`` released; ``key`` is unused."""
+    del key
+    public = state.public
+    return Release(descent.answer(public.path, public.step, config.output), public.path)
+
+
+def privacy(config: Config) -> guarantee.Guarantee:
+    """``mu``-GDP for replace-one on the users, of everything in ``Release``; none at ``mu = inf``.
+
+    Raises:
+      ValueError: a stacked config; take one.
+    """
+    return descent.statement(config.mu, "the users whose gradients are taken")
+
+
+algorithm = Algorithm(init, ask, tell, release, privacy)

@@ -1,0 +1,358 @@
+"""GP-UCB: global Bayesian optimisation by upper confidence bounds. A baseline WITHOUT privacy.
+
+Niranjan Srinivas, Andreas Krause, Sham Kakade and Matthias Seeger (2010), "Gaussian process optimization in the bandit
+setting: no regret and experimental design", algorithm 1. What it assumes known is by default learnt, as in practice:
+the mean and the variance of the objective from the values seen, and, with ``refit_every``, the numbers of the kernel.
+
+Notation: ``T`` steps of one point each (``b = 1``), ``d`` parameters, ``c`` candidates of a finite set, ``n`` users.
+Step ``t`` evaluates the point of largest ``mean + sqrt(beta_t) deviation`` under the posterior of the steps before.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import guarantee
+from jaxdpbo.surrogate import gp, kernels, maximize, observations
+from jaxdpbo.surrogate.ucb import beta_of_box, beta_of_candidates, ucb
+from jaxdpbo.types import Algorithm, Kernel, Query, State
+
+FIT_SPREAD = 1.0  # of the logarithms, around the numbers given
+FIT_STARTS = 2
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["bounds", "candidates", "prior", "beta", "delta"],
+    meta_fields=["users", "steps", "standardize", "refit_every", "fit_steps", "scatter", "starts", "climb_steps"],
+)
+@dataclass(frozen=True)
+class Config:
+    """What a run is told before it starts; made by ``config``.
+
+    Traced: ``bounds (2, d)`` or ``candidates (c, d)``, the other None; the numbers of ``prior``; ``beta ()``, or None
+    for the schedule; ``delta ()``. The rest is static.
+    """
+
+    bounds: jax.Array | None
+    candidates: jax.Array | None
+    prior: gp.Prior
+    beta: jax.Array | None
+    delta: jax.Array
+    users: int | None
+    steps: int
+    standardize: bool
+    refit_every: int
+    fit_steps: int
+    scatter: int
+    starts: int
+    climb_steps: int
+
+
+def config(
+    *,
+    steps: int,
+    bounds: Any = None,
+    candidates: Any = None,
+    users: int | None = None,
+    kernel: Kernel = kernels.rbf,
+    kernel_params: Any = None,
+    noise_variance: float = 1e-4,
+    beta: float | None = None,
+    delta: float = 0.1,
+    standardize: bool = True,
+    refit_every: int = 0,
+    fit_steps: int = 30,
+    scatter: int = 1000,
+    starts: int = 8,
+    climb_steps: int = 50,
+) -> Config:
+    """Check a configuration and make its leaves canonical. With many parameters, refit: ``refit_every=10``, say.
+
+    Args:
+      steps: ``T``, each one evaluation.
+      bounds: ``(2, d)``, finite, to search a box.
+      candidates: ``(c, d)``, finite, to search a finite set: this or ``bounds``.
+      users: ``n``, where the objective returns one loss for each user, whose mean over the finite ones is minimised.
+        None where it returns one utility, maximised.
+      kernel: of the surrogate, from ``jaxdpbo.surrogate.kernels``.
+      kernel_params: its numbers; for a stationary kernel, lengthscales of ``sqrt(d) / 4`` of each side of the search
+        where not given (distances in a box grow as ``sqrt(d)``).
+      noise_variance: of one observation, in units of the variance of the values with ``standardize``. Under
+        ``gp.jitter(dtype) k(x, x)`` it is raised to that.
+      beta: a constant; where not given, ``ucb.beta_of_candidates`` over a finite set, ``ucb.beta_of_box`` over a box.
+      delta: of ``ucb.beta_of_candidates``; unused otherwise.
+      standardize: bring the values seen to mean 0 and variance 1 before each step. Without it the prior's mean is zero
+        and its variance the kernel's.
+      refit_every: fit the kernel's numbers and the noise variance after every so many steps, from where the last fit
+        ended; 0 for never. By marginal likelihood and a log-normal prior around the numbers given, wide enough for a
+        factor of e at one standard deviation.
+      fit_steps: gradient steps of a fit.
+      scatter: points tried before the climbs, over a box.
+      starts: climbs, over a box; at most ``scatter``.
+      climb_steps: gradient steps of each.
+
+    Raises:
+      ValueError: a number out of range, a wrong shape, both or neither of ``bounds`` and ``candidates``; names it.
+      TypeError: an argument of the wrong kind.
+    """
+    if (bounds is None) == (candidates is None):
+        raise ValueError("exactly one of bounds and candidates must be given")
+    limits = None if bounds is None else _checks.box("bounds", bounds)
+    rows = None if candidates is None else _checks.rows("candidates", candidates)
+    extent = limits if rows is None else np.stack([rows.min(axis=0), rows.max(axis=0)])
+    assert extent is not None
+    dimension = extent.shape[1]
+    if kernel_params is None:
+        sides = extent[1] - extent[0]
+        kernel_params = kernels.stationary(np.where(sides > 0, sides * dimension**0.5 / 4, 1.0), dimension)
+    kernels.check(kernel, kernel_params, dimension)
+    scattered = _checks.size("scatter", scatter)
+    if _checks.size("starts", starts) > scattered:
+        raise ValueError(f"starts must be at most scatter = {scattered}, got {starts}")
+    if not isinstance(standardize, bool):
+        raise TypeError(f"standardize must be True or False, got {standardize!r}")
+    dtype = jnp.result_type(float)
+
+    def leaf(value: Any) -> jax.Array:
+        return jnp.asarray(value, dtype)
+
+    return Config(
+        bounds=None if limits is None else leaf(limits),
+        candidates=None if rows is None else leaf(rows),
+        prior=gp.Prior(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
+        beta=None if beta is None else leaf(_checks.nonnegative("beta", beta)),
+        delta=leaf(_checks.probability("delta", delta)),
+        users=None if users is None else _checks.size("users", users),
+        steps=_checks.size("steps", steps),
+        standardize=standardize,
+        refit_every=_checks.size("refit_every", refit_every, minimum=0),
+        fit_steps=_checks.size("fit_steps", fit_steps),
+        scatter=scattered,
+        starts=starts,
+        climb_steps=_checks.size("climb_steps", climb_steps),
+    )
+
+
+class Public(NamedTuple):
+    """``step ()``: steps taken. The points are private: they follow the values."""
+
+    step: jax.Array
+
+
+class Private(NamedTuple):
+    """Raw.
+
+    Attributes:
+      prior: as last fitted.
+      posterior: of the points evaluated, ``m = T``; unused rows hold the first point of the search.
+      rows: ``(m,)`` which candidates they are, over a finite set; otherwise None.
+      utilities: ``(m,)`` as observed, minus the mean loss where there are users; -inf where not evaluated or not
+        finite.
+    """
+
+    prior: gp.Prior
+    posterior: gp.Posterior
+    rows: jax.Array | None
+    utilities: jax.Array
+
+
+class Info(NamedTuple):
+    """NOT PRIVATE.
+
+    Attributes:
+      value: ``(1,)`` the mean loss over users whose loss is finite (inf where none is), or the utility.
+      learnt: ``(1,)`` whether the point entered the posterior: False where it was masked, after the last step, or
+        where its covariance with the others could not be factored.
+    """
+
+    value: jax.Array
+    learnt: jax.Array
+
+
+class Release(NamedTuple):
+    """The best point evaluated, by raw values: carries no privacy guarantee.
+
+    Attributes:
+      point: ``(d,)``.
+      row: ``()`` which candidate it is, over a finite set; otherwise None.
+    """
+
+    point: jax.Array
+    row: jax.Array | None
+
+
+def init(key: jax.Array, config: Config) -> State:
+    """Nothing seen; the middle of the box, or candidate 0, stands for the best. ``key`` is unused."""
+    del key
+    start = _middle(config.bounds) if config.candidates is None else config.candidates[0]
+    nothing = gp.empty(config.steps, start.shape[0], start.dtype)
+    private = Private(
+        prior=config.prior,
+        posterior=nothing._replace(points=nothing.points + start[None]),
+        rows=None if config.candidates is None else jnp.zeros(config.steps, jnp.int32),
+        utilities=jnp.full(config.steps, -jnp.inf, start.dtype),
+    )
+    return State(Public(jnp.zeros((), jnp.int32)), private)
+
+
+def ask(key: jax.Array, config: Config, state: State) -> Query:
+    """The point of largest upper confidence bound (algorithm 1, line 2). Reads ``state.private``.
+
+    Where nothing is known yet every point is as good: the middle of a box, a candidate drawn from ``key``. Over a box
+    the largest is sought by ``maximize.scatter_and_climb`` from starts drawn from ``key``; over a finite set it is
+    exact, and ``key`` is otherwise unused.
+    """
+    private = state.private
+    utilities = observed(config, private)
+    known = jnp.any(private.posterior.mask)
+    if config.candidates is not None:
+        heights = ucb(private.prior, private.posterior, utilities, config.candidates, beta(config, state.public.step))
+        drawn = jax.random.randint(key, (), 0, config.candidates.shape[0])
+        row = jnp.where(known, maximize.first_of_largest(heights)[0], drawn)[None]
+        return Query(config.candidates[row], jnp.ones(1, bool), row.astype(jnp.int32))
+
+    assert config.bounds is not None
+    width = beta(config, state.public.step)
+    point, _ = maximize.scatter_and_climb(
+        key,
+        lambda point: ucb(private.prior, private.posterior, utilities, point[None], width)[0],
+        config.bounds[0],
+        config.bounds[1],
+        incumbent=private.posterior.points[jnp.argmax(private.utilities)],
+        scatter=config.scatter,
+        starts=config.starts,
+        steps=config.climb_steps,
+    )
+    return Query(jnp.where(known, point, _middle(config.bounds))[None], jnp.ones(1, bool))
+
+
+def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
+    """Learn one value (algorithm 1, lines 3 and 4), and refit the kernel where that is due.
+
+    =========================================  ==========================================================
+    case                                       result
+    =========================================  ==========================================================
+    ``state.public.step == T``                 the state unchanged
+    a user's loss NaN or infinite              that user does not vote
+    no user's loss, or the utility, finite     learnt as the worst value seen, and never the best
+    the value at a masked point                ignored
+    the covariance could not be factored       the point may still be released, but the posterior forgets it
+    =========================================  ==========================================================
+
+    The last is no flag that a driver raises on: here the points follow the users' values, and nothing raises on those.
+
+    Args:
+      key: for the starts of a fit.
+      config: see ``config``.
+      state: before the step.
+      query: what was asked.
+      values: ``(1,)``, the utility; with users ``(1, n)``, every user's loss.
+
+    Returns:
+      The state after the step, and raw diagnostics.
+
+    Raises:
+      ValueError: ``values`` is of another shape, at trace time.
+    """
+    wanted = (1,) if config.users is None else (1, config.users)
+    if values.shape != wanted:
+        raise ValueError(f"values must have shape {wanted}, got {values.shape}")
+    private, step = state.private, state.public.step
+    active = step < config.steps
+    values = values.astype(private.utilities.dtype)
+    value = values if config.users is None else observations.mean_loss(values, query.mask)
+    utility = value if config.users is None else -value
+    utility = jnp.where(query.mask & jnp.isfinite(utility), utility, -jnp.inf)
+
+    posterior, learnt = _learn(private, query, active)
+    rows = private.rows
+    if rows is not None:
+        assert query.rows is not None
+        rows = gp.write(rows, query.rows, step, active)
+    after = Private(
+        prior=private.prior,
+        posterior=posterior,
+        rows=rows,
+        utilities=gp.write(private.utilities, utility, step, active),
+    )
+    if config.refit_every:
+        due = active & ((step + 1) % config.refit_every == 0)
+        after = jax.lax.cond(due, lambda private: _refit(key, config, private), lambda private: private, after)
+    return State(Public(jnp.where(active, step + 1, step)), after), Info(value, learnt[None])
+
+
+def release(key: jax.Array, config: Config, state: State) -> Release:
+    """The best point evaluated: NOT private. ``key`` is unused."""
+    del key, config
+    private = state.private
+    best = jnp.argmax(private.utilities)
+    return Release(private.posterior.points[best], None if private.rows is None else private.rows[best])
+
+
+def privacy(config: Config) -> guarantee.Guarantee:
+    """None, and why."""
+    del config
+    return guarantee.no_guarantee(
+        "the users whose losses are evaluated", "every point is chosen by raw values, and the best by comparing them"
+    )
+
+
+algorithm = Algorithm(init, ask, tell, release, privacy)
+
+
+def beta(config: Config, step: jax.Array) -> jax.Array:
+    """``beta_t ()`` for the query after ``step ()`` steps, ``t = step + 1``."""
+    if config.beta is not None:
+        return config.beta
+    if config.candidates is not None:
+        return beta_of_candidates(step + 1, config.candidates.shape[0], config.delta)
+    assert config.bounds is not None
+    return beta_of_box(step + 1, config.bounds.shape[1])
+
+
+def observed(config: Config, private: Private) -> jax.Array:
+    """The utilities ``(m,)`` as the posterior is told them: finite, and standardised where the config says so."""
+    values = observations.repaired(private.utilities, private.posterior.mask)
+    return observations.standardized(values, private.posterior.mask) if config.standardize else values
+
+
+def _middle(bounds):
+    return jnp.mean(bounds, axis=0)
+
+
+def _learn(private, query, active):
+    """The posterior with the query's point, and whether it took it."""
+    before = private.posterior
+    after = gp.append(private.prior, before, query.points, query.mask, when=active)
+    factored = jnp.all(jnp.isfinite(after.whitening))
+    after = after._replace(
+        mask=jnp.where(factored, after.mask, before.mask),
+        whitening=jnp.where(factored, after.whitening, before.whitening),
+    )
+    return after, active & query.mask[0] & factored
+
+
+def _refit(key, config, private):
+    """The most likely numbers given the values, and the posterior under them; as it was where that fails."""
+    before, values = private.posterior, observed(config, private)
+    prior = gp.fit(
+        key,
+        config.prior,
+        before.points,
+        values,
+        before.mask,
+        starts=FIT_STARTS,
+        steps=config.fit_steps,
+        spread=FIT_SPREAD,
+        initial=private.prior,
+    )
+    whitening = gp.condition(prior, before.points, before.mask).whitening
+    fitted = private._replace(prior=prior, posterior=before._replace(whitening=whitening))
+    worked = jnp.all(jnp.isfinite(whitening)) & jnp.any(values != 0)  # zeros alone say nothing of a scale
+    return jax.tree.map(lambda new, old: jnp.where(worked, new, old), fitted, private)

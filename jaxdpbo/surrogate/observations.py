@@ -1,0 +1,41 @@
+"""What a surrogate is told: raw values made finite, and brought to the scale of its prior. Nothing here is private."""
+
+import jax
+import jax.numpy as jnp
+
+
+def mean_loss(losses: jax.Array, mask: jax.Array) -> jax.Array:
+    """The mean of ``losses (b, n)`` over the users whose loss is finite, ``(b,)``.
+
+    inf where no user's loss was finite, or where ``mask (b,)`` is False.
+    """
+    finite = jnp.isfinite(losses) & mask[:, None]
+    counted = jnp.sum(finite, axis=1)
+    total = jnp.sum(jnp.where(finite, losses, 0), axis=1)
+    return jnp.where(counted > 0, total / jnp.maximum(counted, 1), jnp.inf)
+
+
+def repaired(utilities: jax.Array, mask: jax.Array) -> jax.Array:
+    """``utilities (m,)`` with the least finite one where one is not finite, and zeros where ``mask (m,)`` is False.
+
+    A failed evaluation is learnt as a bad one, so that a search does not ask for it again. All zeros where none is
+    finite.
+    """
+    finite = mask & jnp.isfinite(utilities)
+    least = jnp.min(jnp.where(finite, utilities, jnp.inf))
+    least = jnp.where(jnp.isfinite(least), least, 0.0)
+    return jnp.where(mask, jnp.where(finite, utilities, least), 0.0)
+
+
+def standardized(values: jax.Array, mask: jax.Array) -> jax.Array:
+    """Finite ``values (m,)`` less their mean, over their standard deviation; zeros where ``mask (m,)`` is False.
+
+    All zeros where the values are equal. Values are first divided by the largest, so that no square overflows.
+    """
+    largest = jnp.max(jnp.where(mask, jnp.abs(values), 0.0))
+    scaled = jnp.where(mask, values / jnp.where(largest > 0, largest, 1.0), 0.0)
+    count = jnp.maximum(jnp.sum(mask), 1)
+    centred = jnp.where(mask, scaled - jnp.sum(scaled) / count, 0.0)
+    deviation = jnp.sqrt(jnp.sum(jnp.square(centred)) / count)
+    spread = deviation > 10 * jnp.finfo(values.dtype).eps  # less is rounding
+    return jnp.where(spread, centred / jnp.where(spread, deviation, 1.0), 0.0)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import optax
-from tqdm import tqdm
 
 from benchmarks import report
 from benchmarks.sopa import common, settings
@@ -173,21 +172,21 @@ def gibo(s: Any, problem: Problem, mu: float, step_size: float, pool: Executor, 
         step_size=step_size * (bounds[1] - bounds[0]) / 2,
         optimizer=optax.adagrad,
     )
-    with Counted(pool, said, s.steps * config.batch + 2 * (s.steps + 1)) as counting:
-        run = drivers.run_loop(dp_gibo.algorithm, losses, problem, config, key=key, executor=counting)
-        points = np.asarray(common.answers(run.release.path))
-        futures = [counting.submit(mean_loss, point, problem) for point in points.reshape(-1, points.shape[-1])]
-        return np.array([future.result() for future in futures]).reshape(points.shape[:2])
+    print(said)
+    run = drivers.run_loop(dp_gibo.algorithm, losses, problem, config, key=key, executor=pool, progress=True)
+    points = np.asarray(common.answers(run.release.path))
+    futures = [pool.submit(mean_loss, point, problem) for point in points.reshape(-1, points.shape[-1])]
+    return np.array([future.result() for future in futures]).reshape(points.shape[:2])
 
 
 def searched(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
     """``(T + 1,)``: the least mean loss so far after each batch; the first counts for step 0 too."""
     bounds, _, key = begun(problem)
     config = random_search.config(users=problem.users, steps=s.steps, batch=bounds.shape[1] + 1, bounds=bounds)
-    with Counted(pool, said, s.steps * config.batch) as counting:
-        run = drivers.run_loop(
-            random_search.algorithm, losses, problem, config, key=key, executor=counting, diagnostics=True
-        )
+    print(said)
+    run = drivers.run_loop(
+        random_search.algorithm, losses, problem, config, key=key, executor=pool, progress=True, diagnostics=True
+    )
     assert run.diagnostics is not None
     means = np.asarray(run.diagnostics.info.mean_loss)
     return np.minimum.accumulate([means[0, 0], *means.min(axis=1)])
@@ -197,21 +196,6 @@ def begun(problem: Problem) -> tuple[np.ndarray, jax.Array, jax.Array]:
     """The box, the key of the start, the key of the run."""
     start_key, key = jax.random.split(jax.random.key(problem.seed))
     return kernel_svr.bounds(problem.features), start_key, key
-
-
-class Counted(Executor):
-    """A pool whose evaluations a bar counts."""
-
-    def __init__(self, pool: Executor, said: str, total: int):
-        self.pool, self.bar = pool, tqdm(total=total, desc=said, unit="evaluation", mininterval=1.0)
-
-    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
-        future = self.pool.submit(function, *arguments, **named)
-        future.add_done_callback(lambda _: self.bar.update())
-        return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self.bar.close()
 
 
 def picture(s: Any, batch: int, curves: dict[str, np.ndarray]) -> Any:

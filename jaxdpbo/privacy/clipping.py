@@ -58,7 +58,9 @@ def clipped_mean(weights: jax.Array, losses: jax.Array, clip_norm: jax.Array) ->
 
     count = jnp.zeros((), jnp.sum(jnp.zeros(1, bool)).dtype)
     total = (jnp.zeros(weights.shape[1], weights.dtype), count, count)
-    if full:
+    if full == 1:  # no loop, so no copy of the losses where all rows count
+        total = add(total, losses[:rows, :chunk])
+    else:
         total = jax.lax.fori_loop(
             0,
             full,

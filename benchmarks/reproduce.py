@@ -10,8 +10,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/reproduce", description="A figure or table of one of the papers.")
     parser.add_argument("paper", choices=PAPERS)
     parser.add_argument("item", help="such as fig1; 'list' prints what there is")
-    parser.add_argument("--quick", action="store_true", help="few seeds: minutes become seconds")
-    parser.add_argument("--seeds", type=int, help="how many seeds to report (100; 5 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few seeds: for a look, not a figure")
+    parser.add_argument("--seeds", type=int, help="how many seeds to report; the paper's number where not given")
     arguments = parser.parse_args()
     items = importlib.import_module(f"benchmarks.{arguments.paper}").ITEMS
     if arguments.item == "list":
@@ -19,10 +19,9 @@ def main() -> None:
         return
     if arguments.item not in items:
         parser.error(f"{arguments.paper} has {', '.join(items)}; got {arguments.item!r}")
-    seeds = arguments.seeds if arguments.seeds is not None else (5 if arguments.quick else 100)
-    if seeds < 1:
-        parser.error(f"--seeds must be at least 1, got {seeds}")
-    items[arguments.item](seeds, arguments.quick)
+    if arguments.seeds is not None and arguments.seeds < 1:
+        parser.error(f"--seeds must be at least 1, got {arguments.seeds}")
+    items[arguments.item](arguments.seeds, arguments.quick)
 
 
 if __name__ == "__main__":

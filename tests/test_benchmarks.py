@@ -3,11 +3,13 @@
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from benchmarks import demo, report, sopa
-from jaxdpbo.problems import datasets, kernel_svr
+from benchmarks.sopa import common, fig2, fig3, fig4, fig5, settings
+from jaxdpbo.problems import datasets, huber_regression, kernel_svr
 
 
 @pytest.fixture
@@ -51,21 +53,148 @@ def test_the_demo_compares_and_publishes_only_what_is_private(results, monkeypat
     assert (results / "demo" / "plot.png").stat().st_size > 10_000
 
 
-def test_figure_1_writes_its_table_and_its_picture(results, monkeypatch, capsys):
-    monkeypatch.setattr(sopa, "FIG1", sopa.FIG1 | {"steps": 6})
-    monkeypatch.setattr(sopa, "FIG1_STEP_SIZES", (0.1, 0.4))
-    with jax.numpy_rank_promotion("allow"):
-        sopa.fig1(seeds=2, quick=True)
-    written = json.loads((results / "sopa" / "fig1.json").read_text())
-    assert written["seeds"] == [0, 2]
-    assert written["tuning"]["seeds"][0] > written["seeds"][1]  # tuned on seeds that are not reported
-    for mu in ("0.5", "2.0"):
+TINY = {
+    "fig1": {"steps": 6, "replications": 2, "step_sizes": (0.1, 0.4), "tuning_seeds": 2},
+    "fig2": {"steps": 5, "replications": 2, "step_sizes": (0.2, 0.4), "lengthscales": (2.0,), "tuning_seeds": 1},
+    "fig3": {
+        "dataset": "diabetes", "train": 40, "users": 30, "ordered": False, "steps": 1, "replications": 2,
+        "step_sizes": (0.5,), "tuning_seeds": 1, "tuning_records": 20,
+    },
+    "fig4": {
+        "users": 20, "train": 10, "steps": 2, "batch": 3, "evaluations": 4, "replications": 2, "budgets": (1.0, np.inf),
+        "step_sizes": (1.0,), "lengthscales": (2.5,), "ucb_lengthscales": (3.95,), "ucb_betas": (None,),
+        "tuning_seeds": 1, "refit_every": 0,
+    },
+    "fig5": {
+        "users": 20, "train": 10, "steps": 2, "batch": 3, "replications": 2, "step_sizes": (1.0,), "tuning_seeds": 1,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def figure(results, monkeypatch):
+    """``figure(item)`` runs it at its tiniest, and returns what it wrote."""
+
+    def run(item, seeds=None):
+        monkeypatch.setitem(settings.QUICK, item, TINY[item])
+        with jax.numpy_rank_promotion("allow"):
+            sopa.ITEMS[item](seeds, True)
+        assert (results / "sopa" / f"{item}_quick.png").stat().st_size > 10_000
+        written = json.loads((results / "sopa" / f"{item}_quick.json").read_text(), parse_constant=pytest.fail)
+        assert written["seeds"] == [0, seeds or TINY[item]["replications"]]
+        for tuning in written["tuning"].values():
+            assert tuning["seeds"][0] >= settings.TUNING_SEEDS > written["seeds"][1]  # tuned on seeds not reported
+            scores = [one["score"] for one in tuning["tried"]]
+            best = tuning["tried"][scores.index(min(scores))]
+            assert tuning["chosen"] == {name: value for name, value in best.items() if name != "score"}
+        assert written["settings"]["changed by --quick"]
+        assert written["data"]
+        return written
+
+    return run
+
+
+def test_the_settings_are_the_papers():
+    """As printed in section 4 and appendix C; where the figure is run otherwise, the settings say so."""
+    printed = settings.PRINTED
+    both = {(item, name): value for item in printed for name, value in printed[item].items()}
+    for name, values in {
+        "users": (50, 100, 5000, 4500, 4500),
+        "batch": (3, 2, 34, 11, 11),
+        "dimension": (5, 4, 33, 10, 10),
+        "clip_norm": (1, 1, 1, 1, 1),
+        "mu": ((0.5, 2), 1, (1, np.inf), 1, 1),
+    }.items():
+        assert tuple(both[item, name] for item in printed) == values
+    assert [printed[item].get("steps") for item in printed] == [150, 100, None, 25, 25]
+    assert [printed[item].get("replications") for item in printed] == [None, None, 5, 10, 10]
+    assert [printed[item].get("optimizer") for item in printed] == [None, None, "adagrad", "adagrad", "adagrad"]
+    assert printed["fig3"]["train"] == 5000
+    assert printed["fig3"]["features"] == 30
+    assert printed["fig4"]["evaluations"] == 265
+    assert printed["fig5"]["deviation"] == 0.01
+    assert printed["fig5"]["sigmas"] == (0.01, 1.0, 0.0001)
+    replaced = {(item, name) for item in printed for name in printed[item] if name in settings.OURS[item]}
+    assert replaced == {("fig3", "train"), ("fig3", "users")}  # records that are not to be had
+    for item in printed:
+        assert vars(settings.of(item, False)) == printed[item] | settings.OURS[item]
+
+
+def test_figure_1_writes_its_table_and_its_picture(figure, capsys):
+    written = figure("fig1")
+    for mu in ("0.5", "2"):
         medians = written["median"][mu]
         assert len(medians["loss"]) == 7
         assert medians["gap"][-1] < medians["gap"][0]
         assert medians["surrogate_bias"][-1] < medians["noise"][-1]
     assert "example 4.1" in capsys.readouterr().out
-    assert (results / "sopa" / "fig1.png").stat().st_size > 10_000
+
+
+def test_figure_2_sets_dp_gibo_beside_descent(figure, capsys):
+    written = figure("fig2")
+    shown = capsys.readouterr().out
+    for method in (fig2.GIBO, fig2.GD, fig2.PLAIN):
+        assert method in shown
+        assert written["median"][method]["distance"][0] > 1
+    assert written["median"][fig2.PLAIN]["gap"][-1] < written["median"][fig2.PLAIN]["gap"][0]
+    data, best = fig2.drawn(jax.random.key(0), 100)
+    slope = jax.grad(lambda theta: jnp.mean(huber_regression.loss(theta, data)))(best)
+    np.testing.assert_allclose(slope, 0, atol=1e-9)
+
+
+def test_figure_3_may_be_stopped_and_started(figure, monkeypatch, capsys):
+    first = figure("fig3", seeds=1)
+    runs = first["runs"]
+    assert {len(of) for of in runs.values()} == {1}
+    monkeypatch.setattr(fig3, "tune", None)  # is not tuned again
+    second = figure("fig3")
+    assert "going on from fig3_quick.json: 3 runs are there" in capsys.readouterr().out
+    for method, of in second["runs"].items():
+        assert of["0"] == runs[method]["0"]
+        assert set(of) == {"0", "1"}
+    monkeypatch.setitem(TINY, "fig3", TINY["fig3"] | {"steps": 2})
+    other = common.Report("fig3", first["figure"], True, first["data"])
+    assert fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]
+    other.summary["settings"] = {"changed": True}
+    assert not fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]  # settings of another run
+
+
+def test_figure_4_reads_every_method_at_both_counts(figure, capsys):
+    written = figure("fig4")
+    assert "4 evaluations are 1 x 3 + 1; T = 2 steps of b = 3 are 6" in capsys.readouterr().out
+    curves, finals = written["mean_curves"], written["final"]
+    assert [len(curves[name]) for name in ("1", "inf", fig4.SEARCH, fig4.UCB)] == [3, 3, 6, 6]
+    for name, at in (("1", 1), (fig4.SEARCH, 3), (fig4.UCB, 3)):
+        np.testing.assert_allclose(np.mean(finals[name]["4"]), curves[name][at], rtol=1e-5)
+        np.testing.assert_allclose(np.mean(finals[name]["6"]), curves[name][-1], rtol=1e-5)
+    assert np.all(np.diff(curves[fig4.SEARCH]) <= 0)  # without noise the best seen is the best
+
+
+def test_figure_5_reads_the_noise_both_ways(figure, capsys):
+    written = figure("fig5")
+    assert set(written["verdicts"]) == set(fig5.READINGS)
+    curves = written["mean_curves"]
+    assert len(curves) == 2 * 4
+    first, second = (curves[f"{reading}: sigma=0.0001"] for reading in fig5.READINGS)
+    assert first[0] == second[0]  # the same start
+    assert first[-1] != second[-1]  # other noise
+    assert "one Z for all users: sigma=0.0001 - random search" in capsys.readouterr().out
+
+
+def test_an_interval_covers_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(100, 2, 40)) + np.array([[[0.3], [0.0]]])
+    found = [common.interval(common.mean_difference, *pair) for pair in samples]
+    covered = sum(low <= 0.3 <= high for _, low, high in found)
+    assert 88 <= covered <= 99
+    paired = common.compared(samples[0, 1] - 0.1, samples[0, 1])
+    np.testing.assert_allclose([paired["mean difference"], *paired["95%"]], -0.1)
+    assert (paired["lower in"], paired["of"]) == (40, 40)
+
+
+def test_options_are_tried_in_every_combination():
+    assert common.grid(a=(1, 2), b=("x", "y")) == [{"a": a, "b": b} for a in (1, 2) for b in "xy"]
+    assert common.plain({0.5: np.array([1, np.inf]), "n": np.int64(3)}) == {"0.5": [1.0, "inf"], "n": 3}
 
 
 def test_a_table_lines_up(capsys):

@@ -253,10 +253,10 @@ def test_a_batch_of_lengthscales_keeps_no_matrix_of_every_user():
     assert compiled.memory_analysis().temp_size_in_bytes < 0.3 * 11 * 2000 * 50 * 8
 
 
-def noises(points, users=4_000, key=0, deviation=0.01):
+def noises(points, users=4_000, key=0, deviation=0.01, common=False):
     """``Z (b, n)`` as observed at points of the location problem."""
     records = location.sample(jax.random.key(9), users)
-    data = noisy.Data(records, jax.random.key(key), deviation)
+    data = noisy.Data(records, jax.random.key(key), deviation, common)
     values = jax.vmap(noisy.observed(location.loss), (0, None))(jnp.asarray(points), data)
     return np.asarray((values - jax.vmap(location.loss, (0, None))(jnp.asarray(points), records)) / deviation)
 
@@ -284,6 +284,15 @@ def test_observation_noise_is_standard_normal_for_each_user_and_point():
     assert correlated(np.concatenate([z, z[:1]])) == 1
     assert correlated(z.reshape(14, -1)) == 0  # half the users beside the other half
     assert correlated(np.concatenate([z[:2], noises(neighbours()[:2], key=1)])) == 0
+
+
+def test_observation_noise_may_be_one_for_all_users():
+    points = np.linspace(0, 1, 4_000)[:, None] * np.ones(5)
+    z = noises(points, users=3, common=True)
+    np.testing.assert_allclose(z, np.repeat(z[:, :1], 3, axis=1), rtol=1e-9)
+    assert stats.kstest(z[:, 0], "norm").pvalue > 0.01
+    assert np.abs(np.corrcoef(z[:-1, 0], z[1:, 0])[0, 1]) < 5 / np.sqrt(len(z))
+    assert np.std(noises(points[:5], users=3)[:, 0] - noises(points[:5], users=3)[:, 1]) > 0.1  # not so without
 
 
 def test_observation_noise_is_a_function_of_the_point():

@@ -1,8 +1,9 @@
 """Losses observed through noise, Sopa et al. (2025), section 3.4 and appendix C.5: ``observed = loss + deviation Z``.
 
-``Z`` is standard normal, independent for each user and each point (the paper does not say whether its ``Z`` is one for
-each user or one for their mean, which here has deviation ``deviation / sqrt(n)``). An objective is a pure function of a
-point and data, so the data carry a key, and the noise of a point comes from that key and the point's bits:
+``Z`` is standard normal, independent for each point. The paper does not say whether it is one for each user, and so of
+deviation ``deviation / sqrt(n)`` on their mean, or one that all users share, of ``deviation`` on their mean: ``common``
+chooses. An objective is a pure function of a point and data, so the data carry a key, and the noise of a point comes
+from that key and the point's bits:
 
 * the same point observed twice shows the same noise, and averaging repeats gains nothing;
 * two points that differ in their last digit show independent noise. ``run_scan`` and ``run_loop`` evaluate at points
@@ -26,11 +27,13 @@ class Data(NamedTuple):
       records: the data of the loss underneath.
       key: a typed key, from which the noise of every point comes.
       deviation: ``()``, the standard deviation of one observation; traced. Appendix C.5 has 0.01.
+      common: ``()``, whether all users share one ``Z`` at a point; traced.
     """
 
     records: Any
     key: jax.Array
     deviation: Any
+    common: Any = False
 
 
 @cache
@@ -38,12 +41,13 @@ def observed(loss: Callable[[jax.Array, Any], jax.Array]) -> Callable[[jax.Array
     """The objective ``(point (d,), Data) -> losses (n,)`` that observes ``loss(point, records)`` through noise.
 
     One function for each ``loss``, so it compiles as often as ``loss`` does. Entry ``i`` reads user ``i``'s record
-    where ``loss`` does: its noise depends on the key, the point and ``i`` alone.
+    where ``loss`` does: its noise depends on the key, the point and at most ``i``.
     """
 
     def noisy_loss(point: jax.Array, data: Data) -> jax.Array:
         values = jnp.asarray(loss(point, data.records))
         noise = jax.random.normal(_point_key(data.key, jnp.asarray(point)), values.shape, values.dtype)
+        noise = jnp.where(data.common, jnp.broadcast_to(noise[:1], noise.shape), noise)
         return values + jnp.asarray(data.deviation, values.dtype) * noise
 
     return noisy_loss

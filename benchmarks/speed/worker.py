@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-
 LIMIT = 900.0  # seconds for one answer: a process that hangs must not hang the benchmark
 
 

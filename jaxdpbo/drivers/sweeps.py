@@ -101,7 +101,9 @@ def distribute(
 
     Without a policy: "shard" where there are several devices, otherwise "map" on a CPU and "vmap" elsewhere. The choice
     for CPUs is measured (docs/benchmarks.md), the one for accelerators is not: no accelerator was at hand. A CPU is
-    several devices where ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` is set before JAX is imported.
+    several devices where ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` is set before JAX is imported. Keep
+    "vmap" off CPUs: besides being slow there, it met a hang of XLA's thread pool (jaxlib 0.10.2) that
+    ``XLA_FLAGS=--xla_cpu_multi_thread_eigen=false`` is reported to avoid.
 
     Args:
       function: pure and traceable, defined once: each fresh lambda is one more compilation.

@@ -61,21 +61,22 @@ def test_a_failed_factorisation_is_flagged_run_by_run():
     np.testing.assert_array_equal(sweep([fine, broken], KEYS[:2]).failed, [[False, False], [True, True]])
 
 
-@pytest.mark.parametrize("policy", ["map", "vmap"])
-def test_memory_does_not_grow_with_the_number_of_runs(policy):
-    """What the compiled program allocates beside its arguments and results: the releases alone grow."""
-    config, data = CASE.config(1.0), jnp.asarray(records())
-    run = sweeps._one_run(CASE.algorithm, loss)
+def test_memory_does_not_grow_with_the_number_of_runs(monkeypatch):
+    """However many the runs, no call has more than ``CALL_RUNS`` on a device."""
+    sizes, call = [], sweeps._in_turn
 
-    def temporaries(runs):
-        pairs = jnp.zeros(runs, int), jax.random.split(jax.random.key(0), runs)
-        stacked = jax.tree.map(lambda leaf: leaf[None], config)
-        lowered = sweeps._in_turn.lower(run, policy, pairs, (stacked, data))
-        return lowered.compile().memory_analysis().temp_size_in_bytes
+    def watched(function, policy, inputs, shared):
+        sizes.append(len(inputs["x"]))
+        return call(function, policy, inputs, shared)
 
-    few, many = sweeps.VMAP_RUNS, 8 * sweeps.VMAP_RUNS
-    keys_and_outputs = (many - few) * 8 * 64  # the copies of what goes in and comes out
-    assert temporaries(many) < temporaries(few) + keys_and_outputs
+    monkeypatch.setattr(sweeps, "_in_turn", watched)
+    for runs in (1, 64, 65, 1000):
+        sizes.clear()
+        inputs = {"x": jnp.arange(float(runs)), "key": jax.random.split(jax.random.key(3), runs)}
+        drivers.distribute(cost, inputs, 1.0, policy="map")
+        assert max(sizes) <= sweeps.CALL_RUNS
+        assert len(set(sizes)) == 1  # one compilation
+        assert sum(sizes) < runs + len(sizes)
 
 
 def cost(each, shared):

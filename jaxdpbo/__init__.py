@@ -1,7 +1,7 @@
 """Differentially private Bayesian optimisation in JAX."""
 
 from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, random_search
-from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan
+from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan, sweep
 from jaxdpbo.privacy import accounting
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
@@ -22,4 +22,5 @@ __all__ = [
     "run_loop",
     "run_scan",
     "secret_key",
+    "sweep",
 ]

@@ -293,7 +293,7 @@ def traces_along(path, keys, *, batch, joint):
             points, after = joint_search(prior, posterior, theta, key, batch=batch)
         else:
             points, after = gradient_design.propose(
-                prior, posterior, theta, bounds, designs(batch, dimension), mask, polish_steps=20
+                prior, posterior, theta, bounds, designs(batch, dimension), mask, polish_steps=16
             )
         return gp.append(prior, posterior, points, mask), after
 

@@ -262,3 +262,18 @@ def test_the_sensitivity_is_twice_the_radius_where_a_user_is_replaced():
 def test_the_sensitivity_refuses_and_names(clip_norm, relation, error, message):
     with pytest.raises(error, match=message):
         clipping.clipped_sum_sensitivity(clip_norm, relation)
+
+
+@pytest.mark.parametrize("rows", [275, 138])
+def test_no_array_of_users_by_dimension_is_stored(rows):
+    """What the compiled program allocates beside its arguments, at 100,000 and 1,000,000 users of 275 points."""
+
+    def temporaries(users):
+        shapes = jax.ShapeDtypeStruct((rows, 33), jnp.float64), jax.ShapeDtypeStruct((275, users), jnp.float64)
+        compiled = jax.jit(clipping.clipped_mean).lower(*shapes, 1.0).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    few, many = temporaries(100_000), temporaries(1_000_000)
+    assert many < 1.1 * few
+    assert many < 8 * 1.5 * clipping.CHUNK * (275 + 4 * 33)  # a chunk of losses and a few of its vectors
+    assert many < 8 * 1_000_000 * 33 / 10

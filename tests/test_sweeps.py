@@ -61,6 +61,24 @@ def test_a_failed_factorisation_is_flagged_run_by_run():
     np.testing.assert_array_equal(sweep([fine, broken], KEYS[:2]).failed, [[False, False], [True, True]])
 
 
+def test_memory_does_not_grow_with_the_number_of_runs(monkeypatch):
+    """However many the runs, no call has more than ``CALL_RUNS`` on a device."""
+    sizes, call = [], sweeps._in_turn
+
+    def watched(function, policy, inputs, shared):
+        sizes.append(len(inputs["x"]))
+        return call(function, policy, inputs, shared)
+
+    monkeypatch.setattr(sweeps, "_in_turn", watched)
+    for runs in (1, 64, 65, 1000):
+        sizes.clear()
+        inputs = {"x": jnp.arange(float(runs)), "key": jax.random.split(jax.random.key(3), runs)}
+        drivers.distribute(cost, inputs, 1.0, policy="map")
+        assert max(sizes) <= sweeps.CALL_RUNS
+        assert len(set(sizes)) == 1  # one compilation
+        assert sum(sizes) < runs + len(sizes)
+
+
 def cost(each, shared):
     return each["x"] * shared, jax.random.normal(each["key"])
 

@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
+
+LIMIT = 900.0  # seconds for one answer: a process that hangs must not hang the benchmark
 
 
 class Worker:
@@ -39,7 +42,10 @@ class Worker:
 
     def _read(self) -> Any:
         assert self._process.stdout
+        alarm = threading.Timer(LIMIT, self._process.kill)
+        alarm.start()
         line = self._process.stdout.readline()
+        alarm.cancel()
         if not line:
             raise RuntimeError(f"a worker ended with status {self._process.wait()}")
         return json.loads(line)

@@ -88,7 +88,7 @@ def config(
     memory: str = "all",
     neighbours: int = 0,
     noise: str = "float",
-    polish_steps: int = 20,
+    polish_steps: int = 16,
     allow_incomplete_gradient: bool = False,
 ) -> Config:
     """Check a configuration and make its leaves canonical. The defaults are Algorithm 1 as published.

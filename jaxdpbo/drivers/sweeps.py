@@ -15,7 +15,7 @@ from jaxdpbo.privacy import guarantee
 from jaxdpbo.types import Algorithm, Objective
 
 POLICIES = ("map", "vmap", "shard")
-VMAP_RUNS = 128  # at a time: memory must not grow with the number of runs
+CALL_RUNS = 64  # on a device in one call: until a call returns XLA's CPU client keeps some 2 MB of each run
 
 
 class Sweep(NamedTuple):
@@ -89,19 +89,23 @@ def _one_run(algorithm: Algorithm, objective: Objective) -> Callable[[Any, Any],
 def distribute(
     function: Callable[[Any, Any], Any], inputs: Any, shared: Any = None, *, policy: str | None = None
 ) -> Any:
-    """``function(input, shared)`` for each leading index of ``inputs``, in one compiled program.
+    """``function(input, shared)`` for each leading index of ``inputs``, by one compiled program.
 
     ========  ==========================================================================================
     policy    the runs go
     ========  ==========================================================================================
     "map"     one after the other: on a CPU the working set of one run stays in its caches
-    "vmap"    side by side, at most 128 at a time: for accelerators
+    "vmap"    side by side: for accelerators
     "shard"   in equal shares over all local devices; in a share by "map" on CPUs, "vmap" elsewhere
     ========  ==========================================================================================
 
+    A call has at most 64 runs a device, so memory does not grow with their number.
+
     Without a policy: "shard" where there are several devices, otherwise "map" on a CPU and "vmap" elsewhere. The choice
     for CPUs is measured (docs/benchmarks.md), the one for accelerators is not: no accelerator was at hand. A CPU is
-    several devices where ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` is set before JAX is imported.
+    several devices where ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` is set before JAX is imported. Keep
+    "vmap" off CPUs: besides being slow there, it met a hang of XLA's thread pool (jaxlib 0.10.2) that
+    ``XLA_FLAGS=--xla_cpu_multi_thread_eigen=false`` is reported to avoid.
 
     Args:
       function: pure and traceable, defined once: each fresh lambda is one more compilation.
@@ -118,12 +122,19 @@ def distribute(
     devices = jax.local_devices()
     alone = "map" if devices[0].platform == "cpu" else "vmap"
     chosen = _checks.choice("policy", policy or ("shard" if len(devices) > 1 else alone), POLICIES)
-    if chosen != "shard":
-        return _in_turn(function, chosen, inputs, shared)
     ((count,),) = counts
-    padded = jnp.arange(-(-count // len(devices)) * len(devices)) % count
-    spread = _in_shares(function, alone, tuple(devices), jax.tree.map(lambda leaf: leaf[padded], inputs), shared)
-    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[:count]), spread)
+    share = len(devices) if chosen == "shard" else 1
+    size = share * -(-count // (share * -(-count // (share * CALL_RUNS))))  # equal calls, each a multiple of the share
+    parts = []
+    for start in range(0, count, size):
+        rows = jnp.arange(start, start + size) % count  # what the last call lacks repeats the first runs
+        some = jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs)
+        if chosen == "shard":
+            found = _in_shares(function, alone, tuple(devices), some, shared)
+        else:
+            found = _in_turn(function, chosen, some, shared)
+        parts.append(jax.block_until_ready(jax.device_put(found, devices[0])))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -131,9 +142,7 @@ def _in_turn(function, policy, inputs, shared):
     def one(each):
         return function(each, shared)
 
-    if policy == "map":
-        return jax.lax.map(one, inputs)
-    return jax.lax.map(one, inputs, batch_size=min(VMAP_RUNS, len(jax.tree.leaves(inputs)[0])))
+    return jax.lax.map(one, inputs) if policy == "map" else jax.vmap(one)(inputs)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

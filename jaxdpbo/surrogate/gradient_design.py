@@ -15,7 +15,8 @@ from scipy.linalg import helmert
 
 from jaxdpbo.surrogate import acquisition, gp, gradient, maximize
 
-RADII = tuple(2.0 ** np.linspace(-3.5, 1.5, 11))
+RADII = tuple(2.0 ** np.linspace(-3.5, 1.5, 6))
+FINER = (0.5**0.5, 2.0**0.5)  # times the best of them
 STEP_SHARE = 0.2  # of the winning radius: the polish's initial step
 
 
@@ -86,18 +87,25 @@ def propose(
         points += jnp.minimum(bounds[1] - jnp.max(points, axis=0), 0.0)[None]
         return jnp.where(mask[:, None], into_box(points), theta[None])
 
+    def best_radius(radii, designs):
+        """The best of every design at every radius: which radius, which design, and the gain."""
+        starts = (radii[:, None, None, None] * designs[None]).reshape(-1, *designs.shape[1:])
+        best, gain = maximize.best_of(
+            lambda offsets: acquisition.information_gain(prior, belief, place(offsets), mask), starts
+        )
+        return radii[best // len(designs)], designs[best % len(designs)], gain
+
     turned = gp.matmul(jnp.asarray(designs, theta.dtype), axes)  # (s, b, d)
-    starts = radii[:, None, None, None] * turned[None]
-    candidates = jax.vmap(place)(starts.reshape(-1, *turned.shape[1:]))
-    best, gain = maximize.best_of(lambda points: acquisition.information_gain(prior, belief, points, mask), candidates)
-    points = candidates[best]
+    radius, design, gain = best_radius(radii, turned)
+    radius, _, gain = best_radius(radius * jnp.asarray((1.0, *FINER), theta.dtype), design[None])
+    points = place(radius * design)
     if polish_steps:
         points, gain = maximize.ascend(
             lambda points: acquisition.information_gain_and_gradient(prior, belief, points, mask),
             into_box,
             points,
             steps=polish_steps,
-            step_size=STEP_SHARE * radii[best // turned.shape[0]] * scale[None],
+            step_size=STEP_SHARE * radius * scale[None],
         )
     return points, jnp.trace(unknown) - gain
 

@@ -1,0 +1,225 @@
+"""``scripts/bench dp_gibo``: whole runs beside BoTorch, the per-user step beside the machine's own ceilings.
+
+Every process is timed by turns with the others, in one run of this script; imports are never counted, compilation is
+counted apart. Ours runs on two host devices unless a row says otherwise, as ``scripts/bench`` would on any CPU.
+"""
+
+import os
+import statistics
+from contextlib import ExitStack
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+from tqdm import tqdm
+
+from benchmarks import report
+from benchmarks.speed import problem
+from benchmarks.speed.worker import Worker
+
+OURS, PEER = "benchmarks.speed.ours", "benchmarks.speed.botorch_gibo"
+TWO = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+THREADS = (1, 2)
+BUDGETS = 20
+
+
+def main(quick: bool) -> None:
+    rows = []
+    progress = tqdm(total=6, unit="part")
+    for part in (whole_runs, cold_runs, devices, memory, clipped_gradient, per_user_solve):
+        progress.set_description(part.__name__)
+        rows += part(quick)
+        progress.update()
+    progress.close()
+    print()
+    report.print_table(
+        ("what", "dtype", "ours", "peer or ceiling", "ratio", "compile"),
+        [
+            (row["name"], row["dtype"], _time(row["ours_s"]), f"{_time(row['peer_s'])} {row['peer']}")
+            + (f"{row['ratio']:.3g}", "-" if row["compile_s"] is None else f"{row['compile_s']:.1f} s")
+            for row in rows
+        ],
+    )
+    for row in rows:
+        for name, value in row["more"].items():
+            print(f"{row['name']}: {name}: {value}")
+    report.write_json(report.folder("bench") / ("dp_gibo_quick.json" if quick else "dp_gibo.json"), rows)
+
+
+def whole_runs(quick: bool) -> list[dict]:
+    """A sweep of 100 seeds, per seed, beside one BoTorch run on one thread and on two: by turns, warm."""
+    rounds, seeds = (2, 10) if quick else (5, 100)
+    with Worker(OURS, **TWO) as ours, Worker(PEER) as peer:
+        first = ours("sweep", first=1000, seeds=seeds)["seconds"]
+        for threads in THREADS:
+            peer("run", seed=1000, threads=threads)
+        swept, runs = [], {threads: [] for threads in THREADS}
+        for turn in range(rounds):
+            swept.append(ours("sweep", first=turn * seeds, seeds=seeds))
+            for threads in THREADS:
+                runs[threads].append(peer("run", seed=turn, threads=threads))
+        versions = ours("version"), peer("version")
+    medians = {threads: statistics.median(run["seconds"] for run in runs[threads]) for threads in THREADS}
+    faster = min(medians, key=medians.__getitem__)
+    each = statistics.median(sweep["seconds"] for sweep in swept) / seeds
+    losses = [loss for sweep in swept for loss in sweep["loss"]]
+    peers = [run["loss"] for run in runs[1] + runs[2]]
+    traces = [trace for sweep in swept for trace in sweep["trace"]]
+    return [
+        _row(
+            f"one run of a sweep of {seeds} seeds",
+            each,
+            medians[faster],
+            f"{versions[1]}, {faster} thread(s)",
+            medians[faster] / each,
+            first - each * seeds,
+            "float64",
+            problem=f"d={problem.DIMENSION}, n={problem.USERS}, T={problem.STEPS}, b={problem.BATCH}, {problem.LOSS}",
+            settings=problem.SETTINGS,
+            ours=versions[0],
+            peer_seconds={str(threads): [run["seconds"] for run in runs[threads]] for threads in THREADS},
+            ours_seconds=[sweep["seconds"] for sweep in swept],
+            ours_final_loss=_spread(losses),
+            peer_final_loss=_spread(peers),
+            mean_trace=f"ours {statistics.mean(traces):.4f}, peer "
+            f"{statistics.mean(run['trace'] for run in runs[1] + runs[2]):.4f}",
+        )
+    ]
+
+
+def cold_runs(quick: bool) -> list[dict]:
+    """One run in a new process, compilation included, no compilation cache."""
+    ours, peers = [], []
+    for turn in range(1 if quick else 5):
+        with Worker(OURS) as worker:
+            ours.append(worker("run", seed=turn)["seconds"])
+        with Worker(PEER) as worker:
+            peers.append(worker("run", seed=turn, threads=2)["seconds"])
+    ours_s, peer_s = statistics.median(ours), statistics.median(peers)
+    return [_row("one cold run, compiled", ours_s, peer_s, "BoTorch, new process", peer_s / ours_s, None, "float64")]
+
+
+def devices(quick: bool) -> list[dict]:
+    """The policies of ``sweep``, on one device and on two, by turns.
+
+    Eight seeds for "vmap": at 50 XLA's CPU client of jaxlib 0.10.2 once waited for ever, all its threads idle.
+    """
+    rounds, seeds = (1, 8) if quick else (5, 50)
+    plans = {
+        "two devices, shard": (TWO, "shard", seeds),
+        "one device, map": ({}, "map", seeds),
+        "one device, vmap of 8": ({}, "vmap", 8),
+    }
+    seconds = {name: [] for name in plans}
+    with ExitStack() as stack:
+        workers = {name: stack.enter_context(Worker(OURS, **plan[0])) for name, plan in plans.items()}
+        for turn in range(rounds + 1):
+            for name, (_, policy, count) in plans.items():
+                taken = workers[name]("sweep", first=0, seeds=count, policy=policy)["seconds"]
+                if turn:  # the first compiles
+                    seconds[name].append(taken / count)
+    each = {name: statistics.median(values) for name, values in seconds.items()}
+    shard = each.pop("two devices, shard")
+    return [
+        _row("two devices, shard, per seed", shard, other, name, other / shard, None, "float64")
+        for name, other in each.items()
+    ]
+
+
+def memory(quick: bool) -> list[dict]:
+    """1,000 seeds beside 100, each in a new process, compilation included; then 20 budgets x 100 seeds."""
+    few, many = (4, 8) if quick else (100, 1000)
+    swept, peaks = {}, {}
+    for seeds in (few, many):
+        with Worker(OURS, **TWO) as worker:
+            swept[seeds] = worker("sweep", first=0, seeds=seeds)
+            peaks[seeds] = worker("peak_memory")
+    with Worker(OURS, **TWO) as worker:
+        budgets = worker("sweep", first=0, seeds=few, budgets=BUDGETS)
+        peaks[BUDGETS * few] = worker("peak_memory")
+    return [
+        _row(
+            f"{many} seeds, compilation included",
+            swept[many]["seconds"],
+            swept[few]["seconds"],
+            f"{few} seeds",
+            swept[many]["seconds"] / swept[few]["seconds"],
+            None,
+            "float64",
+            seeds_per_second=round(many / swept[many]["seconds"], 2),
+            peak_memory_mb={str(runs): round(peak) for runs, peak in peaks.items()},
+            failed_factorisations=swept[many]["failed"],
+            large_compilations_of_20_budgets=budgets["large_compilations"],
+            seconds_of_20_budgets=round(budgets["seconds"], 1),
+        )
+    ]
+
+
+def clipped_gradient(quick: bool) -> list[dict]:
+    """The per-user clipped gradient beside the larger of two ceilings, reading the losses and the arithmetic."""
+    users, repeats = (50_000, 3) if quick else (500_000, 11)
+    rows = []
+    with Worker(OURS) as worker:
+        for dtype, divisor in (("float32", 1), ("float64", 2)):
+            for dimension in (10, 33):
+                found = worker(
+                    "clipped_gradient", users=users // divisor, dimension=dimension, dtype=dtype, repeats=repeats
+                )
+                rows.append(
+                    _row(
+                        f"per-user gradients, n={users // divisor}, d={dimension}, 275 points",
+                        found.pop("seconds"),
+                        found.pop("roof"),
+                        f"ceiling ({found['bound']})",
+                        found.pop("share_of_roof"),
+                        None,
+                        dtype,
+                        **found,
+                    )
+                )
+    return rows
+
+
+def per_user_solve(quick: bool) -> list[dict]:
+    """The step at 4,500 users beside a solve for each of them."""
+    rows = []
+    with Worker(OURS) as worker:
+        for dtype in ("float32", "float64"):
+            for dimension in (10, 33):
+                found = worker("per_user_solve", dimension=dimension, dtype=dtype, repeats=5 if quick else 21)
+                for plan, said in (("in_turn", "a solve for every user, in turn"), ("vmapped", "the same, vmapped")):
+                    rows.append(
+                        _row(
+                            f"per-user gradients, n=4500, d={dimension}, weights included",
+                            found["ours"],
+                            found[plan],
+                            said,
+                            found[plan] / found["ours"],
+                            None,
+                            dtype,
+                            largest_difference=found["difference"],
+                        )
+                    )
+    return rows
+
+
+def _row(name, ours_s, peer_s, peer, ratio, compile_s, dtype, **more) -> dict:
+    return {
+        "name": name,
+        "ours_s": ours_s,
+        "peer_s": peer_s,
+        "ratio": ratio,
+        "peer": peer,
+        "compile_s": compile_s,
+        "dtype": dtype,
+        "threads": report.machine()["cores"],
+        "machine": report.machine(),
+        "more": more,
+    }
+
+
+def _spread(values: list[float]) -> str:
+    return f"{statistics.mean(values):.5f}, standard deviation {statistics.stdev(values):.5f}, {len(values)} runs"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

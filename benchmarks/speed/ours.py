@@ -1,0 +1,171 @@
+"""Our side of ``scripts/bench dp_gibo``, one function a measurement; each returns plain numbers."""
+
+import os
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import resource
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.scipy.linalg import cho_solve
+
+from benchmarks.speed import problem
+from benchmarks.speed.worker import serve
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.privacy import clipping
+from jaxdpbo.surrogate import gp, kernels
+
+
+def loss(point, data):
+    return jnp.sqrt(1.0 + jnp.sum(jnp.square(data - point[None]), axis=1)) - 1.0
+
+
+def config(mu: float = problem.SETTINGS["mu"]) -> dp_gibo.Config:
+    half_width = np.full(problem.DIMENSION, problem.SETTINGS["half_width"])
+    return dp_gibo.config(
+        users=problem.USERS,
+        steps=problem.STEPS,
+        batch=problem.BATCH,
+        mu=mu,
+        bounds=np.stack([-half_width, half_width]),
+        clip_norm=problem.SETTINGS["clip_norm"],
+        step_size=problem.SETTINGS["step_size"],
+        optimizer=optax.adagrad,
+        kernel_params=kernels.stationary(problem.SETTINGS["lengthscale"], problem.DIMENSION),
+        noise_variance=problem.SETTINGS["noise_variance"],
+    )
+
+
+def run(seed: int) -> dict:
+    """One run by ``run_scan``: seconds, configuration and checks included."""
+    data = problem.records()
+    start = time.perf_counter()
+    done = drivers.run_scan(dp_gibo.algorithm, loss, data, config(), key=jax.random.key(seed))
+    jax.block_until_ready(done.release)
+    return {"seconds": time.perf_counter() - start}
+
+
+def sweep(first: int, seeds: int, policy: str | None = None, budgets: int = 1) -> dict:
+    """Seeds ``first ..`` under each of ``budgets`` budgets, with the final losses of the first budget."""
+    data, lowered = jnp.asarray(problem.records()), []
+
+    def listen(event, duration, **_):
+        if event == "/jax/core/compile/backend_compile_duration" and duration > 0.5:
+            lowered.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    start = time.perf_counter()
+    keys = jax.vmap(jax.random.key)(jnp.arange(first, first + seeds))
+    configs = [config(mu) for mu in np.linspace(problem.SETTINGS["mu"], 2.0, budgets)]
+    swept = drivers.sweep(dp_gibo.algorithm, loss, data, configs, keys, policy=policy)
+    point, trace = jax.block_until_ready((swept.release.point[0], swept.release.trace[0]))
+    seconds = time.perf_counter() - start
+    jax.monitoring.unregister_event_duration_listener(listen)
+    return {
+        "seconds": seconds,
+        "loss": jax.lax.map(lambda theta: jnp.mean(loss(theta, data)), point).tolist(),
+        "trace": np.mean(trace, axis=1).tolist(),
+        "large_compilations": len(lowered),
+        "failed": int(jnp.sum(swept.failed)),
+    }
+
+
+def peak_memory() -> float:
+    """Of this process so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def version() -> str:
+    return f"jax {jax.__version__}, {jax.local_device_count()} device(s)"
+
+
+def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> dict:
+    """The per-user gradient step at 275 points, and the ceilings of the machine, by turns; seconds, and bytes.
+
+    ``roof`` is the larger of the time to read the losses once and the time of the flops at the speed of a large
+    matrix product, both measured here.
+    """
+    points, precise = 275, jnp.dtype(dtype)
+    rng = np.random.default_rng(0)
+    losses = jax.block_until_ready(jnp.asarray(rng.standard_normal((points, users), np.float32), precise))
+    weights = jnp.asarray(rng.normal(size=(points, dimension)), precise)
+    square = jnp.asarray(rng.normal(size=(2048, 2048)), precise)
+    # A constant that XLA cannot know: a read that is not folded away.
+    timed = {
+        "step": (jax.jit(clipping.clipped_mean), (weights, losses, jnp.asarray(1.0, precise))),
+        "read": (jax.jit(lambda block: jnp.max(block)), (losses,)),
+        "product": (jax.jit(jnp.matmul), (square, square)),
+    }
+    compiled = {name: function.lower(*arguments).compile() for name, (function, arguments) in timed.items()}
+    seconds = _by_turns({name: (compiled[name], timed[name][1]) for name in timed}, repeats)
+    flops = 2.0 * points * users * dimension
+    rate = 2.0 * 2048**3 / seconds["product"]
+    roof = max(seconds["read"], flops / rate)
+    memory = compiled["step"].memory_analysis()
+    return {
+        "seconds": seconds["step"],
+        "roof": roof,
+        "share_of_roof": roof / seconds["step"],
+        "read_gb_per_s": losses.nbytes / seconds["read"] / 1e9,
+        "product_gflop_per_s": rate / 1e9,
+        "bound": "reading" if roof == seconds["read"] else "arithmetic",
+        "temporary_bytes": memory.temp_size_in_bytes,
+        "n_by_d_bytes": users * dimension * precise.itemsize,
+    }
+
+
+def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
+    """The step at 4,500 users, the weights included, beside a solve for every user: in turn, and by ``vmap``.
+
+    JAX merges the solves that ``vmap`` maps over users into one with 4,500 right-hand sides. Each side is given the
+    factorisation it keeps from step to step: the whitening, or the Cholesky factor.
+    """
+    points, users, precise = 275, 4500, jnp.dtype(dtype)
+    rng = np.random.default_rng(0)
+    losses = jnp.asarray(rng.normal(size=(points, users)), precise)
+    cross = jnp.asarray(rng.normal(size=(points, dimension)), precise)
+    spread = rng.normal(size=(points, points))
+    factor = jnp.asarray(np.linalg.cholesky(spread @ spread.T / points + np.eye(points)), precise)
+
+    def solved(mapped):
+        def step(factor, cross, losses):
+            gradients = mapped(lambda one: cross.T @ cho_solve((factor, True), one), losses.T)
+            return jnp.mean(clipping.clip_by_l2_norm(gradients.T, 1.0)[0], axis=1)
+
+        return jax.jit(step), (factor, cross, losses)
+
+    def ours(whitening, cross, losses):
+        weights = gp.matmul(whitening.T, gp.matmul(whitening, cross))
+        return clipping.clipped_mean(weights, losses, jnp.asarray(1.0, precise))[0]
+
+    whitening = jnp.asarray(np.linalg.inv(np.asarray(factor)))
+    calls = {
+        "ours": (jax.jit(ours), (whitening, cross, losses)),
+        "in_turn": solved(jax.lax.map),
+        "vmapped": solved(lambda function, users: jax.vmap(function)(users)),
+    }
+    found = {name: function(*arguments) for name, (function, arguments) in calls.items()}
+    difference = jnp.max(jnp.abs(found["ours"] - found["in_turn"]))
+    return _by_turns(calls, repeats) | {"difference": float(difference)}
+
+
+def _by_turns(calls, repeats: int) -> dict:
+    """Median seconds of each call, the calls taking turns."""
+    seen = {name: [] for name in calls}
+    for function, arguments in calls.values():
+        jax.block_until_ready(function(*arguments))
+    for _ in range(repeats):
+        for name, (function, arguments) in calls.items():
+            start = time.perf_counter()
+            jax.block_until_ready(function(*arguments))
+            seen[name].append(time.perf_counter() - start)
+    return {name: float(np.median(values)) for name, values in seen.items()}
+
+
+if __name__ == "__main__":
+    serve(run, sweep, peak_memory, version, clipped_gradient, per_user_solve)

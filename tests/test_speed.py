@@ -1,0 +1,32 @@
+"""What ``scripts/bench`` measures is measured right: our side of it at small sizes; figures are never asserted."""
+
+import numpy as np
+import pytest
+
+from benchmarks.speed import ours
+from benchmarks.speed.worker import Worker
+
+
+def test_the_ceilings_are_of_the_same_data_and_the_temporaries_are_small():
+    found = ours.clipped_gradient(users=20_000, dimension=10, dtype="float32", repeats=1)
+    assert found["share_of_roof"] == pytest.approx(found["roof"] / found["seconds"])
+    assert found["temporary_bytes"] < 2 * 275 * 1.5 * 4096 * 4
+    assert found["n_by_d_bytes"] == 20_000 * 10 * 4
+
+
+def test_both_sides_of_the_per_user_solve_find_the_same_gradient():
+    assert ours.per_user_solve(dimension=3, dtype="float64", repeats=1)["difference"] < 1e-12
+
+
+def test_a_worker_answers_and_a_failure_ends_it():
+    with Worker("benchmarks.speed.ours") as worker:
+        assert worker("version").startswith("jax ")
+        assert worker("peak_memory") > 10
+        with pytest.raises(RuntimeError, match="a worker ended with status 1"):
+            worker("no_such_function")
+
+
+def test_a_sweep_of_the_benchmark_reaches_the_minimum():
+    swept = ours.sweep(first=0, seeds=2)
+    assert swept["failed"] == 0
+    assert np.all(np.array(swept["loss"]) < 2.3)  # 3.6 at the start, 2.255 at best

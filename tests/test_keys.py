@@ -20,8 +20,8 @@ def reuse_is_an_error():
 @pytest.mark.parametrize("name", CASES)
 def test_no_driver_uses_a_key_twice(name, reuse_is_an_error):
     case = CASES[name]
-    drivers.run_scan(case.algorithm, loss, records(), case.config(1.0), key=jax.random.key(0))
-    drivers.run_loop(case.algorithm, loss, records(), case.config(1.0), key=jax.random.key(1))
+    drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0), key=jax.random.key(0))
+    drivers.run_loop(case.algorithm, case.objective, records(), case.config(1.0), key=jax.random.key(1))
 
 
 def test_a_planted_reuse_is_caught(monkeypatch, reuse_is_an_error):

@@ -34,7 +34,7 @@ def ascend(
     steps: int,
     step_size: jax.Array | float,
 ) -> tuple[jax.Array, jax.Array]:
-    """Projected Adam from one start, with a cosine-decayed step; keeps the best point seen, the start included.
+    """Projected Adam from one start, with a decaying step; keeps the best point seen, the start included.
 
     Where the utility or its gradient is not finite the climb goes on from the best point.
 
@@ -48,8 +48,8 @@ def ascend(
     Returns:
       The best point seen and its utility.
     """
-    adam = optax.scale_by_adam(b1=0.8, b2=0.9)  # a climb is short: longer memories have not filled by its end
-    optimizer = optax.chain(adam, optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps)))
+    adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # a climb is short: longer memories would not fill
+    optimizer = optax.chain(adam, optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps, alpha=0.2)))
     size = jnp.asarray(step_size, start.dtype)
 
     def keep_best(best, point, value):

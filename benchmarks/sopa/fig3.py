@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import optax
 
 from benchmarks import report
 from benchmarks.sopa import common, settings
@@ -170,7 +169,7 @@ def gibo(s: Any, problem: Problem, mu: float, step_size: float, pool: Executor, 
         clip_norm=s.clip_norm,
         theta0=jax.random.uniform(start_key, bounds.shape[1:], minval=bounds[0], maxval=bounds[1]),
         step_size=step_size * (bounds[1] - bounds[0]) / 2,
-        optimizer=optax.adagrad,
+        optimizer=common.adagrad,
     )
     print(said)
     run = drivers.run_loop(dp_gibo.algorithm, losses, problem, config, key=key, executor=pool, progress=True)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from benchmarks.sopa import common
 from jaxdpbo import drivers
@@ -58,7 +57,7 @@ def gibo(s: Any, *, mu: float, step_size: float, lengthscale: float, noise_varia
         mu=mu,
         bounds=gp_regression.bounds(),
         step_size=step_size,
-        optimizer=optax.adagrad,
+        optimizer=common.adagrad,
         kernel_params=kernels.stationary(lengthscale, s.dimension),
         noise_variance=noise_variance,
     )

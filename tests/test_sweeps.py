@@ -122,27 +122,45 @@ def test_sweep_names_what_it_refuses(configs, keys, error, message):
 
 
 ON_THREE_DEVICES = """
+import os
 import jax, numpy as np
+import jax.numpy as jnp
 from protocol_cases import CASES, loss, records
 from jaxdpbo import drivers
 assert jax.local_device_count() == 3
 case, keys = CASES["random_search"], jax.random.split(jax.random.key(0), 4)
 def sweep(policy):
     return drivers.sweep(case.algorithm, loss, records(), [case.config(s) for s in (0.7, 1.6)], keys, policy=policy)
-spread, mapped = sweep(None), sweep("map")
+spread, mapped = sweep("shard"), sweep("map")
 jax.tree.map(np.testing.assert_array_equal, spread.release, mapped.release)
 
 def where(each, shared):
     return jax.lax.axis_index("runs")
-assert list(drivers.distribute(where, np.arange(7), policy="shard")) == [0, 0, 0, 1, 1, 1, 2]
+shares = [0, 0, 0, 1, 1, 1, 2]
+assert list(drivers.distribute(where, np.arange(7), policy="shard")) == shares
+
+def factors(each, shared):
+    made = 100.0 * jnp.eye(80) + jnp.arange(11.0)[:, None, None]
+    def again(carry, _):
+        return carry + jnp.sum(jnp.linalg.cholesky(made + carry * 1e-9)), None
+    return jax.lax.scan(again, each * 0.0, length=100)[0]
+assert np.all(np.isfinite(drivers.distribute(factors, jnp.ones(6), policy="shard")))  # hangs without spare threads
+assert list(drivers.distribute(where, np.arange(7))) == shares
+os.environ["NPROC"] = "3"  # too late for XLA, but it is what the default goes by
+def anywhere(each, shared):
+    return 2 * each
+drivers.sweeps._in_shares = None
+assert list(drivers.distribute(anywhere, np.arange(3))) == [0, 2, 4]
 print("same on every device")
 """
 
 
 def test_runs_are_spread_over_the_devices_there_are():
+    """And factor batches of matrices there; without spare threads the default spreads nothing."""
     root = Path(__file__).parent.parent
     environment = os.environ | {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=3",
+        "NPROC": "6",
         "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}",
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_X64": "1",

@@ -17,7 +17,7 @@ from benchmarks.speed import problem
 from benchmarks.speed.worker import Worker
 
 OURS, PEER = "benchmarks.speed.ours", "benchmarks.speed.botorch_gibo"
-TWO = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+TWO = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "NPROC": "4"}  # see drivers.distribute
 THREADS = (1, 2)
 BUDGETS = 20
 

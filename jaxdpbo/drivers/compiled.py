@@ -57,11 +57,24 @@ def scan(algorithm: Algorithm, objective: Objective, key: jax.Array, config: Any
     def step(state, t):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
         query = algorithm.ask(ask_key, config, state)
-        values = jax.vmap(objective, in_axes=(0, None))(query.points, data)
+        values = _at_each(objective, query.points, data)
         return algorithm.tell(tell_key, config, state, query, values)
 
     state, info = jax.lax.scan(step, algorithm.init(init_key, config), jnp.arange(config.steps))
     return algorithm.release(release_key, config, state), state, info
+
+
+def _at_each(objective: Objective, points: jax.Array, data: Any) -> jax.Array:
+    """The values at each of ``points (b, d)``: one after the other on a CPU, together elsewhere.
+
+    Not for speed: a batched LAPACK call of jaxlib 0.10.2 waits for tasks on the pool of threads that it occupies, so
+    that as many calls as the pool has threads (two host devices, or two independent factorisations) wait for ever.
+    """
+
+    def at(point):
+        return objective(point, data)
+
+    return jax.lax.map(at, points) if jax.default_backend() == "cpu" else jax.vmap(at)(points)
 
 
 _scan = jax.jit(scan, static_argnames=("algorithm", "objective"))

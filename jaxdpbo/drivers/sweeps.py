@@ -1,5 +1,6 @@
 """Many runs in one compiled program: seeds, budgets and step sizes, on one device or several."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -102,10 +103,12 @@ def distribute(
     A call has at most 64 runs a device, so memory does not grow with their number.
 
     Without a policy: "shard" where there are several devices, otherwise "map" on a CPU and "vmap" elsewhere. The choice
-    for CPUs is measured (docs/benchmarks.md), the one for accelerators is not: no accelerator was at hand. A CPU is
-    several devices where ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` is set before JAX is imported. Keep
-    "vmap" off CPUs: besides being slow there, it met a hang of XLA's thread pool (jaxlib 0.10.2) that
-    ``XLA_FLAGS=--xla_cpu_multi_thread_eigen=false`` is reported to avoid.
+    for CPUs is measured (docs/benchmarks.md), the one for accelerators is not: no accelerator was at hand.
+
+    A CPU is two devices where ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` and ``NPROC=4`` are set before JAX
+    is imported. Without the second, where it has no more cores than devices, the default is "map": jaxlib's batched
+    LAPACK calls (0.10.2) wait for tasks on the pool of threads that they occupy, as many calls as threads wait for
+    ever, and ``NPROC`` is the size of that pool. The same can befall "vmap" on a CPU, which is slow there besides.
 
     Args:
       function: pure and traceable, defined once: each fresh lambda is one more compilation.
@@ -120,8 +123,10 @@ def distribute(
     if len(counts) != 1 or counts & {(), (0,)}:
         raise ValueError(f"inputs must share one leading axis of at least 1, got {sorted(counts)}")
     devices = jax.local_devices()
-    alone = "map" if devices[0].platform == "cpu" else "vmap"
-    chosen = _checks.choice("policy", policy or ("shard" if len(devices) > 1 else alone), POLICIES)
+    on_cpu = devices[0].platform == "cpu"
+    alone = "map" if on_cpu else "vmap"
+    several = len(devices) > 1 and not (on_cpu and _cpu_threads() <= len(devices))
+    chosen = _checks.choice("policy", policy or ("shard" if several else alone), POLICIES)
     ((count,),) = counts
     share = len(devices) if chosen == "shard" else 1
     size = share * -(-count // (share * -(-count // (share * CALL_RUNS))))  # equal calls, each a multiple of the share
@@ -135,6 +140,13 @@ def distribute(
             found = _in_turn(function, chosen, some, shared)
         parts.append(jax.block_until_ready(jax.device_put(found, devices[0])))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)
+
+
+def _cpu_threads() -> int:
+    """The size of XLA's pool, by its own rule."""
+    if "NPROC" in os.environ:
+        return int(os.environ["NPROC"])
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @partial(jax.jit, static_argnums=(0, 1))

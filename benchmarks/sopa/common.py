@@ -107,10 +107,8 @@ def compared(first: Any, second: Any) -> dict[str, Any]:
 
 def told(comparison: dict[str, Any]) -> str:
     low, high = comparison["95%"]
-    return (
-        f"{comparison['mean difference']:+.4f} ({low:+.4f} to {high:+.4f}), lower in {comparison['lower in']} of "
-        + (f"{comparison['of']}")
-    )
+    middle, count = comparison["mean difference"], f"{comparison['lower in']} of {comparison['of']}"
+    return f"{middle:+.4f} ({low:+.4f} to {high:+.4f}), lower in {count}"
 
 
 def answers(path: jax.Array) -> jax.Array:

@@ -105,7 +105,8 @@ def config(
       clip_norm: ``B``, the bound on one user's gradient. Noise grows with it, bias shrinks.
       theta0: where to start; the middle of the box where not given.
       step_size: one number or ``(d,)``, passed to ``optimizer``; the half-width of the box where not given.
-      optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad``.
+      optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad`` (which
+        begins its sum of squares at 0.1, the published rule at 0: plain descent while gradients stay under that).
       output: what ``release`` names ``point``: "last", the last iterate, or "last_half_mean", the mean of the
         second half of the path. Both are post-processing.
       kernel: of the surrogate, from ``jaxdpbo.surrogate.kernels``.

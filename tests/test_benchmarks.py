@@ -58,7 +58,7 @@ TINY = {
     "fig2": {"steps": 5, "replications": 2, "step_sizes": (0.2, 0.4), "lengthscales": (2.0,), "tuning_seeds": 1},
     "fig3": {
         "dataset": "diabetes", "train": 40, "users": 30, "ordered": False, "steps": 1, "replications": 2,
-        "step_sizes": (0.5,), "tuning_seeds": 1, "tuning_records": 20,
+        "step_sizes": ((0.5, 0.0), (1.0, 0.1)), "tuning_seeds": 1, "tuning_records": 20,
     },
     "fig4": {
         "users": 20, "train": 10, "steps": 2, "batch": 3, "evaluations": 4, "replications": 2, "budgets": (1.0, np.inf),

@@ -31,6 +31,9 @@ def adagrad(step_size: Any) -> optax.GradientTransformation:
     return optax.adagrad(step_size, initial_accumulator_value=0.0, eps=1e-8)
 
 
+ADAGRAD = {0.0: adagrad, 0.1: optax.adagrad}  # by where the sum of squares begins
+
+
 def over_seeds(
     draw: Callable[[jax.Array], Any],
     run: Callable[[Any, Any], dict[str, jax.Array]],

@@ -93,7 +93,7 @@ def main(seeds: int | None, quick: bool) -> None:
                     curve = searched(s, problem, pool, said)
                 else:
                     options = done["tuning"][method]["chosen"]
-                    both = gibo(s, problem, mu, options["step_size"], pool, said)
+                    both = gibo(s, problem, mu, options, pool, said)
                     curve = both[descent.OUTPUTS.index(options["output"])]
                 runs[str(seed)] = common.plain(np.asarray(curve))
                 out.write(**done)
@@ -141,24 +141,25 @@ def resumed(out: common.Report, problem: Problem) -> dict[str, Any]:
 
 
 def tune(s: Any, method: str, mu: float, small: Problem, pool: Executor) -> dict[str, Any]:
-    """Step size and output by mean final loss, on the smaller problem and on seeds of its own."""
-    seeds, tried = settings.tuning_seeds(s.tuning_seeds), common.grid(step_size=s.step_sizes)
+    """Update and output by mean final loss, on the smaller problem and on seeds of its own."""
+    seeds = settings.tuning_seeds(s.tuning_seeds)
+    tried = [{"step_size": size, "accumulator": start} for size, start in s.step_sizes]
     scores = []
     for one in tried:
         ends = []
         for seed in seeds:
             said = f"tuning {method}, {common.in_words(one)}, seed {seed}"
-            ends.append([curve[-1] for curve in gibo(s, small._replace(seed=seed), mu, one["step_size"], pool, said)])
+            ends.append([curve[-1] for curve in gibo(s, small._replace(seed=seed), mu, one, pool, said)])
         scores.append(np.mean(ends, axis=0))
     options = [one | {"output": output} for one in tried for output in descent.OUTPUTS]
     _, record = common.choose(f"{method} by mean final loss", options, np.ravel(scores), seeds)
     return common.plain(record | {"train": small.train, "users": small.users, "mu": mu})
 
 
-def gibo(s: Any, problem: Problem, mu: float, step_size: float, pool: Executor, said: str) -> np.ndarray:
+def gibo(s: Any, problem: Problem, mu: float, options: dict[str, Any], pool: Executor, said: str) -> np.ndarray:
     """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``descent.OUTPUTS``.
 
-    ``step_size`` is in half-widths of the box: the parameters have sides of their own.
+    The step size is in half-widths of the box: the parameters have sides of their own.
     """
     bounds, start_key, key = begun(problem)
     config = dp_gibo.config(
@@ -168,8 +169,8 @@ def gibo(s: Any, problem: Problem, mu: float, step_size: float, pool: Executor, 
         bounds=bounds,
         clip_norm=s.clip_norm,
         theta0=jax.random.uniform(start_key, bounds.shape[1:], minval=bounds[0], maxval=bounds[1]),
-        step_size=step_size * (bounds[1] - bounds[0]) / 2,
-        optimizer=common.adagrad,
+        step_size=options["step_size"] * (bounds[1] - bounds[0]) / 2,
+        optimizer=common.ADAGRAD[options["accumulator"]],
     )
     print(said)
     run = drivers.run_loop(dp_gibo.algorithm, losses, problem, config, key=key, executor=pool, progress=True)

@@ -28,7 +28,8 @@ def main(seeds: int | None, quick: bool) -> None:
     )
 
     def gibo(mu, step_size, lengthscale):
-        return lengthscales.gibo(s, mu=mu, step_size=step_size, lengthscale=lengthscale), exact
+        numbers = {"step_size": step_size, "lengthscale": lengthscale, "noise_variance": s.noise_variance}
+        return lengthscales.gibo(s, mu=mu, **numbers), exact
 
     def ucb(lengthscale, beta):
         return gp_ucb.config(

@@ -47,7 +47,7 @@ def _drawn(key, users, train):
     return records, gp_regression.start(start_key), jnp.mean(gp_regression.loss(true, records))
 
 
-def gibo(s: Any, *, mu: float, step_size: float, lengthscale: float, noise_variance: float = 1e-4) -> dp_gibo.Config:
+def gibo(s: Any, *, mu: float, step_size: float, lengthscale: float, noise_variance: float) -> dp_gibo.Config:
     """Algorithm 1 with AdaGrad (remark 4.1)."""
     return dp_gibo.config(
         users=s.users,

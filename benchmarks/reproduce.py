@@ -3,7 +3,7 @@
 import argparse
 import importlib
 
-PAPERS = ("sopa",)
+PAPERS = ("sopa", "kusner")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Differentially private Bayesian optimisation in JAX."""
 
-from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, random_search
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations, random_search
 from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan, sweep
 from jaxdpbo.privacy import accounting
 from jaxdpbo.privacy.guarantee import Guarantee
@@ -15,9 +15,11 @@ __all__ = [
     "accounting",
     "dp_gd",
     "dp_gibo",
+    "dp_gp_ucb",
     "gp_ucb",
     "kernels",
     "minimize",
+    "private_evaluations",
     "random_search",
     "run_loop",
     "run_scan",

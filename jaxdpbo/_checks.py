@@ -66,6 +66,14 @@ def probability(name: str, value: Any) -> float:
     return result
 
 
+def fraction(name: str, value: Any) -> float:
+    """A real number in [0, 1]."""
+    result = number(name, value)
+    if not 0 <= result <= 1:
+        raise ValueError(f"{name} must lie in [0, 1], got {result}")
+    return result
+
+
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     """One of the named options."""
     if value not in options:
@@ -156,6 +164,15 @@ def rows(name: str, value: Any) -> np.ndarray:
         raise ValueError(f"{name} must have shape (c, d), got {array.shape}")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array).all(axis=1)][0].tolist()} among them")
+    return array
+
+
+def distinct_rows(name: str, value: Any) -> np.ndarray:
+    """Finite points ``(c, d)``, at least one, no two equal, as NumPy float64."""
+    array = rows(name, value)
+    unique, counts = np.unique(array, axis=0, return_counts=True)
+    if len(unique) < len(array):
+        raise ValueError(f"{name} must be distinct, got {unique[np.argmax(counts)].tolist()} {counts.max()} times")
     return array
 
 

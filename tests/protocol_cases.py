@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, random_search
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations, random_search
 from jaxdpbo.types import Algorithm, Objective
 
 USERS, STEPS, DIMENSION = 6, 3, 2
@@ -26,15 +26,21 @@ def utility(point, data):
 class Case(NamedTuple):
     """``config(scale)``: same static sizes, other numbers.
 
-    ``private``: it claims a guarantee. ``draws``: two keys give two answers. ``shape``: of the values at one point.
+    ``notion``: of its guarantee. ``draws``: two keys always give two points. ``shape``: of the values at one point.
+    ``pays_late``: in ``release``, so that raw values may steer it.
     """
 
     algorithm: Algorithm
     config: Callable[[float], Any]
-    private: bool
+    notion: str
     draws: bool = True
     objective: Objective = loss
     shape: tuple[int, ...] = (USERS,)
+    pays_late: bool = False
+
+    @property
+    def private(self) -> bool:
+        return self.notion != "none"
 
 
 def records(seed: int = 0) -> np.ndarray:
@@ -55,6 +61,10 @@ def _random(scale: float):
     return random_search.config(users=USERS, steps=STEPS, batch=2, bounds=BOUNDS * scale)
 
 
+def _one_user(scale: float):
+    return random_search.config(users=1, steps=STEPS, batch=2, bounds=BOUNDS * scale)
+
+
 def _ucb(**static):
     box = {} if "candidates" in static else {"bounds": BOUNDS}
 
@@ -73,17 +83,58 @@ def _gradient(scale: float):
     )
 
 
+def _dp_ucb(**static):
+    def config(scale: float):
+        place = {"candidates": CANDIDATES * scale}
+        if "bounds" in static:
+            place = {"bounds": BOUNDS * scale, "grid": CANDIDATES * scale, "slope": (1.0, scale)}
+        options = {"steps": STEPS, "delta": 0.01 * scale, "correlation": 0.9, "release": "both", "scale": scale}
+        searched = {"scatter": 8, "starts": 1, "climb_steps": 1}
+        return dp_gp_ucb.config(epsilon=1e3 * scale, **(options | searched | static | place))
+
+    return config
+
+
+def _gains(scale: float):
+    return dp_gp_ucb.lipschitz_config(
+        candidates=CANDIDATES[:STEPS] * scale, users=USERS, epsilon=scale, largest_gain=9.0, acquisition="in_order",
+        release="both",
+    )  # fmt: skip
+
+
+def _private(inner, algorithm):
+    def config(scale: float):
+        return private_evaluations.config(algorithm, inner(scale), users=USERS, mu=scale, loss_range=(0.0, 3.0 * scale))
+
+    return config
+
+
 CANDIDATES = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * np.random.default_rng(5).uniform(size=(9, DIMENSION))
 SCALAR = {"objective": utility, "shape": ()}
+LATE = SCALAR | {"pays_late": True}
+AVERAGED = "prior_averaged_dp"
 CASES = {
-    "dp_gibo": Case(dp_gibo.algorithm, _gibo(), True),
-    "dp_gibo, few points": Case(dp_gibo.algorithm, _gibo(batch=1, output="last_half_mean"), True),
-    "dp_gibo, adaptive": Case(dp_gibo.algorithm, _gibo(tolerance=0.05), True),
-    "dp_gibo, nearest": Case(dp_gibo.algorithm, _gibo(memory="nearest", neighbours=2), True),
-    "dp_gibo, none": Case(dp_gibo.algorithm, _gibo(memory="none"), True),
-    "dp_gd": Case(dp_gd.algorithm, _gradient, True, objective=dp_gd.gradients_of(loss), shape=(DIMENSION, USERS)),
-    "gp_ucb, box": Case(gp_ucb.algorithm, _ucb(), False, False, **SCALAR),
-    "gp_ucb, box, users, refit": Case(gp_ucb.algorithm, _ucb(users=USERS, refit_every=2, fit_steps=1), False, False),
-    "gp_ucb, candidates": Case(gp_ucb.algorithm, _ucb(candidates=CANDIDATES), False, False, **SCALAR),
-    "random_search": Case(random_search.algorithm, _random, False),
+    "dp_gibo": Case(dp_gibo.algorithm, _gibo(), "gdp"),
+    "dp_gibo, few points": Case(dp_gibo.algorithm, _gibo(batch=1, output="last_half_mean"), "gdp"),
+    "dp_gibo, adaptive": Case(dp_gibo.algorithm, _gibo(tolerance=0.05), "gdp"),
+    "dp_gibo, nearest": Case(dp_gibo.algorithm, _gibo(memory="nearest", neighbours=2), "gdp"),
+    "dp_gibo, none": Case(dp_gibo.algorithm, _gibo(memory="none"), "gdp"),
+    "dp_gd": Case(dp_gd.algorithm, _gradient, "gdp", objective=dp_gd.gradients_of(loss), shape=(DIMENSION, USERS)),
+    "gp_ucb, box": Case(gp_ucb.algorithm, _ucb(), "none", False, **SCALAR),
+    "gp_ucb, box, users, refit": Case(gp_ucb.algorithm, _ucb(users=USERS, refit_every=2, fit_steps=1), "none", False),
+    "gp_ucb, candidates": Case(gp_ucb.algorithm, _ucb(candidates=CANDIDATES), "none", False, **SCALAR),
+    "dp_gp_ucb": Case(dp_gp_ucb.algorithm, _dp_ucb(), AVERAGED, False, **LATE),
+    "dp_gp_ucb, noisy": Case(dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1), AVERAGED, False, **LATE),
+    "dp_gp_ucb, box": Case(dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1, bounds=BOUNDS), AVERAGED, False, **LATE),
+    "dp_gp_ucb, in order": Case(dp_gp_ucb.algorithm, _gains, "dp", False, **LATE),
+    "private evaluations": Case(
+        private_evaluations.algorithm_of(gp_ucb.algorithm),
+        _private(_ucb(candidates=CANDIDATES), gp_ucb.algorithm),
+        "gdp",
+        False,
+    ),
+    "private evaluations, random search": Case(
+        private_evaluations.algorithm_of(random_search.algorithm), _private(_one_user, random_search.algorithm), "gdp"
+    ),
+    "random_search": Case(random_search.algorithm, _random, "none"),
 }

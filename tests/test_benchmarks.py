@@ -7,8 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import demo, report, sopa
-from benchmarks.sopa import common, fig2, fig3, fig4, fig5, settings
+from benchmarks import common, demo, kusner, report, sopa
+from benchmarks.kusner import fig1 as correlation
+from benchmarks.kusner import regret
+from benchmarks.kusner import settings as kusner_settings
+from benchmarks.sopa import fig2, fig3, fig4, fig5, settings
 from jaxdpbo.problems import datasets, huber_regression, kernel_svr
 
 
@@ -26,16 +29,19 @@ def test_the_demo_compares_and_publishes_only_what_is_private(results, monkeypat
         return losses[-1]
 
     monkeypatch.setattr(demo, "STEPS", 2)
+    monkeypatch.setattr(demo, "EVALUATIONS", 3)
     monkeypatch.setattr(demo, "SEEDS", range(1))
     monkeypatch.setattr(kernel_svr, "loss", watched)
     demo.main()
     shown = capfd.readouterr()
     rows = {line.split("  ")[0]: line for line in shown.out.splitlines()}
-    assert rows["DP-GIBO, mu=1"].endswith("mu=1: epsilon=4.38 at delta=1e-05")
-    assert rows["DP-GIBO, mu=inf"].endswith("not private")
-    assert rows["random search"].endswith("not private")
-    assert all(f"{2 * 14}" in rows[method] for method in demo.METHODS)  # the same number of evaluations
-    assert f"{4 * 2 * 14}/{4 * 2 * 14}" in shown.err  # the bar counts evaluations
+    for method in (demo.GIBO, demo.EVALUATED):
+        assert rows[method].endswith("mu=1: epsilon=4.38 at delta=1e-05")
+    for method in (demo.BARE, demo.SEARCH):
+        assert rows[method].endswith("not private")
+    for method in demo.METHODS:
+        assert f"  {3 if method == demo.EVALUATED else 2 * 14}  " in rows[method]
+    assert f"{4 * 2 * 14 + 3}/{4 * 2 * 14 + 3}" in shown.err  # the bar counts evaluations
 
     published = json.loads((results / "demo" / "release.json").read_text())
     assert set(published) == {"hyper_parameters", "guarantee", "epsilon"}
@@ -83,7 +89,7 @@ def figure(results, monkeypatch):
         written = json.loads((results / "sopa" / f"{item}_quick.json").read_text(), parse_constant=pytest.fail)
         assert written["seeds"] == [0, seeds or TINY[item]["replications"]]
         for tuning in written["tuning"].values():
-            assert tuning["seeds"][0] >= settings.TUNING_SEEDS > written["seeds"][1]  # tuned on seeds not reported
+            assert tuning["seeds"][0] >= common.TUNING_SEEDS > written["seeds"][1]  # tuned on seeds not reported
             scores = [one["score"] for one in tuning["tried"]]
             best = tuning["tried"][scores.index(min(scores))]
             assert tuning["chosen"] == {name: value for name, value in best.items() if name != "score"}
@@ -117,7 +123,7 @@ def test_the_settings_are_the_papers():
     replaced = {(item, name) for item in printed for name in printed[item] if name in settings.OURS[item]}
     assert replaced == {("fig3", "train"), ("fig3", "users")}  # records that are not to be had
     for item in printed:
-        assert vars(settings.of(item, False)) == printed[item] | settings.OURS[item]
+        assert vars(common.settings_of(settings, item, False)) == printed[item] | settings.OURS[item]
 
 
 def test_figure_1_writes_its_table_and_its_picture(figure, capsys):
@@ -153,7 +159,7 @@ def test_figure_3_may_be_stopped_and_started(figure, monkeypatch, capsys):
         assert of["0"] == runs[method]["0"]
         assert set(of) == {"0", "1"}
     monkeypatch.setitem(TINY, "fig3", TINY["fig3"] | {"steps": 2})
-    other = common.Report("fig3", first["figure"], True, first["data"])
+    other = common.Report(settings, "fig3", first["figure"], True, first["data"])
     assert fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]
     other.summary["settings"] = {"changed": True}
     assert not fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]  # settings of another run
@@ -200,3 +206,66 @@ def test_options_are_tried_in_every_combination():
 def test_a_table_lines_up(capsys):
     report.print_table(("name", "n"), [("a", 1), ("longer", 22)])
     assert capsys.readouterr().out.splitlines() == ["name     n", "------  --", "a        1", "longer  22"]
+
+
+SIZES = ("logistic", "lengthscales", "svm")
+KUSNER = {
+    "fig1": {"train": 60, "sizes": (40, 300), "sets": 3, "models": 6, "correlations": (0.3, 0.95), "exponents": (2, 4)},
+    "regret": {
+        "epsilons": (1.0, 20.0), "evaluations": 3, "refit_every": 0, "seeds": dict.fromkeys(SIZES, 2),
+        "candidates": dict.fromkeys(SIZES, 8), "train": dict.fromkeys(SIZES, 40), "users": dict.fromkeys(SIZES, 50),
+        "gibo_steps": dict.fromkeys(SIZES, 2),
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def kusner_item(results, monkeypatch):
+    def bundled(name, honest=datasets.load):
+        return honest("digits" if name == "covtype" else name)  # no download in a test
+
+    monkeypatch.setattr(datasets, "load", bundled)
+
+    def run(item):
+        monkeypatch.setitem(kusner_settings.QUICK, item, KUSNER[item])
+        with jax.numpy_rank_promotion("allow"):
+            kusner.ITEMS[item](None, True)
+        assert (results / "kusner" / f"{item}_quick.png").stat().st_size > 10_000
+        return json.loads((results / "kusner" / f"{item}_quick.json").read_text(), parse_constant=pytest.fail)
+
+    return run
+
+
+def test_kusners_figure_1_finds_a_large_correlation_and_says_why(kusner_item, capsys):
+    written = kusner_item("fig1")
+    assert correlation.CAVEAT in capsys.readouterr().out
+    assert written["caveat"]
+    for size, curve in written["mean_log_likelihood"].items():
+        assert len(curve) == 4
+        assert curve[1] > curve[0]
+        assert written["largest_move"][size] <= 1 / (int(size) - 1)
+
+
+def test_a_drawn_neighbour_differs_by_one_record():
+    right = np.random.default_rng(0).integers(0, 2, (5, 400)).astype(float)
+    accuracies, neighbours = correlation.drawn(right, 50, 200, np.random.default_rng(1))
+    counts = accuracies * 50
+    np.testing.assert_allclose(counts, np.round(counts), atol=1e-9)
+    more, less = neighbours * 51, neighbours * 49
+    added = np.isclose(more, np.round(more), atol=1e-9).all(axis=1)
+    assert 60 < added.sum() < 140
+    assert np.all(np.isin(np.round((more - counts)[added]), (0, 1)))
+    assert np.all(np.isin(np.round((counts - less)[~added]), (0, 1)))
+
+
+def test_the_comparison_runs_every_method_on_every_problem(kusner_item, capsys):
+    written = kusner_item("regret")
+    shown = capsys.readouterr().out
+    assert set(written["regret"]) == set(SIZES)
+    for of in written["regret"].values():
+        assert tuple(of) == regret.METHODS
+        assert all(len(values) == 2 for values in of.values())
+        for method in (regret.CHOICE, regret.FREE):
+            assert of[method][0] == of[method][1]  # no budget enters
+        assert all(value >= 0 for method, values in of.items() if method != regret.GIBO for value in values)
+    assert all(notion in shown for notion in regret.NOTIONS.values())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from oracles import kernels as kernel_oracle
 from oracles import ucb as oracle
+from oracles.gp import predict
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import gp_ucb
@@ -57,6 +58,28 @@ def test_the_picks_over_a_finite_set_are_the_oracles(seed):
     assert int(run.release.row) == best
     np.testing.assert_array_equal(run.release.point, CANDIDATES[best])
     np.testing.assert_allclose(run.diagnostics.info.value[:, 0], utilities[rows], rtol=1e-12)
+
+
+def rough(point, data):
+    """The hills, seen through noise that is fixed for each point."""
+    return hills(point, TOP) + jnp.sin(data * jnp.sum(point))
+
+
+def test_the_believed_best_is_of_the_largest_posterior_mean():
+    noise, kernel, gained = 0.5, kernel_oracle.rbf(np.full(2, LENGTHSCALE), 1.0), []
+    for roughness in (1e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3):
+        run, plain = (
+            scan(rough, config(answer=answer, noise_variance=noise), jnp.asarray(roughness))
+            for answer in ("believed", "observed")
+        )
+        private = run.diagnostics.state.private
+        rows, values = np.asarray(private.rows), np.asarray(private.utilities)
+        standard = (values - values.mean()) / values.std()
+        mean, _ = predict(kernel, CANDIDATES[rows], np.full(STEPS, noise), standard, CANDIDATES[rows])
+        assert int(run.release.row) == rows[np.argmax(mean)]
+        assert int(plain.release.row) == rows[np.argmax(values)]
+        gained.append(float(hills(run.release.point, TOP) - hills(plain.release.point, TOP)))
+    assert np.mean(gained) > 0.05
 
 
 def test_the_first_candidate_is_drawn_from_the_key():
@@ -235,6 +258,7 @@ def test_scatter_and_climb_beats_its_scatter_and_stays_in_the_box():
         ({"delta": 1.0}, ValueError, "delta must lie strictly between 0 and 1"),
         ({"refit_every": -1}, ValueError, "refit_every must be at least 0"),
         ({"starts": 2000}, ValueError, "starts must be at most scatter"),
+        ({"answer": "best"}, ValueError, "answer must be one of"),
         ({"standardize": 1}, TypeError, "standardize must be True or False"),
         ({"noise_variance": 0}, ValueError, "noise_variance must be positive"),
     ],

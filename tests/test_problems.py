@@ -11,11 +11,20 @@ import numpy as np
 import pytest
 from oracles import gp_regression as oracle
 from oracles.gp import richardson
-from scipy import stats
+from scipy import optimize, stats
 
 from jaxdpbo.algorithms import random_search
 from jaxdpbo.drivers import run_loop, run_scan
-from jaxdpbo.problems import datasets, gp_regression, huber_regression, kernel_svr, location, noisy
+from jaxdpbo.problems import (
+    datasets,
+    gp_regression,
+    huber_regression,
+    kernel_svm,
+    kernel_svr,
+    location,
+    logistic_regression,
+    noisy,
+)
 
 
 def test_location_is_half_the_squared_distance():
@@ -397,3 +406,69 @@ def test_the_real_files_where_they_are():
     assert bool(present) == bool(os.environ.get("JAXDPBO_DATA"))
     for name in present:
         assert datasets.load(name).features.shape == shapes[name]
+
+
+def cancer(seed=0, **sizes):
+    return logistic_regression.split(datasets.load("breast_cancer"), seed, **({"train": 80, "validation": 40} | sizes))
+
+
+def test_logistic_regression_is_at_its_minimum_whatever_the_regularisation():
+    data = cancer()
+    fit = jax.jit(logistic_regression.fit)
+    for at in np.linspace(*logistic_regression.bounds()[:, 0], 7):
+        w = np.asarray(fit(np.array([at]), data))
+
+        def penalised(w, at=at):
+            margins = data.train_labels * (data.train @ w)
+            return np.exp(at) / 2 * w @ w + np.logaddexp(0, -margins).mean()
+
+        gradient = richardson(penalised, w, 1e-3)
+        assert np.linalg.norm(gradient) < 1e-9
+        best = optimize.minimize(penalised, np.zeros(len(w)), method="BFGS", options={"gtol": 1e-8})
+        assert penalised(w) <= best.fun + 1e-9
+
+
+def test_logistic_gains_have_the_constants_that_algorithm_3_is_told():
+    data = cancer()
+    assert np.all(np.linalg.norm(data.train, axis=1) <= 1 + 1e-12)
+    assert np.all(np.linalg.norm(data.validation, axis=1) <= 1 + 1e-12)
+    gains = np.asarray(logistic_regression.gains(np.array([-3.0]), data))
+    assert np.all((gains >= 0) & (gains <= logistic_regression.LARGEST_GAIN))
+    w = np.asarray(logistic_regression.fit(np.array([-3.0]), data))
+    expected = [
+        min(max((1 + y * w @ x) / 2, 0), 1) for x, y in zip(data.validation, data.validation_labels, strict=True)
+    ]
+    np.testing.assert_allclose(gains, expected, atol=1e-12)
+    np.testing.assert_allclose(logistic_regression.loss(np.array([-3.0]), data), 1 - gains)
+    with pytest.raises(ValueError, match="dataset must have two classes, got 10"):
+        logistic_regression.split(datasets.load("digits"), 0, train=20)
+
+
+def test_the_kernel_svm_is_scikit_learns():
+    from sklearn.svm import SVC
+
+    data = kernel_svm.split(datasets.load("breast_cancer"), 0, train=80, validation=60, positive=1.0)
+    for log_c, log_gamma in ((0.0, -3.0), (4.0, -5.0), (-4.0, -8.0)):
+        machine = SVC(C=np.exp(log_c), gamma=np.exp(log_gamma)).fit(data.train, data.train_labels)
+        wrong = machine.predict(data.validation) != data.validation_labels
+        np.testing.assert_array_equal(kernel_svm.loss(np.array([log_c, log_gamma]), data), wrong)
+    assert kernel_svm.bounds().shape == (2, 2)
+    broken = data._replace(validation=np.where(np.arange(60)[:, None] == 5, np.nan, data.validation))
+    losses = kernel_svm.loss(np.array([0.0, -3.0]), broken)
+    assert losses[5] == 1
+    np.testing.assert_array_equal(np.delete(losses, 5), np.delete(kernel_svm.loss(np.array([0.0, -3.0]), data), 5))
+
+
+def test_neither_machine_reads_another_users_record():
+    for module, data, point in (
+        (logistic_regression, cancer(), np.array([-2.0])),
+        (
+            kernel_svm,
+            kernel_svm.split(datasets.load("breast_cancer"), 0, train=60, validation=40, positive=1.0),
+            np.array([1.0, -4]),
+        ),
+    ):
+        flipped = data.validation_labels.copy()
+        flipped[3] *= -1
+        before, after = (np.asarray(module.loss(point, of)) for of in (data, data._replace(validation_labels=flipped)))
+        assert np.flatnonzero(before != after).tolist() == [3]

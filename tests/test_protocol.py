@@ -170,20 +170,27 @@ def test_values_of_a_wrong_shape_are_refused(case):
 def test_the_guarantee_is_typed_and_conditional(case):
     statement = case.algorithm.privacy(case.config(1.0))
     assert isinstance(statement, guarantee.Guarantee)
+    assert statement.notion == case.notion
     if case.private:
-        assert statement.notion == "gdp"
         assert statement.relation == "replace_one"
         assert guarantee.IDEAL_NOISE in statement.holds_if
-        assert statement.epsilon(1e-5) == pytest.approx(guarantee.accounting.gdp_epsilon(1.0, 1e-5))
     else:
-        assert statement.notion == "none"
         assert statement.because
-        assert statement.epsilon(1e-5) == np.inf
+    expected = {
+        "gdp": lambda: guarantee.accounting.gdp_epsilon(1.0, 1e-5), "dp": lambda: 1.0, "none": lambda: np.inf,
+    }  # fmt: skip
+    if case.notion in expected:
+        assert statement.epsilon(1e-5) == pytest.approx(expected[case.notion]())
+    else:
+        with pytest.raises(ValueError, match="does not convert"):
+            statement.epsilon(1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.private or name == "random_search"])
+@pytest.mark.parametrize(
+    "name", [name for name, case in CASES.items() if name == "random_search" or (case.private and not case.pays_late)]
+)
 def test_a_query_does_not_depend_on_private_state(name):
-    """GP-UCB promises nothing, and its query is a function of raw values: it is what this test would refuse."""
+    """GP-UCB promises nothing, DP-GP-UCB pays at the end: both follow raw values, which this test would refuse."""
     case = CASES[name]
     config = case.config(1.0)
     state = state_after(case, 2)

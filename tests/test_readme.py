@@ -41,5 +41,14 @@ def test_every_link_and_command_exists():
 def test_every_public_name_is_there_and_said():
     assert all(hasattr(jaxdpbo, name) for name in jaxdpbo.__all__)
     assert sorted(jaxdpbo.__all__) == jaxdpbo.__all__
-    for name in ("minimize", "run_scan", "dp_gd", "dp_gibo", "gp_ucb", "random_search"):
+    for name in (
+        "minimize",
+        "run_scan",
+        "dp_gd",
+        "dp_gibo",
+        "dp_gp_ucb",
+        "gp_ucb",
+        "private_evaluations",
+        "random_search",
+    ):
         assert name in README

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.speed import ours
+from benchmarks.speed import dp_gp_ucb, ours_ucb, sklearn_ucb
+from benchmarks.speed import ours_gibo as ours
 from benchmarks.speed.worker import Worker
 
 
@@ -19,7 +20,7 @@ def test_both_sides_of_the_per_user_solve_find_the_same_gradient():
 
 
 def test_a_worker_answers_and_a_failure_ends_it():
-    with Worker("benchmarks.speed.ours") as worker:
+    with Worker("benchmarks.speed.ours_gibo") as worker:
         assert worker("version").startswith("jax ")
         assert worker("peak_memory") > 10
         with pytest.raises(RuntimeError, match="a worker ended with status 1"):
@@ -30,3 +31,14 @@ def test_a_sweep_of_the_benchmark_reaches_the_minimum():
     swept = ours.sweep(first=0, seeds=2)
     assert swept["failed"] == 0
     assert np.all(np.array(swept["loss"]) < 2.3)  # 3.6 at the start, 2.255 at best
+
+
+def test_both_sides_of_the_finite_search_see_the_same_values():
+    ours_seen = ours_ucb.sweep(first=0, seeds=2)["values"]
+    peers = [sklearn_ucb.run(seed) for seed in range(2)]
+    assert dp_gp_ucb.compared(ours_seen, peers) == (2, 0)
+    assert len(set(ours_seen[0])) > 40
+    moved = [[*ours_seen[0][:9], 0.0, *ours_seen[0][10:]], ours_seen[1]]
+    assert dp_gp_ucb.compared(moved, peers) == (1, 0)
+    tied = [one | {"margins": [*one["margins"][:9], 1e-12, *one["margins"][10:]]} for one in peers]
+    assert dp_gp_ucb.compared(moved, tied) == (1, 1)

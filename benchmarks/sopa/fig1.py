@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import report
-from benchmarks.sopa import common, settings
+from benchmarks import common, report
+from benchmarks.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.privacy import clipping
@@ -16,7 +16,9 @@ from jaxdpbo.surrogate import kernels
 
 
 def main(seeds: int | None, quick: bool) -> None:
-    out = common.Report("fig1", "Fig. 1, example 4.1: location of a normal model", quick, "simulated afresh each seed")
+    out = common.Report(
+        settings, "fig1", "Fig. 1, example 4.1: location of a normal model", quick, "simulated afresh each seed"
+    )
     s = out.settings
     seeds = seeds or s.replications
     draw = jax.jit(partial(location.sample, users=s.users))
@@ -37,7 +39,7 @@ def main(seeds: int | None, quick: bool) -> None:
         )
 
     tuning, chosen = {}, {}
-    tried, tuned_on = common.grid(step_size=s.step_sizes), settings.tuning_seeds(s.tuning_seeds)
+    tried, tuned_on = common.grid(step_size=s.step_sizes), common.tuning_seeds(s.tuning_seeds)
     for mu in s.mu:
         found = common.over_seeds(draw, run, [config(mu, **one) for one in tried], tuned_on, f"tuning mu={mu:g}")
         scores = np.median(found["gap"][:, :, -1], axis=1)

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import report
-from benchmarks.sopa import common, settings
+from benchmarks import common, report
+from benchmarks.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gd, dp_gibo
 from jaxdpbo.problems import huber_regression
@@ -19,7 +19,7 @@ SHOWN_STEPS = (0, 1, 2, 5, 10, 20, 50, 100)
 
 
 def main(seeds: int | None, quick: bool) -> None:
-    out = common.Report("fig2", "Fig. 2, example 4.2: Huber regression", quick, "simulated afresh each seed")
+    out = common.Report(settings, "fig2", "Fig. 2, example 4.2: Huber regression", quick, "simulated afresh each seed")
     s = out.settings
     seeds = seeds or s.replications
     draw = jax.jit(partial(drawn, users=s.users))
@@ -44,7 +44,7 @@ def main(seeds: int | None, quick: bool) -> None:
         PLAIN: (run_descent, partial(descent, np.inf), common.grid(step_size=s.step_sizes)),
     }
     tuning, chosen, runs = {}, {}, {}
-    tuned_on = settings.tuning_seeds(s.tuning_seeds)
+    tuned_on = common.tuning_seeds(s.tuning_seeds)
     for method, (run, config, tried) in methods.items():
         found = common.over_seeds(draw, run, [config(**one) for one in tried], tuned_on, f"tuning {method}")
         scores = np.median(found["gap"][:, :, -1], axis=1)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from benchmarks import report
-from benchmarks.sopa import common, settings
+from benchmarks import common, report
+from benchmarks.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo, random_search
 from jaxdpbo.privacy import descent
@@ -61,9 +61,11 @@ def mean_loss(point: np.ndarray, problem: Problem) -> float:
 
 
 def main(seeds: int | None, quick: bool) -> None:
-    s = settings.of("fig3", quick)
+    s = common.settings_of(settings, "fig3", quick)
     dataset = loaded(s.dataset)
-    out = common.Report("fig3", "Fig. 3, example 4.4: kernel support vector regression", quick, dataset.source)
+    out = common.Report(
+        settings, "fig3", "Fig. 3, example 4.4: kernel support vector regression", quick, dataset.source
+    )
     features = min(s.features, dataset.features.shape[1])
     seeds = range(seeds or s.replications)
     real = Problem(s.dataset, 0, *sizes(s, len(dataset.targets)), features, s.ordered)
@@ -142,7 +144,7 @@ def resumed(out: common.Report, problem: Problem) -> dict[str, Any]:
 
 def tune(s: Any, method: str, mu: float, small: Problem, pool: Executor) -> dict[str, Any]:
     """Update and output by mean final loss, on the smaller problem and on seeds of its own."""
-    seeds = settings.tuning_seeds(s.tuning_seeds)
+    seeds = common.tuning_seeds(s.tuning_seeds)
     tried = [{"step_size": size, "accumulator": start} for size, start in s.step_sizes]
     scores = []
     for one in tried:

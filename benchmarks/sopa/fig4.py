@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import report
-from benchmarks.sopa import common, lengthscales, settings
+from benchmarks import common, report
+from benchmarks.sopa import lengthscales, settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import gp_ucb
 from jaxdpbo.problems import gp_regression
@@ -14,10 +14,12 @@ GIBO, UCB, SEARCH = "DP-GIBO, mu=1", "GP-UCB", "random search"
 
 
 def main(seeds: int | None, quick: bool) -> None:
-    out = common.Report("fig4", "Fig. 4, example 4.3: lengthscales of a GP regression", quick, lengthscales.SOURCE)
+    out = common.Report(
+        settings, "fig4", "Fig. 4, example 4.3: lengthscales of a GP regression", quick, lengthscales.SOURCE
+    )
     s = out.settings
     seeds = range(seeds or s.replications)
-    tuned_on = settings.tuning_seeds(s.tuning_seeds)
+    tuned_on = common.tuning_seeds(s.tuning_seeds)
     draw, exact = lengthscales.drawing(s.users, s.train), lengthscales.noise()
     total = s.steps * s.batch
     at = (s.evaluations - 1) // s.batch  # 265 = 24 x 11 + 1: DP-GIBO is read after 24 steps

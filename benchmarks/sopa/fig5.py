@@ -6,18 +6,18 @@ procedure three times", so that only the assumed noise differs: step size and le
 
 import numpy as np
 
-from benchmarks import report
-from benchmarks.sopa import common, lengthscales, settings
+from benchmarks import common, report
+from benchmarks.sopa import lengthscales, settings
 
 SEARCH = "random search"
 READINGS = {"one Z for each user": False, "one Z for all users": True}
 
 
 def main(seeds: int | None, quick: bool) -> None:
-    out = common.Report("fig5", "Fig. 5, appendix C.5: noisy observations", quick, lengthscales.SOURCE)
+    out = common.Report(settings, "fig5", "Fig. 5, appendix C.5: noisy observations", quick, lengthscales.SOURCE)
     s = out.settings
     seeds = range(seeds or s.replications)
-    tuned_on = settings.tuning_seeds(s.tuning_seeds)
+    tuned_on = common.tuning_seeds(s.tuning_seeds)
     draw, total = lengthscales.drawing(s.users, s.train), s.steps * s.batch
 
     right, over, under = s.sigmas

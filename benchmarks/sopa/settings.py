@@ -4,11 +4,10 @@ Examples 4.1 to 4.4 and appendix C. The paper prints no step size, no lengthscal
 and the like are chosen from the grids here, on tuning seeds that no reported number uses.
 """
 
-from types import SimpleNamespace
 from typing import Any
 
+PAPER = "sopa"
 INF = float("inf")
-TUNING_SEEDS = 10_000  # where the tuning seeds begin; the reported ones begin at 0
 
 PRINTED: dict[str, dict[str, Any]] = {
     "fig1": {
@@ -72,18 +71,3 @@ QUICK: dict[str, dict[str, Any]] = {
         "tuning_seeds": 1,
     },
 }  # fmt: skip
-
-
-def of(item: str, quick: bool) -> SimpleNamespace:
-    """Everything a figure needs to know: printed, then ours (which replaces only what cannot be had), then quick."""
-    return SimpleNamespace(**PRINTED[item] | OURS[item] | (QUICK[item] if quick else {}))
-
-
-def described(item: str, quick: bool) -> dict[str, Any]:
-    """The same for a reader, who should see which is which."""
-    told = {"printed in the paper": PRINTED[item], "chosen here": OURS[item]}
-    return told | ({"changed by --quick": QUICK[item]} if quick else {})
-
-
-def tuning_seeds(count: int) -> range:
-    return range(TUNING_SEEDS, TUNING_SEEDS + count)

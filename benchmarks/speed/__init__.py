@@ -1,3 +1,3 @@
 """Measurements against peers; run by ``scripts/bench NAME``."""
 
-NAMES = ("dp_gibo",)
+NAMES = ("dp_gibo", "dp_gp_ucb")

@@ -15,7 +15,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.optim import optimize_acqf
 
-from benchmarks.speed import problem
+from benchmarks.speed import gibo_problem as problem
 from benchmarks.speed.worker import serve
 
 warnings.filterwarnings("ignore")  # L-BFGS-B's iteration limit, BoTorch's advice on scaling

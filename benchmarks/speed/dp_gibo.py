@@ -12,37 +12,25 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 from tqdm import tqdm
 
-from benchmarks import report
-from benchmarks.speed import problem
+from benchmarks.speed import gibo_problem as problem
+from benchmarks.speed import rows
 from benchmarks.speed.worker import Worker
 
-OURS, PEER = "benchmarks.speed.ours", "benchmarks.speed.botorch_gibo"
+OURS, PEER = "benchmarks.speed.ours_gibo", "benchmarks.speed.botorch_gibo"
 TWO = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "NPROC": "4"}  # see drivers.distribute
 THREADS = (1, 2)
 BUDGETS = 20
 
 
 def main(quick: bool) -> None:
-    rows = []
+    found = []
     progress = tqdm(total=6, unit="part")
     for part in (whole_runs, cold_runs, devices, memory, clipped_gradient, per_user_solve):
         progress.set_description(part.__name__)
-        rows += part(quick)
+        found += part(quick)
         progress.update()
     progress.close()
-    print()
-    report.print_table(
-        ("what", "dtype", "ours", "peer or ceiling", "ratio", "compile"),
-        [
-            (row["name"], row["dtype"], _time(row["ours_s"]), f"{_time(row['peer_s'])} {row['peer']}")
-            + (f"{row['ratio']:.3g}", "-" if row["compile_s"] is None else f"{row['compile_s']:.1f} s")
-            for row in rows
-        ],
-    )
-    for row in rows:
-        for name, value in row["more"].items():
-            print(f"{row['name']}: {name}: {value}")
-    report.write_json(report.folder("bench") / ("dp_gibo_quick.json" if quick else "dp_gibo.json"), rows)
+    rows.finish("dp_gibo", found, quick)
 
 
 def whole_runs(quick: bool) -> list[dict]:
@@ -65,7 +53,7 @@ def whole_runs(quick: bool) -> list[dict]:
     peers = [run["loss"] for run in runs[1] + runs[2]]
     traces = [trace for sweep in swept for trace in sweep["trace"]]
     return [
-        _row(
+        rows.row(
             f"one run of a sweep of {seeds} seeds",
             each,
             medians[faster],
@@ -78,8 +66,8 @@ def whole_runs(quick: bool) -> list[dict]:
             ours=versions[0],
             peer_seconds={str(threads): [run["seconds"] for run in runs[threads]] for threads in THREADS},
             ours_seconds=[sweep["seconds"] for sweep in swept],
-            ours_final_loss=_spread(losses),
-            peer_final_loss=_spread(peers),
+            ours_final_loss=rows.spread(losses),
+            peer_final_loss=rows.spread(peers),
             mean_trace=f"ours {statistics.mean(traces):.4f}, peer "
             f"{statistics.mean(run['trace'] for run in runs[1] + runs[2]):.4f}",
         )
@@ -95,13 +83,15 @@ def cold_runs(quick: bool) -> list[dict]:
         with Worker(PEER) as worker:
             peers.append(worker("run", seed=turn, threads=2)["seconds"])
     ours_s, peer_s = statistics.median(ours), statistics.median(peers)
-    return [_row("one cold run, compiled", ours_s, peer_s, "BoTorch, new process", peer_s / ours_s, None, "float64")]
+    return [
+        rows.row("one cold run, compiled", ours_s, peer_s, "BoTorch, new process", peer_s / ours_s, None, "float64")
+    ]
 
 
 def devices(quick: bool) -> list[dict]:
     """The policies of ``sweep``, on one device and on two, by turns.
 
-    Eight seeds for "vmap": at 50 XLA's CPU client of jaxlib 0.10.2 once waited for ever, all its threads idle.
+    Eight seeds for "vmap", which at 50 has hung: see ``drivers.distribute``.
     """
     rounds, seeds = (1, 8) if quick else (5, 50)
     plans = {
@@ -120,7 +110,7 @@ def devices(quick: bool) -> list[dict]:
     each = {name: statistics.median(values) for name, values in seconds.items()}
     shard = each.pop("two devices, shard")
     return [
-        _row("two devices, shard, per seed", shard, other, name, other / shard, None, "float64")
+        rows.row("two devices, shard, per seed", shard, other, name, other / shard, None, "float64")
         for name, other in each.items()
     ]
 
@@ -137,7 +127,7 @@ def memory(quick: bool) -> list[dict]:
         budgets = worker("sweep", first=0, seeds=few, budgets=BUDGETS)
         peaks[BUDGETS * few] = worker("peak_memory")
     return [
-        _row(
+        rows.row(
             f"{many} seeds, compilation included",
             swept[many]["seconds"],
             swept[few]["seconds"],
@@ -157,15 +147,15 @@ def memory(quick: bool) -> list[dict]:
 def clipped_gradient(quick: bool) -> list[dict]:
     """The per-user clipped gradient beside the larger of two ceilings, reading the losses and the arithmetic."""
     users, repeats = (50_000, 3) if quick else (500_000, 11)
-    rows = []
+    measured = []
     with Worker(OURS) as worker:
         for dtype, divisor in (("float32", 1), ("float64", 2)):
             for dimension in (10, 33):
                 found = worker(
                     "clipped_gradient", users=users // divisor, dimension=dimension, dtype=dtype, repeats=repeats
                 )
-                rows.append(
-                    _row(
+                measured.append(
+                    rows.row(
                         f"per-user gradients, n={users // divisor}, d={dimension}, 275 points",
                         found.pop("seconds"),
                         found.pop("roof"),
@@ -176,19 +166,19 @@ def clipped_gradient(quick: bool) -> list[dict]:
                         **found,
                     )
                 )
-    return rows
+    return measured
 
 
 def per_user_solve(quick: bool) -> list[dict]:
     """The step at 4,500 users beside a solve for each of them."""
-    rows = []
+    measured = []
     with Worker(OURS) as worker:
         for dtype in ("float32", "float64"):
             for dimension in (10, 33):
                 found = worker("per_user_solve", dimension=dimension, dtype=dtype, repeats=5 if quick else 21)
                 for plan, said in (("in_turn", "a solve for every user, in turn"), ("vmapped", "the same, vmapped")):
-                    rows.append(
-                        _row(
+                    measured.append(
+                        rows.row(
                             f"per-user gradients, n=4500, d={dimension}, weights included",
                             found["ours"],
                             found[plan],
@@ -199,27 +189,4 @@ def per_user_solve(quick: bool) -> list[dict]:
                             largest_difference=found["difference"],
                         )
                     )
-    return rows
-
-
-def _row(name, ours_s, peer_s, peer, ratio, compile_s, dtype, **more) -> dict:
-    return {
-        "name": name,
-        "ours_s": ours_s,
-        "peer_s": peer_s,
-        "ratio": ratio,
-        "peer": peer,
-        "compile_s": compile_s,
-        "dtype": dtype,
-        "threads": report.machine()["cores"],
-        "machine": report.machine(),
-        "more": more,
-    }
-
-
-def _spread(values: list[float]) -> str:
-    return f"{statistics.mean(values):.5f}, standard deviation {statistics.stdev(values):.5f}, {len(values)} runs"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+    return measured

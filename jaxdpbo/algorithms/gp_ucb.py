@@ -24,13 +24,16 @@ from jaxdpbo.types import Algorithm, Kernel, Query, State
 
 FIT_SPREAD = 1.0  # of the logarithms, around the numbers given
 FIT_STARTS = 2
+ANSWERS = ("observed", "believed")
 
 
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["bounds", "candidates", "prior", "beta", "delta"],
-    meta_fields=["users", "steps", "standardize", "refit_every", "fit_steps", "scatter", "starts", "climb_steps"],
-)
+    meta_fields=[
+        "users", "steps", "standardize", "refit_every", "fit_steps", "scatter", "starts", "climb_steps", "answer",
+    ],
+)  # fmt: skip
 @dataclass(frozen=True)
 class Config:
     """What a run is told before it starts; made by ``config``.
@@ -52,6 +55,7 @@ class Config:
     scatter: int
     starts: int
     climb_steps: int
+    answer: str
 
 
 def config(
@@ -71,6 +75,7 @@ def config(
     scatter: int = 1000,
     starts: int = 8,
     climb_steps: int = 50,
+    answer: str = "observed",
 ) -> Config:
     """Check a configuration and make its leaves canonical. With many parameters, refit: ``refit_every=10``, say.
 
@@ -96,6 +101,8 @@ def config(
       scatter: points tried before the climbs, over a box.
       starts: climbs, over a box; at most ``scatter``.
       climb_steps: gradient steps of each.
+      answer: which of the points evaluated is released: "observed", of the best value seen, or "believed", of the best
+        posterior mean, for values seen through noise.
 
     Raises:
       ValueError: a number out of range, a wrong shape, both or neither of ``bounds`` and ``candidates``; names it.
@@ -136,6 +143,7 @@ def config(
         scatter=scattered,
         starts=starts,
         climb_steps=_checks.size("climb_steps", climb_steps),
+        answer=_checks.choice("answer", answer, ANSWERS),
     )
 
 
@@ -176,7 +184,7 @@ class Info(NamedTuple):
 
 
 class Release(NamedTuple):
-    """The best point evaluated, by raw values: carries no privacy guarantee.
+    """The best point evaluated, by raw values or what they make believed: carries no privacy guarantee.
 
     Attributes:
       point: ``(d,)``.
@@ -289,9 +297,13 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
     """The best point evaluated: NOT private. ``key`` is unused."""
-    del key, config
+    del key
     private = state.private
-    best = jnp.argmax(private.utilities)
+    heights = private.utilities
+    if config.answer == "believed":
+        mean, _ = gp.predict(private.prior, private.posterior, observed(config, private), private.posterior.points)
+        heights = jnp.where(jnp.isfinite(heights), mean, -jnp.inf)
+    best = jnp.argmax(heights)
     return Release(private.posterior.points[best], None if private.rows is None else private.rows[best])
 
 

@@ -69,7 +69,7 @@ def run_loop(
         ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
         try:
             query = ask(algorithm, ask_key, config, current)
-            values = _evaluate(objective, query, data, config.users, executor)
+            values = _evaluate(objective, query, data, getattr(config, "users", None), executor)
             current, info = tell(algorithm, tell_key, config, current, query, values)
         except (Exception, KeyboardInterrupt) as error:
             raise runs.RunInterrupted(
@@ -93,13 +93,15 @@ tell = jax.jit(
 release = jax.jit(lambda algorithm, key, config, state: algorithm.release(key, config, state), static_argnums=0)
 
 
-def _evaluate(objective: Objective, query: Query, data: Any, users: int, executor: Executor | None) -> np.ndarray:
+def _evaluate(
+    objective: Objective, query: Query, data: Any, users: int | None, executor: Executor | None
+) -> np.ndarray:
     """Values ``(b, ...)`` at the query's points; zeros at masked ones, which are not evaluated."""
     points, mask = np.asarray(query.points), np.asarray(query.mask)
     rows = np.flatnonzero(mask)
     raw = _at_once(executor, objective, points[rows], data) if executor else (objective(x, data) for x in points[rows])
     found = [_real(value, points.dtype) for value in raw]
-    shapes = {value.shape for value in found} or {(users,)}
+    shapes = {value.shape for value in found} or {() if users is None else (users,)}
     if len(shapes) > 1:
         raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
     values = np.zeros((len(points), *shapes.pop()), points.dtype)

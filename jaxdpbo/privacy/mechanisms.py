@@ -3,8 +3,10 @@
 import jax
 import jax.numpy as jnp
 
+FLOOR = 500.0  # the least exponent of the exponential mechanism, under the best one's 0: nobody draws exp(-500)
 
-def gaussian(key: jax.Array, value: jax.Array, standard_deviation: jax.Array) -> jax.Array:
+
+def gaussian(key: jax.Array, value: jax.Array, standard_deviation: jax.Array | float) -> jax.Array:
     """``value + standard_deviation Z``, ``Z`` standard normal (Dong et al. 2022, theorem 1).
 
     Formal guarantee: if neighbours move ``value`` by at most ``s`` in l2 norm, the result is
@@ -28,3 +30,68 @@ def gaussian(key: jax.Array, value: jax.Array, standard_deviation: jax.Array) ->
     """
     deviation = jnp.asarray(standard_deviation, value.dtype)
     return value + deviation * jax.random.normal(key, value.shape, value.dtype)
+
+
+def laplace(key: jax.Array, value: jax.Array, scale: jax.Array | float) -> jax.Array:
+    """``value + scale L``, ``L`` of density ``exp(-|x|) / 2`` (Dwork et al. 2006; Kusner et al. 2015, definition 3).
+
+    Formal guarantee: if neighbours move ``value`` by at most ``s`` in l1 norm, the result is ``s / scale``-DP, for
+    ideal real-number noise. The standard deviation of the noise is ``sqrt(2) scale``.
+
+    ====================  ===========================================
+    scale                 result
+    ====================  ===========================================
+    0                     ``value`` exactly: no privacy
+    NaN or negative       not refused here: configs are checked on the host
+    ====================  ===========================================
+
+    Args:
+      key: a typed key, used for this draw only.
+      value: any shape, floating.
+      scale: of each coordinate.
+
+    Returns:
+      The noised value, of the shape and dtype of ``value``.
+    """
+    return value + jnp.asarray(scale, value.dtype) * jax.random.laplace(key, value.shape, value.dtype)
+
+
+def exponential(
+    key: jax.Array, scores: jax.Array, epsilon: jax.Array | float, sensitivity: jax.Array | float
+) -> jax.Array:
+    """A row drawn with probability proportional to ``exp(epsilon score / (2 sensitivity))``.
+
+    McSherry and Talwar (2007); Kusner et al. (2015), definition 4. The higher the score, the likelier the row.
+
+    Formal guarantee: if neighbours move each of the ``scores`` by at most ``sensitivity``, the result is
+    ``epsilon``-DP, for ideal real-number noise.
+
+    ==============================  =======================================================================
+    scores                          result
+    ==============================  =======================================================================
+    equal, or all not finite        every row as likely
+    one not finite                  as if it were ``FLOOR`` below the best, in units of the exponent
+    further than that below         as if it were there, which moves no score by more than it moved before
+    ==============================  =======================================================================
+
+    Args:
+      key: a typed key, used for this draw only.
+      scores: ``(c,)``, floating.
+      epsilon: positive.
+      sensitivity: positive.
+
+    Returns:
+      The row ``()``, an integer.
+    """
+    return jax.random.categorical(key, exponential_log_probabilities(scores, epsilon, sensitivity), mode="high")
+
+
+def exponential_log_probabilities(
+    scores: jax.Array, epsilon: jax.Array | float, sensitivity: jax.Array | float
+) -> jax.Array:
+    """The logarithms ``(c,)`` of the probabilities of ``exponential``'s rows; finite always. Raw, not private."""
+    finite = jnp.isfinite(scores)
+    best = jnp.max(jnp.where(finite, scores, -jnp.inf))
+    below = jnp.where(finite, scores, best) - best  # -inf where the difference is beyond the floats
+    exponents = jnp.where(finite, jnp.maximum(below * (0.5 * epsilon / sensitivity), -FLOOR), -FLOOR)
+    return jax.nn.log_softmax(jnp.where(jnp.any(finite), exponents, 0.0))

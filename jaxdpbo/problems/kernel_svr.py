@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxdpbo import _checks
+from jaxdpbo.problems import splits
 from jaxdpbo.problems.datasets import SKLEARN_HINT, Dataset
 
 LOG_LENGTHSCALE = (-2.0, 2.0)
@@ -39,8 +40,6 @@ def split(
 ) -> Split:
     """Train and validation records, standardised by the TRAINING records alone.
 
-    Means and deviations of validation records would let one user move another's loss, and void the guarantee.
-
     Args:
       dataset: numeric records.
       seed: of the permutation, and of the features.
@@ -53,20 +52,10 @@ def split(
     Raises:
       ValueError: more records or features asked for than there are, or a size below 1.
     """
-    total = len(dataset.targets)
-    train = _checks.size("train", train)
-    users = total - train if validation is None else validation
-    if _checks.size("validation", users) + train > total:
-        raise ValueError(f"train + validation must be at most {total}, got {train} + {users}")
+    first, second = splits.divided(len(dataset.targets), seed, train=train, validation=validation, ordered=ordered)
     if features is not None:
         dataset = dataset._replace(features=dataset.features[:, _columns(dataset.features.shape[1], features, seed)])
-    order = np.arange(total) if ordered else np.random.default_rng(seed).permutation(total)
-    first, second = order[:train], order[train : train + users]
-    mean, deviation = dataset.features[first].mean(axis=0), dataset.features[first].std(axis=0)
-    deviation[deviation == 0] = 1.0  # a constant column says nothing
-    target_mean, target_deviation = dataset.targets[first].mean(), dataset.targets[first].std()
-    inputs = (dataset.features - mean) / deviation
-    targets = (dataset.targets - target_mean) / (target_deviation or 1.0)
+    inputs, targets = splits.standardised(dataset.features, first), splits.standardised(dataset.targets, first)
     return Split(inputs[first], targets[first], inputs[second], targets[second])
 
 
@@ -85,10 +74,10 @@ def loss(point: np.ndarray, data: Split) -> np.ndarray:
     epsilon, c, gamma = point[-3:]
     train = data.train / lengthscales
     machine = SVR(kernel="precomputed", epsilon=epsilon, C=c)
-    machine.fit(_correlations(gamma, train, train), data.train_targets)
+    machine.fit(correlations(gamma, train, train), data.train_targets)
     with np.errstate(invalid="ignore", over="ignore"):  # a user who is not finite has a loss that is not
-        correlations = _correlations(gamma, data.validation / lengthscales, train[machine.support_])
-        predictions = correlations @ machine.dual_coef_[0] + machine.intercept_[0]
+        kernel = correlations(gamma, data.validation / lengthscales, train[machine.support_])
+        predictions = kernel @ machine.dual_coef_[0] + machine.intercept_[0]
         return np.square(predictions - data.validation_targets)
 
 
@@ -99,7 +88,7 @@ def _columns(total: int, features: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng([seed, 1]).choice(total, features, replace=False))
 
 
-def _correlations(gamma: float, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
+def correlations(gamma: float, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
     """``exp(-gamma |x - y|^2)`` for ``xs (p, d)`` and ``ys (q, d)``, by one matrix product, in one array ``(p, q)``.
 
     libsvm's own, formed entry by entry, doubles the time of an evaluation.

@@ -1,1 +1,1 @@
-"""What the papers prove, as functions of plain numbers; imports nothing of the house."""
+"""What the papers prove, as functions of plain numbers."""

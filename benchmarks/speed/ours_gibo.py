@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from jax.scipy.linalg import cho_solve
 
-from benchmarks.speed import problem
+from benchmarks.speed import gibo_problem as problem
 from benchmarks.speed.worker import serve
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo

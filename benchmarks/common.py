@@ -1,4 +1,4 @@
-"""What the figures share: runs over seeds, choices made on other seeds, intervals, bands, and what is written down."""
+"""What the papers' figures share: settings, runs over seeds, choices made on others, intervals, bands, and files."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +13,6 @@ import optax
 from tqdm import tqdm
 
 from benchmarks import report
-from benchmarks.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.privacy import descent
 
@@ -21,6 +20,25 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 RESAMPLES = 10_000
+TUNING_SEEDS = 10_000  # where the tuning seeds begin; the reported ones begin at 0
+
+
+def settings_of(paper: Any, item: str, quick: bool) -> SimpleNamespace:
+    """Everything an item of a paper's ``settings`` module needs to know.
+
+    Printed, then ours (which replaces only what cannot be had), then quick.
+    """
+    return SimpleNamespace(**paper.PRINTED[item] | paper.OURS[item] | (paper.QUICK[item] if quick else {}))
+
+
+def described(paper: Any, item: str, quick: bool) -> dict[str, Any]:
+    """The same for a reader, who should see which is which."""
+    told = {"printed in the paper": paper.PRINTED[item], "chosen here": paper.OURS[item]}
+    return told | ({"changed by --quick": paper.QUICK[item]} if quick else {})
+
+
+def tuning_seeds(count: int) -> range:
+    return range(TUNING_SEEDS, TUNING_SEEDS + count)
 
 
 def adagrad(step_size: Any) -> optax.GradientTransformation:
@@ -137,15 +155,16 @@ def panels(rows: int, columns: int = 1, **options: Any) -> tuple[Any, Any]:
 class Report:
     """The clock, the settings and the two files of one figure."""
 
-    def __init__(self, item: str, title: str, quick: bool, source: str):
-        self.settings: SimpleNamespace = settings.of(item, quick)
+    def __init__(self, paper: Any, item: str, title: str, quick: bool, source: str):
+        self.settings: SimpleNamespace = settings_of(paper, item, quick)
+        self.paper: str = paper.PAPER
         self.stem = f"{item}_quick" if quick else item  # a quick look must not replace a result
         self.started = time.perf_counter()
-        self.summary: dict[str, Any] = {"figure": title, "settings": settings.described(item, quick), "data": source}
+        self.summary: dict[str, Any] = {"figure": title, "settings": described(paper, item, quick), "data": source}
         print(f"{title}\ndata: {source}\nsettings: {plain(vars(self.settings))}\n")
 
     def path(self, ending: str) -> Any:
-        return report.folder("sopa") / f"{self.stem}.{ending}"
+        return report.folder(self.paper) / f"{self.stem}.{ending}"
 
     def finish(self, figure: Any, **found: Any) -> None:
         """Write both files."""

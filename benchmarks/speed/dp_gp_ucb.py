@@ -1,0 +1,71 @@
+"""``scripts/bench dp_gp_ucb``: a sweep of 100 seeds beside the same loop on scikit-learn, by turns.
+
+Ours runs on two host devices, the peer with one BLAS thread and with two, of which the faster counts. Both see the same
+values, so their picks are compared as well, up to the first step at which the peer's two best scores are closer than
+1e-9: beyond it rounding decides.
+"""
+
+import statistics
+
+from tqdm import tqdm
+
+from benchmarks.speed import rows
+from benchmarks.speed import ucb_problem as problem
+from benchmarks.speed.dp_gibo import TWO
+from benchmarks.speed.worker import Worker
+
+OURS, PEER = "benchmarks.speed.ours_ucb", "benchmarks.speed.sklearn_ucb"
+THREADS = {
+    f"{count} thread(s)": {"OPENBLAS_NUM_THREADS": str(count), "OMP_NUM_THREADS": str(count)} for count in (1, 2)
+}
+CLOSE = 1e-9
+
+
+def main(quick: bool) -> None:
+    rounds, seeds = (2, 10) if quick else (5, 100)
+    with Worker(OURS, **TWO) as ours:
+        peers = {name: Worker(PEER, **environment) for name, environment in THREADS.items()}
+        first = ours("sweep", first=10_000, seeds=seeds)["seconds"]
+        for peer in peers.values():
+            peer("run", seed=10_000)
+        swept, runs = [], {name: [] for name in peers}
+        share = seeds // rounds
+        for turn in tqdm(range(rounds), unit="round"):
+            swept.append(ours("sweep", first=0, seeds=seeds))
+            for seed in range(turn * share, (turn + 1) * share):
+                for name, peer in peers.items():
+                    runs[name].append(peer("run", seed=seed))
+        versions = ours("version"), peers[next(iter(peers))]("version")
+        for peer in peers.values():
+            peer.__exit__()
+    medians = {name: statistics.median(run["seconds"] for run in of) for name, of in runs.items()}
+    faster = min(medians, key=medians.__getitem__)
+    each = statistics.median(sweep["seconds"] for sweep in swept) / seeds
+    alike, close = compared(swept[0]["values"], runs[faster])
+    row = rows.row(
+        f"one run of a sweep of {seeds} seeds",
+        each,
+        medians[faster],
+        f"{versions[1]}, {faster}",
+        medians[faster] / each,
+        first - each * seeds,
+        "float64",
+        problem=f"c={problem.CANDIDATES}, d={problem.DIMENSION}, T={problem.STEPS}",
+        ours=versions[0],
+        same_picks=f"{alike} of {len(runs[faster])} seeds, {close} of the others after a tie within {CLOSE:g}",
+        peer_seconds=medians,
+        ours_seconds=[sweep["seconds"] for sweep in swept],
+    )
+    rows.finish("dp_gp_ucb", [row], quick)
+
+
+def compared(ours: list[list[float]], peers: list[dict]) -> tuple[int, int]:
+    """In how many seeds every value seen is the same, and in how many of the others rounding had to decide."""
+    alike = close = 0
+    for mine, peer in zip(ours, peers, strict=True):
+        differs = [a != b and abs(a - b) > 1e-12 for a, b in zip(mine, peer["values"], strict=True)]
+        if not any(differs):
+            alike += 1
+        elif min(peer["margins"][1 : differs.index(True) + 1], default=0.0) <= CLOSE:
+            close += 1
+    return alike, close

@@ -1,0 +1,59 @@
+"""Our side of ``scripts/bench dp_gp_ucb``."""
+
+import os
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.speed import ucb_problem as problem
+from benchmarks.speed.worker import serve
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gp_ucb
+from jaxdpbo.surrogate import kernels
+
+
+def config() -> dp_gp_ucb.Config:
+    return dp_gp_ucb.config(
+        steps=problem.STEPS,
+        epsilon=1.0,
+        delta=problem.DELTA,
+        correlation=0.99,
+        candidates=problem.candidates(),
+        noise_variance=problem.NOISE_VARIANCE,
+        release="both",
+        kernel_params=kernels.stationary(problem.LENGTHSCALE, problem.DIMENSION),
+    )
+
+
+def utility(point, data):
+    candidates, table = data
+    return table[jnp.argmin(jnp.sum(jnp.square(candidates - point[None]), axis=1))]
+
+
+def run(given, shared):
+    (key, table), (config, candidates) = given, shared
+    release, state, _ = drivers.scan(dp_gp_ucb.algorithm, utility, key, config, (candidates, table))
+    return release, state.private.utilities
+
+
+def sweep(first: int, seeds: int) -> dict:
+    """Seeds ``first ..``: seconds of the sweep with its configuration (its sensitivities included), and values seen."""
+    tables = jnp.asarray([problem.utilities(seed) for seed in range(first, first + seeds)])
+    start = time.perf_counter()
+    keys = jax.vmap(jax.random.key)(jnp.arange(first, first + seeds))
+    shared = config(), jnp.asarray(problem.candidates())
+    _, values = jax.block_until_ready(drivers.distribute(run, (keys, tables), shared))
+    return {"seconds": time.perf_counter() - start, "values": np.asarray(values).tolist()}
+
+
+def version() -> str:
+    return f"jax {jax.__version__}, {jax.local_device_count()} device(s)"
+
+
+if __name__ == "__main__":
+    serve(sweep, version)

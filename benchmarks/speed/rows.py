@@ -1,0 +1,46 @@
+"""What a measurement is written down as, and how it is shown."""
+
+import statistics
+from typing import Any
+
+from benchmarks import report
+
+
+def row(name, ours_s, peer_s, peer, ratio, compile_s, dtype, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ours_s": ours_s,
+        "peer_s": peer_s,
+        "ratio": ratio,
+        "peer": peer,
+        "compile_s": compile_s,
+        "dtype": dtype,
+        "threads": report.machine()["cores"],
+        "machine": report.machine(),
+        "more": more,
+    }
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.mean(values):.5f}, standard deviation {statistics.stdev(values):.5f}, {len(values)} runs"
+
+
+def finish(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
+    """A table, and ``results/bench/NAME.json``."""
+    print()
+    report.print_table(
+        ("what", "dtype", "ours", "peer or ceiling", "ratio", "compile"),
+        [
+            (one["name"], one["dtype"], _time(one["ours_s"]), f"{_time(one['peer_s'])} {one['peer']}")
+            + (f"{one['ratio']:.3g}", "-" if one["compile_s"] is None else f"{one['compile_s']:.1f} s")
+            for one in rows
+        ],
+    )
+    for one in rows:
+        for what, value in one["more"].items():
+            print(f"{one['name']}: {what}: {value}")
+    report.write_json(report.folder("bench") / (f"{name}_quick.json" if quick else f"{name}.json"), rows)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

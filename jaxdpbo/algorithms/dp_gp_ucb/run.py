@@ -1,0 +1,206 @@
+"""How a run of DP-GP-UCB goes: state, queries, and the one place where it pays."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo.algorithms.dp_gp_ucb.configs import Config
+from jaxdpbo.privacy import guarantee, mechanisms
+from jaxdpbo.surrogate import finite, gp, improvement, maximize
+from jaxdpbo.surrogate.ucb import ucb
+from jaxdpbo.types import Algorithm, Query, State
+
+FAILED = -3.0  # standard units: what a utility that is no number counts as
+
+
+class Public(NamedTuple):
+    """``step ()``: steps taken. The points are private: they follow the utilities."""
+
+    step: jax.Array
+
+
+class Private(NamedTuple):
+    """Raw, in standard units.
+
+    Attributes:
+      belief: about the candidates, or over a box the posterior of the points evaluated; None for "in_order".
+      utilities: ``(T,)`` as observed; 0 where nothing was.
+    """
+
+    belief: Any  # finite.Belief, gp.Posterior or None
+    utilities: jax.Array
+
+
+class Info(NamedTuple):
+    """NOT PRIVATE. ``utility (1,)`` as the run counts it, in the utility's own units: finite, and clipped."""
+
+    utility: jax.Array
+
+
+class Release(NamedTuple):
+    """What may be published; what was not asked for is None.
+
+    Attributes:
+      point: ``(d,)`` drawn by the exponential mechanism.
+      row: ``()`` which candidate, or row of the grid, it is.
+      value: ``()`` the largest utility with Laplace noise. With "value" alone it does not say where it was seen.
+    """
+
+    point: jax.Array | None
+    row: jax.Array | None
+    value: jax.Array | None
+
+
+def init(key: jax.Array, config: Config) -> State:
+    """Nothing seen. ``key`` is unused."""
+    del key
+    dtype = config.limits.dtype
+    if config.acquisition == "in_order":
+        belief = None
+    elif config.candidates is not None:
+        belief = finite.unseen(config.prior, config.candidates, config.steps)
+    else:
+        assert config.bounds is not None
+        belief = gp.empty(config.steps, config.bounds.shape[1], dtype)
+    return State(Public(jnp.zeros((), jnp.int32)), Private(belief, jnp.zeros(config.steps, dtype)))
+
+
+def ask(key: jax.Array, config: Config, state: State) -> Query:
+    """The point of largest acquisition (equation 3). Reads ``state.private``.
+
+    Over candidates the largest is exact, the first of equal ones, and ``key`` is unused; over a box it is sought by
+    ``maximize.scatter_and_climb`` from starts drawn from ``key``.
+    """
+    private, step = state.private, state.public.step
+    if config.candidates is None:
+        return _ask_box(key, config, state)
+    if config.acquisition == "in_order":
+        row = jnp.minimum(step, config.candidates.shape[0] - 1)
+    else:
+        mean, variance = private.belief.mean, private.belief.variance
+        if config.acquisition == "ucb":
+            heights = mean + jnp.sqrt(beta(config, step) * variance)
+        else:
+            heights = improvement.expected_improvement(mean, variance, best(config, state))
+        row, _ = maximize.first_of_largest(heights)
+    rows = row[None].astype(jnp.int32)
+    return Query(config.candidates[rows], jnp.ones(1, bool), rows)
+
+
+def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
+    """Learn one utility. ``key`` is unused.
+
+    =====================================  ===================================================================
+    case                                   result
+    =====================================  ===================================================================
+    ``state.public.step == T``             the state unchanged
+    a utility NaN or infinite              counts as a bad one: 3 deviations below the centre, or a gain of 0
+    a utility outside ``config.limits``    counts as the limit
+    a candidate already known exactly      not learnt again (``finite.observe``)
+    =====================================  ===================================================================
+
+    Args:
+      key: unused.
+      config: of the run.
+      state: before the step.
+      query: what was asked.
+      values: ``(1,)``, the utility.
+
+    Returns:
+      The state after the step, and raw diagnostics.
+
+    Raises:
+      ValueError: ``values`` is of another shape, at trace time.
+    """
+    del key
+    if values.shape != (1,):
+        raise ValueError(f"values must have shape (1,), got {values.shape}")
+    private, step = state.private, state.public.step
+    low, high = config.limits
+    standard = (values.astype(low.dtype) - config.centre) / config.scale
+    utility = jnp.where(query.mask & jnp.isfinite(standard), standard, FAILED)
+    utility = jnp.clip(utility, low, high)
+    active = step < config.steps
+    if config.acquisition == "in_order":
+        belief = None
+    elif config.candidates is not None:
+        assert query.rows is not None
+        belief = finite.observe(config.prior, config.candidates, private.belief, query.rows[0], utility[0], when=active)
+    else:
+        belief = gp.append(config.prior, private.belief, query.points, query.mask, when=active)
+    after = Private(belief, gp.write(private.utilities, utility, step, active))
+    return State(Public(jnp.where(active, step + 1, step)), after), Info(config.centre + config.scale * utility)
+
+
+def release(key: jax.Array, config: Config, state: State) -> Release:
+    """Pay, and say what may be published. A SECOND CALL IS A SECOND SPEND: the drivers call it once.
+
+    Algorithm 1, lines 8 and 9; Algorithm 2 and 3, the last lines. Formal guarantee: ``privacy(config)``.
+    """
+    point_key, value_key = jax.random.split(key)
+    point = row = value = None
+    if config.release != "value":
+        row = mechanisms.exponential(point_key, scores(config, state), config.epsilon_point, config.point_sensitivity)
+        point = config.shortlist[row]
+    if config.release != "point":
+        noised = mechanisms.laplace(value_key, best(config, state), config.value_sensitivity / config.epsilon_value)
+        value = config.centre + config.scale * noised
+    return Release(point, row, value)
+
+
+def privacy(config: Config) -> guarantee.Guarantee:
+    """What the constants earn: see the table at the top."""
+    protects = "the validation users whose utilities are evaluated; NOT the records a model is trained on"
+    if config.voids:
+        return guarantee.no_guarantee(protects, config.voids)
+    epsilon = float(config.epsilon_point) + float(config.epsilon_value)
+    delta = float(config.delta)
+    return guarantee.guarantee(
+        "prior_averaged_dp" if delta else "dp", epsilon, "replace_one", protects, holds_if=config.rests_on, delta=delta
+    )
+
+
+algorithm = Algorithm(init, ask, tell, release, privacy)
+
+
+def beta(config: Config, step: jax.Array) -> jax.Array:
+    """``beta_t ()`` for the query after ``step ()`` steps, ``t = step + 1``: equation 3."""
+    return config.width_offset + config.width_slope * jnp.log(step + 1.0)
+
+
+def best(config: Config, state: State) -> jax.Array:
+    """The largest utility ``()`` observed so far, in standard units; the least limit where there is none. Raw."""
+    private, step = state.private, state.public.step
+    seen = jnp.arange(config.steps) < step
+    return jnp.max(jnp.where(seen, private.utilities, config.limits[0]))
+
+
+def scores(config: Config, state: State) -> jax.Array:
+    """What the exponential mechanism is told: the posterior mean, or for "in_order" the utilities. Raw."""
+    private = state.private
+    if config.acquisition == "in_order":
+        return private.utilities
+    if config.candidates is not None:
+        return private.belief.mean
+    return gp.predict(config.prior, private.belief, private.utilities, config.shortlist)[0]
+
+
+def _ask_box(key, config, state):
+    """Where nothing is known yet every point is as good: the middle."""
+    private = state.private
+    lower, upper = config.bounds
+    point, _ = maximize.scatter_and_climb(
+        key,
+        lambda point: ucb(
+            config.prior, private.belief, private.utilities, point[None], beta(config, state.public.step)
+        )[0],
+        lower,
+        upper,
+        incumbent=private.belief.points[jnp.argmax(jnp.where(private.belief.mask, private.utilities, -jnp.inf))],
+        scatter=config.scatter,
+        starts=config.starts,
+        steps=config.climb_steps,
+    )
+    point = jnp.where(jnp.any(private.belief.mask), point, (lower + upper) / 2)
+    return Query(point[None], jnp.ones(1, bool))

@@ -1,0 +1,42 @@
+"""The marginal likelihood of a two-task Gaussian process, by the tasks' correlation: Kusner et al. (2015), section 6.
+
+``[v; v'] ~ N(0, K1 (x) K2 + noise I)`` with ``K1 = [[1, r], [r, 1]]`` (equation 14). Sum and difference decouple: with
+``s = (v + v') / sqrt(2)`` and ``d = (v - v') / sqrt(2)``,
+
+  ``log p(v, v') = log N(s; 0, (1 + r) K2 + noise I) + log N(d; 0, (1 - r) K2 + noise I)``,
+
+and one eigendecomposition of ``K2`` serves every ``r`` and every pair.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo.surrogate import gp, kernels
+
+
+def log_marginal_likelihood(
+    prior: gp.Prior, points: jax.Array, first: jax.Array, second: jax.Array, correlations: jax.Array
+) -> jax.Array:
+    """``log p(first, second)`` for each pair of tasks and each correlation, ``(p, r)``. Reads values: not private.
+
+    Args:
+      prior: the process of one task, and the noise, positive.
+      points: ``(k, d)``, where both tasks were observed.
+      first: ``(p, k)`` values of the first task of each pair.
+      second: ``(p, k)`` values of the other.
+      correlations: ``(r,)``, in [-1, 1].
+    """
+    eigenvalues, vectors = jnp.linalg.eigh(kernels.gram(prior.kernel, prior.params, points, points))
+    eigenvalues = jnp.maximum(eigenvalues, 0.0)
+    # Half of the squared coordinates, since sum and difference are over sqrt(2).
+    summed = 0.5 * jnp.square(gp.matmul(first + second, vectors))
+    differed = 0.5 * jnp.square(gp.matmul(first - second, vectors))
+
+    def of(correlation):
+        total = jnp.zeros(first.shape[0], summed.dtype)
+        for squares, scale in ((summed, 1.0 + correlation), (differed, 1.0 - correlation)):
+            variances = scale * eigenvalues + prior.noise_variance
+            total -= 0.5 * (jnp.sum(squares / variances[None], axis=1) + jnp.sum(jnp.log(2.0 * jnp.pi * variances)))
+        return total
+
+    return jax.vmap(of, out_axes=1)(correlations)

@@ -1,0 +1,381 @@
+"""The sensitivities and the utility bounds of Kusner et al. (2015) for DP-GP-UCB, corrected.
+
+The paper's theorems rest on Assumption 1: the utilities of all data sets are one draw of a Gaussian process with
+covariance ``k1(V, V') k2(x, x')``, both kernels known, normalised to 1 on the diagonal. ``correlation`` is the least
+``k1`` of any two neighbouring data sets. Values are in units of the prior's standard deviation.
+
+What the proofs need is one good event for a fixed pair of neighbours: confidence bounds that hold at every step on
+``V`` and on ``V'`` (Srinivas et al. 2010, lemma 5.1), a gap between the two functions under ``gap`` everywhere, and no
+observation noise above half of ``noise_gap`` in either run. ``Shares`` says how ``delta`` is divided among them.
+
+Where the printed statement is false, what its proof can be made to give is implemented, and the printed one is kept
+under ``constants="paper"``:
+
+- Theorem 3 bounds the noise of the largest of ``T`` observations as if it were the noise of one, and charges the regret
+  bound, needed on ``V`` and on ``V'``, once: its failures sum to more than ``delta`` (tests/test_dp_gp_ucb_theory.py).
+- Theorem 5 charges the regret bound once, and holds with constants ``A`` and ``tau`` that depend on the data.
+- Theorem 7 bounds ``|g(w, z) - g(w, z')|`` by ``L^2 / lambda_min``; it can reach ``2 L^2 / lambda_min``.
+- Theorem 2's proof bounds the largest posterior mean by an observation; the bound here goes through the confidence
+  bounds, and is about the utility of what is released rather than about its posterior mean.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxdpbo import _checks
+
+RELEASES = ("point", "value", "both")
+CONSTANTS = ("corrected", "paper")
+FICTITIOUS_NOISE = tuple(10.0 ** (i / 4) for i in range(-24, 5))
+
+
+class Box(NamedTuple):
+    """What Srinivas et al. (2010), theorem 2, knows of a search over a box.
+
+    Attributes:
+      dimension: ``d``.
+      side: ``r``, its longest.
+      slope_mass: ``a``, and
+      slope_scale: ``b``: each partial derivative of a draw exceeds ``L`` somewhere with probability at most
+        ``a exp(-(L / b)^2)``.
+    """
+
+    dimension: int
+    side: float
+    slope_mass: float
+    slope_scale: float
+
+
+class Shares(NamedTuple):
+    """Failure probabilities of the parts of the good event; their total is at most ``delta``.
+
+    Attributes:
+      confidence: of lemma 5.1, for each of the two data sets.
+      gap: of ``|f - f'| <= gap`` on all candidates.
+      noise: of all ``2 T`` observation noises staying under ``noise_gap / 2``; 0 where there is none.
+    """
+
+    confidence: float
+    gap: float
+    noise: float
+
+    @property
+    def total(self) -> float:
+        """``2 confidence + gap + noise``."""
+        return 2.0 * self.confidence + self.gap + self.noise
+
+
+def shares(delta: float, release: str, *, exact: bool, constants: str = "corrected") -> Shares:
+    """How ``delta`` is divided: into thirds where no noise matters, into quarters otherwise.
+
+    The posterior mean's sensitivity (theorem 1) does not involve the observation noise; the largest observation's does
+    (theorem 3), unless observations are exact. With ``constants="paper"`` the printed formulas' shares, which total
+    ``4/3 delta`` or more: ``3 delta`` under the logarithm of ``beta`` is lemma 5.1 at ``delta / 2``.
+
+    Args:
+      delta: in (0, 1).
+      release: "point", "value" or "both".
+      exact: observations without noise.
+      constants: "corrected" or "paper".
+    """
+    delta = _checks.probability("delta", delta)
+    noisy = _checks.choice("release", release, RELEASES) != "point" and not exact
+    if _checks.choice("constants", constants, CONSTANTS) == "paper":
+        return Shares(delta / 2, delta / (2 if exact else 3), delta / 3 if noisy else 0.0)
+    parts = 4 if noisy else 3
+    return Shares(delta / parts, delta / parts, delta / parts if noisy else 0.0)
+
+
+def confidence_width(candidates: float, step: int, share: float) -> float:
+    """``beta_t = 2 log(c t^2 pi^2 / (6 share))``: Srinivas et al. (2010), lemma 5.1, on one data set."""
+    return 2.0 * math.log(candidates * step**2 * math.pi**2 / (6.0 * share))
+
+
+def final_confidence_width(candidates: float, share: float) -> float:
+    """``2 log(c / share)``: the same at one step that was fixed beforehand, which is all that theorem 1 looks at."""
+    return 2.0 * math.log(candidates / share)
+
+
+def box_confidence_width(box: Box, step: int, share: float) -> float:
+    """``beta_t`` over a box: Srinivas et al. (2010), theorem 2, on one data set, its Lipschitz event included.
+
+    ``2 log(2 t^2 pi^2 / (3 share)) + 2 d log(t^2 d b r sqrt(log(4 d a / share)))``.
+    """
+    points_per_axis = net_size(box, step, share) ** (1.0 / box.dimension)
+    return 2.0 * math.log(2.0 * step**2 * math.pi**2 / (3.0 * share)) + 2.0 * box.dimension * math.log(points_per_axis)
+
+
+def net_size(box: Box, step: int, share: float) -> float:
+    """``(d t^2 b r sqrt(log(4 d a / share)))^d``: the points of the proof's net at step ``t``.
+
+    No point of the box is farther from it, in utility, than ``1 / t^2``, where the Lipschitz event holds.
+    """
+    d = box.dimension
+    slope = box.slope_scale * math.sqrt(math.log(4.0 * d * box.slope_mass / share))
+    return (d * step**2 * slope * box.side) ** d
+
+
+def gap(candidates: float, correlation: float, share: float) -> float:
+    """``c = 2 sqrt((1 - k1) log(c / share))``: bounds ``|f - f'|`` on all candidates (proof of theorem 1).
+
+    ``f(x) - f'(x)`` is normal with variance ``2 (1 - k1)``.
+    """
+    return 2.0 * math.sqrt((1.0 - correlation) * math.log(candidates / share))
+
+
+def noise_gap(deviation: float, steps: int, share: float, constants: str = "corrected") -> float:
+    """``q``: bounds the difference of two noises, whichever steps are looked at, ``2 deviation sqrt(2 log(2 T / s))``.
+
+    With ``constants="paper"`` the printed theorem 3's: the noise at ONE step that was fixed beforehand, which the step
+    of the largest observation is not.
+    """
+    noises = 2 * steps if constants == "corrected" else 1
+    return 2.0 * deviation * math.sqrt(2.0 * math.log(noises / share))
+
+
+def average_regret(noise_variance: float, width: float, information: float, steps: int) -> float:
+    """``Omega = sqrt(C_1 beta_T gamma_T / T)``, ``C_1 = 8 / log(1 + 1 / noise)``: Srinivas et al., theorem 1.
+
+    Bounds ``f(x*) - max_t f(x_t)`` where lemma 5.1 holds, the kernel is normalised and every query maximises the upper
+    confidence bound.
+    """
+    return math.sqrt(8.0 / math.log1p(1.0 / noise_variance) * width * information / steps)
+
+
+def exact_regret(
+    width: float, steps: int, candidates: int, information: Callable[[float], float], *, unlearnt: float
+) -> float:
+    """``Omega_0``: bounds ``f(x*) - max_t f(x_t)`` for exact observations, in place of theorem 5's unknown constants.
+
+    Exact observations leave no more variance than noisy ones at the same points would, so ``average_regret`` bounds
+    the regret for ANY noise variance ``s``: the least over ``FICTITIOUS_NOISE`` is taken. With as many steps as
+    candidates, or more, a point repeats or all are seen: what is left is what was not learnt.
+
+    Args:
+      width: ``beta_T``.
+      steps: ``T``.
+      candidates: ``c``.
+      information: ``s -> gamma_T(s)``, or a bound on it.
+      unlearnt: the variance at and below which an observation is not learnt (``surrogate.finite.observe``); such a step
+        adds at most ``4 beta_T unlearnt`` to the sum of squared regrets.
+    """
+    rest = 4.0 * width * unlearnt
+    if steps >= candidates:
+        return math.sqrt(rest)
+    return min(
+        math.sqrt(average_regret(noise, width, information(noise), steps) ** 2 + rest) for noise in FICTITIOUS_NOISE
+    )
+
+
+def point_sensitivity(width: float, gap: float) -> float:
+    """Theorem 1: how far neighbours move the posterior mean anywhere, ``2 sqrt(beta_{T+1}) + c``.
+
+    The printed ``beta_{T+1}`` counts failures at every step; the corrected one, where a point alone is released, at the
+    last only: the bound is a fifth to a quarter smaller, and holds with the same probability.
+    """
+    return 2.0 * math.sqrt(width) + gap
+
+
+def value_sensitivity(regret: float, gap: float, noise_gap: float = 0.0) -> float:
+    """Theorems 3 and 5: how far neighbours move the largest observation, ``Omega + c + q``."""
+    return regret + gap + noise_gap
+
+
+def decayed_regret(steps: int, dimension: int, amplitude: float, rate: float, constants: str = "corrected") -> float:
+    """``A exp(-tau T / (log T)^(d/4))``: de Freitas et al. (2012), for PUBLIC ``A`` and ``tau``.
+
+    They depend on the utility itself, so they must come from elsewhere. The printed theorem 5 has ``T = 2``; valid at
+    ``T`` from ``e^(d/4)`` on, where the bound begins to fall.
+
+    Raises:
+      ValueError: fewer steps than that.
+    """
+    _checks.positive("amplitude", amplitude)
+    _checks.positive("rate", rate)
+    if constants == "paper":
+        steps = 2
+    elif steps < max(2.0, math.exp(dimension / 4.0)):
+        raise ValueError(f"steps must be at least e^(d/4) = {math.exp(dimension / 4.0):.1f}, got {steps}")
+    return amplitude * math.exp(-rate * steps / math.log(steps) ** (dimension / 4.0))
+
+
+def gain_sensitivity(
+    users: int,
+    *,
+    largest_gain: float,
+    smallest: float,
+    gain_lipschitz: float,
+    loss_lipschitz: float,
+    constants: str = "corrected",
+) -> float:
+    """The second term of theorem 7: how far one user moves the mean gain of one model.
+
+    ``min(g*, 2 L_g L_l / lambda_min) / n``. The second needs ``g(0, z)`` equal for all ``z``, as margin losses have it.
+    With ``constants="paper"``, without the 2.
+    """
+    factor = 2.0 if constants == "corrected" else 1.0
+    return min(largest_gain, factor * gain_lipschitz * loss_lipschitz / smallest) / users
+
+
+def regularisation_sensitivity(
+    *, smallest: float, largest: float, gain_lipschitz: float, loss_lipschitz: float
+) -> float:
+    """The first term of theorem 7: how far two ``lambda`` move the gain, ``L_g L_l (1 / lambda_min - 1 / lambda_max)``.
+
+    ``w`` is the exact minimiser of ``lambda |w|^2 / 2 + mean loss``; add ``2 L_g error`` for one ``error`` away.
+    """
+    return gain_lipschitz * loss_lipschitz * (1.0 / smallest - 1.0 / largest)
+
+
+def point_shortfall(*, candidates: float, width: float, sensitivity: float, epsilon: float, failure: float) -> float:
+    """Theorem 2, corrected: ``f(released) >= f(x*) - shortfall``, in units of the prior's standard deviation.
+
+    ``2 sqrt(beta_{T+1}) + 2 sensitivity / epsilon (log c + log(1 / failure))``, with probability at least
+    ``1 - share - failure``, ``share`` the one of lemma 5.1.
+    """
+    return 2.0 * math.sqrt(width) + selection_shortfall(candidates, sensitivity, epsilon, failure)
+
+
+def selection_shortfall(candidates: float, sensitivity: float, epsilon: float, failure: float) -> float:
+    """How far below the best score the exponential mechanism draws, but with probability ``failure``.
+
+    ``2 sensitivity / epsilon (log c + log(1 / failure))`` (McSherry and Talwar 2007; equation 5).
+    """
+    return 2.0 * sensitivity / epsilon * (math.log(candidates) - math.log(failure))
+
+
+def value_error(*, regret: float, noise_gap: float, sensitivity: float, epsilon: float, failure: float) -> float:
+    """Theorems 4, 6 and 8: ``|released - f(x*)| <= Omega + q / 2 + log(1 / failure) sensitivity / epsilon``.
+
+    With probability at least ``1 - shares - failure``, the shares of lemma 5.1 and half of the noise's. Theorem 8 is
+    about the largest evaluated gain: pass ``regret=0``.
+    """
+    return regret + noise_gap / 2.0 - math.log(failure) * sensitivity / epsilon
+
+
+class Constants(NamedTuple):
+    """All that a run of Algorithm 1 or 2 needs, and what its utility statements are made of.
+
+    Attributes:
+      width_offset: ``beta_t = width_offset + width_slope log t``.
+      width_slope: as said.
+      regret: bounds ``f(x*) - max_t f(x_t)``; inf where no value is released.
+      noise_gap: ``q``; 0 where no noise matters.
+      last_width: ``beta_{T+1}``, of the confidence bounds that the released point rests on; inf where none is.
+      point_sensitivity: of the posterior mean; over a box, on the grid.
+      value_sensitivity: of the largest observation; inf where no value is released.
+    """
+
+    width_offset: float
+    width_slope: float
+    regret: float
+    noise_gap: float
+    last_width: float
+    point_sensitivity: float
+    value_sensitivity: float
+
+
+def over_candidates(
+    *,
+    candidates: int,
+    dimension: int,
+    steps: int,
+    delta: float,
+    correlation: float,
+    noise_variance: float,
+    release: str,
+    information: Callable[[float], float],
+    constants: str = "corrected",
+    decay: tuple[float, float] | None = None,
+    unlearnt: float = 0.0,
+) -> Constants:
+    """Algorithm 1, lines 2 and 5 to 9, or Algorithm 2 where ``noise_variance`` is 0.
+
+    Args:
+      candidates: ``c``.
+      dimension: ``d``, for ``decay``.
+      steps: ``T``.
+      delta: the whole failure probability.
+      correlation: the least ``k1`` of neighbours.
+      noise_variance: of an observation.
+      release: "point", "value" or "both".
+      information: ``noise variance -> gamma_T``.
+      constants: "corrected" or "paper".
+      decay: public ``(A, tau)`` for exact observations.
+      unlearnt: see ``exact_regret``.
+
+    Raises:
+      ValueError: the printed Algorithm 2 without ``decay``, or ``decay`` with noise.
+    """
+    exact = noise_variance == 0
+    if decay is not None and not exact:
+        raise ValueError(f"decay is for exact observations, got noise_variance = {noise_variance}")
+    share = shares(delta, release, exact=exact, constants=constants)
+    everywhere = gap(candidates, correlation, share.gap)
+    if release == "point" and constants == "corrected":
+        last = final_confidence_width(candidates, share.confidence)
+    else:
+        last = confidence_width(candidates, steps + 1, share.confidence)
+    point = point_sensitivity(last, everywhere)
+    width, noises, regret = confidence_width(candidates, steps, share.confidence), 0.0, math.inf
+    if release != "point":
+        if not exact:
+            noises = noise_gap(math.sqrt(noise_variance), steps, share.noise, constants)
+            regret = average_regret(noise_variance, width, information(noise_variance), steps)
+        elif decay is not None:
+            regret = decayed_regret(steps, dimension, *decay, constants=constants)
+        elif constants == "paper":
+            raise ValueError("decay must be given where constants are the paper's and observations exact, got None")
+        else:
+            regret = exact_regret(width, steps, candidates, information, unlearnt=unlearnt)
+    offset = confidence_width(candidates, 1, share.confidence)
+    return Constants(offset, 4.0, regret, noises, last, point, value_sensitivity(regret, everywhere, noises))
+
+
+def over_box(
+    *,
+    box: Box,
+    grid: int,
+    steps: int,
+    delta: float,
+    delta_point: float,
+    correlation: float,
+    noise_variance: float,
+    release: str,
+    information: Callable[[float], float],
+) -> Constants:
+    """Algorithm 1 over a box (the paper's supplement; derived anew, its text being lost).
+
+    The value: the four parts of ``shares``, the gap on the proof's net, and what lies between its points. The point:
+    the exponential mechanism on a public ``grid``, with the three parts of theorem 1 there, whatever was evaluated.
+    Released together they split ``delta``, ``delta_point`` of it to the point: two statements, composed.
+
+    Args:
+      box: see ``Box``; unused where only a point is released.
+      grid: ``g``; unused where only a value is released.
+      steps: ``T``.
+      delta: the whole failure probability.
+      delta_point: the point's part of it.
+      correlation: the least ``k1`` of neighbours.
+      noise_variance: of an observation, positive.
+      release: "point", "value" or "both".
+      information: ``noise variance -> gamma_T`` of the box.
+    """
+    point = value = regret = last = math.inf
+    noises = 0.0
+    offset, slope = 0.0, 0.0
+    if release != "value":
+        share = shares(delta_point if release == "both" else delta, "point", exact=False)
+        offset, slope = confidence_width(grid, 1, share.confidence), 4.0
+        last = final_confidence_width(grid, share.confidence)
+        point = point_sensitivity(last, gap(grid, correlation, share.gap))
+    if release != "point":
+        share = shares(delta - delta_point if release == "both" else delta, "value", exact=False)
+        offset, slope = box_confidence_width(box, 1, share.confidence), 4.0 + 4.0 * box.dimension
+        width = box_confidence_width(box, steps, share.confidence)
+        regret = average_regret(noise_variance, width, information(noise_variance), steps) + 2.0 / steps
+        noises = noise_gap(math.sqrt(noise_variance), steps, share.noise)
+        net = gap(net_size(box, steps + 1, share.confidence), correlation, share.gap)
+        value = value_sensitivity(regret, net + 1.0 / (steps + 1) ** 2, noises)
+    return Constants(offset, slope, regret, noises, last, point, value)

@@ -1,0 +1,355 @@
+"""DP-GP-UCB: the picks and means of a dense oracle, draws of the probabilities said, and a preview that is right."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracles import dp_gp_ucb as oracle
+from oracles import kernels as kernel_oracle
+from scipy.stats import chisquare, kstest
+from scipy.stats import laplace as laplace_law
+
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gp_ucb
+from jaxdpbo.drivers import loop
+from jaxdpbo.privacy import guarantee
+from jaxdpbo.surrogate import kernels
+from jaxdpbo.theory import dp_gp_ucb as theory
+
+CANDIDATES = np.random.default_rng(0).uniform(size=(40, 2))
+LENGTHSCALE, STEPS, DELTA = np.array([0.3, 0.4]), 15, 0.05
+
+
+def config(**changes):
+    options = {
+        "steps": STEPS, "epsilon": 1.0, "delta": DELTA, "correlation": 0.95, "candidates": CANDIDATES,
+        "kernel_params": kernels.stationary(LENGTHSCALE, 2),
+    }  # fmt: skip
+    return dp_gp_ucb.config(**(options | changes))
+
+
+def gains_config(**changes):
+    options = {
+        "candidates": CANDIDATES, "users": 50, "epsilon": 1.0, "largest_gain": 2.0, "acquisition": "in_order",
+        "kernel_params": kernels.stationary(LENGTHSCALE, 2),
+    }  # fmt: skip
+    return dp_gp_ucb.lipschitz_config(**(options | changes))
+
+
+def hills(point, data):
+    """A utility with its maximum 1 near ``data``."""
+    return jnp.exp(-4.0 * jnp.sum(jnp.square(point - data))) - 0.3 * jnp.sin(9.0 * point[0])
+
+
+TOP = jnp.array([0.7, 0.4])
+UTILITIES = np.array([float(hills(jnp.asarray(point), TOP)) for point in CANDIDATES])
+
+
+def run(chosen, data=TOP, objective=hills, seed=0, **options):
+    return drivers.run_scan(
+        dp_gp_ucb.algorithm, objective, data, chosen, key=jax.random.key(seed), diagnostics=True, **options
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_the_picks_and_the_scores_are_the_oracles(noise):
+    chosen = config(noise_variance=noise, centre=0.2, scale=0.5, release="both")
+    state = run(chosen).diagnostics.state
+    share = theory.shares(DELTA, "both", exact=noise == 0).confidence
+    kernel = kernel_oracle.matern52(LENGTHSCALE, 1.0)
+    rows, values, mean = oracle.picks(
+        kernel, CANDIDATES, lambda t, row: (UTILITIES[row] - 0.2) / 0.5, STEPS, noise, "ucb",
+        lambda t: theory.confidence_width(40, t, share),
+    )  # fmt: skip
+    np.testing.assert_allclose(state.private.utilities, values, atol=1e-9)
+    np.testing.assert_allclose(state.private.belief.mean, mean, atol=1e-7)
+    assert len(set(rows)) > 5
+
+
+def test_expected_improvement_picks_are_the_oracles():
+    chosen = gains_config(
+        acquisition="expected_improvement", steps=STEPS, regularisation=(0.1, 1.0), gain_lipschitz=1.0,
+        loss_lipschitz=1.0,
+    )  # fmt: skip
+    state = run(chosen).diagnostics.state
+    utilities = (np.clip(UTILITIES, 0, 2) - 1.0) / 0.5
+    _, values, _ = oracle.picks(
+        kernel_oracle.matern52(LENGTHSCALE, 1.0), CANDIDATES, lambda t, row: utilities[row], STEPS, 0.0,
+        "expected_improvement", None,
+    )  # fmt: skip
+    np.testing.assert_allclose(state.private.utilities, values, atol=1e-9)
+
+
+def released(chosen, state, count=20_000, seed=0):
+    keys = jax.random.split(jax.random.key(seed), count)
+    return jax.jit(jax.vmap(lambda key: dp_gp_ucb.algorithm.release(key, chosen, state)))(keys)
+
+
+@pytest.mark.parametrize("kind", ["noisy", "exact", "in order"])
+def test_the_release_is_drawn_as_it_is_said(kind):
+    chosen = {
+        "noisy": lambda: config(epsilon=60.0, noise_variance=0.01, release="both", point_share=0.8),
+        "exact": lambda: config(epsilon=60.0, release="both", point_share=0.8, scale=0.5),
+        "in order": lambda: gains_config(epsilon=1.0, release="both", point_share=0.8, users=8),
+    }[kind]()
+    done = run(chosen)
+    state = done.diagnostics.state
+    epsilon = done.guarantee.level
+    np.testing.assert_allclose(chosen.epsilon_point, 0.8 * epsilon)
+    scores = state.private.utilities if kind == "in order" else state.private.belief.mean
+    exact = np.exp(
+        oracle.exponential_log_probabilities(np.asarray(scores), 0.8 * epsilon, float(chosen.point_sensitivity))
+    )
+    found = released(chosen, state)
+    counts = np.bincount(np.asarray(found.row), minlength=40)
+    pooled = exact * len(found.row) >= 5
+    observed = np.append(counts[pooled], counts[~pooled].sum())
+    expected = np.append(exact[pooled], exact[~pooled].sum()) * len(found.row)
+    assert chisquare(observed + 1e-9, expected + 1e-9, sum_check=False).pvalue > 1e-3
+    assert exact.max() > 1.5 / 40  # not the uniform law, which a mechanism that reads nothing would pass
+    np.testing.assert_array_equal(found.point, CANDIDATES[np.asarray(found.row)])
+    best = np.max(np.asarray(state.private.utilities))
+    noise = np.asarray(found.value) - float(chosen.centre + chosen.scale * best)
+    scale = float(chosen.scale * chosen.value_sensitivity) / (0.2 * epsilon)
+    assert kstest(noise, laplace_law(scale=scale).cdf).pvalue > 1e-3
+    assert kstest(noise, laplace_law(scale=scale / 2).cdf).pvalue < 1e-9
+    assert abs(np.corrcoef(found.value, np.asarray(scores)[np.asarray(found.row)])[0, 1]) < 0.05  # keys apart
+
+
+def test_only_what_was_asked_for_is_released():
+    assert run(config()).release.value is None
+    value = run(config(release="value")).release
+    assert value.point is None
+    assert value.row is None
+    assert run(gains_config()).release.row is None
+    assert float(config().epsilon_value) == 0
+    assert np.isinf(config().value_sensitivity)
+
+
+def test_guarantees_say_what_each_algorithm_earns():
+    exact, noisy = (dp_gp_ucb.algorithm.privacy(config(noise_variance=noise)) for noise in (0.0, 0.01))
+    for statement in (exact, noisy):
+        assert (statement.notion, statement.level, statement.delta) == ("prior_averaged_dp", 1.0, DELTA)
+        assert statement.relation == "replace_one"
+        assert any("Assumption 1" in name for name in statement.holds_if)
+        with pytest.raises(ValueError, match="does not convert"):
+            statement.epsilon(0.1)
+    assert exact.holds_if != noisy.holds_if
+    pure = dp_gp_ucb.algorithm.privacy(gains_config())
+    assert (pure.notion, pure.level, pure.delta) == ("dp", 1.0, 0.0)
+    assert pure.epsilon(1e-9) == 1.0
+    assert guarantee.IDEAL_NOISE in pure.holds_if
+    assert not any("Assumption 1" in name or "minimiser" in name for name in pure.holds_if)
+    smooth = {"regularisation": (0.1, 1.0), "gain_lipschitz": 1.0, "loss_lipschitz": 1.0}
+    searched = dp_gp_ucb.algorithm.privacy(gains_config(acquisition="ucb", steps=3, **smooth))
+    assert any("exact minimiser" in name for name in searched.holds_if)
+    both = dp_gp_ucb.algorithm.privacy(config(release="both", epsilon=3.0, point_share=0.25))
+    assert both.level == pytest.approx(3.0)
+
+
+def test_the_papers_constants_earn_what_is_true_of_them():
+    paper = {"constants": "paper"}
+    assert dp_gp_ucb.algorithm.privacy(config(**paper)).notion == "prior_averaged_dp"  # theorem 1 holds
+    for release in ("value", "both"):
+        statement = dp_gp_ucb.algorithm.privacy(config(release=release, noise_variance=0.01, **paper))
+        assert statement.notion == "none"
+        assert "theorems 3 and 5" in statement.because
+    smooth = {"regularisation": (0.1, 1.0), "gain_lipschitz": 1.0, "loss_lipschitz": 1.0}
+    assert dp_gp_ucb.algorithm.privacy(gains_config(**smooth, **paper)).notion == "none"
+    assert float(gains_config(**smooth, **paper).value_sensitivity) <= float(gains_config(**smooth).value_sensitivity)
+
+
+def test_the_fixed_set_shrinks_with_the_users_and_the_search_does_not():
+    smooth = {"regularisation": (0.1, 1.0), "gain_lipschitz": 1.0, "loss_lipschitz": 1.0}
+
+    def moved(users, **changes):
+        chosen = gains_config(users=users, **changes)
+        return float(chosen.value_sensitivity * chosen.scale)
+
+    assert moved(50) == pytest.approx(2.0 / 50)
+    assert moved(5000) == pytest.approx(2.0 / 5000)
+    searched = {"acquisition": "ucb", "steps": 3} | smooth
+    assert moved(50_000, **searched) > 0.9 * moved(50, **searched)
+    assert moved(50, **searched) == 2.0  # capped: no gain moves by more than its range
+    near = searched | {"regularisation": (1.0, 1.2)}
+    assert moved(50, **near) == pytest.approx(1.0 * (1 - 1 / 1.2) + 2.0 / 50)
+    assert moved(50, **(smooth | {"regularisation": (10.0, 10.0)})) == pytest.approx(0.2 / 50)
+
+
+def test_in_order_evaluates_every_candidate_once():
+    state = run(gains_config()).diagnostics.state
+    np.testing.assert_allclose(np.asarray(state.private.utilities) * 0.5 + 1.0, np.clip(UTILITIES, 0, 2), atol=1e-12)
+    assert state.private.belief is None
+
+
+@pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e308])
+@pytest.mark.parametrize("kind", ["exact", "noisy", "in order", "box"])
+def test_a_utility_that_is_no_number_is_a_bad_one_and_nothing_raises(junk, kind):
+    chosen = {
+        "exact": lambda: config(release="both"),
+        "noisy": lambda: config(release="both", noise_variance=0.01),
+        "in order": lambda: gains_config(release="both"),
+        "box": boxed,
+    }[kind]()
+    done = run(chosen, jnp.asarray(junk), treacherous)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.release))
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.diagnostics.state.private))
+
+
+def treacherous(point, data):
+    """Junk on a part of the square."""
+    return jnp.where(point[0] < 0.4, data, hills(point, TOP))
+
+
+def test_preview_says_how_noisy_the_release_is():
+    """Its probability is the mechanism's own, averaged over the prior; a usual budget gives a uniform draw."""
+    usual, rich = dp_gp_ucb.preview(config(release="both")), dp_gp_ucb.preview(config(release="both", epsilon=1e4))
+    assert usual.best_percent < 1.5 * usual.uniform_percent
+    assert usual.uniform_percent == 1 / 40
+    assert rich.best_percent > 0.9
+    assert rich.best_five_percent >= rich.best_percent
+    chosen = config(epsilon=500.0, release="both", scale=3.0)
+    found = dp_gp_ucb.preview(chosen, draws=2000)
+    rng = np.random.default_rng(0)
+    covariance = kernel_oracle.gram(kernel_oracle.matern52(LENGTHSCALE, 1.0), CANDIDATES, CANDIDATES)
+    draws = rng.normal(size=(2000, 40)) @ np.linalg.cholesky(covariance + 1e-10 * np.eye(40)).T
+    exact = np.exp(
+        [oracle.exponential_log_probabilities(draw, 250.0, float(chosen.point_sensitivity)) for draw in draws]
+    )
+    ranked = np.sort(exact, axis=1)[:, ::-1]
+    assert found.best_percent == pytest.approx(ranked[:, 0].mean(), rel=0.05)
+    assert found.best_five_percent == pytest.approx(ranked[:, :2].sum(axis=1).mean(), rel=0.05)
+    assert found.resolution == pytest.approx(2 * found.point_sensitivity / 250.0)
+    assert found.point_sensitivity == pytest.approx(3 * float(chosen.point_sensitivity))
+    state = dp_gp_ucb.algorithm.init(jax.random.key(0), chosen)
+    noise = np.asarray(released(chosen, state).value)
+    assert found.value_deviation == pytest.approx(noise.std(), rel=0.05)
+    only = dp_gp_ucb.preview(config(release="value"))
+    assert only.resolution is None
+    assert only.value_deviation > 0
+    ordered = dp_gp_ucb.preview(gains_config(users=10_000, release="both"))
+    assert ordered.resolution == pytest.approx(2 * (2.0 / 10_000) / 0.5)
+    assert ordered.best_percent > 0.5
+
+
+GRID = np.stack(np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 1, 6)), -1).reshape(-1, 2)
+
+
+def boxed(**changes):
+    options = {
+        "candidates": None, "bounds": [[0.0, 0.0], [1.0, 1.0]], "noise_variance": 0.01, "release": "both",
+        "grid": GRID, "slope": (1.0, 5.0), "scatter": 50, "starts": 2, "climb_steps": 10, "kernel": kernels.rbf,
+    }  # fmt: skip
+    return config(**(options | changes))
+
+
+def test_over_a_box_the_point_comes_from_the_grid_and_the_search_finds_the_top():
+    chosen = boxed(epsilon=1e5, release="both")
+    done = run(chosen)
+    assert np.any(np.all(np.asarray(done.release.point) == GRID, axis=1))
+    np.testing.assert_array_equal(GRID[int(done.release.row)], done.release.point)
+    on_grid = np.array([float(hills(jnp.asarray(point), TOP)) for point in GRID])
+    assert float(hills(done.release.point, TOP)) > np.sort(on_grid)[-4]
+    points = np.asarray(done.diagnostics.state.private.belief.points)
+    assert np.all((points >= 0) & (points <= 1))
+    assert np.max(np.asarray(done.diagnostics.state.private.utilities)) > 0.9
+
+
+def test_over_a_box_the_statements_are_composed():
+    both, point, value = (boxed(release=release, **extra) for release, extra in (
+        ("both", {}), ("point", {"slope": None}), ("value", {"grid": None}),
+    ))  # fmt: skip
+    assert float(both.delta) == float(point.delta) == DELTA
+    assert float(point.point_sensitivity) < float(both.point_sensitivity)  # half of delta is left to it
+    assert float(value.value_sensitivity) < float(both.value_sensitivity)
+    share = theory.shares(DELTA / 2, "point", exact=False)
+    expected = theory.point_sensitivity(
+        theory.final_confidence_width(36, share.confidence), theory.gap(36, 0.95, share.gap)
+    )
+    np.testing.assert_allclose(both.point_sensitivity, expected)
+    statement = dp_gp_ucb.algorithm.privacy(value)
+    assert any("maximises the upper confidence bound" in name for name in statement.holds_if)
+    assert not any("maximises" in name for name in dp_gp_ucb.algorithm.privacy(point).holds_if)
+
+
+def test_public_decay_constants_are_used_where_they_are_given():
+    chosen = config(release="value", decay=(2.0, 0.5))
+    gap = theory.gap(40, 0.95, DELTA / 3)
+    np.testing.assert_allclose(chosen.value_sensitivity, theory.decayed_regret(STEPS, 2, 2.0, 0.5) + gap)
+    assert float(chosen.value_sensitivity) < float(config(release="value").value_sensitivity)
+
+
+def test_a_hand_written_loop_that_runs_on_releases_nothing_more():
+    chosen = config()
+    state = loop.init(dp_gp_ucb.algorithm, jax.random.key(0), chosen)
+    states = []
+    for t in range(STEPS + 3):
+        query = loop.ask(dp_gp_ucb.algorithm, jax.random.key(t), chosen, state)
+        state, _ = loop.tell(dp_gp_ucb.algorithm, jax.random.key(t), chosen, state, query, jnp.asarray([float(t)]))
+        states.append(state)
+    jax.tree.map(np.testing.assert_array_equal, states[-1], states[STEPS - 1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"candidates": np.zeros((0, 2))}, ValueError, r"candidates must have shape \(c, d\)"),
+        ({"candidates": [[0.0], [1.0], [0.0]]}, ValueError, r"candidates must be distinct, got \[0.0\] 2 times"),
+        ({"candidates": [[np.inf]]}, ValueError, "candidates must be finite"),
+        ({"correlation": 1.1}, ValueError, r"correlation must lie in \[0, 1\], got 1.1"),
+        ({"correlation": -0.1}, ValueError, r"correlation must lie in \[0, 1\]"),
+        ({"delta": 0.0}, ValueError, "delta must lie strictly between 0 and 1"),
+        ({"delta": 1.0}, ValueError, "delta must lie strictly between 0 and 1"),
+        ({"epsilon": 0.0}, ValueError, "epsilon must be positive"),
+        ({"epsilon": np.inf}, ValueError, "epsilon must be finite"),
+        ({"steps": 0}, ValueError, "steps must be at least 1"),
+        ({"noise_variance": 1e-12}, ValueError, "noise_variance must be 0 or at least"),
+        ({"noise_variance": -1.0}, ValueError, "noise_variance must be at least zero"),
+        ({"release": "all"}, ValueError, "release must be one of"),
+        ({"constants": "printed"}, ValueError, "constants must be one of"),
+        ({"point_share": 1.0}, ValueError, "point_share must lie strictly"),
+        ({"kernel_params": kernels.stationary(1.0, 2, variance=2.0)}, ValueError, "kernel must have variance 1"),
+        ({"bounds": [[0, 0], [1, 1]]}, ValueError, "exactly one of bounds and candidates"),
+        ({"decay": (1.0, 1.0), "noise_variance": 0.1}, ValueError, "decay is for exact observations"),
+        ({"release": "value", "constants": "paper"}, ValueError, "decay must be given"),
+        ({"scale": 0.0}, ValueError, "scale must be positive"),
+        ({"centre": "here"}, TypeError, "centre must be one real number"),
+    ],
+)
+def test_bad_configurations_are_named(changes, error, message):
+    with pytest.raises(error, match=message):
+        config(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"noise_variance": 0.0}, "over bounds no theorem covers"),
+        ({"constants": "paper"}, "over bounds no theorem covers"),
+        ({"grid": None}, "grid must be given over a box"),
+        ({"slope": None}, "slope must be given over a box"),
+        ({"starts": 60}, "starts must be at most scatter"),
+    ],
+)
+def test_bad_boxes_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        boxed(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"acquisition": "greedy"}, "acquisition must be one of"),
+        ({"steps": 3}, "steps must not be given"),
+        ({"acquisition": "ucb", "steps": 3}, "regularisation must be given"),
+        ({"acquisition": "ucb", "steps": 3, "release": "point"}, "release must be 'value' unless"),
+        ({"regularisation": (0.0, 1.0)}, "regularisation must be 0 < lambda_min <= lambda_max, got 0.0, 1.0"),
+        ({"regularisation": (2.0, 1.0)}, "regularisation must be 0 < lambda_min"),
+        ({"gain_lipschitz": 1.0, "loss_lipschitz": 1.0}, "regularisation must be given"),
+        ({"users": 0}, "users must be at least 1"),
+        ({"largest_gain": 0.0}, "largest_gain must be positive"),
+    ],
+)
+def test_bad_lipschitz_configurations_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        gains_config(**changes)

@@ -108,6 +108,7 @@ def test_the_release_is_drawn_as_it_is_said(kind):
     assert chisquare(observed + 1e-9, expected + 1e-9, sum_check=False).pvalue > 1e-3
     assert exact.max() > 1.5 / 40  # not the uniform law, which a mechanism that reads nothing would pass
     np.testing.assert_array_equal(found.point, CANDIDATES[np.asarray(found.row)])
+    assert len(set(np.asarray(found.row).tolist())) > STEPS  # trap 17: not only among the points visited
     best = np.max(np.asarray(state.private.utilities))
     noise = np.asarray(found.value) - float(chosen.centre + chosen.scale * best)
     scale = float(chosen.scale * chosen.value_sensitivity) / (0.2 * epsilon)
@@ -174,6 +175,9 @@ def test_the_fixed_set_shrinks_with_the_users_and_the_search_does_not():
     near = searched | {"regularisation": (1.0, 1.2)}
     assert moved(50, **near) == pytest.approx(1.0 * (1 - 1 / 1.2) + 2.0 / 50)
     assert moved(50, **(smooth | {"regularisation": (10.0, 10.0)})) == pytest.approx(0.2 / 50)
+    unknown = {"gain_lipschitz": np.inf}  # nothing is known of the slopes: the range of the gains is left
+    assert moved(50, **(searched | unknown)) == 2.0
+    assert moved(50, **(searched | unknown | {"regularisation": (1.0, 1.0)})) == 2.0 / 50
 
 
 def test_in_order_evaluates_every_candidate_once():

@@ -296,6 +296,7 @@ def picture(s, told, regrets, errors):
             line = "--" if method in (CHOICE, FREE) else "-"
             axis.errorbar(s.epsilons, mean, errors[name][method], color=f"C{number}", linestyle=line, label=method)
         axis.set_xscale("log")
+        axis.set_ylim(top=1.9 * max(mean.max() for mean in of.values()))  # room for the legend
         axis.set_title(told[name]["title"], fontsize=9)
         axis.set(xlabel=f"epsilon, delta={s.delta:g}")
     axes[0].set_ylabel("regret: mean and standard error")

@@ -25,13 +25,13 @@ def main(quick: bool) -> None:
     rounds, seeds = (2, 10) if quick else (5, 100)
     with Worker(OURS, **TWO) as ours:
         peers = {name: Worker(PEER, **environment) for name, environment in THREADS.items()}
-        first = ours("sweep", first=10_000, seeds=seeds)["seconds"]
+        first = ours("sweep", first=10_000, seeds=seeds, policy="shard")["seconds"]
         for peer in peers.values():
             peer("run", seed=10_000)
         swept, runs = [], {name: [] for name in peers}
         share = seeds // rounds
         for turn in tqdm(range(rounds), unit="round"):
-            swept.append(ours("sweep", first=0, seeds=seeds))
+            swept.append(ours("sweep", first=0, seeds=seeds, policy="shard"))
             for seed in range(turn * share, (turn + 1) * share):
                 for name, peer in peers.items():
                     runs[name].append(peer("run", seed=seed))

@@ -41,13 +41,13 @@ def run(given, shared):
     return release, state.private.utilities
 
 
-def sweep(first: int, seeds: int) -> dict:
+def sweep(first: int, seeds: int, policy: str | None = None) -> dict:
     """Seeds ``first ..``: seconds of the sweep with its configuration (its sensitivities included), and values seen."""
     tables = jnp.asarray([problem.utilities(seed) for seed in range(first, first + seeds)])
     start = time.perf_counter()
     keys = jax.vmap(jax.random.key)(jnp.arange(first, first + seeds))
     shared = config(), jnp.asarray(problem.candidates())
-    _, values = jax.block_until_ready(drivers.distribute(run, (keys, tables), shared))
+    _, values = jax.block_until_ready(drivers.distribute(run, (keys, tables), shared, policy=policy))
     return {"seconds": time.perf_counter() - start, "values": np.asarray(values).tolist()}
 
 

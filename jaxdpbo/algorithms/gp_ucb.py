@@ -116,8 +116,7 @@ def config(
     assert extent is not None
     dimension = extent.shape[1]
     if kernel_params is None:
-        sides = extent[1] - extent[0]
-        kernel_params = kernels.stationary(np.where(sides > 0, sides * dimension**0.5 / 4, 1.0), dimension)
+        kernel_params = kernels.stationary_over(extent)
     kernels.check(kernel, kernel_params, dimension)
     scattered = _checks.size("scatter", scatter)
     if _checks.size("starts", starts) > scattered:

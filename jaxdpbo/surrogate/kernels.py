@@ -58,6 +58,15 @@ def stationary(lengthscale: Any, dimension: int, *, variance: float = 1.0) -> St
     return Stationary(jnp.asarray(scales, dtype), jnp.asarray(_checks.positive("variance", variance), dtype))
 
 
+def stationary_over(extent: np.ndarray) -> Stationary:
+    """Lengthscales of ``sqrt(d) / 4`` of each side of ``extent (2, d)``: distances in a box grow as ``sqrt(d)``.
+
+    1 along a side of no extent; variance 1.
+    """
+    sides, dimension = extent[1] - extent[0], extent.shape[1]
+    return stationary(np.where(sides > 0, sides * dimension**0.5 / 4, 1.0), dimension)
+
+
 def polynomial_of_degree(degree: int, *, offset: float = 1.0, variance: float = 1.0) -> Polynomial:
     """Parameters for ``polynomial``: degree at least 1, offset and variance positive."""
     dtype = jnp.result_type(float)

@@ -225,7 +225,8 @@ def regularisation_sensitivity(
 
     ``w`` is the exact minimiser of ``lambda |w|^2 / 2 + mean loss``; add ``2 L_g error`` for one ``error`` away.
     """
-    return gain_lipschitz * loss_lipschitz * (1.0 / smallest - 1.0 / largest)
+    apart = 1.0 / smallest - 1.0 / largest
+    return gain_lipschitz * loss_lipschitz * apart if apart else 0.0  # not inf times 0
 
 
 def point_shortfall(*, candidates: float, width: float, sensitivity: float, epsilon: float, failure: float) -> float:

@@ -161,7 +161,7 @@ def config(
         found = theory.over_candidates(
             candidates=len(rows),
             dimension=rows.shape[1],
-            information=lambda noise: information.gain_bound(_noised(prior, noise), rows, steps),
+            information=lambda variance: information.gain_bound(_noised(prior, variance), rows, steps),
             constants=constants,
             decay=decay,
             unlearnt=gp.jitter(jnp.result_type(float)),
@@ -183,7 +183,7 @@ def config(
             box=theory.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
             grid=1 if points is None else len(points),
             delta_point=share * delta,
-            information=lambda noise: information.gain_bound_of_box(_noised(prior, noise), limits, steps),
+            information=lambda variance: information.gain_bound_of_box(_noised(prior, variance), limits, steps),
             **numbers,
         )
         place = {"bounds": limits, "grid": points}
@@ -289,7 +289,7 @@ def lipschitz_config(
         *((EXACT_TRAINING,) if smooth or not in_order else ()),
     )
     scale = largest_gain / 4.0  # so that all gains lie within two of the prior's deviations
-    sensitivity = min(moved, largest_gain) / scale
+    sensitivity = min(moved, largest_gain) / scale  # no gain moves by more than its range
     return _canonical(
         candidates=rows,
         prior=_prior(kernel, kernel_params, rows, 0.0),
@@ -322,8 +322,7 @@ def _prior(kernel: Kernel, params: Any, points: np.ndarray, noise: float) -> gp.
     """A kernel of variance 1 at every one of ``points (k, d)``, or the corners of a box."""
     dimension = points.shape[1]
     if params is None:
-        sides = points.max(axis=0) - points.min(axis=0)
-        params = kernels.stationary(np.where(sides > 0, sides * dimension**0.5 / 4, 1.0), dimension)
+        params = kernels.stationary_over(np.stack([points.min(axis=0), points.max(axis=0)]))
     kernels.check(kernel, params, dimension)
     dtype = jnp.result_type(float)
     variances = np.asarray(kernels.diagonal(kernel, params, jnp.asarray(points, dtype)))

@@ -108,7 +108,8 @@ def distribute(
     A CPU is two devices where ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` and ``NPROC=4`` are set before JAX
     is imported. Without the second, where it has no more cores than devices, the default is "map": jaxlib's batched
     LAPACK calls (0.10.2) wait for tasks on the pool of threads that they occupy, as many calls as threads wait for
-    ever, and ``NPROC`` is the size of that pool. The same can befall "vmap" on a CPU, which is slow there besides.
+    ever, and ``NPROC`` is the size of that pool. The same can befall "vmap" on a CPU, which is slow there besides. A
+    function that factors no matrices in batches may be given ``policy="shard"`` without ``NPROC``, and is faster so.
 
     Args:
       function: pure and traceable, defined once: each fresh lambda is one more compilation.

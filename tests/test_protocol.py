@@ -90,7 +90,7 @@ def test_eager_and_jit_agree_on_a_step(case):
 
 
 def test_one_compilation_for_twenty_budgets(case, compilations):
-    run(case)
+    run(case, scale=0.77)  # a scale of its own: what other tests computed on the host is remembered
     compilations.clear()
     for scale in np.linspace(0.5, 2.0, 20):
         run(case, seed=int(scale * 10), scale=scale)

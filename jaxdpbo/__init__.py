@@ -1,8 +1,8 @@
 """Differentially private Bayesian optimisation in JAX."""
 
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations, random_search
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, po_gp_ucb, private_evaluations, random_search
 from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan, sweep
-from jaxdpbo.privacy import accounting
+from jaxdpbo.privacy import accounting, transforms
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
 from jaxdpbo.surrogate import kernels
@@ -19,10 +19,12 @@ __all__ = [
     "gp_ucb",
     "kernels",
     "minimize",
+    "po_gp_ucb",
     "private_evaluations",
     "random_search",
     "run_loop",
     "run_scan",
     "secret_key",
     "sweep",
+    "transforms",
 ]

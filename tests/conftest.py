@@ -13,6 +13,7 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+MAPPINGS = Path("/proc/self/maps")
 EVIDENCE = Path(__file__).parent.parent / "docs" / "evidence.json"
 
 # Test id (as pytest prints it) -> why it may be skipped. Any other skip fails the run.
@@ -54,6 +55,14 @@ def compilations():
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield seen
     jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_mappings():
+    """XLA maps memory for every program it loads, and aborts at the 65,530 mappings that Linux allows a process."""
+    yield
+    if MAPPINGS.exists() and len(MAPPINGS.read_text().splitlines()) > 20_000:
+        jax.clear_caches()
 
 
 @pytest.fixture

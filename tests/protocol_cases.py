@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations, random_search
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, po_gp_ucb, private_evaluations, random_search
+from jaxdpbo.privacy import transforms
 from jaxdpbo.types import Algorithm, Objective
 
 USERS, STEPS, DIMENSION = 6, 3, 2
@@ -23,11 +25,17 @@ def utility(point, data):
     return -jnp.mean(loss(point, data))
 
 
+def utility_of_row(point, data):
+    """The utility at a candidate, asked for by its number."""
+    return utility(jnp.asarray(CANDIDATES)[jnp.asarray(point[0], int)], data)
+
+
 class Case(NamedTuple):
     """``config(scale)``: same static sizes, other numbers.
 
     ``notion``: of its guarantee. ``draws``: two keys always give two points. ``shape``: of the values at one point.
-    ``pays_late``: in ``release``, so that raw values may steer it.
+    ``follows_values``: it does not promise that raw values do not steer it: it pays at the end, or for something else.
+    ``box``: where its points lie.
     """
 
     algorithm: Algorithm
@@ -36,7 +44,8 @@ class Case(NamedTuple):
     draws: bool = True
     objective: Objective = loss
     shape: tuple[int, ...] = (USERS,)
-    pays_late: bool = False
+    follows_values: bool = False
+    box: np.ndarray = BOUNDS
 
     @property
     def private(self) -> bool:
@@ -109,10 +118,17 @@ def _private(inner, algorithm):
     return config
 
 
+def _outsourced(scale: float):
+    transform = transforms.planar_laplace(centre=np.zeros(DIMENSION), scale=1.0, epsilon=scale, radius=3.0)
+    curated = transforms.curate(jax.random.key(3), transform, CANDIDATES)
+    return po_gp_ucb.config(curated, steps=STEPS, lengthscale=1.0, noise_variance=1e-3 * scale)
+
+
 CANDIDATES = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * np.random.default_rng(5).uniform(size=(9, DIMENSION))
 SCALAR = {"objective": utility, "shape": ()}
-LATE = SCALAR | {"pays_late": True}
+LATE = SCALAR | {"follows_values": True}
 AVERAGED = "prior_averaged_dp"
+ROWS = np.array([[0.0], [8.0]])
 CASES = {
     "dp_gibo": Case(dp_gibo.algorithm, _gibo(), "gdp"),
     "dp_gibo, few points": Case(dp_gibo.algorithm, _gibo(batch=1, output="last_half_mean"), "gdp"),
@@ -135,6 +151,9 @@ CASES = {
     ),
     "private evaluations, random search": Case(
         private_evaluations.algorithm_of(random_search.algorithm), _private(_one_user, random_search.algorithm), "gdp"
+    ),
+    "po_gp_ucb": Case(
+        po_gp_ucb.algorithm, _outsourced, "dp", False, **LATE | {"objective": utility_of_row, "box": ROWS}
     ),
     "random_search": Case(random_search.algorithm, _random, "none"),
 }

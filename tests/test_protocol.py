@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, records
+from protocol_cases import CASES, STEPS, records
 
 from jaxdpbo import drivers
 from jaxdpbo.drivers import loop
@@ -153,10 +153,10 @@ def test_every_query_and_the_answer_lie_in_the_box(case):
     config = case.config(1.0)
     for steps in range(STEPS):
         points = np.asarray(ask(case, steps, config, state_after(case, steps)).points)
-        assert points.shape[1] == DIMENSION
-        assert np.all((points >= BOUNDS[0]) & (points <= BOUNDS[1]))
+        assert points.shape[1] == case.box.shape[1]
+        assert np.all((points >= case.box[0]) & (points <= case.box[1]))
     point = np.asarray(run(case).release.point)
-    assert np.all((point >= BOUNDS[0]) & (point <= BOUNDS[1]))
+    assert np.all((point >= case.box[0]) & (point <= case.box[1]))
 
 
 def test_values_of_a_wrong_shape_are_refused(case):
@@ -187,10 +187,11 @@ def test_the_guarantee_is_typed_and_conditional(case):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if name == "random_search" or (case.private and not case.pays_late)]
+    "name",
+    [name for name, case in CASES.items() if name == "random_search" or (case.private and not case.follows_values)],
 )
 def test_a_query_does_not_depend_on_private_state(name):
-    """GP-UCB promises nothing, DP-GP-UCB pays at the end: both follow raw values, which this test would refuse."""
+    """GP-UCB promises nothing, DP-GP-UCB pays at the end: they follow raw values, which this test would refuse."""
     case = CASES[name]
     config = case.config(1.0)
     state = state_after(case, 2)

@@ -1,7 +1,12 @@
 """What a surrogate is told: raw values made finite, and brought to the scale of its prior. Nothing here is private."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+
+WILDEST = 1e3  # standard units: as far from the prior's mean as anything counts, and as no draw of it is
+FAILED = -3.0  # standard units: what a utility that is no number counts as
 
 
 def mean_loss(losses: jax.Array, mask: jax.Array) -> jax.Array:
@@ -25,6 +30,17 @@ def repaired(utilities: jax.Array, mask: jax.Array) -> jax.Array:
     least = jnp.min(jnp.where(finite, utilities, jnp.inf))
     least = jnp.where(jnp.isfinite(least), least, 0.0)
     return jnp.where(mask, jnp.where(finite, utilities, least), 0.0)
+
+
+def counted(
+    values: jax.Array, mask: jax.Array, centre: jax.Array, scale: jax.Array, limits: tuple[Any, Any] | jax.Array
+) -> jax.Array:
+    """``values (b,)`` in standard units, ``(value - centre) / scale``, finite and within ``limits``, whatever they are.
+
+    One that is no number, or masked, counts as ``FAILED``: a bad one.
+    """
+    standard = (values.astype(scale.dtype) - centre) / scale
+    return jnp.clip(jnp.where(mask & jnp.isfinite(standard), standard, FAILED), *limits)
 
 
 def standardized(values: jax.Array, mask: jax.Array) -> jax.Array:

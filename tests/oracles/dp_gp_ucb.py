@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal, norm
 
 
 def picks(
-    kernel: Kernel, candidates: np.ndarray, observe, steps: int, noise: float, acquisition: str, width
+    kernel: Kernel, candidates: np.ndarray, observe, steps: int, noise: float, acquisition: str, width, first=None
 ) -> tuple[list[int], np.ndarray, np.ndarray]:
     """Rows chosen, values seen and the posterior mean at the end; ``observe(t, row)`` and ``width(t)`` from t = 1."""
     rows: list[int] = []
@@ -25,7 +25,8 @@ def picks(
             gain = mean - (max(values) if values else -2.0)
             z = gain / np.where(deviation > 0, deviation, 1.0)
             heights = np.where(deviation > 0, gain * norm.cdf(z) + deviation * norm.pdf(z), np.maximum(gain, 0.0))
-        rows.append(int(np.argmax(heights >= heights.max() - 1e-12 * abs(heights.max()))))
+        best = int(np.argmax(heights >= heights.max() - 1e-12 * abs(heights.max())))
+        rows.append(first if t == 1 and first is not None else best)
         values.append(observe(t, rows[-1]))
         seen = list(dict.fromkeys(rows)) if noise == 0 else rows  # an exact value is learnt once
         at = [rows.index(row) for row in seen] if noise == 0 else range(len(rows))

@@ -12,12 +12,11 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.surrogate import gp, information, kernels
+from jaxdpbo.surrogate import gp, information, kernels, observations
 from jaxdpbo.theory import dp_gp_ucb as theory
 from jaxdpbo.types import Kernel
 
 ACQUISITIONS = ("ucb", "expected_improvement", "in_order")
-WILDEST = 1e3  # standard units: a utility beyond is brought here, as no draw of the prior is
 
 GAUSSIAN_PROCESS = "the utilities of all data sets are one draw of the stated Gaussian process (Assumption 1)"
 GAUSSIAN_NOISE = "each utility is observed with independent Gaussian noise of the stated variance"
@@ -197,7 +196,7 @@ def config(
         prior=prior,
         centre=_checks.number("centre", centre),
         scale=_checks.positive("scale", scale),
-        limits=np.array([-WILDEST, WILDEST]),
+        limits=np.array([-observations.WILDEST, observations.WILDEST]),
         width_offset=found.width_offset,
         width_slope=found.width_slope,
         point_sensitivity=found.point_sensitivity,

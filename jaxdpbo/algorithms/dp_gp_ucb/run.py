@@ -7,11 +7,9 @@ import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config
 from jaxdpbo.privacy import guarantee, mechanisms
-from jaxdpbo.surrogate import finite, gp, improvement, maximize
+from jaxdpbo.surrogate import finite, gp, improvement, maximize, observations
 from jaxdpbo.surrogate.ucb import ucb
 from jaxdpbo.types import Algorithm, Query, State
-
-FAILED = -3.0  # standard units: what a utility that is no number counts as
 
 
 class Public(NamedTuple):
@@ -117,10 +115,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != (1,):
         raise ValueError(f"values must have shape (1,), got {values.shape}")
     private, step = state.private, state.public.step
-    low, high = config.limits
-    standard = (values.astype(low.dtype) - config.centre) / config.scale
-    utility = jnp.where(query.mask & jnp.isfinite(standard), standard, FAILED)
-    utility = jnp.clip(utility, low, high)
+    utility = observations.counted(values, query.mask, config.centre, config.scale, config.limits)
     active = step < config.steps
     if config.acquisition == "in_order":
         belief = None

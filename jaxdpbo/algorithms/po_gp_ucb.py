@@ -1,0 +1,210 @@
+"""PO-GP-UCB: GP-UCB over rows that a curator transformed before it let them go.
+
+Dmitrii Kharkovskii, Zhongxiang Dai and Bryan Kian Hsiang Low (2020), "Private outsourced Bayesian optimization via
+Gaussian processes". Two parties: the curator holds ``X (n, d)`` and the function, and sends ``Z = curate(X)``
+(``privacy.transforms``, Algorithm 1); the modeler sees ``Z`` alone, asks for rows by number and is told the function
+there (this module, Algorithm 2).
+
+The budget is paid before ``init``, in ``curate``: nothing here adds to it, and nothing here protects the outputs that
+the curator returns. The published transform carries no guarantee; ``privacy`` says whatever the curated rows carry.
+
+Notation: ``T`` steps of one row (``b = 1``), ``n`` rows of ``r`` coordinates. A point of a query is a row number.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import guarantee, transforms
+from jaxdpbo.surrogate import finite, gp, kernels, maximize, noisy_inputs, observations
+from jaxdpbo.surrogate.ucb import beta_of_candidates
+from jaxdpbo.types import Algorithm, Query, State
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["released", "prior", "centre", "scale", "delta", "level"],
+    meta_fields=["steps", "statement"],
+)
+@dataclass(frozen=True)
+class Config:
+    """What the modeler is told; made by ``config``.
+
+    Traced: the ``released (n, r)`` rows, or ``(n, 1 + r)`` with their numbers; the numbers of ``prior``; ``centre ()``
+    and ``scale ()`` of the outputs; ``delta ()``; ``level ()`` of the curated rows' guarantee. Static: ``steps``;
+    ``statement``, that guarantee but for its level, so that budgets do not compile anew.
+    """
+
+    released: jax.Array
+    prior: gp.Prior
+    centre: jax.Array
+    scale: jax.Array
+    delta: jax.Array
+    level: jax.Array
+    steps: int
+    statement: guarantee.Guarantee
+
+
+def config(
+    curated: transforms.Curated,
+    *,
+    steps: int,
+    lengthscale: float,
+    noise_variance: float,
+    noise_aware: bool = True,
+    centre: float = 0.0,
+    scale: float = 1.0,
+    delta: float = 0.1,
+) -> Config:
+    """Check a configuration. The kernel is squared-exponential.
+
+    Args:
+      curated: what the curator sent.
+      steps: ``T``.
+      lengthscale: in units of distance, those of ``curated.z``.
+      noise_variance: of an output, in standard units.
+      noise_aware: average the kernel over the noise that the metadata say (``surrogate.noisy_inputs``); without it,
+        or where there is no noise, rows are taken for the inputs themselves, as published.
+      centre: the prior's mean, in units of the output.
+      scale: its standard deviation, in units of the output.
+      delta: of ``beta_t = 2 log(n t^2 pi^2 / (6 delta))``: Algorithm 2, line 3.
+
+    Raises:
+      ValueError: a number out of range; names it.
+      TypeError: an argument of the wrong kind.
+    """
+    dtype, z, law = jnp.result_type(float), curated.z, curated.metadata.law
+    noise = _checks.positive("noise_variance", noise_variance)
+    if noise < gp.jitter(dtype):
+        raise ValueError(f"noise_variance must be at least {gp.jitter(dtype):g}, got {noise}")
+    if law is not None and noise_aware:
+        kernel, params, rows = noisy_inputs.rbf, noisy_inputs.noisy_inputs(law, lengthscale), noisy_inputs.numbered(z)
+    else:
+        kernel, params, rows = kernels.rbf, kernels.stationary(lengthscale, z.shape[1]), jnp.asarray(z, dtype)
+
+    def leaf(value: float) -> jax.Array:
+        return jnp.asarray(value, dtype)
+
+    return Config(
+        released=rows,
+        prior=gp.Prior(kernel, params, leaf(noise)),
+        centre=leaf(_checks.number("centre", centre)),
+        scale=leaf(_checks.positive("scale", scale)),
+        delta=leaf(_checks.probability("delta", delta)),
+        level=leaf(curated.guarantee.level),
+        steps=_checks.size("steps", steps),
+        statement=replace(curated.guarantee, level=0.0),
+    )
+
+
+class Public(NamedTuple):
+    """``step ()``: steps taken."""
+
+    step: jax.Array
+
+
+class Private(NamedTuple):
+    """What the curator told: outputs, which no transform protects.
+
+    Attributes:
+      belief: about every row.
+      rows: ``(T,)`` asked for.
+      utilities: ``(T,)`` as counted, in standard units; -inf where nothing was.
+    """
+
+    belief: finite.Belief
+    rows: jax.Array
+    utilities: jax.Array
+
+
+class Info(NamedTuple):
+    """``utility (1,)`` as the run counts it, in the output's own units: finite. Raw."""
+
+    utility: jax.Array
+
+
+class Release(NamedTuple):
+    """The modeler's answer: ``row ()``, of the largest output seen, and the same as a ``point (1,)``."""
+
+    point: jax.Array
+    row: jax.Array
+
+
+def init(key: jax.Array, config: Config) -> State:
+    """Nothing asked. ``key`` is unused."""
+    del key
+    private = Private(
+        belief=finite.unseen(config.prior, config.released, config.steps),
+        rows=jnp.zeros(config.steps, jnp.int32),
+        utilities=jnp.full(config.steps, -jnp.inf, config.scale.dtype),
+    )
+    return State(Public(jnp.zeros((), jnp.int32)), private)
+
+
+def ask(key: jax.Array, config: Config, state: State) -> Query:
+    """The row of largest upper confidence bound (Algorithm 2, lines 3 to 5); the first is drawn from ``key``."""
+    belief, step = state.private.belief, state.public.step
+    count = config.released.shape[0]
+    width = beta_of_candidates(step + 1, count, config.delta)
+    best, _ = maximize.first_of_largest(belief.mean + jnp.sqrt(width * belief.variance))
+    row = jnp.where(step == 0, jax.random.randint(key, (), 0, count), best)[None].astype(jnp.int32)
+    return Query(row[:, None].astype(config.scale.dtype), jnp.ones(1, bool), row)
+
+
+def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
+    """Learn one output (Algorithm 2, line 6). ``key`` is unused.
+
+    =====================================  ===================================================================
+    case                                   result
+    =====================================  ===================================================================
+    ``state.public.step == T``             the state unchanged
+    an output NaN or infinite              learnt as 3 deviations below the centre
+    an output 1,000 deviations away        learnt as 1,000 deviations away
+    =====================================  ===================================================================
+
+    Args:
+      key: unused.
+      config: of the run.
+      state: before the step.
+      query: what was asked.
+      values: ``(1,)``, the output.
+
+    Returns:
+      The state after the step, and raw diagnostics.
+
+    Raises:
+      ValueError: ``values`` is of another shape, at trace time.
+    """
+    del key
+    if values.shape != (1,):
+        raise ValueError(f"values must have shape (1,), got {values.shape}")
+    assert query.rows is not None
+    private, step = state.private, state.public.step
+    limits = -observations.WILDEST, observations.WILDEST
+    utility = observations.counted(values, query.mask, config.centre, config.scale, limits)
+    active = step < config.steps
+    after = Private(
+        belief=finite.observe(config.prior, config.released, private.belief, query.rows[0], utility[0], when=active),
+        rows=gp.write(private.rows, query.rows, step, active),
+        utilities=gp.write(private.utilities, utility, step, active),
+    )
+    return State(Public(jnp.where(active, step + 1, step)), after), Info(config.centre + config.scale * utility)
+
+
+def release(key: jax.Array, config: Config, state: State) -> Release:
+    """The row of the largest output. ``key`` is unused."""
+    del key
+    row = state.private.rows[jnp.argmax(state.private.utilities)]
+    return Release(row[None].astype(config.scale.dtype), row)
+
+
+def privacy(config: Config) -> guarantee.Guarantee:
+    """What the curator's transform earned for the rows of ``X``; the outputs it returned are not protected."""
+    return replace(config.statement, level=float(config.level))
+
+
+algorithm = Algorithm(init, ask, tell, release, privacy)

@@ -1,0 +1,71 @@
+"""Laws of the noise on inputs: one object that a curator draws from, and that a modeler's kernel is averaged over.
+
+Both are isotropic normal laws of random variance, ``w | t ~ N(0, t I)``: ``t`` is fixed for the Gaussian, and for the
+planar Laplace law, of density proportional to ``exp(-|w| / scale)`` in ``d`` dimensions, a gamma variable of shape
+``(d + 1) / 2`` and scale ``2 scale^2``, since both have the characteristic function
+``(1 + scale^2 |s|^2)^(-(d + 1) / 2)``.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import roots_genlaguerre
+
+from jaxdpbo import _checks
+
+KINDS = ("gaussian", "planar_laplace")
+NODES = 24  # of the quadrature over the variance
+
+
+class Law(NamedTuple):
+    """Noise on one input of ``dimension`` coordinates.
+
+    Attributes:
+      kind: "gaussian" or "planar_laplace".
+      scale: the standard deviation of a coordinate; for the planar Laplace law the length in the exponent.
+      dimension: ``d``.
+    """
+
+    kind: str
+    scale: float
+    dimension: int
+
+
+def law(kind: str, scale: float, dimension: int) -> Law:
+    """A checked law.
+
+    Raises:
+      ValueError: an unknown kind, a scale that is not positive and finite, a dimension below 1.
+    """
+    return Law(
+        _checks.choice("kind", kind, KINDS), _checks.positive("scale", scale), _checks.size("dimension", dimension)
+    )
+
+
+def draw(key: jax.Array, law: Law, count: int) -> jax.Array:
+    """``count`` independent draws ``(count, d)``, in the default floating dtype."""
+    shape, dtype = (count, law.dimension), jnp.result_type(float)
+    if law.kind == "gaussian":
+        return law.scale * jax.random.normal(key, shape, dtype)
+    direction_key, radius_key = jax.random.split(key)
+    directions = jax.random.normal(direction_key, shape, dtype)
+    directions = directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
+    return law.scale * jax.random.gamma(radius_key, law.dimension, (count, 1), dtype) * directions
+
+
+def variance(law: Law) -> float:
+    """Of one coordinate: ``(d + 1) scale^2`` for the planar Laplace law."""
+    return law.scale**2 * (1 if law.kind == "gaussian" else law.dimension + 1)
+
+
+def difference_variances(law: Law) -> tuple[np.ndarray, np.ndarray]:
+    """The variance of a coordinate of the difference of two draws, as a random variable: nodes and their weights.
+
+    The sum of two independent gamma variables is gamma of shape ``d + 1``: a generalised Gauss-Laguerre rule.
+    """
+    if law.kind == "gaussian":
+        return np.array([2.0 * law.scale**2]), np.ones(1)
+    nodes, weights = roots_genlaguerre(NODES, law.dimension)
+    return 2.0 * law.scale**2 * nodes, weights / weights.sum()

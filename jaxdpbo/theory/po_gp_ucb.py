@@ -1,0 +1,78 @@
+"""The regret theory of Kharkovskii et al. (2020) for PO-GP-UCB with the random projection.
+
+It is about utility alone, and stands whatever becomes of theorem 1, the privacy claim, which is false
+(``privacy.transforms``). ``failure`` is the probability that a bound does not hold.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def rank_for_distances(rows: int, distortion: float, failure: float) -> int:
+    """Lemma 1: the least ``r >= 8 log(n^2 / failure) / distortion^2``.
+
+    With it all squared distances between ``n`` rows keep within ``1 - distortion`` and ``1 + distortion`` of theirs.
+
+    Raises:
+      ValueError: ``distortion`` not in (0, 1/2), ``failure`` not in (0, 1).
+    """
+    if not 0 < distortion < 0.5:
+        raise ValueError(f"distortion must lie strictly between 0 and 1/2, got {distortion}")
+    if not 0 < failure < 1:
+        raise ValueError(f"failure must lie strictly between 0 and 1, got {failure}")
+    return math.ceil(8.0 * math.log(rows**2 / failure) / distortion**2)
+
+
+def distance_factors(distortion: float, smallest_singular: float, threshold: float) -> tuple[float, float]:
+    """Theorem 2: squared distances are multiplied by something between these two.
+
+    ``1 - nu`` and ``(1 + nu) C'``, ``C' = 1 + omega^2 / sigma_min^2`` where ``sigma_min < omega``, else 1.
+    """
+    raised = 1.0 + (threshold / smallest_singular) ** 2 if smallest_singular < threshold else 1.0
+    return 1.0 - distortion, (1.0 + distortion) * raised
+
+
+def diagonally_dominant(covariance: Any) -> bool:
+    """Definition 3: ``k_xx >= (sqrt(m - 1) + 1) sum_x' k_xx'`` in every row of ``covariance (m, m)``."""
+    matrix = np.asarray(covariance, np.float64)
+    diagonal = np.diag(matrix)
+    others = matrix.sum(axis=1) - diagonal
+    return bool(np.all(diagonal >= (math.sqrt(len(matrix) - 1) + 1.0) * others))
+
+
+def distortion_for_regret(regret: float, diameter: float, largest_output: float) -> float:
+    """Theorem 3's ``nu = min(regret / (2 sqrt(3) d^2 L), 2 / d^2, 1/2)``, ``d`` the diameter over the lengthscale."""
+    return min(regret / (2.0 * math.sqrt(3.0) * diameter**2 * largest_output), 2.0 / diameter**2, 0.5)
+
+
+def simple_regret_bound(
+    *,
+    regret: float,
+    steps: int,
+    width: float,
+    information: float,
+    noise_variance: float,
+    first_constant: float,
+    second_constant: float,
+) -> float:
+    """Theorem 3, the root of
+    ``regret^2 + 24 (C_2 + C_1 sqrt(beta_T))^2 log T / T + 24 beta_T gamma_T / (T log(1 + 1 / noise))``.
+
+    For diagonally dominant covariances of what was evaluated, ``sigma_min >= omega``, and a rank of
+    ``rank_for_distances(n, distortion_for_regret(...), failure / 2)``.
+
+    Args:
+      regret: the ``epsilon_ucb`` that the rank was chosen for.
+      steps: ``T``.
+      width: ``beta_T``, of ``delta' = failure / 2``.
+      information: ``gamma_T``.
+      noise_variance: of an output.
+      first_constant: ``C_1``, of which the paper says only that it is
+        ``O(sigma_y sqrt(sigma_y^2 + noise) (sigma_y^2 / noise + 1))``.
+      second_constant: ``C_2``, ``O(L sigma_y^2 / noise)``.
+    """
+    spread = (second_constant + first_constant * math.sqrt(width)) ** 2 * math.log(steps) / steps
+    gained = width * information / (steps * math.log1p(1.0 / noise_variance))
+    return math.sqrt(regret**2 + 24.0 * spread + 24.0 * gained)

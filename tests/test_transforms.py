@@ -1,0 +1,306 @@
+"""Transforms for outsourcing: noise of the law said, kernels of that law, and attacks that tell which are sound."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracles import laws as oracle
+from scipy.stats import binom, chisquare, kstest, norm
+
+from jaxdpbo import laws
+from jaxdpbo.privacy import accounting, auditing, transforms
+from jaxdpbo.surrogate import kernels, noisy_inputs
+
+CENTRE = np.array([1.0, -2.0])
+GRID = np.stack(np.meshgrid(np.arange(20.0), np.arange(20.0)), -1).reshape(-1, 2)
+CELLS = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]])
+
+
+def soundly(epsilon=1.0, radius=None, scale=1.0, centre=CENTRE):
+    """Every sound transform that adds noise, at the same claim."""
+    common = {"centre": centre, "scale": scale, "radius": radius}
+    wide = common | {"centre": np.append(centre, 0.0)}
+    return {
+        "planar_laplace": transforms.planar_laplace(epsilon=epsilon, **common),
+        "gaussian": transforms.gaussian(epsilon=epsilon, delta=1e-5, **common),
+        "private_projection": transforms.private_projection(epsilon=epsilon, delta=1e-5, projected=2, **wide),
+    }
+
+
+def published(projected=5, epsilon=3.0, dimension=2):
+    return transforms.random_projection(dimension=dimension, projected=projected, epsilon=epsilon, delta=1e-5)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_draws_have_the_law_that_is_said(dimension):
+    for kind in laws.KINDS:
+        law = laws.law(kind, 0.7, dimension)
+        drawn = np.asarray(jax.jit(lambda key, law=law: laws.draw(key, law, 20_000))(jax.random.key(0)))
+        assert drawn.shape == (20_000, dimension)
+        np.testing.assert_allclose(
+            np.cov(drawn.T), laws.variance(law) * np.eye(dimension), atol=0.06 * laws.variance(law)
+        )
+        if kind == "gaussian":
+            assert kstest(drawn[:, 0], norm(scale=0.7).cdf).pvalue > 1e-3
+            continue
+        radii = np.linalg.norm(drawn, axis=1)
+        ends = np.linspace(0.1, 6.0, 25)
+        expected = oracle.planar_laplace_radius_cdf(ends, 0.7, dimension)
+        np.testing.assert_allclose([np.mean(radii <= end) for end in ends], expected, atol=0.015)
+        wrong = oracle.planar_laplace_radius_cdf(ends, 0.7 * 1.5, dimension)
+        assert np.max(np.abs(np.array([np.mean(radii <= end) for end in ends]) - wrong)) > 0.1
+        if dimension > 1:
+            angle = np.arctan2(drawn[:, 0], drawn[:, 1])
+            assert kstest((angle + np.pi) / (2 * np.pi), "uniform").pvalue > 1e-3
+
+
+def test_a_law_and_its_characteristic_function_agree():
+    for kind in laws.KINDS:
+        for dimension in (1, 2, 4):
+            law = laws.law(kind, 0.5, dimension)
+            drawn = np.asarray(laws.draw(jax.random.key(1), law, 200_000))
+            variances, weights = laws.difference_variances(law)
+            for s in (0.3, 1.0, 2.5):
+                exact = oracle.characteristic(kind, 0.5, dimension, s)
+                assert np.cos(s * drawn[:, 0]).mean() == pytest.approx(exact, abs=0.01)
+                assert weights @ np.exp(-variances * s**2 / 2) == pytest.approx(exact**2, rel=1e-5)
+            assert np.all(weights > 0)
+
+
+@pytest.mark.parametrize("kind", laws.KINDS)
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_the_noise_aware_kernel_is_the_expectation(kind, dimension):
+    law = laws.law(kind, 0.6, dimension)
+    params = noisy_inputs.noisy_inputs(law, 1.25)
+    for distance in (0.0, 0.5, 2.0, 6.0):
+        x, y = np.zeros((2, 1 + dimension))
+        y[0], y[1] = 1.0, distance
+        exact = oracle.averaged_rbf(kind, 0.6, dimension, 1.25, distance)
+        assert noisy_inputs.rbf(params, jnp.asarray(x), jnp.asarray(y)) == pytest.approx(exact, rel=1e-5)
+    # By simulation, from the same law that the curator draws from.
+    z = np.array([[0.0] * dimension, [1.5] + [0.0] * (dimension - 1)])
+    noise = np.asarray(laws.draw(jax.random.key(2), law, 400_000)).reshape(2, 200_000, dimension)
+    inputs = z[:, None] - noise
+    simulated = np.exp(-np.sum((inputs[0] - inputs[1]) ** 2, axis=1) / (2 * 1.25**2)).mean()
+    pair = noisy_inputs.numbered(z)
+    assert noisy_inputs.rbf(params, pair[0], pair[1]) == pytest.approx(simulated, rel=0.02)
+
+
+def test_a_row_is_fully_correlated_with_itself_and_the_gram_matrix_is_positive():
+    params = noisy_inputs.noisy_inputs(laws.law("planar_laplace", 1.0, 2), 1.0)
+    points = noisy_inputs.numbered(np.random.default_rng(0).normal(size=(60, 2)))
+    gram = np.asarray(kernels.gram(noisy_inputs.rbf, params, points, points))
+    np.testing.assert_array_equal(np.diag(gram), 1.0)
+    assert np.min(np.linalg.eigvalsh(gram)) > 0.1
+    twin = points.at[1, 1:].set(points[0, 1:])  # at the same place, but another row
+    assert noisy_inputs.rbf(params, twin[0], twin[1]) < 0.5
+    kernels.check(noisy_inputs.rbf, params, 3)
+
+
+def test_without_noise_worth_mentioning_it_is_the_kernel_itself():
+    params = noisy_inputs.noisy_inputs(laws.law("gaussian", 1e-6, 2), 0.8)
+    points = noisy_inputs.numbered(np.random.default_rng(1).normal(size=(8, 2)))
+    plain = kernels.gram(kernels.rbf, kernels.stationary(0.8, 2), points[:, 1:], points[:, 1:])
+    np.testing.assert_allclose(kernels.gram(noisy_inputs.rbf, params, points, points), plain, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["planar_laplace", "gaussian", "private_projection"])
+def test_the_released_noise_is_that_of_the_metadata(name):
+    chosen = soundly(scale=3.0)[name]
+    inputs = np.random.default_rng(0).normal(size=(20_000, len(chosen.centre)))
+    curated = transforms.curate(jax.random.key(0), chosen, inputs)
+    rows = (inputs - chosen.centre) / 3.0
+    if curated.metadata.projection is not None:
+        rows = rows @ np.asarray(curated.metadata.projection)
+    noise = np.asarray(curated.z) - rows
+    np.testing.assert_allclose(noise.var(axis=0), laws.variance(curated.metadata.law), rtol=0.05)
+    assert curated.metadata.scale == 3.0
+    assert abs(np.corrcoef(noise[:, 0], rows[:, 0])[0, 1]) < 0.03
+
+
+def test_guarantees_say_what_each_transform_earns():
+    near, anywhere = soundly(epsilon=2.0), soundly(epsilon=2.0, radius=25.0)
+    mu = accounting.gdp_mu(2.0, 1e-5)
+    for name, notion, level in (
+        ("planar_laplace", "metric_dp", 2.0), ("gaussian", "gdp", mu), ("private_projection", "gdp", mu),
+    ):  # fmt: skip
+        assert (near[name].guarantee.notion, near[name].guarantee.relation) == (notion, "unit_distance")
+        assert near[name].guarantee.level == pytest.approx(level)
+        assert anywhere[name].guarantee.relation == "replace_one"
+        assert anywhere[name].law.scale == pytest.approx(50 * near[name].law.scale)
+    assert anywhere["planar_laplace"].guarantee.notion == "dp"
+    assert near["gaussian"].law.scale == pytest.approx(1 / mu)
+    respond = transforms.randomised_response(centre=CENTRE, scale=1.0, epsilon=1.5, cells=CELLS).guarantee
+    assert (respond.notion, respond.level, respond.relation) == ("dp", 1.5, "replace_one")
+    nothing = published().guarantee
+    assert nothing.notion == "none"
+    assert "column-space attack" in nothing.because
+
+
+def test_the_published_transform_is_algorithm_1():
+    """Both branches, by their definition: the matrix M is recovered, and is standard normal."""
+    for epsilon, raised in ((1e4, False), (0.1, True)):
+        chosen = published(projected=400, epsilon=epsilon)
+        omega = 16 * math.sqrt(400 * math.log(2e5)) * math.log(16 * 400 * 1e5) / epsilon
+        assert chosen.threshold == pytest.approx(omega)
+        z = np.asarray(transforms.curate(jax.random.key(0), chosen, GRID).z)
+        centred = GRID - GRID.mean(axis=0)
+        left, singular, right = np.linalg.svd(centred, full_matrices=False)
+        assert (singular.min() < omega) == raised
+        values = np.sqrt(singular**2 + omega**2) if raised else singular
+        matrix = np.linalg.lstsq((left * values) @ right, z * math.sqrt(400), rcond=None)[0]
+        assert kstest(matrix.ravel(), norm.cdf).pvalue > 1e-3
+        np.testing.assert_allclose((left * values) @ right @ matrix / 20, z, atol=1e-9 * np.abs(z).max())
+
+
+@pytest.mark.parametrize("branch", [1e4, 0.1], ids=["if", "else"])
+@pytest.mark.parametrize("projected", [1, 5])
+def test_the_attack_tells_neighbours_of_the_published_transform_apart(trials, branch, projected):
+    """Theorem 1 is false: no error, whatever epsilon was claimed."""
+    chosen, known, row = published(projected, branch), np.array([0, 7, 25, 130]), 399
+    neighbour = GRID.copy()
+    neighbour[row] += np.array([0.6, 0.8])  # a unit of distance
+    count = trials("column-space attack, trials per hypothesis", 100, 10_000, 0)
+    told = []
+    for hypothesis, inputs in enumerate((GRID, neighbour)):
+        scores = []
+        for one in jax.random.split(jax.random.key(hypothesis), count):
+            z = np.asarray(curate(one, chosen, inputs))
+            fits = [auditing.affine_misfit(GRID[known], z[known], data[row], z[row]) for data in (GRID, neighbour)]
+            scores.append(fits[0] < fits[1])
+        told.append(int(np.sum(scores)))
+    assert told == [count, 0]
+    shown = auditing.epsilon_lower_bound(*told, count, delta=1e-5)
+    assert shown.epsilon > math.log(count / 4) - 0.5
+    if projected >= 2:
+        z = np.asarray(curate(jax.random.key(9), chosen, GRID))
+        found = auditing.reconstruct(GRID[known[:3]], z[known[:3]], z)
+        np.testing.assert_allclose(found, GRID, atol=1e-8)
+
+
+def curate(key, chosen, inputs):
+    return transforms.curate(key, chosen, inputs).z
+
+
+@pytest.mark.parametrize("name", ["planar_laplace", "gaussian", "private_projection"])
+def test_the_attack_fails_on_the_sound_transforms(name):
+    """The likelihood-ratio attack of somebody who knows every other row stays under the claim, and comes near it."""
+    claimed, count = 1.5, 60_000
+    chosen = soundly(epsilon=claimed)[name]
+    delta = 0.0 if name == "planar_laplace" else 1e-5
+    dimension = len(chosen.centre)
+    apart = np.zeros(dimension)
+    apart[0] = 1.0
+    scores = likelihood_ratios(chosen, apart, count)
+    shown = auditing.threshold_audit(*scores, delta=delta, confidence=0.95).epsilon
+    assert 0.3 * claimed < shown <= claimed
+    planted = chosen.__class__(**{**vars(chosen), "law": chosen.law._replace(scale=chosen.law.scale / 2)})
+    assert auditing.threshold_audit(*likelihood_ratios(planted, apart, count), delta=delta).epsilon > claimed
+
+
+def likelihood_ratios(chosen, apart, count):
+    """Scores of two hypotheses, a row at the centre and one a unit of distance away, under one public projection."""
+    rows = np.repeat([np.zeros_like(apart), apart], count, axis=0)
+    curated = transforms.curate(jax.random.key(0), chosen, chosen.centre + rows * chosen.scale)
+    law, z, moved = curated.metadata.law, np.asarray(curated.z), apart
+    if curated.metadata.projection is not None:
+        moved = apart @ np.asarray(curated.metadata.projection)
+    if law.kind == "gaussian":
+        scores = -(z @ moved) / law.scale**2
+    else:
+        scores = (np.linalg.norm(z - moved, axis=1) - np.linalg.norm(z, axis=1)) / law.scale
+    return scores[:count], scores[count:]
+
+
+def test_randomised_response_answers_as_often_as_it_says():
+    epsilon, count = 1.2, 30_000
+    chosen = transforms.randomised_response(centre=np.zeros(2), scale=1.0, epsilon=epsilon, cells=CELLS)
+    truth = math.exp(epsilon) / (math.exp(epsilon) + 2)
+    counted = []
+    for row in CELLS:
+        z = np.asarray(curate(jax.random.key(int(row.sum())), chosen, np.tile(row + 0.4, (count, 1))))
+        counted.append([int(np.all(z == cell, axis=1).sum()) for cell in CELLS])
+    for told, cell in zip(counted, range(3), strict=True):
+        expected = np.full(3, (1 - truth) / 2)
+        expected[cell] = truth
+        assert chisquare(told, expected * count).pvalue > 1e-3
+    shown = auditing.epsilon_lower_bound(counted[0][0], counted[1][0], count).epsilon
+    assert 0.9 * epsilon < shown <= epsilon
+
+
+@pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_row_that_is_no_number_is_the_centre_and_nothing_raises(junk):
+    inputs = np.array([[0.0, 1.0], [junk, 1.0], [3.0, 4.0]])
+    for chosen in (*soundly(radius=2.0).values(), published(2)):
+        if len(chosen.centre) == 3:
+            continue
+        assert np.all(np.isfinite(np.asarray(curate(jax.random.key(0), chosen, inputs))))
+    respond = transforms.randomised_response(centre=CENTRE, scale=1.0, epsilon=1.0, cells=CELLS)
+    assert np.all(np.isfinite(np.asarray(curate(jax.random.key(0), respond, inputs))))
+
+
+def test_rows_are_brought_into_the_ball_where_the_guarantee_is_for_any_replacement():
+    chosen = transforms.planar_laplace(centre=np.zeros(2), scale=1.0, epsilon=1e6, radius=2.0)
+    z = np.asarray(curate(jax.random.key(0), chosen, np.array([[30.0, 40.0], [0.5, 0.5]])))
+    np.testing.assert_allclose(z, [[1.2, 1.6], [0.5, 0.5]], atol=1e-3)
+
+
+def test_an_audit_covers_as_often_as_it_says():
+    """Of true rates whose ratio is known, the bound exceeds it in at most 5 % of audits."""
+    p, q, count = 0.3, 0.1, 500
+    rng = np.random.default_rng(0)
+    truth = math.log(p / q)
+    bounds = [
+        auditing.epsilon_lower_bound(int(a), int(b), count).epsilon
+        for a, b in zip(
+            binom.rvs(count, p, size=400, random_state=rng),
+            binom.rvs(count, q, size=400, random_state=rng),
+            strict=True,
+        )
+    ]
+    assert np.mean(np.array(bounds) > truth) <= 0.05
+    assert np.mean(bounds) > 0.5 * truth
+    assert auditing.epsilon_lower_bound(0, 50, 100).epsilon == 0
+    assert auditing.epsilon_lower_bound(100, 0, 100, delta=1e-5).epsilon == pytest.approx(
+        math.log((0.025**0.01 - 1e-5) / (1 - 0.025**0.01))
+    )
+
+
+def test_a_threshold_is_not_judged_on_the_trials_that_chose_it():
+    """Trap 33: scores that say nothing show nothing, though their best threshold in hindsight would."""
+    rng = np.random.default_rng(1)
+    shown = [auditing.threshold_audit(*rng.normal(size=(2, 400))).epsilon for _ in range(200)]
+    assert np.mean(np.array(shown) > 0) <= 0.05
+    assert auditing.threshold_audit(rng.normal(2, 1, 4000), rng.normal(0, 1, 4000)).epsilon > 2
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: published(0), ValueError, "projected must be at least 1"),
+        (lambda: published(epsilon=0.0), ValueError, "epsilon must be positive"),
+        (lambda: soundly(scale=0.0), ValueError, "scale must be positive"),
+        (lambda: soundly(radius=-1.0), ValueError, "radius must be positive"),
+        (lambda: soundly(centre=[np.nan, 0]), ValueError, "centre must be finite"),
+        (lambda: transforms.planar_laplace(scale=1.0, epsilon=1.0), TypeError, "centre"),
+        (
+            lambda: transforms.private_projection(centre=CENTRE, scale=1.0, projected=2, epsilon=1.0, delta=0.1),
+            ValueError, "projected must be under the dimension 2, got 2",
+        ),
+        (
+            lambda: transforms.randomised_response(centre=CENTRE, scale=1.0, epsilon=1.0, cells=CELLS[:1]),
+            ValueError, "cells must be at least 2",
+        ),
+        (lambda: curate(0, published(), GRID), TypeError, "key must be a typed key"),
+        (lambda: curate(jax.random.key(0), published(), GRID[0]), ValueError, r"inputs must have shape \(n, 2\)"),
+        (lambda: laws.law("laplace", 1.0, 2), ValueError, "kind must be one of"),
+        (lambda: auditing.epsilon_lower_bound(3, 1, 2), ValueError, r"correct must lie in \[0, 2\]"),
+        (lambda: auditing.threshold_audit(np.ones(3), np.ones(3)), ValueError, "at least 4"),
+        (lambda: auditing.reconstruct(GRID[:2], GRID[:2], GRID), ValueError, "known must be at least 3 rows"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

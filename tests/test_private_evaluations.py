@@ -201,6 +201,14 @@ def test_a_loss_that_raises_stays_charged_and_a_wrong_shape_shows_no_value():
         PrivateObjective(short, None, users=2, mu=1.0, evaluations=1, loss_range=RANGE)(0.0)
     assert "0.1234" not in str(caught.value)
 
+    def words(point, data):
+        return ["a secret", "another"]
+
+    with pytest.raises(TypeError, match="loss must return an array of real numbers") as caught:
+        PrivateObjective(words, None, users=2, mu=1.0, evaluations=1, loss_range=RANGE)(0.0)
+    assert caught.value.__cause__ is None
+    assert "secret" not in str(caught.value)
+
 
 def test_threads_share_one_budget():
     private = objective(evaluations=40)

@@ -289,12 +289,17 @@ class PrivateObjective:
         Raises:
           BudgetExhausted: none is left.
           ValueError: the losses do not have the shape ``(n,)``; it says no value.
+          TypeError: they are no real numbers; it says none of them.
         """
         with self._lock:
             if self._charged == self._evaluations:
                 raise BudgetExhausted(f"all {self._evaluations} evaluations are spent")
             number, self._charged = self._charged, self._charged + 1
-        losses = np.asarray(self._loss(point, self._data), float)
+        returned = self._loss(point, self._data)
+        try:
+            losses = np.asarray(returned, float)
+        except (TypeError, ValueError):  # NumPy's own complaint would quote the values
+            raise TypeError("loss must return an array of real numbers") from None
         if losses.shape != (self._users,):
             raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
         mean = clipped_means(jnp.asarray(losses)[None], self._low, self._high)[0][0]

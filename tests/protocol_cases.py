@@ -120,7 +120,8 @@ def _private(inner, algorithm):
 
 def _outsourced(scale: float):
     transform = transforms.planar_laplace(centre=np.zeros(DIMENSION), scale=1.0, epsilon=scale, radius=3.0)
-    curated = transforms.curate(jax.random.key(3), transform, CANDIDATES)
+    curated = transforms.curate(jax.random.key(3), transform, CANDIDATES)  # the same rows at every call
+    curated = curated._replace(guarantee=transform.guarantee)  # as if the operating system had drawn the key
     return po_gp_ucb.config(curated, steps=STEPS, lengthscale=1.0, noise_variance=1e-3 * scale)
 
 

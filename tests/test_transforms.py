@@ -10,7 +10,7 @@ from oracles import laws as oracle
 from scipy.stats import binom, chisquare, kstest, norm
 
 from jaxdpbo import laws
-from jaxdpbo.privacy import accounting, auditing, transforms
+from jaxdpbo.privacy import accounting, auditing, guarantee, transforms
 from jaxdpbo.surrogate import kernels, noisy_inputs
 
 CENTRE = np.array([1.0, -2.0])
@@ -228,6 +228,15 @@ def test_randomised_response_answers_as_often_as_it_says():
         assert chisquare(told, expected * count).pvalue > 1e-3
     shown = auditing.epsilon_lower_bound(counted[0][0], counted[1][0], count).epsilon
     assert 0.9 * epsilon < shown <= epsilon
+
+
+def test_a_key_passed_in_is_an_assumption_and_none_comes_from_the_operating_system():
+    for chosen in (soundly()["planar_laplace"], soundly()["gaussian"]):
+        passed = transforms.curate(jax.random.key(0), chosen, GRID)
+        assert guarantee.KEY_SECRET in passed.guarantee.holds_if
+        drawn = [transforms.curate(None, chosen, GRID) for _ in range(2)]
+        assert all(guarantee.KEY_SECRET not in one.guarantee.holds_if for one in drawn)
+        assert np.all(np.asarray(drawn[0].z) != np.asarray(drawn[1].z))
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e300])

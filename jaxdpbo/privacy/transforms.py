@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks, laws
-from jaxdpbo.privacy import accounting, guarantee
+from jaxdpbo.privacy import accounting, guarantee, keys
 
 ROWS = "the rows of X; NOT the outputs that the curator returns for them"
 PROJECTED = (
@@ -232,13 +232,14 @@ def randomised_response(*, centre: Any, scale: float, epsilon: float, cells: Any
     )
 
 
-def curate(key: jax.Array, config: Config, inputs: Any) -> Curated:
+def curate(key: jax.Array | None, config: Config, inputs: Any) -> Curated:
     """What may leave, once: A SECOND CALL IS A SECOND SPEND, and two releases of one row average their noise away.
 
     Nothing about the values raises: a row with a number that is not finite counts as the centre.
 
     Args:
-      key: a typed key, secret, used here only.
+      key: None draws one from the operating system; a typed key is for tests, and the guarantee then rests on its
+        being secret.
       config: of a transform.
       inputs: ``(n, d)``, private.
 
@@ -246,7 +247,8 @@ def curate(key: jax.Array, config: Config, inputs: Any) -> Curated:
       TypeError: ``key`` is not a typed key.
       ValueError: ``inputs`` is not ``(n, d)``; it says no value.
     """
-    key = _checks.key("key", key)
+    statement = config.guarantee if key is None else config.guarantee.assuming(guarantee.KEY_SECRET)
+    key = keys.secret_key() if key is None else _checks.key("key", key)
     shape = np.shape(inputs)
     if len(shape) != 2 or shape[0] < 1 or shape[1] != len(config.centre):
         raise ValueError(f"inputs must have shape (n, {len(config.centre)}), got {shape}")
@@ -265,7 +267,7 @@ def curate(key: jax.Array, config: Config, inputs: Any) -> Curated:
             law = law._replace(scale=law.scale * float(jnp.linalg.norm(projection, ord=2)))
             rows = jnp.matmul(rows, projection, precision="highest")
         released = rows + laws.draw(noise_key, law, len(rows))
-    return Curated(released, Metadata(config.kind, law, projection, config.scale), config.guarantee)
+    return Curated(released, Metadata(config.kind, law, projection, config.scale), statement)
 
 
 def _standard(inputs: Any, config: Config) -> jax.Array:

@@ -27,7 +27,7 @@ def utility(point, data):
 
 def utility_of_row(point, data):
     """The utility at a candidate, asked for by its number."""
-    return utility(jnp.asarray(CANDIDATES)[jnp.asarray(point[0], int)], data)
+    return utility(jnp.asarray(CANDIDATES, data.dtype)[jnp.asarray(point[0], int)], data)
 
 
 class Case(NamedTuple):

@@ -25,7 +25,7 @@ def believed(noise, rows, values, name="matern52", capacity=None):
 
 def _believe(prior, candidates, rows, values, capacity=None):
     def step(belief, seen):
-        return finite.observe(prior, candidates, belief, *seen), None
+        return finite.observe(prior, belief, *seen), None
 
     return jax.lax.scan(step, finite.unseen(prior, candidates, capacity or len(rows)), (rows, values))[0]
 
@@ -35,10 +35,15 @@ _believed = jax.jit(_believe, static_argnames="capacity")
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("noise", [1e-4, 0.3])
-def test_the_belief_is_the_posterior(name, noise):
+@pytest.mark.parametrize("capacity", [20, 23])
+@pytest.mark.parametrize("cached", [0, finite.CACHED])
+def test_the_belief_is_the_posterior(name, noise, capacity, cached, monkeypatch):
+    """Room to spare or none, and both ways to add up what the evaluations explain."""
+    monkeypatch.setattr(finite, "CACHED", cached)
     rng = np.random.default_rng(1)
     rows, values = rng.integers(0, 30, 20), rng.normal(size=20)  # repeats among them
-    belief = believed(noise, rows, values, name)
+    _believed.clear_cache()
+    belief = believed(noise, rows, values, name, capacity)
     kernel = KERNELS[name][1](LENGTHSCALE, 1.0)
     mean, covariance = predict(kernel, CANDIDATES[rows], np.full(20, noise), values, CANDIDATES)
     np.testing.assert_allclose(belief.mean, mean, atol=1e-8)
@@ -64,7 +69,7 @@ def test_no_more_is_learnt_than_there_is_room_for_or_than_is_wanted():
     full = believed(0.1, np.array([1, 2, 3]), np.ones(3), capacity=2)
     np.testing.assert_array_equal(full.mean, believed(0.1, np.array([1, 2]), np.ones(2), capacity=2).mean)
     start = finite.unseen(prior(0.1), jnp.asarray(CANDIDATES), 2)
-    same = finite.observe(prior(0.1), jnp.asarray(CANDIDATES), start, jnp.array(1), jnp.array(2.0), when=False)
+    same = finite.observe(prior(0.1), start, jnp.array(1), jnp.array(2.0), when=False)
     jax.tree.map(np.testing.assert_array_equal, same, start)
 
 

@@ -106,6 +106,14 @@ def test_gram_is_symmetric_positive_semidefinite_and_has_the_diagonal(name):
     assert np.linalg.eigvalsh(matrix)[0] >= -1e-14 * np.trace(matrix)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_is_one_of_the_gram_matrix(name):
+    kernel, params, known = case(name, 3)
+    xs, ys = pairs(3)
+    found = jax.jit(kernels.row, static_argnums=0)(kernel, params, xs[0], ys.T)
+    np.testing.assert_allclose(found, oracle.gram(known, xs[:1], ys)[0], rtol=1e-13)
+
+
 def test_gram_has_first_points_by_rows():
     kernel, params, known = case("rbf", 3)
     xs, ys = pairs(3)

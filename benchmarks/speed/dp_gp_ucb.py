@@ -18,7 +18,6 @@ OURS, PEER = "benchmarks.speed.ours_ucb", "benchmarks.speed.sklearn_ucb"
 THREADS = {
     f"{count} thread(s)": {"OPENBLAS_NUM_THREADS": str(count), "OMP_NUM_THREADS": str(count)} for count in (1, 2)
 }
-CLOSE = 1e-9
 
 
 def main(quick: bool) -> None:
@@ -41,7 +40,7 @@ def main(quick: bool) -> None:
     medians = {name: statistics.median(run["seconds"] for run in of) for name, of in runs.items()}
     faster = min(medians, key=medians.__getitem__)
     each = statistics.median(sweep["seconds"] for sweep in swept) / seeds
-    alike, close = compared(swept[0]["values"], runs[faster])
+    alike, close = rows.compared(swept[0]["values"], runs[faster], "values")
     row = rows.row(
         f"one run of a sweep of {seeds} seeds",
         each,
@@ -52,20 +51,8 @@ def main(quick: bool) -> None:
         "float64",
         problem=f"c={problem.CANDIDATES}, d={problem.DIMENSION}, T={problem.STEPS}",
         ours=versions[0],
-        same_picks=f"{alike} of {len(runs[faster])} seeds, {close} of the others after a tie within {CLOSE:g}",
+        same_picks=f"{alike} of {len(runs[faster])} seeds, {close} of the others after a tie within {rows.CLOSE:g}",
         peer_seconds=medians,
         ours_seconds=[sweep["seconds"] for sweep in swept],
     )
     rows.finish("dp_gp_ucb", [row], quick)
-
-
-def compared(ours: list[list[float]], peers: list[dict]) -> tuple[int, int]:
-    """In how many seeds every value seen is the same, and in how many of the others rounding had to decide."""
-    alike = close = 0
-    for mine, peer in zip(ours, peers, strict=True):
-        differs = [a != b and abs(a - b) > 1e-12 for a, b in zip(mine, peer["values"], strict=True)]
-        if not any(differs):
-            alike += 1
-        elif min(peer["margins"][1 : differs.index(True) + 1], default=0.0) <= CLOSE:
-            close += 1
-    return alike, close

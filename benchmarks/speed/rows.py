@@ -5,6 +5,8 @@ from typing import Any
 
 from benchmarks import report
 
+CLOSE = 1e-9
+
 
 def row(name, ours_s, peer_s, peer, ratio, compile_s, dtype, **more: Any) -> dict[str, Any]:
     return {
@@ -23,6 +25,22 @@ def row(name, ours_s, peer_s, peer, ratio, compile_s, dtype, **more: Any) -> dic
 
 def spread(values: list[float]) -> str:
     return f"{statistics.mean(values):.5f}, standard deviation {statistics.stdev(values):.5f}, {len(values)} runs"
+
+
+def compared(ours: list[list[float]], peers: list[dict], seen: str) -> tuple[int, int]:
+    """In how many runs all that was ``seen`` is the same, and in how many of the others rounding had to decide.
+
+    Rounding decides where the peer's ``margins``, of its best score over the second, are at most 1e-9 up to the first
+    difference.
+    """
+    alike = close = 0
+    for mine, peer in zip(ours, peers, strict=True):
+        differs = [abs(a - b) > 1e-12 for a, b in zip(mine, peer[seen], strict=True)]
+        if not any(differs):
+            alike += 1
+        elif min(peer["margins"][1 : differs.index(True) + 1], default=0.0) <= CLOSE:
+            close += 1
+    return alike, close
 
 
 def finish(name: str, rows: list[dict[str, Any]], quick: bool) -> None:

@@ -188,7 +188,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     utility = observations.counted(values, query.mask, config.centre, config.scale, limits)
     active = step < config.steps
     after = Private(
-        belief=finite.observe(config.prior, config.released, private.belief, query.rows[0], utility[0], when=active),
+        belief=finite.observe(config.prior, private.belief, query.rows[0], utility[0], when=active),
         rows=gp.write(private.rows, query.rows, step, active),
         utilities=gp.write(private.utilities, utility, step, active),
     )

@@ -15,17 +15,22 @@ import jax.numpy as jnp
 
 from jaxdpbo.surrogate import gp, kernels
 
+CACHED = 2**18  # numbers of ``cross`` up to which reading its unused rows as well costs nothing
+ROWS = 5  # read together above that
+
 
 class Belief(NamedTuple):
     """What is believed of ``c`` candidates after some of ``m`` evaluations.
 
     Attributes:
+      columns: ``(d, c)``, the candidates.
       mean: ``(c,)``.
       variance: ``(c,)``, of the latent function.
       cross: ``(m, c)``, the whitened covariance of the evaluations and the candidates; zero rows from ``used`` on.
       used: ``()`` rows used.
     """
 
+    columns: jax.Array
     mean: jax.Array
     variance: jax.Array
     cross: jax.Array
@@ -33,9 +38,10 @@ class Belief(NamedTuple):
 
 
 def unseen(prior: gp.Prior, candidates: jax.Array, capacity: int) -> Belief:
-    """Before any evaluation, with room for ``capacity`` of them."""
+    """Before any evaluation of ``candidates (c, d)``, with room for ``capacity`` of them."""
     variance = kernels.diagonal(prior.kernel, prior.params, candidates)
     return Belief(
+        columns=candidates.T,
         mean=jnp.zeros_like(variance),
         variance=variance,
         cross=jnp.zeros((capacity, variance.shape[0]), variance.dtype),
@@ -44,13 +50,7 @@ def unseen(prior: gp.Prior, candidates: jax.Array, capacity: int) -> Belief:
 
 
 def observe(
-    prior: gp.Prior,
-    candidates: jax.Array,
-    belief: Belief,
-    row: jax.Array,
-    value: jax.Array,
-    *,
-    when: jax.Array | bool = True,
+    prior: gp.Prior, belief: Belief, row: jax.Array, value: jax.Array, *, when: jax.Array | bool = True
 ) -> Belief:
     """The belief after ``value ()`` was observed at candidate ``row ()``; where not ``when``, or full, as it was.
 
@@ -58,17 +58,16 @@ def observe(
     variance is then known already, a repeat among them: it is not learnt again.
     """
     capacity = belief.cross.shape[0]
-    here = jax.lax.dynamic_slice_in_dim(candidates, row, 1)
+    here = belief.columns[:, row]
     remaining = belief.variance[row]
-    known = (prior.noise_variance == 0) & (remaining <= gp.jitter(value.dtype) * _diagonal(prior, here))
+    known = (prior.noise_variance == 0) & (remaining <= gp.jitter(value.dtype) * prior.kernel(prior.params, here, here))
     pivot = jnp.where(known, 1.0, remaining + prior.noise_variance)
     learn = when & ~known & (belief.used < capacity)
 
-    seen = gp.matmul(belief.cross[:, row], belief.cross)
-    covariance = kernels.gram(prior.kernel, prior.params, here, candidates)[0] - seen
+    covariance = kernels.row(prior.kernel, prior.params, here, belief.columns) - _explained(belief, row)
     added = jnp.where(learn, covariance * jax.lax.rsqrt(pivot), 0.0)
     surprise = jnp.where(learn, (value - belief.mean[row]) * jax.lax.rsqrt(pivot), 0.0)
-    return Belief(
+    return belief._replace(
         mean=belief.mean + added * surprise,
         variance=jnp.maximum(belief.variance - jnp.square(added), 0.0),
         cross=gp.write(belief.cross, added[None], belief.used, learn),
@@ -76,5 +75,14 @@ def observe(
     )
 
 
-def _diagonal(prior, points):
-    return kernels.diagonal(prior.kernel, prior.params, points)[0]
+def _explained(belief, row):
+    """The covariance ``(c,)`` of candidate ``row`` with all that the evaluations explain: ``cross[:, row]^T cross``."""
+    weights = belief.cross[:, row]
+    if belief.cross.size <= CACHED:
+        return gp.matmul(weights, belief.cross)
+
+    def add(block, total):
+        rows = (block * ROWS + place for place in range(ROWS))
+        return total + sum(jnp.where(at < belief.used, weights[at], 0.0) * belief.cross[at] for at in rows)
+
+    return jax.lax.fori_loop(0, -(-belief.used // ROWS), add, jnp.zeros_like(belief.mean))

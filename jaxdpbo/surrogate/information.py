@@ -28,7 +28,7 @@ def greedy_gain(prior: gp.Prior, candidates: jax.Array, steps: int) -> jax.Array
     def step(belief, _):
         row = jnp.argmax(belief.variance)
         gain = 0.5 * jnp.log1p(belief.variance[row] / prior.noise_variance)
-        return finite.observe(prior, candidates, belief, row, belief.mean[row]), gain
+        return finite.observe(prior, belief, row, belief.mean[row]), gain
 
     return jnp.sum(jax.lax.scan(step, finite.unseen(prior, candidates, steps), length=steps)[1])
 

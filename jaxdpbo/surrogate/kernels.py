@@ -8,6 +8,7 @@ Formulas: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006)
 and section 4.2.2 (polynomial).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -96,17 +97,17 @@ def check(kernel: Kernel, params: Any, dimension: int) -> None:
 
 def rbf(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
     """``variance exp(-r^2 / 2)`` with ``r^2 = sum((x - y)^2 / lengthscale^2)``."""
-    return params.variance * jnp.exp(-0.5 * _squared_distance(params, x, y))
+    return params.variance * _rbf_profile(_squared_distance(params, x, y))
 
 
 def matern32(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
     """``variance (1 + a) exp(-a)`` with ``a = sqrt(3) r``. Its gradient process exists; sample paths are C^1."""
-    return params.variance * _linear_decay(3.0 * _squared_distance(params, x, y))
+    return params.variance * _matern32_profile(_squared_distance(params, x, y))
 
 
 def matern52(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
     """``variance (1 + a + a^2 / 3) exp(-a)`` with ``a = sqrt(5) r``; sample paths are C^2."""
-    return params.variance * _quadratic_decay(5.0 * _squared_distance(params, x, y))
+    return params.variance * _matern52_profile(_squared_distance(params, x, y))
 
 
 def polynomial(params: Polynomial, x: jax.Array, y: jax.Array) -> jax.Array:
@@ -119,6 +120,22 @@ def gram(kernel: Kernel, params: Any, xs: jax.Array, ys: jax.Array) -> jax.Array
     return jax.vmap(lambda x: jax.vmap(lambda y: kernel(params, x, y))(ys))(xs)
 
 
+def row(kernel: Kernel, params: Any, x: jax.Array, columns: jax.Array) -> jax.Array:
+    """``k(x, y_j)`` for the columns ``y_j`` of ``columns (d, q)``, shape ``(q,)``: a row of a long Gram matrix.
+
+    A stationary kernel's, a coordinate at a time: on CPUs several times faster than each distance by itself.
+    """
+    profile = _PROFILES.get(kernel)
+    if profile is None:
+        return gram(kernel, params, x[None], columns.T)[0]
+    shrink = 1.0 / params.lengthscale
+
+    def add(coordinate, squared):
+        return squared + jnp.square((columns[coordinate] - x[coordinate]) * shrink[coordinate])
+
+    return params.variance * profile(jax.lax.fori_loop(0, len(x), add, jnp.zeros_like(columns[0])))
+
+
 def diagonal(kernel: Kernel, params: Any, xs: jax.Array) -> jax.Array:
     """``k(x_i, x_i)`` for points ``xs (p, d)``, shape ``(p,)``."""
     return jax.vmap(lambda x: kernel(params, x, x))(xs)
@@ -126,6 +143,25 @@ def diagonal(kernel: Kernel, params: Any, xs: jax.Array) -> jax.Array:
 
 def _squared_distance(params: Stationary, x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.sum(jnp.square((x - y) * (1.0 / params.lengthscale)))
+
+
+def _rbf_profile(squared: jax.Array) -> jax.Array:
+    return jnp.exp(-0.5 * squared)
+
+
+def _matern32_profile(squared: jax.Array) -> jax.Array:
+    return _linear_decay(3.0 * squared)
+
+
+def _matern52_profile(squared: jax.Array) -> jax.Array:
+    return _quadratic_decay(5.0 * squared)
+
+
+_PROFILES: dict[Any, Callable[[jax.Array], jax.Array]] = {
+    rbf: _rbf_profile,
+    matern32: _matern32_profile,
+    matern52: _matern52_profile,
+}
 
 
 # The Matern profiles as functions of a^2, not of a: sqrt has no derivative at 0, yet the profiles have one

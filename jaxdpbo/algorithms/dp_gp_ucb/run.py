@@ -121,7 +121,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         belief = None
     elif config.candidates is not None:
         assert query.rows is not None
-        belief = finite.observe(config.prior, config.candidates, private.belief, query.rows[0], utility[0], when=active)
+        belief = finite.observe(config.prior, private.belief, query.rows[0], utility[0], when=active)
     else:
         belief = gp.append(config.prior, private.belief, query.points, query.mask, when=active)
     after = Private(belief, gp.write(private.utilities, utility, step, active))

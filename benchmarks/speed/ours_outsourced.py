@@ -1,0 +1,119 @@
+"""Our side of ``scripts/bench po_gp_ucb``: the modeler, the same with its posterior recomputed, and the ceiling."""
+
+import os
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import time
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jax.sharding import Mesh, PartitionSpec
+
+from benchmarks.speed import outsourced_problem as problem
+from benchmarks.speed.worker import serve
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import po_gp_ucb
+from jaxdpbo.privacy import guarantee, transforms
+from jaxdpbo.surrogate import kernels, maximize
+from jaxdpbo.surrogate.ucb import beta_of_candidates
+
+
+@cache
+def config(count: int) -> po_gp_ucb.Config:
+    z = jnp.asarray(problem.rows(count))
+    metadata = transforms.Metadata("random_projection", None, None, 1.0)
+    statement = guarantee.no_guarantee(transforms.ROWS, transforms.PROJECTED)
+    return po_gp_ucb.config(
+        transforms.Curated(z, metadata, statement),
+        steps=problem.STEPS,
+        lengthscale=problem.LENGTHSCALE,
+        noise_variance=problem.NOISE_VARIANCE,
+        delta=problem.DELTA,
+    )
+
+
+def output(point, data):
+    return data[jnp.asarray(point[0], int)]
+
+
+def incremental(given, config):
+    """The library's modeler, but for the first row, which the problem says."""
+    start, table = given
+    algorithm = po_gp_ucb.algorithm
+    key = jax.random.key(0)  # the rest is not random
+
+    def step(state, t):
+        query = algorithm.ask(key, config, state)
+        row = jnp.where(t == 0, start, query.rows[0])[None].astype(jnp.int32)
+        query = query._replace(points=row[:, None].astype(table.dtype), rows=row)
+        state, _ = algorithm.tell(key, config, state, query, output(query.points[0], table)[None])
+        return state, row[0]
+
+    return jax.lax.scan(step, algorithm.init(key, config), jnp.arange(config.steps))[1]
+
+
+def recomputed(given, config):
+    """The same picks as the textbook has them: a factorisation and a solve for every row at each step."""
+    start, table = given
+    z, params, noise = config.released, config.prior.params, config.prior.noise_variance
+    slots = jnp.arange(config.steps)
+
+    def step(carry, t):
+        rows, values = carry
+        seen = slots < t
+        here = z[rows]
+        both = seen[:, None] & seen[None]
+        covariance = jnp.where(both, kernels.gram(kernels.rbf, params, here, here), 0.0)
+        factor = jnp.linalg.cholesky(covariance + jnp.diag(jnp.where(seen, noise, 1.0)))
+        cross = jnp.where(seen[:, None], kernels.gram(kernels.rbf, params, here, z), 0.0)
+        whitened = solve_triangular(factor, cross, lower=True)
+        mean = solve_triangular(factor, jnp.where(seen, values, 0.0), lower=True) @ whitened
+        variance = jnp.maximum(1.0 - jnp.sum(jnp.square(whitened), axis=0), 0.0)
+        beta = beta_of_candidates(t + 1, len(z), config.delta)
+        best, _ = maximize.first_of_largest(mean + jnp.sqrt(beta * variance))
+        row = jnp.where(t == 0, start, best).astype(jnp.int32)
+        return (rows.at[t].set(row), values.at[t].set(table[row])), row
+
+    empty = jnp.zeros(config.steps, jnp.int32), jnp.zeros(config.steps, table.dtype)
+    return jax.lax.scan(step, empty, slots)[1]
+
+
+PLANS = {"incremental": incremental, "recomputed": recomputed}
+
+
+def sweep(plan: str, count: int, first: int, runs: int, policy: str | None = None) -> dict:
+    """Seeds ``first ..`` over ``count`` rows: seconds, and the rows each run asked for."""
+    seeds = range(first, first + runs)
+    tables = jnp.asarray(np.stack([problem.outputs(count, seed) for seed in seeds]))
+    starts = jnp.asarray([problem.first(count, seed) for seed in seeds])
+    shared = config(count)
+    start = time.perf_counter()
+    picks = drivers.distribute(PLANS[plan], (starts, tables), shared, policy=policy)
+    jax.block_until_ready(picks)
+    return {"seconds": time.perf_counter() - start, "picks": np.asarray(picks).tolist()}
+
+
+def stream(megabytes: int) -> dict:
+    """Seconds and bytes of reading a large array once, a share on each device, as the sweep has it."""
+    devices = jax.local_devices()
+    length = megabytes * 2**20 // 8 // len(devices) * len(devices)
+    mesh = Mesh(np.asarray(devices), ("runs",))
+    spec = PartitionSpec("runs")
+    block = jax.device_put(jnp.ones(length), jax.sharding.NamedSharding(mesh, spec))
+    read = jax.jit(jax.shard_map(lambda part: jnp.max(part)[None], mesh=mesh, in_specs=spec, out_specs=spec))
+    jax.block_until_ready(read(block))
+    start = time.perf_counter()
+    jax.block_until_ready(read(block))
+    return {"seconds": time.perf_counter() - start, "bytes": block.nbytes}
+
+
+def version() -> str:
+    return f"jax {jax.__version__}, {jax.local_device_count()} device(s)"
+
+
+if __name__ == "__main__":
+    serve(sweep, stream, version)

@@ -1,0 +1,112 @@
+"""``scripts/bench po_gp_ucb``: the modeler of an outsourced search beside a posterior recomputed at every step, beside
+the machine's memory, and beside scikit-learn.
+
+Ours runs on two host devices, and so does the recomputed posterior; scikit-learn has one BLAS thread or two, the faster
+counting. All sides begin with the same row, so their picks are compared too, up to the first step at which the peer's
+two best scores are closer than 1e-9: beyond it rounding decides.
+"""
+
+import statistics
+
+from tqdm import tqdm
+
+from benchmarks.speed import outsourced_problem as problem
+from benchmarks.speed import rows
+from benchmarks.speed.dp_gibo import TWO
+from benchmarks.speed.dp_gp_ucb import THREADS
+from benchmarks.speed.worker import Worker
+
+OURS, PEER = "benchmarks.speed.ours_outsourced", "benchmarks.speed.sklearn_outsourced"
+MEGABYTES = 1024
+
+
+def main(quick: bool) -> None:
+    rows.finish("po_gp_ucb", [*beside_ceilings(quick), *beside_sklearn(quick)], quick)
+
+
+def beside_ceilings(quick: bool) -> list[dict]:
+    """Runs of a sweep, per run, beside the recomputed posterior and beside the time to read what a step must read."""
+    count, runs, few, rounds = (4000, 4, 2, 2) if quick else (36_000, 50, 6, 7)
+    swept, again, read = [], [], []
+    with Worker(OURS, **TWO) as ours:
+        first = ours("sweep", plan="incremental", count=count, first=100, runs=runs, policy="shard")["seconds"]
+        ours("sweep", plan="recomputed", count=count, first=100, runs=few, policy="shard")
+        ours("stream", megabytes=MEGABYTES)
+        for _ in tqdm(range(rounds), unit="round"):
+            read.append(ours("stream", megabytes=MEGABYTES))
+            swept.append(ours("sweep", plan="incremental", count=count, first=0, runs=runs, policy="shard"))
+            again.append(ours("sweep", plan="recomputed", count=count, first=0, runs=few, policy="shard"))
+        every = ours("sweep", plan="recomputed", count=count, first=0, runs=runs, policy="shard")["picks"]
+        version = ours("version")
+    each = statistics.median(sweep["seconds"] for sweep in swept) / runs
+    peer = statistics.median(sweep["seconds"] for sweep in again) / few
+    rate = statistics.median(one["bytes"] / one["seconds"] for one in read)
+    # Float64: the whitened rows so far, each once a step; the rows of Z once a step; the new whitened row, written.
+    needed = 8 * count * (sum(range(problem.STEPS)) + problem.STEPS * problem.DIMENSION + problem.STEPS)
+    alike = sum(a == b for a, b in zip(swept[0]["picks"], every, strict=True))
+    said = f"n={count}, r={problem.DIMENSION}, T={problem.STEPS}"
+    return [
+        rows.row(
+            f"one run of a sweep of {runs}, {said}",
+            each,
+            peer,
+            "the posterior recomputed at every step",
+            peer / each,
+            first - each * runs,
+            "float64",
+            ours=version,
+            same_picks=f"{alike} of {runs} runs",
+            ours_seconds=[sweep["seconds"] for sweep in swept],
+            peer_seconds=[sweep["seconds"] for sweep in again],
+        ),
+        rows.row(
+            f"the same, {needed / 1e6:.0f} MB read or written",
+            each,
+            needed / rate,
+            f"ceiling (reading on all cores, {rate / 1e9:.1f} GB/s)",
+            needed / rate / each,
+            None,
+            "float64",
+            note="above 1 where a part of them stays in a cache",
+            gb_per_s=[one["bytes"] / one["seconds"] / 1e9 for one in read],
+        ),
+    ]
+
+
+def beside_sklearn(quick: bool) -> list[dict]:
+    """The same loop on ``GaussianProcessRegressor``, by turns."""
+    count, runs, rounds = (2000, 4, 2) if quick else (10_000, 50, 10)
+    share = runs // rounds
+    with Worker(OURS, **TWO) as ours:
+        peers = {name: Worker(PEER, **environment) for name, environment in THREADS.items()}
+        first = ours("sweep", plan="incremental", count=count, first=100, runs=runs, policy="shard")["seconds"]
+        for peer in peers.values():
+            peer("run", count=count, seed=100)
+        swept, seen = [], {name: [] for name in peers}
+        for turn in tqdm(range(rounds), unit="round"):
+            swept.append(ours("sweep", plan="incremental", count=count, first=0, runs=runs, policy="shard"))
+            for seed in range(turn * share, (turn + 1) * share):
+                for name, peer in peers.items():
+                    seen[name].append(peer("run", count=count, seed=seed))
+        versions = ours("version"), peers[next(iter(peers))]("version")
+        for peer in peers.values():
+            peer.__exit__()
+    medians = {name: statistics.median(run["seconds"] for run in of) for name, of in seen.items()}
+    faster = min(medians, key=medians.__getitem__)
+    each = statistics.median(sweep["seconds"] for sweep in swept) / runs
+    alike, close = rows.compared(swept[0]["picks"], seen[faster], "picks")
+    return [
+        rows.row(
+            f"one run of a sweep of {runs}, n={count}, r={problem.DIMENSION}, T={problem.STEPS}",
+            each,
+            medians[faster],
+            f"{versions[1]}, {faster}",
+            medians[faster] / each,
+            first - each * runs,
+            "float64",
+            ours=versions[0],
+            same_picks=f"{alike} of {len(seen[faster])} runs, {close} of the others after a tie within {rows.CLOSE:g}",
+            peer_seconds=medians,
+            ours_seconds=[sweep["seconds"] for sweep in swept],
+        )
+    ]

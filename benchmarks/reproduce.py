@@ -3,7 +3,7 @@
 import argparse
 import importlib
 
-PAPERS = ("sopa", "kusner")
+PAPERS = ("sopa", "kusner", "kharkovskii")
 
 
 def main() -> None:

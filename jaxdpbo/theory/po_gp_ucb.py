@@ -76,3 +76,22 @@ def simple_regret_bound(
     spread = (second_constant + first_constant * math.sqrt(width)) ** 2 * math.log(steps) / steps
     gained = width * information / (steps * math.log1p(1.0 / noise_variance))
     return math.sqrt(regret**2 + 24.0 * spread + 24.0 * gained)
+
+
+def replace_one_regret_floor(regrets: Any, steps: int, epsilon: float) -> float:
+    """What no transform of ``epsilon``-DP for replacing a row can beat, on average: ours, not the paper's.
+
+    Where rows are independent draws, an unqueried one is as its posterior has it, and ``epsilon``-DP keeps the odds of
+    that within ``e^epsilon`` of the draw's: ``T`` queries hit a set of probability ``p`` with probability at most ``T
+    e^epsilon p``, even where the function is known. So the mean simple regret is at least the integral of ``max(0, 1 -
+    T e^epsilon p(s))`` over ``s``, with ``p(s)`` the share of rows of regret at most ``s``.
+
+    Args:
+      regrets: ``(n,)`` of every row, which the law of a row draws from uniformly; 0 is the best.
+      steps: ``T``.
+      epsilon: of the transform.
+    """
+    ordered = np.sort(np.asarray(regrets, np.float64))
+    shares = np.arange(1, len(ordered)) / len(ordered)
+    missed = np.maximum(0.0, 1.0 - steps * math.exp(min(epsilon, 700.0)) * shares)
+    return float(np.sum(np.diff(ordered) * missed))

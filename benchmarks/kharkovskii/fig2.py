@@ -45,15 +45,14 @@ def panel_of(s, problem):
 def show(axis, name, s, problem, curves, errors):
     print(f"\n({name}) {s.data}, r={s.projected}, {s.runs} runs; {problem.source}")
     ends = {method: (curve[-1], errors[method][-1]) for method, curve in curves.items()}
-    printed = dict(zip(list(curves)[1:], zip(s.epsilons, s.more, strict=True), strict=True))
+    told = [("", "")] + [(f"{epsilon:.3g}", f"{more:+.3f}") for epsilon, more in zip(s.epsilons, s.more, strict=True)]
     report.print_table(
-        ("budget", "printed as", f"regret after {s.steps}", "more than not private", "printed"),
+        ("budget", f"regret after {s.steps}", "more than not private", "the printed budget", "its printed more"),
         [
-            (method, f"{printed[method][0]:.3g}" if method in printed else "", searches.said(*ends[method]),
-             f"{ends[method][0] - ends[FREE][0]:+.3f}", f"{printed[method][1]:+.3f}" if method in printed else "")
-            for method in curves
+            (method, searches.said(*ends[method]), f"{ends[method][0] - ends[FREE][0]:+.4f}", *printed)
+            for method, printed in zip(curves, told, strict=True)
         ],
-    )  # fmt: skip
+    )
     for number, (method, curve) in enumerate(curves.items()):
         steps = np.arange(1, len(curve) + 1)
         axis.plot(steps, curve, "--" if method == FREE else "-", color=f"C{number}", label=method)

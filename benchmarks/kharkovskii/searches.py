@@ -15,6 +15,7 @@ from jaxdpbo.privacy import guarantee, transforms
 from jaxdpbo.problems import outsourced
 from jaxdpbo.surrogate import gp, kernels
 
+RUNS = 64  # curated at once: every run has released rows of its own
 UNPAID = (
     "the scale (a largest norm of 25) and the hyper-parameters are fitted to the private data, as in the paper: no "
     "guarantee here covers them"
@@ -105,6 +106,12 @@ def regrets(
     Run ``i`` meets the same function, the same first row and the same curator's key whatever the transform.
     """
     keys = jax.random.split(jax.random.key(1), (s.runs, 2))
+    return np.concatenate([_some(s, problem, chosen, aware, keys, start) for start in range(0, s.runs, RUNS)])
+
+
+def _some(s, problem, chosen, aware, keys, start):
+    """The runs from ``start`` on, ``RUNS`` of them."""
+    some = slice(start, start + RUNS)
     configs = [
         po_gp_ucb.config(
             in_the_clear(problem.inputs) if chosen is None else transforms.curate(key, chosen, problem.inputs),
@@ -114,10 +121,10 @@ def regrets(
             noise_aware=aware,
             delta=s.ucb_delta,
         )
-        for key in keys[:, 0]
+        for key in keys[some, 0]
     ]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *configs)
-    return np.asarray(drivers.distribute(searched, (keys[:, 1], stacked, problem.truth, problem.seen)))
+    return np.asarray(drivers.distribute(searched, (keys[some, 1], stacked, problem.truth[some], problem.seen[some])))
 
 
 def searched(given: Any, shared: None) -> jax.Array:

@@ -110,3 +110,17 @@ def guarantee(
 def no_guarantee(protects: str, because: str) -> Guarantee:
     """The statement that there is none, and why."""
     return Guarantee("none", math.inf, None, protects, because=because)
+
+
+def from_dict(fields: dict[str, Any]) -> Guarantee:
+    """What ``to_dict`` made.
+
+    Raises:
+      ValueError: it is no statement.
+    """
+    if set(fields) != set(Guarantee.__dataclass_fields__):
+        raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {', '.join(fields)}")
+    if fields["notion"] == "none":
+        return no_guarantee(fields["protects"], fields["because"])
+    rest = {"holds_if": tuple(fields["holds_if"]), "delta": fields["delta"]}
+    return guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)

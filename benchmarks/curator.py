@@ -1,0 +1,189 @@
+"""``scripts/curator``: holds the rows and the function, publishes the rows transformed, answers queries.
+
+Everything it says to its owner goes to standard error; standard output and input are the pipe to the modeler, where no
+port is given.
+"""
+
+import os
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import argparse
+import csv
+import importlib
+import math
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from benchmarks import report
+from jaxdpbo import outsourcing
+from jaxdpbo.privacy import transforms
+from jaxdpbo.problems import outsourced
+
+TRANSFORMS = ("planar_laplace", "gaussian", "random_projection")
+SIDE, POINTS, LARGEST = 7.5, 100, 25.0  # of the example: the paper's synthetic problem, where the largest norm is 25
+
+
+class Held(NamedTuple):
+    """The private side: ``inputs (n, d)``, and the output of a row."""
+
+    inputs: np.ndarray
+    evaluate: Any
+
+
+def main() -> None:
+    arguments = parsed()
+    try:
+        held = example() if arguments.table is None else of_table(arguments)
+        run(arguments, held)
+    except (outsourcing.Refused, ValueError, OSError) as error:
+        sys.exit(f"curator: {error}")
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/curator", description=__doc__.splitlines()[0])
+    parser.add_argument("table", nargs="?", type=Path, help="a CSV file with a header; an example where not given")
+    parser.add_argument("--inputs", help="columns that are the rows' coordinates: a,b,c")
+    parser.add_argument("--output", help="the column to be maximised")
+    parser.add_argument("--function", help="instead of a column: MODULE:NAME, called with a row number and its inputs")
+    parser.add_argument("--lengthscales", type=numbers, help="public, one for each input, which are divided by them")
+    parser.add_argument("--centre", type=numbers, help="public, chosen without the table, after that division")
+    parser.add_argument("--unit", type=float, help="public: the distance in which a guarantee is stated")
+    parser.add_argument("--transform", choices=TRANSFORMS, default=TRANSFORMS[0])
+    parser.add_argument("--epsilon", type=float, required=True, help="for a unit of distance; see --radius")
+    parser.add_argument("--delta", type=float, default=1e-5)
+    parser.add_argument("--radius", type=float, help="in units: then epsilon is for any replacement in that ball")
+    parser.add_argument("--projected", type=int, default=10, help="r of the random projection, which protects nobody")
+    parser.add_argument("--queries", type=int, default=50)
+    parser.add_argument("--folder", type=Path, default=report.RESULTS / "outsourcing")
+    parser.add_argument("--port", type=int, help="of this machine alone; a pipe where not given")
+    arguments = parser.parse_args()
+    if arguments.table is not None:
+        for name in ("inputs", "centre", "unit"):
+            if getattr(arguments, name) is None:
+                parser.error(f"--{name} is needed: it is public, and is not estimated from the table")
+        if (arguments.output is None) == (arguments.function is None):
+            parser.error("one of --output and --function is needed")
+    return arguments
+
+
+def numbers(text: str) -> list[float]:
+    return [float(word) for word in text.split(",")]
+
+
+def example() -> Held:
+    """A draw of a Gaussian process on a grid, as in the paper."""
+    outputs = outsourced.draws(jax.random.key(0), 1, side=SIDE, points=POINTS, lengthscale=1.25)[0]
+    return Held(outsourced.grid(SIDE, POINTS), np.asarray(outputs).__getitem__)
+
+
+def of_table(arguments: argparse.Namespace) -> Held:
+    """What a CSV file holds; no message tells a value of it."""
+    with open(arguments.table, newline="") as stream:
+        header, *rows = list(csv.reader(stream))
+    names = arguments.inputs.split(",")
+    missing = {*names, *filter(None, [arguments.output])} - set(header)
+    if missing:
+        raise ValueError(f"{arguments.table} has no column {', '.join(sorted(missing))}")
+
+    def column(name):
+        place, found = header.index(name), []
+        for number, row in enumerate(rows):
+            try:
+                found.append(float(row[place]))
+            except (ValueError, IndexError):
+                raise ValueError(f"{arguments.table}: row {number} has no number in column {name}") from None
+        return np.array(found)
+
+    inputs = np.stack([column(name) for name in names], axis=1)
+    if arguments.lengthscales is not None:
+        if len(arguments.lengthscales) != len(names) or min(arguments.lengthscales) <= 0:
+            raise ValueError(f"--lengthscales must be {len(names)} positive numbers")
+        inputs = inputs / np.array(arguments.lengthscales)
+    if arguments.output is not None:
+        return Held(inputs, column(arguments.output).__getitem__)
+    module, _, name = arguments.function.partition(":")
+    sys.path.insert(0, os.getcwd())
+    function = getattr(importlib.import_module(module), name)
+    return Held(inputs, lambda row: function(row, inputs[row]))
+
+
+def run(arguments: argparse.Namespace, held: Held) -> None:
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    released, record = arguments.folder / "released.jsonl", arguments.folder / "record.jsonl"
+    config = chosen(arguments, held.inputs.shape[1])
+    if not released.exists():
+        if record.exists():
+            raise outsourcing.Refused(f"{released} is gone, and making another would spend its budget again")
+        outsourcing.publish(released, transforms.curate(None, config, held.inputs))
+    published = outsourcing.read_published(released)
+    if published.curated.guarantee != config.guarantee:
+        raise outsourcing.Refused(f"{released} was made under other settings: {published.curated.guarantee}")
+    with outsourcing.open_record(record, published, held.inputs.tobytes(), arguments.queries) as opened:
+        say(f"{released}: {len(held.inputs)} rows, may leave; {record} may not")
+        say(f"guarantee: {published.curated.guarantee}")
+        say(f"{len(opened.answers)} of {opened.queries} queries are answered")
+        answer = contacts(arguments.port, opened, watched(held.evaluate))
+        say("the modeler went away" if answer is None else f"the modeler's answer is row {answer}")
+
+
+def chosen(arguments: argparse.Namespace, dimension: int) -> transforms.Config:
+    """The transform, of public numbers only."""
+    centre = np.zeros(dimension) if arguments.table is None else np.array(arguments.centre)
+    unit = SIDE / math.sqrt(2) / LARGEST if arguments.table is None else arguments.unit
+    if arguments.transform == "random_projection":
+        return transforms.random_projection(
+            dimension=dimension, projected=arguments.projected, epsilon=arguments.epsilon, delta=arguments.delta,
+            scale=unit,
+        )  # fmt: skip
+    public = {"centre": centre, "scale": unit, "epsilon": arguments.epsilon, "radius": arguments.radius}
+    if arguments.transform == "gaussian":
+        return transforms.gaussian(**public, delta=arguments.delta)
+    return transforms.planar_laplace(**public)
+
+
+def watched(evaluate: Any) -> Any:
+    """The owner sees why an evaluation failed, the modeler does not."""
+
+    def one(row):
+        try:
+            return evaluate(row)
+        except Exception:
+            traceback.print_exc()
+            raise
+
+    return one
+
+
+def contacts(port: int | None, record: outsourcing.Record, evaluate: Any) -> int | None:
+    """Serve the pipe once, or a port until the modeler says its answer."""
+    if port is None:
+        return outsourcing.serve(record, evaluate, outsourcing.lines_of(sys.stdin), outsourcing.sender(sys.stdout))
+    with socket.create_server(("127.0.0.1", port)) as server:
+        say(f"listening on port {port} of this machine")
+        while True:
+            connection, _ = server.accept()
+            with connection, connection.makefile("rw") as stream:
+                try:
+                    answer = outsourcing.serve(
+                        record, evaluate, outsourcing.lines_of(stream), outsourcing.sender(stream)
+                    )
+                except (OSError, ValueError):  # the modeler is gone, or does not speak UTF-8
+                    answer = None
+            if answer is not None:
+                return answer
+            say(f"the modeler went away; {len(record.answers)} of {record.queries} queries are answered")
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

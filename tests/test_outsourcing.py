@@ -1,0 +1,437 @@
+"""Two parties: what passes between them, what is refused and why, and that a stop loses and repeats nothing."""
+
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxdpbo import outsourcing
+from jaxdpbo.outsourcing import Refused
+from jaxdpbo.privacy import guarantee, transforms
+
+ROOT = Path(__file__).parent.parent
+INPUTS = np.random.default_rng(0).uniform(-3, 3, (40, 2))
+OUTPUTS = np.sin(INPUTS).sum(axis=1)
+PUBLIC = {"centre": np.zeros(2), "scale": 1.0, "epsilon": 2.0}
+QUERIES = 6
+OPTIONS = {"lengthscale": 1.0, "noise_variance": 1e-3}
+KINDS = {
+    "planar_laplace": transforms.planar_laplace(**PUBLIC),
+    "gaussian": transforms.gaussian(**PUBLIC, delta=1e-5, radius=4.0),
+    "private_projection": transforms.private_projection(**PUBLIC, delta=1e-5, projected=1),
+    "randomised_response": transforms.randomised_response(**PUBLIC, cells=[[-1.0, 0.0], [1.0, 0.0]]),
+    "random_projection": transforms.random_projection(dimension=2, projected=3, epsilon=2.0, delta=1e-5),
+}
+
+
+def curated(kind="planar_laplace"):
+    return transforms.curate(jax.random.key(0), KINDS[kind], INPUTS)
+
+
+@pytest.fixture
+def published(tmp_path):
+    outsourcing.publish(tmp_path / "released.jsonl", curated())
+    return outsourcing.read_published(tmp_path / "released.jsonl")
+
+
+class Evaluations:
+    """The function, and which rows it was evaluated at."""
+
+    def __init__(self):
+        self.rows = []
+
+    def __call__(self, row):
+        self.rows.append(row)
+        return OUTPUTS[row]
+
+
+def opened(tmp_path, published, private=b"x", queries=QUERIES):
+    return outsourcing.open_record(tmp_path / "record.jsonl", published, private, queries)
+
+
+def said_to(tmp_path, published, *lines, evaluate=OUTPUTS.__getitem__):
+    """What a curator says to these lines, its greeting included."""
+    replies = []
+    with opened(tmp_path, published) as record:
+        outsourcing.serve(record, evaluate, lines, replies.append)
+    return [json.loads(reply) for reply in replies]
+
+
+def ask(query, row):
+    return json.dumps({"query": query, "row": row})
+
+
+def conversation(tmp_path, published, evaluate, cut=math.inf, key=0):
+    """Curator and modeler over a pair of sockets, cut after so many answers."""
+    ours, theirs = socket.socketpair()
+
+    def curate():
+        with theirs, theirs.makefile("rw") as stream, opened(tmp_path, published) as record:
+            outsourcing.serve(record, evaluate, outsourcing.lines_of(stream), outsourcing.sender(stream))
+
+    def told(_):
+        nonlocal cut
+        cut -= 1
+        if cut <= 0:
+            raise KeyboardInterrupt
+
+    curator = threading.Thread(target=curate)
+    curator.start()
+    try:
+        with ours, ours.makefile("rw") as stream:
+            return outsourcing.search(
+                published, outsourcing.lines_of(stream), outsourcing.sender(stream), key=jax.random.key(key), told=told,
+                **OPTIONS,
+            )  # fmt: skip
+    finally:
+        curator.join(timeout=60)
+        assert not curator.is_alive()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_published_is_read_back(tmp_path, kind):
+    released = curated(kind)
+    outsourcing.publish(tmp_path / "z", released)
+    read = outsourcing.read_published(tmp_path / "z").curated
+    np.testing.assert_array_equal(read.z, released.z)
+    assert read.guarantee == released.guarantee
+    assert read.metadata.law == released.metadata.law
+    assert (read.metadata.kind, read.metadata.scale) == (kind, released.metadata.scale)
+    if released.metadata.projection is not None:
+        np.testing.assert_array_equal(read.metadata.projection, released.metadata.projection)
+
+
+def test_a_second_release_is_refused_and_the_first_stays(tmp_path):
+    path = tmp_path / "z"
+    outsourcing.publish(path, curated())
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError):
+        outsourcing.publish(path, curated("gaussian"))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"version": 1', '"version": 2', "z speaks version 2, this is version 1"),
+        ("jaxdpbo.outsourcing", "other", "z does not speak jaxdpbo.outsourcing"),
+        ('"rows": 40', '"rows": 41', "z has 40 rows, its header says 41"),
+        ('"dimension": 2', '"dimension": 3', "z is damaged: a row that is not 3 finite numbers"),
+        ('"notion": "metric_dp"', '"notion": "perfect"', "z is damaged: notion must be one of"),
+        ('"kind": "planar_laplace", "scale": 0.5', '"kind": "none", "scale": 0.5', "z is damaged: kind must be one of"),
+        ('"law": ', '"lore": ', "z is damaged: 'law'"),
+        ("\n[", "\n[NaN, ", "z is damaged: a row that is not 2 finite numbers"),
+        ('{"schema"', '["schema"', "a line that is not a JSON object"),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path, old, new, message):
+    path = tmp_path / "z"
+    outsourcing.publish(path, curated())
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(Refused) as refusal:
+        outsourcing.read_published(path)
+    assert str(refusal.value).startswith(message)
+
+
+def test_a_file_cut_short_is_refused(tmp_path, published):
+    path = tmp_path / "released.jsonl"
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(Refused):
+        outsourcing.read_published(path)
+    path.write_bytes(b"")
+    with pytest.raises(Refused):
+        outsourcing.read_published(path)
+
+
+def test_the_modeler_finds_a_good_row_and_the_curator_evaluates_each_once(tmp_path, published):
+    evaluate = Evaluations()
+    found = conversation(tmp_path, published, evaluate)
+    assert [answer.row for answer in found.answers] == evaluate.rows
+    assert found.output == OUTPUTS[found.row] == max(OUTPUTS[evaluate.rows])
+    assert len(found.answers) == QUERIES
+
+
+@pytest.mark.parametrize("cut", range(1, QUERIES))
+def test_a_search_that_was_cut_goes_on_as_if_it_had_not_been(tmp_path, published, cut):
+    whole = Evaluations()
+    conversation(tmp_path, published, whole)
+    (tmp_path / "record.jsonl").unlink()
+    evaluate = Evaluations()
+    with pytest.raises(KeyboardInterrupt):
+        conversation(tmp_path, published, evaluate, cut=cut)
+    found = conversation(tmp_path, published, evaluate, key=1)
+    assert evaluate.rows == whole.rows == [answer.row for answer in found.answers]
+
+
+def test_a_row_asked_for_again_is_answered_without_another_evaluation(tmp_path, published):
+    evaluate = Evaluations()
+    replies = said_to(tmp_path, published, ask(1, 5), ask(2, 7), ask(3, 5), evaluate=evaluate)
+    assert [reply["output"] for reply in replies[1:]] == OUTPUTS[[5, 7, 5]].tolist()
+    assert evaluate.rows == [5, 7]
+
+
+REFUSALS = {
+    ask(2, 0): "query 2 came where 1 was due",
+    ask(0, 0): "query must be a whole number from 1 to 6",
+    ask(7, 0): "query must be a whole number from 1 to 6",
+    ask(1, 40): "row must be a whole number from 0 to 39",
+    ask(1, -1): "row must be a whole number from 0 to 39",
+    ask(1, 2.0): "row must be a whole number from 0 to 39",
+    ask(1, True): "row must be a whole number from 0 to 39",
+    ask("1", 2): "query must be a whole number from 1 to 6",
+    '{"query": 1}': "a query is",
+    '{"query": 1, "row": 2, "output": 3}': "a query is",
+    '{"answer": 40}': "answer must be a whole number from 0 to 39",
+    "{": "a line that is not a JSON object",
+    "": "a line that is not a JSON object",
+    "[1, 2]": "a line that is not a JSON object",
+    "[" * 100_000: "a line that is not a JSON object",
+}
+
+
+@pytest.mark.parametrize("line", REFUSALS, ids=range(len(REFUSALS)))
+def test_a_refused_query_costs_nothing(tmp_path, published, line):
+    evaluate = Evaluations()
+    _, refusal, answer = said_to(tmp_path, published, line, ask(1, 3), evaluate=evaluate)
+    assert refusal["error"].startswith(REFUSALS[line])
+    assert answer == {"query": 1, "row": 3, "output": OUTPUTS[3]}
+    assert evaluate.rows == [3]
+
+
+def test_a_repeated_query_and_one_too_many_are_refused(tmp_path, published):
+    replies = said_to(tmp_path, published, ask(1, 3), ask(1, 4), *(ask(k, k) for k in range(2, 8)))
+    assert replies[2] == {"error": "query 1 was answered before: the greeting has its answer"}
+    assert "must be a whole number from 1 to 6" in replies[-1]["error"]
+    assert len(said_to(tmp_path, published)[0]["answers"]) == QUERIES
+
+
+@given(
+    st.lists(st.text() | st.recursive(st.none() | st.integers() | st.floats() | st.text(), st.lists).map(json.dumps))
+)
+def test_nothing_that_is_said_breaks_the_curator(tmp_path_factory, lines):
+    folder = tmp_path_factory.mktemp("said")
+    outsourcing.publish(folder / "z", curated())
+    evaluate = Evaluations()
+    replies = said_to(folder, outsourcing.read_published(folder / "z"), *lines, evaluate=evaluate)
+    assert all(set(reply) == {"error"} for reply in replies[1:])
+    assert not evaluate.rows
+
+
+def test_an_evaluation_that_fails_is_refused_without_its_reason_and_may_be_asked_again(tmp_path, published):
+    def fails(row):
+        raise RuntimeError("the patient earns 31,415")
+
+    (_, refusal) = said_to(tmp_path, published, ask(1, 3), evaluate=fails)
+    assert refusal == {"error": "the evaluation of row 3 failed: ask again"}
+    assert said_to(tmp_path, published, ask(1, 3))[-1]["output"] == OUTPUTS[3]
+
+
+def test_an_output_that_is_no_number_is_none_and_the_search_goes_on(tmp_path, published):
+    def partly(row):
+        return math.nan if row % 2 else OUTPUTS[row]
+
+    found = conversation(tmp_path, published, partly)
+    assert found.row % 2 == 0
+    assert {answer.output is None for answer in found.answers} <= {True, False}
+    assert all((answer.output is None) == (answer.row % 2 == 1) for answer in found.answers)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"private": b"y"}, "the private data changed"),
+        ({"queries": 7}, "the number of queries changed"),
+        ({"released": True}, "the released file changed"),
+    ],
+)
+def test_a_record_of_something_else_is_refused_and_kept(tmp_path, published, change, message):
+    said_to(tmp_path, published, ask(1, 3))
+    before = (tmp_path / "record.jsonl").read_bytes()
+    if change.pop("released", False):
+        published = published._replace(digest="0" * 64)
+    with pytest.raises(Refused, match=message), opened(tmp_path, published, **change):
+        pass
+    assert (tmp_path / "record.jsonl").read_bytes() == before
+
+
+def test_a_line_that_was_being_written_is_dropped_and_another_is_not(tmp_path, published):
+    said_to(tmp_path, published, ask(1, 3), ask(2, 4))
+    path = tmp_path / "record.jsonl"
+    whole = path.read_bytes()
+    for length in range(len(whole) + 1):
+        path.write_bytes(whole[:length])
+        answers = said_to(tmp_path, published)[0]["answers"]
+        assert len(answers) == max(0, whole[:length].count(b"\n") - 1)
+        assert whole.startswith(path.read_bytes())
+    path.write_bytes(whole.replace(b'"row": 3', b'"row": 99'))
+    with pytest.raises(Refused):
+        said_to(tmp_path, published)
+
+
+def test_two_curators_do_not_serve_one_record(tmp_path, published):
+    with opened(tmp_path, published), pytest.raises(Refused, match="another curator has"), opened(tmp_path, published):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "the curator went away"),
+        ([{"version": 2}], "the curator speaks version 2"),
+        ([{"schema": "x"}], "the curator does not speak"),
+        ([{"released": "0"}], "the released file is not the curator's"),
+        ([{"more": 1}], "the curator's greeting is not one"),
+        ([{}], "the curator went away"),
+        ([{}, {"error": "no"}], "the curator refused: no"),
+        ([{}, {"query": 1, "row": 0}], "query 1 was answered by something else"),
+        ([{}, {"query": 2, "row": 0, "output": 0}], "query must be a whole number from 1 to 1"),
+        ([{}, {"query": 1, "row": 0, "output": "x"}], "an output is a finite number or null"),
+        ([{}, {"query": 1, "row": 39, "output": 1.0}], "query 1 asked for row"),
+        ([{"answers": [3]}], "query 1 was answered by something else"),
+    ],
+)
+def test_the_modeler_refuses_what_no_curator_says(tmp_path, published, lines, message):
+    (greeting,) = said_to(tmp_path, published)
+    spoken = [json.dumps(greeting | line if number == 0 else line) for number, line in enumerate(lines)]
+    with pytest.raises(Refused, match=message):
+        outsourcing.search(published, spoken, lambda line: None, key=jax.random.key(0), **OPTIONS)
+
+
+def test_a_line_too_long_is_read_past(tmp_path):
+    path = tmp_path / "said"
+    path.write_text("a\n" + "x" * (3 * outsourcing.LONGEST) + "\nb\nc")
+    with open(path) as stream:
+        assert list(outsourcing.lines_of(stream)) == ["a\n", "", "b\n"]
+
+
+def test_a_statement_is_read_back_or_refused():
+    for kind in KINDS.values():
+        statement = json.loads(json.dumps(kind.guarantee.to_dict()))
+        assert guarantee.from_dict(statement) == kind.guarantee
+    with pytest.raises(ValueError, match="a guarantee has notion"):
+        guarantee.from_dict({"notion": "dp"})
+    with pytest.raises(ValueError, match="level must not be NaN"):
+        guarantee.from_dict(KINDS["gaussian"].guarantee.to_dict() | {"level": math.nan})
+
+
+# The two programs
+
+
+def started(program, *arguments, **options):
+    environment = os.environ | {"JAXDPBO_PYTHON": sys.executable}
+    return subprocess.Popen(
+        [ROOT / "scripts" / program, *map(str, arguments)], env=environment, text=True, stderr=subprocess.PIPE,
+        start_new_session=True, **options,
+    )  # fmt: skip
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+SLOW = """
+import math, time
+
+def function(row, inputs):
+    time.sleep(0.15)
+    open({path!r}, "a").write(str(row) + "\\n")
+    return sum(map(math.sin, inputs))
+"""
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """A CSV file, a function that counts its evaluations in a file, and how to start a curator of them."""
+    lines = [f"{x},{y}" for x, y in INPUTS]
+    (tmp_path / "table.csv").write_text("x,y\n" + "\n".join(lines) + "\n")
+    (tmp_path / "slow.py").write_text(SLOW.format(path=str(tmp_path / "evaluated")))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    return [
+        tmp_path / "table.csv", "--inputs", "x,y", "--function", "slow:function", "--centre=0,0", "--unit=1",
+        "--epsilon=2", "--queries=8", "--folder", tmp_path,
+    ]  # fmt: skip
+
+
+def test_the_two_programs_survive_being_killed(tmp_path, table):
+    port = free_port()
+    modeling = tmp_path / "released.jsonl", "--lengthscale=1", f"--port={port}"
+    curator, modeler = started("curator", *table, f"--port={port}"), started("modeler", *modeling)
+    evaluated = tmp_path / "evaluated"
+    until = time.monotonic() + 120
+    while (not evaluated.exists() or len(evaluated.read_text().split()) < 3) and time.monotonic() < until:
+        time.sleep(0.02)
+    os.killpg(curator.pid, signal.SIGKILL)
+    assert "the curator went away" in modeler.communicate(timeout=120)[1]
+    assert modeler.returncode == 1
+    curator.communicate()
+    released = (tmp_path / "released.jsonl").read_bytes()
+    curator, modeler = started("curator", *table, f"--port={port}"), started("modeler", *modeling)
+    shown, heard = modeler.communicate(timeout=120)[1], curator.communicate(timeout=120)[1]
+    assert modeler.returncode == curator.returncode == 0, shown + heard
+    assert (tmp_path / "released.jsonl").read_bytes() == released
+    record = [json.loads(line) for line in (tmp_path / "record.jsonl").read_text().splitlines()]
+    answers = record[1:]
+    assert [answer["query"] for answer in answers] == list(range(1, 9))
+    rows = [int(row) for row in evaluated.read_text().split()]
+    assert len(rows) <= len(set(rows)) + 1  # the evaluation that the kill cut off, once more
+    best = max(answers, key=lambda answer: answer["output"])
+    assert f"row {best['row']}: output" in shown
+    assert f"the modeler's answer is row {best['row']}" in heard
+    assert "guarantee: metric_dp 2 (unit_distance)" in shown
+    assert "key secret" not in heard
+
+
+def test_the_two_programs_speak_over_a_pipe(tmp_path, table):
+    curator = started("curator", *table, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    modeler = started(
+        "modeler", tmp_path / "released.jsonl", "--lengthscale=1", stdin=curator.stdout, stdout=curator.stdin
+    )
+    curator.stdin.close()
+    curator.stdout.close()
+    shown = modeler.stderr.read()
+    assert modeler.wait(timeout=120) == 0, shown
+    assert "the modeler's answer is row" in curator.stderr.read()
+    assert curator.wait(timeout=120) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["--epsilon=3"], "was made under other settings"),
+        (["--queries=9"], "the number of queries changed"),
+        (["--lengthscales=2,2"], "the private data changed"),
+        (["--lengthscales=2"], "--lengthscales must be 2 positive numbers"),
+        (["--inputs=x,z"], "has no column z"),
+        (["--inputs=x,word"], "row 0 has no number in column word"),
+    ],
+)
+def test_the_curator_says_what_it_refuses(tmp_path, table, monkeypatch, capsys, changes, message):
+    from benchmarks import curator
+
+    monkeypatch.setattr(outsourcing, "serve", lambda *_: None)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["curator", *map(str, table)])
+    curator.main()
+    text = (tmp_path / "table.csv").read_text().splitlines()
+    (tmp_path / "table.csv").write_text("\n".join([text[0] + ",word", *(f"{line},secret" for line in text[1:])]) + "\n")
+    curator.main()  # another column changes nothing
+    monkeypatch.setattr(sys, "argv", ["curator", *map(str, table), *changes])
+    with pytest.raises(SystemExit) as end:
+        curator.main()
+    assert message in str(end.value)
+    assert "secret" not in str(end.value)

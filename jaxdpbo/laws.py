@@ -1,12 +1,12 @@
 """Laws of the noise on inputs: one object that a curator draws from, and that a modeler's kernel is averaged over.
 
-Both are isotropic normal laws of random variance, ``w | t ~ N(0, t I)``: ``t`` is fixed for the Gaussian, and for the
-planar Laplace law, of density proportional to ``exp(-|w| / scale)`` in ``d`` dimensions, a gamma variable of shape
-``(d + 1) / 2`` and scale ``2 scale^2``, since both have the characteristic function
-``(1 + scale^2 |s|^2)^(-(d + 1) / 2)``.
+A ``Response`` names a cell in place of a row. A ``Law`` is of added noise: isotropic, and normal of random variance,
+``w | t ~ N(0, t I)``. ``t`` is fixed for the Gaussian, and for the planar Laplace law, of density proportional to
+``exp(-|w| / scale)`` in ``d`` dimensions, a gamma variable of shape ``(d + 1) / 2`` and scale ``2 scale^2``, since both
+have the characteristic function ``(1 + scale^2 |s|^2)^(-(d + 1) / 2)``.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,18 @@ class Law(NamedTuple):
     dimension: int
 
 
+class Response(NamedTuple):
+    """A row that names a cell: its own with probability ``truth``, each of the others alike.
+
+    Attributes:
+      cells: the places of ``K`` cells, each of ``d`` numbers.
+      truth: a probability.
+    """
+
+    cells: tuple[tuple[float, ...], ...]
+    truth: float
+
+
 def law(kind: str, scale: float, dimension: int) -> Law:
     """A checked law.
 
@@ -42,6 +54,23 @@ def law(kind: str, scale: float, dimension: int) -> Law:
     return Law(
         _checks.choice("kind", kind, KINDS), _checks.positive("scale", scale), _checks.size("dimension", dimension)
     )
+
+
+def response(cells: Any, truth: float) -> Response:
+    """A checked response.
+
+    Raises:
+      ValueError: fewer than 2 cells or equal ones, ``truth`` not in (0, 1).
+    """
+    places = _checks.distinct_rows("cells", cells)
+    if len(places) < 2:
+        raise ValueError(f"cells must be at least 2, got {len(places)}")
+    return Response(tuple(map(tuple, places.tolist())), _checks.probability("truth", truth))
+
+
+def from_dict(fields: dict[str, Any]) -> Law | Response:
+    """What ``_asdict`` of either made, checked as above."""
+    return response(**fields) if "cells" in fields else law(**fields)
 
 
 def draw(key: jax.Array, law: Law, count: int) -> jax.Array:
@@ -69,3 +98,18 @@ def difference_variances(law: Law) -> tuple[np.ndarray, np.ndarray]:
         return np.array([2.0 * law.scale**2]), np.ones(1)
     nodes, weights = roots_genlaguerre(NODES, law.dimension)
     return 2.0 * law.scale**2 * nodes, weights / weights.sum()
+
+
+def chances(response: Response) -> np.ndarray:
+    """``(K, K)``: with what probability a row of each cell names each cell."""
+    count = len(response.cells)
+    other = (1.0 - response.truth) / (count - 1)
+    return np.full((count, count), other) + (response.truth - other) * np.eye(count)
+
+
+def spreads(response: Response) -> np.ndarray:
+    """The variance ``(K,)`` of a coordinate in each cell: a cube's, as wide as the nearest other cell is far."""
+    places = np.array(response.cells)
+    squared = np.sum(np.square(places[:, None] - places[None]), axis=2)
+    np.fill_diagonal(squared, np.inf)
+    return squared.min(axis=1) / 12.0

@@ -133,7 +133,7 @@ def read_published(path: Path) -> Published:
         z = np.array([_vector(line, header["dimension"]) for line in rest])
         if len(z) != header["rows"]:
             raise Refused(f"{path.name} has {len(z)} rows, its header says {header['rows']}")
-        law = None if header["law"] is None else laws.law(**header["law"])
+        law = None if header["law"] is None else laws.from_dict(header["law"])
         projection = None if header["projection"] is None else jnp.asarray(header["projection"])
         metadata = transforms.Metadata(str(header["kind"]), law, projection, float(header["scale"]))
         statement = guarantee.from_dict(header["guarantee"])
@@ -173,7 +173,7 @@ def open_record(path: Path, published: Published, private: bytes, queries: int) 
         "private": hashlib.sha256(private).hexdigest(),
         "queries": _checks.size("queries", queries),
     }
-    with open(path, "a+") as stream:
+    with open(path, "a+", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
         _lock(stream, path)
         stream.seek(0)
         whole, _, torn = stream.read().rpartition("\n")

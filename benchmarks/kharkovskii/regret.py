@@ -100,7 +100,7 @@ def compared(s, problem) -> dict[str, list[np.ndarray]]:
             for count in s.cells:
                 places = cells(s.largest_norm, count, dimension)
                 name = f"replace-one: randomised response, {len(places)} cells"
-                plans[name] = transforms.randomised_response(**near, cells=places), False
+                plans[name] = transforms.randomised_response(**near, cells=places), True
             for method, (chosen, aware) in plans.items():
                 found.setdefault(method, []).append(searches.regrets(s, problem, chosen, aware=aware)[:, -1])
                 bar.update()

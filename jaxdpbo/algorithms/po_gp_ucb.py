@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee, transforms
-from jaxdpbo.surrogate import finite, gp, kernels, maximize, noisy_inputs, observations
+from jaxdpbo.surrogate import finite, gp, maximize, noisy_inputs, observations
 from jaxdpbo.surrogate.ucb import beta_of_candidates
 from jaxdpbo.types import Algorithm, Query, State
 
@@ -77,14 +77,12 @@ def config(
       ValueError: a number out of range; names it.
       TypeError: an argument of the wrong kind.
     """
-    dtype, z, law = jnp.result_type(float), curated.z, curated.metadata.law
+    dtype = jnp.result_type(float)
     noise = _checks.positive("noise_variance", noise_variance)
     if noise < gp.jitter(dtype):
         raise ValueError(f"noise_variance must be at least {gp.jitter(dtype):g}, got {noise}")
-    if law is not None and noise_aware:
-        kernel, params, rows = noisy_inputs.rbf, noisy_inputs.noisy_inputs(law, lengthscale), noisy_inputs.numbered(z)
-    else:
-        kernel, params, rows = kernels.rbf, kernels.stationary(lengthscale, z.shape[1]), jnp.asarray(z, dtype)
+    law = curated.metadata.law if noise_aware else None
+    kernel, params, rows = noisy_inputs.seen_through(law, curated.z, lengthscale)
 
     def leaf(value: float) -> jax.Array:
         return jnp.asarray(value, dtype)

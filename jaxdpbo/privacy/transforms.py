@@ -47,10 +47,8 @@ class Config:
       scale: the unit of distance.
       radius: rows are brought into this ball around the centre, in units of distance; inf for none.
       dimension: ``r``, of a released row.
-      law: of the noise; None where there is none, or it is on cells.
+      law: of the noise, or of the cell that is named; None where there is none.
       threshold: ``omega`` of the random projection.
-      cells: ``(K, d)``, in units of distance, of the randomised response.
-      truth: with what probability it tells the true cell.
       guarantee: of the release.
     """
 
@@ -60,10 +58,8 @@ class Config:
     dimension: int
     guarantee: guarantee.Guarantee
     radius: float = math.inf
-    law: laws.Law | None = None
+    law: laws.Law | laws.Response | None = None
     threshold: float = 0.0
-    cells: np.ndarray | None = None
-    truth: float = 1.0
 
 
 class Metadata(NamedTuple):
@@ -71,13 +67,13 @@ class Metadata(NamedTuple):
 
     Attributes:
       kind: of the transform.
-      law: of the noise on a row, for the modeler's kernel; None where there is none.
+      law: of the noise on a row, or of the cell it names, for the modeler's kernel; None where there is none.
       projection: ``(d, r)``, the public ``P`` of ``private_projection``; otherwise None.
       scale: the unit of distance.
     """
 
     kind: str
-    law: laws.Law | None
+    law: laws.Law | laws.Response | None
     projection: jax.Array | None
     scale: float
 
@@ -218,17 +214,16 @@ def randomised_response(*, centre: Any, scale: float, epsilon: float, cells: Any
       ValueError: a number out of range; names it.
     """
     epsilon, origin = _checks.positive("epsilon", epsilon), _checks.vector("centre", centre)
-    places = _checks.distinct_rows("cells", cells)
-    if places.shape[1] != len(origin) or len(places) < 2:
-        raise ValueError(f"cells must be at least 2 of dimension {len(origin)}, got shape {places.shape}")
+    response = laws.response(cells, 1.0 / (1.0 + (len(cells) - 1) * math.exp(-epsilon)))
+    if len(response.cells[0]) != len(origin):
+        raise ValueError(f"cells must be of dimension {len(origin)}, got {len(response.cells[0])}")
     return Config(
         kind="randomised_response",
         centre=origin,
         scale=_checks.positive("scale", scale),
         dimension=len(origin),
         guarantee=_statement("dp", epsilon, "replace_one"),
-        cells=places,
-        truth=1.0 / (1.0 + (len(places) - 1) * math.exp(-epsilon)),
+        law=response,
     )
 
 
@@ -255,13 +250,11 @@ def curate(key: jax.Array | None, config: Config, inputs: Any) -> Curated:
     rows = _standard(inputs, config)
     draw_key, noise_key = jax.random.split(key)
     law, projection = config.law, None
-    if config.kind == "random_projection":
+    if law is None:
         released = _projected(draw_key, rows, config)
-    elif config.kind == "randomised_response":
-        assert config.cells is not None
-        released = _responded(draw_key, rows, config)
+    elif isinstance(law, laws.Response):
+        released = _responded(draw_key, rows, law)
     else:
-        assert law is not None
         if config.kind == "private_projection":
             projection = jax.random.normal(draw_key, (shape[1], config.dimension), rows.dtype) / config.dimension**0.5
             law = law._replace(scale=law.scale * float(jnp.linalg.norm(projection, ord=2)))
@@ -291,11 +284,11 @@ def _projected(key, rows, config):
     return jnp.matmul(inflated, matrix, precision="highest") / math.sqrt(config.dimension)
 
 
-def _responded(key, rows, config):
-    cells = jnp.asarray(config.cells, rows.dtype)
+def _responded(key, rows, response):
+    cells = jnp.asarray(response.cells, rows.dtype)
     nearest = jax.lax.map(lambda row: jnp.argmin(jnp.sum(jnp.square(cells - row[None]), axis=1)), rows)
     truth_key, other_key = jax.random.split(key)
-    tells = jax.random.uniform(truth_key, (len(rows),)) < config.truth
+    tells = jax.random.uniform(truth_key, (len(rows),)) < response.truth
     others = jax.random.randint(other_key, (len(rows),), 1, len(cells))
     return cells[jnp.where(tells, nearest, (nearest + others) % len(cells))]
 

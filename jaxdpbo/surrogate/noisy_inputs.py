@@ -1,12 +1,13 @@
-"""A kernel over inputs that were seen through noise: what the modeler of an outsourced search knows of the function.
+"""Kernels over inputs that were seen through noise: what the modeler of an outsourced search knows of the function.
 
-The modeler sees ``z_i = x_i + w_i``. With nothing else known of ``x_i``, the covariance of ``f(x_i)`` and ``f(x_j)`` is
-``E k(z_i - w_i, z_j - w_j)`` for two different rows, and ``k(x_i, x_i) = 1`` for a row with itself, whatever its noise:
-the identity of the row decides, not its place. So a point here is ``(row, z)``.
+The modeler sees ``z_i``, which says something of ``x_i``. The covariance of ``f(x_i)`` and ``f(x_j)`` given both is the
+mean of ``k(x_i, x_j)`` for two different rows, and ``k(x_i, x_i) = 1`` for a row with itself, whatever its noise: the
+identity of the row decides, not its place. So a point here is ``(row, z)``. A mean of covariances over independent
+``x_i`` is one: the kernels are positive semi-definite by construction.
 
-For the squared-exponential kernel and a law of noise that is normal with random variance (``jaxdpbo.laws``) the
-expectation is a sum of squared-exponential kernels with positive weights, so the kernel is positive semi-definite by
-construction.
+Of ``x_i`` nothing else is known: where ``z_i = x_i + w_i`` it is anywhere, alike; where ``z_i`` names a cell all cells
+were as likely. With the squared-exponential kernel and a law of noise that is normal with random variance
+(``jaxdpbo.laws``) the mean is a sum of squared-exponential kernels.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks, laws
+from jaxdpbo.surrogate import kernels
+from jaxdpbo.types import Kernel
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["lengthscale", "variances", "weights"], meta_fields=[])
@@ -34,6 +37,29 @@ class NoisyInputs:
     lengthscale: jax.Array
     variances: jax.Array
     weights: jax.Array
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["covariance"], meta_fields=[])
+@dataclass(frozen=True)
+class NamedCells:
+    """Numbers of ``named_cells``: ``covariance (K, K)`` of two rows that name two cells."""
+
+    covariance: jax.Array
+
+
+def seen_through(law: laws.Law | laws.Response | None, rows: jax.Array, lengthscale: float) -> tuple[Kernel, Any, Any]:
+    """Kernel, its parameters and its points for released rows ``(n, d)``; without a law they are the inputs.
+
+    Raises:
+      ValueError: a lengthscale that is not positive and finite.
+    """
+    if law is None:
+        return kernels.rbf, kernels.stationary(lengthscale, rows.shape[1]), jnp.asarray(rows, jnp.result_type(float))
+    if isinstance(law, laws.Law):
+        return rbf, noisy_inputs(law, lengthscale), numbered(rows)
+    places = np.array(law.cells)
+    cells = np.argmin(np.sum(np.square(np.asarray(rows)[:, None] - places[None]), axis=2), axis=1)
+    return named_cells, cell_covariance(law, lengthscale), numbered(cells[:, None])
 
 
 def noisy_inputs(law: laws.Law, lengthscale: float) -> NoisyInputs:
@@ -59,6 +85,28 @@ def rbf(params: NoisyInputs, x: jax.Array, y: jax.Array) -> jax.Array:
     shrunk = (jnp.square(params.lengthscale) / widened) ** (dimension / 2)
     averaged = jnp.sum(params.weights * shrunk * jnp.exp(-0.5 * squared / widened))
     return jnp.where(x[0] == y[0], 1.0, averaged)
+
+
+def cell_covariance(response: laws.Response, lengthscale: float) -> NamedCells:
+    """Parameters of ``named_cells``: a row is in the cell it names with the probability that ``response`` says, in any
+    other alike, and normal there, with ``laws.spreads``.
+
+    Raises:
+      ValueError: a lengthscale that is not positive and finite.
+    """
+    squared, places = _checks.positive("lengthscale", lengthscale) ** 2, np.array(response.cells)
+    spread = laws.spreads(response)
+    widened = squared + spread[:, None] + spread[None, :]
+    distance = np.sum(np.square(places[:, None] - places[None]), axis=2)
+    between = (squared / widened) ** (places.shape[1] / 2) * np.exp(-0.5 * distance / widened)
+    chances = laws.chances(response)
+    return NamedCells(jnp.asarray(chances @ between @ chances, jnp.result_type(float)))
+
+
+def named_cells(params: NamedCells, x: jax.Array, y: jax.Array) -> jax.Array:
+    """``E k`` given that ``x`` and ``y (2,)``, a row and a cell's number each, named those cells."""
+    named = params.covariance[x[1].astype(int), y[1].astype(int)]
+    return jnp.where(x[0] == y[0], 1.0, named)
 
 
 def numbered(rows: Any) -> jax.Array:

@@ -34,3 +34,23 @@ def planar_laplace_radius_cdf(radius: np.ndarray, scale: float, dimension: int) 
     """Of ``|w|``, by integrating the density ``exp(-|w| / scale)`` over spheres."""
     total = math.gamma(dimension) * scale**dimension
     return np.array([quad(lambda r: r ** (dimension - 1) * math.exp(-r / scale), 0, end)[0] / total for end in radius])
+
+
+def averaged_over_cells(
+    places: np.ndarray, truth: float, variances: np.ndarray, lengthscale: float, named: tuple[int, int]
+) -> float:
+    """``E exp(-|x - x'|^2 / (2 l^2))`` of two rows that named two cells: Bayes over the true cells, normal in each."""
+    count, dimension = places.shape
+    total = 0.0
+    for a in range(count):
+        for b in range(count):
+            chance = 1.0
+            for true, said in ((a, named[0]), (b, named[1])):
+                evidence = sum(truth if cell == said else (1 - truth) / (count - 1) for cell in range(count))
+                chance *= (truth if true == said else (1 - truth) / (count - 1)) / evidence
+            covariance = (variances[a] + variances[b]) * np.eye(dimension)
+            apart = places[a] - places[b]
+            wide = covariance + lengthscale**2 * np.eye(dimension)
+            scale = math.sqrt(np.linalg.det(lengthscale**2 * np.eye(dimension)) / np.linalg.det(wide))
+            total += chance * scale * math.exp(-0.5 * apart @ np.linalg.solve(wide, apart))
+    return total

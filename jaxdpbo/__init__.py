@@ -1,5 +1,6 @@
 """Differentially private Bayesian optimisation in JAX."""
 
+from jaxdpbo import outsourcing
 from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, po_gp_ucb, private_evaluations, random_search
 from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan, sweep
 from jaxdpbo.privacy import accounting, transforms
@@ -19,6 +20,7 @@ __all__ = [
     "gp_ucb",
     "kernels",
     "minimize",
+    "outsourcing",
     "po_gp_ucb",
     "private_evaluations",
     "random_search",

@@ -7,7 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import common, demo, kusner, report, sopa
+from benchmarks import common, demo, kharkovskii, kusner, report, sopa
+from benchmarks.kharkovskii import regret as sound
+from benchmarks.kharkovskii import settings as kharkovskii_settings
+from benchmarks.kharkovskii import tables
 from benchmarks.kusner import fig1 as correlation
 from benchmarks.kusner import regret
 from benchmarks.kusner import settings as kusner_settings
@@ -269,3 +272,78 @@ def test_the_comparison_runs_every_method_on_every_problem(kusner_item, capsys):
             assert of[method][0] == of[method][1]  # no budget enters
         assert all(value >= 0 for method, values in of.items() if method != regret.GIBO for value in values)
     assert all(notion in shown for notion in regret.NOTIONS.values())
+
+
+LITTLE = {"runs": 2, "steps": 3, "points": 8, "fitted": 20}
+KHARKOVSKII = {
+    "table1": LITTLE | {"regrets": {3: 0.073, 10: 0.014}},
+    "table4": LITTLE | {"regrets": {3: 0.083, 10: 0.069}},
+    "fig2": {"runs": 2, "fitted": 20, "shrink": {"steps": 3, "points": 8}},
+    "branin": LITTLE,
+    "regret": LITTLE | {"other_sides": (), "cells": (2,)},
+}
+
+
+@pytest.fixture
+def kharkovskii_item(results, monkeypatch):
+    monkeypatch.setattr(datasets, "table", lambda name: None)  # the bundled stand-in
+
+    def run(item):
+        monkeypatch.setitem(kharkovskii_settings.QUICK, item, KHARKOVSKII[item])
+        with jax.numpy_rank_promotion("allow"):
+            kharkovskii.ITEMS[item](None, True)
+        assert (results / "kharkovskii" / f"{item}_quick.png").stat().st_size > 10_000
+        return json.loads((results / "kharkovskii" / f"{item}_quick.json").read_text(), parse_constant=pytest.fail)
+
+    return run
+
+
+def test_kharkovskiis_settings_are_the_papers():
+    printed = kharkovskii_settings.PRINTED
+    for number, largest in tables.ALLOWED.items():
+        table = printed[f"table{number}"]
+        assert largest in table["regrets"]
+        assert len(table["regrets"]) == 6
+        assert table["delta"] == (1e-4 if number > 6 else 1e-5)
+        assert table["steps"] == (100 if number > 6 else 50)
+    powers = [round(float(np.log(printed[f"table{number}"]["epsilon"])), 9) for number in tables.ALLOWED]
+    assert powers == [1.1, 1.3, 1.5, 2.7, 2.9, 3.1, 2.6, 2.8, 3.0]
+    best = [min(of, key=of.get) for of in (printed[f"table{number}"]["regrets"] for number in tables.ALLOWED)]
+    assert best == [10, 15, 20, 10, 9, 15, 10, 15, 20]  # the paper's "in general": not tables 5 and 6
+    assert [panel["projected"] for panel in printed["fig2"]["panels"].values()] == [10, 15, 15]
+
+
+@pytest.mark.parametrize("item", ["table1", "table4"])
+def test_a_table_sets_the_papers_numbers_beside_ours(kharkovskii_item, item, capsys):
+    written = kharkovskii_item(item)
+    shown = capsys.readouterr().out
+    assert "the paper's" in shown
+    assert list(written["mean"]) == ["3", "10"]
+    assert all(mean >= 0 for mean in written["mean"].values())
+    if item == "table4":
+        assert written["largest_r"] == 10
+        assert "STAND-IN" in written["data"]
+        assert "no guarantee here covers them" in written["notes"][0]
+
+
+@pytest.mark.parametrize("item", ["fig2", "branin"])
+def test_curves_fall_and_begin_alike(kharkovskii_item, item):
+    written = kharkovskii_item(item)
+    for curves in written["mean"].values() if item == "fig2" else [written["mean"]]:
+        assert len(curves) == 4
+        assert len({curve[0] for curve in curves.values()}) == 1  # the same first row
+        assert all(np.all(np.diff(curve) <= 1e-12) for curve in curves.values())
+
+
+def test_sound_transforms_stand_beside_the_published_one(kharkovskii_item, capsys):
+    written = kharkovskii_item("regret")
+    shown = capsys.readouterr().out
+    assert len(written["mean"]) == 2
+    for means in written["mean"].values():
+        assert {name.split(",")[0] for name in means} >= {name.split(",")[0] for name in sound.NOTIONS}
+        assert all(len(values) == 3 for values in means.values())
+    assert all(notion in shown for notion in sound.NOTIONS.values())
+    assert shown.count("within the margin 0.01") == 6  # the first table alone has one
+    cells = sound.cells(25.0, 3, 2)
+    assert cells.shape == (9, 2)
+    assert np.linalg.norm(cells, axis=1).max() == pytest.approx(25 * 2 / 3)

@@ -148,6 +148,35 @@ def test_diagonal_dominance_and_the_regret_bound_by_hand():
     assert bound == pytest.approx(math.sqrt(expected))
 
 
+def test_no_answer_that_is_private_for_any_replacement_beats_the_floor():
+    """By hand; and beside a modeler who knows the function, of rows that named their cell by randomised response."""
+    assert theory.replace_one_regret_floor([3.0, 0.0, 1.0, 2.0], 1, math.log(2)) == pytest.approx(0.5)
+    assert theory.replace_one_regret_floor([0.0, 5.0], 1, 1e4) == 0
+    rng, epsilon, steps, values = np.random.default_rng(0), 1.0, 3, np.arange(20.0)
+    floor = theory.replace_one_regret_floor(values, steps, epsilon)
+    truth, found = math.exp(epsilon) / (math.exp(epsilon) + 19), []
+    for _ in range(2000):
+        cells = rng.integers(0, 20, 400)
+        told = np.where(rng.uniform(size=400) < truth, cells, (cells + rng.integers(1, 20, 400)) % 20)
+        found.append(values[cells[np.argsort(told)[:steps]]].min())  # the rows that named the best cells
+    assert 0.5 < floor < np.mean(found) < values[rng.integers(0, 20, (2000, steps))].min(axis=1).mean()
+
+
+def test_a_kernel_that_knows_the_cells_searches_better():
+    """Rows that named the same cell are not the same row, as a kernel of places has it."""
+    cells, count = np.stack(np.meshgrid([1.25, 3.75, 6.25], [1.25, 3.75, 6.25]), -1).reshape(-1, 2), 100
+    chosen = transforms.randomised_response(centre=np.zeros(2), scale=1.0, epsilon=6.0, cells=cells)
+    given = transforms.curate(jax.random.key(0), chosen, GRID)
+    keys, tables = jax.random.split(jax.random.key(2), count), functions(count)
+    best, regrets = tables.max(axis=1), {}
+    for aware in (True, False):
+        rows = drivers.distribute(search, (keys, jnp.asarray(tables)), config(given, noise_aware=aware))
+        regrets[aware] = np.mean(best - tables[np.arange(count), np.asarray(rows)])
+    drawn = np.random.default_rng(3).integers(0, len(GRID), (count, STEPS))
+    at_random = np.mean(best - np.take_along_axis(tables, drawn, axis=1).max(axis=1))
+    assert regrets[True] < 0.9 * min(at_random, regrets[False])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -24,6 +24,7 @@ from jaxdpbo.problems import (
     location,
     logistic_regression,
     noisy,
+    outsourced,
 )
 
 
@@ -472,3 +473,63 @@ def test_neither_machine_reads_another_users_record():
         flipped[3] *= -1
         before, after = (np.asarray(module.loss(point, of)) for of in (data, data._replace(validation_labels=flipped)))
         assert np.flatnonzero(before != after).tolist() == [3]
+
+
+def test_draws_on_a_grid_have_the_covariance_that_is_said():
+    drawn = np.asarray(outsourced.draws(jax.random.key(0), 20_000, side=3.0, points=4, lengthscale=1.25))
+    grid = outsourced.grid(3.0, 4)
+    np.testing.assert_allclose([grid.min(axis=0), grid.max(axis=0)], [[-1.5, -1.5], [1.5, 1.5]])
+    exact = np.exp(-np.sum((grid[:, None] - grid[None]) ** 2, axis=2) / (2 * 1.25**2))
+    np.testing.assert_allclose(drawn.T @ drawn / len(drawn), exact, atol=0.04)
+    assert outsourced.output(jnp.array([3.0]), jnp.asarray(drawn[0])) == drawn[0, 3]
+
+
+def test_branin_hoo_has_its_three_minima():
+    table = outsourced.branin_hoo(301)
+    assert table.outputs.max() == pytest.approx(-0.397887, abs=2e-3)
+    for place in ([-np.pi, 12.275], [np.pi, 2.275], [9.42478, 2.475]):
+        nearest = np.argmin(np.sum((table.inputs - place) ** 2, axis=1))
+        assert table.outputs[nearest] > -0.41
+
+
+def write_table(path, *lines):
+    with gzip.open(path, "wt") as stream:
+        stream.write("\n".join(lines) + "\n")
+
+
+def test_a_loan_returns_its_instalments(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXDPBO_DATA", str(tmp_path))
+    write_table(
+        tmp_path / "modeldata_lending_club.csv.gz", "annual_inc,term,int_rate,funded_amnt,Class",
+        "50000,term_36,12,1000,good", "60000,term_60,6,2000,bad",
+    )  # fmt: skip
+    table = outsourced.loans()
+    np.testing.assert_array_equal(table.inputs, [[1000, 12, 50000], [2000, 6, 60000]])
+    for number, (rate, months, share) in enumerate(((0.01, 36, 1.0), (0.005, 60, 0.5))):
+        # The instalment is what leaves nothing owed: interest on the rest, month by month.
+        owed, instalment = 1.0, rate / (1 - (1 + rate) ** -months)
+        for _ in range(months):
+            owed += owed * rate - instalment
+        assert abs(owed) < 1e-9
+        assert table.outputs[number] == pytest.approx(np.log(share * months * instalment))
+    assert "derived from rate and term" in table.source
+
+
+def test_properties_are_cheap_where_their_output_is_large(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXDPBO_DATA", str(tmp_path))
+    write_table(
+        tmp_path / "modeldata_ames.csv.gz", "Sale_Price,Gr_Liv_Area,Latitude,Longitude,Sale_Condition",
+        "200000,1000,42.1,-93.5,Normal", "100,1000,42.2,-93.6,Family", "100000,1000,42.3,-93.7,Normal",
+    )  # fmt: skip
+    table = outsourced.properties()
+    np.testing.assert_array_equal(table.inputs, [[-93.5, 42.1], [-93.7, 42.3]])
+    np.testing.assert_allclose(table.outputs, -np.log([200, 100]))
+
+
+def test_without_the_files_something_else_stands_in(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXDPBO_DATA", str(tmp_path))
+    for made, dimension in ((outsourced.loans, 3), (outsourced.properties, 2)):
+        table = made()
+        assert table.inputs.shape == (442, dimension)
+        assert table.outputs.shape == (442,)
+        assert "STAND-IN" in table.source

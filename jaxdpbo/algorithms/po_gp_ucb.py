@@ -144,12 +144,17 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The row of largest upper confidence bound (Algorithm 2, lines 3 to 5); the first is drawn from ``key``."""
+    """The row of largest upper confidence bound (Algorithm 2, lines 3 to 5).
+
+    Of equal ones the first from a row on that ``key`` draws, round the end: the very first row is uniform, and rows
+    that named the same cell are not asked for in their order, which may say where they are.
+    """
     belief, step = state.private.belief, state.public.step
     count = config.released.shape[0]
     width = beta_of_candidates(step + 1, count, config.delta)
-    best, _ = maximize.first_of_largest(belief.mean + jnp.sqrt(width * belief.variance))
-    row = jnp.where(step == 0, jax.random.randint(key, (), 0, count), best)[None].astype(jnp.int32)
+    start = jax.random.randint(key, (), 0, count)
+    best, _ = maximize.first_of_largest(belief.mean + jnp.sqrt(width * belief.variance), start)
+    row = best[None].astype(jnp.int32)
     return Query(row[:, None].astype(config.scale.dtype), jnp.ones(1, bool), row)
 
 

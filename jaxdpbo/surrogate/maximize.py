@@ -17,12 +17,16 @@ def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) ->
     return first_of_largest(jax.vmap(utility)(candidates))
 
 
-def first_of_largest(utilities: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """``best_of`` where the utilities ``(c,)`` are known."""
+def first_of_largest(utilities: jax.Array, start: jax.Array | int = 0) -> tuple[jax.Array, jax.Array]:
+    """``best_of`` where the utilities ``(c,)`` are known: the first from ``start`` on, round the end."""
     utilities = jnp.where(jnp.isnan(utilities), -jnp.inf, utilities)
     largest = jnp.max(utilities)
     slack = jnp.where(jnp.isfinite(largest), 1e3 * jnp.finfo(utilities.dtype).eps * jnp.abs(largest), 0.0)
-    best = jnp.argmax(utilities >= largest - slack)
+    count = utilities.shape[0]
+    places = jnp.arange(count, dtype=jnp.int32) - jnp.asarray(start, jnp.int32)
+    places = jnp.where(places < 0, places + count, places)
+    nearest = jnp.min(jnp.where(utilities >= largest - slack, places, count))
+    best = (nearest + start) % count
     return best, utilities[best]
 
 

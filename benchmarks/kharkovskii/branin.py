@@ -7,7 +7,7 @@ from benchmarks.kharkovskii import fig2, searches, settings
 def main(seeds: int | None, quick: bool) -> None:
     s = common.settings_of(settings, "branin", quick)
     s.runs, s.epsilon = seeds or s.runs, s.epsilons[0]
-    s.more = [float("nan")] * len(s.epsilons)  # nothing of it is printed in the text at hand
+    s.more = [None] * len(s.epsilons)  # nothing of it is printed in the text at hand
     problem = searches.problem_of(s)
     out = common.Report(settings, "branin", "Branin-Hoo: simple regret by iteration", quick, problem.source)
     means, errors, budgets = fig2.panel_of(s, problem)

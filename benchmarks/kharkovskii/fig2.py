@@ -45,7 +45,8 @@ def panel_of(s, problem):
 def show(axis, name, s, problem, curves, errors):
     print(f"\n({name}) {s.data}, r={s.projected}, {s.runs} runs; {problem.source}")
     ends = {method: (curve[-1], errors[method][-1]) for method, curve in curves.items()}
-    told = [("", "")] + [(f"{epsilon:.3g}", f"{more:+.3f}") for epsilon, more in zip(s.epsilons, s.more, strict=True)]
+    more = ["" if one is None else f"{one:+.3f}" for one in s.more]
+    told = [("", ""), *zip((f"{epsilon:.3g}" for epsilon in s.epsilons), more, strict=True)]
     report.print_table(
         ("budget", f"regret after {s.steps}", "more than not private", "the printed budget", "its printed more"),
         [

@@ -40,10 +40,13 @@ def main(number: int, seeds: int | None, quick: bool) -> None:
     apart = {
         r: (mean - s.regrets[r]) / (error * math.sqrt(1 + s.runs / PRINTED_RUNS)) for r, (mean, error) in told.items()
     }
+    rows = [
+        (r, "within" if r <= largest else "beyond", searches.said(*told[r]), f"{s.regrets[r]:.3f}", f"{apart[r]:+.1f}")
+        for r in s.regrets
+    ]
     report.print_table(
-        ("r", "the rule", "ours: mean (standard error)", "the paper's"),
-        [(r, "within" if r <= largest else "beyond", searches.said(*told[r]), f"{s.regrets[r]:.3f}") for r in s.regrets]
-        + [("not private", "", searches.said(*searches.mean_and_error(clear)), "")],
+        ("r", "the rule", "ours: mean (standard error)", "the paper's", "apart, in errors of both"),
+        [*rows, ("not private", "", searches.said(*searches.mean_and_error(clear)), "", "")],
     )
     best, printed = min(told, key=lambda r: told[r][0]), min(s.regrets, key=s.regrets.__getitem__)
     allowed = max((r for r in s.regrets if r <= largest), default=None)

@@ -169,7 +169,8 @@ class Report:
     def finish(self, figure: Any, **found: Any) -> None:
         """Write both files."""
         for axis in figure.axes:
-            axis.legend(frameon=False, fontsize=8)
+            if axis.get_legend_handles_labels()[0]:
+                axis.legend(frameon=False, fontsize=8)
             axis.spines[["top", "right"]].set_visible(False)
         self.write(**found)
         report.save_figure(figure, self.path("png"))

@@ -134,15 +134,20 @@ def show(s, ends, paired, main_case):
             print(f"{pair}, {head}, paired: {common.told(comparison)}{verdict}")
 
 
+STYLES = {FREE: ("k", "--"), RANDOM: ("0.5", "--"), FLOOR: ("0.5", ":")}
+
+
 def picture(s, told, ends):
-    figure, axes = common.panels(1, len(told))
-    for axis, (case, of) in zip(axes, ends.items(), strict=True):
+    figure, axes = common.panels(1, len(told) + 1)
+    axes[-1].set_axis_off()  # it holds the legend
+    for axis, (case, of) in zip(axes, ends.items(), strict=False):
         for number, (method, values) in enumerate(of.items()):
             means, errors = np.array(values).T
-            line = "--" if method in (FREE, RANDOM, FLOOR) else "-"
-            axis.errorbar(told[case]["epsilons"], means, errors, color=f"C{number % 10}", linestyle=line, label=method)
+            colour, line = STYLES.get(method, (f"C{number - 1}", "-"))
+            axis.errorbar(told[case]["epsilons"], means, errors, color=colour, linestyle=line)
+            if axis is axes[0]:
+                axes[-1].plot([], [], color=colour, linestyle=line, label=method)
         axis.set_title(case, fontsize=9)
-        axis.set_ylim(0, 1.9 * max(mean for values in of.values() for mean, _ in values))  # room for the legend
-        axis.set(xlabel="epsilon, as claimed", xscale="log")
+        axis.set(xlabel="epsilon, as claimed", ylim=(0, None))
     axes[0].set_ylabel("simple regret: mean and standard error")
     return figure

@@ -236,7 +236,7 @@ def curate(key: jax.Array | None, config: Config, inputs: Any) -> Curated:
       key: None draws one from the operating system; a typed key is for tests, and the guarantee then rests on its
         being secret.
       config: of a transform.
-      inputs: ``(n, d)``, private.
+      inputs: ``(n, d)``, private, in an order that says nothing of them: a sorted table tells on every row.
 
     Raises:
       TypeError: ``key`` is not a typed key.

@@ -3,7 +3,7 @@
 import argparse
 import importlib
 
-PAPERS = ("sopa", "kusner", "kharkovskii")
+PAPERS = ("sopa", "kusner", "kharkovskii", "avent")
 
 
 def main() -> None:

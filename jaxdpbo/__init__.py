@@ -1,7 +1,16 @@
 """Differentially private Bayesian optimisation in JAX."""
 
 from jaxdpbo import outsourcing
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, po_gp_ucb, private_evaluations, random_search
+from jaxdpbo.algorithms import (
+    dp_gd,
+    dp_gibo,
+    dp_gp_ucb,
+    dpareto,
+    gp_ucb,
+    po_gp_ucb,
+    private_evaluations,
+    random_search,
+)
 from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan, sweep
 from jaxdpbo.privacy import accounting, transforms
 from jaxdpbo.privacy.guarantee import Guarantee
@@ -17,6 +26,7 @@ __all__ = [
     "dp_gd",
     "dp_gibo",
     "dp_gp_ucb",
+    "dpareto",
     "gp_ucb",
     "kernels",
     "minimize",

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, po_gp_ucb, private_evaluations, random_search
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, random_search
 from jaxdpbo.privacy import transforms
 from jaxdpbo.types import Algorithm, Objective
 
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
     ``notion``: of its guarantee. ``draws``: two keys always give two points. ``shape``: of the values at one point.
     ``follows_values``: it does not promise that raw values do not steer it: it pays at the end, or for something else.
-    ``box``: where its points lie.
+    ``box``: where its points lie. ``releases_values``: what was measured is its answer, and it says so.
     """
 
     algorithm: Algorithm
@@ -46,6 +46,7 @@ class Case(NamedTuple):
     shape: tuple[int, ...] = (USERS,)
     follows_values: bool = False
     box: np.ndarray = BOUNDS
+    releases_values: bool = False
 
     @property
     def private(self) -> bool:
@@ -125,6 +126,19 @@ def _outsourced(scale: float):
     return po_gp_ucb.config(curated, steps=STEPS, lengthscale=1.0, noise_variance=1e-3 * scale)
 
 
+def _front(scale: float):
+    return dpareto.config(
+        bounds=BOUNDS * scale, initial=CANDIDATES[:2] * scale, proposals=STEPS - 2, reference=(10.0 * scale, 0.9),
+        scatter=8, starts=1, climb_steps=1, fit_steps=1,
+    )  # fmt: skip
+
+
+def trade_off(point, data):
+    """An epsilon and an error."""
+    loss = utility(point, data)
+    return jnp.stack([jnp.exp(loss), jax.nn.sigmoid(-loss)])
+
+
 CANDIDATES = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * np.random.default_rng(5).uniform(size=(9, DIMENSION))
 SCALAR = {"objective": utility, "shape": ()}
 LATE = SCALAR | {"follows_values": True}
@@ -136,6 +150,9 @@ CASES = {
     "dp_gibo, adaptive": Case(dp_gibo.algorithm, _gibo(tolerance=0.05), "gdp"),
     "dp_gibo, nearest": Case(dp_gibo.algorithm, _gibo(memory="nearest", neighbours=2), "gdp"),
     "dp_gibo, none": Case(dp_gibo.algorithm, _gibo(memory="none"), "gdp"),
+    "dpareto": Case(
+        dpareto.algorithm, _front, "none", False, **LATE | {"objective": trade_off, "shape": (2,)}, releases_values=True
+    ),
     "dp_gd": Case(dp_gd.algorithm, _gradient, "gdp", objective=dp_gd.gradients_of(loss), shape=(DIMENSION, USERS)),
     "gp_ucb, box": Case(gp_ucb.algorithm, _ucb(), "none", False, **SCALAR),
     "gp_ucb, box, users, refit": Case(gp_ucb.algorithm, _ucb(users=USERS, refit_every=2, fit_steps=1), "none", False),

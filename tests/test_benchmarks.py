@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import common, demo, kharkovskii, kusner, report, sopa
+from benchmarks import avent, common, demo, kharkovskii, kusner, report, sopa
+from benchmarks.avent import settings as avent_settings
 from benchmarks.kharkovskii import regret as sound
 from benchmarks.kharkovskii import settings as kharkovskii_settings
 from benchmarks.kharkovskii import tables
@@ -347,3 +348,23 @@ def test_sound_transforms_stand_beside_the_published_one(kharkovskii_item, capsy
     cells = sound.cells(25.0, 3, 2)
     assert cells.shape == (9, 2)
     assert np.linalg.norm(cells, axis=1).max() == pytest.approx(25 * 2 / 3)
+
+
+def test_table_2_sets_the_search_beside_parts_of_a_pool(results, monkeypatch, capsys):
+    monkeypatch.setattr(datasets, "table", lambda name: None)  # the bundled stand-in
+    limits = {"LogReg+SGD": {"epochs": 2, "records": 60}}
+    little = {"seeds": 3, "proposals": 3, "pool": 12, "parts": 2, "tasks": ("LogReg+SGD",), "limits": limits}
+    monkeypatch.setitem(avent_settings.QUICK, "table2", little)
+    with jax.numpy_rank_promotion("allow"):
+        avent.ITEMS["table2"](None, True)
+        written = json.loads((results / "avent" / "table2_quick.json").read_text(), parse_constant=pytest.fail)
+        found = written["tasks"]["LogReg+SGD"]
+        assert len(found["random"]) == 2
+        assert 0 <= min(found["random"]) <= 10
+        assert found["difference"] == pytest.approx(found["search"] - np.mean(found["random"]), abs=1e-5)
+        assert "0.158 (0.053 to 0.264)" in capsys.readouterr().out
+        kept = sorted(path.name for path in (results / "avent" / "points").iterdir())
+        assert len(kept) == 2
+        avent.ITEMS["table2"](None, True)  # from what was kept
+    again = json.loads((results / "avent" / "table2_quick.json").read_text())
+    assert again["tasks"] == written["tasks"]

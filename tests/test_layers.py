@@ -98,6 +98,8 @@ def test_importing_the_package_needs_no_extra_and_changes_no_configuration():
         "import jaxdpbo.problems.gp_regression, jaxdpbo.problems.noisy, jaxdpbo.problems.kernel_svm\n"
         "import jaxdpbo.problems.logistic_regression, jaxdpbo.theory.dp_gp_ucb, jaxdpbo.theory.po_gp_ucb\n"
         "import jaxdpbo.privacy.auditing, jaxdpbo.outsourcing, jaxdpbo.problems.outsourced\n"
+        "import jaxdpbo.training.oracles, jaxdpbo.training.permutation_sgd, jaxdpbo.training.spaces\n"
+        "import jaxdpbo.problems.classification\n"
         "assert dict(jax.config.values) == before\n"
     )
     done = subprocess.run([__import__("sys").executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.speed import ours_gibo as ours
-from benchmarks.speed import ours_outsourced, ours_ucb, rows, sklearn_outsourced, sklearn_ucb
+from benchmarks.speed import ours_outsourced, ours_pareto, ours_sgd, ours_ucb, rows, sklearn_outsourced, sklearn_ucb
 from benchmarks.speed.worker import Worker
 
 
@@ -55,3 +55,16 @@ def test_the_stream_reads_what_it_says():
     found = ours_outsourced.stream(megabytes=4)
     assert found["bytes"] == 4 * 2**20
     assert found["seconds"] > 0
+
+
+def test_the_searched_front_is_of_the_problems_own_values():
+    found = ours_pareto.run(0, 4)
+    assert found["largest_difference"] < 1e-12
+    assert 0 < found["volume"] < 10
+
+
+def test_padding_changes_no_number_of_useful_examples():
+    plain, padded = (ours_sgd.sweep(settings=1, seed=0, most_epochs=1, padded=padded) for padded in (False, True))
+    assert plain["examples"] == padded["examples"] > 0
+    assert plain["finite"]
+    assert padded["finite"]

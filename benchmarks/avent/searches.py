@@ -1,0 +1,165 @@
+"""The tasks of the paper, their two oracles, and the three ways to choose settings: search, at random, on a grid."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dpareto
+from jaxdpbo.privacy.accounting import renyi
+from jaxdpbo.problems import classification
+from jaxdpbo.surrogate import pareto
+from jaxdpbo.training import dp_optim, models, oracles, spaces
+
+TASKS = {  # data, model, optimiser
+    "LogReg+SGD": ("adult", "logistic_regression", "sgd"),
+    "LogReg+Adam": ("adult", "logistic_regression", "adam"),
+    "SVM+SGD": ("adult", "linear_svm", "sgd"),
+    "MLP1+SGD": ("mnist", (1000,), "sgd"),
+    "MLP2+SGD": ("mnist", (128, 64), "sgd"),
+}
+CALL = 32  # trainings in a call: the bar moves after each
+
+
+class Task(NamedTuple):
+    """An algorithm on its records.
+
+    Attributes:
+      name: of ``TASKS``.
+      space: what is searched.
+      model: static.
+      optimizer: static.
+      records: features in float32, to train and to test on.
+      source: of the records.
+      delta: of every epsilon.
+    """
+
+    name: str
+    space: spaces.Space
+    model: models.Model
+    optimizer: str
+    records: Any
+    source: str
+    delta: float
+
+    @property
+    def count(self) -> int:
+        """``n``."""
+        return len(self.records[0][1])
+
+    @property
+    def largest(self) -> int:
+        """The largest lot."""
+        return min(int(self.space.bounds[1, 1]), self.count)
+
+
+def task(name: str, delta: float, *, epochs: int | None = None, records: int | None = None) -> Task:
+    """A task; with fewer ``epochs`` at most, and of at most so many training ``records``, where given."""
+    data, kind, optimizer = TASKS[name]
+    loaded = classification.load(data)
+    features = loaded.train[0].shape[1]
+    model = models.mlp(features, kind, loaded.classes) if isinstance(kind, tuple) else getattr(models, kind)(features)
+    space = spaces.SPACES[data]
+    bounds, sampled = space.bounds.copy(), space.sampled.copy()
+    train = tuple(part[:records] for part in loaded.train)
+    for box in (bounds, sampled):
+        box[1, 0] = min(box[1, 0], epochs or np.inf)
+        box[1, 1] = min(box[1, 1], len(train[1]))
+    parts = tuple((jnp.asarray(x, jnp.float32), jnp.asarray(y)) for x, y in (train, loaded.test))
+    return Task(name, space._replace(bounds=bounds, sampled=sampled), model, optimizer, parts, loaded.source, delta)
+
+
+def settings_of(task: Task, setting: np.ndarray) -> dp_optim.Settings:
+    """A row of ``spaces``: epochs become steps."""
+    epochs, lot = (round(value) for value in setting[:2])
+    return dp_optim.settings(
+        steps=dp_optim.steps_of_epochs(epochs, task.count, lot), lot=lot, learning_rate=setting[2],
+        noise_multiplier=setting[3], clip_norm=setting[4],
+    )  # fmt: skip
+
+
+def errors(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None) -> oracles.Errors:
+    """Of each of ``settings (k, 5)``: mean, best and worst ``(k,)`` of so many trainings."""
+    keys = jax.random.split(jax.random.key(seed), (len(settings), repeats))
+    rows = [settings_of(task, setting) for setting in settings]
+    order = np.argsort([float(row.steps * row.lot) for row in rows])  # calls of alike length
+    found = []
+    for start in tqdm(range(0, len(rows), CALL), desc=said or task.name, unit="call", disable=said is None):
+        some = order[start : start + CALL]
+        inputs = keys[some], jax.tree.map(lambda *leaves: jnp.stack(leaves), *(rows[i] for i in some))
+        run = trained(task.model, task.optimizer, task.largest)
+        found.append(jax.tree.map(np.asarray, drivers.distribute(run, inputs, task.records)))
+    back = np.argsort(order)
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[back].astype(float), *found)
+
+
+@cache
+def trained(model: models.Model, optimizer: str, largest: int):
+    """One function for each, so that a search compiles it once."""
+
+    def run(given, records):
+        keys, settings = given
+        return oracles.training_errors(keys, model, *records, settings, largest=largest, optimizer=optimizer)
+
+    return run
+
+
+def epsilons(task: Task, settings: np.ndarray, accountant: str = "ours") -> np.ndarray:
+    """Of each setting, by proof; "published" is the paper's accountant."""
+    found = []
+    for epochs, lot, _, multiplier, _ in settings:
+        size = round(lot)
+        steps = dp_optim.steps_of_epochs(round(epochs), task.count, size)
+        if accountant == "published":
+            found.append(renyi.published_epsilon(size / task.count, multiplier, steps, task.delta))
+        else:
+            bound = oracles.training_epsilon(
+                records=task.count, epochs=round(epochs), lot=size, noise_multiplier=multiplier, delta=task.delta
+            )
+            found.append(bound.epsilon)
+    return np.array(found)
+
+
+def measured(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None) -> np.ndarray:
+    """Epsilon and mean error ``(k, 2)``."""
+    return np.stack([epsilons(task, settings), errors(task, settings, repeats, seed, said).mean], axis=1)
+
+
+def search(task: Task, seeds: np.ndarray, proposals: int, repeats: int, reference: tuple[float, float], seed: int):
+    """DPareto from these seeds: its run, diagnostics included."""
+    config = dpareto.config(
+        bounds=widened(task.space.bounds, seeds), initial=seeds, proposals=proposals, reference=reference,
+        whole=spaces.WHOLE,
+    )  # fmt: skip
+    count = iter(range(config.steps))
+
+    def objective(setting, task):
+        return measured(task, setting[None], repeats, seed * 100_003 + next(count))[0]
+
+    return drivers.run_loop(
+        dpareto.algorithm, objective, task, config, key=jax.random.key(seed), progress=True, diagnostics=True
+    )
+
+
+def widened(bounds: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """The box of the search, and the seeds in it: random settings have another range of learning rates."""
+    return np.stack([np.minimum(bounds[0], seeds.min(axis=0)), np.maximum(bounds[1], seeds.max(axis=0))])
+
+
+def hypervolume(values: np.ndarray, reference: tuple[float, float]) -> float:
+    """Between the front of ``values (k, 2)`` and the reference; failed ones count for nothing."""
+    finite = np.all(np.isfinite(values), axis=1)
+    return float(_volume(jnp.where(finite[:, None], values, 0.0), finite, jnp.asarray(reference)))
+
+
+_volume = jax.jit(pareto.hypervolume)
+
+
+def front(values: np.ndarray) -> np.ndarray:
+    """The rows of the front, by epsilon."""
+    kept = np.flatnonzero(np.asarray(pareto.non_dominated(jnp.asarray(values), jnp.all(jnp.isfinite(values), axis=1))))
+    return kept[np.argsort(values[kept, 0])]

@@ -1,0 +1,67 @@
+"""Table 2: by how much DPareto's hypervolume exceeds that of as many random settings, over parts of one pool."""
+
+import numpy as np
+from scipy import stats
+
+from benchmarks import common, report
+from benchmarks.avent import points, searches, settings
+
+
+def main(seeds: int | None, quick: bool) -> None:
+    s = common.settings_of(settings, "table2", quick)
+    s.parts = seeds or s.parts
+    sources = {name: points.task_of(s, name).source for name in s.tasks}
+    out = common.Report(
+        settings, "table2", "Table 2: hypervolume over random settings", quick, "; ".join(set(sources.values()))
+    )
+    found = {name: of_task(s, name) for name in s.tasks}
+    report.print_table(
+        ("task", "DPareto", "random, mean", "difference (95 %)", "p", "printed"),
+        [
+            (name, f"{one['search']:.3f}", f"{np.mean(one['random']):.3f}", told(one["difference"], one["95%"]),
+             f"{one['p']:.1e}", told(*s.differences[name]))
+            for name, one in found.items()
+        ],
+    )  # fmt: skip
+    out.finish(picture(found), tasks=found, parts=s.parts, seeds=[points.SEARCH_SEED, points.POOL_SEED])
+
+
+def told(mean: float, interval) -> str:
+    return f"{mean:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
+
+
+def of_task(s, name: str) -> dict:
+    """Both hypervolumes; each part of the pool has the search's number of settings, its own seeds included."""
+    size = s.seeds + s.proposals
+    pool = points.pool(s, name, s.pool)
+    search = points.searched(s, name)
+    volume = searches.hypervolume(search.values, s.reference)
+    count = min(s.parts, len(pool.values) // size)
+    random = [searches.hypervolume(pool.values[i * size : (i + 1) * size], s.reference) for i in range(count)]
+    differences = volume - np.array(random)
+    test = stats.ttest_1samp(differences, 0.0)
+    interval = test.confidence_interval(0.95)
+    return {
+        "search": volume,
+        "random": random,
+        "difference": float(differences.mean()),
+        "95%": [float(interval.low), float(interval.high)],
+        "p": float(test.pvalue),
+        "failed": {
+            "search": int(np.sum(~np.isfinite(search.values[:, 0]))),
+            "pool": int(np.sum(~np.isfinite(pool.values[:, 0]))),
+        },
+    }
+
+
+def picture(found):
+    figure, (axis,) = common.panels(1)
+    for place, (name, one) in enumerate(found.items()):
+        axis.plot(
+            np.full(len(one["random"]), place), one["random"], "o", color="0.6", label="random" if not place else None
+        )
+        axis.plot(place, one["search"], "D", color="C0", label="DPareto" if not place else None)
+        del name
+    axis.set_xticks(range(len(found)), list(found))
+    axis.set_ylabel("hypervolume")
+    return figure

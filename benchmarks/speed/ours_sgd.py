@@ -1,0 +1,78 @@
+"""Our side of ``scripts/bench dp_sgd``: the random settings of table 4, and every lot padded to the largest."""
+
+import os
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import time
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.speed import sgd_problem as problem
+from benchmarks.speed.worker import serve
+from jaxdpbo import drivers
+from jaxdpbo.training import dp_optim, models, spaces
+
+MODEL = models.logistic_regression(problem.FEATURES)
+
+
+@cache
+def records():
+    return tuple(map(jnp.asarray, problem.records()))
+
+
+@cache
+def trained(smallest: int):
+    """One function for each, so that a sweep compiles it once."""
+
+    def run(given, records):
+        keys, settings = given
+
+        def one(key):
+            params = dp_optim.train(key, MODEL, *records, settings, largest=problem.LARGEST, smallest=smallest)
+            return params[0].bias[0]
+
+        return jax.lax.map(one, keys)
+
+    return run
+
+
+def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str | None = None) -> dict:
+    """Seconds and useful examples of so many random settings, ten repeats of each; epochs shortened in proportion."""
+    compiled = []
+
+    def listen(event, duration, **_):
+        if event == "/jax/core/compile/backend_compile_duration" and duration > 0.5:
+            compiled.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    drawn = spaces.random_settings(spaces.SPACES["adult"], settings, seed)
+    rows = []
+    for epochs, lot, rate, multiplier, clip in drawn:
+        steps = dp_optim.steps_of_epochs(max(1, round(epochs * most_epochs / 64)), problem.RECORDS, round(lot))
+        rows.append(
+            dp_optim.settings(
+                steps=steps, lot=round(lot), learning_rate=rate, noise_multiplier=multiplier, clip_norm=clip
+            )
+        )
+    keys = jax.random.split(jax.random.key(seed), (settings, problem.REPEATS))
+    inputs = keys, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+    shared, run = records(), trained(problem.LARGEST if padded else dp_optim.SMALLEST)
+    start = time.perf_counter()
+    found = jax.block_until_ready(drivers.distribute(run, inputs, shared, policy=policy))
+    seconds = time.perf_counter() - start
+    jax.monitoring.unregister_event_duration_listener(listen)
+    examples = problem.REPEATS * sum(int(row.steps) * int(row.lot) for row in rows)
+    finite = bool(np.all(np.isfinite(np.asarray(found))))
+    return {"seconds": seconds, "examples": examples, "compilations": len(compiled), "finite": finite}
+
+
+def version() -> str:
+    return f"jax {jax.__version__}, {jax.local_device_count()} device(s)"
+
+
+if __name__ == "__main__":
+    serve(sweep, version)

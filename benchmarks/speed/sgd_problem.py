@@ -1,0 +1,14 @@
+"""What both sides of ``scripts/bench dp_sgd`` train: logistic regression on records of Adult's size. NumPy only."""
+
+import numpy as np
+
+RECORDS, FEATURES, LARGEST, REPEATS = 30_956, 123, 512, 10
+
+
+def records() -> tuple[np.ndarray, np.ndarray]:
+    """Binary features of which 14 are on, as in a1a, and labels."""
+    rng = np.random.default_rng(0)
+    features = np.zeros((RECORDS, FEATURES), np.float32)
+    np.put_along_axis(features, rng.integers(0, FEATURES, (RECORDS, 14)), 1.0, axis=1)
+    weights = rng.normal(size=FEATURES)
+    return features, (features @ weights > 0).astype(np.int32)

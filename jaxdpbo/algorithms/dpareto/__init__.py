@@ -1,0 +1,35 @@
+"""DPareto: the front of privacy and utility of a differentially private algorithm over its hyper-parameters.
+
+Brendan Avent, Javier Gonzalez, Tom Diethe, Andrei Paleyes and Borja Balle (2020), "Automatic discovery of
+privacy-utility Pareto fronts", Algorithm 2. An evaluation of a setting returns two numbers to be minimised, ``epsilon``
+from a privacy oracle and an ``error`` in [0, 1] from a utility oracle; two independent Gaussian processes, of
+``log epsilon`` and ``logit error``, propose the next setting, by the hypervolume-based probability of improvement.
+
+NOTHING HERE IS PRIVATE: every error was measured on data by running the algorithm under study. ``privacy`` says "none"
+and why; ``accounting`` says what publishing a front would cost.
+
+Notation: ``T`` steps of ``b`` settings each, the first of them seeds; ``d`` hyper-parameters; ``m = T b``. The search
+is in the unit cube; whole-number coordinates are rounded before a process sees them, and what is stored is rounded.
+
+``configs`` says what a search is told, ``surrogates`` what is believed, ``run`` how it goes, ``expectations`` what may
+be asked of it afterwards.
+"""
+
+from jaxdpbo.algorithms.dpareto.configs import ACQUISITIONS, Config, config
+from jaxdpbo.algorithms.dpareto.expectations import Expected, improvement, predicted, settings_for
+from jaxdpbo.algorithms.dpareto.run import (
+    BAD_EPSILON,
+    BAD_ERROR,
+    UNMEASURED,
+    USABLE,
+    Info,
+    Private,
+    Public,
+    Release,
+    algorithm,
+)
+
+__all__ = [
+    "ACQUISITIONS", "BAD_EPSILON", "BAD_ERROR", "UNMEASURED", "USABLE", "Config", "Expected", "Info", "Private",
+    "Public", "Release", "algorithm", "config", "improvement", "predicted", "settings_for",
+]  # fmt: skip

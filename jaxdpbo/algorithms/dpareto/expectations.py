@@ -1,0 +1,103 @@
+"""What a finished search believes: of any setting, of the front, and which setting to use at a wanted epsilon. Raw."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+from jaxdpbo.algorithms.dpareto import surrogates
+from jaxdpbo.algorithms.dpareto.configs import Config, point_of, snapped, unit_of
+from jaxdpbo.algorithms.dpareto.run import UNMEASURED, USABLE, Release
+from jaxdpbo.surrogate import front_improvement, maximize, pareto
+
+SCATTER, STARTS, STEPS = 4096, 8, 60
+
+
+class Expected(NamedTuple):
+    """A setting, and what is believed of it: medians, and the middle 95 % of the belief.
+
+    Attributes:
+      point: ``(d,)``.
+      epsilon: ``(3,)``: 2.5 %, median, 97.5 %. An oracle says it exactly: ask it before use.
+      error: ``(3,)``, likewise, of the mean error.
+    """
+
+    point: jax.Array
+    epsilon: jax.Array
+    error: jax.Array
+
+
+def predicted(config: Config, released: Release, points: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean and standard deviation ``(k, 2)`` of ``log epsilon`` and ``logit error`` at ``points (k, d)``."""
+    return _predicted(config, released, jnp.asarray(points, config.bounds.dtype))
+
+
+@jax.jit
+def _predicted(config, released, points):
+    given = _measured(config, released)
+    posteriors = surrogates.condition(given)
+    mean, deviation = jax.lax.map(lambda unit: surrogates.believed(given, posteriors, unit), unit_of(config, points))
+    return given.mean[None] + given.spread[None] * mean, given.spread[None] * deviation
+
+
+@jax.jit
+def improvement(config: Config, released: Release, points: jax.Array) -> jax.Array:
+    """The hypervolume-based probability of improvement ``(k,)`` of ``points (k, d)``, of the standard objectives."""
+    given = _measured(config, released)
+    posteriors = surrogates.condition(given)
+    strips = pareto.strips(given.values, given.mask, given.reference)
+
+    def at(unit):
+        return front_improvement.hvpoi(*surrogates.believed(given, posteriors, unit), strips)
+
+    return jax.lax.map(at, unit_of(config, points))
+
+
+def settings_for(key: jax.Array, config: Config, released: Release, *, epsilon: float) -> Expected:
+    """The setting of least expected error among those expected to have at most this ``epsilon``.
+
+    The front has points where the search looked; the surrogates have one everywhere (the open problem of Avent et al.
+    2020, section 6). Not private: it reads the measured errors.
+
+    Args:
+      key: of the search for it.
+      config: of the finished search.
+      released: what it released.
+      epsilon: wanted.
+
+    Raises:
+      ValueError: ``epsilon`` is not positive.
+      TypeError: ``key`` is not a typed key.
+    """
+    wanted = jnp.asarray(_checks.positive("epsilon", epsilon), config.bounds.dtype)
+    return _settings_for(_checks.key("key", key), config, released, wanted)
+
+
+@jax.jit
+def _settings_for(key, config, released, epsilon):
+    given = _measured(config, released)
+    posteriors = surrogates.condition(given)
+    limit = (jnp.log(epsilon) - given.mean[0]) / given.spread[0]
+
+    def utility(unit):
+        mean, _ = surrogates.believed(given, posteriors, snapped(config, unit))
+        return -mean[1] - 100.0 * jnp.maximum(mean[0] - limit, 0.0)
+
+    within = given.mask & (given.values[:, 0] <= limit)
+    best = given.units[jnp.argmin(jnp.where(within, given.values[:, 1], jnp.inf))]
+    unit, _ = maximize.scatter_and_climb(
+        key, utility, jnp.zeros_like(best), jnp.ones_like(best), incumbent=best, scatter=SCATTER, starts=STARTS,
+        steps=STEPS,
+    )  # fmt: skip
+    unit = snapped(config, unit)
+    mean, deviation = surrogates.believed(given, posteriors, unit)
+    middle, wide = given.mean + given.spread * mean, given.spread * deviation
+    ends = middle[:, None] + wide[:, None] * jnp.array([-1.96, 0.0, 1.96])[None]
+    return Expected(point_of(config, unit[None])[0], jnp.exp(ends[0]), jax.nn.sigmoid(ends[1]))
+
+
+def _measured(config, released):
+    usable, known = released.failed == USABLE, released.failed != UNMEASURED
+    units = unit_of(config, released.points)
+    return surrogates.measured(config, units, released.values, usable, known, released.priors)

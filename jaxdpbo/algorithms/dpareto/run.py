@@ -1,0 +1,207 @@
+"""The search: its state, what it asks and learns, and the front it ends with."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo.algorithms.dpareto import surrogates
+from jaxdpbo.algorithms.dpareto.configs import Config, point_of, unit_of
+from jaxdpbo.privacy import guarantee
+from jaxdpbo.surrogate import gp, pareto
+from jaxdpbo.types import Algorithm, Query, State
+
+EVERY = 8  # steps between refits once there are
+MANY = 64  # settings
+USABLE, BAD_EPSILON, BAD_ERROR, UNMEASURED = 0, 1, 2, 3  # why a setting counts for nothing
+
+
+class Public(NamedTuple):
+    """``step ()``: steps taken."""
+
+    step: jax.Array
+
+
+class Private(NamedTuple):
+    """Everything measured.
+
+    Attributes:
+      units: ``(m, d)`` settings in the unit cube, whole coordinates rounded.
+      values: ``(m, 2)`` epsilon and error as returned.
+      failed: ``(m,)`` ``USABLE``, or why a setting counts for nothing.
+      priors: of ``log epsilon`` and of ``logit error``, as last fitted.
+    """
+
+    units: jax.Array
+    values: jax.Array
+    failed: jax.Array
+    priors: tuple[gp.Prior, gp.Prior]
+
+
+class Info(NamedTuple):
+    """``failed (b,)`` and ``hypervolume ()`` of the front so far, between it and the reference. Raw."""
+
+    failed: jax.Array
+    hypervolume: jax.Array
+
+
+class Release(NamedTuple):
+    """The front. NOT PRIVATE.
+
+    Attributes:
+      point: ``(d,)``, of the front, that which by itself dominates most.
+      points: ``(m, d)`` settings.
+      values: ``(m, 2)`` epsilon and error.
+      failed: ``(m,)`` why a setting counts for nothing; ``USABLE`` where it counts.
+      front: ``(m,)``, True where nothing dominates the setting.
+      hypervolume: ``()``.
+      priors: as last fitted, for ``settings_for``.
+    """
+
+    point: jax.Array
+    points: jax.Array
+    values: jax.Array
+    failed: jax.Array
+    front: jax.Array
+    hypervolume: jax.Array
+    priors: tuple[gp.Prior, gp.Prior]
+
+
+def init(key: jax.Array, config: Config) -> State:
+    """Nothing measured. ``key`` is unused."""
+    del key
+    capacity = config.steps * config.batch
+    private = Private(
+        units=jnp.zeros((capacity, config.bounds.shape[1]), config.bounds.dtype),
+        values=jnp.ones((capacity, 2), config.bounds.dtype),
+        failed=jnp.full(capacity, UNMEASURED, jnp.int32),
+        priors=config.prior,
+    )
+    return State(Public(jnp.zeros((), jnp.int32)), private)
+
+
+def ask(key: jax.Array, config: Config, state: State) -> Query:
+    """The seeds, then what the surrogates expect to improve the front most (Algorithm 2, lines 5 to 7)."""
+    step, batch = state.public.step, config.batch
+    seeds = config.initial.shape[0]
+    start = jnp.minimum(step * batch, seeds - batch)
+    seed = jax.lax.dynamic_slice_in_dim(unit_of(config, config.initial), start, batch)
+
+    def proposed(count: int):
+        return lambda private: surrogates.proposed(key, config, _measured(config, private, count))
+
+    def search(private):
+        return _over_prefixes(config, step * batch, proposed, private)
+
+    units = jax.lax.cond(step * batch < seeds, lambda _: seed, search, state.private)
+    return Query(point_of(config, units), jnp.ones(batch, bool))
+
+
+def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
+    """Learn what was measured, and refit the surrogates: at every step up to ``MANY`` settings, then at every eighth.
+
+    =====================================  ===================================================================
+    case                                   result
+    =====================================  ===================================================================
+    ``state.public.step == T``             the state unchanged
+    epsilon 0, negative, infinite, NaN     the setting failed: ``BAD_EPSILON``
+    an error outside [0, 1], or NaN        the setting failed: ``BAD_ERROR``
+    a masked setting                       ``UNMEASURED``
+    =====================================  ===================================================================
+
+    A failed setting is kept with what was returned and is no part of a front; to the surrogates it is as bad as the
+    worst.
+
+    Args:
+      key: of the refit.
+      config: of the search.
+      state: before the step.
+      query: what was asked.
+      values: ``(b, 2)``, epsilon and error.
+
+    Returns:
+      The state after the step, and raw diagnostics.
+
+    Raises:
+      ValueError: ``values`` is of another shape, at trace time.
+    """
+    if values.shape != (config.batch, 2):
+        raise ValueError(f"values must have shape ({config.batch}, 2), got {values.shape}")
+    private, step = state.private, state.public.step
+    active, start = step < config.steps, step * config.batch
+    epsilon, error = values[:, 0], values[:, 1]
+    failed = jnp.where(
+        ~(jnp.isfinite(epsilon) & (epsilon > 0)),
+        BAD_EPSILON,
+        jnp.where((error >= 0) & (error <= 1), USABLE, BAD_ERROR),
+    )
+    failed = jnp.where(query.mask, failed, UNMEASURED).astype(jnp.int32)
+    values = jnp.where(query.mask[:, None], values, 1.0)
+    after = Private(
+        units=gp.write(private.units, unit_of(config, query.points), start, active),
+        values=gp.write(private.values, values.astype(private.values.dtype), start, active),
+        failed=gp.write(private.failed, failed, start, active),
+        priors=private.priors,
+    )
+    told = start + config.batch
+    due = active & (told >= config.initial.shape[0]) & ((told <= MANY) | (step % EVERY == 0))
+
+    def refitted(count: int):
+        return lambda private: surrogates.fitted(key, config, _measured(config, private, count))
+
+    priors = jax.lax.cond(
+        due, lambda some: _over_prefixes(config, start, refitted, some), lambda some: some.priors, after
+    )
+    after = after._replace(priors=priors)
+    return State(Public(jnp.where(active, step + 1, step)), after), Info(failed, _volume(config, after))
+
+
+def release(key: jax.Array, config: Config, state: State) -> Release:
+    """Everything, and which settings are the front. ``key`` is unused. NOT PRIVATE."""
+    del key
+    private = state.private
+    usable = private.failed == USABLE
+    values = jnp.where(usable[:, None], private.values, jnp.inf)
+    points = point_of(config, private.units)
+    alone = jnp.prod(jnp.maximum(config.reference[None] - values, 0.0), axis=1)
+    return Release(
+        point=points[jnp.argmax(jnp.where(usable, alone, -1.0))],
+        points=points,
+        values=private.values,
+        failed=private.failed,
+        front=pareto.non_dominated(values, usable),
+        hypervolume=_volume(config, private),
+        priors=private.priors,
+    )
+
+
+def privacy(config: Config) -> guarantee.Guarantee:
+    """None: what is measured is raw."""
+    del config
+    return guarantee.no_guarantee(
+        "the records that the measured algorithm was trained and tested on",
+        "a front is made of errors measured on them; each training is private by itself, choosing among them is not",
+    )
+
+
+algorithm = Algorithm(init, ask, tell, release, privacy)
+
+
+def _volume(config, private):
+    """Between the front and the reference, in epsilon and error themselves."""
+    return pareto.hypervolume(private.values, private.failed == USABLE, config.reference)
+
+
+def _over_prefixes(config, used, on, private):
+    """``on(count)`` of the private arrays: the least of a few capacities that holds the rows used and a step's."""
+    counts = gp.stages(config.steps * config.batch, config.batch)
+    stage = sum(jnp.asarray(used + config.batch > count, jnp.int32) for count in counts[:-1])
+    return jax.lax.switch(stage, [on(count) for count in counts], private)
+
+
+def _measured(config, private, count):
+    """The leading rows alone."""
+    failed = private.failed[:count]
+    return surrogates.measured(
+        config, private.units[:count], private.values[:count], failed == USABLE, failed != UNMEASURED, private.priors
+    )

@@ -1,0 +1,34 @@
+"""What mechanisms cost, proved: Gaussian differential privacy, lots without replacement, output perturbation, SVT."""
+
+from jaxdpbo.privacy.accounting.gdp import (
+    compose_gdp,
+    dp_event,
+    gaussian_mu,
+    gaussian_standard_deviation,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_mu,
+    split_gdp,
+    zcdp_epsilon,
+)
+from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon, learner_sensitivity
+from jaxdpbo.privacy.accounting.sampling import Bound, sampled_gaussian_epsilon
+from jaxdpbo.privacy.accounting.sparse_vector import sparse_vector_epsilon, split_noise
+
+__all__ = [
+    "Bound",
+    "compose_gdp",
+    "dp_event",
+    "gaussian_mu",
+    "gaussian_standard_deviation",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "learner_epsilon",
+    "learner_sensitivity",
+    "sampled_gaussian_epsilon",
+    "sparse_vector_epsilon",
+    "split_gdp",
+    "split_noise",
+    "zcdp_epsilon",
+]

@@ -1,0 +1,1 @@
+"""What DPareto measures: models, differentially private optimisers, and the oracles of privacy and utility."""

@@ -1,0 +1,136 @@
+"""DP-SGD and DP-Adam with lots of fixed size: Avent et al. (2020), Algorithms 3 and 4.
+
+Every number is traced, the lot's size and the number of steps among them: one compilation serves a whole search. The
+training loop is compiled for lots up to each power of two, and a setting takes the smallest that holds its own.
+
+Formal guarantee, of the final parameters and of all before: that of ``accounting.sampled_gaussian_epsilon`` for rate
+``m / n``, the noise multiplier and the number of steps, replace-one with ``n`` public, for ideal real-number noise.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import mechanisms
+from jaxdpbo.training import lots, models
+
+OPTIMIZERS = {"sgd": optax.identity, "adam": optax.scale_by_adam}  # Adam's constants are those of Kingma and Ba
+SMALLEST = 8
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["steps", "lot", "learning_rate", "noise_multiplier", "clip_norm"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class Settings:
+    """Of one training, all traced: ``steps``, ``lot`` ``m``, ``learning_rate``, ``noise_multiplier`` ``z``, the noise
+    of the mean gradient over its sensitivity ``2 B / m``, and ``clip_norm`` ``B``.
+    """
+
+    steps: jax.Array
+    lot: jax.Array
+    learning_rate: jax.Array
+    noise_multiplier: jax.Array
+    clip_norm: jax.Array
+
+
+def settings(*, steps: int, lot: int, learning_rate: float, noise_multiplier: float, clip_norm: float) -> Settings:
+    """Checked settings.
+
+    Raises:
+      ValueError: a number out of range; names it.
+      TypeError: ``steps`` or ``lot`` is not a whole number.
+    """
+    dtype = jnp.result_type(float)
+    return Settings(
+        steps=jnp.asarray(_checks.size("steps", steps), jnp.int32),
+        lot=jnp.asarray(_checks.size("lot", lot), jnp.int32),
+        learning_rate=jnp.asarray(_checks.positive("learning_rate", learning_rate), dtype),
+        noise_multiplier=jnp.asarray(_checks.nonnegative("noise_multiplier", noise_multiplier), dtype),
+        clip_norm=jnp.asarray(_checks.positive("clip_norm", clip_norm), dtype),
+    )
+
+
+def steps_of_epochs(epochs: int, records: int, lot: int) -> int:
+    """``T round(n / m)``, at least one: what the paper's code runs."""
+    return _checks.size("epochs", epochs) * max(1, round(records / _checks.size("lot", lot)))
+
+
+def capacities(largest: int, records: int, smallest: int = SMALLEST) -> tuple[int, ...]:
+    """The lot sizes that are compiled for: ``smallest``, doubled up to ``largest`` itself, at most ``n``."""
+    top = min(_checks.size("largest", largest), _checks.size("records", records))
+    powers = []
+    while (power := smallest << len(powers)) < top:
+        powers.append(power)
+    return (*powers, top)
+
+
+def train(
+    key: jax.Array,
+    model: models.Model,
+    features: jax.Array,
+    labels: jax.Array,
+    settings: Settings,
+    *,
+    largest: int,
+    smallest: int = SMALLEST,
+    optimizer: str = "sgd",
+) -> models.Params:
+    """The parameters after exactly ``settings.steps`` steps. Pure: for ``jit``, and ``lax.map`` over settings and keys.
+
+    Args:
+      key: of everything random: the start, the lots, the noise.
+      model: static.
+      features: ``(n, d)``; everything is computed in their dtype.
+      labels: ``(n,)`` class numbers.
+      settings: ``lot`` above ``largest`` or ``n`` counts as that: the caller checks.
+      largest: the largest lot that will be asked for; static.
+      smallest: the smallest that is compiled for; static. ``largest`` pads every lot to that.
+      optimizer: of ``OPTIMIZERS``; static.
+    """
+    init_key, loop_key = jax.random.split(key)
+    sizes = capacities(largest, features.shape[0], smallest)
+    rule = OPTIMIZERS[_checks.choice("optimizer", optimizer, tuple(OPTIMIZERS))]()
+    start = models.init(init_key, model, features.dtype)
+    rate, multiplier, clip_norm = (
+        number.astype(features.dtype)
+        for number in (settings.learning_rate, settings.noise_multiplier, settings.clip_norm)
+    )
+
+    def loop(capacity):
+        def run(settings):
+            lot = jnp.minimum(settings.lot, capacity)
+
+            def step(t, carry):
+                params, memory, marks = carry
+                lot_key, noise_key = jax.random.split(jax.random.fold_in(loop_key, t))
+                rows, marks = lots.draw(lot_key, lot, capacity, marks)
+                mask = jnp.arange(capacity) < lot
+                total, _ = models.clipped_sum(model, params, features[rows], labels[rows], mask, clip_norm)
+                deviation = 2.0 * clip_norm * multiplier
+                noised = _noised(noise_key, total, deviation)
+                mean = jax.tree.map(lambda leaf: leaf / lot.astype(leaf.dtype), noised)
+                change, memory = rule.update(mean, memory, params)
+                moved = jax.tree.map(lambda p, c: p - rate * c, params, change)
+                return moved, memory, marks
+
+            carry = start, rule.init(start), lots.marks(features.shape[0])
+            return jax.lax.fori_loop(0, settings.steps, step, carry)[0]
+
+        return run
+
+    choice = sum(jnp.asarray(settings.lot > size, jnp.int32) for size in sizes[:-1])
+    return jax.lax.switch(choice, [loop(size) for size in sizes], settings)
+
+
+def _noised(key: jax.Array, total: Any, deviation: jax.Array) -> Any:
+    leaves, form = jax.tree.flatten(total)
+    keys = jax.random.split(key, len(leaves))
+    return form.unflatten([mechanisms.gaussian(one, leaf, deviation) for one, leaf in zip(keys, leaves, strict=True)])

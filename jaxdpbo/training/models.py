@@ -1,0 +1,139 @@
+"""Models with dense layers: logistic regression, a linear support vector machine, a multilayer perceptron.
+
+One representation for all: a tuple of layers, ReLU between them, so a linear model is one layer. The gradient of one
+example with respect to a layer is an outer product ``a delta^T`` of what enters it and what comes back to it, and its
+norm is ``|a| |delta|``: clipped sums of per-example gradients need no per-example gradient (Goodfellow 2015, "Efficient
+per-example gradient computations").
+
+Labels are class numbers ``0 .. k - 1``. Models of two classes have one score, whose sign is the answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+
+LOSSES = ("logistic", "hinge", "softmax")
+
+
+class Layer(NamedTuple):
+    """``weights (i, o)``, ``bias (o,)``."""
+
+    weights: jax.Array
+    bias: jax.Array
+
+
+Params = tuple[Layer, ...]
+
+
+@dataclass(frozen=True)
+class Model:
+    """Static: what is trained.
+
+    Attributes:
+      sizes: of the features, of each hidden layer, and of the scores.
+      loss: of ``LOSSES``.
+    """
+
+    sizes: tuple[int, ...]
+    loss: str
+
+
+def logistic_regression(features: int) -> Model:
+    """``log(1 + exp(-y s))``, ``y = +-1``."""
+    return Model((_checks.size("features", features), 1), "logistic")
+
+
+def linear_svm(features: int) -> Model:
+    """``max(0, 1 - y s)``, ``y = +-1``."""
+    return Model((_checks.size("features", features), 1), "hinge")
+
+
+def mlp(features: int, hidden: Sequence[int], classes: int) -> Model:
+    """ReLU layers and cross-entropy; Avent et al. (2020): ``(1000,)`` and ``(128, 64)`` on MNIST.
+
+    Raises:
+      ValueError: no classes to tell apart, an empty layer.
+    """
+    classes = _checks.size("classes", classes, minimum=2)
+    inner = tuple(_checks.size("hidden", width) for width in hidden)
+    return Model((_checks.size("features", features), *inner, classes), "softmax")
+
+
+def init(key: jax.Array, model: Model, dtype: Any = None) -> Params:
+    """Glorot's uniform weights, no bias; a linear model begins at 0. In the default floating dtype, or ``dtype``."""
+    dtype = jnp.result_type(float) if dtype is None else dtype
+    pairs = list(zip(model.sizes[:-1], model.sizes[1:], strict=True))
+    if len(pairs) == 1:
+        return (Layer(jnp.zeros(pairs[0], dtype), jnp.zeros(pairs[0][1], dtype)),)
+    draw = jax.nn.initializers.glorot_uniform()
+    keys = jax.random.split(key, len(pairs))
+    return tuple(
+        Layer(draw(one, pair, dtype), jnp.zeros(pair[1], dtype)) for one, pair in zip(keys, pairs, strict=True)
+    )
+
+
+def scores(params: Params, features: jax.Array) -> jax.Array:
+    """``(n, k)``, or ``(n, 1)`` of two classes, for ``features (n, d)``."""
+    return _forward(params, features)[-1]
+
+
+def losses(model: Model, params: Params, features: jax.Array, labels: jax.Array) -> jax.Array:
+    """``(n,)``, of each example."""
+    return jax.vmap(lambda score, label: _loss(model.loss, score, label))(scores(params, features), labels)
+
+
+def accuracy(params: Params, features: jax.Array, labels: jax.Array) -> jax.Array:
+    """The share ``()`` of examples whose class is told."""
+    found = scores(params, features)
+    told = (found[:, 0] > 0).astype(labels.dtype) if found.shape[1] == 1 else jnp.argmax(found, axis=1)
+    return jnp.mean(told == labels)
+
+
+def clipped_sum(
+    model: Model, params: Params, features: jax.Array, labels: jax.Array, mask: jax.Array, clip_norm: jax.Array
+) -> tuple[Params, jax.Array]:
+    """The sum over examples where ``mask (m,)`` of gradients clipped to norm ``B``: of all layers together.
+
+    An example whose gradient is not finite counts as zero, before the clip.
+
+    Returns:
+      The sum, of the shapes of ``params``, and the gradients' norms ``(m,)``, which are raw.
+    """
+    entering = _forward(params, features)
+    back = [jax.vmap(jax.grad(lambda score, label: _loss(model.loss, score, label)))(entering[-1], labels)]
+    for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):
+        back.append(jnp.matmul(back[-1], layer.weights.T, precision="highest") * (after > 0))
+    back.reverse()
+    squared = sum(  # in units of the clip norm, whose own square could underflow
+        (jnp.sum(jnp.square(a), axis=1) + 1.0) * jnp.sum(jnp.square(delta / clip_norm), axis=1)
+        for a, delta in zip(entering[:-1], back, strict=True)
+    )
+    usable = mask & jnp.isfinite(squared)
+    share = jnp.where(usable, jax.lax.rsqrt(jnp.maximum(squared, 1.0)), 0.0)
+    total = []
+    for a, delta in zip(entering[:-1], back, strict=True):
+        kept = jnp.where(usable[:, None], delta, 0.0) * share[:, None]
+        inputs = jnp.where(usable[:, None], a, 0.0)
+        total.append(Layer(jnp.matmul(inputs.T, kept, precision="highest"), jnp.sum(kept, axis=0)))
+    return tuple(total), jnp.sqrt(squared) * clip_norm
+
+
+def _forward(params, features):
+    """What enters each layer, and the scores."""
+    entering = [features]
+    for number, layer in enumerate(params):
+        out = jnp.matmul(entering[-1], layer.weights, precision="highest") + layer.bias[None]
+        entering.append(out if number == len(params) - 1 else jax.nn.relu(out))
+    return entering
+
+
+def _loss(kind, score, label):
+    if kind == "softmax":
+        return jax.nn.logsumexp(score) - score[label]
+    margin = jnp.where(label > 0, score[0], -score[0])
+    return jax.nn.softplus(-margin) if kind == "logistic" else jax.nn.relu(1.0 - margin)

@@ -1,0 +1,82 @@
+"""The hyper-parameters of DP-SGD and DP-Adam that Avent et al. (2020) search, and how they draw them at random.
+
+A setting is ``(epochs, lot, learning rate, noise multiplier, clip norm)``, the first two whole numbers. Table 1 calls
+the fourth a noise variance; in the paper's code, and here, it is the multiplier ``z``. Random settings follow tables 3
+and 4, as that code has them: drawn again where they leave their range, then rounded; their learning rates have another
+range than the search's.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxdpbo import _checks
+
+HYPER_PARAMETERS = ("epochs", "lot", "learning_rate", "noise_multiplier", "clip_norm")
+WHOLE = (True, True, False, False, False)
+
+
+class Space(NamedTuple):
+    """``bounds (2, 5)`` of the search, ``sampled (2, 5)`` of random settings, and their laws.
+
+    Attributes:
+      bounds: Table 1.
+      sampled: Tables 3 and 4; a grid spans it too.
+      lot: mean and standard deviation of a normal lot.
+      rates: of the exponential learning rate, noise multiplier and clip norm, each from its least value on.
+    """
+
+    bounds: np.ndarray
+    sampled: np.ndarray
+    lot: tuple[float, float]
+    rates: tuple[float, float, float]
+
+
+SPACES = {
+    "adult": Space(
+        np.array([[1, 8, 5e-4, 0.1, 0.1], [64, 512, 5e-2, 16, 4]]),
+        np.array([[1, 8, 1e-3, 0.1, 0.1], [64, 512, 0.1, 16, 4]]),
+        (128, 64),
+        (10, 0.1, 0.1),
+    ),
+    "mnist": Space(
+        np.array([[1, 16, 1e-3, 0.1, 0.1], [400, 4000, 0.5, 16, 12]]),
+        np.array([[1, 16, 1e-3, 0.1, 0.1], [400, 4000, 0.5, 16, 12]]),
+        (800, 800),
+        (10, 0.5, 0.5),
+    ),
+}
+
+
+def random_settings(space: Space, count: int, seed: int) -> np.ndarray:
+    """``(count, 5)``, independent."""
+    rng = np.random.default_rng(seed)
+    low, high = space.sampled
+
+    def kept(draw, column):
+        found = np.empty(0)
+        while len(found) < count:
+            some = draw(2 * count)
+            found = np.append(found, some[(some >= low[column]) & (some <= high[column])])
+        return found[:count]
+
+    columns = [
+        kept(lambda size: rng.uniform(low[0], high[0], size), 0),
+        kept(lambda size: rng.normal(*space.lot, size), 1),
+        *(
+            kept(lambda size, c=column, r=rate: low[c] + rng.exponential(1 / r, size), column)
+            for column, rate in zip((2, 3, 4), space.rates, strict=True)
+        ),
+    ]
+    settings = np.stack(columns, axis=1)
+    settings[:, WHOLE] = np.round(settings[:, WHOLE])
+    return settings
+
+
+def grid_settings(space: Space, size: int) -> np.ndarray:
+    """``(size^5, 5)``: every combination of ``size`` equally spaced values of each; whole numbers rounded."""
+    size = _checks.size("size", size)
+    axes = [np.linspace(low, high, size) for low, high in space.sampled.T]
+    settings = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
+    settings[:, WHOLE] = np.round(settings[:, WHOLE])
+    return settings

@@ -1,0 +1,77 @@
+"""Dense models and their training by loops: one example at a time, gradients by the chain rule, NumPy float64."""
+
+import math
+
+import numpy as np
+
+
+def scores(layers, x):
+    """Of one example."""
+    for number, (weights, bias) in enumerate(layers):
+        x = x @ weights + bias
+        if number < len(layers) - 1:
+            x = np.where(x > 0, x, 0.0)
+    return x
+
+
+def answer(score) -> int:
+    """The class told."""
+    return int(score[0] > 0) if len(score) == 1 else int(np.argmax(score))
+
+
+def loss(kind: str, score, label: int) -> float:
+    """Of one example."""
+    if kind == "softmax":
+        shifted = score - score.max()
+        return float(math.log(np.exp(shifted).sum()) - shifted[label])
+    margin = float(score[0]) * (1 if label else -1)
+    return math.log1p(math.exp(-margin)) if kind == "logistic" else max(0.0, 1 - margin)
+
+
+def gradient(kind: str, layers, x, label: int):
+    """Of one example's loss, for each layer."""
+    entering = [x]
+    for number, (weights, bias) in enumerate(layers):
+        x = x @ weights + bias
+        if number < len(layers) - 1:
+            x = np.where(x > 0, x, 0.0)
+        entering.append(x)
+    score = entering[-1]
+    if kind == "softmax":
+        back = np.exp(score - score.max())
+        back = back / back.sum()
+        back[label] -= 1
+    else:
+        sign = 1 if label else -1
+        margin = sign * float(score[0])
+        slope = -1 / (1 + math.exp(margin)) if kind == "logistic" else -float(margin < 1)
+        back = np.array([sign * slope])
+    found = []
+    for number in range(len(layers) - 1, -1, -1):
+        found.append((np.outer(entering[number], back), back))
+        back = (layers[number][0] @ back) * (entering[number] > 0)
+    return found[::-1]
+
+
+def train(kind, layers, features, labels, steps, learning_rate, clip_norm, optimizer):
+    """Without noise, the lot being all records."""
+    layers = [[w.copy(), b.copy()] for w, b in layers]
+    first = [[np.zeros_like(w), np.zeros_like(b)] for w, b in layers]
+    second = [[np.zeros_like(w), np.zeros_like(b)] for w, b in layers]
+    for t in range(1, steps + 1):
+        mean = [[np.zeros_like(w), np.zeros_like(b)] for w, b in layers]
+        for x, y in zip(features, labels, strict=True):
+            parts = gradient(kind, layers, x, int(y))
+            size = math.sqrt(sum((w**2).sum() + (b**2).sum() for w, b in parts))
+            share = min(1.0, clip_norm / size) if size > 0 else 1.0
+            for total, part in zip(mean, parts, strict=True):
+                for i in (0, 1):
+                    total[i] += share * part[i] / len(labels)
+        for layer, one, two, change in zip(layers, first, second, mean, strict=True):
+            for i in (0, 1):
+                one[i] = 0.9 * one[i] + 0.1 * change[i]
+                two[i] = 0.999 * two[i] + 0.001 * change[i] ** 2
+                if optimizer == "adam":
+                    change[i] = one[i] / (1 - 0.9**t) / (np.sqrt(two[i] / (1 - 0.999**t)) + 1e-8)
+                layer[i] -= learning_rate * change[i]
+    return layers

@@ -1,0 +1,181 @@
+"""DPareto finds fronts that random settings do not, keeps whole numbers whole, survives what oracles may return."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracles import pareto as oracle
+
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dpareto
+
+BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
+WHOLE = [False, True, False]
+SEEDS, PROPOSALS = 6, 12
+
+
+def settings(count, seed=0):
+    rng = np.random.default_rng(seed)
+    points = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * rng.uniform(size=(count, 3))
+    points[:, 1] = np.round(points[:, 1])
+    return points
+
+
+def config(**changes):
+    options = {"bounds": BOUNDS, "initial": settings(SEEDS), "proposals": PROPOSALS, "whole": WHOLE, "scatter": 200}
+    return dpareto.config(**(options | changes))
+
+
+def trade(point, data):
+    """More of the first is less epsilon and more error; the others are best at 5 and 0."""
+    lost = data * (jnp.square((point[1] - 5) / 8) + jnp.square(point[2]))
+    epsilon = jnp.exp(2.5 - 5 * point[0] + lost)
+    return jnp.stack([epsilon, jax.nn.sigmoid(-2 + 3 * point[0] + lost)])
+
+
+def run(chosen=None, objective=trade, seed=0):
+    return drivers.run_scan(
+        dpareto.algorithm, objective, jnp.asarray(2.0), chosen or config(), key=jax.random.key(seed), diagnostics=True
+    )
+
+
+def test_the_seeds_come_first_and_everything_is_inside_and_whole():
+    done = run()
+    released = done.release
+    np.testing.assert_allclose(released.points[:SEEDS], settings(SEEDS), atol=1e-12)
+    points = np.asarray(released.points)
+    assert len(points) == SEEDS + PROPOSALS
+    assert np.all((points >= BOUNDS[0] - 1e-12) & (points <= BOUNDS[1] + 1e-12))
+    np.testing.assert_array_equal(points[:, 1], np.round(points[:, 1]))
+    assert len(np.unique(points[:, 1])) > 2
+    values = np.array([trade(point, 2.0) for point in points])
+    np.testing.assert_allclose(released.values, values, rtol=1e-9)
+    expected = [not oracle.dominated(v, values) for v in values]
+    np.testing.assert_array_equal(released.front, expected)
+    assert released.hypervolume == pytest.approx(oracle.hypervolume(values, np.array([10.0, 0.999])), rel=1e-9)
+    volumes = np.asarray(done.diagnostics.info.hypervolume)
+    assert np.all(np.diff(volumes) >= -1e-12)
+
+
+def test_it_finds_more_than_random_settings_do():
+    """The expected improvement of the transformed front, too, but by less: it is another front than this one."""
+    worst = np.array([10.0, 0.999])
+    random = [
+        oracle.hypervolume(np.array([trade(p, 2.0) for p in settings(SEEDS + 24, seed)]), worst)
+        for seed in range(1, 11)
+    ]
+    for acquisition, beaten in (("hvpoi", max(random)), ("ehvi", np.mean(random))):
+        assert run(config(acquisition=acquisition, proposals=24)).release.hypervolume > beaten
+
+
+def test_a_batch_is_of_different_settings_and_nearly_as_good():
+    done = run(config(batch=3, proposals=24))
+    points = np.asarray(done.release.points)
+    for start in range(SEEDS, len(points), 3):
+        assert len(np.unique(np.round(points[start : start + 3], 6), axis=0)) == 3
+    assert done.release.hypervolume > 0.95 * run(config(proposals=24)).release.hypervolume
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ((0.0, 0.5), dpareto.BAD_EPSILON), ((np.inf, 0.5), dpareto.BAD_EPSILON), ((np.nan, 0.5), dpareto.BAD_EPSILON),
+        ((-1.0, 0.5), dpareto.BAD_EPSILON), ((1.0, np.nan), dpareto.BAD_ERROR), ((1.0, 1.5), dpareto.BAD_ERROR),
+        ((1.0, -0.1), dpareto.BAD_ERROR), ((1e-300, 0.0), dpareto.USABLE), ((1e300, 1.0), dpareto.USABLE),
+    ],
+)  # fmt: skip
+def test_what_an_oracle_may_return_is_a_failed_setting_with_a_reason(values, reason):
+    spoiled = drivers.run_scan(
+        dpareto.algorithm, failing, jnp.asarray(values), config(), key=jax.random.key(1), diagnostics=True
+    )
+    failed = np.asarray(spoiled.release.failed)
+    bad = np.asarray(spoiled.release.points)[:, 0] > 0.5
+    assert bad.any()
+    np.testing.assert_array_equal(failed[bad], reason)
+    assert np.all(failed[~bad] == dpareto.USABLE)
+    assert not np.any(np.asarray(spoiled.release.front)[failed != dpareto.USABLE])
+    private = spoiled.diagnostics.state.private
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves((private.units, private.priors)))
+    assert np.isfinite(spoiled.release.hypervolume)
+
+
+def failing(point, data):
+    return jnp.where(point[0] > 0.5, data, trade(point, 2.0))
+
+
+def test_a_search_of_nothing_but_failures_goes_on():
+    done = run(objective=hopeless)
+    assert not np.any(done.release.front)
+    assert done.release.hypervolume == 0
+    assert len(np.unique(np.asarray(done.release.points)[SEEDS:], axis=0)) > 3
+
+
+def hopeless(point, data):
+    del point
+    return jnp.array([jnp.inf, 0.5]) * data
+
+
+def test_one_program_serves_anti_ideals_bounds_and_seeds(compilations):
+    run()
+    others = [config(reference=(3.0, 0.8)), config(initial=settings(SEEDS, 3)), config(bounds=BOUNDS * [[1.0], [2.0]])]
+    keys = jax.random.key(0)
+    compilations.clear()
+    for other in others:
+        jax.block_until_ready(drivers.run_scan(dpareto.algorithm, trade, jnp.asarray(2.0), other, key=keys).release)
+    assert compilations["programs"] <= 6  # conversions of the data, not the search
+
+
+def test_a_front_has_no_guarantee_and_says_why():
+    statement = dpareto.algorithm.privacy(config())
+    assert statement.notion == "none"
+    assert "choosing among them is not" in str(statement)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"bounds": BOUNDS[::-1]}, ValueError, "bounds"),
+        ({"initial": settings(SEEDS) + 5}, ValueError, "initial must be inside bounds"),
+        ({"initial": settings(5), "batch": 3}, ValueError, "initial must be a multiple of the batch 3, got 5"),
+        ({"proposals": 4, "batch": 3}, ValueError, "proposals must be a multiple of the batch 3, got 4"),
+        ({"whole": [True]}, ValueError, "whole must be 3 booleans"),
+        (
+            {"whole": [False, True, True], "bounds": BOUNDS * 0.5, "initial": settings(SEEDS) * 0.5},
+            ValueError,
+            "bounds of whole",
+        ),
+        ({"reference": (0.0, 0.5)}, ValueError, "reference must be positive"),
+        ({"reference": (1.0, 1.0)}, ValueError, "reference must lie strictly"),
+        ({"acquisition": "guess"}, ValueError, "acquisition must be one of"),
+        ({"proposals": 0}, ValueError, "proposals must be at least 1"),
+    ],
+)
+def test_bad_configurations_are_named(changes, error, message):
+    with pytest.raises(error, match=message):
+        config(**changes)
+
+
+def test_what_is_expected_afterwards_is_near_the_truth():
+    chosen = config(proposals=30)
+    released = run(chosen).release
+    points = settings(50, 9)
+    mean, deviation = dpareto.predicted(chosen, released, points)
+    truth = np.array([trade(point, 2.0) for point in points])
+    apart = (np.log(truth[:, 0]) - mean[:, 0]) / deviation[:, 0]
+    assert np.corrcoef(np.log(truth[:, 0]), mean[:, 0])[0, 1] > 0.9
+    assert np.mean(np.abs(apart) < 4) > 0.7
+    gains = dpareto.improvement(chosen, released, np.concatenate([points, released.points[np.asarray(released.front)]]))
+    assert np.all(gains >= 0)
+    for wanted in (0.5, 3.0):
+        found = dpareto.settings_for(jax.random.key(0), chosen, released, epsilon=wanted)
+        epsilon, error = trade(found.point, 2.0)
+        assert found.epsilon[0] < found.epsilon[1] <= wanted * 1.01 < found.epsilon[2] * 2
+        assert epsilon < 1.5 * wanted
+        assert found.error[0] < found.error[1] < found.error[2]
+        measured = np.asarray(released.values)[np.asarray(released.values)[:, 0] <= wanted, 1]
+        assert error < measured.min() + 0.05
+        assert found.point[1] == round(float(found.point[1]))
+    with pytest.raises(ValueError, match="epsilon must be positive"):
+        dpareto.settings_for(jax.random.key(0), chosen, released, epsilon=0.0)
+    with pytest.raises(TypeError, match="typed key"):
+        dpareto.settings_for(0, chosen, released, epsilon=1.0)

@@ -1,0 +1,218 @@
+"""Epsilons of DP-SGD with lots without replacement: known values, below every other proof, above every attack."""
+
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.rdp import RdpAccountant
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import sampling as oracle
+from scipy.stats import norm
+
+from jaxdpbo.privacy import accounting
+from jaxdpbo.privacy.accounting import renyi, sampling
+
+ADULT = 256 / 30_956
+KNOWN = {  # grid of 0.1 and of 0.02 deviations; the Renyi bound of the pair
+    (0.01, 1.0, 10_000): (8.0889493944, 8.0841630989, 8.703),
+    (0.01, 4.0, 10_000): (1.0400897201, 1.0392667710, 1.135),
+    (0.1, 4.0, 1000): (3.7238658253, 3.7207664421, 4.026),
+    (ADULT, 1.0, 7744): (5.5676963689, 5.5645099249, 6.014),
+    (8 / 30_956, 12.67, 7740): (0.0040166534, 0.0040130349, None),
+}
+DELTA = 1e-5
+INTEGERS = np.arange(2, 257)
+
+
+def epsilon(rate, z, steps, delta=DELTA):
+    return accounting.sampled_gaussian_epsilon(rate=rate, noise_multiplier=z, steps=steps, delta=delta)
+
+
+@pytest.mark.parametrize("setting", KNOWN)
+def test_known_values(setting):
+    coarse, fine, divergence = KNOWN[setting]
+    assert epsilon(*setting) == accounting.Bound(pytest.approx(coarse, rel=1e-5), "profile")
+    assert sampling.profile_epsilon(*setting, DELTA, 0.02) == pytest.approx(fine, rel=1e-5)
+    assert fine < coarse < 1.0015 * fine
+    if divergence:
+        assert renyi.pair_epsilon(*setting, DELTA) == pytest.approx(divergence, rel=2e-4)
+
+
+def test_the_published_divergence_is_dp_accountings():
+    for rate, z, steps in ((0.01, 1.0, 10_000), (0.01, 4.0, 10_000), (0.1, 4.0, 1000), (0.3, 0.7, 10)):
+        orders = np.arange(2, 65)
+        theirs = RdpAccountant(orders.tolist(), NeighboringRelation.REPLACE_ONE)
+        lots = dp_accounting.SampledWithoutReplacementDpEvent(
+            100_000, round(100_000 * rate), dp_accounting.GaussianDpEvent(z)
+        )
+        theirs.compose(lots, steps)
+        ours = renyi.epsilon_of(orders, steps * renyi.published_divergence(rate, z, orders), DELTA)
+        assert ours == pytest.approx(theirs.get_epsilon(DELTA), rel=1e-6)
+    divergences = 10_000 * renyi.published_divergence(0.01, 1.0, INTEGERS)
+    assert renyi.epsilon_of(INTEGERS, divergences, DELTA) == pytest.approx(13.150418329587026, rel=1e-9)
+    assert renyi.epsilon_of(INTEGERS, divergences, DELTA, "classic") == pytest.approx(14.105189582029244, rel=1e-9)
+
+
+@pytest.mark.parametrize(("rate", "z", "order"), [(0.01, 1.0, 2.5), (0.3, 0.7, 1.3), (0.1, 4.0, 30.0), (0.9, 2.0, 5.0)])
+def test_the_pairs_divergence_is_the_integral_and_below_the_published(rate, z, order):
+    assert renyi.pair_divergence(rate, z, order) == pytest.approx(oracle.renyi(rate, z, order), rel=1e-9)
+    for whole in (2, 3, 7, 20):
+        published = renyi.published_divergence(rate, z, np.array([whole]))[0]
+        assert renyi.pair_divergence(rate, z, whole) <= published * (1 + 1e-9)
+
+
+def test_every_proof_is_above_ours_and_poisson_sampling_below(trials):
+    """Poisson sampling at the same noise multiplier attains what one of our neighbours does."""
+    count = trials("random settings of DP-SGD between two other accountants", 50, 500, 3)
+    rng = np.random.default_rng(3)
+    for _ in range(count):
+        rate, z = 10 ** rng.uniform(-4, -0.02), 10 ** rng.uniform(-0.5, 1.3)
+        steps, delta = int(10 ** rng.uniform(0, 4)), 10 ** rng.uniform(-7, -3)
+        found = epsilon(rate, z, steps, delta)
+        published = steps * renyi.published_divergence(rate, z, INTEGERS)
+        theirs = [renyi.epsilon_of(INTEGERS[i], published[i], delta) for i in range(len(INTEGERS))]
+        order = INTEGERS[np.argmin(theirs)]
+        pair = renyi.epsilon_of(order, steps * renyi.pair_divergence(rate, z, order), delta)
+        poisson = privacy_loss_distribution.from_gaussian_mechanism(
+            z,
+            sampling_prob=rate,
+            value_discretization_interval=1e-3,
+            pessimistic_estimate=False,
+            use_connect_dots=False,
+        ).self_compose(steps)
+        assert found.epsilon <= pair * (1 + 1e-9)
+        assert pair <= min(theirs) * (1 + 1e-6)
+        assert found.epsilon >= poisson.get_epsilon_for_delta(delta) * (1 - 1e-9), (rate, z, steps, delta)
+
+
+@pytest.mark.parametrize(("records", "lot"), [(2, 1), (3, 1), (3, 2), (4, 2), (2, 2)])
+@pytest.mark.parametrize("z", [0.5, 1.0, 2.0])
+def test_no_choice_of_gradients_exceeds_one_step_and_one_attains_it(records, lot, z):
+    for delta in (0.01, 0.1):
+        found = epsilon(lot / records, z, 1, delta)
+        attacked = max(oracle.composed_delta([pair], found.epsilon, 6001) for pair in oracle.choices(records, lot, z))
+        assert attacked <= delta + 1e-6
+        if found.epsilon > 0:
+            assert attacked > 0.97 * delta
+
+
+def test_no_choice_of_gradients_exceeds_two_steps(trials):
+    """Each step's gradients chosen by themselves, of four records; the bound is nearly attained."""
+    count = trials("random pairs of gradients of two steps of DP-SGD", 60, 1000, 5)
+    rng = np.random.default_rng(5)
+    pairs = list(oracle.choices(4, 2, 1.0))
+    found = epsilon(0.5, 1.0, 2, 0.05).epsilon
+    ends = [pair for pair in oracle.choices(4, 2, 1.0, (-1.0, 1.0))]
+    attacked = [oracle.composed_delta([first, second], found) for first in ends[4:12] for second in ends[4:12]]
+    attacked += [oracle.composed_delta([pairs[i], pairs[j]], found) for i, j in rng.integers(0, len(pairs), (count, 2))]
+    assert max(attacked) <= 0.05 + 1e-5
+    planted = epsilon(0.5, 2.0, 2, 0.05).epsilon  # noise counted double
+    assert max(oracle.composed_delta([pair, pair], planted) for pair in ends) > 0.05
+
+
+def test_one_step_is_its_profile():
+    for rate, z in ((0.01, 1.0), (0.2, 0.6), (0.5, 3.0)):
+        for level in (0.05, 0.2, 0.8):
+            delta = oracle.step_profile(rate, z, level)
+            if delta > 1e-8:
+                assert level <= epsilon(rate, z, 1, delta).epsilon < level * 1.03 + 1e-6
+
+
+def test_the_ends_are_the_gaussian_mechanism_and_nothing():
+    assert epsilon(1.0, 2.0, 4) == (accounting.gdp_epsilon(1.0, DELTA), "gaussian")
+    assert epsilon(1 - 1e-9, 1.0, 1).epsilon == pytest.approx(accounting.gdp_epsilon(1.0, DELTA), rel=2e-3)
+    assert epsilon(0.0, 1.0, 100) == epsilon(0.1, 1.0, 0) == (0.0, "union")
+    assert epsilon(0.1, 0.0, 1) == (math.inf, "gaussian")
+    assert epsilon(1e-5, 50.0, 10, 1e-3) == (0.0, "union")
+    assert 10 * 1e-5 * (2 * norm.cdf(0.01) - 1) < 1e-3
+
+
+@given(
+    st.floats(-5, 0), st.floats(math.log10(0.05), 2), st.integers(1, 1_000_000), st.floats(-9, -2),
+    st.sampled_from(["rate", "noise", "steps", "delta"]), st.floats(0.01, 1),
+)  # fmt: skip
+def test_more_of_anything_that_leaks_leaks_more(rate, z, steps, delta, what, by):
+    """Monotone in every argument, up to the grid's step; and never NaN, whatever the setting."""
+    first = epsilon(10**rate, 10**z, steps, 10**delta).epsilon
+    rate, z, steps, delta = {
+        "rate": (min(rate + by, 0.0), z, steps, delta),
+        "noise": (rate, z - by, steps, delta),
+        "steps": (rate, z, math.ceil(steps * 10**by), delta),
+        "delta": (rate, z, steps, delta - by),
+    }[what]
+    second = epsilon(10**rate, 10**z, steps, 10**delta).epsilon
+    assert 0 <= first <= second * 1.02 + 1e-9
+
+
+def test_a_learner_of_output_perturbation_moves_by_at_most_the_sensitivity():
+    """Permutation SGD on neighbouring records, in float64 loops: never above the tight bound, near it at worst."""
+    rng, nearest = np.random.default_rng(0), 0.0
+    for gamma, batch in ((0.1, 1), (0.1, 5), (1.0, 4), (0.5, 3)):
+        bound = accounting.learner_sensitivity(regularisation=gamma, records=20, batch=batch)
+        assert accounting.learner_sensitivity(regularisation=gamma, records=20, batch=batch, bound="paper") == 2 * bound
+        assert bound == pytest.approx(2 / (gamma * (20 - 20 % batch)))
+        for _ in range(20):
+            x = rng.normal(size=(20, 2))
+            x /= np.linalg.norm(x, axis=1, keepdims=True)
+            y = np.sign(rng.normal(size=20))
+            other_x, other_y, order = x.copy(), y.copy(), rng.permutation(20)
+            other_y[order[-1]] *= -1
+            moved = np.linalg.norm(learnt(x, y, gamma, batch, order) - learnt(other_x, other_y, gamma, batch, order))
+            assert moved <= bound
+            nearest = max(nearest, moved / bound)
+    assert nearest > 0.3
+
+
+def learnt(x, y, gamma, batch, order, passes=3):
+    w, t = np.zeros(x.shape[1]), 0
+    for _ in range(passes):
+        for start in range(0, len(x) - len(x) % batch, batch):
+            t += 1
+            rows = order[start : start + batch]
+            gradient = (
+                -np.mean((y[rows] / (1 + np.exp(y[rows] * (x[rows] @ w))))[:, None] * x[rows], axis=0) + gamma * w
+            )
+            w = w - min(1 / (1 + gamma), 1 / (gamma * t)) * gradient
+            w *= min(1.0, 1 / (gamma * np.linalg.norm(w) + 1e-300))
+    return w
+
+
+def test_the_sparse_vectors_split_spends_what_it_says():
+    threshold, queries = accounting.split_noise(1.0, 5)
+    assert threshold + queries == 1
+    assert accounting.sparse_vector_epsilon(1.0, 5) == pytest.approx((1 + 10 ** (1 / 3)) * (1 + 10 ** (2 / 3)))
+    for share in (0.9, 1.1):  # another split of the same epsilon compares with more noise
+        other = share * threshold
+        rest = 10 / (accounting.sparse_vector_epsilon(1.0, 5) - 1 / other)
+        assert other**2 + rest**2 > threshold**2 + queries**2
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: epsilon(1.1, 1.0, 1), ValueError, r"rate must lie in \[0, 1\]"),
+        (lambda: epsilon(0.1, -1.0, 1), ValueError, "noise_multiplier must be at least zero"),
+        (lambda: epsilon(0.1, 1.0, 1.5), TypeError, "steps must be an integer"),
+        (lambda: epsilon(0.1, 1.0, -1), ValueError, "steps must be at least 0"),
+        (lambda: epsilon(0.1, 1.0, 1, 0.0), ValueError, "delta must lie strictly"),
+        (lambda: accounting.split_noise(1.0, 2.5), TypeError, "answers must be an integer"),
+        (lambda: accounting.split_noise(0.0, 2), ValueError, "noise must be positive"),
+        (
+            lambda: accounting.learner_sensitivity(regularisation=1.0, records=3, batch=4),
+            ValueError,
+            "batch must be at most",
+        ),
+        (
+            lambda: accounting.learner_sensitivity(regularisation=0.0, records=3),
+            ValueError,
+            "regularisation must be positive",
+        ),
+    ],
+)
+def test_bad_settings_are_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

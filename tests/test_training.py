@@ -1,0 +1,244 @@
+"""DP-SGD and DP-Adam: clipped sums without per-example gradients, lots, exact numbers of steps, noise, one program."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracles import training as oracle
+from scipy.stats import chi2_contingency, chisquare, kstest, norm
+
+from jaxdpbo.training import dp_optim, lots, models
+
+RNG = np.random.default_rng(0)
+FEATURES, CLASSES = 5, 3
+X = RNG.normal(size=(60, FEATURES))
+LABELS = RNG.integers(0, CLASSES, 60)
+MODELS = {
+    "logistic": models.logistic_regression(FEATURES),
+    "hinge": models.linear_svm(FEATURES),
+    "softmax": models.mlp(FEATURES, (7, 4), CLASSES),
+}
+
+
+def labels_of(name):
+    return jnp.asarray(LABELS if name == "softmax" else LABELS % 2)
+
+
+def parameters(model, seed=0):
+    """Away from the start, where a linear model's gradients are alike."""
+    start = models.init(jax.random.key(seed), model)
+    leaves, form = jax.tree.flatten(start)
+    keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
+    return form.unflatten([leaf + 0.3 * jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)])
+
+
+def norm_of(tree):
+    return np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(tree)))
+
+
+clipped_sum = jax.jit(models.clipped_sum, static_argnums=0)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("clip_norm", [0.05, 1.0, 1e6])
+def test_the_clipped_sum_is_that_of_per_example_gradients(name, clip_norm):
+    model, params = MODELS[name], parameters(MODELS[name])
+    mask = jnp.arange(60) % 3 > 0
+    total, norms = clipped_sum(model, params, jnp.asarray(X), labels_of(name), mask, jnp.asarray(clip_norm))
+
+    def one(x, y):
+        return jax.grad(lambda params: models.losses(model, params, x[None], y[None])[0])(params)
+
+    gradients = jax.vmap(one)(jnp.asarray(X), labels_of(name))
+    squared = sum(jnp.sum(jnp.square(leaf), axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(gradients))
+    np.testing.assert_allclose(norms, jnp.sqrt(squared), rtol=1e-10, atol=1e-12)
+    share = jnp.where(mask, jnp.minimum(1.0, clip_norm / jnp.maximum(jnp.sqrt(squared), 1e-300)), 0.0)
+    for found, leaf in zip(jax.tree.leaves(total), jax.tree.leaves(gradients), strict=True):
+        np.testing.assert_allclose(found, jnp.tensordot(share, leaf, axes=1), rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_and_scores_are_the_oracles(name):
+    model, params = MODELS[name], parameters(MODELS[name])
+    layers = [(np.asarray(layer.weights), np.asarray(layer.bias)) for layer in params]
+    expected = [oracle.loss(name, oracle.scores(layers, x), int(y)) for x, y in zip(X, labels_of(name), strict=True)]
+    np.testing.assert_allclose(models.losses(model, params, jnp.asarray(X), labels_of(name)), expected, rtol=1e-12)
+    told = np.array([oracle.answer(oracle.scores(layers, x)) for x in X])
+    assert models.accuracy(params, jnp.asarray(X), labels_of(name)) == pytest.approx(
+        np.mean(told == np.asarray(labels_of(name)))
+    )
+
+
+@pytest.mark.parametrize("junk", [np.nan, np.inf, 1e200])
+def test_an_example_that_is_no_number_counts_as_zero(junk):
+    for name, model in MODELS.items():
+        params, mask = parameters(model), jnp.ones(60, bool)
+        spoiled = X.copy()
+        spoiled[4, 2] = junk
+        total, _ = clipped_sum(model, params, jnp.asarray(spoiled), labels_of(name), mask, jnp.asarray(0.5))
+        without, _ = clipped_sum(
+            model, params, jnp.asarray(X), labels_of(name), mask.at[4].set(False), jnp.asarray(0.5)
+        )
+        for found, expected in zip(jax.tree.leaves(total), jax.tree.leaves(without), strict=True):
+            assert np.all(np.isfinite(found))
+            if junk != 1e200:
+                np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_neighbours_move_the_sum_by_at_most_twice_the_clip_norm():
+    model = MODELS["softmax"]
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        other, labels = X.copy(), np.array(LABELS)
+        other[0], labels[0] = 10 ** rng.uniform(-3, 3) * rng.normal(size=FEATURES), rng.integers(0, CLASSES)
+        clip, mask = jnp.asarray(0.3), jnp.ones(60, bool)
+        first, _ = clipped_sum(model, parameters(model, seed), jnp.asarray(X), jnp.asarray(LABELS), mask, clip)
+        second, _ = clipped_sum(model, parameters(model, seed), jnp.asarray(other), jnp.asarray(labels), mask, clip)
+        moved = norm_of(jax.tree.map(jnp.subtract, first, second))
+        assert moved <= 0.6 * (1 + 1e-12)
+
+
+def test_a_clip_norm_whose_square_underflows_clips():
+    model, params = MODELS["logistic"], parameters(MODELS["logistic"])
+    clip = 1e-170
+    total, _ = clipped_sum(model, params, jnp.asarray(X), labels_of("logistic"), jnp.arange(60) < 1, jnp.asarray(clip))
+    assert norm_of(jax.tree.map(lambda leaf: leaf / clip, total)) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(("records", "lot", "capacity"), [(200, 5, 16), (12, 5, 8), (9, 9, 9)])
+def test_lots_are_uniform_subsets_drawn_anew(records, lot, capacity):
+    """Both ways to draw: every row as often, every pair as often, and lots that say nothing of the next."""
+    count = 4000
+    drawn = np.asarray(drawn_lots(jax.random.key(0), lot, capacity, records, count))[:, :lot]
+    assert drawn.shape == (count, lot)
+    assert all(len(set(rows)) == lot for rows in drawn.tolist())
+    if lot == records:
+        return
+    times = np.bincount(drawn.ravel(), minlength=records)
+    assert chisquare(times).pvalue > 1e-3
+    inside = np.zeros((count, records))
+    np.put_along_axis(inside, drawn, 1, axis=1)
+    both = inside.T @ inside
+    upper = both[np.triu_indices(records, 1)]
+    assert chisquare(upper).pvalue > 1e-3
+    again = np.array(
+        [
+            [np.sum(a * b) for a, b in ((inside[1:, 0], inside[:-1, 0]), (1 - inside[1:, 0], inside[:-1, 0]))],
+            [np.sum(a * b) for a, b in ((inside[1:, 0], 1 - inside[:-1, 0]), (1 - inside[1:, 0], 1 - inside[:-1, 0]))],
+        ]
+    )
+    assert chi2_contingency(again).pvalue > 1e-3
+    shuffled = np.array([np.random.default_rng(e).permutation(records) for e in range(count * lot // records)]).ravel()
+    epochs = shuffled[: len(shuffled) // lot * lot].reshape(-1, lot)
+    planted = np.zeros((len(epochs), records))
+    np.put_along_axis(planted, epochs, 1, axis=1)
+    table = [
+        [np.sum(planted[1:, 0] * planted[:-1, 0]), np.sum((1 - planted[1:, 0]) * planted[:-1, 0])],
+        [np.sum(planted[1:, 0] * (1 - planted[:-1, 0])), np.sum((1 - planted[1:, 0]) * (1 - planted[:-1, 0]))],
+    ]
+    if records == 12:
+        assert chi2_contingency(table).pvalue < 1e-3  # epochs of a shuffled order are not such lots
+
+
+def drawn_lots(key, lot, capacity, records, count):
+    def one(marks, key):
+        rows, marks = lots.draw(key, jnp.asarray(lot), capacity, marks)
+        return marks, rows
+
+    marks, rows = jax.jit(lambda keys: jax.lax.scan(one, lots.marks(records), keys))(jax.random.split(key, count))
+    assert np.all(np.asarray(marks) == lots.NOWHERE)
+    return rows
+
+
+def settings(**changes):
+    chosen = {"steps": 7, "lot": 6, "learning_rate": 0.1, "noise_multiplier": 0.0, "clip_norm": 0.5}
+    return dp_optim.settings(**(chosen | changes))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("name", ["logistic", "softmax"])
+def test_the_whole_training_is_the_oracles(optimizer, name):
+    """With lots of all records nothing but the start is random."""
+    model = MODELS[name]
+    chosen = settings(lot=60, steps=9)
+    found = trained(jax.random.key(3), model, jnp.asarray(X), labels_of(name), chosen, 60, optimizer)
+    start = models.init(jax.random.split(jax.random.key(3))[0], model)
+    layers = [[np.asarray(layer.weights), np.asarray(layer.bias)] for layer in start]
+    expected = oracle.train(name, layers, X, np.asarray(labels_of(name)), 9, 0.1, 0.5, optimizer)
+    for layer, (weights, bias) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(layer.weights, weights, atol=2e-6)
+        np.testing.assert_allclose(layer.bias, bias, atol=2e-6)
+
+
+def trained(key, model, x, y, chosen, largest, optimizer="sgd"):
+    return _trained(key, model, x, y, chosen, largest, optimizer)
+
+
+_trained = jax.jit(
+    lambda key, model, x, y, chosen, largest, optimizer: dp_optim.train(
+        key, model, x, y, chosen, largest=largest, optimizer=optimizer
+    ),
+    static_argnums=(1, 5, 6),
+)
+
+
+def test_exactly_so_many_steps_are_taken_and_lots_of_any_size_are_one_compilation(compilations):
+    """A loss of constant slope: every step moves the bias by the learning rate times the clipped slope."""
+    model, features = models.linear_svm(1), jnp.zeros((100, 1))
+    labels = jnp.ones(100, jnp.int32)
+    keys = [jax.random.key(seed) for seed in range(3)]
+    sizes = ((1, 1), (13, 9), (64, 17), (100, 64), (37, 8))
+    cases = [settings(steps=steps, lot=lot, clip_norm=1.0, learning_rate=0.005) for steps, lot in sizes]
+    trained(keys[0], model, features, labels, settings(steps=2, lot=3), 64)
+    compilations.clear()
+    for chosen, (steps, _) in zip(cases, sizes, strict=True):
+        (layer,) = trained(keys[1], model, features, labels, chosen, 64)
+        assert float(np.asarray(layer.bias)[0]) == pytest.approx(0.005 * steps)
+    assert compilations["programs"] == 0
+
+
+def test_the_noise_is_twice_the_clip_norm_times_the_multiplier_over_the_lot():
+    """No gradient at all: what moves is the noise."""
+    model, features = models.linear_svm(1), jnp.full((40, 1), jnp.nan)
+    chosen = settings(steps=4, lot=10, learning_rate=1.0, noise_multiplier=3.0, clip_norm=0.5)
+    keys = jax.random.split(jax.random.key(0), 4000)
+    (layer,) = jax.lax.map(
+        lambda key: dp_optim.train(key, model, features, jnp.ones(40, jnp.int32), chosen, largest=16), keys
+    )
+    deviation = math.sqrt(4) * 2 * 0.5 * 3.0 / 10
+    for sample in (np.asarray(layer.weights).ravel(), np.asarray(layer.bias).ravel()):
+        assert kstest(sample, norm(scale=deviation).cdf).pvalue > 1e-3
+        for wrong in (deviation / 2, deviation * 1.5):
+            assert kstest(sample, norm(scale=wrong).cdf).pvalue < 1e-9
+    assert abs(np.corrcoef(np.asarray(layer.weights).ravel(), np.asarray(layer.bias).ravel())[0, 1]) < 0.06
+
+
+def test_epochs_are_the_papers_steps():
+    assert dp_optim.steps_of_epochs(64, 30_956, 256) == 64 * 121
+    assert dp_optim.steps_of_epochs(3, 10, 100) == 3
+    assert dp_optim.capacities(512, 30_956) == (8, 16, 32, 64, 128, 256, 512)
+    assert dp_optim.capacities(400, 300) == (8, 16, 32, 64, 128, 256, 300)
+    assert dp_optim.capacities(3, 300) == (3,)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: settings(steps=0), ValueError, "steps must be at least 1"),
+        (lambda: settings(lot=1.5), TypeError, "lot must be an integer"),
+        (lambda: settings(learning_rate=0.0), ValueError, "learning_rate must be positive"),
+        (lambda: settings(noise_multiplier=-1.0), ValueError, "noise_multiplier must be at least zero"),
+        (lambda: settings(clip_norm=np.nan), ValueError, "clip_norm must"),
+        (lambda: models.mlp(3, (0,), 2), ValueError, "hidden must be at least 1"),
+        (lambda: models.mlp(3, (), 1), ValueError, "classes must be at least 2"),
+        (
+            lambda: trained(jax.random.key(0), MODELS["hinge"], X, labels_of("hinge"), settings(), 9, "lbfgs"),
+            ValueError, "optimizer must be one of",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_settings_are_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -107,6 +107,8 @@ def test_a_search_of_nothing_but_failures_goes_on():
     done = run(objective=hopeless)
     assert not np.any(done.release.front)
     assert done.release.hypervolume == 0
+    with pytest.raises(ValueError, match="released must hold a setting that counts"):
+        dpareto.settings_for(jax.random.key(0), config(), done.release, epsilon=1.0)
     assert len(np.unique(np.asarray(done.release.points)[SEEDS:], axis=0)) > 3
 
 

@@ -10,7 +10,6 @@ from tqdm import tqdm
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
-from jaxdpbo.privacy.accounting import renyi
 from jaxdpbo.problems import classification
 from jaxdpbo.surrogate import pareto
 from jaxdpbo.training import dp_optim, models, oracles, spaces
@@ -108,20 +107,15 @@ def trained(model: models.Model, optimizer: str, largest: int):
     return run
 
 
-def epsilons(task: Task, settings: np.ndarray, accountant: str = "ours") -> np.ndarray:
-    """Of each setting, by proof; "published" is the paper's accountant."""
-    found = []
-    for epochs, lot, _, multiplier, _ in settings:
-        size = round(lot)
-        steps = dp_optim.steps_of_epochs(round(epochs), task.count, size)
-        if accountant == "published":
-            found.append(renyi.published_epsilon(size / task.count, multiplier, steps, task.delta))
-        else:
-            bound = oracles.training_epsilon(
-                records=task.count, epochs=round(epochs), lot=size, noise_multiplier=multiplier, delta=task.delta
-            )
-            found.append(bound.epsilon)
-    return np.array(found)
+def epsilons(task: Task, settings: np.ndarray) -> np.ndarray:
+    """Of each setting, by proof."""
+    bounds = [
+        oracles.training_epsilon(
+            records=task.count, epochs=round(epochs), lot=round(lot), noise_multiplier=multiplier, delta=task.delta
+        )
+        for epochs, lot, _, multiplier, _ in settings
+    ]
+    return np.array([bound.epsilon for bound in bounds])
 
 
 def measured(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None) -> np.ndarray:
@@ -157,9 +151,3 @@ def hypervolume(values: np.ndarray, reference: tuple[float, float]) -> float:
 
 
 _volume = jax.jit(pareto.hypervolume)
-
-
-def front(values: np.ndarray) -> np.ndarray:
-    """The rows of the front, by epsilon."""
-    kept = np.flatnonzero(np.asarray(pareto.non_dominated(jnp.asarray(values), jnp.all(jnp.isfinite(values), axis=1))))
-    return kept[np.argsort(values[kept, 0])]

@@ -123,7 +123,7 @@ def gram(kernel: Kernel, params: Any, xs: jax.Array, ys: jax.Array) -> jax.Array
 def row(kernel: Kernel, params: Any, x: jax.Array, columns: jax.Array) -> jax.Array:
     """``k(x, y_j)`` for the columns ``y_j`` of ``columns (d, q)``, shape ``(q,)``: a row of a long Gram matrix.
 
-    A stationary kernel's, a coordinate at a time: on CPUs several times faster than each distance by itself.
+    A stationary kernel's, a coordinate at a time: CPUs add many distances at once so, and each one's parts in turn.
     """
     profile = _PROFILES.get(kernel)
     if profile is None:

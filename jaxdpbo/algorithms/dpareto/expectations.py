@@ -67,9 +67,11 @@ def settings_for(key: jax.Array, config: Config, released: Release, *, epsilon: 
       epsilon: wanted.
 
     Raises:
-      ValueError: ``epsilon`` is not positive.
+      ValueError: ``epsilon`` is not positive, or no setting counted.
       TypeError: ``key`` is not a typed key.
     """
+    if not bool(jnp.any(released.failed == USABLE)):
+        raise ValueError("released must hold a setting that counts, got none")
     wanted = jnp.asarray(_checks.positive("epsilon", epsilon), config.bounds.dtype)
     return _settings_for(_checks.key("key", key), config, released, wanted)
 

@@ -30,13 +30,11 @@ def pair_divergence(rate: float, z: float, order: float) -> float:
     """
     mu = 1 / z
     edges = np.linspace(mu / 2, (order + 1) * mu + 12, 1 + math.ceil(2 * ((order + 0.5) * mu + 12)))
-    width = np.diff(edges)[:, None]
-    w = edges[:-1, None] + width * (_NODES + 1) / 2
-    t = np.maximum(mu * w - mu**2 / 2, 0.0)
-    loss = np.where(t < 30, np.log1p(rate * np.expm1(np.minimum(t, 30))), t + np.log(rate + (1 - rate) * np.exp(-t)))
-    density = -(w**2) / 2 - 0.5 * math.log(2 * math.pi) + np.log(width * _WEIGHTS / 2)
+    w, weights = panels(edges)
+    size = loss(rate, mu, w)
+    density = -(w**2) / 2 - 0.5 * math.log(2 * math.pi) + np.log(weights)
     parts = np.append(
-        np.logaddexp(order * loss, (1 - order) * loss) + density,
+        np.logaddexp(order * size, (1 - order) * size) + density,
         math.log1p(-rate) + math.log(erf(mu / math.sqrt(8.0))) if rate < 1 else -np.inf,
     )
     return max(float(log_sum(parts)), 0.0) / (order - 1)
@@ -83,6 +81,19 @@ def epsilon_of(orders: NDArray[Any], divergences: Vector, delta: float, conversi
     return max(float(np.min(found)), 0.0)
 
 
+def loss(rate: float, mu: float, w: Vector) -> Vector:
+    """``L(w)`` of the pair, ``w >= mu / 2``: see ``sampling``."""
+    t = np.maximum(mu * w - mu**2 / 2, 0.0)
+    small = np.minimum(t, 30.0)
+    return np.where(t < 30, np.log1p(rate * np.expm1(small)), t + np.log(rate + (1 - rate) * np.exp(-t)))
+
+
+def panels(edges: Vector) -> tuple[Vector, Vector]:
+    """Gauss-Legendre nodes and weights ``(k, 8)`` between each pair of edges."""
+    width = np.diff(edges)[:, None]
+    return edges[:-1, None] + width * (_NODES + 1) / 2, width * _WEIGHTS / 2
+
+
 def log_sum(logarithms: Vector) -> Vector:
     """``log sum exp`` over the last axis."""
     top = np.max(logarithms, axis=-1, keepdims=True)
@@ -98,9 +109,8 @@ def _even_moments(z: float, powers: NDArray[np.int64]) -> Vector:
     """``log B_l``, by quadrature: nothing cancels, as it does in forward differences."""
     far = float(powers[-1]) / z + 12
     edges = np.linspace(-12.0, far, 1 + math.ceil(2 * (far + 12)))
-    width = np.diff(edges)[:, None]
-    x = (edges[:-1, None] + width * (_NODES + 1) / 2).ravel()
-    density = (np.log(width * _WEIGHTS / 2) - 0.5 * math.log(2 * math.pi)).ravel() - x**2 / 2
+    x, weights = map(np.ravel, panels(edges))
+    density = np.log(weights) - 0.5 * math.log(2 * math.pi) - x**2 / 2
     with np.errstate(divide="ignore"):
         t = x / z - 1 / (2 * z**2)
         size = np.where(t > 30, t, np.log(np.abs(np.expm1(np.minimum(t, 30)))))

@@ -35,7 +35,6 @@ LONGEST = 2**22  # points of a convolution
 LARGEST = 600.0  # epsilon beyond which the grid is coarse and the Renyi bound is near
 
 Vector = renyi.Vector
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 class Bound(NamedTuple):
@@ -101,7 +100,7 @@ def _epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
     above = np.cumsum(mass[::-1])[::-1]
     scaled = np.cumsum((mass * np.exp(-losses))[::-1])[::-1]
     # Between two losses the sum is above - e^epsilon scaled, of the upper one; at a loss it is that of the next.
-    at_loss = np.append((above - np.exp(np.minimum(losses, 700.0)) * scaled)[:], 0.0)
+    at_loss = np.append(above - np.exp(np.minimum(losses, 700.0)) * scaled, 0.0)
     if above.size == 0 or above[0] - scaled[0] <= delta:
         return 0.0
     upper = int(np.argmax(at_loss <= delta))
@@ -110,14 +109,8 @@ def _epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
     return float(min(losses[upper], math.log((above[upper] - delta) / scaled[upper]) * (1 + 1e-12) + 1e-15))
 
 
-def _loss(rate: float, mu: float, w: Vector) -> Vector:
-    t = np.maximum(mu * w - mu**2 / 2, 0.0)
-    small = np.minimum(t, 30.0)
-    return np.where(t < 30, np.log1p(rate * np.expm1(small)), t + np.log(rate + (1 - rate) * np.exp(-t)))
-
-
 def _place(rate: float, mu: float, loss: Vector) -> Vector:
-    """Where a loss is attained: the inverse of ``_loss``."""
+    """Where a loss is attained: the inverse of ``renyi.loss``."""
     small, large = np.minimum(loss, 30.0), np.maximum(loss, 1.0)
     t = np.where(
         loss < 30, np.log1p(np.expm1(small) / rate), large + np.log1p(-(1 - rate) * np.exp(-large)) - math.log(rate)
@@ -134,16 +127,10 @@ def _densities(rate: float, mu: float, w: Vector) -> tuple[Vector, Vector]:
 def _deviation(rate: float, z: float) -> float:
     """The standard deviation of one step's loss."""
     mu = 1 / z
-    w, weights = panels(np.linspace(mu / 2, mu + 9, 65))
-    loss, (positive, negative) = _loss(rate, mu, w), _densities(rate, mu, w)
+    w, weights = renyi.panels(np.linspace(mu / 2, mu + 9, 65))
+    loss, (positive, negative) = renyi.loss(rate, mu, w), _densities(rate, mu, w)
     mean = np.sum(weights * loss * (positive - negative))
     return math.sqrt(max(np.sum(weights * loss**2 * (positive + negative)) - mean**2, 1e-300))
-
-
-def panels(edges: Vector) -> tuple[Vector, Vector]:
-    """Gauss-Legendre nodes and weights ``(k, 8)`` between each pair of edges."""
-    width = np.diff(edges)[:, None]
-    return edges[:-1, None] + width * (_NODES + 1) / 2, width * _WEIGHTS / 2
 
 
 def _on_grid(rate: float, z: float, step: float, tail: float) -> tuple[Vector, float]:
@@ -152,17 +139,16 @@ def _on_grid(rate: float, z: float, step: float, tail: float) -> tuple[Vector, f
     """
     mu = 1 / z
     far = mu - ndtri(tail)
-    count = math.ceil(float(_loss(rate, mu, np.array(far))) / step)
+    count = math.ceil(float(renyi.loss(rate, mu, np.array(far))) / step)
     edges = _place(rate, mu, step * np.arange(count + 1))
     edges[0] = mu / 2
     pieces = np.maximum(np.ceil(np.diff(edges) / 0.5), 1).astype(int)  # of a bin too wide for eight nodes
     bins = np.repeat(np.arange(count), pieces)
     place = np.arange(len(bins)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    width = (np.diff(edges) / pieces)[bins]
-    left = edges[bins] + place * width
-    w = left[:, None] + width[:, None] * (_NODES + 1) / 2
-    weights = width[:, None] * _WEIGHTS / 2 * _densities(rate, mu, w)[0]
-    up = np.expm1(-(_loss(rate, mu, w) - step * bins[:, None])) / math.expm1(-step)
+    left = edges[bins] + place * (np.diff(edges) / pieces)[bins]
+    w, weights = renyi.panels(np.append(left, edges[-1]))
+    weights = weights * _densities(rate, mu, w)[0]
+    up = np.expm1(-(renyi.loss(rate, mu, w) - step * bins[:, None])) / math.expm1(-step)
     positive = np.zeros(count + 1)
     positive[1:] += np.bincount(bins, np.sum(weights * up, axis=1), count)
     positive[:-1] += np.bincount(bins, np.sum(weights * (1 - up), axis=1), count)

@@ -1,0 +1,86 @@
+"""What passes between the parties: lines of JSON, read with suspicion."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TextIO
+
+SCHEMA, VERSION = "jaxdpbo.outsourcing", 1
+LONGEST = 2**20  # characters of a line: longer ones are read past, not kept
+
+
+class Refused(Exception):
+    """What the other party sent, or a file, is not what it should be. Says why; nothing was changed."""
+
+
+class Answer(NamedTuple):
+    """One line of the record: ``output`` is None where it was no finite number."""
+
+    query: int
+    row: int
+    output: float | None
+
+
+def lines_of(stream: TextIO) -> Iterator[str]:
+    """The lines of a stream; one that is too long comes out empty, one that the stream's end cut off not at all."""
+    while line := stream.readline(LONGEST):
+        if line.endswith("\n"):
+            yield line
+            continue
+        while (rest := stream.readline(LONGEST)) and not rest.endswith("\n"):
+            pass
+        if rest:
+            yield ""
+
+
+def sender(stream: TextIO) -> Callable[[str], None]:
+    """Writes lines to a stream at once."""
+
+    def send(line: str) -> None:
+        stream.write(line + "\n")
+        stream.flush()
+
+    return send
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """The object that a line is.
+
+    Raises:
+      Refused: it is none.
+    """
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise Refused("a line that is not a JSON object")
+    return content
+
+
+def answer_of(content: Any, number: int, rows: int) -> Answer:
+    """The answer to query ``number``, or a refusal."""
+    try:
+        query, row = whole(content, "query", number, number), whole(content, "row", 0, rows - 1)
+        output = content["output"]
+        if output is not None and not (type(output) in (int, float) and math.isfinite(output)):
+            raise Refused("an output is a finite number or null")
+    except (KeyError, TypeError) as error:
+        raise Refused(f"query {number} was answered by something else") from error
+    return Answer(query, row, output)
+
+
+def whole(content: dict[str, Any], name: str, least: int, most: int) -> int:
+    """A whole number in ``[least, most]``, or a refusal."""
+    value = content[name]
+    if type(value) is not int or not least <= value <= most:
+        raise Refused(f"{name} must be a whole number from {least} to {most}")
+    return value
+
+
+def expect_schema(content: dict[str, Any], who: str) -> None:
+    """Refuse another schema or version."""
+    if content.get("schema") != SCHEMA:
+        raise Refused(f"{who} does not speak {SCHEMA}")
+    if content.get("version") != VERSION:
+        raise Refused(f"{who} speaks version {content.get('version')}, this is version {VERSION}")

@@ -1,0 +1,99 @@
+"""The modeler: asks until it has been told everything it may be."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+from jaxdpbo.algorithms import po_gp_ucb
+from jaxdpbo.outsourcing.lines import Answer, Refused, answer_of, expect_schema, parsed
+from jaxdpbo.outsourcing.released import Published
+from jaxdpbo.privacy import keys
+from jaxdpbo.types import Query
+
+GREETING = {"schema", "version", "released", "rows", "queries", "answers"}
+
+
+class Found(NamedTuple):
+    """The modeler's answer: the row of the largest output, that output, and everything it was told."""
+
+    row: int
+    output: float
+    answers: tuple[Answer, ...]
+
+
+def search(
+    published: Published,
+    lines: Iterable[str],
+    send: Callable[[str], None],
+    *,
+    key: jax.Array | None = None,
+    told: Callable[[Answer], None] | None = None,
+    **options: Any,
+) -> Found:
+    """Ask the curator until it has answered all its queries; what it answered before is learnt first.
+
+    Args:
+      published: the released file.
+      lines: what the curator says.
+      send: takes a line without its end.
+      key: of the first row; from the operating system where not given.
+      told: called with every answer, those of earlier contacts included.
+      options: of ``po_gp_ucb.config``: ``lengthscale``, ``noise_variance`` and what has a default.
+
+    Raises:
+      Refused: the curator has another released file or another version, refused a query, or went away.
+    """
+    replies = iter(lines)
+    greeting = _reply(replies)
+    expect_schema(greeting, "the curator")
+    if set(greeting) != GREETING:
+        raise Refused("the curator's greeting is not one")
+    if greeting["released"] != published.digest:
+        raise Refused("the released file is not the curator's: it was changed, or is of another search")
+    config = po_gp_ucb.config(published.curated, steps=greeting["queries"], **options)
+    init_key, ask_key, release_key = jax.random.split(keys.secret_key() if key is None else _checks.key("key", key), 3)
+    state = po_gp_ucb.init(init_key, config)
+    answers: list[Answer] = []
+
+    def learn(state, answer):
+        answers.append(answer)
+        if told is not None:
+            told(answer)
+        row = jnp.asarray([answer.row], jnp.int32)
+        query = Query(row[:, None].astype(config.scale.dtype), jnp.ones(1, bool), row)
+        output = math.nan if answer.output is None else answer.output
+        return _tell(ask_key, config, state, query, jnp.asarray([output], config.scale.dtype))
+
+    count = len(published.curated.z)
+    for number, before in enumerate(greeting["answers"], start=1):
+        state = learn(state, answer_of(before, number, count))
+    while len(answers) < config.steps:
+        query = _ask(jax.random.fold_in(ask_key, len(answers)), config, state)
+        asked = {"query": len(answers) + 1, "row": int(query.rows[0])}
+        send(json.dumps(asked))
+        answer = answer_of(_reply(replies), asked["query"], count)
+        if answer.row != asked["row"]:
+            raise Refused(f"query {answer.query} asked for row {asked['row']} and was told of row {answer.row}")
+        state = learn(state, answer)
+    row = int(po_gp_ucb.release(release_key, config, state).row)
+    send(json.dumps({"answer": row}))
+    output = next(answer.output for answer in answers if answer.row == row)
+    return Found(row, math.nan if output is None else output, tuple(answers))
+
+
+_ask, _tell = jax.jit(po_gp_ucb.ask), jax.jit(lambda *arguments: po_gp_ucb.tell(*arguments)[0])
+
+
+def _reply(replies: Iterator[str]) -> dict[str, Any]:
+    line = next(replies, None)
+    if line is None:
+        raise Refused("the curator went away: what it answered is in its record, start again to go on")
+    reply = parsed(line)
+    if "error" in reply:
+        raise Refused(f"the curator refused: {reply['error']}")
+    return reply

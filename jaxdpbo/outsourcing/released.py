@@ -1,0 +1,83 @@
+"""The released file: written once, read with suspicion."""
+
+import hashlib
+import json
+import math
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import laws
+from jaxdpbo.outsourcing.lines import SCHEMA, VERSION, Refused, expect_schema, parsed
+from jaxdpbo.privacy import guarantee, transforms
+
+
+class Published(NamedTuple):
+    """The released file: what is in it, and the SHA-256 of its bytes."""
+
+    curated: transforms.Curated
+    digest: str
+
+
+def publish(path: Path, curated: transforms.Curated) -> None:
+    """Write what ``curate`` made, once, whole or not at all.
+
+    Raises:
+      FileExistsError: there is such a file. A second release of the same rows is a second spend.
+    """
+    law, projection = curated.metadata.law, curated.metadata.projection
+    header = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "rows": len(curated.z),
+        "dimension": curated.z.shape[1],
+        "kind": curated.metadata.kind,
+        "law": None if law is None else law._asdict(),
+        "projection": None if projection is None else np.asarray(projection, float).tolist(),
+        "scale": curated.metadata.scale,
+        "guarantee": curated.guarantee.to_dict(),
+    }
+    lines = [json.dumps(header), *(json.dumps(row) for row in np.asarray(curated.z, float).tolist())]
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(unfinished, "x") as stream:
+        stream.write("\n".join(lines) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    try:
+        os.link(unfinished, path)  # unlike a rename it never replaces
+    finally:
+        unfinished.unlink()
+
+
+def read_published(path: Path) -> Published:
+    """What ``publish`` wrote.
+
+    Raises:
+      Refused: it is not such a file, of another version, or damaged.
+    """
+    content = path.read_bytes()
+    try:
+        first, *rest = content.decode().splitlines()
+        header = parsed(first)
+        expect_schema(header, path.name)
+        z = np.array([_vector(line, header["dimension"]) for line in rest])
+        if len(z) != header["rows"]:
+            raise Refused(f"{path.name} has {len(z)} rows, its header says {header['rows']}")
+        law = None if header["law"] is None else laws.from_dict(header["law"])
+        projection = None if header["projection"] is None else jnp.asarray(header["projection"])
+        metadata = transforms.Metadata(str(header["kind"]), law, projection, float(header["scale"]))
+        statement = guarantee.from_dict(header["guarantee"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise Refused(f"{path.name} is damaged: {error}") from error
+    curated = transforms.Curated(jnp.asarray(z, jnp.result_type(float)), metadata, statement)
+    return Published(curated, hashlib.sha256(content).hexdigest())
+
+
+def _vector(line: str, dimension: int) -> list[float]:
+    numbers = json.loads(line)
+    if len(numbers) != dimension or not all(math.isfinite(number) for number in numbers):
+        raise ValueError(f"a row that is not {dimension} finite numbers")
+    return numbers

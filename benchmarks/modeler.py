@@ -34,6 +34,8 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         run(arguments)
+    except ConnectionError:  # while writing: a reader sees the end of its lines
+        sys.exit("modeler: the curator went away: start again to go on")
     except (outsourcing.Refused, ValueError, OSError) as error:
         sys.exit(f"modeler: {error}")
 
@@ -53,7 +55,7 @@ def connected(port: int) -> socket.socket:
             return socket.create_connection(("127.0.0.1", port))
         except ConnectionRefusedError:
             if time.monotonic() > until:
-                raise
+                raise outsourcing.Refused("there is no curator") from None
             time.sleep(0.2)
 
 

@@ -1,5 +1,6 @@
 """Two parties: what passes between them, what is refused and why, and that a stop loses and repeats nothing."""
 
+import io
 import json
 import math
 import os
@@ -316,6 +317,17 @@ def test_a_line_too_long_is_read_past(tmp_path):
     path.write_text("a\n" + "x" * (3 * outsourcing.LONGEST) + "\nb\nc")
     with open(path) as stream:
         assert list(outsourcing.lines_of(stream)) == ["a\n", "", "b\n"]
+
+
+def test_a_connection_that_is_reset_has_ended():
+    class Reset(io.StringIO):
+        def readline(self, size=-1):
+            line = super().readline(size)
+            if not line:
+                raise ConnectionResetError
+            return line
+
+    assert list(outsourcing.lines_of(Reset("a\n"))) == ["a\n"]
 
 
 def test_a_statement_is_read_back_or_refused():

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
 SCHEMA, VERSION = "jaxdpbo.outsourcing", 1
@@ -22,15 +23,19 @@ class Answer(NamedTuple):
 
 
 def lines_of(stream: TextIO) -> Iterator[str]:
-    """The lines of a stream; one that is too long comes out empty, one that the stream's end cut off not at all."""
-    while line := stream.readline(LONGEST):
-        if line.endswith("\n"):
-            yield line
-            continue
-        while (rest := stream.readline(LONGEST)) and not rest.endswith("\n"):
-            pass
-        if rest:
-            yield ""
+    """The lines of a stream; one that is too long comes out empty, one that the stream's end cut off not at all.
+
+    A connection that was reset has ended.
+    """
+    with suppress(ConnectionError):
+        while line := stream.readline(LONGEST):
+            if line.endswith("\n"):
+                yield line
+                continue
+            while (rest := stream.readline(LONGEST)) and not rest.endswith("\n"):
+                pass
+            if rest:
+                yield ""
 
 
 def sender(stream: TextIO) -> Callable[[str], None]:

@@ -1,6 +1,7 @@
 """DP-SGD and DP-Adam: clipped sums without per-example gradients, lots, exact numbers of steps, noise, one program."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,9 @@ def norm_of(tree):
     return np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(tree)))
 
 
-clipped_sum = jax.jit(models.clipped_sum, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
+def clipped_sum(model, params, features, labels, mask, clip_norm):
+    return models.clipped_sum(model, params, models.records(features, labels), mask, clip_norm)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -107,12 +110,17 @@ def test_a_clip_norm_whose_square_underflows_clips():
     assert norm_of(jax.tree.map(lambda leaf: leaf / clip, total)) <= 1 + 1e-12
 
 
-@pytest.mark.parametrize(("records", "lot", "capacity"), [(200, 5, 16), (12, 5, 8), (9, 9, 9)])
-def test_lots_are_uniform_subsets_drawn_anew(records, lot, capacity):
-    """Both ways to draw: every row as often, every pair as often, and lots that say nothing of the next."""
+@pytest.mark.parametrize(
+    ("records", "lot", "capacity", "same_words"),
+    [(200, 5, 16, False), (200, 25, 25, False), (200, 25, 25, True), (12, 5, 8, False), (9, 9, 9, False)],
+)
+def test_lots_are_uniform_subsets_drawn_anew(records, lot, capacity, same_words):
+    """Both ways to draw: every row as often, every pair as often, and lots that say nothing of the next.
+
+    Words that are all alike hold one row: every such lot is drawn again.
+    """
     count = 4000
-    drawn = np.asarray(drawn_lots(jax.random.key(0), lot, capacity, records, count))[:, :lot]
-    assert drawn.shape == (count, lot)
+    drawn = drawn_lots(jax.random.key(0), lot, capacity, records, count, same_words)
     assert all(len(set(rows)) == lot for rows in drawn.tolist())
     if lot == records:
         return
@@ -142,14 +150,19 @@ def test_lots_are_uniform_subsets_drawn_anew(records, lot, capacity):
         assert chi2_contingency(table).pvalue < 1e-3  # epochs of a shuffled order are not such lots
 
 
-def drawn_lots(key, lot, capacity, records, count):
-    def one(marks, key):
-        rows, marks = lots.draw(key, jnp.asarray(lot), capacity, marks)
-        return marks, rows
+def drawn_lots(key, lot, capacity, records, count, same_words=False):
+    """The lots' rows, and the random words that they came from where they did not have to be drawn again."""
 
-    marks, rows = jax.jit(lambda keys: jax.lax.scan(one, lots.marks(records), keys))(jax.random.split(key, count))
-    assert np.all(np.asarray(marks) == lots.NOWHERE)
-    return rows
+    def one(carry, keys):
+        words = lots.words_of(keys[0], records, capacity) * (not same_words)
+        rows, mask, *carry = lots.draw(keys[1], words, jnp.asarray(lot), records, capacity, *carry)
+        return tuple(carry), (rows, mask)
+
+    start = lots.marks(records), jnp.asarray(0, jnp.int32)
+    keys = jax.random.split(key, (count, 2))
+    rows, mask = map(np.asarray, jax.jit(lambda keys: jax.lax.scan(one, start, keys))(keys)[1])
+    assert np.all(mask.sum(axis=1) == lot)
+    return rows[mask].reshape(count, lot)
 
 
 def settings(**changes):
@@ -178,7 +191,7 @@ def trained(key, model, x, y, chosen, largest, optimizer="sgd"):
 
 _trained = jax.jit(
     lambda key, model, x, y, chosen, largest, optimizer: dp_optim.train(
-        key, model, x, y, chosen, largest=largest, optimizer=optimizer
+        key, model, models.records(x, y), chosen, largest=largest, optimizer=optimizer
     ),
     static_argnums=(1, 5, 6),
 )
@@ -201,12 +214,10 @@ def test_exactly_so_many_steps_are_taken_and_lots_of_any_size_are_one_compilatio
 
 def test_the_noise_is_twice_the_clip_norm_times_the_multiplier_over_the_lot():
     """No gradient at all: what moves is the noise."""
-    model, features = models.linear_svm(1), jnp.full((40, 1), jnp.nan)
+    model, records = models.linear_svm(1), models.records(jnp.full((40, 1), jnp.nan), jnp.ones(40, jnp.int32))
     chosen = settings(steps=4, lot=10, learning_rate=1.0, noise_multiplier=3.0, clip_norm=0.5)
     keys = jax.random.split(jax.random.key(0), 4000)
-    (layer,) = jax.lax.map(
-        lambda key: dp_optim.train(key, model, features, jnp.ones(40, jnp.int32), chosen, largest=16), keys
-    )
+    (layer,) = jax.lax.map(lambda key: dp_optim.train(key, model, records, chosen, largest=16), keys)
     deviation = math.sqrt(4) * 2 * 0.5 * 3.0 / 10
     for sample in (np.asarray(layer.weights).ravel(), np.asarray(layer.bias).ravel()):
         assert kstest(sample, norm(scale=deviation).cdf).pvalue > 1e-3

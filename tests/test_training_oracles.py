@@ -28,7 +28,8 @@ def test_the_privacy_oracle_is_the_accountant_of_what_is_run():
 def test_errors_fall_with_training_and_a_diverged_training_has_error_one():
     model = models.logistic_regression(4)
     data = (jnp.asarray(X), jnp.asarray(Y))
-    errors = jax.jit(lambda keys, settings: oracles.training_errors(keys, model, data, data, settings, largest=64))
+    records = models.records(*data)
+    errors = jax.jit(lambda keys, settings: oracles.training_errors(keys, model, records, data, settings, largest=64))
     keys = jax.random.split(jax.random.key(0), 3)
 
     def of(**changes):

@@ -48,7 +48,7 @@ class Task(NamedTuple):
     @property
     def count(self) -> int:
         """``n``."""
-        return len(self.records[0][1])
+        return len(self.records[0].labels)
 
     @property
     def largest(self) -> int:
@@ -69,7 +69,8 @@ def task(name: str, delta: float, *, epochs: int | None = None, records: int | N
         box[1, 0] = min(box[1, 0], epochs or np.inf)
         box[1, 1] = min(box[1, 1], len(train[1]))
     parts = tuple((jnp.asarray(x, jnp.float32), jnp.asarray(y)) for x, y in (train, loaded.test))
-    return Task(name, space._replace(bounds=bounds, sampled=sampled), model, optimizer, parts, loaded.source, delta)
+    records = models.records(*parts[0]), parts[1]
+    return Task(name, space._replace(bounds=bounds, sampled=sampled), model, optimizer, records, loaded.source, delta)
 
 
 def settings_of(task: Task, setting: np.ndarray) -> dp_optim.Settings:

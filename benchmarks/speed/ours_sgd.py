@@ -21,7 +21,7 @@ MODEL = models.logistic_regression(problem.FEATURES)
 
 @cache
 def records():
-    return tuple(map(jnp.asarray, problem.records()))
+    return models.records(*map(jnp.asarray, problem.records()))
 
 
 @cache
@@ -32,23 +32,16 @@ def trained(smallest: int):
         keys, settings = given
 
         def one(key):
-            params = dp_optim.train(key, MODEL, *records, settings, largest=problem.LARGEST, smallest=smallest)
+            params = dp_optim.train(key, MODEL, records, settings, largest=problem.LARGEST, smallest=smallest)
             return params[0].bias[0]
 
-        return jax.lax.map(one, keys)
+        return jax.vmap(one)(keys)
 
     return run
 
 
 def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str | None = None) -> dict:
     """Seconds and useful examples of so many random settings, ten repeats of each; epochs shortened in proportion."""
-    compiled = []
-
-    def listen(event, duration, **_):
-        if event == "/jax/core/compile/backend_compile_duration" and duration > 0.5:
-            compiled.append(duration)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
     drawn = spaces.random_settings(spaces.SPACES["adult"], settings, seed)
     rows = []
     for epochs, lot, rate, multiplier, clip in drawn:
@@ -61,6 +54,13 @@ def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str 
     keys = jax.random.split(jax.random.key(seed), (settings, problem.REPEATS))
     inputs = keys, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
     shared, run = records(), trained(problem.LARGEST if padded else dp_optim.SMALLEST)
+    compiled = []
+
+    def listen(event, duration, **_):
+        if event == "/jax/core/compile/backend_compile_duration" and duration > 0.5:
+            compiled.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
     start = time.perf_counter()
     found = jax.block_until_ready(drivers.distribute(run, inputs, shared, policy=policy))
     seconds = time.perf_counter() - start

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import mechanisms
@@ -75,8 +76,7 @@ def capacities(largest: int, records: int, smallest: int = SMALLEST) -> tuple[in
 def train(
     key: jax.Array,
     model: models.Model,
-    features: jax.Array,
-    labels: jax.Array,
+    records: models.Records,
     settings: Settings,
     *,
     largest: int,
@@ -88,41 +88,48 @@ def train(
     Args:
       key: of everything random: the start, the lots, the noise.
       model: static.
-      features: ``(n, d)``; everything is computed in their dtype.
-      labels: ``(n,)`` class numbers.
+      records: of ``models.records``; everything is computed in the features' dtype.
       settings: ``lot`` above ``largest`` or ``n`` counts as that: the caller checks.
       largest: the largest lot that will be asked for; static.
       smallest: the smallest that is compiled for; static. ``largest`` pads every lot to that.
       optimizer: of ``OPTIMIZERS``; static.
     """
     init_key, loop_key = jax.random.split(key)
-    sizes = capacities(largest, features.shape[0], smallest)
+    count, dtype = records.features.shape[0], records.features.dtype
+    sizes = capacities(largest, count, smallest)
     rule = OPTIMIZERS[_checks.choice("optimizer", optimizer, tuple(OPTIMIZERS))]()
-    start = models.init(init_key, model, features.dtype)
+    start = models.init(init_key, model, dtype)
     rate, multiplier, clip_norm = (
-        number.astype(features.dtype)
-        for number in (settings.learning_rate, settings.noise_multiplier, settings.clip_norm)
+        number.astype(dtype) for number in (settings.learning_rate, settings.noise_multiplier, settings.clip_norm)
     )
 
     def loop(capacity):
         def run(settings):
             lot = jnp.minimum(settings.lot, capacity)
 
-            def step(t, carry):
-                params, memory, marks = carry
-                lot_key, noise_key = jax.random.split(jax.random.fold_in(loop_key, t))
-                rows, marks = lots.draw(lot_key, lot, capacity, marks)
-                mask = jnp.arange(capacity) < lot
-                total, _ = models.clipped_sum(model, params, features[rows], labels[rows], mask, clip_norm)
-                deviation = 2.0 * clip_norm * multiplier
-                noised = _noised(noise_key, total, deviation)
-                mean = jax.tree.map(lambda leaf: leaf / lot.astype(leaf.dtype), noised)
-                change, memory = rule.update(mean, memory, params)
-                moved = jax.tree.map(lambda p, c: p - rate * c, params, change)
-                return moved, memory, marks
+            def some(block, carry):
+                first = block * lots.AHEAD
+                times = first + jnp.arange(lots.AHEAD)
+                keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(loop_key, t), 3))(times)
+                words = jax.vmap(lambda one: lots.words_of(one, count, capacity))(keys[:, 0])
 
-            carry = start, rule.init(start), lots.marks(features.shape[0])
-            return jax.lax.fori_loop(0, settings.steps, step, carry)[0]
+                def step(i, carry):
+                    params, memory, marks, time = carry
+                    rows, mask, marks, time = lots.draw(keys[i, 1], words[i], lot, count, capacity, marks, time)
+                    drawn = jax.tree.map(lambda leaf: leaf[rows], records)
+                    total, _ = models.clipped_sum(model, params, drawn, mask, clip_norm)
+                    deviation = 2.0 * clip_norm * multiplier
+                    noised = _noised(keys[i, 2], total, deviation)
+                    mean = jax.tree.map(lambda leaf: leaf / lot.astype(leaf.dtype), noised)
+                    change, memory = rule.update(mean, memory, params)
+                    moved = jax.tree.map(lambda p, c: p - rate * c, params, change)
+                    return moved, memory, marks, time
+
+                carry = *carry, lots.marks(count), jnp.zeros((), jnp.int32)
+                return jax.lax.fori_loop(0, jnp.minimum(lots.AHEAD, settings.steps - first), step, carry)[:2]
+
+            blocks = -(-settings.steps // lots.AHEAD)
+            return jax.lax.fori_loop(0, blocks, some, (start, rule.init(start)))[0]
 
         return run
 
@@ -131,6 +138,5 @@ def train(
 
 
 def _noised(key: jax.Array, total: Any, deviation: jax.Array) -> Any:
-    leaves, form = jax.tree.flatten(total)
-    keys = jax.random.split(key, len(leaves))
-    return form.unflatten([mechanisms.gaussian(one, leaf, deviation) for one, leaf in zip(keys, leaves, strict=True)])
+    flat, unravel = ravel_pytree(total)
+    return unravel(mechanisms.gaussian(key, flat, deviation))

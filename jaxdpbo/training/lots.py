@@ -1,54 +1,78 @@
 """Lots: uniform subsets of fixed size, without replacement, drawn anew at every step, as the accountant assumes.
 
-A small lot is found by drawing with replacement and keeping the first of equal ones: by symmetry every ordered subset
-is as likely, also given that there were enough different ones, so drawing all again where there were not is exact. A
-large one is the head of a random permutation.
+A small lot is drawn with replacement, and the first of equal draws are kept until there are enough: by symmetry every
+ordered subset is as likely, also given that there were enough different ones, so drawing all again where there were not
+is exact. A large one is the head of a random permutation. Random words are made for many steps at once: for one, what
+costs is the call.
 """
+
+import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-SPARSE = 8  # a lot under n / 8 is drawn with replacement
-NOWHERE = jnp.iinfo(jnp.int32).max
+SPARSE = 8  # a lot up to n / 8 is drawn with replacement
+AHEAD = 32  # lots that share a call for random words
+
+
+def draws_of(records: int, capacity: int) -> int:
+    """How many with replacement hold ``capacity`` different ones, but for one lot in a million; 0: not this way."""
+    if capacity * SPARSE > records:
+        return 0
+    repeated = capacity**2 / (2 * records)
+    return math.ceil(-records * math.log1p(-capacity / records) + 6 * math.sqrt(repeated)) + 4
+
+
+def words_of(key: jax.Array, records: int, capacity: int) -> jax.Array:
+    """``(draws,)`` random words for one lot; for ``vmap`` over keys."""
+    return jax.random.bits(key, (draws_of(records, capacity),), jnp.uint32)
 
 
 def marks(records: int) -> jax.Array:
-    """What ``draw`` needs to tell equal draws apart: ``(n,)``, the same after as before."""
-    return jnp.full(records, NOWHERE, jnp.int32)
+    """What tells equal draws apart: ``(n,)``, fresh for every ``AHEAD`` lots at least."""
+    return jnp.full(records, -1, jnp.int32)
 
 
-def draw(key: jax.Array, lot: jax.Array, capacity: int, marks: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """``(capacity,)`` different rows of ``n``, of which the first ``lot () <= capacity`` count.
+def draw(
+    key: jax.Array, words: jax.Array, lot: jax.Array, records: int, capacity: int, marks: jax.Array, time: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Rows of ``n``, and which of them are the lot: ``m`` different ones.
 
     Args:
-      key: of this lot.
-      lot: ``m``, traced.
+      key: of what ``words`` do not decide: not the one they came from.
+      words: of ``words_of``.
+      lot: ``m () <= capacity``, traced.
+      records: ``n``, static.
       capacity: static, at most ``n``.
-      marks: of ``marks(n)``.
+      marks: of ``marks(n)``, or as the last draw left them.
+      time: ``()``, 0 with new marks, or as the last draw left it.
 
     Returns:
-      The rows, and ``marks`` to pass on: so that it is written in place.
+      Rows ``(c,)``, a mask ``(c,)`` with ``m`` ones, marks and time.
     """
-    records = marks.shape[0]
-    if capacity * SPARSE > records:
-        return jax.random.permutation(key, records)[:capacity].astype(jnp.int32), marks
-    count = capacity + capacity // SPARSE + 8
-    places = jnp.arange(count, dtype=jnp.int32)
+    count = draws_of(records, capacity)
+    if not count:
+        rows = jax.random.permutation(key, records)[:capacity].astype(jnp.int32)
+        return rows, jnp.arange(capacity) < lot, marks, time
+    whole = np.uint32(2**32 // records * records - 1)  # words above it would favour the first rows
+    earlier_is_more = jnp.arange(count - 1, -1, -1, dtype=jnp.int32)
 
-    def attempt(carry):
-        key, marks, _, _ = carry
-        key, draw_key = jax.random.split(key)
-        rows = jax.random.randint(draw_key, (count,), 0, records, jnp.int32)
-        marks = marks.at[rows].min(places)
-        first = marks[rows] == places
-        marks = marks.at[rows].set(NOWHERE)
-        rank = jnp.cumsum(first, dtype=jnp.int32) - 1
-        kept = jnp.zeros(capacity, jnp.int32).at[jnp.where(first, rank, capacity)].set(rows, mode="drop")
-        return key, marks, kept, rank[-1] + 1
+    def attempt(words, marks, time):
+        rows = (words % np.uint32(records)).astype(jnp.int32)
+        stamps = jnp.where(words <= whole, time * count + earlier_is_more, -1)
+        marks = marks.at[rows].max(stamps)
+        first = (marks[rows] == stamps) & (stamps >= 0)
+        return rows, first, jnp.cumsum(first, dtype=jnp.int32), marks, time + 1
 
     def too_few(carry):
-        return carry[3] < lot
+        return carry[1][2][-1] < lot
 
-    start = (key, marks, jnp.zeros(capacity, jnp.int32), jnp.zeros((), jnp.int32))
-    _, marks, rows, _ = jax.lax.while_loop(too_few, attempt, start)
-    return rows, marks
+    def again(carry):
+        key, (*_, marks, time) = carry
+        key, words_key = jax.random.split(key)
+        return key, attempt(words_of(words_key, records, capacity), marks, time)
+
+    start = key, attempt(words, marks, time)
+    _, (rows, first, rank, marks, time) = jax.lax.while_loop(too_few, again, start)
+    return rows, first & (rank <= lot), marks, time

@@ -38,24 +38,24 @@ def training_epsilon(*, records: int, epochs: int, lot: int, noise_multiplier: f
 def training_errors(
     keys: jax.Array,
     model: models.Model,
-    train: tuple[jax.Array, jax.Array],
+    train: models.Records,
     test: tuple[jax.Array, jax.Array],
     settings: dp_optim.Settings,
     *,
     largest: int,
     optimizer: str = "sgd",
 ) -> Errors:
-    """Errors on ``test`` after training with each of ``keys (R,)``, one after the other. Pure.
+    """Errors on ``test`` after training with each of ``keys (R,)``, all a step at a time. Pure.
 
     A training that diverged has error 1: no score that is not finite tells a class.
     """
 
     def one(key):
-        params = dp_optim.train(key, model, *train, settings, largest=largest, optimizer=optimizer)
+        params = dp_optim.train(key, model, train, settings, largest=largest, optimizer=optimizer)
         finite = jnp.all(jnp.isfinite(models.scores(params, test[0])))
         return jnp.where(finite, 1.0 - models.accuracy(params, *test), 1.0)
 
-    return _summary(jax.lax.map(one, keys))
+    return _summary(jax.vmap(one)(keys))
 
 
 def sparse_vector_errors(

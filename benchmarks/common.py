@@ -23,18 +23,20 @@ RESAMPLES = 10_000
 TUNING_SEEDS = 10_000  # where the tuning seeds begin; the reported ones begin at 0
 
 
-def settings_of(paper: Any, item: str, quick: bool) -> SimpleNamespace:
+def settings_of(paper: Any, item: str, quick: bool, full: bool = False) -> SimpleNamespace:
     """Everything an item of a paper's ``settings`` module needs to know.
 
-    Printed, then ours (which replaces only what cannot be had), then quick.
+    Printed, then ours (which replaces only what cannot be had), then quick or full.
     """
-    return SimpleNamespace(**paper.PRINTED[item] | paper.OURS[item] | (paper.QUICK[item] if quick else {}))
+    changed = paper.QUICK[item] if quick else paper.FULL[item] if full else {}
+    return SimpleNamespace(**paper.PRINTED[item] | paper.OURS[item] | changed)
 
 
-def described(paper: Any, item: str, quick: bool) -> dict[str, Any]:
+def described(paper: Any, item: str, quick: bool, full: bool = False) -> dict[str, Any]:
     """The same for a reader, who should see which is which."""
     told = {"printed in the paper": paper.PRINTED[item], "chosen here": paper.OURS[item]}
-    return told | ({"changed by --quick": paper.QUICK[item]} if quick else {})
+    told |= {"changed by --quick": paper.QUICK[item]} if quick else {}
+    return told | ({"changed by --full": paper.FULL[item]} if full else {})
 
 
 def tuning_seeds(count: int) -> range:
@@ -155,12 +157,16 @@ def panels(rows: int, columns: int = 1, **options: Any) -> tuple[Any, Any]:
 class Report:
     """The clock, the settings and the two files of one figure."""
 
-    def __init__(self, paper: Any, item: str, title: str, quick: bool, source: str):
-        self.settings: SimpleNamespace = settings_of(paper, item, quick)
+    def __init__(self, paper: Any, item: str, title: str, quick: bool, source: str, full: bool = False):
+        self.settings: SimpleNamespace = settings_of(paper, item, quick, full)
         self.paper: str = paper.PAPER
-        self.stem = f"{item}_quick" if quick else item  # a quick look must not replace a result
+        self.stem = item + "_quick" * quick + "_full" * full  # a quick look must not replace a result
         self.started = time.perf_counter()
-        self.summary: dict[str, Any] = {"figure": title, "settings": described(paper, item, quick), "data": source}
+        self.summary: dict[str, Any] = {
+            "figure": title,
+            "settings": described(paper, item, quick, full),
+            "data": source,
+        }
         print(f"{title}\ndata: {source}\nsettings: {plain(vars(self.settings))}\n")
 
     def path(self, ending: str) -> Any:

@@ -350,21 +350,57 @@ def test_sound_transforms_stand_beside_the_published_one(kharkovskii_item, capsy
     assert np.linalg.norm(cells, axis=1).max() == pytest.approx(25 * 2 / 3)
 
 
-def test_table_2_sets_the_search_beside_parts_of_a_pool(results, monkeypatch, capsys):
-    monkeypatch.setattr(datasets, "table", lambda name: None)  # the bundled stand-in
+@pytest.fixture
+def avent_item(results, monkeypatch):
+    """Runs items on few records of the bundled stand-in; all of them share what was measured."""
+    monkeypatch.setattr(datasets, "table", lambda name: None)
     limits = {"LogReg+SGD": {"epochs": 2, "records": 60}}
     little = {"seeds": 3, "proposals": 3, "pool": 12, "parts": 2, "tasks": ("LogReg+SGD",), "limits": limits}
-    monkeypatch.setitem(avent_settings.QUICK, "table2", little)
-    with jax.numpy_rank_promotion("allow"):
-        avent.ITEMS["table2"](None, True)
-        written = json.loads((results / "avent" / "table2_quick.json").read_text(), parse_constant=pytest.fail)
-        found = written["tasks"]["LogReg+SGD"]
-        assert len(found["random"]) == 2
-        assert 0 <= min(found["random"]) <= 10
-        assert found["difference"] == pytest.approx(found["search"] - np.mean(found["random"]), abs=1e-5)
-        assert "0.158 (0.053 to 0.264)" in capsys.readouterr().out
-        kept = sorted(path.name for path in (results / "avent" / "points").iterdir())
-        assert len(kept) == 2
-        avent.ITEMS["table2"](None, True)  # from what was kept
-    again = json.loads((results / "avent" / "table2_quick.json").read_text())
-    assert again["tasks"] == written["tasks"]
+    for item in ("fig5", "fig6", "fig7", "fig8", "table2", "accountants"):
+        monkeypatch.setitem(avent_settings.QUICK, item, avent_settings.QUICK[item] | little | {"timed": "LogReg+SGD"})
+    for item in ("fig1", "fig2", "fig4"):
+        monkeypatch.setitem(avent_settings.QUICK, item, avent_settings.QUICK[item] | {"cells": 4, "records": 60})
+
+    def run(name):
+        with jax.numpy_rank_promotion("allow"):
+            avent.ITEMS[name](None, True)
+        return json.loads((results / "avent" / f"{name}_quick.json").read_text(), parse_constant=pytest.fail)
+
+    return run
+
+
+def test_avents_fronts_come_from_the_same_points(avent_item, results, capsys):
+    table = avent_item("table2")["tasks"]["LogReg+SGD"]
+    assert len(table["random"]) == 2
+    assert 0 <= min(table["random"]) <= 10
+    assert table["difference"] == pytest.approx(table["search"] - np.mean(table["random"]), abs=1e-5)
+    assert "0.158 (0.053 to 0.264)" in capsys.readouterr().out
+    grown = avent_item("fig5")["hypervolumes"]["LogReg+SGD"]
+    assert np.all(np.diff(grown["DPareto"]) >= 0)
+    assert grown["DPareto"][-1] == table["search"]
+    assert [curve[-1] for curve in grown["random"]] == table["random"]
+    varied = avent_item("fig7")["hypervolumes"]["LogReg+SGD"]
+    assert varied["best"] >= varied["mean"] >= varied["worst"]
+    assert list(avent_item("fig6")["hypervolumes"]["LogReg+SGD"]) == ["DPareto, 6 settings", "grid of 32"]
+    compared = avent_item("fig8")
+    assert np.all(np.diff(list(compared["least_error"]["LogReg+SGD"].values())) <= 0)
+    assert compared["timed"]["LogReg+SGD"]["seconds"] > 0
+    found = avent_item("accountants")["tasks"]["LogReg+SGD"]
+    assert found["hypervolume"]["ours"] >= found["hypervolume"]["the paper's"]
+    assert found["paper's epsilon over ours"][0] > 1
+    assert 0 < found["publishing the front"] <= found["publishing the search"]
+    kept = {path.name.split("-")[1] for path in (results / "avent" / "points").iterdir()}
+    assert kept == {"pool", "search", "again", "grid"}
+    assert avent_item("table2")["tasks"]["LogReg+SGD"] == table
+
+
+def test_avents_illustrations_ask_both_oracles_everywhere(avent_item):
+    for item in ("fig1", "fig2"):
+        front = np.array(avent_item(item)["front"]["values"])
+        assert np.all(np.diff(front[:, 0]) >= 0)
+        assert np.all(np.diff(front[:, 1]) <= 0)
+        assert front[0, 0] < 1 < front[-1, 0]
+    told = avent_item("fig4")
+    volumes = list(told["hypervolume"].values())
+    assert volumes[2] >= volumes[1]
+    assert told["next"]["setting"][0] == round(told["next"]["setting"][0])

@@ -216,3 +216,18 @@ def test_the_sparse_vectors_split_spends_what_it_says():
 def test_bad_settings_are_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_published_trainings_add_up():
+    trainings = [(0.01, 1.0, 300), (0.05, 2.0, 40), (0.2, 5.0, 7)]
+    found = accounting.composed_epsilon(trainings, DELTA)
+    assert found == pytest.approx(accounting.composed_epsilon(trainings[::-1], DELTA))
+    assert found > max(epsilon(*one).epsilon for one in trainings)
+    split = [(0.01, 1.0, 100), (0.01, 1.0, 200)]
+    assert accounting.composed_epsilon(split, DELTA) == pytest.approx(renyi.pair_epsilon(0.01, 1.0, 300, DELTA))
+    assert epsilon(0.01, 1.0, 300).epsilon < accounting.composed_epsilon(split, DELTA)
+    assert accounting.composed_epsilon([], DELTA) == accounting.composed_epsilon([(0.0, 1.0, 5)], DELTA) == 0
+    assert accounting.composed_epsilon([(0.5, 0.0, 1)], DELTA) == math.inf
+    whole = [(1.0, 3.0, 2), (1.0, 4.0, 5)]
+    gaussian = accounting.gdp_epsilon(math.sqrt(2 / 9 + 5 / 16), DELTA)
+    assert gaussian <= accounting.composed_epsilon(whole, DELTA) < 1.2 * gaussian

@@ -4,6 +4,8 @@ import os
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")  # for the surrogates; training is in float32
 
-from benchmarks.avent import table2
+from benchmarks.avent import accountants, fronts, maps, overhead, table2
 
-ITEMS = {module.__name__.rsplit(".", 1)[1]: module.main for module in (table2,)}
+ITEMS = {
+    **maps.ITEMS, **fronts.ITEMS, "table2": table2.main, "overhead": overhead.main, "accountants": accountants.main,
+}  # fmt: skip

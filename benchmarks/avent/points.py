@@ -1,21 +1,22 @@
-"""What was measured for a task, kept between items: the pool of random settings and the search's own."""
+"""What was measured for a task, kept between items: random settings, grids, the search's own, and these again."""
 
 import hashlib
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import report
+from benchmarks import common, report
 from benchmarks.avent import searches
 from jaxdpbo.training import spaces
 
-SEARCH_SEED, POOL_SEED = 1, 2
+SEARCH_SEED, POOL_SEED, GRID_SEED, AGAIN_SEED = 1, 2, 3, 4
 
 
 class Points(NamedTuple):
-    """``settings (k, 5)`` and ``values (k, 2)``, in the order they were measured."""
+    """``settings (k, d)`` and ``values (k, 2)``, epsilon and error, in the order they were measured."""
 
     settings: np.ndarray
     values: np.ndarray
@@ -23,19 +24,29 @@ class Points(NamedTuple):
 
 def task_of(s: SimpleNamespace, name: str) -> searches.Task:
     """A task under an item's settings: fewer epochs and records where they say so."""
-    shrunk = s.limits.get(name, {})
-    return searches.task(name, s.delta, **shrunk)
+    return searches.task(name, s.delta, **s.limits.get(name, {}))
 
 
-def pool(s: SimpleNamespace, name: str, count: int) -> Points:
+def pool(s: SimpleNamespace, name: str) -> Points:
     """Random settings, measured."""
-    task = task_of(s, name)
+    task, count = task_of(s, name), s.pools.get(name, s.pool)
 
     def found():
         settings = spaces.random_settings(task.space, count, POOL_SEED)
         return settings, searches.measured(task, settings, s.repeats, POOL_SEED, f"{name}, {count} random settings")
 
-    return _kept(found, "pool", name, count, s)
+    return kept(found, "pool", name, [count, *_of_training(s, name)])
+
+
+def gridded(s: SimpleNamespace, name: str, size: int) -> Points:
+    """The grid of ``size`` values of each hyper-parameter, measured."""
+    task = task_of(s, name)
+
+    def found():
+        settings = spaces.grid_settings(task.space, size)
+        return settings, searches.measured(task, settings, s.repeats, GRID_SEED, f"{name}, grid of {len(settings)}")
+
+    return kept(found, "grid", name, [size, *_of_training(s, name)])
 
 
 def searched(s: SimpleNamespace, name: str) -> Points:
@@ -48,17 +59,35 @@ def searched(s: SimpleNamespace, name: str) -> Points:
         run = searches.search(task, seeds, s.proposals, s.repeats, reference, SEARCH_SEED)
         return np.asarray(run.release.points), np.asarray(run.release.values)
 
-    return _kept(found, "search", name, s.proposals, s)
+    return kept(found, "search", name, [s.seeds, s.proposals, s.reference, *_of_training(s, name)])
 
 
-def _kept(found, kind, name, count, s):
+def again(s: SimpleNamespace, name: str, trials: int) -> dict[str, np.ndarray]:
+    """Values ``(k, 2)`` of the search's settings by the mean, the best and the worst of ``trials`` new trainings."""
+    task, search = task_of(s, name), searched(s, name)
+
+    def found():
+        errors = searches.errors(task, search.settings, trials, AGAIN_SEED, f"{name}, {trials} times each")
+        return search.settings, np.stack([errors.mean, errors.best, errors.worst], axis=1)
+
+    errors = kept(found, "again", name, [trials, s.seeds, s.proposals, s.reference, *_of_training(s, name)]).values
+    return {
+        which: np.stack([search.values[:, 0], errors[:, number]], axis=1)
+        for number, which in enumerate(("mean", "best", "worst"))
+    }
+
+
+def kept(found: Callable[[], tuple[np.ndarray, np.ndarray]], kind: str, name: str, asked: Any) -> Points:
     """From results/avent/points, or measured and put there."""
-    asked = [kind, name, count, s.seeds, s.repeats, s.delta, list(s.reference), s.limits.get(name, {})]
-    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
-    path = report.folder("avent", "points") / f"{name}-{kind}-{digest}.npz"
+    digest = hashlib.sha256(json.dumps(common.plain(asked), sort_keys=True).encode()).hexdigest()[:12]
+    path = report.folder("avent", "points") / f"{name}-{kind}-{digest}.npz".replace(" ", "_")
     if path.exists():
         with np.load(path) as kept:
             return Points(kept["settings"], kept["values"])
     settings, values = found()
     np.savez(path, settings=settings, values=values)
     return Points(settings, values)
+
+
+def _of_training(s: SimpleNamespace, name: str) -> list[Any]:
+    return [s.repeats, s.delta, s.limits.get(name, {})]

@@ -147,8 +147,25 @@ def widened(bounds: np.ndarray, seeds: np.ndarray) -> np.ndarray:
 
 def hypervolume(values: np.ndarray, reference: tuple[float, float]) -> float:
     """Between the front of ``values (k, 2)`` and the reference; failed ones count for nothing."""
+    return float(hypervolumes(values, reference)[-1])
+
+
+def hypervolumes(values: np.ndarray, reference: tuple[float, float]) -> np.ndarray:
+    """That of the first one, the first two, ...: ``(k,)``."""
     finite = np.all(np.isfinite(values), axis=1)
-    return float(_volume(jnp.where(finite[:, None], values, 0.0), finite, jnp.asarray(reference)))
+    return np.asarray(_volumes(jnp.where(finite[:, None], values, 0.0), finite, jnp.asarray(reference)))
 
 
-_volume = jax.jit(pareto.hypervolume)
+@jax.jit
+def _volumes(values, usable, reference):
+    places = jnp.arange(len(values))
+    return jax.lax.map(lambda last: pareto.hypervolume(values, usable & (places <= last), reference), places)
+
+
+def front_of(values: np.ndarray) -> np.ndarray:
+    """Which of ``values (k, 2)`` nothing dominates; failed ones are not."""
+    finite = np.all(np.isfinite(values), axis=1)
+    return np.asarray(_front(jnp.where(finite[:, None], values, 0.0), finite))
+
+
+_front = jax.jit(pareto.non_dominated)

@@ -4,26 +4,23 @@ import numpy as np
 from scipy import stats
 
 from benchmarks import common, report
-from benchmarks.avent import points, searches, settings
+from benchmarks.avent import fronts, points, searches
 
 
-def main(seeds: int | None, quick: bool) -> None:
-    s = common.settings_of(settings, "table2", quick)
+def main(seeds: int | None, quick: bool, full: bool = False) -> None:
+    out = fronts.report_of("table2", "Table 2: hypervolume over random settings", quick, full)
+    s = out.settings
     s.parts = seeds or s.parts
-    sources = {name: points.task_of(s, name).source for name in s.tasks}
-    out = common.Report(
-        settings, "table2", "Table 2: hypervolume over random settings", quick, "; ".join(set(sources.values()))
-    )
     found = {name: of_task(s, name) for name in s.tasks}
     report.print_table(
-        ("task", "DPareto", "random, mean", "difference (95 %)", "p", "printed"),
+        ("task", "DPareto", "random, mean", "difference (95 %)", "p", "parts", "printed"),
         [
             (name, f"{one['search']:.3f}", f"{np.mean(one['random']):.3f}", told(one["difference"], one["95%"]),
-             f"{one['p']:.1e}", told(*s.differences[name]))
+             f"{one['p']:.1e}", len(one["random"]), told(*s.differences[name]) if name in s.differences else "")
             for name, one in found.items()
         ],
     )  # fmt: skip
-    out.finish(picture(found), tasks=found, parts=s.parts, seeds=[points.SEARCH_SEED, points.POOL_SEED])
+    out.finish(picture(found), tasks=found, seeds=[points.SEARCH_SEED, points.POOL_SEED])
 
 
 def told(mean: float, interval) -> str:
@@ -32,12 +29,10 @@ def told(mean: float, interval) -> str:
 
 def of_task(s, name: str) -> dict:
     """Both hypervolumes; each part of the pool has the search's number of settings, its own seeds included."""
-    size = s.seeds + s.proposals
-    pool = points.pool(s, name, s.pool)
-    search = points.searched(s, name)
+    parts = fronts.parts_of(s, name, s.seeds + s.proposals)
+    pool, search = points.pool(s, name), points.searched(s, name)
     volume = searches.hypervolume(search.values, s.reference)
-    count = min(s.parts, len(pool.values) // size)
-    random = [searches.hypervolume(pool.values[i * size : (i + 1) * size], s.reference) for i in range(count)]
+    random = [searches.hypervolume(part, s.reference) for part in parts]
     differences = volume - np.array(random)
     test = stats.ttest_1samp(differences, 0.0)
     interval = test.confidence_interval(0.95)
@@ -56,12 +51,11 @@ def of_task(s, name: str) -> dict:
 
 def picture(found):
     figure, (axis,) = common.panels(1)
-    for place, (name, one) in enumerate(found.items()):
+    for place, one in enumerate(found.values()):
         axis.plot(
             np.full(len(one["random"]), place), one["random"], "o", color="0.6", label="random" if not place else None
         )
         axis.plot(place, one["search"], "D", color="C0", label="DPareto" if not place else None)
-        del name
     axis.set_xticks(range(len(found)), list(found))
     axis.set_ylabel("hypervolume")
     return figure

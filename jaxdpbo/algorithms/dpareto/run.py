@@ -98,7 +98,8 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """Learn what was measured, and refit the surrogates: at every step up to ``MANY`` settings, then at every eighth.
+    """Learn what was measured, and refit the surrogates: after the seeds, then at every step, from ``MANY`` settings on
+    at every eighth.
 
     =====================================  ===================================================================
     case                                   result
@@ -144,7 +145,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         priors=private.priors,
     )
     told = start + config.batch
-    due = active & (told >= config.initial.shape[0]) & ((told <= MANY) | (step % EVERY == 0))
+    seeds = config.initial.shape[0]
+    due = active & ((told == seeds) | ((told > seeds) & ((told <= MANY) | (step % EVERY == 0))))
 
     def refitted(count: int):
         return lambda private: surrogates.fitted(key, config, _measured(config, private, count))

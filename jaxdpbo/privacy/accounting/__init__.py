@@ -12,12 +12,13 @@ from jaxdpbo.privacy.accounting.gdp import (
     zcdp_epsilon,
 )
 from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon, learner_sensitivity
-from jaxdpbo.privacy.accounting.sampling import Bound, sampled_gaussian_epsilon
+from jaxdpbo.privacy.accounting.sampling import Bound, composed_epsilon, sampled_gaussian_epsilon
 from jaxdpbo.privacy.accounting.sparse_vector import sparse_vector_epsilon, split_noise
 
 __all__ = [
     "Bound",
     "compose_gdp",
+    "composed_epsilon",
     "dp_event",
     "gaussian_mu",
     "gaussian_standard_deviation",

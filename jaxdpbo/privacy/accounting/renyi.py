@@ -20,8 +20,15 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 def pair_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
     """The least ``epsilon`` over ``ORDERS`` for the dominating pair."""
-    orders = ORDERS[(ORDERS + 1) / z + 12 <= FARTHEST]
-    return epsilon_of(orders, steps * np.array([pair_divergence(rate, z, order) for order in orders]), delta)
+    return epsilon_of(ORDERS, steps * pair_divergences(rate, z), delta)
+
+
+def pair_divergences(rate: float, z: float) -> Vector:
+    """At each of ``ORDERS``; infinite where the integral would reach too far."""
+    near = (ORDERS + 1) / z + 12 <= FARTHEST
+    return np.array(
+        [pair_divergence(rate, z, order) if one else np.inf for order, one in zip(ORDERS, near, strict=True)]
+    )
 
 
 def pair_divergence(rate: float, z: float, order: float) -> float:

@@ -21,6 +21,7 @@ at places ``w > mu / 2``.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +71,30 @@ def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int
     if by_profile <= LARGEST:
         return Bound(by_profile, "profile")
     return min(Bound(by_profile, "profile"), Bound(renyi.pair_epsilon(rate, z, steps, delta), "renyi"))
+
+
+def composed_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float) -> float:
+    """Of several trainings on the same records, all published: a front of them, say. inf where nothing is proved.
+
+    Their Renyi divergences add up at every order. Each may be chosen after the results of those before, as a search
+    does, where the order was chosen before them all (Feldman and Zrnic 2021); the least over orders, which is returned,
+    is of settings that did not depend on the records.
+
+    Args:
+      trainings: ``(rate, noise_multiplier, steps)`` of each.
+      delta: of the statement.
+
+    Raises:
+      ValueError: a number out of range.
+    """
+    delta, orders = _checks.probability("delta", delta), renyi.ORDERS
+    total = np.zeros(len(orders))
+    for rate, noise_multiplier, steps in trainings:
+        rate, z = _checks.fraction("rate", rate), _checks.nonnegative("noise_multiplier", noise_multiplier)
+        steps = _checks.size("steps", steps, minimum=0)
+        if rate > 0 and steps > 0:
+            total += np.inf if z == 0 else steps * renyi.pair_divergences(rate, z)
+    return renyi.epsilon_of(orders, total, delta) if np.any(total > 0) else 0.0
 
 
 def profile_epsilon(rate: float, z: float, steps: int, delta: float, share: float = GRID_SHARE) -> float:

@@ -1,0 +1,61 @@
+"""One front under two accountants, the paper's and ours; and what publishing the front would cost."""
+
+import numpy as np
+
+from benchmarks import common, report
+from benchmarks.avent import fronts, points, searches
+from jaxdpbo.privacy import accounting
+from jaxdpbo.privacy.accounting import renyi
+from jaxdpbo.training import dp_optim
+
+
+def main(seeds: int | None, quick: bool) -> None:
+    title = "One front under two accountants, and what it costs to publish"
+    out = fronts.report_of("accountants", title, quick)
+    s = out.settings
+    figure, axes = common.panels(1, len(s.tasks), sharey=True)
+    found = {}
+    for axis, name in zip(axes, s.tasks, strict=True):
+        task, search = points.task_of(s, name), points.searched(s, name)
+        trainings = trainings_of(task, search.settings)
+        published = np.array([renyi.published_epsilon(*one, s.delta) for one in trainings])
+        values = {"ours": search.values, "the paper's": np.stack([published, search.values[:, 1]], axis=1)}
+        for number, (which, some) in enumerate(values.items()):
+            fronts.front_line(axis, some, f"C{number}", which)
+        axis.set(title=name, **fronts.LIMITS)
+        ratio = published / search.values[:, 0]
+        front = [one for one, on in zip(trainings, searches.front_of(search.values), strict=True) if on]
+        found[name] = {
+            "hypervolume": {which: searches.hypervolume(some, s.reference) for which, some in values.items()},
+            "paper's epsilon over ours": np.quantile(ratio, (0.05, 0.5, 0.95)),
+            "front": len(front),
+            "publishing the front": accounting.composed_epsilon(front, s.delta),
+            "publishing the search": accounting.composed_epsilon(trainings, s.delta),
+        }
+    report.print_table(
+        ("task", "hypervolume, ours", "the paper's", "paper's epsilon over ours, 5, 50, 95 %"),
+        [
+            (name, *(f"{v:.3f}" for v in one["hypervolume"].values()),
+             ", ".join(f"{r:.2f}" for r in one["paper's epsilon over ours"]))
+            for name, one in found.items()
+        ],
+    )  # fmt: skip
+    print()
+    report.print_table(
+        ("task", "settings on the front", "epsilon of publishing these trainings", "of all the search's"),
+        [
+            (name, one["front"], f"{one['publishing the front']:.1f}", f"{one['publishing the search']:.1f}")
+            for name, one in found.items()
+        ],
+    )
+    print(f"at delta {s.delta:g}; errors are told of test records, which no training protects: these must be public.")
+    print("A front is chosen by all errors: what holds for publishing it is the last column.")
+    out.finish(figure, tasks=found)
+
+
+def trainings_of(task: searches.Task, chosen: np.ndarray) -> list[tuple[float, float, int]]:
+    """Rate, noise multiplier and steps of each setting."""
+    return [
+        (lot / task.count, multiplier, dp_optim.steps_of_epochs(round(epochs), task.count, round(lot)))
+        for epochs, lot, _, multiplier, _ in chosen.tolist()
+    ]

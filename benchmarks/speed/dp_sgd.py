@@ -1,4 +1,6 @@
-"""``scripts/bench dp_sgd``: useful examples a second over the paper's mix of settings, beside padding every lot."""
+"""``scripts/bench dp_sgd``: useful examples a second over the paper's mix of settings, beside padding every lot; and
+one training beside Opacus.
+"""
 
 import statistics
 
@@ -9,7 +11,8 @@ from benchmarks.speed import sgd_problem as problem
 from benchmarks.speed.dp_gibo import TWO
 from benchmarks.speed.worker import Worker
 
-OURS = "benchmarks.speed.ours_sgd"
+OURS, PEER = "benchmarks.speed.ours_sgd", "benchmarks.speed.opacus_sgd"
+LOTS, THREADS = (32, 128, 512), (1, 2)
 
 
 def main(quick: bool) -> None:
@@ -29,6 +32,7 @@ def main(quick: bool) -> None:
     rows.finish(
         "dp_sgd",
         [
+            *beside_opacus(quick),
             rows.row(
                 f"{settings} settings of table 4, {problem.REPEATS} repeats, n={problem.RECORDS}, d={problem.FEATURES}",
                 seconds["ours"],
@@ -41,7 +45,43 @@ def main(quick: bool) -> None:
                 useful_examples_per_second={name: f"{rate / 1e6:.2f} million" for name, rate in rates.items()},
                 large_compilations={name: one["compilations"] for name, one in first.items()},
                 later_compilations={name: sum(run["compilations"] for run in of) for name, of in runs.items()},
-            )
+            ),
         ],
         quick,
     )
+
+
+def beside_opacus(quick: bool) -> list[dict]:
+    """One training for each lot, by turns; the peer with the better number of threads."""
+    steps, rounds = (50, 1) if quick else (1000, 5)
+    found = []
+    with Worker(OURS) as ours, Worker(PEER) as peer:
+        compiled = ours("train", lot=LOTS[0], steps=steps, seed=0)["seconds"]
+        for lot in tqdm(LOTS, unit="lot"):
+            asked = {"lot": lot, "steps": steps}
+            own, others = [], {threads: [] for threads in THREADS}
+            peer("train", seed=0, threads=THREADS[0], lot=lot, steps=10)
+            for seed in range(1, rounds + 1):
+                own.append(ours("train", seed=seed, **asked))
+                for threads in THREADS:
+                    others[threads].append(peer("train", seed=seed, threads=threads, **asked))
+            seconds = statistics.median(run["seconds"] for run in own)
+            medians = {threads: statistics.median(run["seconds"] for run in runs) for threads, runs in others.items()}
+            faster = min(medians, key=medians.__getitem__)
+            found.append(
+                rows.row(
+                    f"{steps} steps of lot {lot}, one training",
+                    seconds,
+                    medians[faster],
+                    f"{peer('version')}, {faster} thread(s)",
+                    medians[faster] / seconds,
+                    compiled - seconds if lot == LOTS[0] else None,
+                    "float32",
+                    ours=ours("version"),
+                    accuracy={
+                        "ours": statistics.median(run["accuracy"] for run in own),
+                        "peer": statistics.median(run["accuracy"] for run in others[faster]),
+                    },
+                )
+            )
+    return found

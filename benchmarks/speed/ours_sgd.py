@@ -70,9 +70,28 @@ def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str 
     return {"seconds": seconds, "examples": examples, "compilations": len(compiled), "finite": finite}
 
 
+def train(lot: int, steps: int, seed: int) -> dict:
+    """Seconds of one training, and its accuracy on what it was trained on."""
+    settings = dp_optim.settings(
+        steps=steps, lot=lot, learning_rate=problem.LEARNING_RATE, noise_multiplier=problem.NOISE_MULTIPLIER,
+        clip_norm=problem.CLIP_NORM,
+    )  # fmt: skip
+    key, shared = jax.random.key(seed), records()
+    start = time.perf_counter()
+    params = jax.block_until_ready(_train(key, shared, settings))
+    seconds = time.perf_counter() - start
+    accuracy = models.accuracy(params, *problem.records())
+    return {"seconds": seconds, "accuracy": float(accuracy)}
+
+
+@jax.jit
+def _train(key, shared, settings):
+    return dp_optim.train(key, MODEL, shared, settings, largest=problem.LARGEST)
+
+
 def version() -> str:
     return f"jax {jax.__version__}, {jax.local_device_count()} device(s)"
 
 
 if __name__ == "__main__":
-    serve(sweep, version)
+    serve(sweep, train, version)

@@ -3,6 +3,7 @@
 import numpy as np
 
 RECORDS, FEATURES, LARGEST, REPEATS = 30_956, 123, 512, 10
+LEARNING_RATE, NOISE_MULTIPLIER, CLIP_NORM = 0.5, 1.0, 1.0  # beside the peer
 
 
 def records() -> tuple[np.ndarray, np.ndarray]:

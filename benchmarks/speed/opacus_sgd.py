@@ -15,7 +15,6 @@ from opacus.optimizers import DPOptimizer
 from benchmarks.speed import sgd_problem as problem
 from benchmarks.speed.worker import serve
 
-
 warnings.filterwarnings("ignore", "Full backward hook")  # said of every model whose input needs no gradient
 
 

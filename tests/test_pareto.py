@@ -30,7 +30,7 @@ def acquisitions(mean, deviation, strips):
     return (
         front_improvement.probability_of_improvement(mean, deviation, strips),
         front_improvement.expected_hypervolume_improvement(mean, deviation, strips),
-        front_improvement.hvpoi(mean, deviation, strips),
+        front_improvement.hvpoi(mean, deviation, strips, front_improvement.gained_hypervolume(mean, strips)),
     )
 
 
@@ -98,9 +98,13 @@ def test_nothing_dominated_is_worth_anything_and_gradients_are_finite(points, de
 
 @jax.jit
 def gradients(mean, deviation, strips):
+    def hvpoi(mean, deviation, strips):
+        gain = front_improvement.gained_hypervolume(mean, strips)
+        return front_improvement.hvpoi(mean, deviation, strips, gain)
+
     return [
         jax.grad(function, argnums=(0, 1))(mean, deviation, strips)
-        for function in (front_improvement.hvpoi, front_improvement.expected_hypervolume_improvement)
+        for function in (hvpoi, front_improvement.expected_hypervolume_improvement)
     ]
 
 

@@ -5,8 +5,6 @@ import numpy as np
 from benchmarks import common, report
 from benchmarks.avent import fronts, points, searches
 from jaxdpbo.privacy import accounting
-from jaxdpbo.privacy.accounting import renyi
-from jaxdpbo.training import dp_optim
 
 
 def main(seeds: int | None, quick: bool) -> None:
@@ -17,13 +15,12 @@ def main(seeds: int | None, quick: bool) -> None:
     found = {}
     for axis, name in zip(axes, s.tasks, strict=True):
         task, search = points.task_of(s, name), points.searched(s, name)
-        trainings = trainings_of(task, search.settings)
-        published = np.array([renyi.published_epsilon(*one, s.delta) for one in trainings])
-        values = {"ours": search.values, "the paper's": np.stack([published, search.values[:, 1]], axis=1)}
+        trainings = searches.trainings_of(task, search.settings)
+        values = {which: points.under(task, search, which).values for which in searches.ACCOUNTANTS}
         for number, (which, some) in enumerate(values.items()):
             fronts.front_line(axis, some, f"C{number}", which)
         axis.set(title=name, **fronts.LIMITS)
-        ratio = published / search.values[:, 0]
+        ratio = values["the paper's"][:, 0] / values["ours"][:, 0]
         front = [one for one, on in zip(trainings, searches.front_of(search.values), strict=True) if on]
         found[name] = {
             "hypervolume": {which: searches.hypervolume(some, s.reference) for which, some in values.items()},
@@ -51,11 +48,3 @@ def main(seeds: int | None, quick: bool) -> None:
     print(f"at delta {s.delta:g}; errors are told of test records, which no training protects: these must be public.")
     print("A front is chosen by all errors: what holds for publishing it is the last column.")
     out.finish(figure, tasks=found)
-
-
-def trainings_of(task: searches.Task, chosen: np.ndarray) -> list[tuple[float, float, int]]:
-    """Rate, noise multiplier and steps of each setting."""
-    return [
-        (lot / task.count, multiplier, dp_optim.steps_of_epochs(round(epochs), task.count, round(lot)))
-        for epochs, lot, _, multiplier, _ in chosen.tolist()
-    ]

@@ -49,9 +49,9 @@ def gridded(s: SimpleNamespace, name: str, size: int) -> Points:
     return kept(found, "grid", name, [size, *_of_training(s, name)])
 
 
-def searched(s: SimpleNamespace, name: str) -> Points:
+def searched(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
     """DPareto's settings, its seeds first: random ones that no part of the pool has."""
-    task = task_of(s, name)
+    task = task_of(s, name)._replace(accountant=accountant)
 
     def found():
         seeds = spaces.random_settings(task.space, s.seeds, SEARCH_SEED)
@@ -59,7 +59,13 @@ def searched(s: SimpleNamespace, name: str) -> Points:
         run = searches.search(task, seeds, s.proposals, s.repeats, reference, SEARCH_SEED)
         return np.asarray(run.release.points), np.asarray(run.release.values)
 
-    return kept(found, "search", name, [s.seeds, s.proposals, s.reference, *_of_training(s, name)])
+    return kept(found, "search", name, [s.seeds, s.proposals, s.reference, accountant, *_of_training(s, name)])
+
+
+def under(task: searches.Task, points: Points, accountant: str) -> Points:
+    """The same settings with the same errors, and the epsilons of another accountant."""
+    epsilons = searches.epsilons(task._replace(accountant=accountant), points.settings)
+    return Points(points.settings, np.stack([epsilons, points.values[:, 1]], axis=1))
 
 
 def again(s: SimpleNamespace, name: str, trials: int) -> dict[str, np.ndarray]:

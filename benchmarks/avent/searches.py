@@ -10,6 +10,8 @@ from tqdm import tqdm
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
+from jaxdpbo.privacy import accounting
+from jaxdpbo.privacy.accounting import renyi
 from jaxdpbo.problems import classification
 from jaxdpbo.surrogate import pareto
 from jaxdpbo.training import dp_optim, models, oracles, spaces
@@ -35,6 +37,7 @@ class Task(NamedTuple):
       records: features in float32, to train and to test on.
       source: of the records.
       delta: of every epsilon.
+      accountant: of ``ACCOUNTANTS``.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Task(NamedTuple):
     records: Any
     source: str
     delta: float
+    accountant: str = "ours"
 
     @property
     def count(self) -> int:
@@ -109,14 +113,24 @@ def trained(model: models.Model, optimizer: str, largest: int):
 
 
 def epsilons(task: Task, settings: np.ndarray) -> np.ndarray:
-    """Of each setting, by proof."""
-    bounds = [
-        oracles.training_epsilon(
-            records=task.count, epochs=round(epochs), lot=round(lot), noise_multiplier=multiplier, delta=task.delta
-        )
-        for epochs, lot, _, multiplier, _ in settings
+    """Of each setting, by its task's accountant."""
+    return np.array([ACCOUNTANTS[task.accountant](*one, task.delta) for one in trainings_of(task, settings)])
+
+
+def trainings_of(task: Task, settings: np.ndarray) -> list[tuple[float, float, int]]:
+    """Rate, noise multiplier and steps of each setting."""
+    return [
+        (round(lot) / task.count, multiplier, dp_optim.steps_of_epochs(round(epochs), task.count, round(lot)))
+        for epochs, lot, _, multiplier, _ in settings.tolist()
     ]
-    return np.array([bound.epsilon for bound in bounds])
+
+
+def _proved(rate: float, noise_multiplier: float, steps: int, delta: float) -> float:
+    bound = accounting.sampled_gaussian_epsilon(rate=rate, noise_multiplier=noise_multiplier, steps=steps, delta=delta)
+    return bound.epsilon
+
+
+ACCOUNTANTS = {"ours": _proved, "the paper's": renyi.published_epsilon}
 
 
 def measured(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None) -> np.ndarray:

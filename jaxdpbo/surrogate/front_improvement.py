@@ -23,17 +23,21 @@ def gained_hypervolume(value: jax.Array, strips: Strips) -> jax.Array:
     return jnp.sum(width * jnp.maximum(strips.height - value[1], 0.0))
 
 
-def hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
-    """What the mean would gain, times the probability of improvement: Avent et al. (2020), equation 6."""
-    return gained_hypervolume(mean, strips) * probability_of_improvement(mean, deviation, strips)
+def hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array) -> jax.Array:
+    """What the mean would gain, times the probability of improvement: Avent et al. (2020), equation 6.
+
+    The probability is the same in all increasing transforms of the objectives, the ``gain ()`` is not: it is
+    ``gained_hypervolume`` of the mean in the units that count.
+    """
+    return gain * probability_of_improvement(mean, deviation, strips)
 
 
-def log_hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
+def log_hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array) -> jax.Array:
     """``log hvpoi``, and where the mean gains nothing a large negative number that grows with the probability.
 
     ``hvpoi`` is 0 on plateaus that a climb would not leave.
     """
-    return _log(probability_of_improvement(mean, deviation, strips)) + _log(gained_hypervolume(mean, strips))
+    return _log(probability_of_improvement(mean, deviation, strips)) + _log(gain)
 
 
 def expected_hypervolume_improvement(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:

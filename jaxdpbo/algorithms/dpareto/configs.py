@@ -12,7 +12,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.surrogate import gp, kernels
 
-ACQUISITIONS = ("hvpoi", "ehvi")
+ACQUISITIONS = ("hvpoi", "hvpoi_transformed", "ehvi")
 
 
 @partial(
@@ -65,7 +65,9 @@ def config(
       reference: the anti-ideal point: what is not below it in both is worth nothing.
       whole: ``(d,)``, True where a hyper-parameter is a whole number; its bounds are too.
       batch: ``b``, proposed at once: each but the first as if those before had come out as believed.
-      acquisition: of ``ACQUISITIONS``.
+      acquisition: of ``ACQUISITIONS``. "hvpoi" counts what a front gains in epsilon and error themselves, as
+        ``Release.hypervolume`` does; "hvpoi_transformed" in their logarithm and logit, where a factor of epsilon counts
+        the same however small: for fronts at small epsilon. "ehvi", the expected improvement, counts likewise.
       fit_steps: gradient steps of a refit, from where the last ended.
       scatter: points tried before the climbs.
       starts: climbs; at most ``scatter``.

@@ -9,7 +9,7 @@ from jaxdpbo import _checks
 from jaxdpbo.algorithms.dpareto import surrogates
 from jaxdpbo.algorithms.dpareto.configs import Config, point_of, snapped, unit_of
 from jaxdpbo.algorithms.dpareto.run import UNMEASURED, USABLE, Release
-from jaxdpbo.surrogate import front_improvement, maximize, pareto
+from jaxdpbo.surrogate import maximize
 
 SCATTER, STARTS, STEPS = 4096, 8, 60
 
@@ -43,13 +43,12 @@ def _predicted(config, released, points):
 
 @jax.jit
 def improvement(config: Config, released: Release, points: jax.Array) -> jax.Array:
-    """The hypervolume-based probability of improvement ``(k,)`` of ``points (k, d)``, of the standard objectives."""
+    """What ``config.acquisition`` says of ``points (k, d)``: ``(k,)``, in its own units."""
     given = _measured(config, released)
-    posteriors = surrogates.condition(given)
-    strips = pareto.strips(given.values, given.mask, given.reference)
+    posteriors, left = surrogates.condition(given), surrogates.undominated(config, given)
 
     def at(unit):
-        return front_improvement.hvpoi(*surrogates.believed(given, posteriors, unit), strips)
+        return surrogates.improvement(config, given, left, *surrogates.believed(given, posteriors, unit), log=False)
 
     return jax.lax.map(at, unit_of(config, points))
 

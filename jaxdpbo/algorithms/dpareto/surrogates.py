@@ -120,14 +120,48 @@ def proposed(key: jax.Array, config: Config, given: Measured) -> jax.Array:
     return given.units[room:]
 
 
+class Undominated(NamedTuple):
+    """What the front leaves, of the standard objectives and of epsilon and error."""
+
+    standard: pareto.Strips
+    original: pareto.Strips
+
+
+def undominated(config: Config, given: Measured) -> Undominated:
+    """Once for many questions of ``improvement``."""
+    original = jax.vmap(lambda value: _original(given, value))(given.values)
+    return Undominated(
+        pareto.strips(given.values, given.mask, given.reference),
+        pareto.strips(original, given.mask, config.reference),
+    )
+
+
+def improvement(
+    config: Config, given: Measured, left: Undominated, mean: jax.Array, deviation: jax.Array, *, log: bool
+) -> jax.Array:
+    """Of the front, by what is believed of a setting: ``config.acquisition``, or its logarithm."""
+    if config.acquisition == "ehvi":
+        of = front_improvement.log_ehvi if log else front_improvement.expected_hypervolume_improvement
+        return of(mean, deviation, left.standard)
+    if config.acquisition == "hvpoi":
+        gain = front_improvement.gained_hypervolume(_original(given, mean), left.original)
+    else:
+        gain = front_improvement.gained_hypervolume(mean, left.standard)
+    of = front_improvement.log_hvpoi if log else front_improvement.hvpoi
+    return of(mean, deviation, left.standard, gain)
+
+
+def _original(given: Measured, standard: jax.Array) -> jax.Array:
+    """Epsilon and error ``(2,)`` of standard objectives; far beyond the reference no farther."""
+    raw = given.mean + given.spread * jnp.minimum(standard, given.reference + 1.0)
+    return jnp.stack([jnp.exp(raw[0]), jax.nn.sigmoid(raw[1])])
+
+
 def _searched(key, config, given, posteriors):
-    strips = pareto.strips(given.values, given.mask, given.reference)
+    left = undominated(config, given)
 
     def utility(unit):
-        mean, deviation = believed(given, posteriors, snapped(config, unit))
-        if config.acquisition == "ehvi":
-            return front_improvement.log_ehvi(mean, deviation, strips)
-        return front_improvement.log_hvpoi(mean, deviation, strips)
+        return improvement(config, given, left, *believed(given, posteriors, snapped(config, unit)), log=True)
 
     search_key, front_key = jax.random.split(key)
     front = pareto.non_dominated(given.values, given.mask)

@@ -151,16 +151,15 @@ def test_lots_are_uniform_subsets_drawn_anew(records, lot, capacity, same_words)
 
 
 def drawn_lots(key, lot, capacity, records, count, same_words=False):
-    """The lots' rows, and the random words that they came from where they did not have to be drawn again."""
+    """The rows of so many lots."""
 
-    def one(carry, keys):
+    def one(seen, keys):
         words = lots.words_of(keys[0], records, capacity) * (not same_words)
-        rows, mask, *carry = lots.draw(keys[1], words, jnp.asarray(lot), records, capacity, *carry)
-        return tuple(carry), (rows, mask)
+        rows, mask, seen = lots.draw(keys[1], words, jnp.asarray(lot), capacity, seen)
+        return seen, (rows, mask)
 
-    start = lots.marks(records), jnp.asarray(0, jnp.int32)
     keys = jax.random.split(key, (count, 2))
-    rows, mask = map(np.asarray, jax.jit(lambda keys: jax.lax.scan(one, start, keys))(keys)[1])
+    rows, mask = map(np.asarray, jax.jit(lambda keys: jax.lax.scan(one, lots.unseen(records), keys))(keys)[1])
     assert np.all(mask.sum(axis=1) == lot)
     return rows[mask].reshape(count, lot)
 

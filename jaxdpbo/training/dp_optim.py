@@ -114,8 +114,8 @@ def train(
                 words = jax.vmap(lambda one: lots.words_of(one, count, capacity))(keys[:, 0])
 
                 def step(i, carry):
-                    params, memory, marks, time = carry
-                    rows, mask, marks, time = lots.draw(keys[i, 1], words[i], lot, count, capacity, marks, time)
+                    params, memory, seen = carry
+                    rows, mask, seen = lots.draw(keys[i, 1], words[i], lot, capacity, seen)
                     drawn = jax.tree.map(lambda leaf: leaf[rows], records)
                     total, _ = models.clipped_sum(model, params, drawn, mask, clip_norm)
                     deviation = 2.0 * clip_norm * multiplier
@@ -123,9 +123,9 @@ def train(
                     mean = jax.tree.map(lambda leaf: leaf / lot.astype(leaf.dtype), noised)
                     change, memory = rule.update(mean, memory, params)
                     moved = jax.tree.map(lambda p, c: p - rate * c, params, change)
-                    return moved, memory, marks, time
+                    return moved, memory, seen
 
-                carry = *carry, lots.marks(count), jnp.zeros((), jnp.int32)
+                carry = *carry, lots.unseen(count)
                 return jax.lax.fori_loop(0, jnp.minimum(lots.AHEAD, settings.steps - first), step, carry)[:2]
 
             blocks = -(-settings.steps // lots.AHEAD)

@@ -7,6 +7,7 @@ costs is the call.
 """
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,18 @@ import numpy as np
 
 SPARSE = 8  # a lot up to n / 8 is drawn with replacement
 AHEAD = 32  # lots that share a call for random words
+
+
+class Seen(NamedTuple):
+    """Tells equal draws apart: ``stamps (n,)``, when a row was last drawn, and ``time ()``."""
+
+    stamps: jax.Array
+    time: jax.Array
+
+
+def unseen(records: int) -> Seen:
+    """To begin with; anew after ``AHEAD`` lots at most, before time runs out of its whole numbers."""
+    return Seen(jnp.full(records, -1, jnp.int32), jnp.zeros((), jnp.int32))
 
 
 def draws_of(records: int, capacity: int) -> int:
@@ -29,50 +42,44 @@ def words_of(key: jax.Array, records: int, capacity: int) -> jax.Array:
     return jax.random.bits(key, (draws_of(records, capacity),), jnp.uint32)
 
 
-def marks(records: int) -> jax.Array:
-    """What tells equal draws apart: ``(n,)``, fresh for every ``AHEAD`` lots at least."""
-    return jnp.full(records, -1, jnp.int32)
-
-
 def draw(
-    key: jax.Array, words: jax.Array, lot: jax.Array, records: int, capacity: int, marks: jax.Array, time: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    key: jax.Array, words: jax.Array, lot: jax.Array, capacity: int, seen: Seen
+) -> tuple[jax.Array, jax.Array, Seen]:
     """Rows of ``n``, and which of them are the lot: ``m`` different ones.
 
     Args:
       key: of what ``words`` do not decide: not the one they came from.
       words: of ``words_of``.
       lot: ``m () <= capacity``, traced.
-      records: ``n``, static.
       capacity: static, at most ``n``.
-      marks: of ``marks(n)``, or as the last draw left them.
-      time: ``()``, 0 with new marks, or as the last draw left it.
+      seen: of ``unseen(n)``, or as the last draw left it.
 
     Returns:
-      Rows ``(c,)``, a mask ``(c,)`` with ``m`` ones, marks and time.
+      Rows ``(c,)``, a mask ``(c,)`` with ``m`` ones, and ``seen`` to pass on: so that it is written in place.
     """
+    records = seen.stamps.shape[0]
     count = draws_of(records, capacity)
     if not count:
         rows = jax.random.permutation(key, records)[:capacity].astype(jnp.int32)
-        return rows, jnp.arange(capacity) < lot, marks, time
+        return rows, jnp.arange(capacity) < lot, seen
     whole = np.uint32(2**32 // records * records - 1)  # words above it would favour the first rows
     earlier_is_more = jnp.arange(count - 1, -1, -1, dtype=jnp.int32)
 
-    def attempt(words, marks, time):
+    def attempt(words, seen):
         rows = (words % np.uint32(records)).astype(jnp.int32)
-        stamps = jnp.where(words <= whole, time * count + earlier_is_more, -1)
-        marks = marks.at[rows].max(stamps)
-        first = (marks[rows] == stamps) & (stamps >= 0)
-        return rows, first, jnp.cumsum(first, dtype=jnp.int32), marks, time + 1
+        own = jnp.where(words <= whole, seen.time * count + earlier_is_more, -1)
+        stamps = seen.stamps.at[rows].max(own)
+        first = (stamps[rows] == own) & (own >= 0)
+        return rows, first, jnp.cumsum(first, dtype=jnp.int32), Seen(stamps, seen.time + 1)
 
     def too_few(carry):
-        return carry[1][2][-1] < lot
+        _, (_, _, rank, _) = carry
+        return rank[-1] < lot
 
     def again(carry):
-        key, (*_, marks, time) = carry
+        key, (*_, seen) = carry
         key, words_key = jax.random.split(key)
-        return key, attempt(words_of(words_key, records, capacity), marks, time)
+        return key, attempt(words_of(words_key, records, capacity), seen)
 
-    start = key, attempt(words, marks, time)
-    _, (rows, first, rank, marks, time) = jax.lax.while_loop(too_few, again, start)
-    return rows, first & (rank <= lot), marks, time
+    _, (rows, first, rank, seen) = jax.lax.while_loop(too_few, again, (key, attempt(words, seen)))
+    return rows, first & (rank <= lot), seen

@@ -27,9 +27,13 @@ def task_of(s: SimpleNamespace, name: str) -> searches.Task:
     return searches.task(name, s.delta, **s.limits.get(name, {}))
 
 
-def pool(s: SimpleNamespace, name: str) -> Points:
+def pool(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
     """Random settings, measured."""
     task, count = task_of(s, name), s.pools.get(name, s.pool)
+    if accountant != task.accountant:
+        return kept(
+            lambda: under(task, pool(s, name), accountant), "pool", name, [count, accountant, *_of_training(s, name)]
+        )
 
     def found():
         settings = spaces.random_settings(task.space, count, POOL_SEED)

@@ -29,9 +29,7 @@ def told(mean: float, interval) -> str:
 
 def of_task(s, name: str, accountant: str) -> dict:
     """Both hypervolumes; each part of the pool has the search's number of settings, its own seeds included."""
-    pool, search = points.pool(s, name), points.searched(s, name, accountant)
-    if accountant != "ours":
-        pool = points.under(points.task_of(s, name), pool, accountant)
+    pool, search = points.pool(s, name, accountant), points.searched(s, name, accountant)
     parts = fronts.parts_of(s, pool.values)
     volume = searches.hypervolume(search.values, s.reference)
     random = [searches.hypervolume(part, s.reference) for part in parts]

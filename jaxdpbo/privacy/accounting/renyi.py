@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf, gammaln
+from scipy.special import erf, gammaln, logsumexp
 
 Vector = NDArray[np.floating[Any]]
 ORDERS = 1.0 + np.geomspace(0.01, 1e4, 90)
@@ -102,9 +102,8 @@ def panels(edges: Vector) -> tuple[Vector, Vector]:
 
 
 def log_sum(logarithms: Vector) -> Vector:
-    """``log sum exp`` over the last axis."""
-    top = np.max(logarithms, axis=-1, keepdims=True)
-    return top[..., 0] + np.log(np.sum(np.exp(logarithms - top), axis=-1))
+    """SciPy's ``logsumexp`` over the last axis; its type admits a sign, which is not asked for."""
+    return np.asarray(logsumexp(logarithms, axis=-1))
 
 
 def normal_density(x: Vector) -> Vector:

@@ -74,11 +74,12 @@ def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int
 
 
 def composed_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float) -> float:
-    """Of several trainings on the same records, all published: a front of them, say. inf where nothing is proved.
+    """Of several trainings on the same records, all published. inf where nothing is proved.
 
-    Their Renyi divergences add up at every order. Each may be chosen after the results of those before, as a search
-    does, where the order was chosen before them all (Feldman and Zrnic 2021); the least over orders, which is returned,
-    is of settings that did not depend on the records.
+    Holds if the settings, and which of the trainings are published, did not depend on the records: their Renyi
+    divergences add up at every order, and the least over orders is returned. For a search, which chooses by what it
+    measured, it is what one must at least expect, and no guarantee: a proof needs an order and a budget fixed before
+    (Feldman and Zrnic 2021).
 
     Args:
       trainings: ``(rate, noise_multiplier, steps)`` of each.

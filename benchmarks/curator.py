@@ -26,7 +26,7 @@ from jaxdpbo import outsourcing
 from jaxdpbo.privacy import transforms
 from jaxdpbo.problems import outsourced
 
-TRANSFORMS = ("planar_laplace", "gaussian", "random_projection")
+TRANSFORMS = ("product_laplace", "planar_laplace", "gaussian", "random_projection")
 SIDE, POINTS, LARGEST = 7.5, 100, 25.0  # of the example: the paper's synthetic problem, where the largest norm is 25
 
 
@@ -145,7 +145,8 @@ def chosen(arguments: argparse.Namespace, dimension: int) -> transforms.Config:
     public = {"centre": centre, "scale": unit, "epsilon": arguments.epsilon, "radius": arguments.radius}
     if arguments.transform == "gaussian":
         return transforms.gaussian(**public, delta=arguments.delta)
-    return transforms.planar_laplace(**public)
+    laplace = transforms.planar_laplace if arguments.transform == "planar_laplace" else transforms.product_laplace
+    return laplace(**public)
 
 
 def watched(evaluate: Any) -> Any:

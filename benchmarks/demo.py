@@ -51,14 +51,18 @@ def main() -> None:
         return kernel_svr.loss(point, data)
 
     def gibo(data, mu, key):
-        return drivers.minimize(loss, data, bounds, mu=mu, users=users, steps=STEPS, key=key, traceable=False)
+        return drivers.minimize(
+            loss, data, bounds, mu=mu, users=users, steps=STEPS, key=key, insecure_key=True, traceable=False
+        )
 
     def evaluated(data, key):
         search = gp_ucb.config(
             steps=EVALUATIONS, bounds=bounds, refit_every=20, answer="believed", scatter=500, starts=4
         )
         config = private_evaluations.config(gp_ucb.algorithm, search, users=users, mu=MU, loss_range=LOSS_RANGE)
-        return drivers.run_loop(private_evaluations.algorithm_of(gp_ucb.algorithm), loss, data, config, key=key)
+        return drivers.run_loop(
+            private_evaluations.algorithm_of(gp_ucb.algorithm), loss, data, config, key=key, insecure_key=True
+        )
 
     def searched(data, key):
         config = random_search.config(users=users, steps=STEPS, batch=batch, bounds=bounds)

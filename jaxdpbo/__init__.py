@@ -12,7 +12,7 @@ from jaxdpbo.algorithms import (
     random_search,
 )
 from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan, sweep
-from jaxdpbo.privacy import accounting, transforms
+from jaxdpbo.privacy import accounting, ledger, transforms
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
 from jaxdpbo.surrogate import kernels
@@ -29,6 +29,7 @@ __all__ = [
     "dpareto",
     "gp_ucb",
     "kernels",
+    "ledger",
     "minimize",
     "outsourcing",
     "po_gp_ucb",

@@ -3,7 +3,8 @@
 A ``Response`` names a cell in place of a row. A ``Law`` is of added noise: isotropic, and normal of random variance,
 ``w | t ~ N(0, t I)``. ``t`` is fixed for the Gaussian, and for the planar Laplace law, of density proportional to
 ``exp(-|w| / scale)`` in ``d`` dimensions, a gamma variable of shape ``(d + 1) / 2`` and scale ``2 scale^2``, since both
-have the characteristic function ``(1 + scale^2 |s|^2)^(-(d + 1) / 2)``.
+have the characteristic function ``(1 + scale^2 |s|^2)^(-(d + 1) / 2)``. The product Laplace law is the planar one of
+one dimension, in every coordinate by itself.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from scipy.special import roots_genlaguerre
 
 from jaxdpbo import _checks
 
-KINDS = ("gaussian", "planar_laplace")
+KINDS = ("gaussian", "planar_laplace", "product_laplace")
 NODES = 24  # of the quadrature over the variance
 
 
@@ -23,8 +24,8 @@ class Law(NamedTuple):
     """Noise on one input of ``dimension`` coordinates.
 
     Attributes:
-      kind: "gaussian" or "planar_laplace".
-      scale: the standard deviation of a coordinate; for the planar Laplace law the length in the exponent.
+      kind: "gaussian", "planar_laplace" or "product_laplace".
+      scale: the standard deviation of a coordinate; for the Laplace laws the length in the exponent.
       dimension: ``d``.
     """
 
@@ -78,6 +79,8 @@ def draw(key: jax.Array, law: Law, count: int) -> jax.Array:
     shape, dtype = (count, law.dimension), jnp.result_type(float)
     if law.kind == "gaussian":
         return law.scale * jax.random.normal(key, shape, dtype)
+    if law.kind == "product_laplace":
+        return law.scale * jax.random.laplace(key, shape, dtype)
     direction_key, radius_key = jax.random.split(key)
     directions = jax.random.normal(direction_key, shape, dtype)
     directions = directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
@@ -85,18 +88,19 @@ def draw(key: jax.Array, law: Law, count: int) -> jax.Array:
 
 
 def variance(law: Law) -> float:
-    """Of one coordinate: ``(d + 1) scale^2`` for the planar Laplace law."""
-    return law.scale**2 * (1 if law.kind == "gaussian" else law.dimension + 1)
+    """Of one coordinate: ``(d + 1) scale^2`` for the planar Laplace law, ``2 scale^2`` for the product."""
+    return law.scale**2 * {"gaussian": 1, "planar_laplace": law.dimension + 1, "product_laplace": 2}[law.kind]
 
 
 def difference_variances(law: Law) -> tuple[np.ndarray, np.ndarray]:
     """The variance of a coordinate of the difference of two draws, as a random variable: nodes and their weights.
 
-    The sum of two independent gamma variables is gamma of shape ``d + 1``: a generalised Gauss-Laguerre rule.
+    The sum of two independent gamma variables is gamma of shape ``d + 1``: a generalised Gauss-Laguerre rule. For the
+    product law each coordinate has its own such variable, with ``d = 1``.
     """
     if law.kind == "gaussian":
         return np.array([2.0 * law.scale**2]), np.ones(1)
-    nodes, weights = roots_genlaguerre(NODES, law.dimension)
+    nodes, weights = roots_genlaguerre(NODES, law.dimension if law.kind == "planar_laplace" else 1)
     return 2.0 * law.scale**2 * nodes, weights / weights.sum()
 
 

@@ -61,7 +61,7 @@ def _gibo(**static):
     def config(scale: float):
         return dp_gibo.config(
             users=USERS, steps=STEPS, bounds=BOUNDS * scale, mu=scale, step_size=0.3 * scale, clip_norm=0.5 * scale,
-            noise_variance=1e-4 * scale, polish_steps=2, **({"batch": 3} | static),
+            noise_variance=1e-4 * scale, polish_steps=2, **({"batch": 3, "noise": "float"} | static),
         )  # fmt: skip
 
     return config
@@ -112,16 +112,20 @@ def _gains(scale: float):
     )  # fmt: skip
 
 
-def _private(inner, algorithm):
+def _private(inner, algorithm, noise="exact"):
     def config(scale: float):
-        return private_evaluations.config(algorithm, inner(scale), users=USERS, mu=scale, loss_range=(0.0, 3.0 * scale))
+        return private_evaluations.config(
+            algorithm, inner(scale), users=USERS, mu=scale, loss_range=(0.0, 3.0 * scale), noise=noise
+        )
 
     return config
 
 
 def _outsourced(scale: float):
-    transform = transforms.planar_laplace(centre=np.zeros(DIMENSION), scale=1.0, epsilon=scale, radius=3.0)
-    curated = transforms.curate(jax.random.key(3), transform, CANDIDATES)  # the same rows at every call
+    transform = transforms.product_laplace(centre=np.zeros(DIMENSION), scale=1.0, epsilon=scale, radius=3.0)
+    curated = transforms.curate(
+        jax.random.key(3), transform, CANDIDATES, insecure_key=True
+    )  # the same rows at every call
     curated = curated._replace(guarantee=transform.guarantee)  # as if the operating system had drawn the key
     return po_gp_ucb.config(curated, steps=STEPS, lengthscale=1.0, noise_variance=1e-3 * scale)
 
@@ -145,7 +149,7 @@ LATE = SCALAR | {"follows_values": True}
 AVERAGED = "prior_averaged_dp"
 ROWS = np.array([[0.0], [8.0]])
 CASES = {
-    "dp_gibo": Case(dp_gibo.algorithm, _gibo(), "gdp"),
+    "dp_gibo": Case(dp_gibo.algorithm, _gibo(noise="exact"), "gdp"),
     "dp_gibo, few points": Case(dp_gibo.algorithm, _gibo(batch=1, output="last_half_mean"), "gdp"),
     "dp_gibo, adaptive": Case(dp_gibo.algorithm, _gibo(tolerance=0.05), "gdp"),
     "dp_gibo, nearest": Case(dp_gibo.algorithm, _gibo(memory="nearest", neighbours=2), "gdp"),
@@ -158,8 +162,10 @@ CASES = {
     "gp_ucb, box, users, refit": Case(gp_ucb.algorithm, _ucb(users=USERS, refit_every=2, fit_steps=1), "none", False),
     "gp_ucb, candidates": Case(gp_ucb.algorithm, _ucb(candidates=CANDIDATES), "none", False, **SCALAR),
     "dp_gp_ucb": Case(dp_gp_ucb.algorithm, _dp_ucb(), AVERAGED, False, **LATE),
-    "dp_gp_ucb, noisy": Case(dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1), AVERAGED, False, **LATE),
-    "dp_gp_ucb, box": Case(dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1, bounds=BOUNDS), AVERAGED, False, **LATE),
+    "dp_gp_ucb, noisy": Case(dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1, noise="float"), AVERAGED, False, **LATE),
+    "dp_gp_ucb, box": Case(
+        dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1, bounds=BOUNDS, noise="float"), AVERAGED, False, **LATE
+    ),
     "dp_gp_ucb, in order": Case(dp_gp_ucb.algorithm, _gains, "dp", False, **LATE),
     "private evaluations": Case(
         private_evaluations.algorithm_of(gp_ucb.algorithm),
@@ -168,7 +174,9 @@ CASES = {
         False,
     ),
     "private evaluations, random search": Case(
-        private_evaluations.algorithm_of(random_search.algorithm), _private(_one_user, random_search.algorithm), "gdp"
+        private_evaluations.algorithm_of(random_search.algorithm),
+        _private(_one_user, random_search.algorithm, "float"),
+        "gdp",
     ),
     "po_gp_ucb": Case(
         po_gp_ucb.algorithm, _outsourced, "dp", False, **LATE | {"objective": utility_of_row, "box": ROWS}

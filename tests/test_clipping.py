@@ -18,8 +18,13 @@ clip = jax.jit(clipping.clip_by_l2_norm)
 
 
 def compiled():
-    """A fresh compilation of ``clipped_mean`` with whatever is patched at its first call."""
-    return jax.jit(lambda weights, losses, clip_norm: clipping.clipped_mean(weights, losses, clip_norm))
+    """A fresh compilation of the mean of clipped vectors, with whatever is patched at its first call."""
+
+    def clipped_mean(weights, losses, clip_norm):
+        total, clipped, refused = clipping.clipped_sum(weights, losses, clip_norm)
+        return total / losses.shape[1], clipped, refused
+
+    return jax.jit(clipped_mean)
 
 
 @pytest.fixture
@@ -170,7 +175,7 @@ NEIGHBOURS = st.builds(
 
 
 def check_sensitivity(examples, relation="replace_one", phases=tuple(Phase)):
-    """The property, over that many drawn neighbours, of ``clipping.clipped_mean`` as it stands.
+    """The property, over that many drawn neighbours, of the clipped mean as it stands.
 
     Rounding: a clipped vector exceeds B by a few ulps, and each of the two sums of n terms of norm at most B errs, in
     each of d coordinates, by at most ``n (n B) u``, so that their means move apart by ``2 sqrt(d) n B u`` more.
@@ -270,7 +275,7 @@ def test_no_array_of_users_by_dimension_is_stored(rows):
 
     def temporaries(users):
         shapes = jax.ShapeDtypeStruct((rows, 33), jnp.float64), jax.ShapeDtypeStruct((275, users), jnp.float64)
-        compiled = jax.jit(clipping.clipped_mean).lower(*shapes, 1.0).compile()
+        compiled = jax.jit(clipping.clipped_sum).lower(*shapes, 1.0).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
     few, many = temporaries(100_000), temporaries(1_000_000)

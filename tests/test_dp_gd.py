@@ -20,6 +20,7 @@ STEP_SIZE, CLIP_NORM, MU = 0.4, 0.6, 1.7
 
 def config(**changes):
     options = {
+        "noise": "float",
         "users": USERS, "steps": STEPS, "mu": MU, "bounds": BOUNDS, "step_size": STEP_SIZE, "clip_norm": CLIP_NORM,
     }  # fmt: skip
     return dp_gd.config(**(options | changes))
@@ -161,9 +162,10 @@ def test_huber_regression_is_learnt():
         users=100, steps=100, mu=1.0, bounds=np.array([[-5.0], [5.0]]) * np.ones(4), theta0=np.zeros(4), step_size=0.3,
         output="last_half_mean",
     )  # fmt: skip
-    run = drivers.run_scan(dp_gd.algorithm, dp_gd.gradients_of(huber_regression.loss), data, chosen, key=key(2))
+    loss = dp_gd.gradients_of(huber_regression.loss)
+    run = drivers.run_scan(dp_gd.algorithm, loss, data, chosen, key=key(2), insecure_key=True)
     assert np.linalg.norm(run.release.point - 1.0) < 0.7 < np.linalg.norm(run.release.path[0] - 1.0)
-    assert run.guarantee.level == 1.0
+    assert 0.99 < run.guarantee.level <= 1.0  # on the grid
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ NOISE_VARIANCE, LENGTHSCALE, STEP_SIZE, CLIP_NORM, MU = 1e-4, 1.3, 0.2, 0.15, 1.
 def config(**changes):
     options = {
         "users": USERS, "steps": STEPS, "batch": BATCH, "mu": MU, "bounds": BOUNDS, "step_size": STEP_SIZE,
-        "clip_norm": CLIP_NORM, "noise_variance": NOISE_VARIANCE, "polish_steps": 2,
+        "clip_norm": CLIP_NORM, "noise_variance": NOISE_VARIANCE, "polish_steps": 2, "noise": "float",
         "kernel_params": kernels.stationary(LENGTHSCALE, DIMENSION),
     }  # fmt: skip
     return dp_gibo.config(**(options | changes))
@@ -118,7 +118,7 @@ def slope_times_place(point, slopes):
     return slopes * point[0]
 
 
-def measured_mu(count):
+def measured_mu(count, noise):
     """What the best attack on a whole run finds: a lower 97.5% bound on mu from its error rates, and an estimate.
 
     The iterates of plain gradient descent give every privatised gradient away. User 0's clipped gradient is +B or -B at
@@ -127,7 +127,7 @@ def measured_mu(count):
     steps, users, clip_norm, step_size = 5, 2, 0.5, 1e-3
     chosen = dp_gibo.config(
         users=users, steps=steps, batch=2, mu=MU, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=step_size,
-        clip_norm=clip_norm, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
+        clip_norm=clip_norm, kernel_params=kernels.stationary(1.0, 1), polish_steps=0, noise=noise,
     )  # fmt: skip
 
     @jax.jit
@@ -146,8 +146,10 @@ def measured_mu(count):
     return stats.norm.ppf(hit_rate) - stats.norm.ppf(alarm_rate), estimate
 
 
-def test_a_whole_run_leaks_mu_and_no_more(trials):
-    lower, estimate = measured_mu(trials("runs under each of two neighbours, best attack on mu", 2_000, 100_000, 11))
+@pytest.mark.parametrize("noise", ["float", "exact"])
+def test_a_whole_run_leaks_mu_and_no_more(noise, trials):
+    said = f"runs under each of two neighbours, best attack on mu, {noise} noise"
+    lower, estimate = measured_mu(trials(said, 2_000, 100_000, 11), noise)
     assert lower <= MU  # the claim stands
     assert estimate > 0.9 * MU  # and the attack is as strong as it can be: it would see a tenth less noise
 
@@ -155,9 +157,12 @@ def test_a_whole_run_leaks_mu_and_no_more(trials):
 @pytest.mark.parametrize("factor", [0.5, 1 / np.sqrt(5)])
 def test_too_little_noise_is_seen_by_the_attack(monkeypatch, factor):
     """Sensitivity B / n for 2 B / n; each of the five steps given the whole budget."""
-    honest = mechanisms.gaussian
+    honest, exact = mechanisms.gaussian, mechanisms.discrete_gaussian
     monkeypatch.setattr(mechanisms, "gaussian", lambda key, value, deviation: honest(key, value, factor * deviation))
-    assert measured_mu(2_000)[0] > MU
+    assert measured_mu(2_000, "float")[0] > MU
+    less = lambda key, shape, width: jnp.rint(factor * exact(key, shape, width)).astype(jnp.int32)  # noqa: E731
+    monkeypatch.setattr(mechanisms, "discrete_gaussian", less)
+    assert measured_mu(2_000, "exact")[0] > MU
 
 
 def neighbours():
@@ -202,21 +207,21 @@ def test_one_user_can_move_it_by_almost_that():
     assert largest_move() > 0.9  # the bound is no larger than needed: half of it would be caught
 
 
-def unclipped(weights, losses, clip_norm):
+def unclipped(weights, losses, clip_norm, radius):
     vectors = jnp.clip(weights.T @ losses, -1e9, 1e9)  # so that the check itself does not overflow
-    return jnp.mean(vectors, axis=1), jnp.zeros((), int), jnp.zeros((), int)
+    return jnp.sum(vectors, axis=1), jnp.zeros((), int), jnp.zeros((), int)
 
 
-def unguarded(weights, losses, clip_norm):
+def unguarded(weights, losses, clip_norm, radius):
     vectors = weights.T @ losses
     scale = jnp.minimum(1.0, clip_norm / jnp.linalg.norm(vectors, axis=0))
-    return jnp.mean(vectors * scale[None], axis=1), jnp.zeros((), int), jnp.zeros((), int)
+    return jnp.sum(vectors * scale[None], axis=1), jnp.zeros((), int), jnp.zeros((), int)
 
 
 @pytest.mark.parametrize("bug", [unclipped, unguarded])
 def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
     """Raw gradients used; NaN defeats the clip."""
-    monkeypatch.setattr(clipping, "clipped_mean", bug)
+    monkeypatch.setattr(clipping, "clipped_sum", bug)
     assert not largest_move() <= 1 + 1e-12
 
 
@@ -403,7 +408,7 @@ def searched(step_size):
         ({"mu": [1.0, 2.0]}, TypeError, "mu must be one real number, got"),
         ({"mu": "1"}, TypeError, "mu must be one real number, got '1'"),
         ({"mu": 1.0, "noise": "none"}, ValueError, "mu must be inf with noise='none', got 1.0"),
-        ({"noise": "exact"}, ValueError, "noise must be one of 'none', 'float', got 'exact'"),
+        ({"noise": "grid"}, ValueError, "noise must be one of 'exact', 'float', 'none', got 'grid'"),
         ({"clip_norm": 0.0}, ValueError, "clip_norm must be positive, got 0.0"),
         ({"clip_norm": np.inf}, ValueError, "clip_norm must be finite, got inf"),
         ({"noise_variance": 0.0}, ValueError, "noise_variance must be positive, got 0.0"),

@@ -22,6 +22,7 @@ LENGTHSCALE, STEPS, DELTA = np.array([0.3, 0.4]), 15, 0.05
 
 def config(**changes):
     options = {
+        "noise": "float",
         "steps": STEPS, "epsilon": 1.0, "delta": DELTA, "correlation": 0.95, "candidates": CANDIDATES,
         "kernel_params": kernels.stationary(LENGTHSCALE, 2),
     }  # fmt: skip
@@ -31,6 +32,7 @@ def config(**changes):
 def gains_config(**changes):
     options = {
         "candidates": CANDIDATES, "users": 50, "epsilon": 1.0, "largest_gain": 2.0, "acquisition": "in_order",
+        "noise": "float",
         "kernel_params": kernels.stationary(LENGTHSCALE, 2),
     }  # fmt: skip
     return dp_gp_ucb.lipschitz_config(**(options | changes))

@@ -22,6 +22,7 @@ LENGTHSCALE = 0.15
 
 def config(**changes):
     options = {
+        "noise": "float",
         "steps": STEPS, "epsilon": 1.0, "delta": DELTA, "correlation": CORRELATION, "candidates": CANDIDATES,
         "release": "both", "noise_variance": NOISE, "kernel": kernels.rbf,
         "kernel_params": kernels.stationary(LENGTHSCALE, 1),

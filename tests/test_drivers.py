@@ -45,27 +45,29 @@ class Failing:
 @pytest.mark.parametrize("name", CASES)
 def test_an_interrupted_run_resumes_on_the_same_path(name):
     case = CASES[name]
-    whole = drivers.run_loop(case.algorithm, case.objective, records(), case.config(1.0), key=key())
+    whole = drivers.run_loop(case.algorithm, case.objective, records(), case.config(1.0), key=key(), insecure_key=True)
     failing = Failing(at=2, objective=case.objective)
     with pytest.raises(drivers.RunInterrupted, match=r"stopped at step \d of 3 on OSError") as caught:
-        drivers.run_loop(case.algorithm, failing, records(), case.config(1.0), key=key())
+        drivers.run_loop(case.algorithm, failing, records(), case.config(1.0), key=key(), insecure_key=True)
     assert isinstance(caught.value.__cause__, OSError)
     resumed = drivers.run_loop(
-        case.algorithm, failing, records(), case.config(1.0), key=key(), state=caught.value.state
+        case.algorithm, failing, records(), case.config(1.0), key=key(), insecure_key=True, state=caught.value.state
     )
     jax.tree.map(np.testing.assert_array_equal, resumed.release, whole.release)
 
 
 def test_an_interrupt_from_the_keyboard_loses_nothing():
     with pytest.raises(drivers.RunInterrupted, match="KeyboardInterrupt") as caught:
-        drivers.run_loop(CASE.algorithm, Failing(5, KeyboardInterrupt()), records(), CASE.config(1.0), key=key())
+        drivers.run_loop(
+            CASE.algorithm, Failing(5, KeyboardInterrupt()), records(), CASE.config(1.0), key=key(), insecure_key=True
+        )
     assert int(caught.value.state.public.step) == 1
 
 
 def run_with(executor, objective=worker_cases.loss, data=None, **options):
     data = records() if data is None else data
     return drivers.run_loop(
-        CASE.algorithm, objective, data, CASE.config(1.0), key=key(), executor=executor, **options
+        CASE.algorithm, objective, data, CASE.config(1.0), key=key(), insecure_key=True, executor=executor, **options
     ).release
 
 
@@ -125,7 +127,7 @@ def test_an_interruption_carries_its_state_out_of_sight():
 
     secret.calls = 0
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(CASE.algorithm, secret, records(), CASE.config(1.0), key=key())
+        drivers.run_loop(CASE.algorithm, secret, records(), CASE.config(1.0), key=key(), insecure_key=True)
     error = caught.value
     assert np.any(np.isclose(error.state.private.losses, SECRET))
     for shown in (repr(error), str(error), repr(error.args)):
@@ -138,11 +140,25 @@ def test_an_interruption_carries_its_state_out_of_sight():
 
 def test_a_wrong_shape_interrupts_and_names_it():
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(CASE.algorithm, lambda point, data: np.zeros(USERS + 1), None, CASE.config(1.0), key=key())
+        drivers.run_loop(
+            CASE.algorithm,
+            lambda point, data: np.zeros(USERS + 1),
+            None,
+            CASE.config(1.0),
+            key=key(),
+            insecure_key=True,
+        )
     assert f"values must have shape (3, {USERS}), got (3, {USERS + 1})" in str(caught.value.__cause__)
     ragged = iter(range(2, 100))
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(CASE.algorithm, lambda point, data: np.zeros(next(ragged)), None, CASE.config(1.0), key=key())
+        drivers.run_loop(
+            CASE.algorithm,
+            lambda point, data: np.zeros(next(ragged)),
+            None,
+            CASE.config(1.0),
+            key=key(),
+            insecure_key=True,
+        )
     assert "objective must return values of one shape" in str(caught.value.__cause__)
 
 
@@ -161,32 +177,36 @@ def test_a_state_of_another_config_is_refused():
     other = CASES["dp_gibo, few points"]
     state = loop.init(other.algorithm, key(), other.config(1.0))
     with pytest.raises(ValueError, match="state must come from a run with this config"):
-        drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), state=state)
+        drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), insecure_key=True, state=state)
 
 
 def test_a_state_of_another_budget_is_refused():
     """Four steps at mu = 2 and one at mu = 0.5 are not 0.5-GDP."""
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(2.0), key=key())
-    with pytest.raises(ValueError, match=r"begun with a budget of 2\.0"):
-        drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(0.5), key=key(), state=caught.value.state)
+        drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(2.0), key=key(), insecure_key=True)
+    with pytest.raises(ValueError, match=r"begun with a budget of 2364"):
+        drivers.run_loop(
+            CASE.algorithm, loss, records(), CASE.config(0.5), key=key(), insecure_key=True, state=caught.value.state
+        )
 
 
 def test_a_resumed_run_rests_on_the_secrecy_of_its_first_key():
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(1.0), key=key())
+        drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(1.0), key=key(), insecure_key=True)
     resumed = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), state=caught.value.state)
     assert guarantee.KEY_SECRET in resumed.guarantee.holds_if
 
 
 def test_a_finished_state_spends_nothing_more():
-    done = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), diagnostics=True)
+    done = drivers.run_loop(
+        CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), insecure_key=True, diagnostics=True
+    )
 
     def never(point, data):
         raise AssertionError("evaluated")
 
     again = drivers.run_loop(
-        CASE.algorithm, never, records(), CASE.config(1.0), key=key(1), state=done.diagnostics.state
+        CASE.algorithm, never, records(), CASE.config(1.0), key=key(1), insecure_key=True, state=done.diagnostics.state
     )
     jax.tree.map(np.testing.assert_array_equal, again.release, done.release)
 
@@ -198,7 +218,9 @@ def test_masked_points_are_not_evaluated():
         seen.append(point)
         return loss(point, data)
 
-    run = drivers.run_loop(case.algorithm, watched, records(), case.config(1.0), key=key(), diagnostics=True)
+    run = drivers.run_loop(
+        case.algorithm, watched, records(), case.config(1.0), key=key(), insecure_key=True, diagnostics=True
+    )
     assert len(seen) == int(run.diagnostics.state.public.mask.sum()) < 3 * STEPS
 
 
@@ -206,12 +228,12 @@ def test_the_progress_bar_counts_and_tells_nothing(capfd):
     def secret(point, data):
         return np.full(USERS, SECRET)
 
-    drivers.run_loop(CASE.algorithm, secret, None, CASE.config(1.0), key=key(), progress=True)
+    drivers.run_loop(CASE.algorithm, secret, None, CASE.config(1.0), key=key(), insecure_key=True, progress=True)
     shown = capfd.readouterr()
     assert f"{STEPS}/{STEPS}" in shown.err
     assert "0.98" not in shown.err
     assert shown.out == ""
-    drivers.run_loop(CASE.algorithm, secret, None, CASE.config(1.0), key=key())
+    drivers.run_loop(CASE.algorithm, secret, None, CASE.config(1.0), key=key(), insecure_key=True)
     assert capfd.readouterr() == ("", "")
 
 
@@ -224,7 +246,7 @@ def test_a_failed_factorisation_is_raised_after_the_run():
     config = dp_gibo.config(users=USERS, steps=2, mu=1.0, bounds=BOUNDS, kernel=negative, polish_steps=0)
     for driver in (drivers.run_scan, drivers.run_loop):
         with pytest.raises(drivers.RunInterrupted, match="could not be factored") as caught:
-            driver(dp_gibo.algorithm, loss, records(), config, key=key())
+            driver(dp_gibo.algorithm, loss, records(), config, key=key(), insecure_key=True)
         assert np.all(np.isfinite(caught.value.state.public.path))  # the users counted as zero
 
 
@@ -239,13 +261,21 @@ def test_keys_come_from_the_operating_system_unless_given(monkeypatch):
     config = CASE.config(1.0)
     default = drivers.run_scan(CASE.algorithm, loss, records(), config)
     assert len(drawn) == 1
-    given = drivers.run_scan(CASE.algorithm, loss, records(), config, key=key(7))
+    given = drivers.run_scan(CASE.algorithm, loss, records(), config, key=key(7), insecure_key=True)
     assert len(drawn) == 1
     jax.tree.map(np.testing.assert_array_equal, given.release, default.release)
 
 
 def minimize(**changes):
-    options = {"objective": loss, "data": records(), "bounds": BOUNDS, "mu": 1.0, "steps": 3, "key": key()}
+    options = {
+        "objective": loss,
+        "data": records(),
+        "bounds": BOUNDS,
+        "mu": 1.0,
+        "steps": 3,
+        "key": key(),
+        "noise": "float",
+    }
     return drivers.minimize(**(options | changes))
 
 

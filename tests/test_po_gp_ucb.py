@@ -22,7 +22,7 @@ LENGTHSCALE, NOISE, STEPS = 1.25, 1e-3, 20
 
 def curated(epsilon=3.0, seed=0, kind=transforms.planar_laplace, **options):
     chosen = kind(centre=np.full(2, 3.75), scale=1.0, epsilon=epsilon, **options)
-    return transforms.curate(jax.random.key(seed), chosen, GRID)
+    return transforms.curate(jax.random.key(seed), chosen, GRID, insecure_key=True)
 
 
 def config(given, **changes):
@@ -48,7 +48,13 @@ def test_the_picks_are_the_oracles():
     )
     (utilities,) = functions(1)
     done = drivers.run_scan(
-        po_gp_ucb.algorithm, output, jnp.asarray(utilities), config(given), key=jax.random.key(1), diagnostics=True
+        po_gp_ucb.algorithm,
+        output,
+        jnp.asarray(utilities),
+        config(given),
+        key=jax.random.key(1),
+        insecure_key=True,
+        diagnostics=True,
     )
     private = done.diagnostics.state.private
     rows = np.asarray(private.rows)
@@ -94,7 +100,13 @@ def test_an_output_that_is_no_number_is_a_bad_one(junk):
     (utilities,) = functions(1)
     table = np.where(np.arange(len(GRID)) % 3 == 0, junk, utilities)
     done = drivers.run_scan(
-        po_gp_ucb.algorithm, output, jnp.asarray(table), config(curated()), key=jax.random.key(0), diagnostics=True
+        po_gp_ucb.algorithm,
+        output,
+        jnp.asarray(table),
+        config(curated()),
+        key=jax.random.key(0),
+        insecure_key=True,
+        diagnostics=True,
     )
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.diagnostics.state.private))
     if not junk > 1e300:
@@ -166,7 +178,7 @@ def test_a_kernel_that_knows_the_cells_searches_better():
     """Rows that named the same cell are not the same row, as a kernel of places has it."""
     cells, count = np.stack(np.meshgrid([1.25, 3.75, 6.25], [1.25, 3.75, 6.25]), -1).reshape(-1, 2), 100
     chosen = transforms.randomised_response(centre=np.zeros(2), scale=1.0, epsilon=6.0, cells=cells)
-    given = transforms.curate(jax.random.key(0), chosen, GRID)
+    given = transforms.curate(jax.random.key(0), chosen, GRID, insecure_key=True)
     keys, tables = jax.random.split(jax.random.key(2), count), functions(count)
     best, regrets = tables.max(axis=1), {}
     for aware in (True, False):

@@ -29,7 +29,7 @@ def search(**changes):
 
 def config(mu=1.0, inner=None, of=gp_ucb.algorithm, **changes):
     return private_evaluations.config(
-        of, inner or search(), **({"users": USERS, "mu": mu, "loss_range": RANGE} | changes)
+        of, inner or search(), **({"users": USERS, "mu": mu, "loss_range": RANGE, "noise": "float"} | changes)
     )
 
 
@@ -73,7 +73,9 @@ def test_released_values_carry_the_declared_noise():
     runs = drivers.sweep(ALGORITHM, loss, jnp.asarray(RECORDS), chosen, jax.random.split(jax.random.key(1), 500))
     points, values = np.asarray(runs.release.points)[..., 0], np.asarray(runs.release.values)
     exact = np.clip((RECORDS - points[..., None]) ** 2 * 4, *RANGE).mean(axis=-1)
-    deviation = private_evaluations.noise_deviation(users=USERS, mu=0.7, loss_range=RANGE, evaluations=STEPS)
+    deviation = private_evaluations.noise_deviation(
+        users=USERS, mu=0.7, loss_range=RANGE, evaluations=STEPS, noise="float"
+    )
     np.testing.assert_allclose(deviation, 2.0 / USERS * np.sqrt(STEPS) / 0.7)
     noise = values - exact
     assert kstest(noise.ravel(), norm(scale=deviation).cdf).pvalue > 1e-3
@@ -83,13 +85,18 @@ def test_released_values_carry_the_declared_noise():
     assert accounting.compose_gdp([each] * STEPS) == pytest.approx(0.7)
 
 
+def raw_means(losses):
+    """Before the noise, and how many were moved."""
+    return private_evaluations.released_means(jax.random.key(0), config(np.inf, noise="none"), jnp.asarray(losses))[1:]
+
+
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e300, -7.0, 0.3])
 def test_a_replaced_user_moves_a_mean_within_the_sensitivity(junk):
     """Traps 8 and 11: the replay of a neighbour, whatever the user says."""
     losses = np.random.default_rng(2).uniform(-1, 3, size=(4, USERS))
     neighbour = losses.copy()
     neighbour[:, 17] = junk
-    means, moved = (private_evaluations.clipped_means(jnp.asarray(of), *RANGE) for of in (losses, neighbour))
+    means, moved = (raw_means(of) for of in (losses, neighbour))
     assert np.max(np.abs(means[0] - moved[0])) <= 2.0 / USERS * (1 + 1e-12)
     assert np.all(np.isfinite(moved[0]))
     np.testing.assert_allclose(means[0], np.clip(losses, *RANGE).mean(axis=1), rtol=1e-12)
@@ -101,7 +108,7 @@ def test_a_forgotten_clip_would_be_seen():
     neighbour = losses.copy()
     neighbour[0, 0] = 100.0
     assert abs(losses.mean() - neighbour.mean()) > 2.0 / USERS
-    found = [float(private_evaluations.clipped_means(jnp.asarray(of), *RANGE)[0][0]) for of in (losses, neighbour)]
+    found = [float(raw_means(of)[0][0]) for of in (losses, neighbour)]
     assert abs(found[0] - found[1]) == pytest.approx(2.0 / USERS)  # attained
 
 
@@ -156,7 +163,14 @@ def host_loss(point, data):
 
 
 def objective(**changes):
-    options = {"users": USERS, "mu": 1.0, "evaluations": 3, "loss_range": RANGE, "key": jax.random.key(3)}
+    options = {
+        "users": USERS,
+        "mu": 1.0,
+        "evaluations": 3,
+        "loss_range": RANGE,
+        "noise": "float",
+        "key": jax.random.key(3),
+    }
     return PrivateObjective(host_loss, RECORDS, **(options | changes))
 
 

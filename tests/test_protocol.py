@@ -14,6 +14,7 @@ from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import guarantee
 
 SENTINEL = 0.123456789
+SEEDED = {"insecure_key": True}  # integer seeds are for tests
 
 
 @pytest.fixture(params=CASES, name="case")
@@ -26,7 +27,9 @@ def key(seed=0):
 
 
 def run(case, seed=0, scale=1.0, **options):
-    return drivers.run_scan(case.algorithm, case.objective, records(), case.config(scale), key=key(seed), **options)
+    return drivers.run_scan(
+        case.algorithm, case.objective, records(), case.config(scale), **SEEDED, key=key(seed), **options
+    )
 
 
 def state_after(case, steps):
@@ -69,6 +72,7 @@ def test_scan_and_loop_agree(case):
         records(),
         case.config(1.0),
         key=key(),
+        **SEEDED,
     )
     # A search moves by as much as rounding moves its start, so a few digits less than the arithmetic has.
     assert_close(looped.release, scanned.release, 1e-7)
@@ -101,7 +105,7 @@ def test_the_compilation_counter_can_fail(case, compilations):
     def fresh(point, data):
         return case.objective(point, data)
 
-    drivers.run_scan(case.algorithm, fresh, records(), case.config(1.0), key=key())
+    drivers.run_scan(case.algorithm, fresh, records(), case.config(1.0), key=key(), **SEEDED)
     assert compilations["programs"] >= 1
 
 
@@ -173,14 +177,17 @@ def test_the_guarantee_is_typed_and_conditional(case):
     assert statement.notion == case.notion
     if case.private:
         assert statement.relation == "replace_one"
-        assert guarantee.IDEAL_NOISE in statement.holds_if
+        assert bool(statement.variation) == (guarantee.IDEAL_NOISE not in statement.holds_if)
+        assert (guarantee.RANDOM_BITS in statement.holds_if) == (guarantee.IDEAL_NOISE not in statement.holds_if)
     else:
         assert statement.because
     expected = {
         "gdp": lambda: guarantee.accounting.gdp_epsilon(1.0, 1e-5), "dp": lambda: 1.0, "none": lambda: np.inf,
     }  # fmt: skip
     if case.notion in expected:
-        assert statement.epsilon(1e-5) == pytest.approx(expected[case.notion]())
+        promised = expected[case.notion]()
+        assert statement.epsilon(1e-5) <= promised
+        assert statement.epsilon(1e-5) == pytest.approx(promised, rel=0.01 if statement.variation else 1e-9)
     else:
         with pytest.raises(ValueError, match="does not convert"):
             statement.epsilon(1e-5)
@@ -203,25 +210,25 @@ def test_nothing_raw_is_returned_printed_or_pickled_by_default(case):
     def marked(point, data):
         return jnp.full(case.shape, SENTINEL) + 0.0 * case.objective(point, data)
 
-    options = {"key": key()}
+    options = {"key": key(), **SEEDED}
     quiet = drivers.run_scan(case.algorithm, marked, records(), case.config(1.0), **options)
     loud = drivers.run_scan(case.algorithm, marked, records(), case.config(1.0), diagnostics=True, **options)
     assert quiet.diagnostics is None
 
-    def tells(run):
+    def tells(run, digits):
         with np.printoptions(threshold=100_000, precision=17):
             leaves = jax.tree.leaves((run.release, run.diagnostics))
             return (
                 "0.12345678" in repr(run),
-                any(np.any(np.isclose(leaf, SENTINEL, rtol=1e-9)) for leaf in leaves),
+                any(np.any(np.isclose(leaf, SENTINEL, rtol=10.0**-digits)) for leaf in leaves),
                 np.float64(SENTINEL).tobytes()[2:] in pickle.dumps(jax.tree.map(np.asarray, run)),
             )
 
     if case.releases_values:
         assert case.notion == "none"
     else:
-        assert tells(quiet) == (False, False, False)
-    assert tells(loud)[1]  # the check can see
+        assert tells(quiet, 9) == (False, False, False)
+    assert tells(loud, 2)[1]  # the check can see; on the grid a mean has fewer digits
 
 
 @pytest.mark.parametrize("bad", [0, 7, None, "key", np.zeros(2, np.uint32)])

@@ -88,7 +88,8 @@ def compared(s, problem) -> dict[str, list[np.ndarray]]:
     found: dict[str, list[np.ndarray]] = {}
     with tqdm(total=len(s.epsilons) * (6 + len(s.cells)), unit="sweep") as bar:
         for epsilon in s.epsilons:
-            near, anywhere = {"epsilon": epsilon, **public}, {"epsilon": epsilon, "radius": s.largest_norm, **public}
+            near = {"epsilon": epsilon, "noise": "float", **public}
+            anywhere = near | {"radius": s.largest_norm}
             plans = {
                 PAPER: (searches.paper(problem, s.projected, epsilon, s.delta), False),
                 LAPLACE: (transforms.planar_laplace(**near), True),

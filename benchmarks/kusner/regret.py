@@ -174,6 +174,7 @@ def over_candidates(s, problem, candidates, users):
     )
     assumed = [
         dp_gp_ucb.config(
+            noise="float",
             steps=steps,
             epsilon=epsilon,
             delta=s.delta,
@@ -187,6 +188,7 @@ def over_candidates(s, problem, candidates, users):
     ]
     ordered = [
         dp_gp_ucb.lipschitz_config(
+            noise="float",
             candidates=candidates,
             users=users,
             epsilon=epsilon,
@@ -197,7 +199,10 @@ def over_candidates(s, problem, candidates, users):
         for epsilon in s.epsilons
     ]
     private = [
-        private_evaluations.config(gp_ucb.algorithm, search(), users=users, mu=mu, loss_range=(low, high)) for mu in mus
+        private_evaluations.config(
+            gp_ucb.algorithm, search(), users=users, mu=mu, loss_range=(low, high), noise="float"
+        )
+        for mu in mus
     ]
     return {
         GP_UCB_PRIVATE: (dp_gp_ucb.algorithm, mean_utility, assumed),
@@ -250,6 +255,7 @@ def descents(s, name, problem, splits, keys, users):
     steps = s.gibo_steps[name]
     configs = [
         dp_gibo.config(
+            noise="float",
             users=users,
             steps=steps,
             mu=accounting.gdp_mu(epsilon, s.delta),

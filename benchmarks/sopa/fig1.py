@@ -26,6 +26,7 @@ def main(seeds: int | None, quick: bool) -> None:
     def config(mu, step_size):
         """Algorithm 1 with the paper's polynomial kernel, no box."""
         return dp_gibo.config(
+            noise="float",
             users=s.users,
             steps=s.steps,
             batch=s.batch,

@@ -29,6 +29,7 @@ def main(seeds: int | None, quick: bool) -> None:
         "clip_norm": s.clip_norm,
         "bounds": np.array([[-np.inf], [np.inf]]) * np.ones(s.dimension),
         "theta0": np.full(s.dimension, s.theta0),
+        "noise": "float",
     }
 
     def gibo(step_size, lengthscale):

@@ -165,6 +165,7 @@ def gibo(s: Any, problem: Problem, mu: float, options: dict[str, Any], pool: Exe
     """
     bounds, start_key, key = begun(problem)
     config = dp_gibo.config(
+        noise="float",
         users=problem.users,
         steps=s.steps,
         mu=mu,

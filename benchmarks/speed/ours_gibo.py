@@ -6,6 +6,8 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 import resource
 import time
+from fractions import Fraction
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,8 @@ from benchmarks.speed import gibo_problem as problem
 from benchmarks.speed.worker import serve
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.privacy import clipping
+from jaxdpbo.privacy import clipping, mechanisms
+from jaxdpbo.privacy.keys import chacha20_test
 from jaxdpbo.surrogate import gp, kernels
 
 
@@ -25,9 +28,10 @@ def loss(point, data):
     return jnp.sqrt(1.0 + jnp.sum(jnp.square(data - point[None]), axis=1)) - 1.0
 
 
-def config(mu: float = problem.SETTINGS["mu"]) -> dp_gibo.Config:
+def config(mu: float = problem.SETTINGS["mu"], noise: str = "float") -> dp_gibo.Config:
     half_width = np.full(problem.DIMENSION, problem.SETTINGS["half_width"])
     return dp_gibo.config(
+        noise=noise,
         users=problem.USERS,
         steps=problem.STEPS,
         batch=problem.BATCH,
@@ -50,8 +54,13 @@ def run(seed: int) -> dict:
     return {"seconds": time.perf_counter() - start}
 
 
-def sweep(first: int, seeds: int, policy: str | None = None, budgets: int = 1) -> dict:
-    """Seeds ``first ..`` under each of ``budgets`` budgets, with the final losses of the first budget."""
+def sweep(
+    first: int, seeds: int, policy: str | None = None, budgets: int = 1, noise: str = "float", generator: str = "fry"
+) -> dict:
+    """Seeds ``first ..`` under each of ``budgets`` budgets, with the final losses of the first budget.
+
+    ``generator``: of the keys, "fry" or "chacha20".
+    """
     data, lowered = jnp.asarray(problem.records()), []
 
     def listen(event, duration, **_):
@@ -60,8 +69,9 @@ def sweep(first: int, seeds: int, policy: str | None = None, budgets: int = 1) -
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     start = time.perf_counter()
-    keys = jax.vmap(jax.random.key)(jnp.arange(first, first + seeds))
-    configs = [config(mu) for mu in np.linspace(problem.SETTINGS["mu"], 2.0, budgets)]
+    seeded = partial(jax.random.key, impl=chacha20_test if generator == "chacha20" else None)
+    keys = jax.vmap(seeded)(jnp.arange(first, first + seeds))
+    configs = [config(mu, noise) for mu in np.linspace(problem.SETTINGS["mu"], 2.0, budgets)]
     swept = drivers.sweep(dp_gibo.algorithm, loss, data, configs, keys, policy=policy)
     point, trace = jax.block_until_ready((swept.release.point[0], swept.release.trace[0]))
     seconds = time.perf_counter() - start
@@ -97,7 +107,7 @@ def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> di
     square = jnp.asarray(rng.normal(size=(2048, 2048)), precise)
     # A constant that XLA cannot know: a read that is not folded away.
     timed = {
-        "step": (jax.jit(clipping.clipped_mean), (weights, losses, jnp.asarray(1.0, precise))),
+        "step": (jax.jit(clipping.clipped_sum), (weights, losses, jnp.asarray(1.0, precise))),
         "read": (jax.jit(lambda block: jnp.max(block)), (losses,)),
         "product": (jax.jit(jnp.matmul), (square, square)),
     }
@@ -141,7 +151,7 @@ def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
 
     def ours(whitening, cross, losses):
         weights = gp.matmul(whitening.T, gp.matmul(whitening, cross))
-        return clipping.clipped_mean(weights, losses, jnp.asarray(1.0, precise))[0]
+        return clipping.clipped_sum(weights, losses, jnp.asarray(1.0, precise))[0] / users
 
     whitening = jnp.asarray(np.linalg.inv(np.asarray(factor)))
     calls = {
@@ -152,6 +162,23 @@ def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
     found = {name: function(*arguments) for name, (function, arguments) in calls.items()}
     difference = jnp.max(jnp.abs(found["ours"] - found["in_turn"]))
     return _by_turns(calls, repeats) | {"difference": float(difference)}
+
+
+def draws(count: int, repeats: int) -> dict:
+    """Seconds of one call for ``count`` draws of each noise, ChaCha20 keys for the exact ones, by turns."""
+    slow, quick = jax.random.key(0, impl=chacha20_test), jax.random.key(0)
+    rate = Fraction(1, 2**12)
+    calls = {
+        "float Gaussian, threefry": (lambda key: jax.random.normal(key, (count,)), quick),
+        "float Gaussian, ChaCha20": (lambda key: jax.random.normal(key, (count,)), slow),
+        "discrete Gaussian, width 4096": (lambda key: mechanisms.discrete_gaussian(key, (count,), 4096), slow),
+        "discrete Gaussian, width 65536": (lambda key: mechanisms.discrete_gaussian(key, (count,), 65536), slow),
+        "discrete Laplace, rate 2^-12": (lambda key: mechanisms.discrete_laplace(key, (count,), rate), slow),
+        "noisy argmax, rate 2^-12": (
+            lambda key: mechanisms.noisy_argmax(key, jnp.zeros(count, jnp.int32), rate), slow,
+        ),
+    }  # fmt: skip
+    return _by_turns({name: (jax.jit(function), (key,)) for name, (function, key) in calls.items()}, repeats)
 
 
 def _by_turns(calls, repeats: int) -> dict:
@@ -168,4 +195,4 @@ def _by_turns(calls, repeats: int) -> dict:
 
 
 if __name__ == "__main__":
-    serve(run, sweep, peak_memory, version, clipped_gradient, per_user_solve)
+    serve(run, sweep, peak_memory, version, clipped_gradient, per_user_solve, draws)

@@ -19,6 +19,7 @@ from jaxdpbo.surrogate import kernels
 
 def config() -> dp_gp_ucb.Config:
     return dp_gp_ucb.config(
+        noise="float",
         steps=problem.STEPS,
         epsilon=1.0,
         delta=problem.DELTA,

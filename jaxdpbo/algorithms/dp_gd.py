@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import clipping, descent, guarantee
+from jaxdpbo.privacy import budgets, clipping, descent, guarantee
 from jaxdpbo.types import Algorithm, Objective, Query, State
 
 
@@ -45,17 +45,19 @@ def gradients_of(loss: Objective) -> Objective:
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=["mu", "clip_norm", "step_size", "bounds", "theta0"],
-    meta_fields=["users", "steps", "optimizer", "output", "noise"],
+    data_fields=["mu", "radius", "clip_norm", "step_size", "bounds", "theta0"],
+    meta_fields=["users", "steps", "optimizer", "output", "noise", "width"],
 )
 @dataclass(frozen=True)
 class Config:
     """What a run is told before it starts; made by ``config``. All of it is public.
 
-    Traced: ``mu ()``, ``clip_norm ()``, ``step_size (d,)``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static.
+    Traced: ``mu ()``, ``radius ()``, ``clip_norm ()``, ``step_size (d,)``, ``bounds (2, d)``, ``theta0 (d,)``. The rest
+    is static. ``radius`` and ``width``: see ``privacy.budgets``.
     """
 
     mu: jax.Array
+    radius: jax.Array
     clip_norm: jax.Array
     step_size: jax.Array
     bounds: jax.Array
@@ -65,6 +67,7 @@ class Config:
     optimizer: Callable[..., optax.GradientTransformation]
     output: str
     noise: str
+    width: int
 
 
 def config(
@@ -78,7 +81,7 @@ def config(
     step_size: Any = None,
     optimizer: Callable[..., optax.GradientTransformation] = optax.sgd,
     output: str = "last",
-    noise: str = "float",
+    noise: str = "exact",
 ) -> Config:
     """Check a configuration and make its leaves canonical.
 
@@ -96,7 +99,7 @@ def config(
       optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad``.
       output: what ``release`` names ``point``: "last", the last iterate, or "last_half_mean", the mean of the
         second half of the path. Both are post-processing.
-      noise: "float", or "none" (only with ``mu = inf``).
+      noise: "exact", on an integer grid; "float", faster, for research sweeps; or "none" (only with ``mu = inf``).
 
     Raises:
       ValueError: a number out of range, a wrong shape, bounds reversed, ``theta0`` outside; names the argument.
@@ -113,17 +116,18 @@ def config(
     def leaf(value: Any) -> jax.Array:
         return jnp.asarray(value, dtype)
 
+    users, steps = _checks.size("users", users), _checks.size("steps", steps)
+    spent = budgets.budget(mu, noise, dimension=limits.shape[1], releases=steps, users=users, dtype=dtype)
     return Config(
-        mu=leaf(descent.budget(mu, noise, dtype)),
+        **spent._asdict(),
         clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
         step_size=leaf(sizes),
         bounds=leaf(limits),
         theta0=leaf(start),
-        users=_checks.size("users", users),
-        steps=_checks.size("steps", steps),
+        users=users,
+        steps=steps,
         optimizer=optimizer,
         output=_checks.choice("output", output, descent.OUTPUTS),
-        noise=noise,
     )
 
 
@@ -132,7 +136,7 @@ class Public(NamedTuple):
 
     Attributes:
       step: ``()`` steps taken.
-      budget: ``()``, the ``mu`` the run was begun with.
+      budget: ``()``, what the run was begun with: ``mu``, or the ``radius`` of exact noise.
       theta: ``(d,)``, the iterate.
       optimizer: the optax state: a function of privatised gradients.
       path: ``(T + 1, d)``: theta0 and every iterate after it; rows beyond ``step`` are zero.
@@ -177,7 +181,7 @@ def init(key: jax.Array, config: Config) -> State:
     path = jnp.zeros((config.steps + 1, config.theta0.shape[0]), config.theta0.dtype)
     public = Public(
         step=jnp.zeros((), jnp.int32),
-        budget=config.mu,
+        budget=budgets.level(config),
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         path=path.at[0].set(config.theta0),
@@ -201,7 +205,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     case                               result
     =================================  ==================================================
     ``state.public.step == T``         the state unchanged: nothing more is released
-    begun with another ``mu``          likewise: the guarantee is of one budget
+    begun with another budget         likewise: the guarantee is of one budget
     a user's gradient NaN or infinite  that user counts as zero
     values at a masked point           every user counts as zero; the noise is added
     ``mu = inf``                       no noise
@@ -224,11 +228,10 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != wanted:
         raise ValueError(f"values must have shape {wanted}, got {values.shape}")
     public = state.public
-    active = (public.step < config.steps) & (public.budget == config.mu)
+    active = (public.step < config.steps) & (public.budget == budgets.level(config))
     gradients = jnp.where(query.mask[0], values[0].astype(public.theta.dtype), 0)
-    vectors, clipped, refused = clipping.clip_by_l2_norm(gradients, config.clip_norm)
-    mean = jnp.sum(vectors, axis=1) / config.users
-    noisy = descent.privatized(key, config, mean)
+    total, clipped, refused = clipping.summed(gradients, config.clip_norm, budgets.grid(config))
+    noisy, mean = descent.privatized(key, config, total)
     theta, optimizer = descent.move(config, noisy, public.optimizer, public.theta)
     after = Public(
         step=public.step + 1,
@@ -238,7 +241,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         path=public.path.at[public.step + 1].set(theta),
     )
     after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, public)
-    info = Info(mean, jnp.sum(clipped) / config.users, jnp.sum(refused))
+    info = Info(mean, clipped / config.users, refused)
     return State(after, None), info
 
 
@@ -255,7 +258,7 @@ def privacy(config: Config) -> guarantee.Guarantee:
     Raises:
       ValueError: a stacked config; take one.
     """
-    return descent.statement(config.mu, "the users whose gradients are taken")
+    return budgets.statement(config, guarantee.USERS, releases=config.steps, dimension=config.theta0.shape[0])
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)

@@ -25,7 +25,7 @@ import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import clipping, descent, guarantee
+from jaxdpbo.privacy import budgets, clipping, descent, guarantee
 from jaxdpbo.surrogate import gp, gradient, gradient_design, kernels
 from jaxdpbo.types import Algorithm, Kernel, Query, State
 
@@ -35,22 +35,24 @@ MEMORIES = ("all", "nearest", "none")
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=[
-        "mu", "clip_norm", "step_size", "tolerance", "prior", "bounds", "theta0",
+        "mu", "radius", "clip_norm", "step_size", "tolerance", "prior", "bounds", "theta0",
     ],
     meta_fields=[
         "users", "steps", "batch", "neighbours", "memory", "optimizer", "adaptive", "output", "noise",
-        "polish_steps",
+        "width", "polish_steps",
     ],
 )  # fmt: skip
 @dataclass(frozen=True)
 class Config:
     """What a run is told before it starts; made by ``config``. All of it is public.
 
-    Traced (a sweep over these compiles once): ``mu ()``, ``clip_norm ()``, ``step_size (d,)``, ``tolerance ()``,
-    the numbers of ``prior``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static.
+    Traced (a sweep over these compiles once): ``mu ()``, ``radius ()``, ``clip_norm ()``, ``step_size (d,)``,
+    ``tolerance ()``, the numbers of ``prior``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static. ``radius`` and
+    ``width``: see ``privacy.budgets``.
     """
 
     mu: jax.Array
+    radius: jax.Array
     clip_norm: jax.Array
     step_size: jax.Array
     tolerance: jax.Array
@@ -66,6 +68,7 @@ class Config:
     adaptive: bool
     output: str
     noise: str
+    width: int
     polish_steps: int
 
 
@@ -87,7 +90,7 @@ def config(
     tolerance: float | None = None,
     memory: str = "all",
     neighbours: int = 0,
-    noise: str = "float",
+    noise: str = "exact",
     polish_steps: int = 16,
     allow_incomplete_gradient: bool = False,
 ) -> Config:
@@ -115,7 +118,7 @@ def config(
       tolerance: Algorithm 2's epsilon, on the trace of the gradient's covariance.
       memory: which earlier points a step uses: "all", the ``neighbours`` "nearest" in correlation, or "none".
       neighbours: for "nearest".
-      noise: "float", or "none" (only with ``mu = inf``).
+      noise: "exact", on an integer grid; "float", faster, for research sweeps; or "none" (only with ``mu = inf``).
       polish_steps: gradient steps on the acquisition after the best structured start.
       allow_incomplete_gradient: permit memory "none" with fewer than ``d + 1`` points, which can not determine a
         gradient.
@@ -151,23 +154,24 @@ def config(
     def leaf(value: Any) -> jax.Array:
         return jnp.asarray(value, dtype)
 
+    users, steps = _checks.size("users", users), _checks.size("steps", steps)
+    spent = budgets.budget(mu, noise, dimension=dimension, releases=steps, users=users, dtype=dtype)
     return Config(
-        mu=leaf(descent.budget(mu, noise, dtype)),
+        **spent._asdict(),
         clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
         step_size=leaf(sizes),
         tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance, dtype=dtype)),
         prior=gp.Prior(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
         bounds=leaf(limits),
         theta0=leaf(start),
-        users=_checks.size("users", users),
-        steps=_checks.size("steps", steps),
+        users=users,
+        steps=steps,
         batch=points,
         neighbours=neighbours,
         memory=memory,
         optimizer=optimizer,
         adaptive=tolerance is not None,
         output=_checks.choice("output", output, descent.OUTPUTS),
-        noise=noise,
         polish_steps=_checks.size("polish_steps", polish_steps, minimum=0),
     )
 
@@ -177,7 +181,7 @@ class Public(NamedTuple):
 
     Attributes:
       step: ``()`` steps taken.
-      budget: ``()``, the ``mu`` the run was begun with.
+      budget: ``()``, what the run was begun with: ``mu``, or the ``radius`` of exact noise.
       theta: ``(d,)``, the iterate.
       optimizer: the optax state: a function of privatised gradients.
       points: ``(m, d)`` evaluated points, ``m = T b`` (0 rows with memory "none").
@@ -248,7 +252,7 @@ def init(key: jax.Array, config: Config) -> State:
     nothing = gp.empty(capacity, dimension, dtype)
     public = Public(
         step=jnp.zeros((), jnp.int32),
-        budget=config.mu,
+        budget=budgets.level(config),
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         points=nothing.points,
@@ -289,7 +293,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     case                            result
     ==============================  =====================================================================
     ``state.public.step == T``      the state unchanged: nothing more is released
-    begun with another ``mu``       likewise: the guarantee is of one budget
+    begun with another budget      likewise: the guarantee is of one budget
     a user's loss NaN or infinite   that user counts as the zero gradient while the loss is remembered
     values at masked points         ignored
     ``mu = inf``                    no noise: the non-private algorithm
@@ -311,7 +315,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != (config.batch, config.users):
         raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
     public, losses = state.public, state.private.losses
-    active = (public.step < config.steps) & (public.budget == config.mu)
+    active = (public.step < config.steps) & (public.budget == budgets.level(config))
     known, kept = _recall(config, public)
     losses_now = gp.masked(query.mask, values.astype(losses.dtype))
 
@@ -325,11 +329,12 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         weights = gradient.weights(config.prior, extended, public.theta)
         trace = gradient.gradient_information(config.prior, extended, public.theta)
         padding = ((0, 0), (0, room - rows.shape[1]))
-        return jnp.pad(rows, padding), trace, clipping.clipped_mean(weights, memory, config.clip_norm)
+        total = clipping.clipped_sum(weights, memory, config.clip_norm, budgets.grid(config))
+        return jnp.pad(rows, padding), trace, total
 
     room = known.points.shape[0]
-    rows, trace, (mean, clipped, refused) = _staged(config, known, estimate)
-    noisy = descent.privatized(key, config, mean)
+    rows, trace, (total, clipped, refused) = _staged(config, known, estimate)
+    noisy, mean = descent.privatized(key, config, total)
     theta, optimizer = descent.move(config, noisy, public.optimizer, public.theta)
 
     def advance(new: Any, old: Any) -> Any:
@@ -374,7 +379,7 @@ def privacy(config: Config) -> guarantee.Guarantee:
     Raises:
       ValueError: a stacked config; take one.
     """
-    return descent.statement(config.mu, "the users whose losses are evaluated")
+    return budgets.statement(config, guarantee.USERS, releases=config.steps, dimension=config.theta0.shape[0])
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)

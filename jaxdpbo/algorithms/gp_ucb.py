@@ -310,7 +310,7 @@ def privacy(config: Config) -> guarantee.Guarantee:
     """None, and why."""
     del config
     return guarantee.no_guarantee(
-        "the users whose losses are evaluated", "every point is chosen by raw values, and the best by comparing them"
+        guarantee.USERS, "every point is chosen by raw values, and the best by comparing them"
     )
 
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,34 +23,37 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, guarantee, keys, mechanisms
+from jaxdpbo.privacy import accounting, budgets, guarantee, keys, mechanisms, records
+from jaxdpbo.privacy import ledger as privacy_ledger
 from jaxdpbo.types import Algorithm, State
-
-PROTECTS = "the users whose losses are evaluated; NOT the records a model is trained on"
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["inner", "mu", "low", "high"],
-    meta_fields=["users", "steps", "batch"],
+    data_fields=["inner", "mu", "radius", "low", "high"],
+    meta_fields=["users", "steps", "batch", "noise", "width"],
 )
 @dataclass(frozen=True)
 class Config:
-    """Made by ``config``. Traced: the ``inner`` config, ``mu ()``, and the range of a loss, ``low ()`` and ``high ()``.
-
-    Static: ``users``; ``steps`` and ``batch``, the inner one's.
+    """Made by ``config``. Traced: the ``inner`` config, ``mu ()``, ``radius ()``; the range of a loss, ``low ()`` and
+    ``high ()``. Static: ``users``; ``steps`` and ``batch``, the inner one's; ``noise`` and ``width``.
     """
 
     inner: Any
     mu: jax.Array
+    radius: jax.Array
     low: jax.Array
     high: jax.Array
     users: int
     steps: int
     batch: int
+    noise: str
+    width: int
 
 
-def config(inner: Algorithm, inner_config: Any, *, users: int, mu: float, loss_range: Any) -> Config:
+def config(
+    inner: Algorithm, inner_config: Any, *, users: int, mu: float, loss_range: Any, noise: str = "exact"
+) -> Config:
     """Check a configuration.
 
     Args:
@@ -59,6 +63,7 @@ def config(inner: Algorithm, inner_config: Any, *, users: int, mu: float, loss_r
       users: ``n``, public.
       mu: the GDP budget of all evaluations together; ``inf`` for none.
       loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there.
+      noise: "exact", on an integer grid; "float", for research sweeps; or "none" (only with ``mu = inf``).
 
     Raises:
       ValueError: a number out of range, or an inner config that wants more users than one.
@@ -71,26 +76,37 @@ def config(inner: Algorithm, inner_config: Any, *, users: int, mu: float, loss_r
     key = jax.random.key(0)
     query = jax.eval_shape(lambda: inner.ask(key, inner_config, inner.init(key, inner_config)))
     low, high = _range(loss_range)
-    dtype = jnp.result_type(float)
+    users, dtype = _checks.size("users", users), jnp.result_type(float)
+    evaluations = inner_config.steps * query.points.shape[0]
+    spent = budgets.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=dtype)
     return Config(
         inner=inner_config,
-        mu=jnp.asarray(_checks.positive("mu", mu, finite=False), dtype),
+        **spent._asdict(),
         low=jnp.asarray(low, dtype),
         high=jnp.asarray(high, dtype),
-        users=_checks.size("users", users),
+        users=users,
         steps=inner_config.steps,
         batch=query.points.shape[0],
     )
 
 
-def noise_deviation(*, users: int, mu: float, loss_range: Any, evaluations: int) -> float:
+def noise_deviation(*, users: int, mu: float, loss_range: Any, evaluations: int, noise: str = "exact") -> float:
     """The standard deviation of the noise of one released mean: ``(high - low) / n`` over ``mu / sqrt(evaluations)``.
 
-    Replacing one user moves the mean of ``n`` clipped losses by at most ``(high - low) / n``.
+    Replacing one user moves the mean of ``n`` clipped losses by at most ``(high - low) / n``. On the grid it is a
+    little more, by what the radius was rounded down.
     """
     low, high = _range(loss_range)
-    each = accounting.split_gdp(mu, evaluations)
-    return accounting.gaussian_standard_deviation((high - low) / _checks.size("users", users), each)
+    users, evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
+    spent = budgets.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=np.float64)
+    return _deviation(spent, low, high, users, evaluations)
+
+
+def _deviation(spent: Any, low: Any, high: Any, users: int, evaluations: int) -> float:
+    if spent.noise == "exact":
+        return (high - low) / 2 / users * spent.width / int(spent.radius)
+    each = accounting.split_gdp(float(spent.mu), evaluations)
+    return accounting.gaussian_standard_deviation((high - low) / users, each)
 
 
 class Public(NamedTuple):
@@ -98,7 +114,7 @@ class Public(NamedTuple):
 
     Attributes:
       step: ``()`` steps taken.
-      budget: ``()`` the ``mu`` this run was begun with.
+      budget: ``()`` what this run was begun with: ``mu``, or the ``radius`` of exact noise.
       inner: the whole state of the inner algorithm, its "private" part included: it was told released values only.
       points: ``(T b, d)`` evaluated so far.
       values: ``(T b,)`` released mean losses; NaN where nothing was evaluated.
@@ -151,6 +167,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     case                                        result
     ==========================================  ======================================================
     ``state.public.step == T``                  the state unchanged: nothing more is released
+    begun with another budget                   likewise: the guarantee is of one budget
     a loss outside the range                    counts as the end of the range
     a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
     a masked point                              not released: the inner algorithm is told so
@@ -163,7 +180,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
         count, dtype = config.steps * config.batch, config.low.dtype
         public = Public(
             step=jnp.zeros((), jnp.int32),
-            budget=config.mu,
+            budget=budgets.level(config),
             inner=within,
             points=jnp.zeros((count, dimension), dtype),
             values=jnp.full(count, jnp.nan, dtype),
@@ -178,10 +195,8 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
             raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
         noise_key, inner_key = jax.random.split(key)
         public = state.public
-        active = public.step < config.steps
-        each = config.mu / jnp.sqrt(jnp.asarray(config.steps * config.batch, config.mu.dtype))
-        means, clipped = clipped_means(values.astype(config.low.dtype), config.low, config.high)
-        released = mechanisms.gaussian(noise_key, means, (config.high - config.low) / config.users / each)
+        active = (public.step < config.steps) & (public.budget == budgets.level(config))
+        released, means, clipped = released_means(noise_key, config, values.astype(config.low.dtype))
         told = -released if config.inner.users is None else released[:, None]
         within, _ = inner.tell(inner_key, config.inner, public.inner, query, told)
         start = jnp.minimum(public.step, config.steps - 1) * config.batch
@@ -207,21 +222,35 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
-    """``mu``-GDP, unconditional but for ideal noise and public numbers."""
-    return _statement(float(config.mu))
+    """GDP, as ``budgets.statement`` says, of all evaluations together."""
+    return budgets.statement(config, guarantee.USERS, releases=config.steps * config.batch, dimension=1)
 
 
-def clipped_means(losses: jax.Array, low: jax.Array | float, high: jax.Array | float) -> tuple[jax.Array, jax.Array]:
-    """Means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, NaN as the middle.
+def released_means(key: jax.Array, config: Any, losses: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Noised means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, NaN as the middle.
 
-    Moving one user's losses moves each mean by at most ``(high - low) / n``, whatever the losses are.
+    Formal guarantee: the part of ``b`` of ``steps batch`` evaluations in what ``privacy(config)`` says of all. Moving
+    one user's losses moves each mean by at most ``(high - low) / n``, whatever the losses are; on the grid, where each
+    loss is a whole number within ``radius``, each sum by ``2 radius`` exactly.
 
     Returns:
-      The means, and how many losses ``(b,)`` were moved: raw data.
+      The noised means; the raw ones, and how many losses ``(b,)`` were moved: raw data.
     """
-    known = jnp.where(jnp.isnan(losses), (low + high) / 2, losses)
-    inside = jnp.clip(known, low, high)
-    return jnp.mean(inside, axis=1), jnp.sum(inside != losses, axis=1)
+    middle, half = (config.low + config.high) / 2, (config.high - config.low) / 2
+    known = jnp.where(jnp.isnan(losses), middle, losses)
+    inside = jnp.clip(known, config.low, config.high)
+    clipped = jnp.sum(inside != losses, axis=1)
+    if config.noise == "exact":
+        scaled = jnp.rint((inside - middle) / half * config.radius).astype(jnp.int32)
+        total = jnp.sum(jnp.clip(scaled, -config.radius, config.radius), axis=1, dtype=jnp.int32)
+        noisy = total + mechanisms.discrete_gaussian(key, total.shape, config.width)
+        step = half / config.radius / config.users
+        return middle + noisy.astype(step.dtype) * step, middle + total.astype(step.dtype) * step, clipped
+    means = jnp.mean(inside, axis=1)
+    if config.noise == "none":
+        return means, means, clipped
+    each = config.mu / jnp.sqrt(jnp.asarray(config.steps * config.batch, config.mu.dtype))
+    return mechanisms.gaussian(key, means, (config.high - config.low) / config.users / each), means, clipped
 
 
 class BudgetExhausted(RuntimeError):
@@ -257,7 +286,11 @@ class PrivateObjective:
         mu: float,
         evaluations: int,
         loss_range: Any,
+        noise: str = "exact",
         key: jax.Array | None = None,
+        insecure_key: bool = False,
+        ledger: str | Path | None = None,
+        run: str | None = None,
     ):
         """Check and split.
 
@@ -268,20 +301,40 @@ class PrivateObjective:
           mu: the GDP budget of all evaluations together.
           evaluations: how many there may be.
           loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there.
+          noise: see ``config``.
           key: a typed key for tests; from the operating system where not given.
+          insecure_key: permit a key of a generator without a security claim.
+          ledger: charge all evaluations there (``privacy.ledger``). An object of the same ``run`` in another process
+            goes on: what was returned is among ``spent``, what was charged stays charged. No ``key`` may be given.
+          run: its name in the ledger, and of this loss and data: needed there.
 
         Raises:
-          ValueError: a number out of range.
-          TypeError: ``key`` is not a typed key.
+          ledger.Refused: the budget does not suffice, or the name stands for something else.
+          ValueError: a number out of range; ``key`` with a ledger, or no ``run``.
+          TypeError: ``key`` is not a typed key, or of such a generator.
         """
         self._loss, self._data = loss, data
         self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
-        self._low, self._high = _range(loss_range)
-        self.deviation = noise_deviation(users=users, mu=mu, loss_range=loss_range, evaluations=evaluations)
-        statement = _statement(_checks.positive("mu", mu, finite=False))
-        self._key = keys.secret_key() if key is None else _checks.key("key", key)
-        self.guarantee = statement if key is None else statement.assuming(guarantee.KEY_SECRET)
+        low, high = _range(loss_range)
+        dtype = jnp.result_type(float)
+        spent = budgets.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=dtype)
+        self.deviation = _deviation(spent, low, high, users, evaluations)
+        self._config = Config(
+            inner=None, **spent._asdict(), low=jnp.asarray(low, dtype), high=jnp.asarray(high, dtype), users=users,
+            steps=evaluations, batch=1,
+        )  # fmt: skip
+        if ledger is not None and key is not None:
+            raise ValueError(
+                "key must not be given with a ledger: evaluations on record draw from the operating system"
+            )
+        self._key, self.guarantee = keys.for_release(key, privacy(self._config), insecure_key)
+        self._journal, self._head = None, ""
         self._lock, self._charged, self._spent = threading.Lock(), 0, []
+        if ledger is not None:
+            what = f"private evaluations, {evaluations} of one point"
+            charged = records.charge(ledger, run, what, self.guarantee, self._config)
+            self._journal = records.journal(ledger, charged)
+            self._recall(self._journal)
 
     def __call__(self, point: Any) -> float:
         """One evaluation.
@@ -294,6 +347,7 @@ class PrivateObjective:
         with self._lock:
             if self._charged == self._evaluations:
                 raise BudgetExhausted(f"all {self._evaluations} evaluations are spent")
+            self._note({"charged": self._charged + 1})
             number, self._charged = self._charged, self._charged + 1
         returned = self._loss(point, self._data)
         try:
@@ -302,11 +356,27 @@ class PrivateObjective:
             raise TypeError("loss must return an array of real numbers") from None
         if losses.shape != (self._users,):
             raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
-        mean = clipped_means(jnp.asarray(losses)[None], self._low, self._high)[0][0]
-        value = float(mechanisms.gaussian(jax.random.fold_in(self._key, number), mean, self.deviation))
+        given = jnp.asarray(losses[None], self._config.low.dtype)
+        value = float(_released_means(jax.random.fold_in(self._key, number), self._config, given)[0][0])
         with self._lock:
+            self._note({"point": np.asarray(point).tolist(), "value": value})
             self._spent.append(Spent(point, value))
         return value
+
+    def _note(self, line: dict[str, Any]) -> None:
+        """On the disk before anything is done or said; public, as all that is returned."""
+        if self._journal is not None:
+            self._head = privacy_ledger.append(self._journal, line, after=self._head)
+
+    def _recall(self, journal: Path) -> None:
+        """What other processes noted."""
+        chain = privacy_ledger.read(journal)
+        self._head = chain.head
+        for line in chain.lines[1:]:
+            if "charged" in line:
+                self._charged = line["charged"]
+            else:
+                self._spent.append(Spent(np.asarray(line["point"]), line["value"]))
 
     @property
     def remaining(self) -> int:
@@ -329,11 +399,7 @@ class PrivateObjective:
         raise TypeError("a PrivateObjective cannot be pickled: two copies would spend one budget twice")
 
 
-def _statement(mu: float) -> guarantee.Guarantee:
-    if np.isinf(mu):
-        return guarantee.no_guarantee(PROTECTS, "mu = inf adds no noise")
-    assumptions = guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES
-    return guarantee.guarantee("gdp", mu, "replace_one", PROTECTS, holds_if=assumptions)
+_released_means = jax.jit(released_means)
 
 
 def _range(value: Any) -> tuple[float, float]:

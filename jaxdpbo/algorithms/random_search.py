@@ -110,9 +110,7 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 def privacy(config: Config) -> guarantee.Guarantee:
     """None, and why."""
     del config
-    return guarantee.no_guarantee(
-        "the users whose losses are evaluated", "the point is chosen by comparing raw mean losses"
-    )
+    return guarantee.no_guarantee(guarantee.USERS, "the point is chosen by comparing raw mean losses")
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)

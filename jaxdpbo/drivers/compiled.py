@@ -1,11 +1,14 @@
 """A whole run in one compiled program."""
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo.drivers import runs
+from jaxdpbo.drivers import recorded, runs
+from jaxdpbo.privacy import keys
 from jaxdpbo.types import Algorithm, Objective, State
 
 
@@ -16,6 +19,9 @@ def run_scan(
     config: Any,
     *,
     key: jax.Array | None = None,
+    insecure_key: bool = False,
+    ledger: str | Path | None = None,
+    run: str | None = None,
     diagnostics: bool = False,
 ) -> runs.Run:
     """A whole run in one compiled program.
@@ -30,18 +36,35 @@ def run_scan(
       data: any pytree of arrays.
       config: of the algorithm's ``config(...)``.
       key: a typed key for tests and sweeps; from the operating system where not given.
+      insecure_key: permit one of a generator without a security claim, such as ``jax.random.key(0)``, though the noise
+        is exact; the guarantee says so.
+      ledger: charge the run there (``privacy.ledger``) before it begins. A process that is killed may call again: what
+        was released is given out again; where nothing was, nothing had left the program. No ``key`` may be given.
+      run: its name in the ledger, and of this data: needed there.
       diagnostics: also return the raw state and per-step ``Info``. Not private.
 
     Raises:
-      TypeError: ``key`` is not a typed key.
-      ValueError: the objective's values do not have the shape the algorithm wants.
+      ledger.Refused: the budget does not suffice, or the name stands for another run.
+      TypeError: ``key`` is not a typed key, or of such a generator.
+      ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a ledger, no ``run``.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
-    statement = algorithm.privacy(config)
-    key, statement = runs.key_and_guarantee(key, statement)
+    statement, record = algorithm.privacy(config), None
+    if ledger is not None:
+        if key is not None:
+            raise ValueError("key must not be given with a ledger: a run on record draws from the operating system")
+        record = recorded.begin(ledger, run, algorithm, config, statement)
+    key, statement = keys.for_release(key, statement, insecure_key)
     data = jax.tree.map(jnp.asarray, data)
+    if record is not None:
+        like, _, _ = jax.eval_shape(partial(scan, algorithm, objective), key, config, data)
+        done = recorded.given_out(record, like)
+        if done is not None:
+            return done
     released, state, info = _scan(algorithm, objective, key, config, data)
     runs.raise_on_failed_factorisation(info, state)
+    if record is not None:
+        released, statement, _ = recorded.give_out(record, released, statement)
     return runs.Run(released, statement, runs.Diagnostics(state, info) if diagnostics else None)
 
 

@@ -1,14 +1,15 @@
 """A run around any Python callable: step by step, resumable, a batch at once through an executor."""
 
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.drivers import runs
-from jaxdpbo.privacy import guarantee
+from jaxdpbo.drivers import recorded, runs
+from jaxdpbo.privacy import guarantee, keys
 from jaxdpbo.types import Algorithm, Objective, Query, State
 
 
@@ -19,9 +20,12 @@ def run_loop(
     config: Any,
     *,
     key: jax.Array | None = None,
+    insecure_key: bool = False,
     state: State | None = None,
     executor: Executor | None = None,
     progress: bool = False,
+    ledger: str | Path | None = None,
+    run: str | None = None,
     diagnostics: bool = False,
 ) -> runs.Run:
     """A run around any Python callable: the objective sees NumPy points and is never traced.
@@ -35,22 +39,33 @@ def run_loop(
       config: of the algorithm's ``config(...)``.
       key: a typed key for tests and sweeps; from the operating system where not given. To resume a run on the same
         data with the same noise, pass the same key.
+      insecure_key: permit one of a generator without a security claim, see ``run_scan``.
       state: of a ``RunInterrupted``, to go on from there. Each state once: going on from it a second time under another
         key spends the steps that were left a second time.
       executor: evaluates the points of a batch at once: threads, processes or a cluster's own. Values are placed by
         point, so the path is the same as without one. A process pool pickles ``objective`` and ``data`` for every
         point: pass what finds the data rather than the data. Left open at the end.
       progress: show a bar of steps; needs the ``progress`` extra. It counts, and shows nothing of the data.
+      ledger: charge the whole run there (``privacy.ledger``) before its first step. A process that is killed may call
+        again: what was released is given out again, otherwise the run goes on after the steps on record, evaluating
+        their points again. A run that goes on takes its keys from the operating system, so neither ``key`` nor
+        ``state`` may be given.
+      run: its name in the ledger, and of this data: needed there.
       diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private.
 
     Raises:
-      TypeError: ``key`` is not a typed key.
-      ValueError: ``state`` does not belong to ``config``.
+      TypeError: ``key`` is not a typed key, or of such a generator.
+      ValueError: ``state`` does not belong to ``config``; ``key`` or ``state`` with a ledger, or no ``run``.
+      ledger.Refused: the budget does not suffice, the name stands for another run, or another process goes on with it.
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of a wrong shape, or the covariance of
         the evaluated points could not be factored.
     """
-    statement = algorithm.privacy(config)
-    key, statement = runs.key_and_guarantee(key, statement)
+    statement, record = algorithm.privacy(config), None
+    if ledger is not None:
+        if key is not None or state is not None:
+            raise ValueError("key and state must not be given with a ledger: the record says how a run goes on")
+        record = recorded.begin(ledger, run, algorithm, config, statement)
+    key, statement = keys.for_release(key, statement, insecure_key)
     init_key, loop_key, release_key = jax.random.split(key, 3)
     fresh: State = init(algorithm, init_key, config)
     current = fresh if state is None else state
@@ -61,26 +76,42 @@ def run_loop(
             f"state must come from a run with this config: it was begun with a budget of {current.public.budget}"
         )
 
+    publics, head = (), ""
+    if record is not None:
+        done = recorded.given_out(record, jax.eval_shape(algorithm.release, release_key, config, fresh))
+        if done is not None:
+            return done
+        publics, head = recorded.kept(record, fresh.public)
     infos = []
     start = int(current.public.step)
     if start:  # nobody can say any more where the keys of the earlier steps came from
         statement = statement.assuming(guarantee.KEY_SECRET)
     for t in _count(start, config.steps, progress):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
+        if t < len(publics) and not jax.tree.leaves(current.private):
+            current = current._replace(public=publics[t])
+            continue
         try:
             query = ask(algorithm, ask_key, config, current)
             values = _evaluate(objective, query, data, getattr(config, "users", None), executor)
-            current, info = tell(algorithm, tell_key, config, current, query, values)
+            after, info = tell(algorithm, tell_key, config, current, query, values)
         except (Exception, KeyboardInterrupt) as error:
             raise runs.RunInterrupted(
                 f"stopped at step {t} of {config.steps} on {type(error).__name__}; "
-                "the same call with state=error.state goes on from there",
+                f"the same call {'' if record else 'with state=error.state '}goes on from there",
                 current,
             ) from error
+        if t < len(publics):
+            after = after._replace(public=publics[t])  # the noise drawn just now was never seen
+        elif record is not None:
+            head = recorded.keep(record, head, current.public if t else None, after.public)
+        current = after
         infos.append(info)
     info = jax.tree.map(lambda *leaves: jnp.stack(leaves), *infos) if infos else None
     released = release(algorithm, release_key, config, current)
     runs.raise_on_failed_factorisation(info, current)
+    if record is not None:
+        released, statement, _ = recorded.give_out(record, released, statement)
     return runs.Run(released, statement, runs.Diagnostics(current, info) if diagnostics else None)
 
 

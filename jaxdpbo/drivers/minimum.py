@@ -1,6 +1,7 @@
 """The one call most users need: private minimisation over a box, with defaults that work."""
 
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,11 +25,15 @@ def minimize(
     batch: int | None = None,
     clip_norm: float = 1.0,
     theta0: Any = None,
+    noise: str = "exact",
     key: jax.Array | None = None,
+    insecure_key: bool = False,
     traceable: bool = True,
     state: State | None = None,
     executor: Executor | None = None,
     progress: bool = False,
+    ledger: str | Path | None = None,
+    run: str | None = None,
     diagnostics: bool = False,
 ) -> runs.Run:
     """Minimise the mean of per-user losses over a box by DP-GIBO, ``mu``-GDP for the users.
@@ -47,11 +52,15 @@ def minimize(
       batch: ``b``; ``d + 1`` where not given.
       clip_norm: ``B``, the bound on one user's gradient, chosen without the data.
       theta0: where to start; the middle of the box where not given.
+      noise: "exact", or "float" for research sweeps.
       key: for tests; from the operating system where not given.
+      insecure_key: permit a key of a generator without a security claim, see ``run_scan``.
       traceable: True runs one compiled program (``run_scan``); False calls the objective from Python (``run_loop``).
       state: of a ``RunInterrupted``, to go on from there with the same arguments; only with ``traceable=False``.
       executor: evaluates the points of a batch at once, see ``run_loop``; only with ``traceable=False``.
       progress: show a bar of steps; only with ``traceable=False``.
+      ledger: charge the run there before it begins, see ``run_loop`` and ``privacy.ledger``.
+      run: its name in the ledger, and of this data.
       diagnostics: also return raw state and info. Not private.
 
     Returns:
@@ -60,6 +69,7 @@ def minimize(
     Raises:
       ValueError: an argument out of range or of a wrong shape; names it.
       TypeError: an argument of the wrong kind.
+      ledger.Refused: see ``run_loop``.
       RunInterrupted: see ``run_loop``.
     """
     box = _checks.box("bounds", bounds)
@@ -84,17 +94,31 @@ def minimize(
         theta0=theta0,
         optimizer=optax.adagrad,
         output="last_half_mean",
+        noise=noise,
     )
     if traceable:
-        return compiled.run_scan(dp_gibo.algorithm, objective, data, config, key=key, diagnostics=diagnostics)
+        return compiled.run_scan(
+            dp_gibo.algorithm,
+            objective,
+            data,
+            config,
+            key=key,
+            insecure_key=insecure_key,
+            ledger=ledger,
+            run=run,
+            diagnostics=diagnostics,
+        )
     return loop.run_loop(
         dp_gibo.algorithm,
         objective,
         data,
         config,
         key=key,
+        insecure_key=insecure_key,
         state=state,
         executor=executor,
         progress=progress,
+        ledger=ledger,
+        run=run,
         diagnostics=diagnostics,
     )

@@ -1,12 +1,10 @@
-"""What every driver returns and raises, and what a key that was passed in does to the guarantee."""
+"""What every driver returns and raises."""
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
-from jaxdpbo import _checks
-from jaxdpbo.privacy import guarantee, keys
+from jaxdpbo.privacy import guarantee
 from jaxdpbo.types import State
 
 
@@ -43,13 +41,6 @@ class RunInterrupted(RuntimeError):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the message alone."""
         return type(self), self.args
-
-
-def key_and_guarantee(key: jax.Array | None, statement: guarantee.Guarantee) -> tuple[jax.Array, guarantee.Guarantee]:
-    """A key that was passed in protects only while nobody else knows it, and the guarantee says so."""
-    if key is None:
-        return keys.secret_key(), statement
-    return _checks.key("key", key), statement.assuming(guarantee.KEY_SECRET)
 
 
 def raise_on_failed_factorisation(info: Any, state: State) -> None:

@@ -1,41 +1,77 @@
 """Attacks: lower bounds on what a release really gives away. An audit falsifies a guarantee; it never certifies one.
 
-A bound on ``epsilon`` from trials: an attack guesses which of two neighbours was released. Where it says "first" with
-probability ``p`` on the first and ``q`` on the second, ``(epsilon, delta)``-DP wants ``p <= e^epsilon q + delta``; with
-``p`` and ``q`` replaced by the ends of their confidence intervals, the ``epsilon`` this needs is a lower bound.
+An attack guesses which of two neighbours was released. Where it says "first" with probability ``p`` on the first and
+``q`` on the second, ``(epsilon, delta)``-DP wants ``p <= e^epsilon q + delta`` and the same of the other guess, ``1 - q
+<= e^epsilon (1 - p) + delta``; ``mu``-GDP wants ``Phi^-1(p) - Phi^-1(q) <= mu``. With ``p`` and ``q`` replaced by the
+ends of their confidence intervals, what this needs is a lower bound: of both at once, since the two ends are the same.
+
+Trials come in halves ALWAYS. What an attack chooses (a threshold, which outcomes speak for the first) it chooses on the
+first half, and it is judged on the second, which it has not seen.
+
+Two attacks need no trials: ``replay`` (same key, neighbouring data) and the affine ones at the end.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import beta
+from scipy.stats import beta, norm
 
 from jaxdpbo import _checks
+from jaxdpbo.privacy import guarantee
+
+SOUGHT = ("epsilon", "mu")
+THRESHOLDS = 201  # that are tried: quantiles of the first half
 
 
 class Audit(NamedTuple):
     """What an attack showed.
 
     Attributes:
-      epsilon: the lower bound, at ``confidence``; 0 where nothing was shown.
+      epsilon: the lower bound at ``delta``, at ``confidence``; 0 where nothing was shown.
+      mu: the lower bound on GDP's level, which holds whenever the other does.
+      delta: that ``epsilon`` was bounded for.
       correct: of ``trials`` on the first data set, how many were told right.
       wrong: of ``trials`` on the second, how many were taken for the first.
-      trials: on each of the two, those that the bound was counted on.
-      confidence: that the bound holds.
+      trials: on each of the two, those that the bounds were counted on.
+      confidence: that the bounds hold.
     """
 
     epsilon: float
+    mu: float
+    delta: float
     correct: int
     wrong: int
     trials: int
     confidence: float
 
 
+class TradeOff(NamedTuple):
+    """Error rates ``(k,)`` of one attack at many thresholds: "second" said of the first, "first" said of the second."""
+
+    type_one: np.ndarray
+    type_two: np.ndarray
+
+
+class Replay(NamedTuple):
+    """Two runs under one key.
+
+    Attributes:
+      differing: names of what differs though it should not.
+      moved: how far the statistic was moved; inf where the two are not comparable.
+      raised: what both raised, by name: then nothing was compared; "" where they returned.
+    """
+
+    differing: tuple[str, ...]
+    moved: float
+    raised: str = ""
+
+
 def epsilon_lower_bound(
     correct: int, wrong: int, trials: int, *, delta: float = 0.0, confidence: float = 0.95
 ) -> Audit:
-    """The ``epsilon`` that ``(epsilon, delta)``-DP would need, at least, by two one-sided Clopper-Pearson bounds.
+    """What ``(epsilon, delta)``-DP and ``mu``-GDP would need, at least, by two one-sided Clopper-Pearson bounds.
 
     Raises:
       ValueError: counts that are not within ``trials``, a delta outside [0, 1), a confidence outside (0, 1).
@@ -46,37 +82,142 @@ def epsilon_lower_bound(
             raise ValueError(f"{name} must lie in [0, {trials}], got {count}")
     if not 0 <= _checks.number("delta", delta) < 1:
         raise ValueError(f"delta must lie in [0, 1), got {delta}")
-    tail = (1.0 - _checks.probability("confidence", confidence)) / 2.0  # half of it for each rate
-    lowest = float(beta.ppf(tail, correct, trials - correct + 1)) if correct else 0.0
-    highest = float(beta.ppf(1.0 - tail, wrong + 1, trials - wrong)) if wrong < trials else 1.0
-    shown = lowest - delta
-    return Audit(max(0.0, math.log(shown / highest)) if shown > 0 else 0.0, correct, wrong, trials, confidence)
+    confidence = _checks.probability("confidence", confidence)
+    shown = _bounds(np.array([correct]), np.array([wrong]), trials, delta, confidence)
+    epsilon, mu = (float(shown[name][0]) for name in SOUGHT)
+    return Audit(epsilon, mu, delta, correct, wrong, trials, confidence)
 
 
-def threshold_audit(first: np.ndarray, second: np.ndarray, *, delta: float = 0.0, confidence: float = 0.95) -> Audit:
-    """The bound of the attack "the score is above a threshold", the threshold chosen on one half of the trials.
+def threshold_audit(
+    first: np.ndarray, second: np.ndarray, *, delta: float = 0.0, confidence: float = 0.95, sought: str = "epsilon"
+) -> Audit:
+    """The bounds of the attack "the score is above a threshold", or below it, whichever tells more.
 
     Args:
-      first: ``(trials,)`` scores where the first data set was released; high scores should mean the first.
+      first: ``(trials,)`` scores where the first data set was released.
       second: ``(trials,)`` scores where the second was.
       delta: of the claim.
-      confidence: that the bound holds; the half it is counted on was not looked at before.
+      confidence: that the bounds hold; the half they are counted on was not looked at before.
+      sought: "epsilon" or "mu", whose bound the threshold is chosen for.
 
     Raises:
-      ValueError: fewer than 4 trials, or different numbers of them.
+      ValueError: fewer than 4 trials, different numbers of them, a score that is NaN, an unknown ``sought``.
     """
-    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    if first.ndim != 1 or first.shape != second.shape or len(first) < 4:
-        raise ValueError(f"scores must be two vectors of one length, at least 4, got {first.shape} and {second.shape}")
-    half = len(first) // 2
-    tried = np.unique(np.quantile(np.concatenate([first[:half], second[:half]]), np.linspace(0, 1, 201)))
+    learnt, judged = _halves(first, second)
+    _checks.choice("sought", sought, SOUGHT)
+    tried = _thresholds(learnt)
+    (hits, alarms), count = _above(learnt, tried), len(learnt[0])
+    hits, alarms = (np.concatenate([above, count - above]) for above in (hits, alarms))  # "first" said below it, too
+    of_all = 1.0 - (1.0 - confidence) / len(hits)  # bounds of all thresholds at once: the best is not the luckiest
+    best = int(np.argmax(_bounds(hits, alarms, count, delta, of_all)[sought]))
+    told = _above(judged, tried[[best % len(tried)]])[:, 0]
+    count = len(judged[0])
+    correct, wrong = (told if best < len(tried) else count - told).tolist()
+    return epsilon_lower_bound(correct, wrong, count, delta=delta, confidence=confidence)
 
-    def bound(threshold: float, rows: slice) -> Audit:
-        correct, wrong = (int(np.sum(scores[rows] > threshold)) for scores in (first, second))
-        return epsilon_lower_bound(correct, wrong, len(first[rows]), delta=delta, confidence=confidence)
 
-    best = max(tried, key=lambda threshold: bound(threshold, slice(half)).epsilon)
-    return bound(best, slice(half, None))
+def trade_off(first: np.ndarray, second: np.ndarray) -> TradeOff:
+    """The measured error rates of "first where the score is above a threshold", on the second half; for a plot.
+
+    Each point is an estimate, with no confidence attached: it may lie below a curve that holds.
+    """
+    learnt, judged = _halves(first, second)
+    hits, alarms = _above(judged, _thresholds(learnt)) / len(judged[0])
+    return TradeOff(1.0 - hits, alarms)
+
+
+def declared_trade_off(statement: guarantee.Guarantee, type_one: np.ndarray) -> np.ndarray:
+    """The least type II error at each type I error that a "gdp" or "dp" statement allows any attack.
+
+    Raises:
+      ValueError: another notion.
+    """
+    if _checks.choice("notion", statement.notion, ("gdp", "dp")) == "gdp":
+        return norm.cdf(norm.ppf(1.0 - np.asarray(type_one)) - statement.level)
+    rest, odds = 1.0 - statement.delta - np.asarray(type_one), math.exp(statement.level)
+    return np.maximum(0.0, np.maximum(rest / odds, 1.0 - statement.delta - odds * np.asarray(type_one)))
+
+
+def outcome_scores(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of discrete outcomes for ``threshold_audit``: how much likelier the first half found each on the first.
+
+    A threshold on them is a set of outcomes. One is added to every count: an outcome that was hardly ever seen says
+    little, and one of which the first half knows nothing says nothing.
+
+    Args:
+      first: ``(trials,)`` outcomes, integers of any meaning, where the first data set was released.
+      second: ``(trials,)`` where the second was.
+    """
+    learnt, _ = _halves(first, second)
+    kinds, where = np.unique(np.concatenate([first, second]), return_inverse=True)
+    of_first, of_second = np.split(where.reshape(-1), 2)
+    half = len(learnt[0])
+    counts = [np.bincount(of[:half], minlength=len(kinds)) + 1.0 for of in (of_first, of_second)]
+    scores = np.log(counts[0]) - np.log(counts[1])
+    return scores[of_first], scores[of_second]
+
+
+def interval_scores(first: np.ndarray, second: np.ndarray, bins: int = 32) -> tuple[np.ndarray, np.ndarray]:
+    """The same of continuous scores cut into ``bins``: a threshold is then a union of intervals.
+
+    It pays where high scores need not mean the first: laws that differ in their spread, or have two modes.
+    """
+    learnt, _ = _halves(first, second)
+    edges = np.quantile(np.concatenate(learnt), np.linspace(0, 1, bins + 1)[1:-1], method="lower")
+    cut = (np.searchsorted(edges, scores, side="left") for scores in (first, second))
+    return outcome_scores(*cut)
+
+
+def refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float = 1.0) -> bool:
+    """Whether a bound is above the claim: it is false then, unless this was among the audits that fail by chance.
+
+    ``distance``, of the neighbours, is for "metric_dp" alone. The statement's ``variation`` is beyond any trial.
+
+    Raises:
+      ValueError: the bound is for a smaller delta than the claim, which it cannot speak of.
+    """
+    if statement.notion == "none":
+        return False
+    if statement.notion == "gdp" and not statement.delta:
+        return audit.mu > statement.level
+    if statement.notion in ("gdp", "zcdp"):
+        return audit.epsilon > statement.epsilon(audit.delta)
+    if audit.delta < statement.delta:
+        raise ValueError(f"delta must be at least the claim's {statement.delta:g}, got {audit.delta:g}")
+    return audit.epsilon > statement.level * (distance if statement.notion == "metric_dp" else 1.0)
+
+
+def replay(run: Callable[[Any], tuple[Any, Any]], first: Any, second: Any, *, order: float = 2) -> Replay:
+    """Run on a data set and on its neighbour: what may differ moves by how much, and what must not differ does not.
+
+    ``run`` fixes its own key, the same in both calls. A declared sensitivity is refuted where ``moved`` is above it, or
+    where ``differing`` is not empty: a query, a count, a shape, a dtype, whether it raised at all. Both may raise the
+    same, and NaN at the same places is the same.
+
+    Args:
+      run: ``data -> (statistic, rest)``: the statistic before its noise, an array or a tree of them, and all else that
+        an observer sees: queries, counts, shapes. Trees are of tuples, lists and dictionaries.
+      first: a data set.
+      second: its neighbour.
+      order: of the norm that the statistic's move is measured in.
+    """
+    done, other = _attempt(run, first), _attempt(run, second)
+    if isinstance(done, type) or isinstance(other, type):
+        names = tuple(one.__name__ if isinstance(one, type) else "returned" for one in (done, other))
+        return Replay((), 0.0, names[0]) if done is other else Replay(names, math.inf)
+    (statistic, rest), (its_statistic, its_rest) = done, other
+    leaves, its_leaves = dict(_leaves("", rest)), dict(_leaves("", its_rest))
+    both = leaves.keys() & its_leaves.keys()
+    differing = tuple(
+        name for name in {**leaves, **its_leaves} if name not in both or not _same(leaves[name], its_leaves[name])
+    )
+    ends = [[np.ravel(leaf) for _, leaf in _leaves("", one)] for one in (statistic, its_statistic)]
+    if [len(leaf) for leaf in ends[0]] != [len(leaf) for leaf in ends[1]]:
+        return Replay(differing, math.inf)
+    start, end = (np.concatenate([np.zeros(0), *one]).astype(np.float64) for one in ends)
+    with np.errstate(invalid="ignore"):
+        moved = np.where((start == end) | (np.isnan(start) & np.isnan(end)), 0.0, end - start)
+    return Replay(differing, float(np.linalg.norm(moved, order)) if np.all(np.isfinite(moved)) else math.inf)
 
 
 def affine_misfit(known: np.ndarray, released: np.ndarray, candidate: np.ndarray, its_release: np.ndarray) -> float:
@@ -115,3 +256,66 @@ def reconstruct(known: np.ndarray, its_release: np.ndarray, released: np.ndarray
     design = np.column_stack([known, np.ones(count)])
     solution = np.linalg.lstsq(design, its_release, rcond=None)[0]
     return (released - solution[-1]) @ np.linalg.pinv(solution[:-1])
+
+
+def _bounds(correct, wrong, trials, delta, confidence) -> dict[str, np.ndarray]:
+    """Of counts ``(k,)``. Half of what may fail for each rate; the other guess's rates have the same ends."""
+    tail = (1.0 - confidence) / 2.0
+    low = np.where(correct > 0, beta.ppf(tail, np.maximum(correct, 1), trials - correct + 1), 0.0)
+    high = np.where(wrong < trials, beta.ppf(1.0 - tail, wrong + 1, np.maximum(trials - wrong, 1)), 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        needed = [
+            np.log(np.maximum(low - delta, 0.0) / high),
+            np.log(np.maximum(1.0 - high - delta, 0.0) / (1.0 - low)),
+        ]
+        mu = norm.ppf(low) - norm.ppf(high)
+    return {"epsilon": np.maximum(0.0, np.fmax(*needed)), "mu": np.fmax(0.0, mu)}
+
+
+def _halves(first, second) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """What is learnt on and what is judged on, of both."""
+    both = [np.asarray(scores, np.float64) for scores in (first, second)]
+    shapes = [scores.shape for scores in both]
+    if both[0].ndim != 1 or shapes[0] != shapes[1] or len(both[0]) < 4:
+        raise ValueError(f"scores must be two vectors of one length, at least 4, got {shapes[0]} and {shapes[1]}")
+    if np.any(np.isnan(both)):
+        raise ValueError("scores must not be NaN")
+    half = len(both[0]) // 2
+    return [scores[:half] for scores in both], [scores[half:] for scores in both]
+
+
+def _thresholds(learnt) -> np.ndarray:
+    return np.unique(np.quantile(np.concatenate(learnt), np.linspace(0, 1, THRESHOLDS), method="lower"))
+
+
+def _above(scores, thresholds) -> np.ndarray:
+    """How many of each are above each threshold: ``(2, k)``."""
+    return np.stack([len(each) - np.searchsorted(np.sort(each), thresholds, side="right") for each in scores])
+
+
+def _attempt(run, data) -> Any:
+    """What it returned, or the class of what it raised."""
+    try:
+        return run(data)
+    except Exception as error:
+        return type(error)
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Names and arrays of a tree; an empty or missing part has a name too."""
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, (tuple, list)):
+        parts = zip(getattr(value, "_fields", range(len(value))), value, strict=True)
+    else:
+        yield name, value
+        return
+    for part, inner in parts:
+        yield from _leaves(f"{name}.{part}" if name else str(part), inner)
+
+
+def _same(one: Any, other: Any) -> bool:
+    one, other = np.asarray(one), np.asarray(other)
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))

@@ -1,8 +1,10 @@
-"""Bound what one user can move: clip each user's vector, then average.
+"""Bound what one user can move: clip each user's vector, round it to a grid where the noise is exact, then add up.
 
 A user whose vector is not finite counts as the zero vector, before the clip. NaN defeats a clip
 (``min(1, B / NaN)`` is NaN), and raising on it would itself tell an observer something.
 """
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,20 +33,68 @@ def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array
     return jnp.where(refused[None], 0.0, vectors) * scale[None], clipped, refused
 
 
-def clipped_mean(weights: jax.Array, losses: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Mean over users of ``clip(weights.T @ losses[:, i])``, in chunks of users: no ``(d, n)`` array is stored.
+def summed(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None) -> tuple[jax.Array, ...]:
+    """Clip and add up columns; with ``radius`` as integers, so that nothing about the sum is rounded.
 
-    Moving one user's losses (replace-one) moves the result by at most
-    ``clipped_sum_sensitivity(B, "replace_one") / n`` in l2 norm, up to the rounding of the sum, whatever the losses
-    are, NaN and infinities included. ``weights`` and ``n`` must not depend on the users' data.
+    Moving one column moves the sum by at most ``2 B`` in l2 norm, up to rounding. With ``radius`` each column becomes
+    integers of l2 norm at most ``radius`` (``quantised``), and it is ``2 radius`` exactly, whatever the columns are
+    and in whatever order they come.
+
+    Args:
+      vectors: ``(d, n)``, one user a column.
+      clip_norm: ``B``, positive.
+      radius: ``()`` ``int32``, that ``B`` is mapped to; ``radius`` and ``d`` below 2^16, ``n radius`` below 2^31.
+
+    Returns:
+      The sum ``(d,)``, in units of ``grid_step`` with ``radius``; how many users were clipped, and how many refused.
+    """
+    vectors, clipped, refused = clip_by_l2_norm(vectors, clip_norm)
+    counted = vectors if radius is None else quantised(vectors, clip_norm, radius)
+    return jnp.sum(counted, axis=1, dtype=counted.dtype), jnp.sum(clipped), jnp.sum(refused)
+
+
+def quantised(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
+    """Columns ``(d, n)`` of norm at most ``clip_norm`` as integers of norm at most ``radius``; ``int32``.
+
+    Integers decide, floats never do: a column whose integers are beyond counts as zero. That does not happen to
+    clipped ones: the ball is mapped to one smaller than ``radius`` by what rounding can add.
+    """
+    scaled = jnp.rint(vectors * (reach(radius, vectors.shape[0], vectors.dtype) / clip_norm))
+    fits = jnp.abs(scaled) <= radius.astype(vectors.dtype)  # False for NaN
+    whole = jnp.where(fits, scaled, 0).astype(jnp.int32)
+    squares, limit = (jnp.square(value.astype(jnp.uint32)) for value in (whole, radius))
+    low = jnp.sum(squares & 0xFFFF, axis=0, dtype=jnp.uint32)  # in halves: 2^16 of them fit
+    high = jnp.sum(squares >> 16, axis=0, dtype=jnp.uint32) + (low >> 16)
+    within = (high < limit >> 16) | ((high == limit >> 16) & (low & 0xFFFF <= limit & 0xFFFF))
+    return jnp.where(within[None], whole, 0)
+
+
+def reach(radius: jax.Array, dimension: int, dtype: Any) -> jax.Array:
+    """The radius ``()`` that vectors are scaled to before they are rounded to integers of norm at most ``radius``."""
+    return (radius.astype(dtype) - dimension**0.5 / 2) * (1 - 2.0**-16)
+
+
+def grid_step(clip_norm: jax.Array, radius: jax.Array, dimension: int) -> jax.Array:
+    """What one unit of a quantised sum stands for."""
+    return clip_norm / reach(radius, dimension, clip_norm.dtype)
+
+
+def clipped_sum(
+    weights: jax.Array, losses: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """``summed`` of ``weights.T @ losses[:, i]`` over users, in chunks: no ``(d, n)`` array is stored.
+
+    Replacing one user's losses moves the result as ``summed`` says, whatever the losses are, NaN and infinities
+    included. ``weights`` and ``n`` must not depend on the users' data.
 
     Args:
       weights: ``(r, d)``, finite.
       losses: ``(m, n)``, of which the leading ``r <= m`` rows count.
       clip_norm: ``B``, positive.
+      radius: see ``summed``.
 
     Returns:
-      The mean ``(d,)``; how many users were clipped, and how many refused as not finite: raw data, not private.
+      The sum ``(d,)``; how many users were clipped, and how many refused as not finite: raw data, not private.
     """
     rows, users = weights.shape[0], losses.shape[1]
     chunk = -(-users // max(1, round(users / CHUNK)))  # equal chunks: a small rest would cost as much as a whole one
@@ -52,12 +102,11 @@ def clipped_mean(weights: jax.Array, losses: jax.Array, clip_norm: jax.Array) ->
 
     def add(total, block):
         vectors = jnp.matmul(weights.T, block, precision="highest")
-        vectors, clipped, refused = clip_by_l2_norm(vectors, clip_norm)
-        part = jnp.sum(vectors, axis=1), jnp.sum(clipped), jnp.sum(refused)
-        return jax.tree.map(jnp.add, total, part)
+        return jax.tree.map(jnp.add, total, summed(vectors, clip_norm, radius))
 
     count = jnp.zeros((), jnp.sum(jnp.zeros(1, bool)).dtype)
-    total = (jnp.zeros(weights.shape[1], weights.dtype), count, count)
+    nothing = jnp.zeros(weights.shape[1], weights.dtype if radius is None else jnp.int32)
+    total = (nothing, count, count)
     if full == 1:  # no loop, so no copy of the losses where all rows count
         total = add(total, losses[:rows, :chunk])
     else:
@@ -69,7 +118,7 @@ def clipped_mean(weights: jax.Array, losses: jax.Array, clip_norm: jax.Array) ->
         )
     if rest:
         total = add(total, losses[:rows, full * chunk :])
-    return total[0] / users, total[1], total[2]
+    return total
 
 
 def clipped_sum_sensitivity(clip_norm: float, relation: str) -> float:

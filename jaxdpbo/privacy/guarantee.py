@@ -10,11 +10,18 @@ from jaxdpbo.privacy import accounting
 NOTIONS = ("gdp", "zcdp", "dp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "add_remove", "unit_distance")
 
+# Whose records. One wording for all, so that one ledger can add up what is spent on the same people.
+USERS = "the users whose losses are evaluated; NOT the records a model is trained on"
+
 # Assumptions by name. An empty ``holds_if`` means always.
 IDEAL_NOISE = "ideal real-number noise"
 KEY_SECRET = "key secret"
 PUBLIC_CONFIG = "configuration and n chosen without the users' data"
 SEPARABLE_LOSSES = "losses[i] depends on user i's record alone"
+RANDOM_BITS = "ChaCha20 is indistinguishable from random bits"
+DISCRETE_CURVE = "the discrete Gaussian's trade-off curve is as computed (no theorem)"
+FLOAT_SENSITIVITY = "the scores' sensitivity, derived for real numbers, holds for floats up to one grid step"
+WEAK_KEY = "a generator without a security claim is not inverted, nor its key guessed"
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Guarantee:
       holds_if: the assumptions by name that the statement rests on; empty means always.
       delta: additive slack: for every epsilon, the delta that the notion gives, plus this.
       because: for "none", why there is no guarantee.
+      variation: the release is within this total variation distance of a mechanism of which all of this is true.
     """
 
     notion: str
@@ -38,11 +46,12 @@ class Guarantee:
     holds_if: tuple[str, ...] = ()
     delta: float = 0.0
     because: str = ""
+    variation: float = 0.0
 
     def epsilon(self, delta: float) -> float:
         """The ``epsilon`` of ``(epsilon, delta)``-DP that the statement implies, under the same conditions.
 
-        inf for "none", and for "dp" where ``delta`` is under the statement's own.
+        inf for "none", and where ``delta`` does not cover the statement's own and ``(1 + e^epsilon) variation``.
 
         Raises:
           ValueError: "metric_dp" and "prior_averaged_dp" imply no (epsilon, delta)-DP; ``delta`` not in (0, 1).
@@ -50,21 +59,32 @@ class Guarantee:
         delta = _checks.probability("delta", delta)
         if self.notion in ("metric_dp", "prior_averaged_dp"):
             raise ValueError(f"{self.notion} does not convert to (epsilon, delta)-DP")
-        if self.notion == "none" or delta < self.delta:
+        epsilon, before = 0.0, -1.0
+        while epsilon > before:  # what the variation takes grows with epsilon: the least that fits, from below
+            remaining = delta - self.delta
+            if self.variation:
+                remaining -= (1.0 + math.exp(min(epsilon, 700.0))) * self.variation
+            before, epsilon = epsilon, max(epsilon, self._ideal_epsilon(remaining))
+        return epsilon
+
+    def _ideal_epsilon(self, delta: float) -> float:
+        if self.notion == "none" or delta < 0:
             return math.inf
         if self.notion == "dp":
             return self.level
-        remaining = delta - self.delta
-        if remaining == 0:
+        if delta == 0:
             return math.inf
-        convert = accounting.gdp_epsilon if self.notion == "gdp" else accounting.zcdp_epsilon
-        return convert(self.level, remaining)
+        return (accounting.gdp_epsilon if self.notion == "gdp" else accounting.zcdp_epsilon)(self.level, delta)
 
     def assuming(self, *names: str) -> "Guarantee":
         """The same statement, resting on these assumptions too. "none" rests on nothing."""
         if self.notion == "none":
             return self
         return replace(self, holds_if=tuple(dict.fromkeys(self.holds_if + names)))
+
+    def without(self, name: str) -> "Guarantee":
+        """The same statement, no longer resting on ``name``: for what something stronger has taken the place of."""
+        return replace(self, holds_if=tuple(each for each in self.holds_if if each != name))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; an infinite level becomes the string "inf"."""
@@ -79,6 +99,7 @@ class Guarantee:
         if self.notion == "none":
             return f"no privacy guarantee for {self.protects}: {self.because}"
         slack = f", delta={self.delta:g}" if self.delta else ""
+        slack += f", within {self.variation:.2g}" if self.variation else ""
         conditions = f", if {'; '.join(self.holds_if)}" if self.holds_if else ""
         return f"{self.notion} {self.level:g}{slack} ({self.relation}) for {self.protects}{conditions}"
 
@@ -91,20 +112,24 @@ def guarantee(
     *,
     holds_if: tuple[str, ...] = (),
     delta: float = 0.0,
+    variation: float = 0.0,
 ) -> Guarantee:
     """A checked statement.
 
     Raises:
-      ValueError: an unknown notion or relation, a level that is not positive and finite, a delta outside [0, 1).
+      ValueError: an unknown notion or relation, a level that is not positive and finite, a delta or variation outside
+        [0, 1).
       TypeError: ``holds_if`` is one string: a tuple of names is wanted.
     """
     if isinstance(holds_if, str):
         raise TypeError(f"holds_if must be a tuple of names, got {holds_if!r}")
     _checks.choice("notion", notion, NOTIONS[:-1])
     _checks.choice("relation", relation, RELATIONS)
-    if not 0 <= _checks.number("delta", delta) < 1:
-        raise ValueError(f"delta must lie in [0, 1), got {delta}")
-    return Guarantee(notion, _checks.positive("level", level), relation, protects, tuple(holds_if), delta)
+    for name, value in (("delta", delta), ("variation", variation)):
+        if not 0 <= _checks.number(name, value) < 1:
+            raise ValueError(f"{name} must lie in [0, 1), got {value}")
+    level = _checks.positive("level", level)
+    return Guarantee(notion, level, relation, protects, tuple(holds_if), delta, variation=variation)
 
 
 def no_guarantee(protects: str, because: str) -> Guarantee:
@@ -122,5 +147,5 @@ def from_dict(fields: dict[str, Any]) -> Guarantee:
         raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {', '.join(fields)}")
     if fields["notion"] == "none":
         return no_guarantee(fields["protects"], fields["because"])
-    rest = {"holds_if": tuple(fields["holds_if"]), "delta": fields["delta"]}
+    rest = {"holds_if": tuple(fields["holds_if"]), "delta": fields["delta"], "variation": fields["variation"]}
     return guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)

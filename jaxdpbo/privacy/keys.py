@@ -1,17 +1,185 @@
-"""Keys for release: drawn from the operating system.
+"""Keys for release: 256 bits from the operating system, stretched by ChaCha20 (RFC 8439).
 
-The key is as secret as the data: whoever holds it can subtract the noise. An integer seed is for tests and
-sweeps only; ``jax.random.key`` keeps 32 bits of it where x64 is off, so ``key(2**33) == key(0)``.
+``chacha20`` is a generator for ``jax.random`` like JAX's own threefry, from which it differs in what a release needs:
+keys of 256 bits instead of 64, no seed (an integer cannot make a key), and words that no other use of the same key
+shares: the block that ``bits``, ``split`` and ``fold_in`` read is told apart by its last word. (Threefry's ``bits`` of
+a key are the exclusive or of the two words of the children that ``split`` makes of it.)
+
+A key is as secret as the data: whoever holds it can subtract the noise, and ``repr`` prints it. Pass keys as arguments
+(one that a compiled function closes over is a literal in its program), use each once, store none. JAX does not erase
+memory, so nothing is promised about keys that were used and dropped.
+
+Threefry keys stay usable where nothing is released: tests, benchmarks, research sweeps.
 """
 
+import hashlib
+import math
 import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.random import define_prng_impl
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import guarantee
+
+WORDS = 8  # of a key, 32 bits each
+CONSTANTS = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
+# Last words of a block, arbitrary but fixed: they keep the uses of a key apart, and releases reproducible from it.
+BITS, SPLIT, FOLD, SEEDED = 0x73746942, 0x74696C70, 0x646C6F66, 0x64656573
+ROUNDS = (
+    ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)),
+    ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)),
+)
 
 
-def secret_key() -> jax.Array:
-    """A fresh typed key from ``os.urandom``: 64 bits, all that JAX's default generator holds."""
-    words = jnp.asarray(np.frombuffer(os.urandom(8), dtype=np.uint32))
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
+def secret_key(shape: tuple[int, ...] = ()) -> jax.Array:
+    """Fresh ``chacha20`` keys of ``shape``, 256 bits each, from ``os.urandom``."""
+    data = os.urandom(4 * WORDS * math.prod(shape))
+    return jax.random.wrap_key_data(_words(data).reshape(*shape, WORDS), impl=chacha20)
+
+
+def key_from_bytes(data: bytes) -> jax.Array:
+    """The ``chacha20`` key of 32 bytes, as secret and as random as they are.
+
+    Raises:
+      TypeError: ``data`` is not bytes.
+      ValueError: it is not 32 of them; it says none.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(f"data must be bytes, got {type(data).__name__}")
+    if len(data) != 4 * WORDS:
+        raise ValueError(f"data must be {4 * WORDS} bytes, got {len(data)}")
+    return jax.random.wrap_key_data(_words(data), impl=chacha20)
+
+
+def derive(key: jax.Array, label: bytes) -> jax.Array:
+    """A key for one purpose of a named kind, on the host: BLAKE2b keyed with ``key``, of any ``label``.
+
+    ``jax.random.fold_in`` takes 32 bits and drops the rest of what it is given; a label may be of any length, and two
+    labels give keys that tell nothing of each other.
+
+    Raises:
+      TypeError: ``key`` is not a ``chacha20`` key, or ``label`` is not bytes.
+      ValueError: more keys than one.
+    """
+    if not is_secret_kind(_checks.key("key", key)):
+        raise TypeError(f"key must be a chacha20 key, got {generator(key)}")
+    if not isinstance(label, bytes):
+        raise TypeError(f"label must be bytes, got {type(label).__name__}")
+    secret = np.asarray(jax.random.key_data(key), "<u4").tobytes()
+    return key_from_bytes(hashlib.blake2b(label, digest_size=4 * WORDS, key=secret, person=b"jaxdpbo").digest())
+
+
+def for_release(
+    key: jax.Array | None, statement: guarantee.Guarantee, insecure_key: bool
+) -> tuple[jax.Array, guarantee.Guarantee]:
+    """The key of a run, and what its guarantee then rests on: every entry point that noises calls this.
+
+    ==========================  ==========================================================================
+    ``key``                     result
+    ==========================  ==========================================================================
+    None                        ``secret_key()``, the statement as it is
+    of ``chacha20``             the statement rests on "key secret" too: nobody can see where it came from
+    of another generator        likewise, and on that generator; refused where the statement is one of exact
+                                noise, unless ``insecure_key``
+    any, no guarantee           as it is
+    ==========================  ==========================================================================
+
+    Raises:
+      TypeError: ``key`` is not a typed key, or refused.
+      ValueError: it is more than one.
+    """
+    if key is None:
+        return secret_key(), statement
+    key = _checks.key("key", key)
+    if statement.notion == "none":
+        return key, statement
+    if is_secret_kind(key):
+        return key, statement.assuming(guarantee.KEY_SECRET)
+    if guarantee.IDEAL_NOISE not in statement.holds_if and not insecure_key:
+        raise TypeError(
+            f"key must be None or a chacha20 key where noise is exact, got one of {generator(key)}: insecure_key=True "
+            "permits it for tests, noise='float' for research"
+        )
+    return key, statement.without(guarantee.RANDOM_BITS).assuming(guarantee.WEAK_KEY, guarantee.KEY_SECRET)
+
+
+def is_secret_kind(key: jax.Array) -> bool:
+    """Whether it is of the kind that ``secret_key`` draws; where it came from nobody can see."""
+    return key.dtype == _KIND
+
+
+def generator(key: jax.Array) -> str:
+    """The name of a typed key's generator, such as "threefry2x32"; no word of the key."""
+    return str(jax.random.key_impl(key))
+
+
+def _words(data: bytes) -> jax.Array:
+    return jnp.asarray(np.frombuffer(data, "<u4").astype(np.uint32))
+
+
+def _double_round(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    x = list(state)
+
+    def turned(value, count):
+        return (value << count) | (value >> (32 - count))
+
+    for quarters in ROUNDS:
+        for a, b, c, d in quarters:
+            for first, second, third, count in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+                x[first] = x[first] + x[second]
+                x[third] = turned(x[third] ^ x[first], np.uint32(count))
+    return tuple(x)
+
+
+def _blocks(key: jax.Array, counter: jax.Array, width: int, purpose: int) -> jax.Array:
+    """Blocks ``(k, 16)`` of a key ``(8,)`` for counters ``(k,)``: RFC 8439, section 2.3, its nonce our two labels."""
+    zero = jnp.zeros_like(counter)
+    fixed = [zero + jnp.uint32(constant) for constant in CONSTANTS] + [zero + key[i] for i in range(WORDS)]
+    begun = (*fixed, counter, zero, zero + jnp.uint32(width), zero + jnp.uint32(purpose))
+    # Rolled: unrolled it is slower at large sizes and takes seconds to compile.
+    mixed = jax.lax.fori_loop(0, 10, lambda _, state: _double_round(state), begun)
+    return jnp.stack([a + b for a, b in zip(mixed, begun, strict=True)], axis=-1)
+
+
+def _random_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
+    size = math.prod(shape)
+    count = -(-size * width // 32)
+    words = _blocks(key, jnp.arange(-(-count // 16), dtype=jnp.uint32), width, BITS).reshape(-1)
+    if width == 32:
+        return words[:size].reshape(shape)
+    if width == 64:
+        low, high = (words[i : 2 * size : 2].astype(jnp.uint64) for i in (0, 1))
+        return (low | (high << jnp.uint64(32))).reshape(shape)
+    parts = jax.lax.bitcast_convert_type(words, {8: jnp.uint8, 16: jnp.uint16}[width])
+    return parts.reshape(-1)[:size].reshape(shape)
+
+
+def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    children = _blocks(key, jnp.arange(math.prod(shape), dtype=jnp.uint32), 0, SPLIT)
+    return children[:, :WORDS].reshape(*shape, WORDS)
+
+
+def _fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
+    return _blocks(key, jnp.asarray(data).astype(jnp.uint32)[None], 0, FOLD)[0, :WORDS]
+
+
+def _refuse(seed: jax.Array) -> jax.Array:
+    raise TypeError("a chacha20 key is not made of a seed: use secret_key(), or key_from_bytes")
+
+
+def _seeded(seed: jax.Array) -> jax.Array:
+    data = jnp.asarray(seed)
+    low = data.astype(jnp.uint32)
+    high = (data >> 32).astype(jnp.uint32) if data.dtype.itemsize == 8 else jnp.zeros_like(low)
+    return _blocks(jnp.stack([low, high] + [jnp.zeros_like(low)] * 6), jnp.zeros(1, jnp.uint32), 0, SEEDED)[0, :WORDS]
+
+
+_USES = {"key_shape": (WORDS,), "split": _split, "random_bits": _random_bits, "fold_in": _fold_in}
+chacha20 = define_prng_impl(seed=_refuse, name="chacha20", tag="chacha20", **_USES)
+chacha20_test = define_prng_impl(
+    seed=_seeded, name="chacha20_test", tag="chacha20_test", **_USES
+)  # the same law, from an integer
+_KIND = jax.eval_shape(lambda: jax.random.wrap_key_data(jnp.zeros(WORDS, jnp.uint32), impl=chacha20)).dtype

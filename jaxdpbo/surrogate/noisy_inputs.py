@@ -26,7 +26,7 @@ from jaxdpbo.types import Kernel
 @partial(jax.tree_util.register_dataclass, data_fields=["lengthscale", "variances", "weights"], meta_fields=[])
 @dataclass(frozen=True)
 class NoisyInputs:
-    """Numbers of ``rbf``.
+    """Numbers of ``rbf`` and ``product_rbf``.
 
     Attributes:
       lengthscale: ``()``.
@@ -56,14 +56,15 @@ def seen_through(law: laws.Law | laws.Response | None, rows: jax.Array, lengthsc
     if law is None:
         return kernels.rbf, kernels.stationary(lengthscale, rows.shape[1]), jnp.asarray(rows, jnp.result_type(float))
     if isinstance(law, laws.Law):
-        return rbf, noisy_inputs(law, lengthscale), numbered(rows)
+        kernel = product_rbf if law.kind == "product_laplace" else rbf
+        return kernel, noisy_inputs(law, lengthscale), numbered(rows)
     places = np.array(law.cells)
     cells = np.argmin(np.sum(np.square(np.asarray(rows)[:, None] - places[None]), axis=2), axis=1)
     return named_cells, cell_covariance(law, lengthscale), numbered(cells[:, None])
 
 
 def noisy_inputs(law: laws.Law, lengthscale: float) -> NoisyInputs:
-    """Parameters of ``rbf`` for inputs seen through ``law``.
+    """Parameters of ``rbf`` or ``product_rbf`` for inputs seen through ``law``.
 
     Raises:
       ValueError: a lengthscale that is not positive and finite.
@@ -84,6 +85,15 @@ def rbf(params: NoisyInputs, x: jax.Array, y: jax.Array) -> jax.Array:
     widened = jnp.square(params.lengthscale) + params.variances
     shrunk = (jnp.square(params.lengthscale) / widened) ** (dimension / 2)
     averaged = jnp.sum(params.weights * shrunk * jnp.exp(-0.5 * squared / widened))
+    return jnp.where(x[0] == y[0], 1.0, averaged)
+
+
+def product_rbf(params: NoisyInputs, x: jax.Array, y: jax.Array) -> jax.Array:
+    """The same where each coordinate's noise has a random variance of its own: a product of such means."""
+    squared = jnp.square(x[1:] - y[1:])[:, None]
+    widened = jnp.square(params.lengthscale) + params.variances[None]
+    shrunk = jnp.sqrt(jnp.square(params.lengthscale) / widened)
+    averaged = jnp.prod(jnp.sum(params.weights[None] * shrunk * jnp.exp(-0.5 * squared / widened), axis=1))
     return jnp.where(x[0] == y[0], 1.0, averaged)
 
 

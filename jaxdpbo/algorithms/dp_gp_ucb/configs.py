@@ -3,6 +3,7 @@ numbers.
 """
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -11,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy import budgets, guarantee
 from jaxdpbo.surrogate import gp, information, kernels, observations
 from jaxdpbo.theory import dp_gp_ucb as theory
 from jaxdpbo.types import Kernel
 
+NOISES = ("exact", "float")
 ACQUISITIONS = ("ucb", "expected_improvement", "in_order")
 
 GAUSSIAN_PROCESS = "the utilities of all data sets are one draw of the stated Gaussian process (Assumption 1)"
@@ -32,9 +34,13 @@ PRINTED_GAIN = "the second term that theorem 7 prints is half of what one user c
     jax.tree_util.register_dataclass,
     data_fields=[
         "candidates", "bounds", "grid", "prior", "centre", "scale", "limits", "width_offset", "width_slope",
-        "epsilon_point", "epsilon_value", "point_sensitivity", "value_sensitivity", "delta",
+        "epsilon_point", "epsilon_value", "point_units", "value_units", "point_sensitivity", "value_sensitivity",
+        "delta",
     ],
-    meta_fields=["steps", "release", "acquisition", "rests_on", "voids", "scatter", "starts", "climb_steps"],
+    meta_fields=[
+        "steps", "release", "acquisition", "rests_on", "voids", "scatter", "starts", "climb_steps",
+        "noise", "point_rate", "value_rate",
+    ],
 )  # fmt: skip
 @dataclass(frozen=True)
 class Config:
@@ -46,7 +52,8 @@ class Config:
       width_slope log t``; the budgets, sensitivities and ``delta ()``.
 
     Static: ``steps``; ``release`` "point", "value" or "both"; ``acquisition``; ``rests_on``, the assumptions;
-    ``voids``, why there is no guarantee, or ""; sizes of the search of a box.
+    ``voids``, why there is no guarantee, or ""; sizes of the search of a box; ``noise`` and the rates of the exact one,
+    see ``privacy.budgets``.
     """
 
     candidates: jax.Array | None
@@ -60,6 +67,8 @@ class Config:
     width_slope: jax.Array
     epsilon_point: jax.Array
     epsilon_value: jax.Array
+    point_units: jax.Array
+    value_units: jax.Array
     point_sensitivity: jax.Array
     value_sensitivity: jax.Array
     delta: jax.Array
@@ -71,6 +80,9 @@ class Config:
     scatter: int
     starts: int
     climb_steps: int
+    noise: str
+    point_rate: Fraction
+    value_rate: Fraction
 
     @property
     def shortlist(self) -> jax.Array:
@@ -102,6 +114,7 @@ def config(
     scatter: int = 1000,
     starts: int = 8,
     climb_steps: int = 50,
+    noise: str = "exact",
 ) -> Config:
     """Algorithm 1 (noisy) or 2 (exact observations). Everything here must be public, the kernel's numbers too.
 
@@ -132,6 +145,7 @@ def config(
       scatter: points tried before the climbs, over a box.
       starts: climbs, over a box; at most ``scatter``.
       climb_steps: gradient steps of each.
+      noise: "exact", on an integer grid, or "float", for research sweeps.
 
     Raises:
       ValueError: a number out of range, empty or duplicated candidates, a kernel whose variance is not 1, a combination
@@ -142,25 +156,25 @@ def config(
     _checks.choice("release", release, theory.RELEASES)
     _checks.choice("constants", constants, theory.CONSTANTS)
     correlation = _checks.fraction("correlation", correlation)
-    noise = _checks.nonnegative("noise_variance", noise_variance)
+    variance = _checks.nonnegative("noise_variance", noise_variance)
     if (bounds is None) == (candidates is None):
         raise ValueError("exactly one of bounds and candidates must be given")
-    if noise and noise < gp.jitter(jnp.result_type(float)):
-        raise ValueError(f"noise_variance must be 0 or at least {gp.jitter(jnp.result_type(float)):g}, got {noise}")
+    if variance and variance < gp.jitter(jnp.result_type(float)):
+        raise ValueError(f"noise_variance must be 0 or at least {gp.jitter(jnp.result_type(float)):g}, got {variance}")
     _checks.size("starts", starts)
     if starts > _checks.size("scatter", scatter):
         raise ValueError(f"starts must be at most scatter = {scatter}, got {starts}")
     share = _checks.probability("point_share", point_share)
     numbers = {
-        "steps": steps, "delta": delta, "correlation": correlation, "noise_variance": noise, "release": release,
+        "steps": steps, "delta": delta, "correlation": correlation, "noise_variance": variance, "release": release,
     }  # fmt: skip
     if bounds is None:
         rows = _checks.distinct_rows("candidates", candidates)
-        prior = _prior(kernel, kernel_params, rows, noise)
+        prior = _prior(kernel, kernel_params, rows, variance)
         found = theory.over_candidates(
             candidates=len(rows),
             dimension=rows.shape[1],
-            information=lambda variance: information.gain_bound(_noised(prior, variance), rows, steps),
+            information=lambda noise: information.gain_bound(_noised(prior, noise), rows, steps),
             constants=constants,
             decay=decay,
             unlearnt=gp.jitter(jnp.result_type(float)),
@@ -168,7 +182,7 @@ def config(
         )
         place = {"candidates": rows}
     else:
-        if not noise or decay is not None or constants == "paper":
+        if not variance or decay is not None or constants == "paper":
             raise ValueError("over bounds no theorem covers noise_variance = 0, decay or the paper's constants")
         limits = _checks.box("bounds", bounds)
         if (grid is None) != (release == "value"):
@@ -176,19 +190,20 @@ def config(
         if (slope is None) != (release == "point"):
             raise ValueError("slope must be given over a box where a value is released, and only there")
         points = None if grid is None else _checks.distinct_rows("grid", grid)
-        prior = _prior(kernel, kernel_params, limits, noise)
+        prior = _prior(kernel, kernel_params, limits, variance)
         mass, steep = (1.0, 1.0) if slope is None else _checks.vector("slope", slope, 2).tolist()
         found = theory.over_box(
             box=theory.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
             grid=1 if points is None else len(points),
             delta_point=share * delta,
-            information=lambda variance: information.gain_bound_of_box(_noised(prior, variance), limits, steps),
+            information=lambda noise: information.gain_bound_of_box(_noised(prior, noise), limits, steps),
             **numbers,
         )
         place = {"bounds": limits, "grid": points}
     rests_on = (
-        *(guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, GAUSSIAN_PROCESS),
-        GAUSSIAN_NOISE if noise else EXACT_UTILITY,
+        *_of_noise(noise),
+        *(guarantee.PUBLIC_CONFIG, GAUSSIAN_PROCESS),
+        GAUSSIAN_NOISE if variance else EXACT_UTILITY,
         *((BEST_QUERIES,) if bounds is not None and release != "point" else ()),
     )
     return _canonical(
@@ -212,6 +227,7 @@ def config(
         scatter=scatter,
         starts=starts,
         climb_steps=_checks.size("climb_steps", climb_steps),
+        noise=noise,
     )
 
 
@@ -232,6 +248,7 @@ def lipschitz_config(
     kernel_params: Any = None,
     width: float = 4.0,
     constants: str = "corrected",
+    noise: str = "exact",
 ) -> Config:
     """Algorithm 3: the utility is the mean gain of ``n`` users, and its own smoothness bounds the sensitivity.
 
@@ -256,6 +273,7 @@ def lipschitz_config(
       kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the search where not given.
       width: ``beta`` of "ucb".
       constants: "corrected", or "paper".
+      noise: "exact", on an integer grid, or "float", for research sweeps.
 
     Raises:
       ValueError: a number out of range, empty or duplicated candidates, a combination that no theorem covers; names it.
@@ -284,7 +302,8 @@ def lipschitz_config(
     if not in_order:
         moved += theory.regularisation_sensitivity(smallest=smallest, largest=largest, **slopes)
     rests_on = (
-        *(guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, BOUNDED_GAINS),
+        *_of_noise(noise),
+        *(guarantee.PUBLIC_CONFIG, BOUNDED_GAINS),
         *((EXACT_TRAINING,) if smooth or not in_order else ()),
     )
     scale = largest_gain / 4.0  # so that all gains lie within two of the prior's deviations
@@ -307,7 +326,15 @@ def lipschitz_config(
         acquisition=acquisition,
         rests_on=rests_on,
         voids=PRINTED_GAIN if constants == "paper" else "",
+        noise=noise,
     )
+
+
+def _of_noise(noise: str) -> tuple[str, ...]:
+    """What a release rests on because of its noise."""
+    if _checks.choice("noise", noise, NOISES) == "float":
+        return (guarantee.IDEAL_NOISE,)
+    return guarantee.RANDOM_BITS, guarantee.FLOAT_SENSITIVITY
 
 
 def _regularisation(value: Any) -> tuple[float, float]:
@@ -336,7 +363,7 @@ def _noised(prior: gp.Prior, noise: float) -> gp.Prior:
 
 def _canonical(
     *, budget, share, release, candidates=None, bounds=None, grid=None, prior, steps, acquisition, rests_on, voids,
-    scatter=1, starts=1, climb_steps=1, **numbers,
+    noise, scatter=1, starts=1, climb_steps=1, **numbers,
 ) -> Config:  # fmt: skip
     """The record, its numbers arrays of one dtype."""
 
@@ -344,6 +371,10 @@ def _canonical(
         return None if value is None else jnp.asarray(value, jnp.result_type(float))
 
     shares = {"point": (1.0, 0.0), "value": (0.0, 1.0), "both": (share, 1.0 - share)}[release]
+    point, value = (
+        budgets.units("epsilon", budget * part if noise == "exact" else 0.0, moves)
+        for part, moves in zip(shares, (2, 1), strict=True)
+    )
     return Config(
         candidates=leaf(candidates),
         bounds=leaf(bounds),
@@ -351,6 +382,8 @@ def _canonical(
         prior=prior,
         epsilon_point=leaf(budget * shares[0]),
         epsilon_value=leaf(budget * shares[1]),
+        point_units=point.units,
+        value_units=value.units,
         steps=steps,
         release=release,
         acquisition=acquisition,
@@ -359,5 +392,8 @@ def _canonical(
         scatter=scatter,
         starts=starts,
         climb_steps=climb_steps,
+        noise=noise,
+        point_rate=point.rate,
+        value_rate=value.rate,
         **{name: leaf(value) for name, value in numbers.items()},
     )

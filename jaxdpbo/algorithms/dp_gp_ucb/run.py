@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config
-from jaxdpbo.privacy import guarantee, mechanisms
+from jaxdpbo.privacy import budgets, guarantee, mechanisms
+from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.surrogate import finite, gp, improvement, maximize, observations
 from jaxdpbo.surrogate.ucb import ucb
 from jaxdpbo.types import Algorithm, Query, State
@@ -136,24 +137,47 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
     point_key, value_key = jax.random.split(key)
     point = row = value = None
     if config.release != "value":
-        row = mechanisms.exponential(point_key, scores(config, state), config.epsilon_point, config.point_sensitivity)
+        row = _chosen(point_key, config, scores(config, state))
         point = config.shortlist[row]
     if config.release != "point":
-        noised = mechanisms.laplace(value_key, best(config, state), config.value_sensitivity / config.epsilon_value)
-        value = config.centre + config.scale * noised
+        value = config.centre + config.scale * _noised(value_key, config, best(config, state))
     return Release(point, row, value)
+
+
+def _chosen(key, config, heights):
+    """The exponential mechanism's row, or on the grid that of geometric noise, which is at least as good."""
+    if config.noise == "float":
+        return mechanisms.exponential(key, heights, config.epsilon_point, config.point_sensitivity)
+    whole = budgets.on_grid(heights, config.point_units, config.point_sensitivity)
+    return mechanisms.noisy_argmax(key, whole, config.point_rate)
+
+
+def _noised(key, config, value):
+    """Laplace noise; on the grid around the middle of the unit that the value lies in."""
+    if config.noise == "float":
+        return mechanisms.laplace(key, value, config.value_sensitivity / config.epsilon_value)
+    whole = budgets.on_grid(value, config.value_units, config.value_sensitivity)
+    noised = whole + mechanisms.discrete_laplace(key, (), config.value_rate)
+    unit = budgets.grid_unit(config.value_units, config.value_sensitivity)
+    return (noised.astype(unit.dtype) + 0.5) * unit
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
     """What the constants earn: see the table at the top."""
-    protects = "the validation users whose utilities are evaluated; NOT the records a model is trained on"
     if config.voids:
-        return guarantee.no_guarantee(protects, config.voids)
+        return guarantee.no_guarantee(guarantee.USERS, config.voids)
+    delta, variation = float(config.delta), 0.0
     epsilon = float(config.epsilon_point) + float(config.epsilon_value)
-    delta = float(config.delta)
+    if config.noise == "exact":  # dyadic numbers: floats hold them
+        point, value = int(config.point_units), int(config.value_units)
+        epsilon = float(2 * point * config.point_rate + value * config.value_rate)
+        variation = (len(config.shortlist) * tables.geometric_variation(config.point_rate) if point else 0.0) + (
+            2 * tables.geometric_variation(config.value_rate) if value else 0.0
+        )
     return guarantee.guarantee(
-        "prior_averaged_dp" if delta else "dp", epsilon, "replace_one", protects, holds_if=config.rests_on, delta=delta
-    )
+        "prior_averaged_dp" if delta else "dp", epsilon, "replace_one", guarantee.USERS,
+        holds_if=config.rests_on, delta=delta, variation=variation,
+    )  # fmt: skip
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)

@@ -1,5 +1,6 @@
 """What mechanisms cost, proved: Gaussian differential privacy, lots without replacement, output perturbation, SVT."""
 
+from jaxdpbo.privacy.accounting.discrete import discrete_gaussian_mu, discrete_gaussian_rho, largest_distance
 from jaxdpbo.privacy.accounting.gdp import (
     compose_gdp,
     dp_event,
@@ -19,12 +20,15 @@ __all__ = [
     "Bound",
     "compose_gdp",
     "composed_epsilon",
+    "discrete_gaussian_mu",
+    "discrete_gaussian_rho",
     "dp_event",
     "gaussian_mu",
     "gaussian_standard_deviation",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
+    "largest_distance",
     "learner_epsilon",
     "learner_sensitivity",
     "sampled_gaussian_epsilon",

@@ -1,4 +1,4 @@
-"""Mechanisms: what turns a statistic of bounded sensitivity into something that may be published."""
+"""Noise in floating point: fast, for research sweeps. Its gaps identify what was noised; nothing to release by."""
 
 import jax
 import jax.numpy as jnp

@@ -1,0 +1,133 @@
+"""``scripts/audit [NAME] [--trials N]``: what is claimed beside what an attack measures.
+
+All of it takes some 2 minutes on two cores; with 100,000 trials, as in docs/audit.json, some 5.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks import audits, report
+from jaxdpbo.privacy import auditing
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+TRIALS = 20_000
+COLUMNS = 6
+SAID = {"dp": "eps", "gdp": "mu", "metric_dp": "eps"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table and write both files; 1 where something did not come out as it must."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/audit", description="Claimed privacy beside what attacks measure: lower bounds, each at 95 %."
+    )
+    parser.add_argument("name", nargs="?", help="a family, or a part of a row's name; all where not given")
+    parser.add_argument("--trials", type=int, default=TRIALS, help=f"under each neighbour, {TRIALS} where not given")
+    chosen = parser.parse_args(arguments)
+    if chosen.trials < 100:
+        parser.error(f"--trials must be at least 100, got {chosen.trials}")
+    rows = selected(chosen.name)
+    if not rows:
+        parser.error(f"no row is named {chosen.name!r}; families are {', '.join(audits.FAMILIES)}")
+    start, found = time.perf_counter(), []
+    for row in (bar := tqdm(rows, unit="row")):
+        bar.set_description(row.name[:30].ljust(30))
+        found.append(audits.measured(row, chosen.trials))
+    print(f"\n{chosen.trials} trials under each of two neighbours: half choose the attack, half judge it\n")
+    header = ("claim and attack", "notion", "claimed", "at delta", "measured", "share", "verdict")
+    report.print_table(header, [_cells(each) for each in found])
+    print("\nA bound may exceed a claim that is attained in one audit of 20. An audit falsifies, it never certifies.")
+    stem = "audit" if chosen.name is None else "audit_part"  # a part must not replace the whole
+    out = report.folder("audit")
+    seconds = round(time.perf_counter() - start, 1)
+    record = [_record(each) for each in found]
+    report.write_json(
+        out / f"{stem}.json",
+        {"trials": chosen.trials, "seconds": seconds, "machine": report.machine(), "rows": record},
+    )
+    _plot(found, out / f"{stem}.png")
+    wrong = [each.row.name for each in found if not each.right]
+    print(f"{seconds:.0f} s; " + (f"WRONG: {'; '.join(wrong)}" if wrong else "all as it must be"))
+    return int(bool(wrong))
+
+
+def selected(name: str | None) -> list[audits.Row]:
+    """All rows, those of a family, or those whose name has ``name`` in it."""
+    if name in audits.FAMILIES:
+        return audits.FAMILIES[name]()
+    every = [row for rows in audits.FAMILIES.values() for row in rows()]
+    return [row for row in every if name is None or name in row.name]
+
+
+def _cells(found: audits.Found) -> tuple[Any, ...]:
+    row = found.row
+    notion = f"{row.statement.notion} {SAID[row.statement.notion]}"
+    share = f"{found.measured / row.claimed:.2f}"
+    delta = f"{row.statement.delta:g}" if row.statement.delta else ""
+    return row.name, notion, f"{row.claimed:.4f}", delta, f"{found.measured:.4f}", share, found.verdict
+
+
+def _record(found: audits.Found) -> dict[str, Any]:
+    row, audit = found.row, found.audit
+    return {
+        "name": row.name,
+        "must hold": row.holds,
+        "statement": row.statement.to_dict(),
+        "distance": row.distance,
+        "claimed": row.claimed,
+        "measured": found.measured,
+        "audit": {name: _finite(value) for name, value in audit._asdict().items()},
+        "verdict": found.verdict,
+    }
+
+
+def _finite(value: Any) -> Any:
+    return value if math.isfinite(value) else str(value)
+
+
+def _plot(found: list[audits.Found], path: Any) -> None:
+    """A small panel a row: no attack may come under the line."""
+    lines = -(-len(found) // COLUMNS)
+    figure, axes = pyplot.subplots(lines, COLUMNS, figsize=(2.1 * COLUMNS, 2.35 * lines), sharex=True, sharey=True)
+    panels = np.atleast_1d(axes).ravel()
+    rates = np.linspace(0, 1, 401)
+    for axis, each in zip(panels, found, strict=False):
+        row = each.row
+        allowed = audits.claim("gdp" if row.sought == "mu" else "dp", row.claimed, delta=row.statement.delta)
+        axis.plot(rates, auditing.declared_trade_off(allowed, rates), color="black", linewidth=1, label="claimed")
+        ends = (np.append(np.insert(rates, 0, end), 1 - end) for rates, end in zip(each.curve, (0, 1), strict=True))
+        colour = "C0" if row.holds else "C3"
+        axis.plot(*ends, ".-", color=colour, markersize=3, linewidth=0.7, label="measured")
+        axis.set_title("\n".join(_broken(row.name)), fontsize=6.5)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=6)
+    for axis in panels[len(found) :]:
+        axis.set_visible(False)
+    panels[0].legend(frameon=False, fontsize=6)
+    figure.supxlabel('"second" said of the first neighbour', fontsize=8)
+    figure.supylabel('"first" said of the second', fontsize=8)
+    figure.tight_layout()
+    report.save_figure(figure, path)
+    pyplot.close(figure)
+
+
+def _broken(name: str) -> list[str]:
+    """In lines of a panel's width."""
+    lines = [""]
+    for word in name.split():
+        if len(lines[-1]) + len(word) > 28:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

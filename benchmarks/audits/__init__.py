@@ -1,0 +1,18 @@
+"""Claims against attacks: every mechanism and every private algorithm, on the worst pair of neighbours known.
+
+A row is a claim, a pair of neighbours and an attack. ``measured`` runs it and says what was found. Run by
+``scripts/audit``; tests/test_audits.py runs the same rows with fewer trials.
+"""
+
+from benchmarks.audits import algorithms, curators, failures, mechanisms, trainings
+from benchmarks.audits.rows import Found, Row, claim, measured
+
+FAMILIES = {
+    "mechanisms": mechanisms.rows,
+    "algorithms": algorithms.rows,
+    "transforms": curators.rows,
+    "trainings": trainings.rows,
+    "failures": failures.rows,
+}
+
+__all__ = ["FAMILIES", "Found", "Row", "claim", "measured"]

@@ -1,0 +1,121 @@
+"""Whole runs of the private algorithms, on a user who does the worst that can be done at every step."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.audits.rows import Row, claim, of_both, simulate
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations
+from jaxdpbo.privacy import auditing
+from jaxdpbo.surrogate import kernels
+
+USERS, STEPS, STEP_SIZE = 2, 3, 1e-3
+WORST = np.array([1e6, 0.0]), np.array([-1e6, 0.0])  # slopes far beyond the clip, always of one sign
+LINE = np.array([[0.0], [1.0]])  # candidates; a point is its own number
+GAINS = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [0.0, 1.0]])  # of each user at each candidate
+
+
+def rows() -> list[Row]:
+    return [
+        *(_descent(f"dp_gibo, {noise}", dp_gibo, slope_times_place, noise) for noise in ("exact", "float")),
+        _descent("dp_gd, exact", dp_gd, dp_gd.gradients_of(slope_times_place), "exact"),
+        *(_evaluations(noise) for noise in ("exact", "float")),
+        Row("PrivateObjective, one value", claim("gdp", _objective(1e3, 1).guarantee.level), _single_values),
+        *(_gains(release) for release in ("point", "value", "both")),
+    ]
+
+
+def slope_times_place(point, slopes):
+    return slopes * point[0]
+
+
+def either_end(point, losses):
+    """Losses ``(n,)`` that are the same everywhere: the sum of all released values is then the best score."""
+    del point
+    return losses
+
+
+def gains_of_row(point, gains):
+    """Mean gain at a candidate of ``gains (n, c)``."""
+    return jnp.mean(gains, axis=0)[point[0].astype(int)]
+
+
+def _descent(name, module, objective, noise):
+    """Plain descent gives every privatised gradient away; the likelihood ratio of a run is monotone in their sum."""
+    options = {"batch": 2, "kernel_params": kernels.stationary(1.0, 1), "polish_steps": 0} if module is dp_gibo else {}
+    chosen = module.config(
+        users=USERS, steps=STEPS, mu=1.0, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=STEP_SIZE,
+        clip_norm=0.5, noise=noise, **options,
+    )  # fmt: skip
+
+    def total(key, slopes):
+        path = drivers.scan(module.algorithm, objective, key, chosen, slopes)[0].path
+        return path[0, 0] - path[-1, 0]
+
+    return Row(name, module.privacy(chosen), lambda trials: simulate(total, *WORST, trials))
+
+
+def _evaluations(noise):
+    inner = gp_ucb.config(steps=STEPS, noise_variance=0.1, candidates=LINE)
+    chosen = private_evaluations.config(
+        gp_ucb.algorithm, inner, users=USERS, mu=1.0, loss_range=(0.0, 1.0), noise=noise
+    )
+
+    def total(key, losses):
+        algorithm = private_evaluations.algorithm_of(gp_ucb.algorithm)
+        return jnp.sum(drivers.scan(algorithm, either_end, key, chosen, losses)[0].values)
+
+    def scores(trials):
+        return simulate(total, np.array([9.0, 0.5]), np.array([-9.0, 0.5]), trials)
+
+    return Row(f"private_evaluations, {noise}", private_evaluations.privacy(chosen), scores)
+
+
+def _objective(loss, evaluations, seed=0):
+    """An object whose every value is 1-GDP by itself."""
+    return private_evaluations.PrivateObjective(
+        either_end, np.array([loss, 0.5]), users=USERS, mu=math.sqrt(evaluations), evaluations=evaluations,
+        loss_range=(0.0, 1.0), key=jax.random.key(seed), insecure_key=True,
+    )  # fmt: skip
+
+
+def _single_values(trials):
+    """The shipped object itself, asked as often as there are trials: each value has its own key."""
+    objectives = (_objective(loss, trials, seed) for seed, loss in enumerate((1e3, -1e3)))
+    return tuple(np.array([objective(None) for _ in range(trials)]) for objective in objectives)
+
+
+def _gains(release):
+    """Algorithm 3, in order: user 0 lowers one candidate's utility and raises the other's.
+
+    For the value alone: all of user 0's gains, up or down. For both: the release's likelihood ratio is a sum.
+    """
+    chosen = dp_gp_ucb.lipschitz_config(
+        candidates=LINE, users=USERS, epsilon=1.0, largest_gain=1.0, acquisition="in_order", release=release
+    )
+    data = (np.ones((2, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])) if release == "value" else GAINS
+
+    def released(key, gains):
+        found = drivers.scan(dp_gp_ucb.algorithm, gains_of_row, key, chosen, gains)[0]
+        return {"row": found.row, "value": found.value}
+
+    def ratio(found):
+        scores = np.zeros(len(jax.tree.leaves(found)[0]))
+        if found["row"] is not None:
+            scores += float(chosen.epsilon_point) * (found["row"] == 0)
+        if found["value"] is not None:
+            best = [float(np.max(np.mean(gains, axis=0))) for gains in data]
+            scale = 0.5 / float(chosen.epsilon_value)  # one of two users, gains up to 1
+            scores += (np.abs(found["value"] - best[1]) - np.abs(found["value"] - best[0])) / scale
+        return scores
+
+    def scores(trials):
+        drawn = simulate(released, *data, trials)
+        if release == "point":
+            return auditing.outcome_scores(*(found["row"] for found in drawn))
+        return of_both(ratio, drawn)
+
+    return Row(f"dp_gp_ucb, Algorithm 3 in order: {release}", dp_gp_ucb.algorithm.privacy(chosen), scores)

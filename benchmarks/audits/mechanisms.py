@@ -1,0 +1,103 @@
+"""Mechanisms alone, on the pair that their proofs are about: all of the sensitivity, in the worst direction."""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.audits.rows import Row, claim, of_both, simulate
+from jaxdpbo.privacy import accounting, auditing, clipping, mechanisms
+
+MOVED, RATE = 8, Fraction(1, 8)  # on the grid: one unit of epsilon
+TRUTH, CHANCES = Fraction(6, 10), (Fraction(6, 10), Fraction(2, 10), Fraction(2, 10))
+RADIUS, WIDTH = 64, 128
+FAR = 24  # cells, of the planar noise: a cone behind the first point, which is not much of the plane
+
+
+def rows() -> list[Row]:
+    return [
+        _added("gaussian, float", "gdp", 1.0, lambda key: mechanisms.gaussian(key, jnp.zeros(()), 1.0), 1.0),
+        _added("laplace, float", "dp", 1.0, lambda key: mechanisms.laplace(key, jnp.zeros(()), 1.0), 1.0),
+        *(
+            _added(
+                f"discrete_gaussian, width {width}",
+                "gdp",
+                accounting.discrete_gaussian_mu(width, width),
+                lambda key, width=width: mechanisms.discrete_gaussian(key, (), width),
+                width,
+            )
+            for width in (4, 64)  # one table, and the sum of two
+        ),
+        _added("discrete_laplace", "dp", 1.0, lambda key: mechanisms.discrete_laplace(key, (), RATE), MOVED),
+        _chosen("exponential, float", lambda key, scores: mechanisms.exponential(key, scores, 1.0, 1.0), 1.0, 3.0),
+        _chosen(
+            "exact_exponential",
+            lambda key, scores: mechanisms.exact_exponential(key, scores.astype(jnp.int32), RATE / 2),
+            MOVED,
+            3 * MOVED,
+        ),
+        _chosen(
+            "noisy_argmax (geometric)",
+            lambda key, scores: mechanisms.noisy_argmax(key, scores.astype(jnp.int32), RATE / 2),
+            MOVED,
+            MOVED,
+        ),
+        Row("planar_laplace", claim("metric_dp", float(RATE), relation="unit_distance"), _planar, distance=FAR),
+        Row("outcome", claim("dp", math.log(TRUTH / CHANCES[1])), _outcome),
+        Row("clipped_sum + discrete_gaussian", _sum_claim(), _clipped_sum),
+    ]
+
+
+def _added(name: str, notion: str, level: float, noise: Callable[[Any], Any], moved: float) -> Row:
+    """Noise on a value that neighbours move by ``moved``."""
+
+    def scores(trials):
+        return of_both(np.ravel, simulate(lambda key, value: value + noise(key), moved, 0 * moved, trials))
+
+    return Row(name, claim(notion, level), scores)
+
+
+def _chosen(name: str, choose: Callable[[Any, Any], Any], moved: float, behind: float) -> Row:
+    """A choice among three scores: row 0 falls, the two others rise, each by ``moved``.
+
+    ``behind``, how far row 0 is behind to begin with, decides how near the odds come to their bound, and how rare they
+    are: the exponential mechanism's normalising sum must be the others'.
+    """
+    first, second = (np.array([base - behind, top, top]) for base, top in ((2 * moved, moved), (moved, 2 * moved)))
+    offset = 100.0 * moved  # exact_exponential counts from 0
+
+    def scores(trials):
+        return auditing.outcome_scores(*simulate(choose, first + offset, second + offset, trials))
+
+    return Row(name, claim("dp", 1.0), scores)
+
+
+def _planar(trials):
+    points = np.array([0, 0], np.int32), np.array([FAR, 0], np.int32)
+    drawn = simulate(lambda key, point: point + mechanisms.planar_laplace(key, 1, RATE)[0], *points, trials)
+    return of_both(lambda z: np.linalg.norm(z - points[1], axis=1) - np.linalg.norm(z, axis=1), drawn)
+
+
+def _outcome(trials):
+    def told(key, truth):
+        return (truth + mechanisms.outcome(key, (), CHANCES)) % len(CHANCES)
+
+    return auditing.outcome_scores(*simulate(told, 0, 1, trials))
+
+
+def _sum_claim():
+    return claim("gdp", accounting.discrete_gaussian_mu(2 * RADIUS, WIDTH))
+
+
+def _clipped_sum(trials):
+    """User 0 is as far out as can be, on one side or the other."""
+    losses = np.array([[1e6, 0.3, -0.2], [1e6, -0.1, 0.4]])
+
+    def released(key, losses):
+        total, _, _ = clipping.clipped_sum(jnp.eye(2), losses, jnp.ones(()), jnp.int32(RADIUS))
+        return jnp.sum(total + mechanisms.discrete_gaussian(key, (2,), WIDTH))
+
+    return simulate(released, losses, losses * np.array([[-1.0, 1.0, 1.0]]), trials)

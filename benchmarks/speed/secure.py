@@ -1,0 +1,64 @@
+"""``scripts/bench secure``: what exact noise and ChaCha20 keys cost a sweep of DP-GIBO, and one draw, by turns.
+
+The peer is our own floating-point noise with JAX's default keys: the same problem as ``scripts/bench dp_gibo``, in the
+same process, on two host devices.
+"""
+
+import statistics
+
+from tqdm import tqdm
+
+from benchmarks.speed import gibo_problem as problem
+from benchmarks.speed import rows
+from benchmarks.speed.dp_gibo import OURS, TWO
+from benchmarks.speed.worker import Worker
+
+SIDES = {  # noise, generator
+    "float, threefry": ("float", "fry"),
+    "exact, threefry": ("exact", "fry"),
+    "float, ChaCha20": ("float", "chacha20"),
+    "exact, ChaCha20": ("exact", "chacha20"),
+}
+PEER = "float, threefry"
+
+
+def main(quick: bool) -> None:
+    rounds, seeds, repeats = (2, 4, 20) if quick else (5, 40, 200)
+    with Worker(OURS, **TWO) as ours:
+
+        def swept(side, first):
+            noise, generator = SIDES[side]
+            return ours("sweep", first=first, seeds=seeds, policy="shard", noise=noise, generator=generator)
+
+        cold = {side: swept(side, 10_000)["seconds"] for side in SIDES}
+        seen = {side: [] for side in SIDES}
+        for _ in tqdm(range(rounds), unit="round"):
+            for side in SIDES:
+                seen[side].append(swept(side, 0))
+        draws = {count: ours("draws", count=count, repeats=repeats) for count in (problem.DIMENSION, 1000)}
+        version = ours("version")
+    each = {side: statistics.median(run["seconds"] for run in of) / seeds for side, of in seen.items()}
+    found = [
+        rows.row(
+            f"one run of a sweep of {seeds} seeds: {side}",
+            each[side],
+            each[PEER],
+            PEER,
+            each[side] / each[PEER],
+            cold[side] - each[side] * seeds,
+            "float64",
+            final_loss=rows.spread(seen[side][0]["loss"]),
+            ours=version,
+            seconds=[run["seconds"] for run in seen[side]],
+        )
+        for side in SIDES
+    ]
+    for count, times in draws.items():
+        base = times["float Gaussian, threefry"]
+        found += [
+            rows.row(
+                f"{count} draws: {name}", seconds, base, "float Gaussian, threefry", seconds / base, None, "float64"
+            )
+            for name, seconds in times.items()
+        ]
+    rows.finish("secure", found, quick)

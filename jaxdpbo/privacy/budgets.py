@@ -1,0 +1,174 @@
+"""Budgets on the grid of exact noise: how they are checked, what they become, and what they guarantee.
+
+Exact noise is fixed on the integers; what a budget sets is how many of them one user may move a statistic by, so that a
+sweep of budgets compiles once. The guarantee is derived from that number: the ``mu`` or ``epsilon`` asked for is its
+upper bound, not its source.
+
+Sums over users have Gaussian noise of a fixed ``width`` (GDP), and each user's contribution is clipped to an integer
+``radius``: replacing one moves the sum by ``2 radius``. Scores and single values have geometric or Laplace noise of a
+fixed ``rate`` (pure DP but for a total variation of 2^-100 or so), and their sensitivity becomes ``units`` of the grid.
+"""
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import accounting, guarantee
+from jaxdpbo.privacy.mechanisms import tables
+
+NOISES = ("exact", "float", "none")
+WIDTHS = (4096, 65536)  # the second where the first would leave a user too few grid points
+RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first that leaves a sensitivity enough units
+FEWEST, MOST = 100, 2**22  # units; a larger budget gets no more
+LONGEST = 2**16  # radii below, and dimensions: the guard counts squares in 32 bits
+COARSEST = 32  # times sqrt(d): radii below would lose more than 4 % to rounding
+
+
+class Budget(NamedTuple):
+    """Fields of a config: ``mu`` and ``radius`` traced, ``noise`` and ``width`` static.
+
+    ``radius`` and ``width`` are 0 unless ``noise`` is "exact", which at ``mu = inf`` becomes "none".
+    """
+
+    mu: jax.Array
+    radius: jax.Array
+    noise: str
+    width: int
+
+
+def budget(mu: float, noise: str, *, dimension: int, releases: int, users: int, dtype: Any) -> Budget:
+    """A checked budget for ``releases`` sums of ``users`` vectors of ``dimension`` numbers.
+
+    Raises:
+      ValueError: ``mu`` not positive, finite with ``noise="none"``, or not within what exact noise can do.
+    """
+    asked = _checks.positive("mu", mu, finite=False)
+    mu = _checks.positive("mu", mu, finite=False, dtype=dtype)
+    if _checks.choice("noise", noise, NOISES) == "none" and mu != math.inf:
+        raise ValueError(f"mu must be inf with noise='none', got {mu}")
+    radius = width = 0
+    if noise == "exact" and mu == math.inf:
+        noise = "none"
+    if noise == "exact":
+        radius, width = _on_grid(min(asked, mu), dimension, releases, users)
+    return Budget(jnp.asarray(mu, dtype), jnp.asarray(radius, jnp.int32), noise, width)
+
+
+def grid(config: Any) -> jax.Array | None:
+    """The radius that sums are quantised with; None where they are not."""
+    return config.radius if config.noise == "exact" else None
+
+
+def level(config: Any) -> jax.Array:
+    """What a run was begun with, ``()``: it must not go on under another."""
+    return config.radius if config.noise == "exact" else config.mu
+
+
+def statement(config: Any, protects: str, *, releases: int, dimension: int) -> guarantee.Guarantee:
+    """GDP for replace-one on the users, of ``releases`` sums; none at ``mu = inf``.
+
+    ``mu``-GDP for ideal noise where ``noise`` is "float"; where it is "exact" what ``radius`` and ``width`` give,
+    within the total variation of all draws together.
+
+    Raises:
+      ValueError: a stacked config; take one.
+    """
+    if config.mu.ndim:
+        raise ValueError(f"privacy takes one config, got mu of shape {config.mu.shape}")
+    if config.noise != "exact" and jnp.isinf(config.mu):
+        return guarantee.no_guarantee(protects, "mu is infinite: no noise was added")
+    rests_on = guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES
+    if config.noise == "float":
+        rests_on = guarantee.IDEAL_NOISE, *rests_on
+        return guarantee.guarantee("gdp", float(config.mu), "replace_one", protects, holds_if=rests_on)
+    return guarantee.guarantee(
+        "gdp",
+        accounting.discrete_gaussian_mu(2 * int(config.radius), config.width, releases),
+        "replace_one",
+        protects,
+        holds_if=(guarantee.DISCRETE_CURVE, guarantee.RANDOM_BITS, *rests_on),
+        variation=releases * dimension * tables.gaussian_variation(config.width),
+    )
+
+
+class Units(NamedTuple):
+    """``units ()`` traced, ``rate`` static: see above. ``units`` is 0 where nothing is to be released."""
+
+    units: jax.Array
+    rate: Fraction
+
+
+def units(name: str, epsilon: float, moves: int) -> Units:
+    """How many grid units a sensitivity may become if a release costs ``moves units rate``; at most ``epsilon``.
+
+    ``moves`` is 2 for a choice among scores, each of which neighbours may move either way, and 1 for a single value.
+
+    Raises:
+      ValueError: ``epsilon`` so small that the grid would be too coarse.
+    """
+    if epsilon == 0:
+        return Units(jnp.zeros((), jnp.int32), RATES[0])
+    for rate in RATES:
+        count = math.floor(Fraction(epsilon) / (moves * rate))
+        if count >= FEWEST:
+            return Units(jnp.asarray(min(count, MOST), jnp.int32), rate)
+    smallest = float(FEWEST * moves * RATES[-1])
+    raise ValueError(
+        f"{name} must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' has no grid)"
+    )
+
+
+def on_grid(scores: jax.Array, units: jax.Array, sensitivity: jax.Array) -> jax.Array:
+    """Scores as ``int32`` that move by at most ``units`` where they move by ``sensitivity``; not finite ones are least.
+
+    Rounded down, which keeps a shift of whole units a shift. Two or four units are kept back for that, and for the
+    rounding of the product, which is why integers end at 2^30, in float32 at 2^24: there scores beyond count as there.
+    """
+    step, end = grid_unit(units, sensitivity), _end(scores.dtype)
+    scaled = jnp.where(jnp.isfinite(scores), jnp.floor(scores / step), -end)
+    return jnp.clip(scaled, -end, end).astype(jnp.int32)
+
+
+def grid_unit(units: jax.Array, sensitivity: jax.Array) -> jax.Array:
+    """What one unit of ``on_grid`` stands for."""
+    kept_back = 2 if sensitivity.dtype == jnp.float64 else 4
+    return sensitivity / (units - kept_back).astype(sensitivity.dtype)
+
+
+def _end(dtype: Any) -> float:
+    return 2.0**30 if dtype == jnp.float64 else 2.0**24
+
+
+def _on_grid(mu: float, dimension: int, releases: int, users: int) -> tuple[int, int]:
+    """Radius and width, or a refusal that says what would do."""
+    if dimension >= LONGEST:
+        raise ValueError(
+            f"dimensions must be fewer than {LONGEST} for exact noise, got {dimension} (noise='float' has no grid)"
+        )
+    least = COARSEST * math.sqrt(dimension)
+    for width in WIDTHS:
+        radius = accounting.largest_distance(mu, width, releases) // 2
+        if radius >= least:
+            break
+    else:
+        smallest = accounting.discrete_gaussian_mu(2 * math.ceil(least), WIDTHS[-1], releases)
+        raise ValueError(
+            f"mu must be at least {1.005 * smallest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
+            f"got {mu:g}: with less, rounding costs more than 4 % (noise='float' has no grid)"
+        )
+    if radius >= LONGEST:
+        largest = accounting.discrete_gaussian_mu(2 * (LONGEST - 1), width, releases)
+        raise ValueError(
+            f"mu must be at most {0.995 * largest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
+            f"got {mu:g}; noise='none' with mu=inf is no noise"
+        )
+    if users * radius + 14 * width >= 2**31:
+        raise ValueError(
+            f"users must be at most {(2**31 - 14 * width - 1) // radius} for exact noise at mu = {mu:g} over "
+            f"{releases} sums, got {users}: the sum of their integers would not fit 32 bits"
+        )
+    return radius, width

@@ -1,0 +1,37 @@
+"""Mechanisms: what turns a statistic of bounded sensitivity into something that may be published.
+
+``discrete`` and ``selection`` are exact, on the integers, for release; ``floating`` is for research sweeps.
+"""
+
+from jaxdpbo.privacy.mechanisms import tables
+from jaxdpbo.privacy.mechanisms.discrete import (
+    discrete_gaussian,
+    discrete_laplace,
+    discrete_laplace_of,
+    geometric,
+    geometric_of,
+    outcome,
+    planar_laplace,
+)
+from jaxdpbo.privacy.mechanisms.floating import FLOOR, exponential, exponential_log_probabilities, gaussian, laplace
+from jaxdpbo.privacy.mechanisms.selection import exact_exponential, largest_score, noisy_argmax, top
+
+__all__ = [
+    "FLOOR",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "discrete_laplace_of",
+    "exact_exponential",
+    "exponential",
+    "exponential_log_probabilities",
+    "gaussian",
+    "geometric",
+    "geometric_of",
+    "laplace",
+    "largest_score",
+    "noisy_argmax",
+    "outcome",
+    "planar_laplace",
+    "tables",
+    "top",
+]

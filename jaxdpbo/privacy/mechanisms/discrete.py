@@ -1,0 +1,140 @@
+"""Exact noise on the integers, by comparing 128 random bits with a table (``tables``): no rejection, no loop.
+
+Which bits were drawn decides no branch and no address of the traced program (but ``planar_laplace``'s, which searches);
+what XLA and the machine make of it is not promised. Same integers under jit, vmap and scan, x64 on or off. The key may
+be of any kind; with a ``chacha20`` key of ``secret_key`` the bits are uniform to anyone with bounded computing power.
+
+Canonne, Kamath and Steinke (2020), "The discrete Gaussian for differential privacy".
+"""
+
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo.privacy.mechanisms import tables
+
+TOGETHER = 2**16  # draws compared with a table at once: their comparisons may be written out
+
+
+def discrete_gaussian(key: jax.Array, shape: tuple[int, ...], width: int) -> jax.Array:
+    """Integers with ``P(x)`` proportional to ``exp(-x^2 / (2 width^2))``, ``|x|`` at most some 14 widths.
+
+    Formal guarantee: added to integers that neighbours move by at most ``s`` in l2 norm, the result is within
+    ``tables.gaussian_variation(width)`` a draw, in total variation, of a mechanism that is ``s^2 / (2 width^2)``-zCDP
+    (Canonne et al. 2020, theorem 4) and ``accounting.discrete_gaussian_mu(s, width)``-GDP. A sum that wraps around
+    2^32 is post-processing.
+
+    Args:
+      key: a typed key, used for these draws only.
+      shape: of the draws.
+      width: an integer, static: its tables are part of the program.
+
+    Returns:
+      ``int32``.
+    """
+    limbs, factors = tables.gaussian(width)
+    words = [
+        jax.random.bits(one, (tables.WORDS + 1, *shape), jnp.uint32) for one in jax.random.split(key)[: len(factors)]
+    ]
+    drawn = _signed(jnp.stack(words, axis=1), limbs)
+    return drawn[0] if len(factors) == 1 else factors[0] * drawn[0] + factors[1] * drawn[1]
+
+
+def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Array:
+    """Integers with ``P(g)`` proportional to ``exp(-rate g)``, ``0 <= g < 2^tables.digits(rate)``; ``int32``."""
+    return geometric_of(key, shape, jnp.asarray(tables.geometric(rate)))
+
+
+def geometric_of(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
+    """The same from a table of ``tables.geometric``, traced: of at most 31 digits, those whose row is 0 being 0."""
+    places = (len(table), *(1,) * len(shape))
+    words = jax.random.bits(key, (tables.WORDS, len(table), *shape), jnp.uint32)
+    ones = ~at_least(words, [table[:, i].reshape(places) for i in range(tables.WORDS)])
+    powers = jnp.asarray(2 ** np.arange(len(table), dtype=np.int64), jnp.int32).reshape(places)
+    return jnp.sum(ones * powers, axis=0, dtype=jnp.int32)
+
+
+def discrete_laplace(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Array:
+    """Integers with ``P(x)`` proportional to ``exp(-rate |x|)``: the difference of two geometric ones; ``int32``.
+
+    Formal guarantee: added to integers that neighbours move by at most ``s`` in l1 norm, the result is within twice
+    ``tables.geometric_variation(rate)`` a draw of an ``s rate``-DP mechanism (Ghosh, Roughgarden and Sundararajan
+    2009). On ``d`` coordinates that move by ``s`` in l2 norm it is ``s sqrt(d) rate``-DP.
+    """
+    return discrete_laplace_of(key, shape, jnp.asarray(tables.geometric(rate)))
+
+
+def discrete_laplace_of(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
+    """The same from a table, see ``geometric_of``."""
+    plus, minus = jax.random.split(key)
+    return geometric_of(plus, shape, table) - geometric_of(minus, shape, table)
+
+
+def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
+    """Points ``(count, 2)`` of the integer plane with ``P(z)`` proportional to ``exp(-rate |z|)``; ``int32``.
+
+    Formal guarantee: added to integer points it is within ``tables.planar_variation(rate)`` a draw of a mechanism
+    that is metric DP, ``rate`` for each unit of Euclidean distance, by the triangle inequality alone. The table is
+    searched: addresses depend on the draw.
+    """
+    where, way = jax.random.split(key)
+    octant = tables.planar(rate)
+    row = _searched(jax.random.bits(where, (tables.WORDS, count), jnp.uint32), octant.thresholds)
+    cell = jnp.asarray(octant.cells)[row]
+    turn = jax.random.bits(way, (3, count), jnp.uint32) & 1
+    cell = jnp.where(turn[0][:, None] == 1, cell[:, ::-1], cell)
+    return cell * (1 - 2 * turn[1:].T.astype(jnp.int32))
+
+
+def outcome(key: jax.Array, shape: tuple[int, ...], chances: tuple[Fraction, ...]) -> jax.Array:
+    """Outcomes ``0, 1, ...`` drawn with these probabilities, which sum to 1, to within 2^-128 each; ``int32``."""
+    words = jax.random.bits(key, (tables.WORDS, 1, *shape), jnp.uint32)
+    return _counted(words, tables.choice(chances)[None])[0]
+
+
+def at_least(words: Any, thresholds: Any) -> jax.Array:
+    """Whether numbers of four ``words (4, ...)`` are at least ``thresholds``, of four words too; all are looked at."""
+    found = words[3] >= thresholds[3]
+    for word, threshold in zip(reversed(words[:3]), reversed(thresholds[:3]), strict=True):
+        found = (word > threshold) | ((word == threshold) & found)
+    return found
+
+
+def _signed(words, limbs):
+    """A magnitude from each of ``k`` tables ``limbs (k, T, 4)`` and a sign, ``words (5, k, ...)``.
+
+    -0 is 0, so 0 keeps its probability.
+    """
+    sign = (words[tables.WORDS] & 1).astype(jnp.int32)
+    return (_counted(words[: tables.WORDS], limbs) ^ -sign) + sign
+
+
+def _counted(words, limbs):
+    """``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``: every threshold is compared with."""
+    thresholds = [jnp.asarray(limbs[:, :, i]) for i in range(tables.WORDS)]
+
+    def count(some):  # (4, k) words of one draw from each table
+        return jnp.sum(at_least(some[:, :, None], thresholds), axis=1, dtype=jnp.int32)
+
+    shape = words.shape[1:]
+    flat = jnp.moveaxis(words.reshape(*words.shape[:2], -1), -1, 0)
+    some = TOGETHER // shape[0]
+    found = jax.vmap(count)(flat) if len(flat) <= some else jax.lax.map(count, flat, batch_size=some)
+    return found.T.reshape(shape)
+
+
+def _searched(words, table):
+    """The same by halving: the number of steps is fixed, the addresses are not."""
+    limbs, count = jnp.asarray(table), len(table)
+
+    def halve(_, bounds):
+        low, high = bounds  # t[low - 1] <= u, u < t[high]
+        middle = (low + high) // 2
+        above = at_least(words, [limbs[middle, i] for i in range(tables.WORDS)]) & (low < high)
+        return jnp.where(above, middle + 1, low), jnp.where(above | (low >= high), high, middle)
+
+    start = jnp.zeros(words.shape[1:], jnp.int32), jnp.full(words.shape[1:], count, jnp.int32)
+    return jax.lax.fori_loop(0, count.bit_length(), halve, start)[0]

@@ -1,0 +1,185 @@
+"""Probabilities as integers over 2^128, made on the host in decimals: what the exact mechanisms compare bits with.
+
+A table of thresholds ``t_0 <= t_1 <= ...`` is drawn from by ``#{x: u >= t_x}``, ``u`` uniform on 128 bits: outcome
+``x`` has the probability ``(t_x - t_(x-1)) / 2^128``, which is within ``2^-128`` of the law's own. The ``variation``
+functions bound the total variation distance of one draw from its law; they are theorems about tables, not measurements.
+
+Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; each is made once.
+"""
+
+import math
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+DIGITS = 80
+WORDS = 4
+WHOLE = 2**128
+REACH = 14  # standard deviations that a Gaussian table covers: beyond lie 2^-145 of the probability
+LONGEST = 31  # digits of a geometric variable
+TAIL = 92  # e^-92 < 2^-132: where an exponential tail is cut
+SINGLE = 32  # widths below have one table; two small ones serve the others, see ``gaussian``
+
+
+class Sum(NamedTuple):
+    """A sum ``factors[0] x_0 + factors[1] x_1`` of draws from tables ``limbs (k, T, 4)``, or of one.
+
+    The shorter table is filled up with 2^128 - 1, which one ``u`` in 2^128 reaches.
+    """
+
+    limbs: np.ndarray
+    factors: tuple[int, ...]
+
+
+@cache
+def gaussian(width: int) -> Sum:
+    """Tables of the discrete Gaussian, ``P(x)`` proportional to ``exp(-x^2 / (2 width^2))`` on the integers.
+
+    From 32 on as ``x_1 + c x_2`` with variances ``a + c^2 b = width^2``: by Poisson's summation every probability is
+    within ``(1 + e) / (1 - e)`` of the law's, ``e <= 2.001 exp(-2 pi^2 a b / width^2)``, so that tables grow with the
+    square root of the width.
+    """
+    variance = Fraction(width) ** 2
+    if width < SINGLE:
+        return Sum(_gaussian(variance)[None], (1,))
+    first = Fraction(14 * width, 5)
+    factor = math.isqrt(math.floor((variance - first) / first))
+    second = (variance - first) / factor**2
+    assert first * second >= Fraction(13, 2) * variance  # e < 2^-184
+    parts = _gaussian(first), _gaussian(second)
+    limbs = np.full((2, max(map(len, parts)), WORDS), 2**32 - 1, np.uint32)
+    for row, part in zip(limbs, parts, strict=True):
+        row[: len(part)] = part
+    return Sum(limbs, (1, factor))
+
+
+def gaussian_variation(width: int) -> float:
+    """How far, at most, a draw is from the discrete Gaussian."""
+    count, length, _ = gaussian(width).limbs.shape
+    return count * ((length + 1) * 2.0**-128 + 2.0**-144)
+
+
+@cache
+def geometric(rate: Fraction) -> np.ndarray:
+    """Of the binary digits of a geometric variable, ``P(g)`` proportional to ``exp(-rate g)``: they are independent.
+
+    Digit ``i`` is 1 with probability ``1 / (1 + e^(rate 2^i))``; a row for each, where a draw below it says 1.
+
+    Raises:
+      ValueError: it would have more than the 31 that an ``int32`` holds.
+    """
+    if digits(rate) > LONGEST:
+        raise ValueError(f"rate must be at least {TAIL / 2**LONGEST:.2g}, got {float(rate):g}")
+    with localcontext() as context:
+        context.prec = DIGITS
+        exact = Decimal(rate.numerator) / rate.denominator
+        chances = [1 / (1 + (exact * 2**i).exp()) for i in range(digits(rate))]
+        return _words([_rounded(chance) for chance in chances])
+
+
+def padded(rate: Fraction) -> np.ndarray:
+    """``geometric(rate)`` with digits that are never 1 added up to 31: one shape for all rates."""
+    table = geometric(rate)
+    return np.concatenate([table, np.zeros((LONGEST - len(table), WORDS), np.uint32)])
+
+
+def digits(rate: Fraction) -> int:
+    """How many binary digits a geometric variable of this rate is drawn with."""
+    return max(1, math.ceil(math.log2(TAIL / rate)))
+
+
+def geometric_variation(rate: Fraction) -> float:
+    """How far, at most, a geometric draw is from its law."""
+    count = digits(rate)
+    return count * 2.0**-128 + math.exp(-float(rate) * 2**count)
+
+
+@cache
+def ladder(rate: Fraction) -> tuple[int, ...]:
+    """Integer weights ``W_0 = 2^96``, ``W_(j+1) = ceil(W_j q)`` down to 1, ``q >= e^-rate`` rational.
+
+    ``W_j <= e^rate W_(j+1)`` holds EXACTLY, whatever the rounding: each weight is rounded up.
+    """
+    with localcontext() as context:
+        context.prec, context.rounding = DIGITS, ROUND_CEILING
+        power = (-(Decimal(rate.numerator) / rate.denominator)).exp()
+        fraction = int((power.next_plus().next_plus() * 10**70).to_integral_value(ROUND_CEILING)), 10**70
+    weights = [2**96]
+    while weights[-1] > 1 and (following := -(-weights[-1] * fraction[0] // fraction[1])) < weights[-1]:
+        weights.append(following)
+    return tuple(weights)
+
+
+class Octant(NamedTuple):
+    """Thresholds ``(T, 4)`` of cells of one eighth of the plane, and the cells ``(T, 2)`` themselves."""
+
+    thresholds: np.ndarray
+    cells: np.ndarray
+
+
+@cache
+def planar(rate: Fraction) -> Octant:
+    """Of ``P(z)`` proportional to ``exp(-rate |z|)`` on the integer plane, folded to ``0 <= y <= x``.
+
+    Cells on an axis or the diagonal stand for 4 cells, the origin for 1, the others for 8.
+    """
+    limit = math.ceil(82 / rate)
+    x, y = np.meshgrid(np.arange(limit + 1), np.arange(limit + 1), indexing="ij")
+    squared = x * x + y * y
+    kept = (y <= x) & (squared <= limit * limit)
+    cells = np.stack([x[kept], y[kept]], axis=1)
+    copies = np.where(squared[kept] == 0, 1, np.where((cells[:, 1] == 0) | (cells[:, 0] == cells[:, 1]), 4, 8))
+    with localcontext() as context:
+        context.prec = 50
+        exact = Decimal(rate.numerator) / rate.denominator
+        heights = {int(s): (-exact * Decimal(int(s)).sqrt()).exp() for s in np.unique(squared[kept])}
+        masses = [heights[int(s)] * int(c) for s, c in zip(squared[kept], copies, strict=True)]
+        return Octant(_thresholds(masses), cells.astype(np.int32))
+
+
+def planar_variation(rate: Fraction) -> float:
+    """How far, at most, a planar draw is from its law: rounding, and what lies beyond 82 scales."""
+    return (len(planar(rate).cells) + 1) * 2.0**-128 + 100.0 * math.exp(-82.0)
+
+
+@cache
+def choice(chances: tuple[Fraction, ...]) -> np.ndarray:
+    """Of outcomes ``0, 1, ...`` with these probabilities, which sum to 1."""
+    with localcontext() as context:
+        context.prec = DIGITS
+        return _thresholds([Decimal(chance.numerator) / chance.denominator for chance in chances])
+
+
+def _gaussian(variance: Fraction) -> np.ndarray:
+    count = math.isqrt(math.ceil(REACH * REACH * variance)) + 1
+    with localcontext() as context:
+        context.prec = DIGITS
+        exact = Decimal(variance.numerator) / variance.denominator
+        weight, ratio, step = Decimal(1), (-1 / (2 * exact)).exp(), (-1 / exact).exp()
+        masses = [Decimal(1)]
+        for _ in range(count):
+            weight *= ratio
+            ratio *= step
+            masses.append(2 * weight)  # of x and -x
+        return _thresholds(masses)
+
+
+def _thresholds(masses: list[Decimal]) -> np.ndarray:
+    """Cumulated, all but the last: what no threshold stops is the last outcome."""
+    total, below, found = sum(masses), Decimal(0), []
+    for mass in masses[:-1]:
+        below += mass
+        found.append(_rounded(below / total))
+    return _words(found)
+
+
+def _rounded(chance: Decimal) -> int:
+    return min(int((chance * WHOLE).to_integral_value(ROUND_HALF_EVEN)), WHOLE - 1)
+
+
+def _words(values: list[int]) -> np.ndarray:
+    data = b"".join(value.to_bytes(4 * WORDS, "big") for value in values)
+    return np.frombuffer(data, ">u4").astype(np.uint32).reshape(-1, WORDS)

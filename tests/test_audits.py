@@ -1,0 +1,535 @@
+"""Every claim is attacked, and holds; every bug that others shipped is planted, and seen.
+
+The rows are those of ``scripts/audit``, with fewer trials. A planted bug is put into the shipped function, and the body
+that passed without it must fail with it.
+"""
+
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from protocol_cases import CASES, STEPS, USERS, loss, records
+from scipy.stats import norm
+
+from benchmarks import audit, audits, report
+from benchmarks.audits import rows as harness
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, private_evaluations
+from jaxdpbo.drivers import loop
+from jaxdpbo.privacy import accounting, auditing, clipping, guarantee, mechanisms
+
+ROWS = {row.name: row for family in audits.FAMILIES.values() for row in family()}
+QUICK = 4_000
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_claimed_holds_at_95_percent(name, trials):
+    """And the attack is no blunt one; where there is no guarantee it succeeds."""
+    row = ROWS[name]
+    found = audits.measured(row, trials(f"audit: {name}, trials under each neighbour", QUICK, 100_000, 0))
+    assert found.verdict == ("holds" if row.holds else "broken, as it must be"), found.audit
+    if row.holds:
+        assert row.least * row.claimed <= found.measured <= row.claimed
+
+
+def test_the_table_has_every_private_algorithm_and_every_mechanism():
+    named = " ".join(ROWS)
+    for name in set(mechanisms.__all__) - {"FLOOR", "exponential_log_probabilities", "tables", "largest_score", "top"}:
+        assert name.removesuffix("_of") in named, name
+    for case in CASES.values():
+        if case.private and case.notion != "prior_averaged_dp":
+            module = case.algorithm.privacy.__module__.split(".")[2]
+            assert module in named or module == "po_gp_ucb", module  # which pays in a transform, and has a row of that
+
+
+# Traps 8, 11 and 13: replays.
+WILD = {"far": [1e6, -1e6], "NaN": [np.nan, 0.0], "infinite": [np.inf, -np.inf]}
+STEERED = {"theta", "path", "optimizer", "inner", "values"}  # public, and a function of what was released
+
+
+def neighbour(wild):
+    data = records()
+    data[0] = WILD[wild]
+    return data
+
+
+@jax.jit
+def evaluated(points, data):
+    return jax.vmap(loss, in_axes=(0, None))(points, data)
+
+
+@jax.jit
+def slopes(points, data):
+    return jax.vmap(dp_gd.gradients_of(loss), in_axes=(0, None))(points, data)
+
+
+def replayed(algorithm, config, wild, values_at=evaluated):
+    """A run on neighbours under one key, given the same releases: what the raw data move but through those.
+
+    The public part of each state is the one of the first run, so that what was released differently does not count.
+    The statistic is what all the steps noised, in units of its declared sensitivity.
+    """
+    told = []  # the public part of the first run's states
+
+    def run(data):
+        first, state = not told, loop.init(algorithm, jax.random.key(1), config)
+        statistic, seen = [], []
+        for t in range(config.steps):
+            ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
+            query = loop.ask(algorithm, ask_key, config, state)
+            state, info = loop.tell(algorithm, tell_key, config, state, query, values_at(query.points, data))
+            raw = getattr(info, "gradient", None)
+            statistic.append((info.mean_loss if raw is None else raw) / declared(config))
+            seen.append((query, {name: leaf for name, leaf in state.public._asdict().items() if name not in STEERED}))
+            told.append(state.public) if first else None
+            state = state._replace(public=told[t])
+        return statistic, seen
+
+    return auditing.replay(run, records(), neighbour(wild))
+
+
+def declared(config):
+    """How far one user may move what one step noises, in l2 norm."""
+    if hasattr(config, "low"):
+        return (config.high - config.low) / config.users * config.batch**0.5
+    radius = clipping.reach(config.radius, len(config.theta0), float) if config.noise == "exact" else 1.0
+    scale = config.radius / radius if config.noise == "exact" else 1.0
+    return clipping.clipped_sum_sensitivity(float(config.clip_norm), "replace_one") * scale / config.users
+
+
+def holds(found, steps=STEPS):
+    if found.raised:
+        raise RuntimeError(found.raised)  # a replay that broke down is no bug that was seen
+    assert found.differing == ()
+    assert found.moved <= math.sqrt(steps) * (1 + 1e-12)
+
+
+ASIDE = [name for name, case in CASES.items() if case.private and not case.follows_values]
+
+
+@pytest.mark.parametrize("name", ASIDE)
+def test_replays_on_neighbours_differ_in_the_release_alone(name):
+    case = CASES[name]
+    moved = []
+    for wild in WILD:
+        found = replayed(case.algorithm, case.config(1.0), wild, slopes if name == "dp_gd" else evaluated)
+        holds(found)
+        moved.append(found.moved)
+    assert max(moved) > 0.2  # the neighbour does move it
+
+
+def gains(points, data):
+    """A mean gain in ``[0, 9]``; of a record that is no number, 9."""
+    each = 9.0 * jnp.exp(-evaluated(points, data))
+    return jnp.mean(jnp.where(jnp.isfinite(each), each, 9.0), axis=1)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.private and case.follows_values])
+@pytest.mark.parametrize("wild", WILD)
+def test_replays_of_what_pays_in_the_end_differ_in_raw_utilities_alone(name, wild):
+    """Their queries may follow raw utilities; how many there are, and of which shape, must not."""
+    case = CASES[name]
+    config = case.config(1.0)
+
+    def run(data):
+        state, seen = loop.init(case.algorithm, jax.random.key(1), config), []
+        for t in range(config.steps):
+            ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
+            query = loop.ask(case.algorithm, ask_key, config, state)
+            points = query.points if query.points.shape[1] == 2 else np.zeros((1, 2))
+            state, _ = loop.tell(case.algorithm, tell_key, config, state, query, gains(points, data))
+            seen.append((state.public, query.mask, query if "in order" in name else query.points.shape))
+        released = loop.release(case.algorithm, jax.random.key(3), config, state)
+        shapes = jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), released)
+        return state.private.utilities, (seen, shapes)
+
+    found = auditing.replay(run, records(), neighbour(wild), order=np.inf)
+    assert (found.differing, found.raised) == ((), "")
+    if "in order" in name:
+        assert 0.2 * float(config.point_sensitivity) < found.moved <= float(config.point_sensitivity) * (1 + 1e-12)
+
+
+def fresh(algorithm):
+    """The same, compiled anew: so that what was planted is seen."""
+    return algorithm._replace(
+        ask=lambda *arguments: algorithm.ask(*arguments), tell=lambda *arguments: algorithm.tell(*arguments)
+    )
+
+
+def descends(noise, wild):
+    config = dp_gd.config(users=USERS, steps=2, mu=1.0, bounds=[[-2, -1], [2, 3]], clip_norm=0.5, noise=noise)
+    holds(replayed(fresh(dp_gd.algorithm), config, wild, slopes), 2)
+
+
+def infers(noise, wild):
+    config = dp_gibo.config(
+        users=USERS, steps=2, batch=3, mu=1.0, bounds=[[-2, -1], [2, 3]], clip_norm=0.5, noise=noise, polish_steps=0
+    )
+    holds(replayed(fresh(dp_gibo.algorithm), config, wild), 2)
+
+
+def forgotten(vectors, clip_norm):
+    """The clipped copy is made, and the raw one is used."""
+    _, clipped, refused = HONEST["clip_by_l2_norm"](vectors, clip_norm)
+    return vectors, clipped, refused
+
+
+def unguarded(vectors, clip_norm):
+    """``min(1, B / NaN)`` is NaN."""
+    norms = jnp.linalg.norm(vectors, axis=0)
+    return vectors * jnp.minimum(1.0, clip_norm / norms)[None], norms > clip_norm, norms < 0
+
+
+def unchecked(vectors, clip_norm, radius):
+    """No integer is looked at."""
+    return jnp.rint(vectors * (radius / clip_norm)).astype(jnp.int32)
+
+
+HONEST = {name: getattr(clipping, name) for name in ("clip_by_l2_norm", "quantised")}
+
+
+@pytest.mark.parametrize("body", [descends, infers])
+def test_trap_08_the_clipped_copy_is_ignored(monkeypatch, body):
+    body("float", "far")
+    body("exact", "far")
+    monkeypatch.setattr(clipping, "clip_by_l2_norm", forgotten)
+    with pytest.raises(AssertionError):
+        body("float", "far")
+    body("exact", "far")  # integers are checked once more, by themselves
+    monkeypatch.setattr(clipping, "quantised", unchecked)
+    with pytest.raises(AssertionError):
+        body("exact", "far")
+
+
+@pytest.mark.parametrize("body", [descends, infers])
+@pytest.mark.parametrize("wild", ["NaN", "infinite"])
+def test_trap_11_nan_defeats_a_clip(monkeypatch, body, wild):
+    body("float", wild)
+    body("exact", wild)
+    monkeypatch.setattr(clipping, "clip_by_l2_norm", unguarded)
+    with pytest.raises(AssertionError):
+        body("float", wild)
+    body("exact", wild)  # integers are checked once more, by themselves
+
+
+def leaning(key, config, state):
+    """A query nearer to where the raw losses were small."""
+    query = dp_gibo.ask(key, config, state)
+    return query._replace(points=query.points + 1e-6 * jnp.tanh(jnp.mean(state.private.losses)))
+
+
+def stopping(key, config, state, query, values):
+    """No further step where the raw loss is small enough."""
+    after, info = dp_gibo.tell(key, config, state, query, values)
+    done = jnp.mean(values) < 100.0
+    public = after.public._replace(step=jnp.where(done, config.steps, after.public.step))
+    return after._replace(public=public), info
+
+
+@pytest.mark.parametrize("planted", [{"ask": leaning}, {"tell": stopping}], ids=["ask", "stop"])
+def test_trap_13_something_raw_steers_a_run(monkeypatch, planted):
+    infers("exact", "far")
+    monkeypatch.setattr(dp_gibo, "algorithm", dp_gibo.algorithm._replace(**planted))
+    with pytest.raises(AssertionError):
+        infers("exact", "far")
+
+
+@pytest.mark.parametrize("noise", ["exact", "float"])
+def test_trap_13_a_range_taken_from_the_raw_losses(monkeypatch, noise):
+    """Values standardised on the users' own losses: the declared range is then nobody's."""
+    case, honest = CASES["private evaluations"], private_evaluations.released_means
+    config = private_evaluations.config(
+        gp_ucb.algorithm, case.config(1.0).inner, users=USERS, mu=1.0, loss_range=(0.0, 3.0), noise=noise
+    )
+
+    def standardised(key, config, losses):
+        ends = {"low": jnp.nanmin(losses), "high": jnp.nanmax(losses)}
+        return honest(key, config.__class__(**vars(config) | ends), losses)
+
+    def body():
+        holds(replayed(fresh(case.algorithm), config, "far"))
+
+    body()
+    monkeypatch.setattr(private_evaluations, "released_means", standardised)
+    with pytest.raises(AssertionError):
+        body()
+
+
+# Traps 20 and 29: attacks.
+def best(key, scores, *_):
+    """The mechanism object is there, and nobody asks it."""
+    del key
+    return jnp.argmax(scores)
+
+
+@pytest.mark.parametrize(
+    ("name", "mechanism"),
+    [
+        ("dp_gp_ucb, Algorithm 3 in order: point", "noisy_argmax"),
+        ("exponential, float", "exponential"),
+        ("exact_exponential", "exact_exponential"),
+    ],
+)
+def test_trap_20_the_selection_was_never_privatised(monkeypatch, name, mechanism):
+    def body():
+        assert audits.measured(ROWS[name], QUICK).verdict == "holds"
+
+    body()
+    monkeypatch.setattr(mechanisms, mechanism, best)
+    with pytest.raises(AssertionError):
+        body()
+
+
+HALVED = {  # half the noise that was paid for
+    "discrete_gaussian": lambda honest: lambda key, shape, width: honest(key, shape, width) // 2,
+    "discrete_laplace": lambda honest: lambda key, shape, rate: honest(key, shape, rate) // 2,
+    "gaussian": lambda honest: lambda key, value, deviation: honest(key, value, deviation / 2),
+    "noisy_argmax": lambda honest: lambda key, scores, rate: honest(key, scores, 2 * rate),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "mechanism"),
+    [
+        ("dp_gibo, exact", "discrete_gaussian"),
+        ("private_evaluations, float", "gaussian"),
+        ("dp_gp_ucb, Algorithm 3 in order: value", "discrete_laplace"),
+        ("dp_gp_ucb, Algorithm 3 in order: both", "noisy_argmax"),
+        ("dp_optim, DP-SGD, 1 step of 2 of 4", "gaussian"),
+    ],
+)
+def test_half_the_noise_is_seen(monkeypatch, name, mechanism):
+    """So a pass of the rows means something."""
+    monkeypatch.setattr(mechanisms, mechanism, HALVED[mechanism](getattr(mechanisms, mechanism)))
+    assert audits.measured(ROWS[name], QUICK).verdict == "EXCEEDED"
+
+
+def turning(point, slopes):
+    """Gradients ``(1, n)``, of one sign at the start and of the other anywhere else."""
+    return slopes[None] * jnp.where(point[0] == 0, 1.0, -1.0)
+
+
+def twice(noise):
+    return dp_gd.config(
+        users=2, steps=2, mu=1.0, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=1e-3, clip_norm=0.5, noise=noise
+    )
+
+
+@pytest.mark.parametrize("noise", ["exact", "float"])
+def test_trap_29_the_same_noise_on_two_releases(monkeypatch, noise):
+    """What user 0 adds to the first it takes from the second: their difference has no noise if both have the same."""
+    config = twice(noise)
+
+    def difference(key, slopes):
+        path = drivers.scan(dp_gd.algorithm, turning, key, config, slopes)[0].path[:, 0]
+        return path[0] - 2 * path[1] + path[2]
+
+    row = audits.Row(
+        "two releases", dp_gd.privacy(config), lambda trials: harness.simulate(
+            difference, np.array([9.0, 0.0]), np.array([-9.0, 0.0]), trials
+        )
+    )  # fmt: skip
+
+    def body():
+        assert audits.measured(row, QUICK).verdict == "holds"
+
+    body()
+    monkeypatch.setattr(drivers.compiled.jax.random, "fold_in", lambda key, data: key)
+    with pytest.raises(AssertionError):
+        body()
+
+
+@pytest.mark.parametrize("driver", [drivers.run_scan, drivers.run_loop])
+def test_trap_29_a_key_used_twice(monkeypatch, driver):
+    """JAX's own check sees it, in one program and step by step."""
+
+    def body():
+        with jax.debug_key_reuse(True):
+            data = np.array([9.0, 0.0])
+            driver(fresh(dp_gd.algorithm), turning, data, twice("exact"), key=jax.random.key(0), insecure_key=True)
+
+    body()
+    monkeypatch.setattr(drivers.compiled.jax.random, "fold_in", lambda key, data: key)
+    with pytest.raises((jax.errors.KeyReuseError, drivers.RunInterrupted)) as caught:
+        body()
+    cause = caught.value.__cause__ if driver is drivers.run_loop else caught.value
+    assert isinstance(cause, jax.errors.KeyReuseError)
+
+
+# The bounds themselves.
+def test_mu_and_epsilon_come_from_the_same_two_ends():
+    low, high = 0.025**0.01, 1 - 0.025**0.01
+    found = auditing.epsilon_lower_bound(100, 0, 100)
+    assert found.mu == pytest.approx(norm.ppf(low) - norm.ppf(high))
+    assert found.epsilon == pytest.approx(math.log(low / high))
+    assert auditing.epsilon_lower_bound(0, 100, 100)[:2] == (0.0, 0.0)
+    assert auditing.epsilon_lower_bound(50, 50, 100)[:2] == (0.0, 0.0)
+    for delta in (0.0, 0.01):  # the other guess: what says "second" on the second more often than on the first
+        rare, common = (auditing.epsilon_lower_bound(*told, 1000, delta=delta) for told in ((600, 20), (980, 400)))
+        assert rare[:2] == pytest.approx(common[:2])
+
+
+def test_the_bound_on_mu_covers_as_often_as_it_says():
+    rng, truth, count = np.random.default_rng(0), 1.0, 400
+    told = [rng.binomial(count, rate, size=1000) for rate in norm.cdf([truth / 2, -truth / 2])]
+    found = [auditing.epsilon_lower_bound(int(a), int(b), count).mu for a, b in zip(*told, strict=True)]
+    assert np.mean(np.array(found) > truth) <= 0.05
+    assert np.mean(found) > 0.7 * truth
+
+
+def test_either_side_of_a_threshold_may_speak_for_the_first():
+    first, second = np.random.default_rng(1).normal(size=(2, 4000)) + np.array([[1.0], [0.0]])
+    up, down = (auditing.threshold_audit(s * first, s * second, sought="mu") for s in (1.0, -1.0))
+    assert up.mu == pytest.approx(down.mu, abs=0.02)
+    assert 0.75 < up.mu <= 1.0
+    assert (up.trials, up.confidence, up.delta) == (2000, 0.95, 0.0)
+
+
+def test_intervals_see_what_no_threshold_does():
+    rng = np.random.default_rng(2)
+    split = rng.normal(size=4000) * 0.1 + rng.choice([-1.0, 1.0], 4000)
+    whole = rng.normal(size=4000) * 2.0
+    by_threshold = auditing.threshold_audit(split, whole, sought="mu").mu
+    by_intervals = auditing.threshold_audit(*auditing.interval_scores(split, whole), sought="mu").mu
+    assert by_intervals > by_threshold + 0.5
+
+
+def test_trap_33_outcomes_are_not_judged_on_the_trials_that_ranked_them():
+    """Many outcomes that say nothing: in hindsight some would."""
+    rng = np.random.default_rng(3)
+    drawn = rng.integers(0, 50, (100, 2, 400))
+    shown = [auditing.threshold_audit(*auditing.outcome_scores(*one)).epsilon for one in drawn]
+    assert np.mean(np.array(shown) > 0) <= 0.05
+    hindsight = [auditing.threshold_audit(*auditing.outcome_scores(*np.tile(one, (1, 2)))).epsilon for one in drawn]
+    assert np.mean(np.array(hindsight) > 0) > 0.5  # the judging half is the ranking one again
+    told = rng.choice(3, 4000, p=[0.6, 0.2, 0.2]), rng.choice(3, 4000, p=[0.2, 0.6, 0.2])
+    assert 0.8 < auditing.threshold_audit(*auditing.outcome_scores(*told)).epsilon <= math.log(3)
+
+
+def test_curves_lie_where_they_must():
+    rng, rates = np.random.default_rng(4), np.linspace(0, 1, 11)
+    gdp, dp = (guarantee.guarantee(notion, 1.0, "replace_one", "rows") for notion in ("gdp", "dp"))
+    measured = auditing.trade_off(rng.normal(1, 1, 40_000), rng.normal(0, 1, 40_000))
+    np.testing.assert_allclose(measured.type_two, auditing.declared_trade_off(gdp, measured.type_one), atol=0.015)
+    noised = auditing.trade_off(*(rng.laplace(size=(2, 40_000)) + np.array([[1.0], [0.0]])))
+    assert np.all(noised.type_two > auditing.declared_trade_off(dp, noised.type_one) - 0.015)
+    for statement in (gdp, dp):  # symmetric, from 1 to 0
+        curve = auditing.declared_trade_off(statement, rates)
+        np.testing.assert_allclose(auditing.declared_trade_off(statement, curve), rates, atol=1e-12)
+    epsilon = 0.7  # what a curve allows at a point, and its delta: Dong et al. 2022, proposition 2.12
+    delta = accounting.gdp_delta(1.0, epsilon)
+    fine = np.linspace(0, 1, 10_001)
+    slack = guarantee.guarantee("dp", epsilon, "replace_one", "rows", delta=delta)
+    above = auditing.declared_trade_off(gdp, fine) - auditing.declared_trade_off(slack, fine)
+    assert -1e-9 < np.min(above) < 1e-6
+
+
+def test_a_bound_refutes_what_is_below_it():
+    shown = auditing.epsilon_lower_bound(900, 100, 1000)
+    mu, epsilon = shown.mu, shown.epsilon
+    claims = {"gdp": mu, "dp": epsilon, "metric_dp": epsilon / 3, "prior_averaged_dp": epsilon}
+    for notion, level in claims.items():
+        relation = "unit_distance" if notion == "metric_dp" else "replace_one"
+        for factor, wrong in ((0.99, True), (1.01, False)):
+            statement = guarantee.guarantee(notion, level * factor, relation, "rows")
+            assert auditing.refuted(shown, statement, distance=3.0) == wrong
+    assert not auditing.refuted(shown, guarantee.no_guarantee("rows", "none was made"))
+    at_delta = auditing.epsilon_lower_bound(900, 100, 1000, delta=1e-5)
+    for rho, wrong in ((0.01, True), (1.0, False)):
+        assert auditing.refuted(at_delta, guarantee.guarantee("zcdp", rho, "replace_one", "rows")) == wrong
+    with pytest.raises(ValueError, match=r"delta must be at least the claim's 0.01, got 1e-05"):
+        auditing.refuted(at_delta, guarantee.guarantee("dp", 1.0, "replace_one", "rows", delta=0.01))
+
+
+def test_a_replay_says_what_differs_and_how_far_it_moved():
+    def run(data):
+        return (data.sum(), [data[:2]]), {"count": len(data), "query": (np.zeros(2), None)}
+
+    first = np.array([1.0, 2.0, 3.0])
+    assert auditing.replay(run, first, first.copy()) == auditing.Replay((), 0.0)
+    assert auditing.replay(run, first, first + [3, 0, 0]) == auditing.Replay((), pytest.approx(math.sqrt(18)))
+    assert auditing.replay(run, first, first + [3, 0, 0], order=np.inf).moved == 3
+    assert auditing.replay(run, first, np.append(first, 1.0)).differing == ("count",)
+    assert auditing.replay(run, first, first * np.nan).moved == math.inf
+    assert auditing.replay(run, first * np.nan, first * np.nan).moved == 0
+    for other in ({"a": np.zeros(2, int)}, {"a": np.zeros(3)}, {"b": np.zeros(2)}, {}):  # though all are 0
+        assert "a" in auditing.replay(lambda rest: (0.0, rest), {"a": np.zeros(2)}, other).differing
+    assert auditing.replay(lambda size: (np.zeros(size), ()), 2, 3).moved == math.inf
+
+
+def test_success_or_failure_tells():
+    """Trap 15."""
+
+    def run(data):
+        return (0.0, ()) if data >= 0 else {}[data] if data > -2 else [][int(data)]
+
+    assert auditing.replay(run, 0, -1) == auditing.Replay(("returned", "KeyError"), math.inf)
+    assert auditing.replay(run, -5, -1).differing == ("IndexError", "KeyError")
+    assert auditing.replay(run, -1, -1) == auditing.Replay((), 0.0, "KeyError")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: auditing.threshold_audit([1.0] * 4, [np.nan] * 4), "scores must not be NaN"),
+        (lambda: auditing.threshold_audit([1.0] * 4, [1.0] * 5), "two vectors of one length"),
+        (lambda: auditing.threshold_audit([1.0] * 4, [1.0] * 4, sought="rho"), "sought must be one of"),
+        (lambda: auditing.outcome_scores([1] * 3, [1] * 3), "at least 4"),
+        (lambda: auditing.declared_trade_off(guarantee.no_guarantee("rows", "none"), [0.1]), "notion must be one of"),
+    ],
+)
+def test_bad_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# The command.
+def audited(monkeypatch, tmp_path, *rows, arguments=()):
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(audits, "FAMILIES", {"few": lambda: list(rows)})
+    return audit.main(["--trials", "2000", *arguments])
+
+
+def halved(row):
+    return row._replace(statement=harness.claim(row.statement.notion, row.statement.level / 2))
+
+
+def test_the_command_succeeds_where_all_is_as_it_must_be(monkeypatch, tmp_path, capsys):
+    rows = ROWS["laplace, float"], ROWS["laplace, float, read to the last bit"]
+    assert audited(monkeypatch, tmp_path, *rows) == 0
+    told = json.loads((tmp_path / "results" / "audit" / "audit.json").read_text())
+    assert [row["verdict"] for row in told["rows"]] == ["holds", "broken, as it must be"]
+    assert told["rows"][0]["measured"] == told["rows"][0]["audit"]["epsilon"] <= told["rows"][0]["claimed"] == 1.0
+    assert (tmp_path / "results" / "audit" / "audit.png").stat().st_size > 10_000
+    assert "all as it must be" in capsys.readouterr().out
+    assert audited(monkeypatch, tmp_path, *rows, arguments=["last bit"]) == 0
+    assert len(json.loads((tmp_path / "results" / "audit" / "audit_part.json").read_text())["rows"]) == 1
+
+
+@pytest.mark.parametrize("wrong", ["claim", "blind", "no attack"])
+def test_the_command_fails_where_a_claim_is_false_or_an_attack_blind(monkeypatch, tmp_path, capsys, wrong):
+    honest = ROWS["laplace, float"]
+    planted = {
+        "claim": halved(honest),
+        "blind": honest._replace(statement=harness.claim("dp", 3.0)),
+        "no attack": honest._replace(holds=False),
+    }[wrong]
+    assert audited(monkeypatch, tmp_path, planted) == 1
+    assert "WRONG: laplace, float" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing like this"], "no row is named 'nothing like this'"),
+        (["--trials", "7"], "must be at least 100, got 7"),
+    ],
+)
+def test_the_command_says_what_it_refuses(arguments, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        audit.main(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err

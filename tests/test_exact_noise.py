@@ -1,0 +1,720 @@
+"""Exact noise draws the laws that are said, to the last of 128 bits; what it costs is what is charged for it."""
+
+import itertools
+import math
+import re
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax.extend.random import define_prng_impl
+from oracles import discrete as oracle
+from scipy.stats import chi2_contingency, chisquare
+
+from jaxdpbo.privacy import accounting, keys, mechanisms
+from jaxdpbo.privacy.accounting import discrete as accounts
+from jaxdpbo.privacy.mechanisms import discrete, tables
+
+KEY = keys.key_from_bytes(bytes(range(32)))
+QUARTER = Fraction(1, 4)
+
+
+def test_draws_and_tables_stay_what_they_were():
+    """A release must be reproducible from its key by later versions. All compiled, one not."""
+    for draw, expected in (
+        (lambda key: mechanisms.discrete_gaussian(key, (8,), 16), [7, -11, 22, 22, -9, -19, 6, -21]),
+        (lambda key: mechanisms.discrete_gaussian(key, (8,), 4096), [-748, 1294, 3148, 8846, 9215, 4240, 2813, 4913]),
+        (lambda key: mechanisms.discrete_laplace(key, (8,), Fraction(1, 256)), [554, -253, 172, 534, 113, 12, 359, 0]),
+    ):
+        np.testing.assert_array_equal(jax.jit(draw)(KEY), expected)
+    np.testing.assert_array_equal(draw(KEY), expected)
+    assert oracle.whole(tables.gaussian(16).limbs[0])[0] == 0x0662114CF50D942343F2CF1402EAE38C
+
+
+# The laws, as counts see them.
+
+
+def joined(counts, expected, least):
+    """Neighbouring cells joined until each is expected at least about so often."""
+    ends = np.cumsum(expected)
+    cells = np.unique(np.floor((ends - expected / 2) / least), return_inverse=True)[1]
+    cells = np.minimum(cells, cells[np.searchsorted(ends, expected.sum() - least / 2) - 1])  # no small last one
+    return (np.bincount(cells, weights=values) for values in (counts, expected))
+
+
+def p_value(sample, law, low=0):
+    """Of integers under probabilities of ``low, low + 1, ...``, in fine and in some 32 coarse cells; the lesser."""
+    counts = np.bincount(np.asarray(sample).ravel() - low, minlength=len(law))
+    assert len(counts) == len(law)  # nothing outside
+    expected = law * (counts.sum() / law.sum())
+    return min(chisquare(*joined(counts, expected, least)).pvalue for least in (10, counts.sum() / 32))
+
+
+def gaussians(width, count, seed=0):
+    """A fresh compilation, with whatever is patched."""
+    draw = jax.jit(lambda key: mechanisms.discrete_gaussian(key, (count,), width))
+    return np.asarray(draw(jax.random.fold_in(KEY, seed)))
+
+
+def p_of_gaussian(width, count):
+    sample, bound = gaussians(width, count), 18 * width
+    assert sample.dtype == np.int32
+    return p_value(sample, oracle.gaussian(width, bound), -bound)
+
+
+@pytest.mark.parametrize(
+    ("width", "quick", "full"),
+    [(4, 2**17, 2**20), (16, 2**17, 2**20), (100, 2**17, 2**20), (4096, 2**16, 2**20), (65536, 2**12, 2**18)],
+)
+def test_discrete_gaussian_draws_have_the_law(width, quick, full, trials):
+    assert p_of_gaussian(width, trials(f"draws of the discrete Gaussian of width {width}", quick, full, 0)) > 1e-3
+
+
+def wider(width):
+    return tables.Sum(tables._gaussian((Fraction(51, 50) * width) ** 2)[None], (1,))
+
+
+def with_zero_twice(width):
+    masses = oracle.exact_gaussian(Fraction(width) ** 2, 14 * width)[:-1]
+    return tables.Sum(tables._thresholds([2 * masses[0], *masses[1:]])[None], (1,))
+
+
+def with_another_factor(width):
+    limbs, (one, factor) = HONEST(width)
+    return tables.Sum(limbs, (one, factor - 1))
+
+
+def without_the_first(width):
+    limbs, (_, factor) = HONEST(width)
+    return tables.Sum(limbs, (0, factor))
+
+
+HONEST = tables.gaussian
+
+
+@pytest.mark.parametrize(
+    ("plant", "width"), [(wider, 4), (with_zero_twice, 4), (with_another_factor, 100), (without_the_first, 100)]
+)
+def test_the_counts_see_a_planted_table(plant, width, monkeypatch):
+    monkeypatch.setattr(tables, "gaussian", plant)
+    assert p_of_gaussian(width, 2**17) < 1e-6
+
+
+def test_the_counts_see_a_planted_sign(monkeypatch):
+    """Negative 33 times in 64."""
+    honest = discrete._signed
+
+    def biased(words, limbs):
+        return honest(words.at[tables.WORDS].set((words[tables.WORDS] & 63 < 33).astype(jnp.uint32)), limbs)
+
+    monkeypatch.setattr(discrete, "_signed", biased)
+    assert p_of_gaussian(4, 2**17) < 1e-9
+
+
+def test_consecutive_draws_and_coordinates_have_nothing_to_do_with_each_other():
+    sample = gaussians(16, 2**17, seed=1).astype(float)
+    for lag in (1, 2, 7, 16):
+        assert abs(np.corrcoef(sample[lag:], sample[:-lag])[0, 1]) < 5 / np.sqrt(len(sample))
+
+
+@pytest.mark.parametrize("rate", [QUARTER, Fraction(1, 256)])
+def test_discrete_laplace_draws_have_the_law(rate, trials):
+    count = trials(f"draws of the discrete Laplace law of rate {rate}", 2**17, 2**20, 1)
+    draw = jax.jit(lambda key: mechanisms.discrete_laplace(key, (count,), rate))
+    sample, bound = draw(jax.random.fold_in(KEY, 2)), math.ceil(90 / rate)
+    assert sample.dtype == np.int32
+    law = oracle.laplace(float(rate), bound)
+    assert p_value(sample, law, -bound) > 1e-3
+    assert p_value(sample, oracle.laplace(1.05 * float(rate), bound), -bound) < 1e-9
+    assert p_value(sample, law * np.where(np.arange(-bound, bound + 1) < 0, 0.97, 1.03), -bound) < 1e-9
+    if rate == QUARTER:
+        law[bound] *= 2  # a sign and a magnitude, where 0 came with both
+        assert p_value(sample, law, -bound) < 1e-9
+
+
+GEOMETRIC = Fraction(1, 16)
+
+
+def test_geometric_draws_have_the_law_and_independent_digits(trials):
+    count = trials(f"draws of the geometric law of rate {GEOMETRIC}", 2**17, 2**20, 2)
+    sample = np.asarray(jax.jit(lambda key: mechanisms.geometric(key, (count,), GEOMETRIC))(jax.random.fold_in(KEY, 3)))
+    law = oracle.geometric(float(GEOMETRIC), 2 ** tables.digits(GEOMETRIC))
+    assert p_value(sample, law) > 1e-3
+    assert p_value(sample, oracle.geometric(1.05 * float(GEOMETRIC), 2 ** tables.digits(GEOMETRIC))) < 1e-9
+    assert min(digit_pairs(sample)) > 1e-4
+    chances = np.array(oracle.whole(tables.geometric(GEOMETRIC)), float) / 2.0**128
+    one_uniform = np.random.default_rng(0).uniform(size=(count, 1)) < chances  # for all digits
+    assert max(digit_pairs(one_uniform @ (1 << np.arange(len(chances))))) < 1e-9
+
+
+def digit_pairs(sample):
+    """Of the lowest six digits, two by two."""
+    digits = [sample >> i & 1 for i in range(6)]
+    for one, other in itertools.combinations(digits, 2):
+        yield chi2_contingency(np.bincount(2 * one + other, minlength=4).reshape(2, 2), correction=False).pvalue
+
+
+def views(x, y):
+    """Integers from 0 that show where points lie, how far out, and which way they are turned."""
+    bound = 330
+    return (
+        x + bound,
+        y + bound,
+        np.hypot(x, y).astype(int),
+        np.abs(x) - np.abs(y) + bound,
+        3 * np.sign(x) + np.sign(y) + 4,
+    )
+
+
+def test_planar_laplace_draws_have_the_law(trials):
+    count = trials("draws of the planar discrete Laplace law of rate 1/4", 2**17, 2**20, 3)
+    sample = jax.jit(lambda key: mechanisms.planar_laplace(key, count, QUARTER))(jax.random.fold_in(KEY, 4))
+    assert sample.shape == (count, 2)
+    assert sample.dtype == np.int32
+    x, y = np.meshgrid(np.arange(-330, 331), np.arange(-330, 331), indexing="ij")
+
+    def p(law):
+        seen = zip(views(*np.asarray(sample).T), views(x.ravel(), y.ravel()), strict=True)
+        return min(p_value(some, np.bincount(places, weights=law.ravel())) for some, places in seen)
+
+    law = oracle.planar(0.25, 330)
+    assert p(law) > 1e-3
+    for wrong in (
+        oracle.planar(0.25 * 1.05, 330),
+        np.where(x * y == 0, 2, 1) * law,  # eight images where there are four
+        np.where(np.abs(x) == np.abs(y), 2, 1) * law,
+        np.where(np.abs(x) > np.abs(y), 1.03, 0.97) * law,  # turned too seldom
+        np.where(y > 0, 1.03, 0.97) * law,
+    ):
+        assert p(wrong) < 1e-9
+
+
+def test_outcomes_are_drawn_with_their_chances(trials):
+    count = trials("draws of one of four outcomes", 2**17, 2**20, 4)
+    chances = Fraction(1, 2), Fraction(1, 3), Fraction(0), Fraction(1, 6)
+    sample = np.asarray(jax.jit(lambda key: mechanisms.outcome(key, (count,), chances))(jax.random.fold_in(KEY, 5)))
+    assert sample.dtype == np.int32
+    counts = np.bincount(sample, minlength=4)
+    assert counts[2] == 0
+    law = np.array([float(chance) for chance in chances])
+    assert chisquare(counts[[0, 1, 3]], law[[0, 1, 3]] * count).pvalue > 1e-3
+    wrong = law[[0, 1, 3]] + [0.01, -0.01, 0]
+    assert chisquare(counts[[0, 1, 3]], wrong * count).pvalue < 1e-9
+    for drawn, chance in zip(oracle.drawn(tables.choice(chances)), chances, strict=True):
+        assert abs(drawn - chance * 2**128) <= 1
+
+
+# The tables themselves: how far what they draw is from the law, to the last bit.
+
+
+@cache
+def gaussian_law(width):
+    """Of ``-T .. T``, and out of how many."""
+    counts, total = oracle.gaussian_law(*tables.gaussian(width))
+    assert sum(counts) == total
+    assert counts == counts[::-1]
+    return counts, total
+
+
+def apart(counts, total, width):
+    """The total variation from the discrete Gaussian."""
+    middle = len(counts) // 2
+    folded = [counts[middle], *(2 * count for count in counts[middle + 1 :])]
+    return oracle.variation(folded, total, oracle.exact_gaussian(Fraction(width) ** 2, middle))
+
+
+@pytest.mark.parametrize("width", [4, 5, 16, 31, 32, 64, 256])
+def test_a_gaussian_draw_is_as_near_to_the_law_as_is_said(width):
+    claimed = tables.gaussian_variation(width)
+    assert claimed / 2**8 < apart(*gaussian_law(width), width) <= claimed < 2.0**-115
+
+
+@pytest.mark.parametrize("width", [4096, 65536])
+def test_the_parts_of_wide_gaussians_are_as_near_to_their_laws_as_is_said(width):
+    """Of both tables; their sum is no further from the sum of the two laws than they are together."""
+    limbs, (one, factor) = tables.gaussian(width)
+    first = Fraction(14 * width, 5)
+    variances = first, (Fraction(width) ** 2 - first) / factor**2
+    assert (one, len(limbs)) == (1, 2)
+    found = Decimal(0)
+    for table, variance in zip(limbs, variances, strict=True):
+        counts = oracle.drawn(table)
+        found += oracle.variation(counts, 2**128, oracle.exact_gaussian(variance, len(counts) - 1))
+    assert found <= tables.gaussian_variation(width) < 2.0**-114
+
+
+def test_the_measured_variation_sees_one_threshold_moved():
+    limbs = tables.gaussian(16).limbs.copy()
+    limbs[0, 10, 1] ^= 1 << 12  # 2^-52
+    found = apart(*oracle.gaussian_law(limbs, (1,)), 16)
+    assert float(found) == pytest.approx(2.0**-52, rel=1e-9)
+    assert found > tables.gaussian_variation(16)
+
+
+def log_ratio(width, factor):
+    """Of the law of ``x_1 + factor x_2``, by convolution, to the discrete Gaussian's: the most within 10 widths."""
+    first = 14 * width / 5
+    second = (width**2 - first) / factor**2
+    bounds = [math.ceil(30 * math.sqrt(variance)) for variance in (first, second)]
+    laws = [oracle.gaussian(math.sqrt(v), bound) for v, bound in zip((first, second), bounds, strict=True)]
+    spread = np.zeros(2 * factor * bounds[1] + 1)
+    spread[::factor] = laws[1]
+    law, bound = np.convolve(laws[0], spread), 10 * width
+    middle = len(law) // 2
+    return np.max(np.abs(np.log(law[middle - bound : middle + bound + 1] / oracle.gaussian(width, bound))))
+
+
+@pytest.mark.parametrize("width", [32, 64, 256])
+def test_two_tables_add_up_to_the_law(width):
+    factor = tables.gaussian(width).factors[1]
+    assert log_ratio(width, factor) < 1e-12
+    assert log_ratio(width, 4 * factor) > 1e-6  # a comb: too few steps of the first in one of the second
+
+
+@pytest.mark.parametrize("rate", [Fraction(3), Fraction(1), QUARTER, Fraction(1, 256)])
+def test_a_geometric_draw_is_as_near_to_the_law_as_is_said(rate):
+    counts, total = oracle.geometric_law(tables.geometric(rate))
+    assert sum(counts) == total
+    assert len(counts) == 2 ** tables.digits(rate)
+    exact = oracle.exact_geometric(rate, len(counts) - 1)
+    assert oracle.variation(counts, total, exact) <= tables.geometric_variation(rate) < 2.0**-122
+    if rate == QUARTER:
+        other = oracle.exact_geometric(rate * Fraction(10**9 + 1, 10**9), len(counts) - 1)
+        assert oracle.variation(counts, total, other) > 2.0**-40
+
+
+@pytest.mark.parametrize("rate", [Fraction(8), Fraction(2), Fraction(1, 2)])
+def test_a_planar_draw_is_as_near_to_the_law_as_is_said(rate):
+    octant = tables.planar(rate)
+    law, beyond = oracle.exact_planar(rate, math.ceil(82 / rate))
+    assert set(law) == set(map(tuple, octant.cells.tolist()))
+    found = oracle.variation(
+        oracle.drawn(octant.thresholds), 2**128, [*(law[x, y] for x, y in octant.cells.tolist()), beyond]
+    )
+    assert found <= tables.planar_variation(rate) < 2.0**-111
+
+
+# The traced program.
+
+USES = {
+    "discrete Gaussian": lambda key: mechanisms.discrete_gaussian(key, (3,), 4),
+    "discrete Gaussian, two tables": lambda key: mechanisms.discrete_gaussian(key, (3,), 4096),
+    "geometric": lambda key: mechanisms.geometric(key, (2, 2), QUARTER),
+    "discrete Laplace": lambda key: mechanisms.discrete_laplace(key, (3,), QUARTER),
+    "planar Laplace": lambda key: mechanisms.planar_laplace(key, 3, Fraction(2)),
+    "outcome": lambda key: mechanisms.outcome(key, (3,), (Fraction(1, 3), Fraction(2, 3))),
+    "noisy argmax": lambda key: mechanisms.noisy_argmax(key, jnp.arange(-3, 3, dtype=jnp.int32), QUARTER),
+    "exact exponential": lambda key: mechanisms.exact_exponential(key, jnp.arange(6, dtype=jnp.int32), QUARTER),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_draws_are_the_same_integers_however_they_are_traced(name):
+    use, several = USES[name], jax.random.split(KEY, 4)
+    expected = np.asarray(jax.jit(jax.vmap(use))(several))
+    assert len(np.unique(expected)) > 1
+    scanned = jax.jit(lambda several: jax.lax.scan(lambda _, key: (None, use(key)), None, several)[1])(several)
+    np.testing.assert_array_equal(scanned, expected)
+    compiled = jax.jit(use)
+    for key, row in zip(several, expected, strict=True):
+        np.testing.assert_array_equal(compiled(key), row)
+    with jax.enable_x64(False):
+        found = jax.jit(jax.vmap(use))(several)
+        assert found.dtype == jnp.int32
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_draws_in_many_rounds_are_those_in_one(monkeypatch):
+    """Above ``TOGETHER`` the comparisons are made in turns."""
+    at_once = gaussians(100, 1000)
+    monkeypatch.setattr(discrete, "TOGETHER", 64)
+    np.testing.assert_array_equal(gaussians(100, 1000), at_once)
+
+
+@pytest.mark.parametrize("words", [0, 2**32 - 1])
+@pytest.mark.parametrize("width", [4, 100])
+def test_the_ends_of_the_random_words_draw_the_ends_of_the_law(words, width, monkeypatch):
+    """Trap 4: no draw of any bits leaves the grid or the bound."""
+    monkeypatch.setattr(jax.random, "bits", lambda key, shape, dtype: jnp.full(shape, words, dtype))
+    found = jax.jit(lambda key: mechanisms.discrete_gaussian(key, (2,), width))(KEY)
+    limbs, factors = tables.gaussian(width)
+    assert found.dtype == jnp.int32
+    np.testing.assert_array_equal(found, -limbs.shape[1] * sum(factors) if words else 0)
+    assert limbs.shape[1] * sum(factors) < 18 * width
+
+
+@pytest.mark.parametrize("draw", [mechanisms.geometric, mechanisms.discrete_laplace])
+def test_a_rate_whose_draws_do_not_fit_is_refused(draw):
+    limit = Fraction(1, 2**24)
+    found = np.asarray(jax.jit(lambda key: draw(key, (50,), limit))(KEY))
+    assert np.max(np.abs(found)) > 2**24
+    if draw is mechanisms.geometric:
+        assert np.all(found >= 0)
+    with pytest.raises(ValueError, match=r"rate must be at least 4.3e-08, got 1.49012e-08"):
+        jax.eval_shape(lambda key: draw(key, (50,), Fraction(1, 2**26)), KEY)
+
+
+# Choice of one of many.
+
+
+def within(epsilon, found, other, total, slack=0):
+    """``found <= e^epsilon other + (1 + e^epsilon) slack``, counts out of ``total``, in exact fractions."""
+    power = oracle.power_below(epsilon)
+    return found <= power * other + (1 + power) * Fraction(slack) * total
+
+
+def test_no_neighbours_of_three_candidates_tell_more_by_a_noisy_argmax_than_is_said():
+    """Every pair of scores 0, 1, 2 and their neighbours, by sums of integers."""
+    counts, whole = oracle.geometric_law(tables.geometric(QUARTER))
+    won = cache(lambda scores: oracle.noisy_argmax(scores, counts))
+    slack = 3 * tables.geometric_variation(QUARTER)
+
+    def of(scores):
+        return won(tuple(score - min(scores) for score in scores))
+
+    pairs = [
+        pair
+        for scores in itertools.product(range(3), repeat=3)
+        for moves in itertools.product((-1, 0, 1), repeat=3)
+        for pair in zip(of(scores), of(tuple(map(sum, zip(scores, moves, strict=True)))), strict=True)
+    ]
+    assert all(within(2 * QUARTER, *pair, whole**3, slack) for pair in pairs)
+    assert not all(within(Fraction(199, 100) * QUARTER, *pair, whole**3, slack) for pair in pairs)  # nothing to spare
+    assert all(sum(of(scores)) == whole**3 for scores in itertools.product(range(3), repeat=3))
+    assert max(math.log(here / there) for here, there in pairs) == pytest.approx(0.5, rel=1e-9)
+
+
+def choices(draw, scores, count, seed):
+    def with_rate(key, scores):
+        return draw(key, scores, QUARTER)
+
+    several = jax.random.split(jax.random.fold_in(KEY, seed), count)
+    return np.asarray(jax.jit(jax.vmap(with_rate, in_axes=(0, None)))(several, jnp.asarray(scores, jnp.int32)))
+
+
+def test_a_noisy_argmax_is_drawn_with_those_chances(trials):
+    scores, count = (0, 1, -2), trials("draws of a noisy argmax of three", 2**14, 2**18, 5)
+    counts, whole = oracle.geometric_law(tables.geometric(QUARTER))
+    frequencies = np.bincount(choices(mechanisms.noisy_argmax, scores, count, 6), minlength=3)
+    law = np.array([float(Fraction(ways, whole**3)) for ways in oracle.noisy_argmax(scores, counts)])
+    assert chisquare(frequencies, law * count).pvalue > 1e-3
+    ties_to_the_last = np.array(
+        [float(Fraction(ways, whole**3)) for ways in oracle.noisy_argmax(scores[::-1], counts)][::-1]
+    )
+    assert chisquare(frequencies, ties_to_the_last * count).pvalue < 1e-9
+
+
+def test_ties_go_to_the_first():
+    """At a rate where the noise is 0."""
+    chosen = jax.jit(lambda key, scores: mechanisms.noisy_argmax(key, scores, Fraction(100)))
+    for scores, expected in (([5, 5, 5], 0), ([1, 5, 5], 1), ([-7, -7, -9], 0)):
+        assert {int(chosen(key, jnp.array(scores, jnp.int32))) for key in jax.random.split(KEY, 5)} == {expected}
+
+
+def test_scores_at_the_ends_of_the_integers_do_not_wrap():
+    """Trap 5. The same noise added in Python's integers, to scores that are clamped first."""
+    low, high = -(2**31), 2**31 - 1
+    limit = mechanisms.largest_score(QUARTER)
+    several = jax.random.split(jax.random.fold_in(KEY, 7), 100)
+    draws = np.asarray(jax.jit(jax.vmap(lambda key: mechanisms.geometric(key, (4,), QUARTER)))(several))
+    chosen = jax.jit(jax.vmap(lambda key, s: mechanisms.noisy_argmax(key, s, QUARTER), in_axes=(0, None)))
+    wrapped = 0
+    for scores in ([low, high, 0, high - 5], [high] * 4, [low] * 4, [low, low + 1, low, -limit], [0, limit, high, -1]):
+        scores = np.array(scores, np.int32)
+        expected = [oracle.largest(scores, row, limit) for row in draws]
+        np.testing.assert_array_equal(chosen(several, scores), expected)
+        wrapped += np.sum(np.argmax(scores[None] + draws.astype(np.int32), axis=1) != expected)
+    assert wrapped > 100  # without the clamp
+
+
+def test_the_least_rate_that_an_argmax_takes_is_the_one_it_names():
+    assert mechanisms.largest_score(Fraction(1, 2**23)) == 2**30 - 1
+    for rate in (Fraction(1, 2**24), Fraction(1, 2**40)):
+        message = re.escape(f"rate must be at least 2^-23, got {float(rate):g}")
+        with pytest.raises(ValueError, match=message):
+            mechanisms.largest_score(rate)
+        with pytest.raises(ValueError, match=message):
+            mechanisms.noisy_argmax(KEY, jnp.zeros(3, jnp.int32), rate)
+
+
+LADDERS = [Fraction(3), Fraction(1), QUARTER, Fraction(1, 100)]
+
+
+def descends(weights, rate):
+    """Whether no step is larger than ``e^rate``, in exact fractions."""
+    power = oracle.power_below(rate)
+    return all(upper <= power * lower for upper, lower in itertools.pairwise(weights))
+
+
+@pytest.mark.parametrize("rate", LADDERS)
+def test_no_step_of_a_ladder_is_larger_than_is_said(rate):
+    weights = tables.ladder(rate)
+    assert weights[0] == 2**96
+    assert list(weights) == sorted(set(weights), reverse=True)
+    assert weights[-1] * (1 - math.exp(-rate)) < 1 + 1e-9  # it goes down as far as integers do
+    assert descends(weights, rate)
+    rounded = [round(2**96 * math.exp(-rate * j)) for j in range(len(weights))]
+    assert not descends([weight for weight in rounded if weight], rate)
+
+
+def test_no_neighbours_of_three_candidates_tell_more_by_the_exponential_mechanism_than_is_said():
+    """At the foot of the ladder, where the weights are a few units."""
+    weights = tables.ladder(QUARTER)[::-1]
+
+    def chances(scores):
+        found = [weights[min(max(score, 0), len(weights) - 1)] for score in scores]
+        return [Fraction(weight, sum(found)) for weight in found]
+
+    def holds(epsilon):
+        return all(
+            within(epsilon, here, there, 1)
+            for scores in itertools.product(range(4), repeat=3)
+            for moves in itertools.product((-1, 0, 1), repeat=3)
+            for here, there in zip(chances(scores), chances(map(sum, zip(scores, moves, strict=True))), strict=True)
+        )
+
+    assert holds(2 * QUARTER)
+    assert not holds(QUARTER)
+    weights = [round(math.exp(j / 4)) for j in range(len(weights))]
+    assert not holds(2 * QUARTER)  # rounded to the nearest integer
+
+
+def test_the_exponential_mechanism_picks_the_row_that_the_same_bits_pick_in_long_integers():
+    rng = np.random.default_rng(0)
+    top, ladder = mechanisms.top(QUARTER), tables.ladder(QUARTER)
+    chosen = jax.jit(jax.vmap(lambda key, s: mechanisms.exact_exponential(key, s, QUARTER), in_axes=(0, None)))
+    several = jax.random.split(jax.random.fold_in(KEY, 8), 100)
+    words = np.asarray(jax.vmap(lambda key: jax.random.bits(key, (8,), jnp.uint32))(several))
+    seen = set()
+    for scores in (
+        rng.integers(-5, top + 5, 300),
+        rng.integers(top - 8, top + 1, 300),
+        np.full(300, -1),
+        rng.choice([-(2**31), 2**31 - 1], 300),
+    ):
+        weights = [ladder[top - min(max(int(score), 0), top)] for score in scores]
+        expected = [oracle.picked(row, weights) for row in words]
+        np.testing.assert_array_equal(chosen(several, scores.astype(np.int32)), expected)
+        seen |= set(expected)
+    assert len(seen) > 100
+
+
+@pytest.mark.parametrize("words", [0, 2**32 - 1])
+def test_the_ends_of_the_random_words_pick_a_row(words, monkeypatch):
+    monkeypatch.setattr(jax.random, "bits", lambda key, shape, dtype: jnp.full(shape, words, dtype))
+    found = jax.jit(lambda key, scores: mechanisms.exact_exponential(key, scores, Fraction(1)))(
+        KEY, jnp.arange(3, 0, -1)
+    )
+    assert found == (2 if words else 0)
+
+
+def test_the_exponential_mechanism_has_the_law_of_its_weights(trials):
+    count, top = trials("draws of the exact exponential mechanism", 2**14, 2**18, 6), mechanisms.top(QUARTER)
+    scores = top - np.array([0, 2, 2, 7, -3, 40])
+    frequencies = np.bincount(choices(mechanisms.exact_exponential, scores, count, 9), minlength=6)
+    ladder = tables.ladder(QUARTER)
+    weights = np.array([float(Fraction(ladder[max(top - score, 0)], 2**96)) for score in scores])
+    law = weights / weights.sum()
+    assert frequencies[5] <= 20  # e^-10
+    assert chisquare(frequencies[:5], law[:5] / law[:5].sum() * frequencies[:5].sum()).pvalue > 1e-3
+    wrong = law[:5] ** 1.2
+    assert chisquare(frequencies[:5], wrong / wrong.sum() * frequencies[:5].sum()).pvalue < 1e-9
+
+
+def test_too_many_candidates_are_refused():
+    def chosen(count):
+        shapes = KEY, jax.ShapeDtypeStruct((count,), jnp.int32)
+        return jax.eval_shape(lambda key, scores: mechanisms.exact_exponential(key, scores, Fraction(1)), *shapes)
+
+    assert chosen(2**16 - 1).shape == ()
+    with pytest.raises(ValueError, match="scores must be fewer than 65536, got 65536"):
+        chosen(2**16)
+
+
+def test_as_many_candidates_as_are_allowed_do_not_wrap():
+    """All at the top: the sums of 16-bit limbs are as large as they can be."""
+    scores = jnp.full(2**16 - 1, 2**20, jnp.int32)
+    key = jax.random.fold_in(KEY, 10)
+    words = np.asarray(jax.random.bits(key, (8,), jnp.uint32))
+    found = jax.jit(lambda key, scores: mechanisms.exact_exponential(key, scores, Fraction(1)))(key, scores)
+    assert found == oracle.picked(words, [2**96] * (2**16 - 1))
+
+
+# The attack on floats: which outputs can one data set give that its neighbour can not?
+
+
+def _every(_, width, shape):
+    assert (width, math.prod(shape)) == (32, 2**23)
+    return (jnp.arange(2**23, dtype=jnp.uint32) << 9).reshape(shape)
+
+
+EVERY = define_prng_impl(
+    key_shape=(1,), seed=lambda seed: jnp.zeros(1, jnp.uint32), fold_in=lambda key, data: key,
+    split=lambda key, shape: jnp.zeros((*shape, 1), jnp.uint32), random_bits=_every, name="every", tag="every",
+)  # fmt: skip
+
+
+def impossible(outputs, possible):
+    """Which of the outputs are not among those possible."""
+    possible = np.sort(possible, kind="stable")
+    return possible[np.minimum(np.searchsorted(possible, outputs), len(possible) - 1)] != outputs
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "scale"), [(mechanisms.gaussian, 1.0), (mechanisms.gaussian, 16.0), (mechanisms.laplace, 1.0)]
+)
+def test_one_noisy_float_identifies_its_data_nine_times_in_ten(mechanism, scale, trials):
+    """Trap 1. Outputs with f(D) = 0 that no 23 random bits, all that a float32 draw is made of, give with f(D') = 1."""
+    key = jax.random.wrap_key_data(jnp.zeros(1, jnp.uint32), impl=EVERY)
+    ours, theirs = (np.asarray(mechanism(key, jnp.full(2**23, value, jnp.float32), scale)) for value in (0.0, 1.0))
+    assert ours.dtype == np.float32
+    count = trials(f"outputs of float {mechanism.__name__} noise of scale {scale:g} attacked", 2**18, 2**23, 7)
+    some = ours[:: 2**23 // count]
+    assert 0.88 < np.mean(impossible(some, theirs)) < 0.91
+    assert not np.any(impossible(some, ours))
+
+
+@pytest.mark.parametrize("width", [16, 256])
+def test_exact_noise_identifies_nobody(width):
+    """The same question: what the neighbour can not give has a chance under 2^-100, of all draws of the tables."""
+    counts, total = gaussian_law(width)
+    values, counts = np.arange(len(counts)) - len(counts) // 2, np.array(counts, object)
+    ours, counts = values[counts > 0], counts[counts > 0]
+    for shift in (1, width // 2, width):
+        for theirs in (ours + shift, ours - shift):
+            assert 0 < Fraction(sum(counts[impossible(ours, theirs)]), total) < Fraction(1, 2**100)
+    assert Fraction(sum(counts[impossible(ours, 2 * ours)]), total) > Fraction(49, 100)  # a grid twice as wide
+
+
+# What it costs.
+
+
+@pytest.mark.parametrize("width", [4, 5, 8, 16, 256, 4096])
+def test_the_knots_of_the_trade_off_curve_lie_as_close_as_is_said(width):
+    """A certificate in floats, not a theorem: one shift by one, within 15 widths, stands for all shifts."""
+    excess = np.max(oracle.knots(width, 15) - 1) * width**2
+    assert excess <= float(accounts.KAPPA)
+    assert excess > 1 / 25  # so 1/25 would not do
+
+
+def exact_deltas(width, shift, epsilons):
+    bound = 20 * width + 2 * abs(shift)
+    law = oracle.gaussian(width, bound)
+    here, there = law[shift:], law[: len(law) - shift]
+    return [oracle.hockey_stick(here, there, epsilon) for epsilon in epsilons]
+
+
+EPSILONS = (0.0, 0.05, 0.1, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0)
+
+
+def exceeds(delta, mu, epsilon):
+    return delta > accounting.gdp_delta(mu, epsilon) * (1 + 1e-9) + 1e-15
+
+
+@pytest.mark.parametrize("width", [4, 16])
+def test_no_shift_has_a_larger_delta_than_its_mu_allows(width):
+    """Canonne et al. (2020), theorem 7, summed over the integers."""
+    beyond_the_gaussian = 0
+    for shift in (*range(1, 2 * width), 3 * width, 5 * width):
+        for epsilon, delta in zip(EPSILONS, exact_deltas(width, shift, EPSILONS), strict=True):
+            assert not exceeds(delta, accounting.discrete_gaussian_mu(shift, width), epsilon)
+            beyond_the_gaussian += exceeds(delta, shift / width, epsilon)
+    assert beyond_the_gaussian > 0  # mu = shift / width is not enough: the factor is needed
+
+
+@pytest.mark.parametrize("shift", [(1, 1), (2, 3), (4, 0), (5, 5), (1, 7)])
+def test_in_two_dimensions_the_length_of_the_shift_counts(shift):
+    width, bound = 4, 90
+    law = oracle.gaussian(width, bound)
+    here, there = (
+        law[a : len(law) - 20 + a, None] * law[None, b : len(law) - 20 + b]
+        for a, b in ((10, 10), (10 + shift[0], 10 + shift[1]))
+    )
+    length = math.hypot(*shift)
+    deltas = [oracle.hockey_stick(here, there, epsilon) for epsilon in EPSILONS]
+    mu = accounting.discrete_gaussian_mu(length, width)
+    assert not any(map(exceeds, deltas, [mu] * len(EPSILONS), EPSILONS))
+    assert any(map(exceeds, deltas, [0.99 * length / width] * len(EPSILONS), EPSILONS))
+
+
+@pytest.mark.parametrize(("width", "shift"), [(4, 1), (4, 3), (8, 20)])
+def test_the_zcdp_level_bounds_every_divergence_and_no_less_would(width, shift):
+    rho = accounting.discrete_gaussian_rho(shift, width)
+    assert rho == shift**2 / (2 * width**2)
+    for order in (1.1, 1.5, 2.0, 2.3, 3.0, 5.0, 10.0):
+        divergence = oracle.renyi(width, shift, order)
+        assert divergence <= order * rho * (1 + 1e-9)
+        if order == int(order):
+            assert divergence > 0.999 * order * rho
+
+
+distances = st.integers(1, 10**7) | st.floats(1e-3, 1e7)
+widths = st.sampled_from([4, 5, 16, 4096, 65536]) | st.integers(4, 10**6)
+releases = st.integers(1, 10**6)
+
+
+@given(distances, widths, releases)
+def test_levels_are_the_next_floats_above_what_they_round(distance, width, count):
+    moved, kappa = Fraction(distance), Fraction(1, 20)
+    squared = count * (moved / width * (1 + kappa / width**2)) ** 2
+    mu = accounting.discrete_gaussian_mu(distance, width, count)
+    assert Fraction(math.nextafter(mu, 0)) ** 2 < squared <= Fraction(mu) ** 2
+    exact = count * moved**2 / (2 * width**2)
+    rho = accounting.discrete_gaussian_rho(distance, width, count)
+    assert Fraction(math.nextafter(rho, 0)) < exact <= Fraction(rho)
+    assert mu > math.sqrt(2 * rho) * (1 - 1e-15)
+
+
+@given(st.floats(1e-6, 1e4), widths, releases)
+def test_the_largest_distance_is_the_largest_that_costs_no_more(mu, width, count):
+    """Trap 23: a calibration never overshoots."""
+    distance = accounting.largest_distance(mu, width, count)
+    assert type(distance) is int
+    if distance:
+        assert accounting.discrete_gaussian_mu(distance, width, count) <= mu
+    assert accounting.discrete_gaussian_mu(distance + 1, width, count) > mu
+
+
+@given(distances, widths, releases)
+def test_more_movement_and_more_releases_cost_more_and_wider_noise_less(distance, width, count):
+    for cost in (accounting.discrete_gaussian_mu, accounting.discrete_gaussian_rho):
+        level = cost(distance, width, count)
+        assert cost(distance * 1.001, width, count) > level
+        assert cost(distance, width, count + 1) > level
+        assert cost(distance, width + 1, count) < level
+
+
+def test_four_releases_cost_as_much_as_one_of_twice_the_distance():
+    assert accounting.discrete_gaussian_mu(100, 4096, 4) == accounting.discrete_gaussian_mu(200, 4096)
+    assert accounting.discrete_gaussian_rho(100, 4096, 4) == accounting.discrete_gaussian_rho(200, 4096)
+
+
+@pytest.mark.parametrize("cost", [accounting.discrete_gaussian_mu, accounting.discrete_gaussian_rho])
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"distance": 0}, ValueError, "distance must be positive, got 0.0"),
+        ({"distance": -1.0}, ValueError, "distance must be positive, got -1.0"),
+        ({"distance": math.inf}, ValueError, "distance must be finite, got inf"),
+        ({"distance": math.nan}, ValueError, "distance must not be NaN"),
+        ({"width": 3}, ValueError, "width must be at least 4, got 3"),
+        ({"width": 4.0}, TypeError, "width must be an integer, got 4.0"),
+        ({"releases": 0}, ValueError, "releases must be at least 1, got 0"),
+        ({"releases": True}, TypeError, "releases must be an integer, got True"),
+    ],
+)
+def test_costs_are_refused_by_name(cost, changes, error, message):
+    with pytest.raises(error, match=message):
+        cost(**({"distance": 1, "width": 4, "releases": 1} | changes))
+
+
+@pytest.mark.parametrize("mu", [0.0, -1.0, math.inf, math.nan])
+def test_a_distance_for_no_budget_is_refused(mu):
+    with pytest.raises(ValueError, match="mu must"):
+        accounting.largest_distance(mu, 4096)

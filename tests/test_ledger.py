@@ -1,0 +1,958 @@
+"""The ledger: exact sums, no byte changed unseen, each run paid for once, and nothing lost to kill -9 or to a race."""
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
+from itertools import chain, cycle, permutations, repeat
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxdpbo.privacy import ledger
+from jaxdpbo.privacy.ledger import Damaged, Moved, Overspent, Refused
+
+MODULE = Path(ledger.__file__)
+TINY = 2.0**-1074
+WORDS = {"relation": "replace_one", "protects": "users"}
+
+
+def spend(level="1/10", notion="dp", delta=0, variation=0, **words):
+    return ledger.Spend(notion, level, delta, variation, **(WORDS | words))
+
+
+def begun(folder, level=1, notion="dp", **options):
+    path = folder / "ledger.jsonl"
+    path.unlink(missing_ok=True)
+    ledger.create(path, notion=notion, level=level, **(WORDS | options))
+    return path
+
+
+def small(folder):
+    """Two spends, a release."""
+    path = begun(folder, by="someone")
+    ledger.charge(path, "one", "a mean", spend(), fingerprint="f")
+    ledger.store_release(path, "one", {"mean": 0.25})
+    ledger.charge(path, "two", "another", spend("0.2"))
+    return path
+
+
+def sum_of(amounts):
+    """In whole numbers, as (numerator, denominator)."""
+    ratios = [Fraction(amount).as_integer_ratio() for amount in amounts]
+    common = math.lcm(*(bottom for _, bottom in ratios))
+    return sum(top * (common // bottom) for top, bottom in ratios), common
+
+
+# Exact arithmetic
+
+AMOUNTS = st.one_of(
+    st.fractions(min_value=Fraction(1, 10**9), max_value=2, max_denominator=10**9),
+    st.floats(min_value=TINY, max_value=2.0),
+    st.integers(1, 10**6).map(lambda number: f"0.{number:07d}"),
+    st.just("1/10"),
+    st.just(TINY),
+)
+SLACKS = st.just(0) | st.floats(min_value=0, max_value=0.1) | st.just("0.001")
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(AMOUNTS, SLACKS, SLACKS), max_size=5), AMOUNTS, SLACKS, SLACKS)
+def test_a_spend_is_taken_exactly_if_it_fits(tmp_path_factory, asked, level, delta, variation):
+    path = begun(tmp_path_factory.mktemp("ledger"), level, delta=delta, variation=variation)
+    budget = (level, delta, variation)
+    taken = []
+    for number, amounts in enumerate(asked):
+        columns = zip(*taken, amounts, strict=True)
+        fits = all(Fraction(*sum_of(column)) <= Fraction(has) for column, has in zip(columns, budget, strict=True))
+        one = spend(amounts[0], delta=amounts[1], variation=amounts[2])
+        if fits:
+            ledger.charge(path, str(number), "w", one)
+            taken.append(amounts)
+        else:
+            before = path.read_bytes()
+            with pytest.raises(Overspent):
+                ledger.charge(path, str(number), "w", one)
+            assert path.read_bytes() == before
+    told = ledger.account(path)
+    assert [tuple(entry.spend[1:4]) for entry in told.spends] == [tuple(map(Fraction, amounts)) for amounts in taken]
+    for used, left, has, column in zip(told.spent, told.left, budget, zip(*taken, (0, 0, 0), strict=True), strict=True):
+        assert used == Fraction(*sum_of(column))
+        assert used + left == Fraction(has)
+        assert left >= 0
+
+
+@settings(max_examples=25)
+@given(st.lists(AMOUNTS, min_size=1, max_size=4), st.randoms(use_true_random=False))
+def test_a_budget_of_their_sum_is_used_up_in_any_order(tmp_path_factory, amounts, order):
+    path = begun(tmp_path_factory.mktemp("ledger"), Fraction(*sum_of(amounts)), "zcdp")
+    order.shuffle(amounts)
+    for number, amount in enumerate(amounts):
+        ledger.charge(path, str(number), "w", spend(amount, "zcdp"))
+    assert ledger.account(path).left.cost == 0
+    with pytest.raises(Overspent, match=r"rho 4\.94066E-324 of 0 left"):
+        ledger.charge(path, "more", "w", spend(TINY, "zcdp"))
+
+
+@pytest.mark.parametrize("tenth", ["1/10", "0.1", "1e-1", Fraction(1, 10)])
+def test_ten_tenths_fit_and_not_a_subnormal_more(tmp_path, tenth):
+    path = begun(tmp_path)
+    for number in range(10):
+        ledger.charge(path, str(number), "w", spend(tenth))
+    with pytest.raises(Overspent):
+        ledger.charge(path, "more", "w", spend(2**-1074))
+    assert sum([0.1] * 10) != 1  # what floats would have said
+
+
+def test_a_float_counts_at_its_binary_value(tmp_path):
+    path = begun(tmp_path)
+    for number in range(9):
+        ledger.charge(path, str(number), "w", spend(0.1))
+    with pytest.raises(Overspent):  # 0.1 is a little over a tenth
+        ledger.charge(path, "9", "w", spend(0.1))
+
+
+def test_gdp_adds_up_in_squares(tmp_path):
+    path = begun(tmp_path, 1, "gdp")
+    ledger.charge(path, "a", "w", spend("3/5", "gdp"))
+    ledger.charge(path, "b", "w", spend("0.8", "gdp"))
+    assert ledger.account(path).left.cost == 0
+    with pytest.raises(Overspent, match=r"mu\^2 .* of 0 left"):
+        ledger.charge(path, "c", "w", spend(TINY, "gdp"))
+
+
+@pytest.mark.parametrize("name", ["delta", "variation"])
+def test_slack_has_a_budget_of_its_own(tmp_path, name):
+    path = begun(tmp_path, 100, **{name: 2**-64})
+    for number in range(2):
+        ledger.charge(path, str(number), "w", spend(**{name: 2**-65}))
+    with pytest.raises(Overspent, match=f"^run '3' would spend {name} "):
+        ledger.charge(path, "3", "w", spend(**{name: TINY}))
+    ledger.charge(path, "4", "w", spend())
+
+
+def test_variation_has_a_budget_by_default_and_delta_none(tmp_path):
+    path = begun(tmp_path)
+    ledger.charge(path, "a", "w", spend(variation=2**-100))
+    assert ledger.account(path).left == (Fraction(9, 10), 0, Fraction(2**36 - 1, 2**100))
+    with pytest.raises(Overspent, match="delta"):
+        ledger.charge(path, "b", "w", spend(delta=1e-300))
+
+
+NO_NUMBERS = [0, -1, -TINY, "0", "-1/10", math.nan, math.inf, -math.inf, "nan", "inf", "1/0", "", "a tenth", 2**5000]
+
+
+@pytest.mark.parametrize("level", NO_NUMBERS)
+def test_what_is_no_amount_is_refused(tmp_path, level):
+    path = begun(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="level must be"):
+        ledger.charge(path, "a", "w", spend(level))
+    with pytest.raises(ValueError, match="level must be"):
+        begun(tmp_path / "none", level)
+    if level not in (0, "0"):
+        with pytest.raises(ValueError, match="must"):
+            ledger.charge(path, "a", "w", spend(delta=level))
+        with pytest.raises(ValueError, match="must"):
+            ledger.charge(path, "a", "w", spend(variation=level))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("level", [True, None, b"1", [1], Decimal(1), 1j])
+def test_what_is_no_number_is_refused(tmp_path, level):
+    with pytest.raises(TypeError, match="level must be a number"):
+        ledger.charge(begun(tmp_path), "a", "w", spend(level))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"notion": "gdp"}, "the ledger's notion is 'dp', the spend's is 'gdp'"),
+        ({"notion": "prior_averaged_dp"}, "the ledger's notion is 'dp', the spend's is 'prior_averaged_dp'"),
+        ({"relation": "add_remove"}, "the ledger's relation is 'replace_one', the spend's is 'add_remove'"),
+        ({"protects": "rows"}, "the ledger's protects is 'users', the spend's is 'rows'"),
+    ],
+)
+def test_a_spend_of_another_kind_is_refused(tmp_path, change, message):
+    path = small(tmp_path)
+    before = path.read_bytes()
+    for run in "new", "one":
+        with pytest.raises(Refused) as refusal:
+            ledger.charge(path, run, "w", spend(**change))
+        assert str(refusal.value) == message
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("run", ["", "two\nlines", "\x1b[2J", "x" * 201, "\ud800", 3])
+def test_a_run_has_a_name_that_can_be_read(tmp_path, run):
+    path = begun(tmp_path)
+    with pytest.raises(ValueError, match="run must be 1 to 200 printable characters"):
+        ledger.charge(path, run, "w", spend())
+    with pytest.raises(ValueError, match="what must be"):
+        ledger.charge(path, "a", run, spend())
+    ledger.charge(path, "né à 3 h " * 20, "w", spend())
+
+
+def test_a_budget_has_a_notion_that_adds_up(tmp_path):
+    with pytest.raises(ValueError, match="notion must be one of 'gdp', 'zcdp', 'dp', 'metric_dp', got 'none'"):
+        begun(tmp_path, notion="none")
+    assert not list(tmp_path.iterdir())
+
+
+# Once for each run
+
+
+def test_a_run_is_charged_once(tmp_path):
+    path = begun(tmp_path)
+    first = ledger.charge(path, "a", "w", spend("1"), fingerprint="f")
+    before = path.read_bytes()
+    again = ledger.charge(path, "a", "in other words", spend(Fraction(1)), fingerprint="f")
+    assert (first.charged_before, again) == (False, first._replace(charged_before=True))
+    assert (first.number, first.hash, first.release) == (2, ledger.head(path), None)
+    for change in {"fingerprint": "g"}, {"fingerprint": ""}:
+        with pytest.raises(Refused, match="run 'a' was charged with another fingerprint"):
+            ledger.charge(path, "a", "w", spend(1), **change)
+    for other in spend("1/2"), spend(1, variation=TINY):
+        with pytest.raises(Refused, match="run 'a' was charged with another spend"):
+            ledger.charge(path, "a", "w", other, fingerprint="f")
+    assert path.read_bytes() == before
+    assert len(ledger.account(path).spends) == 1
+
+
+PAYLOADS = st.dictionaries(
+    st.text(),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=5,
+    ),
+)
+
+
+@settings(max_examples=25)
+@given(PAYLOADS, PAYLOADS)
+def test_the_first_release_is_given_out_again_bit_for_bit(tmp_path_factory, first, second):
+    path = begun(tmp_path_factory.mktemp("ledger"))
+    ledger.charge(path, "a", "w", spend())
+    stored = ledger.store_release(path, "a", first)
+    before = path.read_bytes()
+    again = ledger.store_release(path, "a", second)
+    charged = ledger.charge(path, "a", "w", spend()).release
+    assert json.dumps(stored) == json.dumps(again) == json.dumps(charged) == json.dumps(first)
+    assert path.read_bytes() == before
+
+
+def test_what_is_given_out_is_what_is_stored(tmp_path):
+    path = small(tmp_path)
+    assert ledger.store_release(path, "two", {3: (1, 2)}) == {"3": [1, 2]} == ledger.store_release(path, "two", {})
+
+
+def test_a_big_release_is_kept(tmp_path):
+    path = begun(tmp_path)
+    ledger.charge(path, "a", "w", spend())
+    payload = {"z": [math.sqrt(k) for k in range(200_000)]}
+    assert ledger.store_release(path, "a", payload) == payload
+    assert ledger.charge(path, "a", "w", spend()).release == payload
+
+
+def test_what_was_not_charged_is_not_released(tmp_path):
+    path = small(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(Refused, match="run 'three' was not charged"):
+        ledger.store_release(path, "three", {})
+    assert path.read_bytes() == before
+
+
+class Secret:
+    def __repr__(self):
+        return "31415"
+
+
+@pytest.mark.parametrize(
+    "payload", [{"x": Secret()}, {"x": math.nan, "y": 31415}, {Secret(): 1}, [31415], {"x": {3, 31415}}]
+)
+def test_a_release_that_is_not_json_is_refused_unseen(tmp_path, payload):
+    path = small(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises((TypeError, ValueError), match=r"payload must be (a dictionary|JSON)") as refusal:
+        ledger.store_release(path, "two", payload)
+    assert "31415" not in str(refusal.value)
+    assert path.read_bytes() == before
+
+
+# The account
+
+
+def test_the_account_says_what_was_spent_by_whom(tmp_path):
+    path = small(tmp_path)
+    told = ledger.account(str(path))
+    assert told[:6] == ("dp", 1, 0, Fraction(1, 2**64), "replace_one", "users")
+    assert told.by == "someone"
+    assert [(entry.number, entry.run, entry.what, entry.released) for entry in told.spends] == [
+        (2, "one", "a mean", True), (4, "two", "another", False),
+    ]  # fmt: skip
+    assert [entry.spend.level for entry in told.spends] == [Fraction(1, 10), Fraction(1, 5)]
+    assert (told.spent.cost, told.left.cost) == (Fraction(3, 10), Fraction(7, 10))
+    assert told.head == ledger.head(path)
+    assert all("@" in entry.who and entry.when.endswith("+00:00") for entry in told.spends)
+    assert told.when <= told.spends[0].when <= told.spends[1].when
+
+
+def test_a_table_rounds_against_the_spender(tmp_path):
+    path = begun(tmp_path)
+    ledger.charge(path, "the mean", "of incomes", spend("1/3"))
+    ledger.store_release(path, "the mean", {"mean": 31415})
+    told = ledger.describe(path)
+    assert "dp (replace_one) for users, begun 2" in told
+    lines = [line.split() for line in told.splitlines()]
+    assert ["spent", "0.333334", "0", "0"] in lines
+    assert ["left", "0.666666", "0", "5.42101E-20"] in lines
+    (entry,) = (line for line in told.splitlines() if line.startswith("2 "))
+    assert all(word in entry for word in ("the mean", "of incomes", "0.333334", "yes", "@"))
+    assert told.endswith(ledger.head(path))
+    assert "31415" not in told
+    assert json.loads(path.read_text().splitlines()[1])["content"]["level"] == ["1/3", "0.333334"]
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    header = ledger.read(begun(tmp_path)).lines[0]
+    for content, message in (
+        ({"schema": "other"}, "a is no jaxdpbo.ledger"),
+        ({"schema": "jaxdpbo.ledger", "version": 2}, "a has version 2, this is version 1"),
+        ({"schema": "jaxdpbo.ledger", "version": 1}, "a: line 1 is none that a ledger has there"),
+        (header | {"notion": "none"}, "a: line 1 is none that a ledger has there"),
+    ):
+        (tmp_path / "a").unlink(missing_ok=True)
+        ledger.begin(tmp_path / "a", content)
+        with pytest.raises(Refused) as refusal:
+            ledger.account(tmp_path / "a")
+        assert str(refusal.value) == message
+
+
+FORGED = {
+    "a kind there is not": {"kind": "refund", "run": "three"},
+    "a second spend": {"run": "one"},
+    "a release of nothing": {"kind": "release", "run": "five", "payload": {}},
+    "a second release": {"kind": "release", "run": "one", "payload": {}},
+    "a refund": {"level": ["-1/10", "-0.1"]},
+    "no level": {"level": None},
+    "a level over zero": {"level": ["1/0", "0"]},
+    "another notion": {"notion": "gdp"},
+    "another relation": {"relation": "add_remove"},
+    "others protected": {"protects": "rows"},
+    "a run that is a list": {"run": ["one"]},
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_a_line_that_no_ledger_has_is_refused_though_its_hash_is_right(tmp_path, change):
+    path = small(tmp_path)
+    line = ledger.read(path).lines[1] | {"run": "three"}
+    ledger.append(path, line)
+    assert len(ledger.account(path).spends) == 3  # the line as it should be
+    ledger.append(path, line | {"run": "four"} | change)
+    with pytest.raises(Damaged, match="line 6 is none that a ledger has there"):
+        ledger.account(path)
+    with pytest.raises(Damaged):
+        ledger.charge(path, "five", "w", spend())
+
+
+# Tampering
+
+
+def put(path, content):
+    """In place: a file system may flush one that was emptied first, which thousands of times is slow."""
+    with open(path, "r+b") as stream:
+        stream.write(content)
+        stream.truncate()
+
+
+def damaged(path, content):
+    put(path, content)
+    with pytest.raises(Damaged) as refusal:
+        ledger.account(path)
+    assert "0.25" not in str(refusal.value)
+    assert "someone" not in str(refusal.value)
+
+
+def test_every_byte_that_changes_is_seen(tmp_path):
+    path = small(tmp_path)
+    whole, told = path.read_bytes(), ledger.account(path)
+    for place, byte in enumerate(whole):
+        for other in {byte ^ 1, byte ^ 128, ord("\n")} - {byte}:
+            damaged(path, whole[:place] + bytes([other]) + whole[place + 1 :])
+    put(path, whole)
+    assert ledger.account(path) == told  # as it was, it verifies
+
+
+def test_a_last_line_whose_newline_changed_with_another_byte_is_not_taken_for_a_torn_one(tmp_path):
+    path = small(tmp_path)
+    whole = path.read_bytes()
+    start = whole.rindex(b"\n", 0, -1) + 1
+    length = range(whole.index(b'"length": ', start) + 10, whole.index(b', "content"', start))
+    for place in range(start, len(whole) - 1):
+        damaged(path, whole[:place] + b"x" + whole[place + 1 : -1] + b" ")
+        if place not in length:  # one that grew says that more was to come
+            damaged(path, whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 : -1] + b" ")
+    damaged(path, whole[: length[0]] + b"9" * 5000)
+
+
+def test_bytes_put_in_or_taken_out_are_seen(tmp_path):
+    path = small(tmp_path)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        if place < len(whole) - 1:
+            damaged(path, whole[:place] + whole[place + 1 :])
+        damaged(path, whole[:place] + b"\n "[place % 2 :][:1] + whole[place:])
+    for more in b" ", b"\n", b"\0", b"[", whole:
+        damaged(path, whole + more)
+
+
+def test_lines_moved_repeated_or_removed_are_seen(tmp_path):
+    path = small(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for order in permutations(range(4)):
+        if order != (0, 1, 2, 3):
+            damaged(path, b"".join(lines[number] for number in order))
+    for number in range(4):
+        damaged(path, b"".join(lines[: number + 1] + lines[number:]))
+        if number < 3:
+            damaged(path, b"".join(lines[:number] + lines[number + 1 :]))
+
+
+def test_a_torn_line_that_does_not_follow_is_seen(tmp_path):
+    path = small(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for length in range(15, len(lines[3]), 29):
+        damaged(path, lines[0] + lines[1] + lines[3][:length])
+
+
+def test_lines_of_another_ledger_are_seen(tmp_path):
+    lines = small(tmp_path).read_bytes().splitlines(keepends=True)
+    other = begun(tmp_path, level=2, by="someone")
+    ledger.charge(other, "one", "a mean", spend(), fingerprint="f")
+    damaged(other, b"".join(lines[:1]) + other.read_bytes().splitlines(keepends=True)[1])
+
+
+def test_a_file_cut_anywhere_is_torn_or_damaged_and_never_a_wrong_account(tmp_path):
+    path = small(tmp_path)
+    whole, last = path.read_bytes(), ledger.head(path)
+    told = []
+    for number in range(1, 5):
+        put(path, b"".join(whole.splitlines(keepends=True)[:number]))
+        told.append(ledger.account(path))
+    for length in range(len(whole)):
+        lines = whole[:length].count(b"\n")
+        if not lines:
+            damaged(path, whole[:length])
+            continue
+        put(path, whole[:length])
+        assert ledger.account(path) == told[lines - 1]
+        with pytest.raises(Damaged, match="does not hold the expected line"):
+            ledger.account(path, expected_head=last)
+    put(path, whole)
+    assert all(ledger.account(path, expected_head=earlier.head) == told[3] for earlier in told)
+
+
+def test_a_torn_line_is_taken_off_by_the_next_writer(tmp_path):
+    path = small(tmp_path)
+    whole = path.read_bytes()
+    start = whole.rindex(b"\n", 0, -1) + 1
+    for length in range(start, len(whole), 13):
+        put(path, whole[:length])
+        charged = ledger.charge(path, "two", "another", spend("0.2"))
+        assert (charged.charged_before, charged.number, charged.hash) == (False, 4, ledger.head(path))
+        assert path.read_bytes().startswith(whole[:start])
+        assert len(ledger.account(path).spends) == 2
+
+
+# Writing
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What reaches the system, in order."""
+    seen = []
+
+    def watch(name):
+        real = getattr(os, name)
+
+        def watched(*arguments):
+            folder = name == "fsync" and stat.S_ISDIR(os.fstat(arguments[0]).st_mode)
+            seen.append("fsync folder" if folder else name)
+            return real(*arguments)
+
+        monkeypatch.setattr(os, name, watched)
+
+    for name in "write", "fsync", "link", "ftruncate":
+        watch(name)
+    return seen
+
+
+def test_each_line_is_one_write_that_is_on_the_disk_before_the_answer(tmp_path, calls):
+    path = begun(tmp_path)
+    assert calls == ["write", "fsync", "link", "fsync folder"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    calls.clear()
+    ledger.charge(path, "a", "w", spend())
+    ledger.store_release(path, "a", {"x": 1})
+    assert calls == ["write", "fsync", "fsync folder"] * 2
+    calls.clear()  # another process may have written the line, and been killed before it was on the disk
+    ledger.charge(path, "a", "w", spend())
+    ledger.store_release(path, "a", {"x": 2})
+    assert calls == ["fsync", "fsync folder"] * 2
+    calls.clear()
+    ledger.account(path)
+    assert not calls
+
+
+def test_a_ledger_is_begun_whole_or_not_at_all_and_never_over_another(tmp_path, monkeypatch):
+    path = small(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError):
+        ledger.create(path, notion="dp", level=100, **WORDS)
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
+    real = os.write
+    for failing in "write", "fsync", "link":
+        path.unlink(missing_ok=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, failing, lambda descriptor, *rest: real(descriptor, b"{") if rest else 1 / 0)
+            with pytest.raises((OSError, TypeError, ZeroDivisionError)):
+                ledger.create(path, notion="dp", level=1, **WORDS)
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_a_torn_line_that_was_not_charged(tmp_path, monkeypatch):
+    path = small(tmp_path)
+    real, before = os.write, ledger.account(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda descriptor, line: real(descriptor, line[:100]))
+        with pytest.raises(OSError, match="was not written in full"):
+            ledger.charge(path, "three", "w", spend())
+    assert ledger.account(path) == before
+    assert not ledger.charge(path, "three", "w", spend()).charged_before
+
+
+@contextmanager
+def locked(path):
+    with open(path) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        yield
+
+
+def test_a_writer_waits_for_the_lock_as_long_as_it_is_told(tmp_path):
+    path = small(tmp_path)
+    before, since = path.read_bytes(), time.monotonic()
+    with locked(path):
+        for write in (
+            lambda: ledger.charge(path, "three", "w", spend(), timeout=0.05),
+            lambda: ledger.append(path, {}, timeout=0),
+        ):
+            with pytest.raises(Refused, match=r"another process has kept ledger\.jsonl locked for 0"):
+                write()
+        assert 0.05 <= time.monotonic() - since < 2
+        thread = threading.Thread(target=ledger.charge, args=(path, "three", "w", spend()), kwargs={"timeout": 60})
+        thread.start()
+        time.sleep(0.05)
+        assert path.read_bytes() == before
+    thread.join(timeout=60)
+    assert [entry.run for entry in ledger.account(path).spends] == ["one", "two", "three"]
+
+
+def test_a_reader_waits_for_a_writer(tmp_path):
+    path = small(tmp_path)
+    read = []
+    with locked(path):
+        thread = threading.Thread(target=lambda: read.append(ledger.account(path)))
+        thread.start()
+        time.sleep(0.1)
+        assert not read
+    thread.join(timeout=60)
+    assert read
+
+
+def test_the_lock_is_given_back_after_a_refusal(tmp_path):
+    path = small(tmp_path)
+    with pytest.raises(Overspent):
+        ledger.charge(path, "three", "w", spend(2))
+    ledger.charge(path, "three", "w", spend(), timeout=0)
+
+
+def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path, monkeypatch):
+    path, real, copies = small(tmp_path), os.fsync, []
+
+    def fork(descriptor):  # as a fork does in this moment, it shares the open file and its lock
+        copies.append(os.dup(descriptor))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fork)
+    ledger.charge(path, "three", "w", spend())
+    ledger.charge(path, "four", "w", spend(), timeout=0)
+    assert copies
+    for copy in copies:
+        os.close(copy)
+
+
+def test_where_there_are_no_locks_nothing_is_written(tmp_path, monkeypatch):
+    path = small(tmp_path)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(Refused, match="needs POSIX file locks"):
+        ledger.charge(path, "three", "w", spend())
+
+
+def test_a_user_without_a_name_has_a_number(tmp_path, monkeypatch):
+    monkeypatch.setattr("getpass.getuser", lambda: {}["no such user"])
+    assert ledger.account(begun(tmp_path)).by.startswith(f"{os.getuid()}@")
+
+
+# Chains
+
+
+def test_a_chain_grows_at_its_head_alone(tmp_path):
+    path = tmp_path / "chain"
+    ledger.begin(path, {"a": 1})
+    first = ledger.read(path).head
+    second = ledger.append(path, {"b": [1.5, None, "é"]}, after=first)
+    with pytest.raises(Moved, match="chain was written to by somebody else"):
+        ledger.append(path, {"c": 3}, after=first)
+    third = ledger.append(str(path), {"c": 3})
+    assert ledger.read(path) == (({"a": 1}, {"b": [1.5, None, "é"]}, {"c": 3}), third, (first, second, third))
+    with pytest.raises(FileExistsError):
+        ledger.begin(path, {})
+    for content in ["c"], {"c": math.inf}, {"c": object()}:
+        with pytest.raises((TypeError, ValueError), match="content must be"):
+            ledger.append(path, content)
+    assert ledger.read(path).head == third
+    with pytest.raises(FileNotFoundError):
+        ledger.append(tmp_path / "none", {})
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def by_hand(*contents):
+    """The file format, written anew."""
+    whole, previous = "", "0" * 64
+    for content in contents:
+        line = f'{{"previous": "{previous}", "length": {len(content)}, "content": {content}'
+        previous = hashlib.sha256(line.encode()).hexdigest()
+        whole += f'{line}, "hash": "{previous}"}}\n'
+    return whole
+
+
+def test_the_format_is_what_it_is_said_to_be(tmp_path):
+    path = tmp_path / "chain"
+    path.write_text(by_hand('{"a": 1}', '{"b": [2]}'))
+    assert ledger.read(path).lines == ({"a": 1}, {"b": [2]})
+    ledger.append(path, {"c": "x"})
+    assert path.read_text() == by_hand('{"a": 1}', '{"b": [2]}', '{"c": "x"}')
+    for wrong in '{"b": }', "[2]", '{"b": "\ud7ff"', "":
+        path.write_text(by_hand('{"a": 1}', wrong))
+        with pytest.raises(Damaged, match="line 2 is"):
+            ledger.read(path)
+
+
+def test_equal_lines_have_other_hashes(tmp_path):
+    ledger.begin(tmp_path / "a", {})
+    ledger.append(tmp_path / "a", {})
+    assert len(set(ledger.read(tmp_path / "a").hashes)) == 2
+
+
+def test_whoever_audits_a_ledger_needs_no_jax(tmp_path):
+    path = small(tmp_path)
+    code = (
+        "import importlib.util, sys\n"
+        f"spec = importlib.util.spec_from_file_location('ledger', {str(MODULE)!r})\n"
+        "ledger = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(ledger)\n"
+        f"print(ledger.account({str(path)!r}).left.cost)\n"
+        "assert not {'jax', 'numpy', 'scipy', 'jaxdpbo'} & {name.split('.')[0] for name in sys.modules}\n"
+    )
+    done = subprocess.run([sys.executable, "-S", "-I", "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "7/10\n"), done.stderr
+
+
+# Two processes, which a bare server forks: forking pytest, with JAX's threads in it, is unsafe, starting Python slow.
+
+SERVER = r"""
+import fcntl, importlib.util, itertools, json, os, random, signal, sys, time
+
+spec = importlib.util.spec_from_file_location("ledger", sys.argv[1])
+ledger = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ledger)
+write = os.write
+
+def say(**said):
+    write(1, (json.dumps(said) + "\n").encode())  # under PIPE_BUF: whole, whoever else writes
+
+def watch(order):
+    "Every call that reaches the system is two steps, a write three; at step `die_at` the worker kills itself."
+    left, draw, met = order["die_at"], random.Random(order["seed"]), False
+
+    def step():
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(name, call):
+        def watched(*arguments):
+            if name == "ftruncate":
+                say(torn=True)
+            step()
+            result = call(*arguments)
+            step()
+            return result
+        return watched
+
+    def halves(descriptor, line):
+        nonlocal met
+        if order["meet"] and not met:  # both have read before either writes, unless there is a lock
+            met, until = True, time.monotonic() + (0.3 if order["locks"] else 60)
+            os.mkdir(os.path.join(order["meet"], order["worker"]))
+            while len(os.listdir(order["meet"])) < 2 and time.monotonic() < until:
+                time.sleep(0.001)
+        step()
+        cut = draw.randrange(1, len(line))
+        write(descriptor, line[:cut])
+        step()
+        time.sleep(order["pause"])
+        write(descriptor, line[cut:])
+        step()
+        return len(line)
+
+    for name in "open", "close", "fsync", "ftruncate":
+        setattr(os, name, around(name, getattr(os, name)))
+    os.write = halves
+    fcntl.flock = around("flock", fcntl.flock if order["locks"] else lambda *_: None)
+    return step
+
+def work(order):
+    step, path, plant, worker = watch(order), order["path"], order["plant"], order["worker"]
+    for k in itertools.count(order["first"]):
+        run = f"shared {k}" if order["share"] and k % 3 == 2 else f"{worker} {k}"
+        name = f"{run}, try {os.getpid()}" if plant == "a retry is charged again" else run
+        payload = {"noise": os.urandom(8).hex()}
+        if plant == "the charge comes after the release":
+            say(worker=worker, k=k, run=run, payload=payload)
+            step()
+        try:
+            ledger.charge(path, name, run, ledger.Spend(**order["spend"]), fingerprint="f")
+        except ledger.Overspent:
+            say(over=True)
+            return
+        say(charged=run)
+        step()
+        stored = ledger.store_release(path, name, payload)
+        if plant != "a retry draws new noise":
+            payload = stored
+        step()
+        if plant != "the charge comes after the release":
+            say(worker=worker, k=k, run=run, payload=payload)
+        step()
+
+for line in sys.stdin:
+    order = json.loads(line)
+    if "wait" in order:
+        say(dead=order["wait"], killed=os.waitpid(order["wait"], 0)[1] == signal.SIGKILL)
+        continue
+    pid = os.fork()
+    if not pid:
+        try:
+            work(order)
+        except BaseException as error:
+            say(failed=f"{type(error).__name__}: {error}")
+        finally:
+            os._exit(0)
+    say(born=pid)
+"""
+WORKERS = ("a", "b")
+AFFORDABLE = 6  # spends of each budget
+NO_PLANT = ""
+
+
+class Server:
+    """Forks workers, and hears what they acknowledge."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, "-S", "-I", "-c", SERVER, MODULE],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        )  # fmt: skip
+        self.alive = {}
+        self.kills = self.torn = self.acknowledged = self.ledgers = 0
+
+    def close(self):
+        for pid in self.alive.values():
+            os.kill(pid, signal.SIGKILL)
+        self.process.communicate()
+
+    def begin(self, folder):
+        """A new ledger, of which nothing was heard yet."""
+        self.path = begun(folder, f"{AFFORDABLE}/10")
+        self.first = dict.fromkeys(WORKERS, 0)
+        self.charged, self.released, self.full = set(), {}, False
+        self.ledgers += 1
+
+    def start(self, worker, *, die_at=0, pause=0.0, seed=0, plant=NO_PLANT, share=True, locks=True, meet=""):
+        order = {"worker": worker, "first": self.first[worker], "path": str(self.path), "spend": spend()._asdict()}
+        options = {"die_at": die_at, "pause": pause, "seed": seed, "plant": plant, "share": share}
+        self.tell(order | options | {"locks": locks, "meet": str(meet)})
+        self.alive[worker] = self.hear("born")["born"]
+
+    def end(self, worker, delay):
+        """Kill it after a delay, or where there is none wait until it has killed itself or used up the budget."""
+        pid = self.alive.pop(worker)
+        if delay is not None:
+            time.sleep(delay)
+            os.kill(pid, signal.SIGKILL)
+        self.tell({"wait": pid})
+        self.kills += self.hear("dead")["killed"]
+
+    def tell(self, order):
+        self.process.stdin.write(json.dumps(order) + "\n")
+
+    def hear(self, until):
+        while until not in (said := json.loads(self.process.stdout.readline())):
+            assert "failed" not in said, said["failed"]
+            self.torn += "torn" in said
+            self.full |= "over" in said
+            if "charged" in said:
+                self.charged.add(said["charged"])
+            if "payload" in said:
+                first = self.released.setdefault(said["run"], said["payload"])
+                assert said["payload"] == first, "a release was given out again otherwise"
+                self.first[said["worker"]] = said["k"] + 1
+                self.acknowledged += 1
+        return said
+
+    def check(self):
+        """What was acknowledged stands, once, and no more than the budget."""
+        told = ledger.account(self.path)
+        names = {entry.what: entry.run for entry in told.spends}
+        assert len(names) == len(told.spends), "a spend was doubled"
+        assert self.charged | self.released.keys() <= names.keys(), "a spend was lost"
+        assert told.spent.cost <= told.level, "the budget was overrun"
+        assert len(told.spends) == AFFORDABLE or not self.full, "the budget was refused before it was spent"
+        for run, payload in self.released.items():
+            stored = ledger.store_release(self.path, names[run], {"other": 1})
+            assert stored == payload, "a release was given out again otherwise"
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    yield made
+    made.close()
+
+
+def killed(server, folder, ways, **options):
+    """Two workers use up one budget. Each is killed, and started anew, as long as the ways of dying say so."""
+    server.begin(folder)
+    delays = {}
+
+    def start(worker):
+        delays[worker], way = next(ways)
+        server.start(worker, **way, **options)
+
+    for worker in WORKERS:
+        start(worker)
+    for worker in cycle(WORKERS):
+        server.end(worker, delays[worker])
+        if server.full:
+            break
+        start(worker)
+    for worker in list(server.alive):
+        server.end(worker, 0)
+    server.check()
+
+
+def at_moments(generator):
+    """At a moment, which often lies within a write, or at a step."""
+    while True:
+        kind, seed, delay = generator.randrange(3), generator.randrange(2**32), generator.uniform(0, 0.02)
+        if kind == 2:
+            yield None, {"die_at": generator.randrange(1, 2 * STEPS), "seed": seed}
+        else:
+            yield delay, {"pause": 0.003 * kind, "seed": seed}
+
+
+def at_step(number):
+    """Both workers twice at their n-th step, and no more."""
+    return chain(repeat((None, {"die_at": number, "seed": number}), 4), repeat((None, {})))
+
+
+STEPS = 45  # a little more than a run takes
+SEED = 20
+
+
+def killed_at_every_step(server, folder, **options):
+    for number in range(1, STEPS + 1):
+        before = server.acknowledged
+        killed(server, folder, at_step(number), **options)
+        assert server.acknowledged >= before + AFFORDABLE - 2
+
+
+def test_nothing_is_lost_by_workers_killed_at_any_step(server, tmp_path):
+    killed_at_every_step(server, tmp_path)
+    assert server.kills >= 4 * STEPS
+    assert server.torn
+    server.begin(tmp_path)
+    before = server.acknowledged
+    server.start("a", die_at=STEPS)
+    server.end("a", None)
+    assert server.acknowledged == before + 1  # so every step of a run was one to die at
+
+
+def test_nothing_is_lost_by_workers_killed_at_any_moment(server, tmp_path, trials):
+    kills = trials("kill -9 across two processes that share a ledger", 30, 1000, SEED)
+    ways = at_moments(random.Random(SEED))
+    while server.kills < kills:
+        killed(server, tmp_path, ways)
+    assert server.torn >= kills / 100
+    assert server.acknowledged >= kills / 3
+
+
+@pytest.mark.parametrize(
+    ("plant", "message"),
+    [
+        ("the charge comes after the release", "a spend was lost"),
+        ("a retry is charged again", "a spend was doubled"),
+        ("a retry draws new noise", "a release was given out again otherwise"),
+    ],
+)
+def test_the_kills_find_a_worker_where(server, tmp_path, plant, message):
+    with pytest.raises(AssertionError, match=message):
+        killed_at_every_step(server, tmp_path, plant=plant, share=plant == "a retry draws new noise")
+
+
+def race(server, folder, **options):
+    """Two workers use up one budget; both have read before either writes, unless something stops them."""
+    server.begin(folder)
+    (folder / "meet").mkdir()
+    for worker in WORKERS:
+        server.start(worker, meet=folder / "meet", share=False, **options)
+    for worker in WORKERS:
+        server.end(worker, None)
+    server.check()
+    assert len(server.charged) == AFFORDABLE
+
+
+def test_two_processes_spend_one_budget_exactly(server, tmp_path):
+    race(server, tmp_path)
+
+
+def test_without_a_lock_they_would_not(server, tmp_path):
+    with pytest.raises(AssertionError, match=r"Damaged: ledger\.jsonl: line \d "):
+        race(server, tmp_path, locks=False)

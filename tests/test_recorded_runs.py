@@ -1,0 +1,316 @@
+"""Runs on record: paid for first, no step noised twice, a release given out again, whatever is killed when."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from protocol_cases import CASES, STEPS, records
+
+from jaxdpbo import drivers, ledger
+from jaxdpbo.algorithms import private_evaluations
+from jaxdpbo.drivers import recorded
+from jaxdpbo.privacy import guarantee, transforms
+from jaxdpbo.privacy import records as privacy_records
+
+NAMES = ["dp_gibo", "dp_gd", "private evaluations", "dp_gp_ucb, in order"]
+SENTINEL = 0.123456789
+
+
+class Killed(BaseException):
+    """Nothing catches it: as if the process were gone."""
+
+
+def book(folder, name="dp_gibo", level=2):
+    statement = CASES[name].algorithm.privacy(CASES[name].config(1.0))
+    path = folder / "ledger.jsonl"
+    ledger.create(path, notion=statement.notion, level=level, relation=statement.relation, protects=statement.protects)
+    return path
+
+
+def watched(case, seen, at=None):
+    """The case's objective, which notes where it was asked and is killed at its ``at``-th evaluation."""
+
+    def objective(point, data):
+        seen.append(np.array(point))
+        if len(seen) == at:
+            raise Killed
+        return np.asarray(case.objective(jnp.asarray(point), data))
+
+    return objective
+
+
+def go(case, path, objective, **options):
+    return drivers.run_loop(
+        case.algorithm, objective, jnp.asarray(records()), case.config(1.0), ledger=path, run="first", **options
+    )
+
+
+def state_of(case):
+    return case.algorithm.init(jax.random.key(0), case.config(1.0))
+
+
+def same(one, other):
+    jax.tree.map(np.testing.assert_array_equal, one.release, other.release)
+    assert one.guarantee == other.guarantee
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_killed_at_any_evaluation_pays_once_and_releases_once(name, tmp_path):
+    case, whole = CASES[name], []
+    drivers.run_loop(case.algorithm, watched(case, whole), jnp.asarray(records()), case.config(1.0))
+    for at in range(1, len(whole) + 1, max(1, len(whole) // 4)):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        path = book(folder, name)
+        with pytest.raises(Killed):
+            go(case, path, watched(case, [], at))
+        assert [entry.released for entry in ledger.account(path).spends] == [False]
+        run = go(case, path, watched(case, []))
+        told = ledger.account(path)
+        assert [entry.released for entry in told.spends] == [True]
+        third = []
+        same(go(case, path, watched(case, third)), run)
+        assert not third, "a release is given out again without an evaluation"
+        assert ledger.account(path) == told
+        assert guarantee.KEY_SECRET not in run.guarantee.holds_if
+
+
+def test_what_was_asked_before_a_kill_is_asked_again(tmp_path):
+    """DP-GIBO's queries follow from released noise: the same ones come again, for the losses that nobody kept."""
+    case, path, before, after = CASES["dp_gibo"], book(tmp_path), [], []
+    with pytest.raises(Killed):
+        go(case, path, watched(case, before, 2 * CASES["dp_gibo"].config(1.0).batch + 1))
+    go(case, path, watched(case, after))
+    assert [point.tobytes() for point in after[: len(before)]] == [point.tobytes() for point in before]
+
+
+def test_the_path_goes_on_from_what_was_released(tmp_path):
+    """DP-GD asks at the iterate: every iterate that was asked about before the kill is on the final path."""
+    case, path, before, after = CASES["dp_gd"], book(tmp_path), [], []
+    with pytest.raises(Killed):
+        go(case, path, watched(case, before, STEPS))
+    run = go(case, path, watched(case, after))
+    np.testing.assert_array_equal(np.stack(before), np.asarray(run.release.path)[:STEPS])
+    assert len(after) == 1, "steps on record that left nothing private are not evaluated again"
+
+
+def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypatch):
+    """The control of the test above: steps forgotten are drawn anew, and seen twice."""
+    monkeypatch.setattr(recorded, "kept", lambda record, fresh: recorded.Kept((), ledger.read(record.journal).head))
+    case, path, before = CASES["dp_gd"], book(tmp_path), []
+    with pytest.raises(Killed):
+        go(case, path, watched(case, before, STEPS))
+    run = go(case, path, watched(case, []))
+    assert np.any(np.stack(before)[1:] != np.asarray(run.release.path)[1:STEPS])
+
+
+@pytest.mark.parametrize("moment", ["charge", "append", "store_release"])
+def test_a_kill_on_either_side_of_every_write_spends_once(moment, tmp_path, monkeypatch):
+    case, path = CASES["dp_gibo"], book(tmp_path)
+    real = getattr(ledger, moment)
+    for late in (False, True):
+
+        def cut(*arguments, late=late, **options):
+            if late:
+                real(*arguments, **options)
+            raise Killed
+
+        monkeypatch.setattr(ledger, moment, cut)
+        with pytest.raises(Killed):
+            go(case, path, watched(case, []))
+        monkeypatch.setattr(ledger, moment, real)
+    run = go(case, path, watched(case, []))
+    told = ledger.account(path)
+    assert [entry.released for entry in told.spends] == [True]
+    assert float(told.spent.cost) == pytest.approx(run.guarantee.level**2)
+
+
+def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
+    case, path = CASES["dp_gibo"], book(tmp_path)
+    given = case.algorithm, case.objective, jnp.asarray(records()), case.config(1.0)
+    run = drivers.run_scan(*given, ledger=path, run="scan")
+    same(drivers.run_scan(*given, ledger=path, run="scan"), run)
+    other = drivers.run_scan(*given, ledger=path, run="another")
+    assert np.any(np.asarray(other.release.point) != np.asarray(run.release.point))
+    told = ledger.account(path)
+    assert len(told.spends) == 2
+    assert told.spent.cost < 2  # two runs of mu = 1, each a little less on the grid
+    assert "dp_gibo, 3 steps" in ledger.describe(path)
+
+
+def test_a_budget_that_does_not_suffice_stops_a_run_before_its_first_evaluation(tmp_path):
+    case, path, seen = CASES["dp_gibo"], book(tmp_path, level="0.9"), []
+    with pytest.raises(ledger.Overspent, match="mu\\^2"):
+        go(case, path, watched(case, seen))
+    assert not seen
+    assert not ledger.account(path).spends
+
+
+def test_another_config_under_the_same_name_is_refused(tmp_path):
+    case, path = CASES["dp_gibo"], book(tmp_path)
+    go(case, path, watched(case, []))
+    with pytest.raises(ledger.Refused, match="another"):
+        drivers.run_loop(case.algorithm, case.objective, records(), case.config(0.9), ledger=path, run="first")
+
+
+def test_a_second_process_that_goes_on_with_a_run_is_turned_away(tmp_path):
+    case, path = CASES["dp_gibo"], book(tmp_path)
+
+    def intruder(point, data):
+        if not intruder.been:
+            intruder.been = True
+            go(case, path, watched(case, []))
+        return np.asarray(case.objective(jnp.asarray(point), data))
+
+    intruder.been = False
+    with pytest.raises(ledger.Moved):
+        go(case, path, intruder)
+    assert len(ledger.account(path).spends) == 1
+
+
+def test_nothing_raw_is_on_record(tmp_path):
+    case, path = CASES["dp_gibo"], book(tmp_path)
+
+    def secret(point, data):
+        return np.full(case.shape, SENTINEL)
+
+    go(case, path, secret)
+    files = list(tmp_path.iterdir())
+    assert len(files) == 2
+    record = recorded.begin(path, "first", case.algorithm, case.config(1.0), case.algorithm.privacy(case.config(1.0)))
+    publics, _ = recorded.kept(record, state_of(case).public)
+    assert len(publics) == STEPS
+    assert not any(np.any(np.isclose(leaf, SENTINEL, rtol=1e-9)) for leaf in jax.tree.leaves(publics))
+    assert all(oct(file.stat().st_mode)[-3:] == "600" for file in files)
+
+
+@pytest.mark.parametrize("driver", [drivers.run_scan, drivers.run_loop])
+def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
+    case, path = CASES["dp_gibo"], book(tmp_path)
+    given = case.algorithm, case.objective, records(), case.config(1.0)
+    with pytest.raises(ValueError, match="run must be given"):
+        driver(*given, ledger=path)
+    with pytest.raises(ValueError, match="key"):
+        driver(*given, ledger=path, run="x", key=jax.random.key(0), insecure_key=True)
+    free = CASES["random_search"]
+    with pytest.raises(ValueError, match="'none'"):
+        driver(free.algorithm, free.objective, records(), free.config(1.0), ledger=path, run="x")
+    averaged = CASES["dp_gp_ucb"]
+    with pytest.raises(ValueError, match="prior_averaged_dp"):
+        driver(averaged.algorithm, averaged.objective, records(), averaged.config(1.0), ledger=path, run="x")
+    assert not ledger.account(path).spends
+
+
+def test_arrays_are_read_back_bit_for_bit_and_damage_is_seen():
+    tree = {"a": jnp.asarray([np.nan, -0.0, 5e-324]), "b": (jnp.arange(3, dtype=jnp.int32), jnp.zeros(()))}
+    text = privacy_records.as_text(tree)
+    back = privacy_records.from_text(tree, text)
+    assert [np.asarray(x).tobytes() for x in jax.tree.leaves(back)] == [
+        np.asarray(x).tobytes() for x in jax.tree.leaves(tree)
+    ]
+    for spoiled in (text[:-1], [text[0] | {"shape": [2]}, *text[1:]], [text[0] | {"data": "?"}, *text[1:]], [{}]):
+        with pytest.raises(ledger.Damaged):
+            privacy_records.from_text(tree, spoiled)
+
+
+def test_fingerprints_differ_where_anything_public_does():
+    config = CASES["dp_gibo"].config
+    told = [config(1.0), config(1.1), CASES["dp_gibo, few points"].config(1.0), CASES["dp_gd"].config(1.0)]
+    assert len({privacy_records.fingerprint(one) for one in told}) == len(told)
+    assert privacy_records.fingerprint(config(1.0)) == privacy_records.fingerprint(config(1.0))
+
+
+WORKER = """
+import sys, time
+sys.path[:0] = [{tests!r}, {root!r}]
+import jax, jax.numpy as jnp, numpy as np
+jax.config.update("jax_enable_x64", True)
+from jaxdpbo import drivers
+from protocol_cases import CASES, records
+case = CASES["dp_gd"]
+def slow(point, data):
+    print("asked", *[float(x).hex() for x in point], flush=True)
+    time.sleep(float(sys.argv[2]))
+    return np.asarray(case.objective(jnp.asarray(point), data))
+run = drivers.run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), ledger=sys.argv[1], run="first")
+print("released", *[float(x).hex() for x in np.asarray(run.release.path).ravel()], flush=True)
+"""
+
+
+def test_a_process_that_is_really_killed(tmp_path):
+    """By SIGKILL, while a point is evaluated; another process ends the run."""
+    path, root = book(tmp_path), Path(__file__).parent.parent
+    code = WORKER.format(tests=str(root / "tests"), root=str(root))
+    worker = subprocess.Popen([sys.executable, "-c", code, str(path), "60"], stdout=subprocess.PIPE, text=True)
+    first = worker.stdout.readline().split()
+    assert first[0] == "asked"
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.wait()
+    again = subprocess.run([sys.executable, "-c", code, str(path), "0"], capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    lines = again.stdout.splitlines()
+    assert lines[0].split() == first
+    seen = []
+    same_run = go(CASES["dp_gd"], path, watched(CASES["dp_gd"], seen))
+    assert lines[-1].split()[1:] == [float(x).hex() for x in np.asarray(same_run.release.path).ravel()]
+    assert not seen
+    assert len(ledger.account(path).spends) == 1
+
+
+def private_objective(path, evaluations=3, loss=None, **changes):
+    def square(point, data):
+        return (data - point) ** 2
+
+    options = {"users": 4, "mu": 0.5, "evaluations": evaluations, "loss_range": (0.0, 4.0), "ledger": path, "run": "bo"}
+    return private_evaluations.PrivateObjective(loss or square, np.linspace(0.0, 1.0, 4), **(options | changes))
+
+
+def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path):
+    path = book(tmp_path)
+    first = private_objective(path)
+    value = first(0.25)
+
+    def fails(point, data):
+        raise Killed
+
+    killed = private_objective(path, loss=fails)
+    assert [one.value for one in killed.spent] == [value]
+    with pytest.raises(Killed):
+        killed(0.5)
+    last = private_objective(path)
+    assert last.remaining == 1, "what was charged stays charged"
+    last(0.75)
+    with pytest.raises(private_evaluations.BudgetExhausted):
+        private_objective(path)(1.0)
+    with pytest.raises(ledger.Moved):
+        first(0.3)  # it does not know what the others did
+    assert [float(one.point) for one in private_objective(path).spent] == [0.25, 0.75]
+    assert len(ledger.account(path).spends) == 1
+    with pytest.raises(ledger.Refused, match="another"):
+        private_objective(path, evaluations=4)
+    with pytest.raises(ValueError, match="key must not be given"):
+        private_objective(path, key=jax.random.key(0))
+
+
+@pytest.mark.parametrize("kind", ["product_laplace", "private_projection"])
+def test_curated_rows_are_given_out_again(kind, tmp_path):
+    public = {"centre": np.zeros(3), "scale": 1.0, "epsilon": 1.0, "radius": 2.0}
+    public |= {} if kind == "product_laplace" else {"projected": 2, "delta": 1e-5}
+    chosen, path = getattr(transforms, kind)(**public), tmp_path / "ledger.jsonl"
+    statement, inputs = chosen.guarantee, np.random.default_rng(0).normal(size=(5, 3))
+    ledger.create(
+        path, notion=statement.notion, level=statement.level, relation="replace_one", protects=statement.protects
+    )
+    first, again = (transforms.curate(None, chosen, inputs, ledger=path, run="rows") for _ in range(2))
+    np.testing.assert_array_equal(first.z, again.z)
+    assert first.metadata.law == again.metadata.law
+    assert first.guarantee == again.guarantee
+    assert [entry.released for entry in ledger.account(path).spends] == [True]
+    with pytest.raises(ledger.Overspent):
+        transforms.curate(None, chosen, inputs, ledger=path, run="more")

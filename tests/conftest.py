@@ -21,6 +21,14 @@ LISTED_SKIPS: dict[str, str] = {
     "tests/test_peers.py::test_clipped_sums_are_jax_privacys": "jax-privacy is not on a lent machine",
     "tests/test_peers.py::test_hypervolumes_are_pymoos[2]": "pymoo is not on a lent machine",
     "tests/test_peers.py::test_hypervolumes_are_pymoos[3]": "pymoo is not on a lent machine",
+    **{
+        f"tests/test_benchmarks.py::{name}": "with --full only: a figure's whole program, half a minute to compile"
+        for name in (
+            "test_figure_3_may_be_stopped_and_started",
+            "test_avents_fronts_come_from_the_same_points",
+            "test_avents_illustrations_ask_both_oracles_everywhere",
+        )
+    },
 }
 
 hypothesis.settings.register_profile("jaxdpbo", deadline=None, derandomize=True, database=None)
@@ -45,6 +53,13 @@ def trials(request, record_property):
         return full
 
     return choose
+
+
+@pytest.fixture
+def full_only(request):
+    """Skips, by name (above), what fifteen minutes of two cores have no room for."""
+    if not request.config.getoption("--full"):
+        pytest.skip("with --full only")
 
 
 @pytest.fixture
@@ -90,8 +105,10 @@ def pytest_sessionfinish(session, exitstatus):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if session.config.getoption("--full") and session.exitstatus == 0:
         machine = f"{platform.machine()}, {os.cpu_count()} cores, {jax.default_backend()}, jax {jax.__version__}"
-        rows = [row | {"machine": machine} for row in sorted(_evidence, key=lambda row: row["test"])]
-        EVIDENCE.write_text(json.dumps(rows, indent=1) + "\n")
+        rows = [row | {"machine": machine} for row in _evidence]
+        ran = {row["test"] for row in rows}  # a part of the suite replaces its own rows
+        rows += [row for row in json.loads(EVIDENCE.read_text()) if row["test"] not in ran] if EVIDENCE.exists() else []
+        EVIDENCE.write_text(json.dumps(sorted(rows, key=lambda row: row["test"]), indent=1) + "\n")
 
 
 def pytest_terminal_summary(terminalreporter):

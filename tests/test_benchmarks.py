@@ -152,7 +152,7 @@ def test_figure_2_sets_dp_gibo_beside_descent(figure, capsys):
     np.testing.assert_allclose(slope, 0, atol=1e-9)
 
 
-def test_figure_3_may_be_stopped_and_started(figure, monkeypatch, capsys):
+def test_figure_3_may_be_stopped_and_started(full_only, figure, monkeypatch, capsys):
     first = figure("fig3", seeds=1)
     runs = first["runs"]
     assert {len(of) for of in runs.values()} == {1}
@@ -369,7 +369,7 @@ def avent_item(results, monkeypatch):
     return run
 
 
-def test_avents_fronts_come_from_the_same_points(avent_item, results, capsys):
+def test_avents_fronts_come_from_the_same_points(full_only, avent_item, results, capsys):
     both = avent_item("table2")["tasks"]
     table = both["LogReg+SGD, ours"]
     assert len(table["random"]) == 2
@@ -396,7 +396,7 @@ def test_avents_fronts_come_from_the_same_points(avent_item, results, capsys):
     assert avent_item("table2")["tasks"] == both
 
 
-def test_avents_illustrations_ask_both_oracles_everywhere(avent_item):
+def test_avents_illustrations_ask_both_oracles_everywhere(full_only, avent_item):
     for item in ("fig1", "fig2"):
         front = np.array(avent_item(item)["front"]["values"])
         assert np.all(np.diff(front[:, 0]) >= 0)

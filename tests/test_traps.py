@@ -1,0 +1,191 @@
+"""Bugs of others: every trap of docs/traps.md has its test, and those that belong nowhere else stand here."""
+
+import ast
+import inspect
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from protocol_cases import CASES, records
+
+import jaxdpbo
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gp_ucb, private_evaluations, random_search
+from jaxdpbo.privacy import budgets, clipping, guarantee, mechanisms
+
+TESTS = Path(__file__).parent
+TABLE = (TESTS.parent / "docs" / "traps.md").read_text()
+PLANTED = {8, 11, 13, 20, 29}
+
+
+def test_every_trap_has_tests_that_exist():
+    rows = [line for line in TABLE.splitlines() if re.match(r"\| \d+\. ", line)]
+    assert [int(row.split(".")[0][2:]) for row in rows] == list(range(1, 34))
+    assert {int(row.split(".")[0][2:]) for row in rows if "*planted*" in row} == PLANTED
+    for row in rows:
+        file = None
+        named = re.findall(r"(test_\w+\.py)?::(\w+|\*)", row)
+        assert named, row
+        for written, name in named:
+            file = written or file
+            defined = {
+                node.name for node in ast.parse((TESTS / file).read_text()).body if isinstance(node, ast.FunctionDef)
+            }
+            assert name == "*" or name in defined, (file, name)
+
+
+def test_what_is_released_lies_on_the_declared_grid():
+    """Traps 2 and 26: every value of an exact run is a whole number of grid units, and of a float run is not."""
+    for noise, whole in (("exact", True), ("float", False)):
+        inner = random_search.config(users=1, steps=3, batch=2, bounds=[[0.0], [1.0]])
+        config = private_evaluations.config(
+            random_search.algorithm, inner, users=6, mu=1.0, loss_range=(0.0, 3.0), noise=noise
+        )
+        algorithm = private_evaluations.algorithm_of(random_search.algorithm)
+        run = drivers.run_scan(algorithm, one_loss, jnp.asarray(records())[:, 0], config)
+        radius = config.radius if whole else 200
+        units = (np.asarray(run.release.values) - 1.5) / (1.5 / np.asarray(radius) / 6)
+        assert bool(np.all(np.abs(units - np.rint(units)) < 1e-6)) == whole
+
+
+def one_loss(point, data):
+    return jnp.square(data - point[0])
+
+
+def primitives(jaxpr):
+    """Names and equations, those inside calls and loops included."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            for inner in value if isinstance(value, (tuple, list)) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    yield from primitives(inner)
+
+
+DATA_DEPENDENT = {"while", "cond", "gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice", "sort"}
+KEY = jax.random.key(0)
+OBLIVIOUS = {
+    "discrete_gaussian": lambda key: mechanisms.discrete_gaussian(key, (7,), 4096),
+    "discrete_laplace": lambda key: mechanisms.discrete_laplace(key, (7,), Fraction(1, 4096)),
+    "noisy_argmax": lambda key: mechanisms.noisy_argmax(key, jnp.arange(5, dtype=jnp.int32), Fraction(1, 4096)),
+    "quantised": lambda key: clipping.summed(
+        jax.random.normal(key, (3, 7)), jnp.asarray(1.0), jnp.asarray(400, jnp.int32)
+    ),
+    "outcome": lambda key: mechanisms.outcome(key, (7,), (Fraction(1, 3),) * 3),
+}
+
+
+def suspects(function):
+    found = {str(equation.primitive) for equation in primitives(jax.make_jaxpr(function)(KEY).jaxpr)}
+    return found & DATA_DEPENDENT
+
+
+@pytest.mark.parametrize("name", OBLIVIOUS)
+def test_no_branch_and_no_address_depends_on_what_is_drawn(name):
+    """Trap 6, of the traced program; a loop of a fixed number of rounds is a scan."""
+    assert not suspects(OBLIVIOUS[name])
+
+
+@pytest.mark.parametrize(
+    "leaky",
+    [
+        lambda key: jnp.arange(9)[jax.random.randint(key, (), 0, 9)],
+        lambda key: jax.random.poisson(key, 3.0, (2,)),
+        lambda key: mechanisms.planar_laplace(key, 3, Fraction(1, 2)),
+    ],
+)
+def test_the_look_at_the_program_sees_an_address_and_a_rejection_loop(leaky):
+    assert suspects(leaky)
+
+
+def test_a_range_counts_from_end_to_end_and_an_empty_one_is_refused():
+    """Trap 7: a range far from 0 and not symmetric."""
+    said = {"users": 10, "mu": 1.0, "evaluations": 1, "noise": "float"}
+    assert private_evaluations.noise_deviation(loss_range=(-1.0, 7.0), **said) == pytest.approx(0.8)
+    assert private_evaluations.noise_deviation(loss_range=(5.0, 7.0), **said) == pytest.approx(0.2)
+    with pytest.raises(ValueError, match="low < high"):
+        private_evaluations.noise_deviation(loss_range=(5.0, 5.0), **said)
+    for call in (
+        lambda: clipping.clipped_sum_sensitivity(0.0, "replace_one"),
+        lambda: dp_gp_ucb.lipschitz_config(candidates=[[0.0]], users=5, epsilon=1.0, largest_gain=0.0),
+    ):
+        with pytest.raises(ValueError, match="must be positive"):
+            call()
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.private])
+def test_every_statement_that_divides_by_a_count_says_that_it_is_public(name):
+    """Trap 14."""
+    statement = CASES[name].algorithm.privacy(CASES[name].config(1.0))
+    assert statement.relation in ("replace_one", "unit_distance")
+    assert guarantee.PUBLIC_CONFIG in statement.holds_if
+
+
+@pytest.mark.parametrize("noise", ["exact", "float"])
+def test_what_is_released_together_costs_together(noise):
+    """Trap 21: point and value, all evaluations, all steps."""
+    options = {"candidates": [[0.0], [1.0]], "users": 9, "largest_gain": 1.0, "acquisition": "in_order", "noise": noise}
+    both, point = (
+        dp_gp_ucb.algorithm.privacy(dp_gp_ucb.lipschitz_config(epsilon=2.0, release=release, **options)).level
+        for release in ("both", "point")
+    )
+    assert both == pytest.approx(point, rel=0.02)
+    halves = dp_gp_ucb.lipschitz_config(epsilon=2.0, release="both", **options)
+    alone = dp_gp_ucb.lipschitz_config(epsilon=1.0, release="value", **options)
+    deviations = [mechanism_deviation(config) for config in (halves, alone)]
+    assert deviations[0] == pytest.approx(deviations[1], rel=0.02)  # a half buys half
+    few, many = (budgets.budget(1.0, "exact", dimension=1, releases=count, users=9, dtype=float) for count in (1, 100))
+    assert int(many.radius) == pytest.approx(int(few.radius) / 10, rel=0.01)
+
+
+def mechanism_deviation(config):
+    if config.noise == "float":
+        return float(config.value_sensitivity / config.epsilon_value)
+    return float(budgets.grid_unit(config.value_units, config.value_sensitivity)) / float(config.value_rate)
+
+
+def test_no_public_name_offers_repeated_private_selection():
+    """Trap 27: whoever adds one must say what revealing the number of repetitions costs."""
+    suspicious = re.compile("repeat|best_of|retry|restarts|select_best|papernot", re.IGNORECASE)
+    for name in jaxdpbo.__all__:
+        assert not suspicious.search(name)
+        for member in vars(getattr(jaxdpbo, name)) if inspect.ismodule(getattr(jaxdpbo, name)) else ():
+            assert member.startswith("_") or not suspicious.search(member), (name, member)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_scores_on_the_grid_move_by_at_most_their_units(dtype, trials):
+    """Neighbouring scores anywhere, near and far, in units of the declared sensitivity."""
+    rng = np.random.default_rng(0)
+    on_grid = jax.jit(budgets.on_grid)
+    for _ in range(trials(f"neighbouring scores on the grid, {np.dtype(dtype).name}, of 1,000 each", 20, 1_000, 0)):
+        units = jnp.asarray(int(10 ** rng.uniform(2, 6.6)), jnp.int32)
+        sensitivity = jnp.asarray(10.0 ** rng.uniform(-6, 2), dtype)
+        scores = jnp.asarray(rng.normal(size=1000) * 10.0 ** rng.uniform(-4, 9, 1000) * float(sensitivity), dtype)
+        moved = scores + jnp.asarray(rng.choice([-1.0, 1.0, 0.5], 1000), dtype) * sensitivity
+        apart = jnp.abs(moved.astype(jnp.float64) - scores.astype(jnp.float64)) <= float(sensitivity)
+        first, second = (np.asarray(on_grid(each, units, sensitivity), np.int64) for each in (scores, moved))
+        assert np.max(np.abs(first - second)[np.asarray(apart)]) <= int(units)
+    kept_back = budgets.grid_unit(units, sensitivity) * units / sensitivity
+    assert float(kept_back) > 1  # without what is kept back, rounding would pass the bound
+    np.testing.assert_array_equal(
+        on_grid(jnp.asarray([jnp.nan, jnp.inf, -jnp.inf], dtype), units, sensitivity).min(),
+        first.dtype.type(-(2**30) if dtype == jnp.float64 else -(2**24)),
+    )
+
+
+def test_an_epsilon_becomes_as_many_units_as_it_pays_for():
+    for moves in (1, 2):
+        for epsilon in np.geomspace(0.004, 1e4, 60):
+            found = budgets.units("epsilon", float(epsilon), moves)
+            paid = moves * int(found.units) * found.rate
+            assert paid <= Fraction(float(epsilon))
+            assert paid > Fraction(float(epsilon)) * Fraction(98, 100) or int(found.units) == budgets.MOST
+            assert int(found.units) >= budgets.FEWEST
+    with pytest.raises(ValueError, match="epsilon must be at least"):
+        budgets.units("epsilon", 1e-4, 1)

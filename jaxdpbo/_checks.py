@@ -31,12 +31,19 @@ def number(name: str, value: Any) -> float:
     if isinstance(value, (bool, str, bytes)) or np.ndim(value) != 0:
         raise TypeError(f"{name} must be one real number, got {value!r}")
     try:
-        result = float(value)
-    except (TypeError, ValueError):
+        result = math.nan if value is np.ma.masked else float(value)
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be one real number, got {value!r}") from None
     if math.isnan(result):
         raise ValueError(f"{name} must not be NaN")
     return result
+
+
+def boolean(name: str, value: Any) -> bool:
+    """True or False, and nothing that may count as one."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
 
 
 def positive(name: str, value: Any, *, finite: bool = True, dtype: Any = np.float64) -> float:
@@ -103,11 +110,19 @@ def optimizer(name: str, value: Any, dimension: int) -> None:
         raise ValueError(f"{name} must be an optax factory whose update needs only gradients, got {value!r}") from error
 
 
+def array(name: str, value: Any) -> np.ndarray:
+    """Whatever NumPy makes an array of."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} must be an array, got {value!r}") from None
+
+
 def vector(name: str, value: Any, length: int | None = None) -> np.ndarray:
     """A finite vector ``(length,)`` as a NumPy float64 array."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be an array of real numbers, got {value!r}") from None
     if array.ndim != 1 or array.size == 0 or (length is not None and array.size != length):
         wanted = "(d,)" if length is None else f"({length},)"
@@ -121,7 +136,7 @@ def box(name: str, value: Any, *, finite: bool = True) -> np.ndarray:
     """Bounds ``(2, d)``, the lower row strictly under the upper one, as NumPy float64."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be a (2, d) array of real numbers, got {value!r}") from None
     if array.ndim != 2 or array.shape[0] != 2 or array.shape[1] == 0:
         raise ValueError(f"{name} must have shape (2, d), rows lower and upper, got {array.shape}")
@@ -158,7 +173,7 @@ def rows(name: str, value: Any) -> np.ndarray:
     """Finite points ``(c, d)``, at least one, as NumPy float64."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be a (c, d) array of real numbers, got {value!r}") from None
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must have shape (c, d), got {array.shape}")

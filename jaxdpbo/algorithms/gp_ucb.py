@@ -121,8 +121,7 @@ def config(
     scattered = _checks.size("scatter", scatter)
     if _checks.size("starts", starts) > scattered:
         raise ValueError(f"starts must be at most scatter = {scattered}, got {starts}")
-    if not isinstance(standardize, bool):
-        raise TypeError(f"standardize must be True or False, got {standardize!r}")
+    _checks.boolean("standardize", standardize)
     dtype = jnp.result_type(float)
 
     def leaf(value: Any) -> jax.Array:

@@ -89,7 +89,7 @@ def check(kernel: Kernel, params: Any, dimension: int) -> None:
     point = jax.ShapeDtypeStruct((dimension,), jnp.result_type(float))
     try:
         shape = jax.eval_shape(kernel, params, point, point).shape
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"kernel_params do not fit kernel {kernel.__name__}: got {params!r}") from error
     if shape != ():
         raise ValueError(f"kernel must return a scalar for one pair of points, got shape {shape}")

@@ -87,7 +87,7 @@ def config(
     for name, count in (("initial", len(seeds)), ("proposals", proposed)):
         if count % size:
             raise ValueError(f"{name} must be a multiple of the batch {size}, got {count}")
-    marks = np.zeros(dimension, bool) if whole is None else np.asarray(whole)
+    marks = np.zeros(dimension, bool) if whole is None else _checks.array("whole", whole)
     if marks.shape != (dimension,) or marks.dtype != bool:
         raise ValueError(f"whole must be {dimension} booleans, got {whole}")
     if np.any(box[:, marks] != np.round(box[:, marks])):

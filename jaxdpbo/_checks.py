@@ -3,14 +3,48 @@
 They run before anything is traced and see configuration only, never a user's value.
 """
 
+import functools
+import inspect
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from fractions import Fraction
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+MOST = 2**53  # of a size: beyond it floats skip whole numbers
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def takes(**checks: Callable[[str, Any], Any]) -> Callable[[Function], Function]:
+    """A function of plain numbers, each argument checked by the check of its name before the formula sees it.
+
+    A result that the floats do not hold is a ``ValueError`` too.
+    """
+
+    def wrap(function: Any) -> Any:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def checked(*positional: Any, **named: Any) -> Any:
+            given = signature.bind(*positional, **named)
+            for name in given.arguments.keys() & checks.keys():
+                given.arguments[name] = checks[name](name, given.arguments[name])
+            try:
+                found = function(*given.args, **given.kwargs)
+            except ArithmeticError:
+                found = math.nan
+            if isinstance(found, float) and math.isnan(found):
+                said = ", ".join(f"{name}={value!r}" for name, value in given.arguments.items())
+                raise ValueError(f"{function.__name__} is beyond what floats hold at {said}")
+            return found
+
+        return checked
+
+    return wrap
 
 
 def size(name: str, value: Any, *, minimum: int = 1) -> int:
@@ -23,27 +57,52 @@ def size(name: str, value: Any, *, minimum: int = 1) -> int:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if integer < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {integer}")
+    if integer > MOST:
+        raise ValueError(f"{name} must be at most 2^53, got about 2^{integer.bit_length()}")
     return integer
+
+
+def rational(name: str, value: Any, *, minimum: Fraction, maximum: Fraction = Fraction(2**10)) -> Fraction:
+    """An exact number within limits: a fraction or an integer, never a float."""
+    if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
+        raise TypeError(f"{name} must be a Fraction, got {value!r}")
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{name} must lie in [{minimum}, {maximum}], got {value}")
+    return Fraction(value)
+
+
+def shape(name: str, value: Any) -> tuple[int, ...]:
+    """The shape of an array."""
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"{name} must be a tuple of integers, got {value!r}")
+    return tuple(size(name, each, minimum=0) for each in value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, nothing that merely counts as one of them."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def number(name: str, value: Any) -> float:
     """One real number, not NaN."""
-    if isinstance(value, (bool, str, bytes)) or np.ndim(value) != 0:
-        raise TypeError(f"{name} must be one real number, got {value!r}")
     try:
-        result = math.nan if value is np.ma.masked else float(value)
-    except (TypeError, ValueError, OverflowError):
+        if (
+            isinstance(value, (bool, str, bytes))
+            or np.ndim(value) != 0
+            or np.iscomplexobj(value)
+            or value is np.ma.masked
+        ):
+            raise TypeError
+        result = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be within the floats") from None
+    except (TypeError, ValueError):
         raise TypeError(f"{name} must be one real number, got {value!r}") from None
     if math.isnan(result):
         raise ValueError(f"{name} must not be NaN")
     return result
-
-
-def boolean(name: str, value: Any) -> bool:
-    """True or False, and nothing that may count as one."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-    return value
 
 
 def positive(name: str, value: Any, *, finite: bool = True, dtype: Any = np.float64) -> float:
@@ -65,6 +124,14 @@ def nonnegative(name: str, value: Any) -> float:
     return result
 
 
+def unbounded(name: str, value: Any) -> float:
+    """A real number of at least zero, or infinity."""
+    result = number(name, value)
+    if result < 0:
+        raise ValueError(f"{name} must be at least zero, got {result}")
+    return result
+
+
 def probability(name: str, value: Any) -> float:
     """A real number strictly between zero and one."""
     result = number(name, value)
@@ -83,7 +150,7 @@ def fraction(name: str, value: Any) -> float:
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     """One of the named options."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
     return value
 
@@ -110,20 +177,24 @@ def optimizer(name: str, value: Any, dimension: int) -> None:
         raise ValueError(f"{name} must be an optax factory whose update needs only gradients, got {value!r}") from error
 
 
-def array(name: str, value: Any) -> np.ndarray:
-    """Whatever NumPy makes an array of."""
+def reals(name: str, value: Any) -> np.ndarray:
+    """Real numbers of any shape as NumPy float64: no text, no complex number, nothing missing."""
     try:
-        return np.asarray(value)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} must be an array, got {value!r}") from None
+        array = np.asarray(value)
+        if array.dtype.kind == "O":
+            return np.array([number(name, each) for each in array.ravel()], np.float64).reshape(array.shape)
+        if array.dtype.kind in "cSUMm" or array.dtype.names or np.ma.is_masked(value):
+            raise TypeError
+        return array.astype(np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} must be within the floats") from None
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be an array of real numbers, got {value!r}") from None
 
 
 def vector(name: str, value: Any, length: int | None = None) -> np.ndarray:
     """A finite vector ``(length,)`` as a NumPy float64 array."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} must be an array of real numbers, got {value!r}") from None
+    array = reals(name, value)
     if array.ndim != 1 or array.size == 0 or (length is not None and array.size != length):
         wanted = "(d,)" if length is None else f"({length},)"
         raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
@@ -134,10 +205,7 @@ def vector(name: str, value: Any, length: int | None = None) -> np.ndarray:
 
 def box(name: str, value: Any, *, finite: bool = True) -> np.ndarray:
     """Bounds ``(2, d)``, the lower row strictly under the upper one, as NumPy float64."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} must be a (2, d) array of real numbers, got {value!r}") from None
+    array = reals(name, value)
     if array.ndim != 2 or array.shape[0] != 2 or array.shape[1] == 0:
         raise ValueError(f"{name} must have shape (2, d), rows lower and upper, got {array.shape}")
     if np.any(np.isnan(array)):
@@ -166,15 +234,17 @@ def from_box(name: str, value: Any, bounds: np.ndarray, default: Callable[[np.nd
             raise ValueError(f"{name} must be given where bounds are infinite, got {bounds.tolist()}")
         return default(bounds)
     dimension = bounds.shape[1]
-    return vector(name, np.full(dimension, float(value)) if np.ndim(value) == 0 else value, dimension)
+    return vector(name, np.full(dimension, number(name, value)) if is_one(value) else value, dimension)
+
+
+def is_one(value: Any) -> bool:
+    """Whether a value is no sequence: a number, or nothing that could be an array."""
+    return isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or getattr(value, "shape", None) == ()
 
 
 def rows(name: str, value: Any) -> np.ndarray:
     """Finite points ``(c, d)``, at least one, as NumPy float64."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} must be a (c, d) array of real numbers, got {value!r}") from None
+    array = reals(name, value)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must have shape (c, d), got {array.shape}")
     if not np.all(np.isfinite(array)):

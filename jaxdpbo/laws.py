@@ -71,7 +71,11 @@ def response(cells: Any, truth: float) -> Response:
 
 def from_dict(fields: dict[str, Any]) -> Law | Response:
     """What ``_asdict`` of either made, checked as above."""
-    return response(**fields) if "cells" in fields else law(**fields)
+    if isinstance(fields, dict):
+        for made, names in ((response, Response._fields), (law, Law._fields)):
+            if set(fields) == set(names):
+                return made(**fields)
+    raise ValueError(f"fields must be {', '.join(Law._fields)}, or {', '.join(Response._fields)}")
 
 
 def draw(key: jax.Array, law: Law, count: int) -> jax.Array:

@@ -141,7 +141,7 @@ def config(
 
     points = dimension + 1 if batch is None else _checks.size("batch", batch)
     _checks.choice("memory", memory, MEMORIES)
-    incomplete = _checks.boolean("allow_incomplete_gradient", allow_incomplete_gradient)
+    incomplete = _checks.flag("allow_incomplete_gradient", allow_incomplete_gradient)
     if memory == "none" and points < dimension + 1 and not incomplete:
         raise ValueError(
             f"batch must be at least d + 1 = {dimension + 1} with memory='none', got {points}: fewer points can "

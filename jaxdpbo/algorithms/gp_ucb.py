@@ -121,7 +121,7 @@ def config(
     scattered = _checks.size("scatter", scatter)
     if _checks.size("starts", starts) > scattered:
         raise ValueError(f"starts must be at most scatter = {scattered}, got {starts}")
-    _checks.boolean("standardize", standardize)
+    _checks.flag("standardize", standardize)
     dtype = jnp.result_type(float)
 
     def leaf(value: Any) -> jax.Array:

@@ -81,7 +81,7 @@ def config(
     noise = _checks.positive("noise_variance", noise_variance)
     if noise < gp.jitter(dtype):
         raise ValueError(f"noise_variance must be at least {gp.jitter(dtype):g}, got {noise}")
-    law = curated.metadata.law if _checks.boolean("noise_aware", noise_aware) else None
+    law = curated.metadata.law if _checks.flag("noise_aware", noise_aware) else None
     kernel, params, rows = noisy_inputs.seen_through(law, curated.z, lengthscale)
 
     def leaf(value: float) -> jax.Array:

@@ -352,8 +352,10 @@ class PrivateObjective:
         returned = self._loss(point, self._data)
         try:
             losses = np.asarray(returned, float)
-        except (TypeError, ValueError):  # NumPy's own complaint would quote the values
-            raise TypeError("loss must return an array of real numbers") from None
+        except (TypeError, ValueError, OverflowError):  # NumPy's own complaint would quote the values
+            losses = None
+        if losses is None:  # not above: the complaint would be its context
+            raise TypeError("loss must return an array of real numbers")
         if losses.shape != (self._users,):
             raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
         given = jnp.asarray(losses[None], self._config.low.dtype)

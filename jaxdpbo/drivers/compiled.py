@@ -49,13 +49,13 @@ def run_scan(
       ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a ledger, no ``run``.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
-    statement, record = algorithm.privacy(config), None
+    statement, record = runs.statement_of(algorithm, objective, config), None
     if ledger is not None:
         if key is not None:
             raise ValueError("key must not be given with a ledger: a run on record draws from the operating system")
         record = recorded.begin(ledger, run, algorithm, config, statement)
     key, statement = keys.for_release(key, statement, insecure_key)
-    data = jax.tree.map(jnp.asarray, data)
+    data = runs.arrays(data)
     if record is not None:
         like, _, _ = jax.eval_shape(partial(scan, algorithm, objective), key, config, data)
         done = recorded.given_out(record, like)
@@ -95,7 +95,12 @@ def _at_each(objective: Objective, points: jax.Array, data: Any) -> jax.Array:
     """
 
     def at(point):
-        return objective(point, data)
+        returned = objective(point, data)
+        try:
+            return jnp.asarray(returned)
+        except (TypeError, ValueError):
+            said = f"objective must return an array of real numbers, got {type(returned).__name__}"
+        raise TypeError(said)
 
     return jax.lax.map(at, points) if jax.default_backend() == "cpu" else jax.vmap(at)(points)
 

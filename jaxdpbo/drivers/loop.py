@@ -60,7 +60,11 @@ def run_loop(
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of a wrong shape, or the covariance of
         the evaluated points could not be factored.
     """
-    statement, record = algorithm.privacy(config), None
+    statement, record = runs.statement_of(algorithm, objective, config), None
+    if not isinstance(state, State | None):
+        raise TypeError(f"state must be of a RunInterrupted, got {type(state).__name__}")
+    if executor is not None and not hasattr(executor, "submit"):
+        raise TypeError(f"executor must be one of concurrent.futures, got {type(executor).__name__}")
     if ledger is not None:
         if key is not None or state is not None:
             raise ValueError("key and state must not be given with a ledger: the record says how a run goes on")
@@ -155,8 +159,9 @@ def _real(values: Any, dtype: Any) -> np.ndarray:
     """An array; NumPy's own complaint would quote the values, which are private."""
     try:
         return np.asarray(values, dtype)
-    except (TypeError, ValueError):
-        raise TypeError("objective must return an array of real numbers") from None
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError("objective must return an array of real numbers")  # not above: it would be its context
 
 
 def _count(start: int, stop: int, progress: bool) -> Any:

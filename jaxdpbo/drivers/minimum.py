@@ -76,10 +76,12 @@ def minimize(
     if traceable:
         if progress or state is not None or executor is not None:
             raise ValueError("progress, state and executor need traceable=False: one compiled program has no steps")
-        data = jax.tree.map(jnp.asarray, data)
+        if not callable(objective):
+            raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
+        data = runs.arrays(data)
         point = jax.ShapeDtypeStruct((box.shape[1],), jnp.result_type(float))
-        shape = jax.eval_shape(objective, point, data).shape
-        if len(shape) != 1 or users not in (None, *shape):
+        shape = getattr(jax.eval_shape(objective, point, data), "shape", None)
+        if shape is None or len(shape) != 1 or (users is not None and _checks.size("users", users) != shape[0]):
             raise ValueError(f"objective must return losses of shape ({users or 'n'},), got {shape}")
         users = shape[0]
     if users is None:

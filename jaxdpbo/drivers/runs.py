@@ -1,11 +1,13 @@
 """What every driver returns and raises."""
 
+import operator
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.types import State
+from jaxdpbo.types import Algorithm, State
 
 
 class Diagnostics(NamedTuple):
@@ -41,6 +43,30 @@ class RunInterrupted(RuntimeError):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the message alone."""
         return type(self), self.args
+
+
+def statement_of(algorithm: Algorithm, objective: Any, config: Any) -> guarantee.Guarantee:
+    """What a run guarantees; refuses what is no algorithm, no objective or no config before anything is spent."""
+    if not isinstance(algorithm, Algorithm):
+        raise TypeError(f"algorithm must be one, such as dp_gibo.algorithm, got {type(algorithm).__name__}")
+    if not callable(objective):
+        raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
+    try:
+        operator.index(config.steps)
+        jax.eval_shape(algorithm.init, jax.eval_shape(lambda: jax.random.key(0)), config)
+        return algorithm.privacy(config)
+    except (AttributeError, TypeError):
+        said = f"config must be of this algorithm's config(...), got {type(config).__name__}"
+    raise TypeError(said)
+
+
+def arrays(data: Any) -> Any:
+    """``data`` as JAX arrays. What JAX would say of a leaf that is none, and chain to what we say, quotes it."""
+    try:
+        return jax.tree.map(jnp.asarray, data)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError("data must be a pytree of arrays of numbers")
 
 
 def raise_on_failed_factorisation(info: Any, state: State) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from jaxdpbo import _checks
+from jaxdpbo.drivers import runs
 from jaxdpbo.drivers.compiled import scan
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.keys import for_release
@@ -65,10 +66,12 @@ def sweep(
     if not listed or any(jax.tree.structure(one) != jax.tree.structure(listed[0]) for one in listed):
         raise ValueError(f"configs must be at least one and differ in traced numbers only, got {len(listed)}")
     _checks.keys("keys", keys)
-    guarantees = tuple(for_release(keys[0], algorithm.privacy(one), insecure_key=True)[1] for one in listed)
+    guarantees = tuple(
+        for_release(keys[0], runs.statement_of(algorithm, objective, one), insecure_key=True)[1] for one in listed
+    )
     pairs = jnp.repeat(jnp.arange(len(listed)), len(keys)), jnp.tile(keys, len(listed))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *listed)
-    shared = stacked, jax.tree.map(jnp.asarray, data)
+    shared = stacked, runs.arrays(data)
     release, failed = distribute(_one_run(algorithm, objective), pairs, shared, policy=policy)
     axes = (len(keys),) if alone else (len(listed), len(keys))
     release, failed = jax.tree.map(lambda leaf: leaf.reshape(axes + leaf.shape[1:]), (release, failed))
@@ -121,14 +124,14 @@ def distribute(
     Raises:
       ValueError: an unknown policy, or leading axes that differ or are empty.
     """
-    counts = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(inputs)}
+    counts = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(inputs)}
     if len(counts) != 1 or counts & {(), (0,)}:
         raise ValueError(f"inputs must share one leading axis of at least 1, got {sorted(counts)}")
     devices = jax.local_devices()
     on_cpu = devices[0].platform == "cpu"
     alone = "map" if on_cpu else "vmap"
     several = len(devices) > 1 and not (on_cpu and _cpu_threads() <= len(devices))
-    chosen = _checks.choice("policy", policy or ("shard" if several else alone), POLICIES)
+    chosen = _checks.choice("policy", ("shard" if several else alone) if policy is None else policy, POLICIES)
     ((count,),) = counts
     share = len(devices) if chosen == "shard" else 1
     size = share * -(-count // (share * -(-count // (share * CALL_RUNS))))  # equal calls, each a multiple of the share

@@ -33,7 +33,7 @@ class Record(NamedTuple):
 
 
 @contextmanager
-def open_record(path: Path, published: Published, private: bytes, queries: int) -> Iterator[Record]:
+def open_record(path: str | Path, published: Published, private: bytes, queries: int) -> Iterator[Record]:
     """Begin a record, or go on with one: of the same released file, private data and number of queries. A context.
 
     Args:
@@ -45,6 +45,7 @@ def open_record(path: Path, published: Published, private: bytes, queries: int) 
     Raises:
       Refused: the record is of another released file, other data or another number; or another curator has it open.
     """
+    path = Path(path)
     header = {
         "schema": SCHEMA,
         "version": VERSION,
@@ -55,7 +56,10 @@ def open_record(path: Path, published: Published, private: bytes, queries: int) 
     with open(path, "a+", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
         _lock(stream, path)
         stream.seek(0)
-        text, _, torn = stream.read().rpartition("\n")
+        try:
+            text, _, torn = stream.read().rpartition("\n")
+        except UnicodeDecodeError as error:
+            raise Refused(f"{path.name} is no record") from error
         if torn:  # a line that was being written when the curator was stopped: it was never sent
             stream.truncate(len(text.encode()) + bool(text))
         if not text:

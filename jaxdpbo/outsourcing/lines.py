@@ -65,6 +65,8 @@ def parsed(line: str) -> dict[str, Any]:
 
 def answer_of(content: Any, number: int, rows: int) -> Answer:
     """The answer to query ``number``, or a refusal."""
+    if not isinstance(content, dict):
+        raise Refused(f"query {number} was answered by something else")
     try:
         query, row = whole(content, "query", number, number), whole(content, "row", 0, rows - 1)
         output = content["output"]

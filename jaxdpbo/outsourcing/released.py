@@ -22,12 +22,13 @@ class Published(NamedTuple):
     digest: str
 
 
-def publish(path: Path, curated: transforms.Curated) -> None:
+def publish(path: str | Path, curated: transforms.Curated) -> None:
     """Write what ``curate`` made, once, whole or not at all.
 
     Raises:
       FileExistsError: there is such a file. A second release of the same rows is a second spend.
     """
+    path = Path(path)
     law, projection = curated.metadata.law, curated.metadata.projection
     header = {
         "schema": SCHEMA,
@@ -52,12 +53,13 @@ def publish(path: Path, curated: transforms.Curated) -> None:
         unfinished.unlink()
 
 
-def read_published(path: Path) -> Published:
+def read_published(path: str | Path) -> Published:
     """What ``publish`` wrote.
 
     Raises:
       Refused: it is not such a file, of another version, or damaged.
     """
+    path = Path(path)
     content = path.read_bytes()
     try:
         first, *rest = content.decode().splitlines()

@@ -78,9 +78,10 @@ def epsilon_lower_bound(
     """
     trials = _checks.size("trials", trials)
     for name, count in (("correct", correct), ("wrong", wrong)):
-        if not 0 <= count <= trials:
+        if not 0 <= _checks.size(name, count, minimum=0) <= trials:
             raise ValueError(f"{name} must lie in [0, {trials}], got {count}")
-    if not 0 <= _checks.number("delta", delta) < 1:
+    delta = _checks.number("delta", delta)
+    if not 0 <= delta < 1:
         raise ValueError(f"delta must lie in [0, 1), got {delta}")
     confidence = _checks.probability("confidence", confidence)
     shown = _bounds(np.array([correct]), np.array([wrong]), trials, delta, confidence)
@@ -104,10 +105,14 @@ def threshold_audit(
       ValueError: fewer than 4 trials, different numbers of them, a score that is NaN, an unknown ``sought``.
     """
     learnt, judged = _halves(first, second)
+    delta = _checks.number("delta", delta)
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must lie in [0, 1), got {delta}")
     _checks.choice("sought", sought, SOUGHT)
     tried = _thresholds(learnt)
     (hits, alarms), count = _above(learnt, tried), len(learnt[0])
     hits, alarms = (np.concatenate([above, count - above]) for above in (hits, alarms))  # "first" said below it, too
+    confidence = _checks.probability("confidence", confidence)
     of_all = 1.0 - (1.0 - confidence) / len(hits)  # bounds of all thresholds at once: the best is not the luckiest
     best = int(np.argmax(_bounds(hits, alarms, count, delta, of_all)[sought]))
     told = _above(judged, tried[[best % len(tried)]])[:, 0]
@@ -163,6 +168,7 @@ def interval_scores(first: np.ndarray, second: np.ndarray, bins: int = 32) -> tu
     It pays where high scores need not mean the first: laws that differ in their spread, or have two modes.
     """
     learnt, _ = _halves(first, second)
+    bins = _checks.size("bins", bins, minimum=2)
     edges = np.quantile(np.concatenate(learnt), np.linspace(0, 1, bins + 1)[1:-1], method="lower")
     cut = (np.searchsorted(edges, scores, side="left") for scores in (first, second))
     return outcome_scores(*cut)
@@ -232,6 +238,11 @@ def affine_misfit(known: np.ndarray, released: np.ndarray, candidate: np.ndarray
       candidate: ``(d,)`` a guess of the row that is not known.
       its_release: ``(r,)`` its release.
     """
+    known, released = _checks.rows("known", known), _checks.rows("released", released)
+    candidate = _checks.vector("candidate", candidate, known.shape[1])
+    its_release = _checks.vector("its_release", its_release, released.shape[1])
+    if len(known) != len(released):
+        raise ValueError(f"released must have a row for each of known, got {len(released)} for {len(known)}")
     rows = np.vstack([known, candidate])
     design = np.column_stack([rows, np.ones(len(rows))])
     released = np.vstack([released, its_release])
@@ -247,7 +258,10 @@ def reconstruct(known: np.ndarray, its_release: np.ndarray, released: np.ndarray
     Raises:
       ValueError: fewer known rows than ``d + 1``, or ``r < d``.
     """
-    count, dimension = known.shape
+    known, its_release = _checks.rows("known", known), _checks.rows("its_release", its_release)
+    released, (count, dimension) = _checks.rows("released", released), known.shape
+    if its_release.shape != (count, released.shape[1]):
+        raise ValueError(f"its_release must have shape {(count, released.shape[1])}, got {its_release.shape}")
     if count <= dimension or released.shape[1] < dimension:
         raise ValueError(
             f"known must be at least {dimension + 1} rows and released of {dimension} columns or more, "
@@ -274,7 +288,7 @@ def _bounds(correct, wrong, trials, delta, confidence) -> dict[str, np.ndarray]:
 
 def _halves(first, second) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """What is learnt on and what is judged on, of both."""
-    both = [np.asarray(scores, np.float64) for scores in (first, second)]
+    both = [_checks.reals("scores", scores) for scores in (first, second)]
     shapes = [scores.shape for scores in both]
     if both[0].ndim != 1 or shapes[0] != shapes[1] or len(both[0]) < 4:
         raise ValueError(f"scores must be two vectors of one length, at least 4, got {shapes[0]} and {shapes[1]}")

@@ -121,12 +121,16 @@ def guarantee(
         [0, 1).
       TypeError: ``holds_if`` is one string: a tuple of names is wanted.
     """
-    if isinstance(holds_if, str):
+    if not isinstance(holds_if, (tuple, list)) or not all(isinstance(name, str) for name in holds_if):
         raise TypeError(f"holds_if must be a tuple of names, got {holds_if!r}")
+    for name, value in (("protects", protects),):
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be text, got {value!r}")
     _checks.choice("notion", notion, NOTIONS[:-1])
     _checks.choice("relation", relation, RELATIONS)
+    delta, variation = _checks.number("delta", delta), _checks.number("variation", variation)
     for name, value in (("delta", delta), ("variation", variation)):
-        if not 0 <= _checks.number(name, value) < 1:
+        if not 0 <= value < 1:
             raise ValueError(f"{name} must lie in [0, 1), got {value}")
     level = _checks.positive("level", level)
     return Guarantee(notion, level, relation, protects, tuple(holds_if), delta, variation=variation)
@@ -134,6 +138,9 @@ def guarantee(
 
 def no_guarantee(protects: str, because: str) -> Guarantee:
     """The statement that there is none, and why."""
+    for name, value in (("protects", protects), ("because", because)):
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be text, got {value!r}")
     return Guarantee("none", math.inf, None, protects, because=because)
 
 
@@ -143,9 +150,10 @@ def from_dict(fields: dict[str, Any]) -> Guarantee:
     Raises:
       ValueError: it is no statement.
     """
-    if set(fields) != set(Guarantee.__dataclass_fields__):
-        raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {', '.join(fields)}")
-    if fields["notion"] == "none":
+    if not isinstance(fields, dict) or set(fields) != set(Guarantee.__dataclass_fields__):
+        said = ", ".join(map(repr, fields)) if isinstance(fields, dict) else type(fields).__name__
+        raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {said}")
+    if _checks.choice("notion", fields["notion"], NOTIONS) == "none":
         return no_guarantee(fields["protects"], fields["because"])
-    rest = {"holds_if": tuple(fields["holds_if"]), "delta": fields["delta"], "variation": fields["variation"]}
+    rest = {"holds_if": fields["holds_if"], "delta": fields["delta"], "variation": fields["variation"]}
     return guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)

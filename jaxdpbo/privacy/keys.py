@@ -36,6 +36,7 @@ ROUNDS = (
 
 def secret_key(shape: tuple[int, ...] = ()) -> jax.Array:
     """Fresh ``chacha20`` keys of ``shape``, 256 bits each, from ``os.urandom``."""
+    shape = _checks.shape("shape", shape)
     data = os.urandom(4 * WORDS * math.prod(shape))
     return jax.random.wrap_key_data(_words(data).reshape(*shape, WORDS), impl=chacha20)
 

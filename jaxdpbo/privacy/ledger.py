@@ -160,7 +160,7 @@ def create(
     Raises:
       FileExistsError: there is such a file. A second budget for the same records is a second spend.
     """
-    if notion not in LEVELS:
+    if not isinstance(notion, str) or notion not in LEVELS:
         raise ValueError(f"notion must be one of {', '.join(map(repr, LEVELS))}, got {notion!r}")
     budget = _written(_exact(Spend(notion, level, delta, variation, relation, protects)))
     signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
@@ -185,6 +185,8 @@ def charge(
       Refused: the spend is of another kind than the budget, or the run was charged with another spend or fingerprint.
     """
     spend, run, what = _exact(spend), _text("run", run), _text("what", what)
+    if not isinstance(fingerprint, str):
+        raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
     with _opened(path, writing=True, timeout=timeout) as opened:
         told, releases = _account(opened.path, opened.chain)
         _expect_the_kind_of(Spend(*told[:6]), spend)
@@ -211,7 +213,7 @@ def store_release(path: str | Path, run: str, payload: dict[str, Any]) -> dict[s
     Raises:
       Refused: the run was not charged.
     """
-    payload = json.loads(_json("payload", payload))
+    run, payload = _text("run", run), json.loads(_json("payload", payload))
     with _opened(path, writing=True) as opened:
         told, releases = _account(opened.path, opened.chain)
         if run not in {entry.run for entry in told.spends}:
@@ -337,7 +339,7 @@ def append(path: str | Path, content: dict[str, Any], *, after: str | None = Non
       Damaged: the file is not what was written.
     """
     with _opened(path, writing=True, timeout=timeout) as opened:
-        if after not in (None, opened.chain.head):
+        if after is not None and not (isinstance(after, str) and after == opened.chain.head):
             raise Moved(f"{opened.path.name} was written to by somebody else")
         return _append(opened, content)
 

@@ -27,7 +27,7 @@ def charge(path: str | Path, run: str | None, what: str, statement: guarantee.Gu
       ValueError: no name, or a guarantee that does not add up with others.
       ledger.Refused: the budget does not suffice, or the name stands for something else.
     """
-    if not run:
+    if not isinstance(run, str) or not run:
         raise ValueError("run must be given with a ledger: a name, so that a crash or a retry does not pay twice")
     if statement.notion not in ledger.LEVELS:
         raise ValueError(f"a ledger adds up {', '.join(ledger.LEVELS)}; this run has {statement.notion!r}: {statement}")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxdpbo import _checks
 from jaxdpbo.problems import kernel_svr, splits
 from jaxdpbo.problems.datasets import SKLEARN_HINT, Dataset
 
@@ -50,7 +51,7 @@ def split(
     Raises:
       ValueError: more records than there are.
     """
-    labels = np.where(dataset.targets == positive, 1.0, -1.0)
+    labels = np.where(dataset.targets == _checks.number("positive", positive), 1.0, -1.0)
     first, second = splits.divided(len(labels), seed, train=train, validation=validation)
     inputs = splits.standardised(dataset.features, first)
     return Split(inputs[first], labels[first], inputs[second], labels[second])

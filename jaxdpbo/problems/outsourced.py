@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import _checks
 from jaxdpbo.problems import datasets
 
 BRANIN_BOX = np.array([[-5.0, 0.0], [10.0, 15.0]])
@@ -36,6 +37,7 @@ def output(point: jax.Array, outputs: jax.Array) -> jax.Array:
 
 def grid(side: float, points: int) -> np.ndarray:
     """``(points^2, 2)``: a square of that side around the origin."""
+    side, points = _checks.positive("side", side), _checks.size("points", points)
     axis = np.linspace(-side / 2, side / 2, points)
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
 
@@ -55,6 +57,7 @@ def draws(key: jax.Array, count: int, *, side: float, points: int, lengthscale: 
 
 def branin_hoo(points: int) -> Table:
     """The negative Branin-Hoo function on a grid of ``points^2`` over its usual box."""
+    points = _checks.size("points", points)
     axes = [np.linspace(low, high, points) for low, high in BRANIN_BOX.T]
     inputs = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
     x, y = inputs.T

@@ -20,11 +20,15 @@ def divided(
     Raises:
       ValueError: more records asked for than there are, or a size below 1.
     """
-    train = _checks.size("train", train)
+    train, total, seed = (
+        _checks.size("train", train),
+        _checks.size("total", total),
+        _checks.size("seed", seed, minimum=0),
+    )
     users = total - train if validation is None else validation
     if _checks.size("validation", users) + train > total:
         raise ValueError(f"train + validation must be at most {total}, got {train} + {users}")
-    order = np.arange(total) if ordered else np.random.default_rng(seed).permutation(total)
+    order = np.arange(total) if _checks.flag("ordered", ordered) else np.random.default_rng(seed).permutation(total)
     return order[:train], order[train : train + users]
 
 

@@ -51,7 +51,9 @@ def stationary(lengthscale: Any, dimension: int, *, variance: float = 1.0) -> St
     Raises:
       ValueError: a number that is not positive and finite, or a wrong shape.
     """
-    scales = np.full(dimension, float(lengthscale)) if np.ndim(lengthscale) == 0 else lengthscale
+    dimension = _checks.size("dimension", dimension)
+    one = _checks.is_one(lengthscale)
+    scales = np.full(dimension, float(_checks.reals("lengthscale", lengthscale))) if one else lengthscale
     scales = _checks.vector("lengthscale", scales, dimension)
     if not np.all(scales > 0):
         raise ValueError(f"lengthscale must be positive, got {scales.tolist()}")

@@ -104,7 +104,10 @@ def cell_covariance(response: laws.Response, lengthscale: float) -> NamedCells:
     Raises:
       ValueError: a lengthscale that is not positive and finite.
     """
-    squared, places = _checks.positive("lengthscale", lengthscale) ** 2, np.array(response.cells)
+    length = _checks.positive("lengthscale", lengthscale)
+    if not np.isfinite(squared := length * length):
+        raise ValueError(f"lengthscale must have a square within the floats, got {length}")
+    places = np.array(response.cells)
     spread = laws.spreads(response)
     widened = squared + spread[:, None] + spread[None, :]
     distance = np.sum(np.square(places[:, None] - places[None]), axis=2)

@@ -19,7 +19,34 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxdpbo import _checks
 
+
+def _positive(name, value):
+    return _checks.positive(name, value, finite=False)
+
+
+def _check_step(step_size, convexity):
+    """The step is at most ``1 / L``, and so at most ``1 / tau``."""
+    if step_size * convexity > 1:
+        raise ValueError(f"step_size must be at most 1 / convexity = {1 / convexity:g}, got {step_size:g}")
+
+
+def _traces(name, value):
+    found = _checks.vector(name, value)
+    if np.any(found < 0):
+        raise ValueError(f"{name} must be at least zero, got {found.tolist()}")
+    return found.tolist()
+
+
+@_checks.takes(
+    clip_norm=_checks.positive,
+    steps=_checks.size,
+    users=_checks.size,
+    mu=_positive,
+    dimension=_checks.size,
+    failure=_checks.probability,
+)
 def noise_radius(*, clip_norm: float, steps: int, users: int, mu: float, dimension: int, failure: float) -> float:
     """How far the noise moves one privatised gradient, over all steps at once (lemma A.3).
 
@@ -29,12 +56,21 @@ def noise_radius(*, clip_norm: float, steps: int, users: int, mu: float, dimensi
     return 2.0 * clip_norm * math.sqrt(steps) / (users * mu) * deviations
 
 
+@_checks.takes(
+    clip_norm=_checks.positive,
+    steps=_checks.size,
+    users=_checks.size,
+    mu=_positive,
+    dimension=_checks.size,
+    failure=_checks.probability,
+)
 def noise_term(*, clip_norm: float, steps: int, users: int, mu: float, dimension: int, failure: float) -> float:
     """The ``V`` of theorem 3.2: ``M (2 + M / (2 B^2))`` with ``M = B`` times ``noise_radius``."""
     radius = noise_radius(clip_norm=clip_norm, steps=steps, users=users, mu=mu, dimension=dimension, failure=failure)
     return radius * (2.0 * clip_norm + radius / 2.0)
 
 
+@_checks.takes(trace=_checks.unbounded, rkhs_norm=_checks.unbounded)
 def bias_radius(trace: float, *, rkhs_norm: float) -> float:
     """How far the mean clipped gradient is from the true one (lemma A.2): ``rkhs_norm sqrt(trace)``.
 
@@ -45,6 +81,13 @@ def bias_radius(trace: float, *, rkhs_norm: float) -> float:
     return rkhs_norm * math.sqrt(trace)
 
 
+@_checks.takes(
+    traces=_traces,
+    initial_gap=_checks.unbounded,
+    step_size=_checks.positive,
+    rkhs_norm=_checks.unbounded,
+    noise=_checks.unbounded,
+)
 def mean_squared_gradient_bound(
     traces: Sequence[float], *, initial_gap: float, step_size: float, rkhs_norm: float, noise: float
 ) -> float:
@@ -62,6 +105,13 @@ def mean_squared_gradient_bound(
     return 2.0 * initial_gap / (step_size * len(traces)) + rkhs_norm**2 * float(np.mean(traces)) + 2.0 * noise
 
 
+@_checks.takes(
+    traces=_traces,
+    step_size=_checks.positive,
+    convexity=_checks.positive,
+    rkhs_norm=_checks.unbounded,
+    noise=_checks.unbounded,
+)
 def geometric_radius(
     traces: Sequence[float], *, step_size: float, convexity: float, rkhs_norm: float, noise: float
 ) -> float:
@@ -69,10 +119,19 @@ def geometric_radius(
 
     ``C^2 step_size / 2 sum_t (1 - step_size tau)^(T-1-t) trace_t + V / tau``.
     """
+    _check_step(step_size, convexity)
     decay = (1.0 - step_size * convexity) ** np.arange(len(traces) - 1, -1, -1)
     return rkhs_norm**2 * step_size / 2.0 * float(decay @ np.asarray(traces)) + noise / convexity
 
 
+@_checks.takes(
+    traces=_traces,
+    convexity=_checks.positive,
+    initial_gap=_checks.unbounded,
+    step_size=_checks.positive,
+    rkhs_norm=_checks.unbounded,
+    noise=_checks.unbounded,
+)
 def suboptimality_bound(
     traces: Sequence[float],
     *,
@@ -90,11 +149,20 @@ def suboptimality_bound(
     return (1.0 - step_size * convexity) ** len(traces) * initial_gap + radius
 
 
+@_checks.takes(suboptimality=_checks.unbounded, convexity=_checks.positive)
 def distance_bound(suboptimality: float, *, convexity: float) -> float:
     """Corollary 3.4: bounds ``||theta_T - theta*||`` by ``sqrt(2 F_T / tau)``, given ``suboptimality_bound(...)``."""
     return math.sqrt(2.0 * suboptimality / convexity)
 
 
+@_checks.takes(
+    tolerance=_checks.unbounded,
+    steps=_checks.size,
+    initial_gap=_checks.unbounded,
+    step_size=_checks.positive,
+    rkhs_norm=_checks.unbounded,
+    noise=_checks.unbounded,
+)
 def adaptive_mean_squared_gradient_bound(
     *, tolerance: float, steps: int, initial_gap: float, step_size: float, rkhs_norm: float, noise: float
 ) -> float:
@@ -107,6 +175,15 @@ def adaptive_mean_squared_gradient_bound(
     )
 
 
+@_checks.takes(
+    tolerance=_checks.unbounded,
+    steps=_checks.size,
+    convexity=_checks.positive,
+    initial_gap=_checks.unbounded,
+    step_size=_checks.positive,
+    rkhs_norm=_checks.unbounded,
+    noise=_checks.unbounded,
+)
 def adaptive_suboptimality_bound(
     *,
     tolerance: float,
@@ -118,5 +195,6 @@ def adaptive_suboptimality_bound(
     noise: float,
 ) -> float:
     """Corollary 3.6, second part: ``(1 - step_size tau)^T F_0 + C^2 tolerance / (2 tau) + V / tau``."""
+    _check_step(step_size, convexity)
     bias = rkhs_norm**2 * tolerance / (2.0 * convexity)
     return (1.0 - step_size * convexity) ** steps * initial_gap + bias + noise / convexity

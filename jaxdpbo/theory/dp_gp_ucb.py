@@ -30,6 +30,14 @@ CONSTANTS = ("corrected", "paper")
 FICTITIOUS_NOISE = tuple(10.0 ** (i / 4) for i in range(-24, 5))
 
 
+def _constants(name, value):
+    return _checks.choice(name, value, CONSTANTS)
+
+
+def _release(name, value):
+    return _checks.choice(name, value, RELEASES)
+
+
 class Box(NamedTuple):
     """What Srinivas et al. (2010), theorem 2, knows of a search over a box.
 
@@ -66,6 +74,7 @@ class Shares(NamedTuple):
         return 2.0 * self.confidence + self.gap + self.noise
 
 
+@_checks.takes(exact=_checks.flag)
 def shares(delta: float, release: str, *, exact: bool, constants: str = "corrected") -> Shares:
     """How ``delta`` is divided: into thirds where no noise matters, into quarters otherwise.
 
@@ -87,16 +96,19 @@ def shares(delta: float, release: str, *, exact: bool, constants: str = "correct
     return Shares(delta / parts, delta / parts, delta / parts if noisy else 0.0)
 
 
+@_checks.takes(candidates=_checks.size, step=_checks.size, share=_checks.probability)
 def confidence_width(candidates: float, step: int, share: float) -> float:
     """``beta_t = 2 log(c t^2 pi^2 / (6 share))``: Srinivas et al. (2010), lemma 5.1, on one data set."""
     return 2.0 * math.log(candidates * step**2 * math.pi**2 / (6.0 * share))
 
 
+@_checks.takes(candidates=_checks.size, share=_checks.probability)
 def final_confidence_width(candidates: float, share: float) -> float:
     """``2 log(c / share)``: the same at one step that was fixed beforehand, which is all that theorem 1 looks at."""
     return 2.0 * math.log(candidates / share)
 
 
+@_checks.takes(step=_checks.size, share=_checks.probability)
 def box_confidence_width(box: Box, step: int, share: float) -> float:
     """``beta_t`` over a box: Srinivas et al. (2010), theorem 2, on one data set, its Lipschitz event included.
 
@@ -106,24 +118,27 @@ def box_confidence_width(box: Box, step: int, share: float) -> float:
     return 2.0 * math.log(2.0 * step**2 * math.pi**2 / (3.0 * share)) + 2.0 * box.dimension * math.log(points_per_axis)
 
 
+@_checks.takes(step=_checks.size, share=_checks.probability)
 def net_size(box: Box, step: int, share: float) -> float:
     """``(d t^2 b r sqrt(log(4 d a / share)))^d``: the points of the proof's net at step ``t``.
 
     No point of the box is farther from it, in utility, than ``1 / t^2``, where the Lipschitz event holds.
     """
     d = box.dimension
-    slope = box.slope_scale * math.sqrt(math.log(4.0 * d * box.slope_mass / share))
-    return (d * step**2 * slope * box.side) ** d
+    slope = box.slope_scale * math.sqrt(math.log(max(1.0, 4.0 * d * box.slope_mass / share)))
+    return max(1.0, d * step**2 * slope * box.side) ** d
 
 
+@_checks.takes(candidates=_checks.positive, correlation=_checks.fraction, share=_checks.probability)
 def gap(candidates: float, correlation: float, share: float) -> float:
     """``c = 2 sqrt((1 - k1) log(c / share))``: bounds ``|f - f'|`` on all candidates (proof of theorem 1).
 
     ``f(x) - f'(x)`` is normal with variance ``2 (1 - k1)``.
     """
-    return 2.0 * math.sqrt((1.0 - correlation) * math.log(candidates / share))
+    return 2.0 * math.sqrt((1.0 - correlation) * math.log(max(1.0, candidates / share)))
 
 
+@_checks.takes(deviation=_checks.nonnegative, steps=_checks.size, share=_checks.probability, constants=_constants)
 def noise_gap(deviation: float, steps: int, share: float, constants: str = "corrected") -> float:
     """``q``: bounds the difference of two noises, whichever steps are looked at, ``2 deviation sqrt(2 log(2 T / s))``.
 
@@ -134,6 +149,12 @@ def noise_gap(deviation: float, steps: int, share: float, constants: str = "corr
     return 2.0 * deviation * math.sqrt(2.0 * math.log(noises / share))
 
 
+@_checks.takes(
+    noise_variance=_checks.positive,
+    width=_checks.unbounded,
+    information=_checks.unbounded,
+    steps=_checks.size,
+)
 def average_regret(noise_variance: float, width: float, information: float, steps: int) -> float:
     """``Omega = sqrt(C_1 beta_T gamma_T / T)``, ``C_1 = 8 / log(1 + 1 / noise)``: Srinivas et al., theorem 1.
 
@@ -143,6 +164,7 @@ def average_regret(noise_variance: float, width: float, information: float, step
     return math.sqrt(8.0 / math.log1p(1.0 / noise_variance) * width * information / steps)
 
 
+@_checks.takes(width=_checks.unbounded, steps=_checks.size, candidates=_checks.size, unlearnt=_checks.unbounded)
 def exact_regret(
     width: float, steps: int, candidates: int, information: Callable[[float], float], *, unlearnt: float
 ) -> float:
@@ -168,6 +190,7 @@ def exact_regret(
     )
 
 
+@_checks.takes(width=_checks.unbounded, gap=_checks.unbounded)
 def point_sensitivity(width: float, gap: float) -> float:
     """Theorem 1: how far neighbours move the posterior mean anywhere, ``2 sqrt(beta_{T+1}) + c``.
 
@@ -177,11 +200,19 @@ def point_sensitivity(width: float, gap: float) -> float:
     return 2.0 * math.sqrt(width) + gap
 
 
+@_checks.takes(regret=_checks.unbounded, gap=_checks.unbounded, noise_gap=_checks.unbounded)
 def value_sensitivity(regret: float, gap: float, noise_gap: float = 0.0) -> float:
     """Theorems 3 and 5: how far neighbours move the largest observation, ``Omega + c + q``."""
     return regret + gap + noise_gap
 
 
+@_checks.takes(
+    steps=_checks.size,
+    dimension=_checks.size,
+    amplitude=_checks.positive,
+    rate=_checks.positive,
+    constants=_constants,
+)
 def decayed_regret(steps: int, dimension: int, amplitude: float, rate: float, constants: str = "corrected") -> float:
     """``A exp(-tau T / (log T)^(d/4))``: de Freitas et al. (2012), for PUBLIC ``A`` and ``tau``.
 
@@ -200,6 +231,14 @@ def decayed_regret(steps: int, dimension: int, amplitude: float, rate: float, co
     return amplitude * math.exp(-rate * steps / math.log(steps) ** (dimension / 4.0))
 
 
+@_checks.takes(
+    users=_checks.size,
+    largest_gain=_checks.positive,
+    smallest=_checks.positive,
+    constants=_constants,
+    gain_lipschitz=_checks.unbounded,
+    loss_lipschitz=_checks.unbounded,
+)
 def gain_sensitivity(
     users: int,
     *,
@@ -218,6 +257,12 @@ def gain_sensitivity(
     return min(largest_gain, factor * gain_lipschitz * loss_lipschitz / smallest) / users
 
 
+@_checks.takes(
+    smallest=_checks.positive,
+    largest=_checks.positive,
+    gain_lipschitz=_checks.unbounded,
+    loss_lipschitz=_checks.unbounded,
+)
 def regularisation_sensitivity(
     *, smallest: float, largest: float, gain_lipschitz: float, loss_lipschitz: float
 ) -> float:
@@ -225,10 +270,19 @@ def regularisation_sensitivity(
 
     ``w`` is the exact minimiser of ``lambda |w|^2 / 2 + mean loss``; add ``2 L_g error`` for one ``error`` away.
     """
+    if smallest > largest:
+        raise ValueError(f"smallest must be at most largest, got {smallest} and {largest}")
     apart = 1.0 / smallest - 1.0 / largest
     return gain_lipschitz * loss_lipschitz * apart if apart else 0.0  # not inf times 0
 
 
+@_checks.takes(
+    candidates=_checks.positive,
+    width=_checks.unbounded,
+    sensitivity=_checks.unbounded,
+    epsilon=_checks.positive,
+    failure=_checks.probability,
+)
 def point_shortfall(*, candidates: float, width: float, sensitivity: float, epsilon: float, failure: float) -> float:
     """Theorem 2, corrected: ``f(released) >= f(x*) - shortfall``, in units of the prior's standard deviation.
 
@@ -238,6 +292,12 @@ def point_shortfall(*, candidates: float, width: float, sensitivity: float, epsi
     return 2.0 * math.sqrt(width) + selection_shortfall(candidates, sensitivity, epsilon, failure)
 
 
+@_checks.takes(
+    candidates=_checks.positive,
+    sensitivity=_checks.unbounded,
+    epsilon=_checks.positive,
+    failure=_checks.probability,
+)
 def selection_shortfall(candidates: float, sensitivity: float, epsilon: float, failure: float) -> float:
     """How far below the best score the exponential mechanism draws, but with probability ``failure``.
 
@@ -246,6 +306,13 @@ def selection_shortfall(candidates: float, sensitivity: float, epsilon: float, f
     return 2.0 * sensitivity / epsilon * (math.log(candidates) - math.log(failure))
 
 
+@_checks.takes(
+    regret=_checks.unbounded,
+    noise_gap=_checks.unbounded,
+    sensitivity=_checks.unbounded,
+    epsilon=_checks.positive,
+    failure=_checks.probability,
+)
 def value_error(*, regret: float, noise_gap: float, sensitivity: float, epsilon: float, failure: float) -> float:
     """Theorems 4, 6 and 8: ``|released - f(x*)| <= Omega + q / 2 + log(1 / failure) sensitivity / epsilon``.
 
@@ -277,6 +344,16 @@ class Constants(NamedTuple):
     value_sensitivity: float
 
 
+@_checks.takes(
+    candidates=_checks.size,
+    dimension=_checks.size,
+    steps=_checks.size,
+    delta=_checks.probability,
+    correlation=_checks.fraction,
+    noise_variance=_checks.nonnegative,
+    constants=_constants,
+    unlearnt=_checks.unbounded,
+)
 def over_candidates(
     *,
     candidates: int,
@@ -325,7 +402,8 @@ def over_candidates(
             noises = noise_gap(math.sqrt(noise_variance), steps, share.noise, constants)
             regret = average_regret(noise_variance, width, information(noise_variance), steps)
         elif decay is not None:
-            regret = decayed_regret(steps, dimension, *decay, constants=constants)
+            amplitude, rate = _checks.vector("decay", decay, 2).tolist()
+            regret = decayed_regret(steps, dimension, amplitude, rate, constants=constants)
         elif constants == "paper":
             raise ValueError("decay must be given where constants are the paper's and observations exact, got None")
         else:
@@ -334,6 +412,15 @@ def over_candidates(
     return Constants(offset, 4.0, regret, noises, last, point, value_sensitivity(regret, everywhere, noises))
 
 
+@_checks.takes(
+    grid=_checks.size,
+    steps=_checks.size,
+    delta=_checks.probability,
+    delta_point=_checks.probability,
+    correlation=_checks.fraction,
+    noise_variance=_checks.positive,
+    release=_release,
+)
 def over_box(
     *,
     box: Box,

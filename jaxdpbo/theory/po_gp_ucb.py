@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from jaxdpbo import _checks
 
+
+@_checks.takes(rows=_checks.size, distortion=_checks.number, failure=_checks.number)
 def rank_for_distances(rows: int, distortion: float, failure: float) -> int:
     """Lemma 1: the least ``r >= 8 log(n^2 / failure) / distortion^2``.
 
@@ -25,6 +28,7 @@ def rank_for_distances(rows: int, distortion: float, failure: float) -> int:
     return math.ceil(8.0 * math.log(rows**2 / failure) / distortion**2)
 
 
+@_checks.takes(distortion=_checks.fraction, smallest_singular=_checks.positive, threshold=_checks.unbounded)
 def distance_factors(distortion: float, smallest_singular: float, threshold: float) -> tuple[float, float]:
     """Theorem 2: squared distances are multiplied by something between these two.
 
@@ -36,17 +40,29 @@ def distance_factors(distortion: float, smallest_singular: float, threshold: flo
 
 def diagonally_dominant(covariance: Any) -> bool:
     """Definition 3: ``k_xx >= (sqrt(m - 1) + 1) sum_x' k_xx'`` in every row of ``covariance (m, m)``."""
-    matrix = np.asarray(covariance, np.float64)
+    matrix = _checks.rows("covariance", covariance)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"covariance must be square, got {matrix.shape}")
     diagonal = np.diag(matrix)
     others = matrix.sum(axis=1) - diagonal
     return bool(np.all(diagonal >= (math.sqrt(len(matrix) - 1) + 1.0) * others))
 
 
+@_checks.takes(regret=_checks.positive, diameter=_checks.positive, largest_output=_checks.positive)
 def distortion_for_regret(regret: float, diameter: float, largest_output: float) -> float:
     """Theorem 3's ``nu = min(regret / (2 sqrt(3) d^2 L), 2 / d^2, 1/2)``, ``d`` the diameter over the lengthscale."""
     return min(regret / (2.0 * math.sqrt(3.0) * diameter**2 * largest_output), 2.0 / diameter**2, 0.5)
 
 
+@_checks.takes(
+    regret=_checks.unbounded,
+    steps=_checks.size,
+    width=_checks.unbounded,
+    information=_checks.unbounded,
+    noise_variance=_checks.positive,
+    first_constant=_checks.unbounded,
+    second_constant=_checks.unbounded,
+)
 def simple_regret_bound(
     *,
     regret: float,
@@ -78,6 +94,7 @@ def simple_regret_bound(
     return math.sqrt(regret**2 + 24.0 * spread + 24.0 * gained)
 
 
+@_checks.takes(regrets=_checks.vector, steps=_checks.size, epsilon=_checks.unbounded)
 def replace_one_regret_floor(regrets: Any, steps: int, epsilon: float) -> float:
     """What no transform of ``epsilon``-DP for replacing a row can beat, on average: ours, not the paper's.
 

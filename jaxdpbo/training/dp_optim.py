@@ -61,13 +61,14 @@ def settings(*, steps: int, lot: int, learning_rate: float, noise_multiplier: fl
 
 def steps_of_epochs(epochs: int, records: int, lot: int) -> int:
     """``T round(n / m)``, at least one: what the paper's code runs."""
+    records = _checks.size("records", records)
     return _checks.size("epochs", epochs) * max(1, round(records / _checks.size("lot", lot)))
 
 
 def capacities(largest: int, records: int, smallest: int = SMALLEST) -> tuple[int, ...]:
     """The lot sizes that are compiled for: ``smallest``, doubled up to ``largest`` itself, at most ``n``."""
     top = min(_checks.size("largest", largest), _checks.size("records", records))
-    powers = []
+    powers, smallest = [], _checks.size("smallest", smallest)
     while (power := smallest << len(powers)) < top:
         powers.append(power)
     return (*powers, top)

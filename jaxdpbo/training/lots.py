@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import _checks
+
 SPARSE = 8  # a lot up to n / 8 is drawn with replacement
 AHEAD = 32  # lots that share a call for random words
 
@@ -31,6 +33,7 @@ def unseen(records: int) -> Seen:
 
 def draws_of(records: int, capacity: int) -> int:
     """How many with replacement hold ``capacity`` different ones, but for one lot in a million; 0: not this way."""
+    records, capacity = _checks.size("records", records), _checks.size("capacity", capacity)
     if capacity * SPARSE > records:
         return 0
     repeated = capacity**2 / (2 * records)

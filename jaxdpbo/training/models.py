@@ -72,6 +72,8 @@ def mlp(features: int, hidden: Sequence[int], classes: int) -> Model:
       ValueError: no classes to tell apart, an empty layer.
     """
     classes = _checks.size("classes", classes, minimum=2)
+    if not isinstance(hidden, Sequence) or isinstance(hidden, str):
+        raise TypeError(f"hidden must be a sequence of widths, got {hidden!r}")
     inner = tuple(_checks.size("hidden", width) for width in hidden)
     return Model((_checks.size("features", features), *inner, classes), "softmax")
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting
 from jaxdpbo.training import dp_optim, models
 
@@ -27,6 +28,7 @@ def training_epsilon(*, records: int, epochs: int, lot: int, noise_multiplier: f
     Raises:
       ValueError: a number out of range, a lot above the records.
     """
+    records, lot = _checks.size("records", records), _checks.size("lot", lot)
     if lot > records:
         raise ValueError(f"lot must be at most the records {records}, got {lot}")
     steps = dp_optim.steps_of_epochs(epochs, records, lot)

@@ -50,7 +50,7 @@ SPACES = {
 
 def random_settings(space: Space, count: int, seed: int) -> np.ndarray:
     """``(count, 5)``, independent."""
-    rng = np.random.default_rng(seed)
+    count, rng = _checks.size("count", count), np.random.default_rng(_checks.size("seed", seed, minimum=0))
     low, high = space.sampled
 
     def kept(draw, column):

@@ -165,6 +165,9 @@ def config(
     if starts > _checks.size("scatter", scatter):
         raise ValueError(f"starts must be at most scatter = {scatter}, got {starts}")
     share = _checks.probability("point_share", point_share)
+    if decay is not None:
+        amplitude, rate = _checks.vector("decay", decay, 2).tolist()
+        decay = _checks.positive("decay", amplitude), _checks.positive("decay", rate)
     numbers = {
         "steps": steps, "delta": delta, "correlation": correlation, "noise_variance": variance, "release": release,
     }  # fmt: skip
@@ -290,7 +293,7 @@ def lipschitz_config(
     rows = _checks.distinct_rows("candidates", candidates)
     count = len(rows)
     in_order = acquisition == "in_order"
-    if in_order and steps not in (None, count):
+    if in_order and steps is not None and _checks.size("steps", steps) != count:
         raise ValueError(f"steps must not be given where every candidate is evaluated, got {steps}")
     if not in_order and release != "value":
         raise ValueError(f"release must be 'value' unless acquisition is 'in_order', got {release!r}")

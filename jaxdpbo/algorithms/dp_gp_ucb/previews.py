@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import _checks
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config
 from jaxdpbo.privacy import mechanisms
 from jaxdpbo.surrogate import gp, kernels
@@ -42,6 +43,7 @@ def preview(config: Config, *, draws: int = 200, rows: int = 2000) -> Preview:
       draws: of the prior.
       rows: of more candidates than this, as many stand for all.
     """
+    draws, rows = _checks.size("draws", draws), _checks.size("rows", rows)
     scale = float(config.scale)
     point: tuple[Any, ...] = (None,) * 5
     value: tuple[Any, ...] = (None,) * 2

@@ -87,12 +87,16 @@ def config(
     for name, count in (("initial", len(seeds)), ("proposals", proposed)):
         if count % size:
             raise ValueError(f"{name} must be a multiple of the batch {size}, got {count}")
-    marks = np.zeros(dimension, bool) if whole is None else _checks.array("whole", whole)
+    try:
+        marks = np.asarray([False] * dimension if whole is None else whole)
+    except ValueError:  # of uneven lengths
+        marks = np.zeros(0, bool)
     if marks.shape != (dimension,) or marks.dtype != bool:
         raise ValueError(f"whole must be {dimension} booleans, got {whole}")
     if np.any(box[:, marks] != np.round(box[:, marks])):
         raise ValueError(f"bounds of whole numbers must be whole numbers, got {box[:, marks].tolist()}")
-    worst = _checks.positive("reference", reference[0]), _checks.probability("reference", reference[1])
+    largest, worst = _checks.vector("reference", reference, 2).tolist()
+    worst = _checks.positive("reference", largest), _checks.probability("reference", worst)
     dtype = jnp.result_type(float)
     params = kernels.stationary(0.5 * math.sqrt(dimension), dimension)
     exact = gp.Prior(kernels.matern52, params, jnp.asarray(max(1e-6, gp.jitter(dtype)), dtype))

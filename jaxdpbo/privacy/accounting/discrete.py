@@ -57,14 +57,19 @@ def largest_distance(mu: float, width: int, releases: int = 1) -> int:
 
 def above(value: Fraction) -> float:
     """The least float that is at least ``value``."""
-    found = float(value)
+    try:
+        found = float(value)
+    except OverflowError:
+        return math.inf
     return found if Fraction(found) >= value else math.nextafter(found, math.inf)
 
 
 def _root_above(squared: Fraction) -> float:
-    found = math.sqrt(above(squared))
-    while Fraction(found) ** 2 < squared:
-        found = math.nextafter(found, math.inf)
+    shift = (
+        60 - (squared.numerator.bit_length() - squared.denominator.bit_length()) // 2
+    )  # the squares of few floats are
+    root = math.isqrt(math.ceil(squared * Fraction(4) ** shift)) + 1
+    found = above(root / Fraction(2) ** shift)
     while Fraction(lower := math.nextafter(found, 0.0)) ** 2 >= squared:
         found = lower
     return found

@@ -80,6 +80,8 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
 def compose_gdp(mus: Iterable[float]) -> float:
     """``sqrt(sum mu_t^2)``: adaptive composition (Dong et al. 2022, corollary 3.3; Sopa et al. 2025, corollary 2.5)."""
+    if not isinstance(mus, Iterable) or getattr(mus, "shape", None) == ():
+        raise TypeError(f"mus must be levels, got {mus!r}")
     return math.hypot(*(_nonnegative("mu", mu) for mu in mus))
 
 

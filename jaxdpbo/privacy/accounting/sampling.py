@@ -33,6 +33,7 @@ from jaxdpbo.privacy.accounting import gdp, renyi
 TRUNCATED = 1e-12  # of delta, at most, spent on what the grid leaves out
 GRID_SHARE = 0.1  # the grid's step, in standard deviations of a step's loss: epsilon is then at most 0.15 % too large
 LONGEST = 2**22  # points of a convolution
+LEAST_NOISE = 1e-3  # a multiplier under which grids and integrals would be too long
 LARGEST = 600.0  # epsilon beyond which the grid is coarse and the Renyi bound is near
 
 Vector = renyi.Vector
@@ -67,6 +68,10 @@ def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int
         return Bound(gdp.gdp_epsilon(math.sqrt(steps) / z, delta), "gaussian")
     if steps * rate * erf(1.0 / (z * math.sqrt(8.0))) <= delta:
         return Bound(0.0, "union")
+    if (
+        z < LEAST_NOISE
+    ):  # the profile grows with the rate (G is convex and falls to 0), and at rate 1 it is the Gaussian's
+        return Bound(gdp.gdp_epsilon(math.sqrt(steps) / z, delta), "gaussian")
     by_profile = profile_epsilon(rate, z, steps, delta)
     if by_profile <= LARGEST:
         return Bound(by_profile, "profile")
@@ -90,11 +95,13 @@ def composed_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float
     """
     delta, orders = _checks.probability("delta", delta), renyi.ORDERS
     total = np.zeros(len(orders))
+    if not isinstance(trainings, Sequence) or any(np.shape(one) != (3,) for one in trainings):
+        raise TypeError("trainings must be a sequence of (rate, noise_multiplier, steps)")
     for rate, noise_multiplier, steps in trainings:
         rate, z = _checks.fraction("rate", rate), _checks.nonnegative("noise_multiplier", noise_multiplier)
         steps = _checks.size("steps", steps, minimum=0)
         if rate > 0 and steps > 0:
-            total += np.inf if z == 0 else steps * renyi.pair_divergences(rate, z)
+            total += np.inf if z < LEAST_NOISE else steps * renyi.pair_divergences(rate, z)
     return renyi.epsilon_of(orders, total, delta) if np.any(total > 0) else 0.0
 
 

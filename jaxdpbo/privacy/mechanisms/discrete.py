@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import _checks
 from jaxdpbo.privacy.mechanisms import tables
 
 TOGETHER = 2**16  # draws compared with a table at once: their comparisons may be written out
@@ -36,6 +37,7 @@ def discrete_gaussian(key: jax.Array, shape: tuple[int, ...], width: int) -> jax
       ``int32``.
     """
     limbs, factors = tables.gaussian(width)
+    shape = _checks.shape("shape", shape)
     words = [
         jax.random.bits(one, (tables.WORDS + 1, *shape), jnp.uint32) for one in jax.random.split(key)[: len(factors)]
     ]
@@ -45,7 +47,7 @@ def discrete_gaussian(key: jax.Array, shape: tuple[int, ...], width: int) -> jax
 
 def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Array:
     """Integers with ``P(g)`` proportional to ``exp(-rate g)``, ``0 <= g < 2^tables.digits(rate)``; ``int32``."""
-    return geometric_of(key, shape, jnp.asarray(tables.geometric(rate)))
+    return geometric_of(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
 
 
 def geometric_of(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
@@ -64,7 +66,7 @@ def discrete_laplace(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> 
     ``tables.geometric_variation(rate)`` a draw of an ``s rate``-DP mechanism (Ghosh, Roughgarden and Sundararajan
     2009). On ``d`` coordinates that move by ``s`` in l2 norm it is ``s sqrt(d) rate``-DP.
     """
-    return discrete_laplace_of(key, shape, jnp.asarray(tables.geometric(rate)))
+    return discrete_laplace_of(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
 
 
 def discrete_laplace_of(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
@@ -80,8 +82,8 @@ def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
     that is metric DP, ``rate`` for each unit of Euclidean distance, by the triangle inequality alone. The table is
     searched: addresses depend on the draw.
     """
+    octant, count = tables.planar(rate), _checks.size("count", count, minimum=0)
     where, way = jax.random.split(key)
-    octant = tables.planar(rate)
     row = _searched(jax.random.bits(where, (tables.WORDS, count), jnp.uint32), octant.thresholds)
     cell = jnp.asarray(octant.cells)[row]
     turn = jax.random.bits(way, (3, count), jnp.uint32) & 1
@@ -91,8 +93,9 @@ def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
 
 def outcome(key: jax.Array, shape: tuple[int, ...], chances: tuple[Fraction, ...]) -> jax.Array:
     """Outcomes ``0, 1, ...`` drawn with these probabilities, which sum to 1, to within 2^-128 each; ``int32``."""
-    words = jax.random.bits(key, (tables.WORDS, 1, *shape), jnp.uint32)
-    return _counted(words, tables.choice(chances)[None])[0]
+    table = tables.choice(chances)[None]
+    words = jax.random.bits(key, (tables.WORDS, 1, *_checks.shape("shape", shape)), jnp.uint32)
+    return _counted(words, table)[0]
 
 
 def at_least(words: Any, thresholds: Any) -> jax.Array:

@@ -71,7 +71,8 @@ def exact_exponential(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.
     """
     if scores.shape[0] >= 2**LIMB:
         raise ValueError(f"scores must be fewer than {2**LIMB}, got {scores.shape[0]}")
-    weights = jnp.asarray(_limbs_of_ladder(rate))[top(rate) - jnp.clip(scores, 0, top(rate))]
+    highest = top(rate)
+    weights = jnp.asarray(_limbs_of_ladder(rate))[highest - jnp.clip(scores, 0, highest)]
     sums = _carried(jnp.cumsum(weights, axis=0))  # limbs of 16 bits, the least first: no sum of them wraps
     words = jax.random.bits(key, (8,), jnp.uint32)
     drawn = _carried(_product(jnp.stack([words & 0xFFFF, words >> LIMB], axis=1).reshape(-1), sums[-1]))

@@ -8,12 +8,15 @@ Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; 
 """
 
 import math
+from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, localcontext
 from fractions import Fraction
-from functools import cache
-from typing import NamedTuple
+from functools import cache, wraps
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from jaxdpbo import _checks
 
 DIGITS = 80
 WORDS = 4
@@ -21,7 +24,38 @@ WHOLE = 2**128
 REACH = 14  # standard deviations that a Gaussian table covers: beyond lie 2^-145 of the probability
 LONGEST = 31  # digits of a geometric variable
 TAIL = 92  # e^-92 < 2^-132: where an exponential tail is cut
+WIDEST = 2**24  # of a Gaussian
+FINEST, FINEST_LADDER, FINEST_PLANE = Fraction(1, 2**31), Fraction(1, 2**14), Fraction(1, 16)  # longer: no memory
 SINGLE = 32  # widths below have one table; two small ones serve the others, see ``gaussian``
+
+
+def _made_once(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A table made once for each argument, which is checked before."""
+
+    def wrap(make: Any) -> Any:
+        made = cache(make)
+        return wraps(make)(lambda argument: made(check(argument)))
+
+    return wrap
+
+
+def _rate(finest: Fraction) -> Callable[[Any], Fraction]:
+    return lambda rate: _checks.rational("rate", rate, minimum=finest)
+
+
+def _width(width: Any) -> int:
+    if _checks.size("width", width) > WIDEST:
+        raise ValueError(f"width must be at most {WIDEST}, got {width}")
+    return int(width)
+
+
+def _chances(chances: Any) -> tuple[Fraction, ...]:
+    if not isinstance(chances, tuple | list):
+        raise TypeError(f"chances must be a tuple of Fractions, got {chances!r}")
+    told = tuple(_checks.rational("chances", one, minimum=Fraction(0), maximum=Fraction(1)) for one in chances)
+    if sum(told) != 1:
+        raise ValueError(f"chances must sum to 1, got {sum(told)}")
+    return told
 
 
 class Sum(NamedTuple):
@@ -34,7 +68,7 @@ class Sum(NamedTuple):
     factors: tuple[int, ...]
 
 
-@cache
+@_made_once(_width)
 def gaussian(width: int) -> Sum:
     """Tables of the discrete Gaussian, ``P(x)`` proportional to ``exp(-x^2 / (2 width^2))`` on the integers.
 
@@ -62,7 +96,7 @@ def gaussian_variation(width: int) -> float:
     return count * ((length + 1) * 2.0**-128 + 2.0**-144)
 
 
-@cache
+@_made_once(_rate(FINEST))
 def geometric(rate: Fraction) -> np.ndarray:
     """Of the binary digits of a geometric variable, ``P(g)`` proportional to ``exp(-rate g)``: they are independent.
 
@@ -88,7 +122,7 @@ def padded(rate: Fraction) -> np.ndarray:
 
 def digits(rate: Fraction) -> int:
     """How many binary digits a geometric variable of this rate is drawn with."""
-    return max(1, math.ceil(math.log2(TAIL / rate)))
+    return max(1, math.ceil(math.log2(TAIL / _checks.rational("rate", rate, minimum=FINEST))))
 
 
 def geometric_variation(rate: Fraction) -> float:
@@ -97,7 +131,7 @@ def geometric_variation(rate: Fraction) -> float:
     return count * 2.0**-128 + math.exp(-float(rate) * 2**count)
 
 
-@cache
+@_made_once(_rate(FINEST_LADDER))
 def ladder(rate: Fraction) -> tuple[int, ...]:
     """Integer weights ``W_0 = 2^96``, ``W_(j+1) = ceil(W_j q)`` down to 1, ``q >= e^-rate`` rational.
 
@@ -120,7 +154,7 @@ class Octant(NamedTuple):
     cells: np.ndarray
 
 
-@cache
+@_made_once(_rate(FINEST_PLANE))
 def planar(rate: Fraction) -> Octant:
     """Of ``P(z)`` proportional to ``exp(-rate |z|)`` on the integer plane, folded to ``0 <= y <= x``.
 
@@ -145,7 +179,7 @@ def planar_variation(rate: Fraction) -> float:
     return (len(planar(rate).cells) + 1) * 2.0**-128 + 100.0 * math.exp(-82.0)
 
 
-@cache
+@_made_once(_chances)
 def choice(chances: tuple[Fraction, ...]) -> np.ndarray:
     """Of outcomes ``0, 1, ...`` with these probabilities, which sum to 1."""
     with localcontext() as context:

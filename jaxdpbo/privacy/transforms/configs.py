@@ -81,20 +81,26 @@ def random_projection(*, dimension: int, projected: int, epsilon: float, delta: 
     )
 
 
+@_checks.takes(projected=_checks.size, epsilon=_checks.positive, delta=_checks.probability)
 def threshold(projected: int, epsilon: float, delta: float) -> float:
     """``omega = 16 sqrt(r ln(2 / delta)) ln(16 r / delta) / epsilon``: line 5 of the published Algorithm 1."""
     return 16.0 * math.sqrt(projected * math.log(2.0 / delta)) * math.log(16.0 * projected / delta) / epsilon
 
 
+@_checks.takes(smallest_singular=_checks.nonnegative, epsilon=_checks.positive, delta=_checks.probability)
 def largest_projected(smallest_singular: float, epsilon: float, delta: float) -> int:
     """The largest ``r`` whose threshold is at most the smallest singular value of the centred inputs; 0 where none is.
 
     What the paper finds best for its transform. The singular value is private, and so is this number: one more reason
     why that transform carries no guarantee.
     """
-    rank = 0
-    while threshold(rank + 1, epsilon, delta) <= smallest_singular:
-        rank += 1
+    most = 1
+    while threshold(most, epsilon, delta) <= smallest_singular and most < _checks.MOST:
+        most *= 2
+    rank = most // 2
+    while most - rank > 1:  # rank passes, or is 0; most does not
+        middle = (rank + most) // 2
+        rank, most = (middle, most) if threshold(middle, epsilon, delta) <= smallest_singular else (rank, middle)
     return rank
 
 
@@ -125,7 +131,7 @@ def product_laplace(
         law = laws.law("product_laplace", reach * root / epsilon, len(origin))
         return _noised("product_laplace", origin, scale, law, radius, "metric_dp", "dp", epsilon)
     moved = math.ceil(root * CELLS) + 2 * len(origin)  # rounding down moves a coordinate by a cell, floats by another
-    cell, rate = reach / CELLS, Fraction(epsilon) / moved
+    cell, rate = reach / CELLS, min(Fraction(epsilon) / moved, Fraction(2**10))  # a table's largest
     if rate < Fraction(1, 2**24):
         raise ValueError(f"epsilon must be at least {moved / 2**24:.2g} with exact noise, got {epsilon:g}")
     law = laws.law("product_laplace", cell / float(rate), len(origin))
@@ -242,7 +248,8 @@ def randomised_response(*, centre: Any, scale: float, epsilon: float, cells: Any
       ValueError: a number out of range; names it.
     """
     epsilon, origin = _checks.positive("epsilon", epsilon), _checks.vector("centre", centre)
-    truth = 1.0 / (1.0 + (len(cells) - 1) * math.exp(-epsilon))
+    count = len(_checks.distinct_rows("cells", cells))
+    truth = 1.0 / (1.0 + (count - 1) * math.exp(-epsilon))
     exact = _checks.choice("noise", noise, NOISES) == "exact"
     response = laws.response(cells, truth * (1 - 2.0**-48))  # whatever was rounded, no odds above e^epsilon
     if len(response.cells[0]) != len(origin):

@@ -72,11 +72,14 @@ def curate(
     if ledger is not None and key is not None:
         raise ValueError("key must not be given with a ledger: a release on record draws from the operating system")
     key, statement = keys.for_release(key, config.guarantee, insecure_key)
-    shape = np.shape(inputs)
+    raw = _numbers(inputs)
+    if raw is None:
+        raise TypeError("inputs must be an array (n, d) of real numbers")
+    shape = raw.shape
     if len(shape) != 2 or shape[0] < 1 or shape[1] != len(config.centre):
         raise ValueError(f"inputs must have shape (n, {len(config.centre)}), got {shape}")
     charged = None if ledger is None else records.charge(ledger, run, f"curate by {config.kind}", statement, config)
-    rows = _standard(inputs, config)
+    rows = _standard(raw, config)
     draw_key, noise_key = jax.random.split(key)
     law, projection, cell = config.law, None, config.cell
     if law is None:
@@ -123,6 +126,17 @@ def _released(key, rows, cell, table, kind, spread):
     else:
         noise = mechanisms.discrete_gaussian(key, rows.shape, spread)
     return ((whole + noise).astype(rows.dtype) + 0.5) * cell
+
+
+def _numbers(inputs: Any) -> np.ndarray | jax.Array | None:
+    """As an array, or None: what NumPy would say of values, and chain to what we say, quotes them."""
+    if isinstance(inputs, jax.Array):  # a traced one, too
+        return inputs
+    try:
+        array = np.asarray(inputs)
+        return array.astype(np.float64) if array.dtype.kind in "biufV" and not array.dtype.names else None
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _standard(inputs: Any, config: Config) -> jax.Array:

@@ -1,0 +1,364 @@
+"""Malformed, extreme and adversarial arguments to every public function: a clear refusal, or a valid result.
+
+``fuzzing`` is the table of what is called and with what. Never another exception than was documented, never a hang, no
+NaN, and no private value in any message. atheris (3.0.0 installs) was tried and left out: guided by coverage it finds
+nothing in the parsers that the corrupted files here do not, for 35 MB and another way to run tests.
+"""
+
+import re
+import signal
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+
+import fuzzing
+import hypothesis
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from fuzzing import MARK, Target
+from hypothesis import HealthCheck, Phase
+from hypothesis import strategies as st
+from protocol_cases import CASES, STEPS, USERS
+
+import jaxdpbo
+from jaxdpbo import drivers
+
+# Row of the table -> why what it finds is not mended yet.
+KNOWN: dict[str, str] = {}
+
+LIMIT = 20.0  # seconds of one call
+
+
+class Finding(AssertionError):
+    """A call that did neither."""
+
+
+class TooLong(BaseException):
+    """Raised into a call that went on beyond its limit."""
+
+
+def called(target: Target, arguments: dict, limit: float = LIMIT) -> str:
+    """Whether a call was "accepted" or "rejected"; anything else is a finding."""
+    begun = time.perf_counter()
+    try:
+        with stopped_after(limit):
+            found = target.call(**arguments)
+        refusal = None
+    except (Exception, TooLong) as error:
+        refusal = error
+    if (taken := time.perf_counter() - begun) > limit or isinstance(refusal, TooLong):
+        raise Finding(f"took {taken:.1f} s\n{shown(target, arguments)}")
+    if refusal is not None:
+        if wrong := what_is_wrong(target, refusal):
+            raise Finding(f"{wrong}\n{shown(target, arguments)}") from refusal
+        return "rejected"
+    if not target.nan and any(map(holds_nan, jax.tree.leaves(found))):
+        raise Finding(f"NaN came out\n{shown(target, arguments)}")
+    try:
+        valid = target.check is None or bool(target.check(found, arguments))
+    except Exception as error:
+        raise Finding(f"the result is none: {type(error).__name__}: {error}\n{shown(target, arguments)}") from error
+    if not valid:
+        raise Finding(f"not a valid result: {found!r:.200}\n{shown(target, arguments)}")
+    return "accepted"
+
+
+@contextmanager
+def stopped_after(limit: float):
+    """An alarm, where there is one: it ends Python's loops, not those of compiled code, which are timed instead."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_):
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def what_is_wrong(target: Target, error: BaseException) -> str:
+    """With a refusal, in words; "" where nothing is."""
+    said = str(error)
+    if target.private and any(MARK in text for text in texts(error)):
+        return f"{type(error).__name__} quotes a private value: {said:.200}"
+    if type(error) not in (ValueError, TypeError) and not isinstance(error, target.raises):
+        return f"{type(error).__module__}.{type(error).__name__}: {said:.200}"
+    if not said.strip():
+        return f"{type(error).__name__} without a message"
+    names = (*target.arguments, *target.words)
+    if (
+        target.named
+        and not isinstance(error, target.raises)
+        and not any(re.search(rf"\b{name}\b", said) for name in names)
+    ):
+        return f"{type(error).__name__} names no argument: {said:.200}"
+    return ""
+
+
+def texts(error: BaseException | None, seen: tuple = ()):
+    """All that an exception says, and those that it came from."""
+    if error is None or error in seen:
+        return
+    yield from (str(error), repr(error), repr(error.args), *getattr(error, "__notes__", ()))
+    for other in (error.__cause__, error.__context__):
+        yield from texts(other, (*seen, error))
+
+
+def holds_nan(leaf) -> bool:
+    if isinstance(leaf, (float, complex, np.generic, np.ndarray, jax.Array)):
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return False
+        array = np.asarray(leaf)
+        return array.dtype.kind in "fcV" and bool(np.any(np.isnan(array.astype(complex))))
+    return False
+
+
+def shown(target: Target, arguments: dict) -> str:
+    said = []
+    for name, value in arguments.items():
+        try:
+            said.append(f"{name}={value!r:.150}")
+        except Exception as error:
+            said.append(f"{name}: repr raises {type(error).__name__}")
+    return ", ".join(said)
+
+
+def fuzz(name: str, target: Target, calls: int, tally: Counter) -> None:
+    """Hypothesis seeks a finding, and makes it small."""
+
+    @hypothesis.seed(sum(name.encode()))
+    @hypothesis.settings(
+        max_examples=calls, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck)
+    )
+    @hypothesis.given(fuzzing.arguments(target))
+    def one(arguments):
+        tally[called(target, arguments)] += 1
+
+    one()
+
+
+# The table
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """Every row; a path that is wrong lands in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return fuzzing.table(tmp_path)
+
+
+def test_known_findings_are_rows_of_the_table(table):
+    assert table.keys() >= KNOWN.keys()
+
+
+def test_public_functions_refuse_clearly_or_return_something_valid(table, trials):
+    calls = trials("fuzzed calls of public functions", 3_000, 100_000, 0)
+    rows = {name: target for name, target in table.items() if name not in KNOWN}
+    weights, tally, findings = sum(target.weight for target in rows.values()), Counter(), []
+    for name, target in rows.items():
+        share = 1 + round(calls * target.weight / weights)
+        try:
+            fuzz(name, target, share, tally)
+        except Finding as finding:
+            findings.append(f"{name}: {finding}")
+    assert not findings, "\n\n".join([f"{len(findings)} rows:", *findings])
+    assert min(tally["accepted"], tally["rejected"]) > 0.15 * calls  # neither is what always happens
+
+
+def test_hypothesis_reports_what_it_finds():
+    target = Target(lambda data: 1 / (data - 3), {"data": st.integers(0, 9)}, fixed=("data",))
+    with pytest.raises(Finding, match="ZeroDivisionError"):
+        fuzz("planted", target, 100, Counter())
+
+
+# Users' values
+
+
+def of_any_pattern(rng, *shape):
+    """Numbers, among them, in any pattern, those that no user should have."""
+    odd = rng.choice(fuzzing.EDGES, size=shape)
+    share = rng.choice([0.0, 0.05, 0.5, 1.0], size=shape[:1]).reshape(-1, *(1,) * (len(shape) - 1))
+    scale = 10.0 ** rng.uniform(-320, 300, size=(shape[0], *(1,) * (len(shape) - 1)))
+    found = np.where(rng.uniform(size=shape) < share, odd, scale * rng.normal(size=shape))
+    return np.where(rng.uniform(size=share.shape) < 0.1, odd.flat[0], found)  # all the same, too
+
+
+OBJECTIVES = {
+    (USERS,): fuzzing.loss_of_table,
+    (): fuzzing.utility_of_table,
+    (2,): fuzzing.two_of_table,
+    (2, USERS): fuzzing.gradient_of_table,
+}
+TOGETHER = 32
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_value_of_any_user_makes_a_run_raise_or_release_nan(name, trials):
+    """The values at a point are those of a table, whatever the point: no surrogate has seen their like."""
+    case, rng = CASES[name], np.random.default_rng(0)
+    config, objective = case.config(1.0), OBJECTIVES[case.shape]
+    count = trials(f"runs of {name} on values of any pattern", 2 * TOGETHER, 64 * TOGETHER, 0)
+
+    @jax.jit
+    def released(keys, tables):
+        def one(pair):
+            return drivers.scan(case.algorithm, objective, pair[0], config, pair[1])[0]
+
+        return jax.lax.map(one, (keys, tables))
+
+    for start in range(0, count, TOGETHER):
+        tables = of_any_pattern(rng, TOGETHER, STEPS + 2, USERS)
+        keys = jax.random.split(jax.random.key(start), TOGETHER)
+        found = released(keys, tables)
+        if case.releases_values:
+            found = found._replace(values=jnp.zeros(()))  # as measured
+        assert not any(map(holds_nan, jax.tree.leaves(found)))
+
+
+def outcome(call):
+    """What an observer sees: shapes, dtypes and the guarantee, or the exception."""
+    try:
+        found = call()
+    except Exception as error:
+        return type(error), str(error)
+    shapes = jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), found[0])
+    return str(shapes), found[1:]
+
+
+def entries():
+    """Ways in for private data: ``name -> (rows (n, 2) -> (released, guarantee))``."""
+    gibo, gains = CASES["dp_gibo"], CASES["dp_gp_ucb, in order"]
+    seeded = {"key": jax.random.key(1), "insecure_key": True}
+
+    def scanned(case):
+        return lambda rows: drivers.run_scan(case.algorithm, case.objective, rows, case.config(1.0), **seeded)[:2]
+
+    def looped(rows):
+        return drivers.run_loop(
+            gibo.algorithm, lambda at, data: np.sum((data - at) ** 2, axis=1), rows, gibo.config(1.0), **seeded
+        )[:2]
+
+    def minimized(rows):
+        options = {"mu": 1.0, "steps": 2, "batch": 2, "noise": "float"}
+        return drivers.minimize(gibo.objective, rows, [[-1.0, -1.0], [1.0, 1.0]], **options, **seeded)[:2]
+
+    def curated(transform):
+        return lambda rows: jaxdpbo.transforms.curate(seeded["key"], transform, rows, insecure_key=True)
+
+    def evaluated(rows):
+        objective = jaxdpbo.private_evaluations.PrivateObjective(
+            lambda _, data: data[:, 0], rows, users=USERS, mu=1.0, evaluations=1, loss_range=(0.0, 1.0), **seeded
+        )
+        return objective(0), objective.guarantee
+
+    place = {"centre": [0.0, 0.0], "scale": 1.0, "epsilon": 1.0}
+    return {
+        "run_scan": scanned(gibo),
+        "run_scan of gains": scanned(gains),
+        "run_loop": looped,
+        "minimize": minimized,
+        "curate, product": curated(jaxdpbo.transforms.product_laplace(**place)),
+        "curate, response": curated(jaxdpbo.transforms.randomised_response(**place, cells=[[0.0, 0.0], [1.0, 1.0]])),
+        "curate, published": curated(
+            jaxdpbo.transforms.random_projection(dimension=2, projected=1, epsilon=1.0, delta=0.1)
+        ),
+        "PrivateObjective": evaluated,
+    }
+
+
+def test_neighbours_get_the_same_shapes_and_the_same_exceptions(trials):
+    """Traps 14 and 15: one user's record is replaced by anything, and by one number more in every record."""
+    rng = np.random.default_rng(1)
+    with np.errstate(all="ignore"):
+        for name, enter in entries().items():
+            for _ in range(trials(f"neighbouring data sets through {name}", 4, 400, 1)):
+                rows = of_any_pattern(rng, USERS, 2)
+                neighbour = rows.copy()
+                neighbour[rng.integers(USERS)] = of_any_pattern(rng, 1, 2)[0]
+                assert outcome(lambda enter=enter, rows=rows: enter(rows)) == outcome(
+                    lambda enter=enter, rows=neighbour: enter(rows)
+                ), name
+
+
+def test_what_an_objective_raises_is_not_quoted_by_us():
+    def secret_telling(point, data):
+        raise ValueError(f"bad record {data[0]}")
+
+    case = CASES["dp_gibo"]
+    with pytest.raises(jaxdpbo.RunInterrupted) as caught:
+        drivers.run_loop(case.algorithm, secret_telling, [0.8642097531], case.config(1.0))
+    assert MARK in str(caught.value.__cause__)  # the user's own
+    assert MARK not in str(caught.value) + repr(caught.value) + repr(caught.value.args)
+
+
+# Negative controls: what the harness must see
+
+
+def quotes_in_the_context(data):
+    try:
+        return float(data)
+    except ValueError:
+        raise ValueError("data must be a number") from None
+
+
+def refuses(error):
+    def call(data):
+        raise error
+
+    return call
+
+
+def jax_refuses(data):
+    return jax.jit(lambda x: float(x))(1.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "seen"),
+    [
+        (refuses(KeyError("data")), "KeyError"),
+        (refuses(AssertionError("data")), "AssertionError"),
+        (refuses(UnicodeDecodeError("utf8", b"", 0, 1, "data")), "UnicodeDecodeError"),
+        (refuses(ValueError("")), "without a message"),
+        (refuses(ValueError("something is wrong")), "names no argument"),
+        (refuses(ValueError("data must be small, got 8642097531")), "quotes a private value"),
+        (jax_refuses, "jax"),
+        (quotes_in_the_context, "quotes a private value"),
+        (lambda data: time.sleep(5), "took"),
+        (lambda data: jnp.asarray([1.0, jnp.nan]), "NaN came out"),
+        (lambda data: -1.0, "not a valid result"),
+        (lambda data: "text", "the result is none"),
+    ],
+)
+def test_the_harness_sees_planted_faults(call, seen):
+    target = Target(call, {"data": st.just("x8642097531")}, private=("data",), check=lambda found, _: found >= 0)
+    begun = time.perf_counter()
+    with pytest.raises(Finding, match=seen):
+        called(target, {"data": "x8642097531"}, limit=0.2)
+    assert time.perf_counter() - begun < 2
+
+
+def test_the_values_test_sees_a_release_of_raw_values():
+    table = of_any_pattern(np.random.default_rng(0), 64, 4, 4)
+    assert holds_nan(table.sum(axis=(1, 2)))
+    assert not holds_nan(jnp.arange(3.0))
+
+
+def test_the_neighbour_test_sees_an_exception_that_follows_values():
+    def enter(rows):
+        if not np.all(np.isfinite(rows)):
+            raise ValueError("rows must be finite")
+        return rows, None
+
+    rows = np.zeros((USERS, 2))
+    assert outcome(lambda: enter(rows)) == outcome(lambda: enter(rows + 1))
+    assert outcome(lambda: enter(rows)) != outcome(lambda: enter(rows * np.nan))
+    assert outcome(lambda: enter(rows)) != outcome(lambda: enter(rows[1:]))

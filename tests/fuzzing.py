@@ -490,6 +490,14 @@ def noises() -> dict[str, Target]:
             m.exponential, {"key": key(), "scores": scores, "epsilon": positive, "sensitivity": positive},
             fixed=("scores", "epsilon", "sensitivity"), named=False, **row,
         ),
+        "gaussian, in floats": Target(
+            jax.jit(m.gaussian), {"key": key(), "value": scores, "standard_deviation": positive},
+            fixed=("key", "value", "standard_deviation"), nan=True,
+        ),
+        "laplace, in floats": Target(
+            jax.jit(m.laplace), {"key": key(), "value": scores, "scale": positive}, fixed=("key", "value", "scale"),
+            nan=True
+        ),
         "tables.digits": Target(tables.digits, {"rate": rate}, check=whole),
         "tables.geometric": Target(tables.geometric, {"rate": rate}),
         "tables.padded": Target(tables.padded, {"rate": rate}),
@@ -754,13 +762,13 @@ def parties(folder: Path) -> dict[str, Target]:
     def publish(path, curated):
         outsourcing.publish(fresh() if path is None else path, curated)
 
-    def serve(said, output, begun):
+    def serve(said, output, begun, queries):
         """What a curator says to anything; in order of its lines."""
         place, heard = fresh(), []
         if begun is not None:
             place.write_bytes(begun)
         try:
-            with outsourcing.open_record(place, published, b"8642097531", 3) as record:
+            with outsourcing.open_record(place, published, b"8642097531", queries) as record:
                 outsourcing.serve(record, constant(output), said, heard.append)
         finally:
             place.unlink(missing_ok=True)
@@ -838,7 +846,7 @@ def parties(folder: Path) -> dict[str, Target]:
             named=False, raises=(OSError,), weight=0.3,
         ),
         "serve": Target(
-            serve, {"said": st.lists(line, max_size=4), "output": outputs, "begun": begun},
+            serve, {"said": st.lists(line, max_size=4), "output": outputs, "begun": begun, "queries": just(3)},
             fixed=("said", "output", "begun"),
             private=("output",), named=False, weight=3, **refused,
         ),
@@ -1160,6 +1168,15 @@ def configs() -> dict[str, Target]:
         CANDIDATES[:4],
     )  # fmt: skip
     inner = gp_ucb.config(steps=3, candidates=CANDIDATES[:4])
+    searched = CASES["dpareto"].config(1.0)
+    measured = dpareto.Release(
+        point=jnp.asarray(CANDIDATES[0]), points=jnp.asarray(CANDIDATES[:3]),
+        values=jnp.asarray([[1.0, 0.1], [2.0, 0.2], [0.5, 0.5]]), failed=jnp.zeros(3, jnp.int32),
+        front=jnp.ones(3, bool),
+        hypervolume=jnp.asarray(1.0), priors=searched.prior,
+    )  # fmt: skip
+    of_a_search = {"config": just(searched), "released": just(measured)}
+    places = {"points": floats_of(2, 2, elements=any_float).map(jnp.asarray)}
     front = {
         "bounds": just(BOUNDS), "initial": just(CANDIDATES[:2]), "proposals": few,
         "reference": st.tuples(positive, probability),
@@ -1221,6 +1238,16 @@ def configs() -> dict[str, Target]:
             fixed=("curated",), check=promises(po_gp_ucb.algorithm), weight=0.5,
         ),
         "dpareto.config": Target(dpareto.config, front | search, weight=2),
+        "dpareto.settings_for": Target(
+            dpareto.settings_for, {"key": key()} | of_a_search | {"epsilon": positive}, fixed=("config", "released"),
+            check=finite, weight=0.3,
+        ),
+        "dpareto.predicted": Target(
+            dpareto.predicted, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
+        ),
+        "dpareto.improvement": Target(
+            dpareto.improvement, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
+        ),
         "private_evaluations.config": Target(
             private_evaluations.config, {"inner": just(gp_ucb.algorithm), "inner_config": just(inner)} | evaluations,
             fixed=("inner", "inner_config"), words=stationary_words, weight=0.3,

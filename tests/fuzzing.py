@@ -525,6 +525,13 @@ def curators() -> dict[str, Target]:
     law = st.builds(laws.law, either(*laws.KINDS), positive, few)
     response = {"cells": distinct(), "truth": probability}
     fields = law.map(lambda one: one._asdict()) | st.fixed_dictionaries(response)
+    made_response = st.builds(lambda one: laws.response(one, 0.5), distinct())
+    statement = st.builds(guarantee.guarantee, either(*guarantee.NOTIONS[:-1]), positive, just("replace_one"), words)
+    audit = st.builds(
+        lambda hits, delta: auditing.epsilon_lower_bound(hits, 1, 20, delta=delta),
+        st.integers(1, 20),
+        share.filter(lambda x: x < 1),
+    )
     wrong_fields = st.dictionaries(
         either("kind", "scale", "dimension", "cells", "truth", "more"), anything(), max_size=4
     )
@@ -583,6 +590,24 @@ def curators() -> dict[str, Target]:
              "delta": st.floats(0, 0.5), "confidence": probability},
             check=lambda found, _: at_least_zero(found.epsilon, None),
         ),
+        "outcome_scores": Target(
+            auditing.outcome_scores, {"first": floats_of(8), "second": floats_of(8)}, words=("scores",), weight=0.3
+        ),
+        "declared_trade_off": Target(
+            auditing.declared_trade_off, {"statement": statement, "type_one": floats_of(4, elements=share)},
+            fixed=("statement",), words=("notion",), weight=0.3,
+        ),
+        "refuted": Target(
+            auditing.refuted, {"audit": audit, "statement": statement, "distance": positive},
+            fixed=("audit", "statement"),
+            words=("delta", "metric_dp", "prior_averaged_dp"), weight=0.3,
+        ),
+        "laws.draw": Target(laws.draw, {"key": key(), "law": law, "count": just(2)}, fixed=("key", "law", "count"),
+            weight=0.2),
+        "laws.chances": Target(laws.chances, {"response": made_response}, fixed=("response",), check=finite,
+            weight=0.2),
+        "laws.spreads": Target(laws.spreads, {"response": made_response}, fixed=("response",), check=finite,
+            weight=0.2),
         "affine_misfit": Target(
             auditing.affine_misfit,
             {"known": floats_of(4, 2), "released": floats_of(4, 2), "candidate": floats_of(2),
@@ -677,7 +702,17 @@ def ledgers(folder: Path) -> dict[str, Target]:
 
     budget = {"notion": either(*ledger.LEVELS), "level": exact, "delta": zero_up, "variation": zero_up,
               "relation": words, "protects": words, "by": st.none() | words}  # fmt: skip
+    like = {"a": jax.ShapeDtypeStruct((2,), np.float32), "b": jax.ShapeDtypeStruct((), np.int32)}
+    told = records.as_text({"a": np.ones(2, np.float32), "b": np.int32(3)})
+    odd_told = st.builds(
+        lambda at, name, value: [one | ({name: value} if place == at else {}) for place, one in enumerate(told)],
+        st.integers(0, 1), either("dtype", "shape", "data", "more"), anything(),
+    )  # fmt: skip
     return {
+        "records.from_text": Target(
+            lambda told: records.from_text(like, told), {"told": just(told)}, odd={"told": odd_told | anything()},
+            named=False, raises=(ledger.Refused,),
+        ),
         "ledger.create": Target(on(ledger.create, fresh), paths | budget, words=fields, **common),
         "ledger.charge": Target(
             on(lambda path, **told: ledger.charge(path, **told), copied),

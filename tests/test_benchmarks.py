@@ -140,7 +140,7 @@ def test_figure_1_writes_its_table_and_its_picture(figure, capsys):
     assert "example 4.1" in capsys.readouterr().out
 
 
-def test_figure_2_sets_dp_gibo_beside_descent(figure, capsys):
+def test_figure_2_sets_dp_gibo_beside_descent(full_only, figure, capsys):
     written = figure("fig2")
     shown = capsys.readouterr().out
     for method in (fig2.GIBO, fig2.GD, fig2.PLAIN):
@@ -169,7 +169,7 @@ def test_figure_3_may_be_stopped_and_started(full_only, figure, monkeypatch, cap
     assert not fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]  # settings of another run
 
 
-def test_figure_4_reads_every_method_at_both_counts(figure, capsys):
+def test_figure_4_reads_every_method_at_both_counts(full_only, figure, capsys):
     written = figure("fig4")
     assert "4 evaluations are 1 x 3 + 1; T = 2 steps of b = 3 are 6" in capsys.readouterr().out
     curves, finals = written["mean_curves"], written["final"]
@@ -262,7 +262,7 @@ def test_a_drawn_neighbour_differs_by_one_record():
     assert np.all(np.isin(np.round((counts - less)[~added]), (0, 1)))
 
 
-def test_the_comparison_runs_every_method_on_every_problem(kusner_item, capsys):
+def test_the_comparison_runs_every_method_on_every_problem(full_only, kusner_item, capsys):
     written = kusner_item("regret")
     shown = capsys.readouterr().out
     assert set(written["regret"]) == set(SIZES)
@@ -336,7 +336,7 @@ def test_curves_fall_and_begin_alike(kharkovskii_item, item):
         assert all(np.all(np.diff(curve) <= 1e-12) for curve in curves.values())
 
 
-def test_sound_transforms_stand_beside_the_published_one(kharkovskii_item, capsys):
+def test_sound_transforms_stand_beside_the_published_one(full_only, kharkovskii_item, capsys):
     written = kharkovskii_item("regret")
     shown = capsys.readouterr().out
     assert len(written["mean"]) == 2

@@ -15,6 +15,7 @@ Threefry keys stay usable where nothing is released: tests, benchmarks, research
 import hashlib
 import math
 import os
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -28,10 +29,6 @@ WORDS = 8  # of a key, 32 bits each
 CONSTANTS = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
 # Last words of a block, arbitrary but fixed: they keep the uses of a key apart, and releases reproducible from it.
 BITS, SPLIT, FOLD, SEEDED = 0x73746942, 0x74696C70, 0x646C6F66, 0x64656573
-ROUNDS = (
-    ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)),
-    ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)),
-)
 
 
 def secret_key(shape: tuple[int, ...] = ()) -> jax.Array:
@@ -121,31 +118,46 @@ def _words(data: bytes) -> jax.Array:
     return jnp.asarray(np.frombuffer(data, "<u4").astype(np.uint32))
 
 
-def _double_round(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    x = list(state)
+def _quarter_rounds(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> tuple[jax.Array, ...]:
+    """RFC 8439, section 2.1, on rows ``(4, k)``: the four columns of every block at once."""
 
     def turned(value, count):
-        return (value << count) | (value >> (32 - count))
+        return (value << np.uint32(count)) | (value >> np.uint32(32 - count))
 
-    for quarters in ROUNDS:
-        for a, b, c, d in quarters:
-            for first, second, third, count in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
-                x[first] = x[first] + x[second]
-                x[third] = turned(x[third] ^ x[first], np.uint32(count))
-    return tuple(x)
+    for first, second in ((16, 12), (8, 7)):
+        a = a + b
+        d = turned(d ^ a, first)
+        c = c + d
+        b = turned(b ^ c, second)
+    return a, b, c, d
 
 
+def _double_round(rows: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    """Section 2.3: the columns, then the diagonals, which are columns once row ``i`` is rolled by ``i``."""
+    a, b, c, d = _quarter_rounds(*rows)
+    a, b, c, d = _quarter_rounds(a, *(jnp.roll(row, -i, axis=0) for i, row in enumerate((b, c, d), start=1)))
+    return a, *(jnp.roll(row, i, axis=0) for i, row in enumerate((b, c, d), start=1))
+
+
+@partial(jax.jit, static_argnums=(2, 3))
 def _blocks(key: jax.Array, counter: jax.Array, width: int, purpose: int) -> jax.Array:
-    """Blocks ``(k, 16)`` of a key ``(8,)`` for counters ``(k,)``: RFC 8439, section 2.3, its nonce our two labels."""
+    """Blocks ``(k, 16)`` of a key ``(8,)`` for counters ``(k,)``: RFC 8439, section 2.3, its nonce our two labels.
+
+    Four rows of four words, so that few and wide operations compile in little time. Compiled by itself: on the host a
+    key is split and folded outside any program, which would otherwise compile word by word.
+    """
+    wide = (4, *counter.shape)
     zero = jnp.zeros_like(counter)
-    fixed = [zero + jnp.uint32(constant) for constant in CONSTANTS] + [zero + key[i] for i in range(WORDS)]
-    begun = (*fixed, counter, zero, zero + jnp.uint32(width), zero + jnp.uint32(purpose))
+    last = jnp.stack([counter, zero, zero + np.uint32(width), zero + np.uint32(purpose)])
+    fixed = (jnp.asarray(CONSTANTS, jnp.uint32), key[:4], key[4:])
+    begun = (*(jnp.broadcast_to(row[:, None], wide) for row in fixed), last)
     # Rolled: unrolled it is slower at large sizes and takes seconds to compile.
-    mixed = jax.lax.fori_loop(0, 10, lambda _, state: _double_round(state), begun)
-    return jnp.stack([a + b for a, b in zip(mixed, begun, strict=True)], axis=-1)
+    mixed = jax.lax.fori_loop(0, 10, lambda _, rows: _double_round(rows), begun)
+    return jnp.concatenate([x + y for x, y in zip(mixed, begun, strict=True)]).T
 
 
-def _random_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
+@partial(jax.jit, static_argnums=(1, 2))
+def _drawn(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
     size = math.prod(shape)
     count = -(-size * width // 32)
     words = _blocks(key, jnp.arange(-(-count // 16), dtype=jnp.uint32), width, BITS).reshape(-1)
@@ -158,13 +170,30 @@ def _random_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Arra
     return parts.reshape(-1)[:size].reshape(shape)
 
 
-def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+@partial(jax.jit, static_argnums=1)
+def _children(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     children = _blocks(key, jnp.arange(math.prod(shape), dtype=jnp.uint32), 0, SPLIT)
     return children[:, :WORDS].reshape(*shape, WORDS)
 
 
-def _fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
+@jax.jit
+def _folded(key: jax.Array, data: jax.Array) -> jax.Array:
     return _blocks(key, jnp.asarray(data).astype(jnp.uint32)[None], 0, FOLD)[0, :WORDS]
+
+
+# A pickled key names the functions of its generator, and a compiled function has no name to be found by.
+
+
+def _random_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
+    return _drawn(key, width, shape)
+
+
+def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return _children(key, shape)
+
+
+def _fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
+    return _folded(key, data)
 
 
 def _refuse(seed: jax.Array) -> jax.Array:

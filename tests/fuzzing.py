@@ -386,7 +386,11 @@ def statements() -> dict[str, Target]:
         "delta": st.floats(0, 0.5),
         "variation": st.floats(0, 1e-20),
     }
-    full = {"notion": either(*guarantee.NOTIONS[:-1]), "level": positive, "relation": either(*guarantee.RELATIONS)}
+    full = {
+        "notion": either(*guarantee.NOTIONS[:-1]),
+        "level": positive,
+        "relation": either("replace_one", "add_remove"),
+    }
     made = st.builds(lambda **fields: guarantee.guarantee(**fields), **full, protects=words, **told)
     ideal = st.builds(lambda level: guarantee.guarantee("gdp", level, "replace_one", "them", variation=1e-25), positive)
     fields = made.map(lambda one: one.to_dict())

@@ -432,9 +432,9 @@ def test_a_bound_refutes_what_is_below_it():
     mu, epsilon = shown.mu, shown.epsilon
     claims = {"gdp": mu, "dp": epsilon, "metric_dp": epsilon / 3, "prior_averaged_dp": epsilon}
     for notion, level in claims.items():
-        relation = "unit_distance" if notion == "metric_dp" else "replace_one"
+        relation, unit = ("unit_distance", 1.0) if notion == "metric_dp" else ("replace_one", None)
         for factor, wrong in ((0.99, True), (1.01, False)):
-            statement = guarantee.guarantee(notion, level * factor, relation, "rows")
+            statement = guarantee.guarantee(notion, level * factor, relation, "rows", unit=unit)
             assert auditing.refuted(shown, statement, distance=3.0) == wrong
     assert not auditing.refuted(shown, guarantee.no_guarantee("rows", "none was made"))
     at_delta = auditing.epsilon_lower_bound(900, 100, 1000, delta=1e-5)

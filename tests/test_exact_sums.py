@@ -535,7 +535,8 @@ def test_json_brings_the_variation_back_and_the_sentence_says_it():
         said(0.5),
         guarantee.no_guarantee("rows", "x"),
     ):
-        assert guarantee.from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False))) == made
+        read = guarantee.from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False)))
+        assert read == made.assuming(guarantee.UNCHECKED)
     assert str(of("gdp", 1.5, 2.0**-105, 1e-9)) == "gdp 1.5, delta=1e-09, within 2.5e-32 (replace_one) for rows"
     assert str(of("dp", 1.5, 2.0**-105)) == "dp 1.5, within 2.5e-32 (replace_one) for rows"
     assert "within" not in str(of("dp", 1.5, 0.0))
@@ -558,5 +559,5 @@ def test_a_variation_is_a_probability(variation, message):
 def test_what_is_no_statement_is_refused(change):
     fields = said(0.5).to_dict()
     fields = fields | change if "extra" in change else {k: v for k, v in fields.items() if k not in change}
-    with pytest.raises(ValueError, match=r"a guarantee has notion, level, .*variation; got"):
+    with pytest.raises(ValueError, match=r"a guarantee has notion, level, .*variation, unit; got"):
         guarantee.from_dict(fields)

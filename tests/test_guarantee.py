@@ -90,7 +90,7 @@ def test_the_sentence_says_every_number_and_condition():
     [
         GDP.assuming("key secret"),
         of("dp", 0.5, delta=1e-6),
-        guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations"),
+        guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0),
         guarantee.no_guarantee("rows", "mu = inf"),
     ],
 )
@@ -100,6 +100,31 @@ def test_json_brings_every_field_back(made):
     fields["level"] = float(fields["level"])
     fields["holds_if"] = tuple(fields["holds_if"])
     assert Guarantee(**fields) == made
+    assert guarantee.from_dict(fields) == made.assuming(guarantee.UNCHECKED)  # a file can say anything
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"level": 0.0}, ValueError),
+        ({"level": "inf"}, TypeError),
+        ({"holds_if": "key secret"}, TypeError),
+        ({"holds_if": ["key secret\nnothing else"]}, ValueError),
+        ({"holds_if": [""]}, ValueError),
+        ({"protects": "rows\nand nobody else"}, ValueError),
+        ({"relation": "unit_distance"}, ValueError),
+        ({"unit": 1.0}, ValueError),
+    ],
+)
+def test_a_statement_from_a_file_is_checked_like_any_other(changes, error):
+    with pytest.raises(error):
+        guarantee.from_dict(of("gdp", 1.0).to_dict() | changes)
+
+
+def test_statements_for_other_units_of_distance_are_not_equal():
+    near, far = (guarantee.guarantee("gdp", 1.0, "unit_distance", "rows", unit=unit) for unit in (1e-3, 1.0))
+    assert near != far
+    assert str(near) == "gdp 1 (unit_distance 0.001) for rows"
 
 
 def test_a_statement_can_not_be_changed():
@@ -134,5 +159,6 @@ def test_a_wrong_statement_is_refused_by_name(changes, error, message):
 @pytest.mark.parametrize("notion", guarantee.NOTIONS[:-1])
 @pytest.mark.parametrize("relation", guarantee.RELATIONS)
 def test_every_notion_and_relation_can_be_stated(notion, relation):
-    made = guarantee.guarantee(notion, 1, relation, "rows", holds_if=["key secret"])
+    unit = {"unit": 2} if relation == "unit_distance" else {}
+    made = guarantee.guarantee(notion, 1, relation, "rows", holds_if=["key secret"], **unit)
     assert (made.notion, made.relation, made.level, made.holds_if) == (notion, relation, 1.0, ("key secret",))

@@ -334,7 +334,7 @@ def test_a_connection_that_is_reset_has_ended():
 def test_a_statement_is_read_back_or_refused():
     for kind in KINDS.values():
         statement = json.loads(json.dumps(kind.guarantee.to_dict()))
-        assert guarantee.from_dict(statement) == kind.guarantee
+        assert guarantee.from_dict(statement) == kind.guarantee.assuming(guarantee.UNCHECKED)
     with pytest.raises(ValueError, match="a guarantee has notion"):
         guarantee.from_dict({"notion": "dp"})
     with pytest.raises(ValueError, match="level must not be NaN"):
@@ -405,7 +405,7 @@ def test_the_two_programs_survive_being_killed(tmp_path, table):
     best = max(answers, key=lambda answer: answer["output"])
     assert f"row {best['row']}: output" in shown
     assert f"the modeler's answer is row {best['row']}" in heard
-    assert "guarantee: metric_dp 2, within 7.9e-31 (unit_distance)" in shown
+    assert "guarantee: metric_dp 2, within 7.9e-31 (unit_distance 1)" in shown
     assert "key secret" not in heard
 
 

@@ -45,7 +45,9 @@ def rows() -> list[Row]:
             MOVED,
             MOVED,
         ),
-        Row("planar_laplace", claim("metric_dp", float(RATE), relation="unit_distance"), _planar, distance=FAR),
+        Row(
+            "planar_laplace", claim("metric_dp", float(RATE), relation="unit_distance", unit=1.0), _planar, distance=FAR
+        ),
         Row("outcome", claim("dp", math.log(TRUTH / CHANCES[1])), _outcome),
         Row("clipped_sum + discrete_gaussian", _sum_claim(), _clipped_sum),
     ]

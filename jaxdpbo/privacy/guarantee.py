@@ -21,6 +21,7 @@ SEPARABLE_LOSSES = "losses[i] depends on user i's record alone"
 RANDOM_BITS = "ChaCha20 is indistinguishable from random bits"
 DISCRETE_CURVE = "the discrete Gaussian's trade-off curve is as computed (no theorem)"
 FLOAT_SENSITIVITY = "the scores' sensitivity, derived for real numbers, holds for floats up to one grid step"
+UNCHECKED = "as a file says, which nobody checked here"
 WEAK_KEY = "a generator without a security claim is not inverted, nor its key guessed"
 
 
@@ -37,6 +38,8 @@ class Guarantee:
       delta: additive slack: for every epsilon, the delta that the notion gives, plus this.
       because: for "none", why there is no guarantee.
       variation: the release is within this total variation distance of a mechanism of which all of this is true.
+      unit: of "unit_distance", how far apart neighbours are at most, in the records' own units; None for the others.
+        Budgets for different units do not add up.
     """
 
     notion: str
@@ -47,6 +50,7 @@ class Guarantee:
     delta: float = 0.0
     because: str = ""
     variation: float = 0.0
+    unit: float | None = None
 
     def epsilon(self, delta: float) -> float:
         """The ``epsilon`` of ``(epsilon, delta)``-DP that the statement implies, under the same conditions.
@@ -101,7 +105,8 @@ class Guarantee:
         slack = f", delta={self.delta:g}" if self.delta else ""
         slack += f", within {self.variation:.2g}" if self.variation else ""
         conditions = f", if {'; '.join(self.holds_if)}" if self.holds_if else ""
-        return f"{self.notion} {self.level:g}{slack} ({self.relation}) for {self.protects}{conditions}"
+        relation = f"{self.relation} {self.unit:g}" if self.unit else self.relation
+        return f"{self.notion} {self.level:g}{slack} ({relation}) for {self.protects}{conditions}"
 
 
 def guarantee(
@@ -113,47 +118,57 @@ def guarantee(
     holds_if: tuple[str, ...] = (),
     delta: float = 0.0,
     variation: float = 0.0,
+    unit: float | None = None,
 ) -> Guarantee:
     """A checked statement.
 
     Raises:
       ValueError: an unknown notion or relation, a level that is not positive and finite, a delta or variation outside
-        [0, 1).
+        [0, 1), words that are not one printable line, a "unit_distance" without its ``unit`` or a unit elsewhere.
       TypeError: ``holds_if`` is one string: a tuple of names is wanted.
     """
     if not isinstance(holds_if, (tuple, list)) or not all(isinstance(name, str) for name in holds_if):
         raise TypeError(f"holds_if must be a tuple of names, got {holds_if!r}")
-    for name, value in (("protects", protects),):
-        if not isinstance(value, str):
-            raise TypeError(f"{name} must be text, got {value!r}")
+    for name, value in (("protects", protects), *(("holds_if", each) for each in holds_if)):
+        _words(name, value)
     _checks.choice("notion", notion, NOTIONS[:-1])
-    _checks.choice("relation", relation, RELATIONS)
+    if (_checks.choice("relation", relation, RELATIONS) == "unit_distance") != (unit is not None):
+        raise ValueError(f"unit must be given for 'unit_distance' and for no other relation, got {unit!r}")
     delta, variation = _checks.number("delta", delta), _checks.number("variation", variation)
     for name, value in (("delta", delta), ("variation", variation)):
         if not 0 <= value < 1:
             raise ValueError(f"{name} must lie in [0, 1), got {value}")
     level = _checks.positive("level", level)
-    return Guarantee(notion, level, relation, protects, tuple(holds_if), delta, variation=variation)
+    distance = None if unit is None else _checks.positive("unit", unit)
+    return Guarantee(notion, level, relation, protects, tuple(holds_if), delta, variation=variation, unit=distance)
 
 
 def no_guarantee(protects: str, because: str) -> Guarantee:
     """The statement that there is none, and why."""
-    for name, value in (("protects", protects), ("because", because)):
-        if not isinstance(value, str):
-            raise TypeError(f"{name} must be text, got {value!r}")
-    return Guarantee("none", math.inf, None, protects, because=because)
+    return Guarantee("none", math.inf, None, _words("protects", protects), because=_words("because", because))
 
 
 def from_dict(fields: dict[str, Any]) -> Guarantee:
-    """What ``to_dict`` made.
+    """What ``to_dict`` made, checked as in ``guarantee``, and resting on ``UNCHECKED``: a file can say anything.
 
     Raises:
       ValueError: it is no statement.
+      TypeError: a field is of the wrong kind.
     """
     if not isinstance(fields, dict) or set(fields) != set(Guarantee.__dataclass_fields__):
         said = ", ".join(map(repr, fields)) if isinstance(fields, dict) else type(fields).__name__
         raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {said}")
     if _checks.choice("notion", fields["notion"], NOTIONS) == "none":
         return no_guarantee(fields["protects"], fields["because"])
-    rest = {"holds_if": fields["holds_if"], "delta": fields["delta"], "variation": fields["variation"]}
-    return guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
+    rest = {name: fields[name] for name in ("holds_if", "delta", "variation", "unit")}
+    told = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
+    return told.assuming(UNCHECKED)
+
+
+def _words(name: str, value: Any) -> str:
+    """One printable line: statements are printed, and read from files."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be text, got {value!r}")
+    if not value.isprintable() or not value:
+        raise ValueError(f"{name} must be one printable line, got {value!r}")
+    return value

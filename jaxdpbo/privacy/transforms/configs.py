@@ -294,11 +294,12 @@ def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
 
 def _noised(kind, centre, scale, law, radius, near, anywhere, level, cell=0.0, spread: int | Fraction = 0) -> Config:
     notion, relation = (near, "unit_distance") if radius is None else (anywhere, "replace_one")
-    statement = _statement(notion, level, relation, exact=cell > 0)
+    scale = _checks.positive("scale", scale)
+    statement = _statement(notion, level, relation, exact=cell > 0, unit=scale if radius is None else None)
     return Config(
         kind=kind,
         centre=centre,
-        scale=_checks.positive("scale", scale),
+        scale=scale,
         dimension=law.dimension,
         guarantee=statement.assuming(guarantee.FLOAT_SENSITIVITY) if cell else statement,
         radius=math.inf if radius is None else float(radius),
@@ -308,10 +309,10 @@ def _noised(kind, centre, scale, law, radius, near, anywhere, level, cell=0.0, s
     )
 
 
-def _statement(notion: str, level: float, relation: str, exact: bool) -> guarantee.Guarantee:
+def _statement(notion: str, level: float, relation: str, exact: bool, unit: float | None = None) -> guarantee.Guarantee:
     curve = (guarantee.DISCRETE_CURVE,) if notion == "gdp" else ()
     rests_on = (*curve, guarantee.RANDOM_BITS) if exact else (guarantee.IDEAL_NOISE,)
     variation = VARIATION if exact else 0.0
     return guarantee.guarantee(
-        notion, level, relation, ROWS, holds_if=(*rests_on, guarantee.PUBLIC_CONFIG), variation=variation
+        notion, level, relation, ROWS, holds_if=(*rests_on, guarantee.PUBLIC_CONFIG), variation=variation, unit=unit
     )

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxdpbo.privacy import ledger
-from jaxdpbo.privacy.ledger import Damaged, Moved, Overspent, Refused
+from jaxdpbo.privacy.ledger import Damaged, Overspent, Refused
 
 MODULE = Path(ledger.__file__)
 TINY = 2.0**-1074
@@ -31,7 +31,13 @@ WORDS = {"relation": "replace_one", "protects": "users"}
 
 
 def spend(level="1/10", notion="dp", delta=0, variation=0, **words):
-    return ledger.Spend(notion, level, delta, variation, **(WORDS | words))
+    return ledger.Spend((ledger.Event(notion, level, delta, variation),), **(WORDS | words))
+
+
+def append(path, content):
+    """A line of whatever content, its hash right."""
+    with ledger._opened(path, writing=True) as opened:
+        return ledger._append(opened, content)
 
 
 def begun(folder, level=1, notion="dp", **options):
@@ -88,7 +94,9 @@ def test_a_spend_is_taken_exactly_if_it_fits(tmp_path_factory, asked, level, del
                 ledger.charge(path, str(number), "w", one)
             assert path.read_bytes() == before
     told = ledger.account(path)
-    assert [tuple(entry.spend[1:4]) for entry in told.spends] == [tuple(map(Fraction, amounts)) for amounts in taken]
+    assert [tuple(entry.spend.events[0][1:4]) for entry in told.spends] == [
+        tuple(map(Fraction, amounts)) for amounts in taken
+    ]
     for used, left, has, column in zip(told.spent, told.left, budget, zip(*taken, (0, 0, 0), strict=True), strict=True):
         assert used == Fraction(*sum_of(column))
         assert used + left == Fraction(has)
@@ -299,12 +307,12 @@ def test_a_release_that_is_not_json_is_refused_unseen(tmp_path, payload):
 def test_the_account_says_what_was_spent_by_whom(tmp_path):
     path = small(tmp_path)
     told = ledger.account(str(path))
-    assert told[:6] == ("dp", 1, 0, Fraction(1, 2**64), "replace_one", "users")
+    assert told.budget == ("dp", 1, 0, Fraction(1, 2**64), "replace_one", "users", None)
     assert told.by == "someone"
     assert [(entry.number, entry.run, entry.what, entry.released) for entry in told.spends] == [
         (2, "one", "a mean", True), (4, "two", "another", False),
     ]  # fmt: skip
-    assert [entry.spend.level for entry in told.spends] == [Fraction(1, 10), Fraction(1, 5)]
+    assert [entry.spend.events[0].level for entry in told.spends] == [Fraction(1, 10), Fraction(1, 5)]
     assert (told.spent.cost, told.left.cost) == (Fraction(3, 10), Fraction(7, 10))
     assert told.head == ledger.head(path)
     assert all("@" in entry.who and entry.when.endswith("+00:00") for entry in told.spends)
@@ -324,19 +332,20 @@ def test_a_table_rounds_against_the_spender(tmp_path):
     assert all(word in entry for word in ("the mean", "of incomes", "0.333334", "yes", "@"))
     assert told.endswith(ledger.head(path))
     assert "31415" not in told
-    assert json.loads(path.read_text().splitlines()[1])["content"]["level"] == ["1/3", "0.333334"]
+    assert json.loads(path.read_text().splitlines()[1])["content"]["events"][0]["level"] == ["1/3", "0.333334"]
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     header = ledger.read(begun(tmp_path)).lines[0]
     for content, message in (
         ({"schema": "other"}, "a is no jaxdpbo.ledger"),
-        ({"schema": "jaxdpbo.ledger", "version": 2}, "a has version 2, this is version 1"),
-        ({"schema": "jaxdpbo.ledger", "version": 1}, "a: line 1 is none that a ledger has there"),
-        (header | {"notion": "none"}, "a: line 1 is none that a ledger has there"),
+        ({"schema": "jaxdpbo.ledger", "version": 1}, "a has version 1, this is version 2"),
+        ({"schema": "jaxdpbo.ledger", "version": 2}, "a: line 1 is none that a ledger has there"),
+        (header | {"events": []}, "a: line 1 is none that a ledger has there"),
+        (header | {"events": [header["events"][0] | {"type": "none"}]}, "a: line 1 is none that a ledger has there"),
     ):
         (tmp_path / "a").unlink(missing_ok=True)
-        ledger.begin(tmp_path / "a", content)
+        ledger._begin(tmp_path / "a", content)
         with pytest.raises(Refused) as refusal:
             ledger.account(tmp_path / "a")
         assert str(refusal.value) == message
@@ -347,10 +356,17 @@ FORGED = {
     "a second spend": {"run": "one"},
     "a release of nothing": {"kind": "release", "run": "five", "payload": {}},
     "a second release": {"kind": "release", "run": "one", "payload": {}},
+    "a step out of turn": {"kind": "step", "run": "two", "number": 2, "content": {}},
+    "a step of nothing": {"kind": "step", "run": "five", "number": 1, "content": {}},
+    "a step after its release": {"kind": "step", "run": "one", "number": 1, "content": {}},
     "a refund": {"level": ["-1/10", "-0.1"]},
     "no level": {"level": None},
     "a level over zero": {"level": ["1/0", "0"]},
-    "another notion": {"notion": "gdp"},
+    "a level that is a float": {"level": 0.1},
+    "another notion": {"type": "gdp"},
+    "no events": {"events": []},
+    "another unit": {"unit": ["1/1", "1"]},
+    "no assumptions": {"assumptions": None},
     "another relation": {"relation": "add_remove"},
     "others protected": {"protects": "rows"},
     "a run that is a list": {"run": ["one"]},
@@ -361,9 +377,11 @@ FORGED = {
 def test_a_line_that_no_ledger_has_is_refused_though_its_hash_is_right(tmp_path, change):
     path = small(tmp_path)
     line = ledger.read(path).lines[1] | {"run": "three"}
-    ledger.append(path, line)
+    append(path, line)
     assert len(ledger.account(path).spends) == 3  # the line as it should be
-    ledger.append(path, line | {"run": "four"} | change)
+    if change.keys() & {"level", "type"}:
+        change = {"events": [line["events"][0] | change]}
+    append(path, line | {"run": "four"} | change)
     with pytest.raises(Damaged, match="line 6 is none that a ledger has there"):
         ledger.account(path)
     with pytest.raises(Damaged):
@@ -559,7 +577,8 @@ def test_a_writer_waits_for_the_lock_as_long_as_it_is_told(tmp_path):
     with locked(path):
         for write in (
             lambda: ledger.charge(path, "three", "w", spend(), timeout=0.05),
-            lambda: ledger.append(path, {}, timeout=0),
+            lambda: ledger.note(path, "two", 1, {}, timeout=0),
+            lambda: ledger.store_release(path, "two", {}, timeout=0),
         ):
             with pytest.raises(Refused, match=r"another process has kept ledger\.jsonl locked for 0"):
                 write()
@@ -623,21 +642,20 @@ def test_a_user_without_a_name_has_a_number(tmp_path, monkeypatch):
 
 def test_a_chain_grows_at_its_head_alone(tmp_path):
     path = tmp_path / "chain"
-    ledger.begin(path, {"a": 1})
+    ledger._begin(path, {"a": 1})
     first = ledger.read(path).head
-    second = ledger.append(path, {"b": [1.5, None, "é"]}, after=first)
-    with pytest.raises(Moved, match="chain was written to by somebody else"):
-        ledger.append(path, {"c": 3}, after=first)
-    third = ledger.append(str(path), {"c": 3})
-    assert ledger.read(path) == (({"a": 1}, {"b": [1.5, None, "é"]}, {"c": 3}), third, (first, second, third))
+    second = append(path, {"b": [1.5, None, "é"]})
+    third = append(str(path), {"c": 3})
+    begun = {"a": 1, "inode": path.stat().st_ino}
+    assert ledger.read(path) == ((begun, {"b": [1.5, None, "é"]}, {"c": 3}), third, (first, second, third))
     with pytest.raises(FileExistsError):
-        ledger.begin(path, {})
+        ledger._begin(path, {})
     for content in ["c"], {"c": math.inf}, {"c": object()}:
         with pytest.raises((TypeError, ValueError), match="content must be"):
-            ledger.append(path, content)
+            append(path, content)
     assert ledger.read(path).head == third
     with pytest.raises(FileNotFoundError):
-        ledger.append(tmp_path / "none", {})
+        append(tmp_path / "none", {})
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -655,7 +673,7 @@ def test_the_format_is_what_it_is_said_to_be(tmp_path):
     path = tmp_path / "chain"
     path.write_text(by_hand('{"a": 1}', '{"b": [2]}'))
     assert ledger.read(path).lines == ({"a": 1}, {"b": [2]})
-    ledger.append(path, {"c": "x"})
+    append(path, {"c": "x"})
     assert path.read_text() == by_hand('{"a": 1}', '{"b": [2]}', '{"c": "x"}')
     for wrong in '{"b": }', "[2]", '{"b": "\ud7ff"', "":
         path.write_text(by_hand('{"a": 1}', wrong))
@@ -664,8 +682,8 @@ def test_the_format_is_what_it_is_said_to_be(tmp_path):
 
 
 def test_equal_lines_have_other_hashes(tmp_path):
-    ledger.begin(tmp_path / "a", {})
-    ledger.append(tmp_path / "a", {})
+    ledger._begin(tmp_path / "a", {})
+    append(tmp_path / "a", {})
     assert len(set(ledger.read(tmp_path / "a").hashes)) == 2
 
 
@@ -740,6 +758,7 @@ def watch(order):
 
 def work(order):
     step, path, plant, worker = watch(order), order["path"], order["plant"], order["worker"]
+    spend = ledger.Spend((ledger.Event(*order["spend"][0][0]),), *order["spend"][1:])
     for k in itertools.count(order["first"]):
         run = f"shared {k}" if order["share"] and k % 3 == 2 else f"{worker} {k}"
         name = f"{run}, try {os.getpid()}" if plant == "a retry is charged again" else run
@@ -748,7 +767,7 @@ def work(order):
             say(worker=worker, k=k, run=run, payload=payload)
             step()
         try:
-            ledger.charge(path, name, run, ledger.Spend(**order["spend"]), fingerprint="f")
+            ledger.charge(path, name, run, spend, fingerprint="f")
         except ledger.Overspent:
             say(over=True)
             return
@@ -806,7 +825,7 @@ class Server:
         self.ledgers += 1
 
     def start(self, worker, *, die_at=0, pause=0.0, seed=0, plant=NO_PLANT, share=True, locks=True, meet=""):
-        order = {"worker": worker, "first": self.first[worker], "path": str(self.path), "spend": spend()._asdict()}
+        order = {"worker": worker, "first": self.first[worker], "path": str(self.path), "spend": spend()}
         options = {"die_at": die_at, "pause": pause, "seed": seed, "plant": plant, "share": share}
         self.tell(order | options | {"locks": locks, "meet": str(meet)})
         self.alive[worker] = self.hear("born")["born"]
@@ -843,7 +862,7 @@ class Server:
         names = {entry.what: entry.run for entry in told.spends}
         assert len(names) == len(told.spends), "a spend was doubled"
         assert self.charged | self.released.keys() <= names.keys(), "a spend was lost"
-        assert told.spent.cost <= told.level, "the budget was overrun"
+        assert told.spent.cost <= told.budget.level, "the budget was overrun"
         assert len(told.spends) == AFFORDABLE or not self.full, "the budget was refused before it was spent"
         for run, payload in self.released.items():
             stored = ledger.store_release(self.path, names[run], {"other": 1})

@@ -1,9 +1,12 @@
 """Runs on record: paid for first, no step noised twice, a release given out again, whatever is killed when."""
 
+import base64
 import os
 import signal
 import subprocess
 import sys
+import zlib
+from collections import Counter
 from pathlib import Path
 
 import jax
@@ -14,7 +17,7 @@ from protocol_cases import CASES, STEPS, records
 
 from jaxdpbo import drivers, ledger
 from jaxdpbo.algorithms import private_evaluations
-from jaxdpbo.drivers import recorded
+from jaxdpbo.drivers import compiled, loop, recorded, runs
 from jaxdpbo.privacy import guarantee, transforms
 from jaxdpbo.privacy import records as privacy_records
 
@@ -102,7 +105,8 @@ def test_the_path_goes_on_from_what_was_released(tmp_path):
 
 def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypatch):
     """The control of the test above: steps forgotten are drawn anew, and seen twice."""
-    monkeypatch.setattr(recorded, "kept", lambda record, fresh: recorded.Kept((), ledger.read(record.journal).head))
+    real = recorded.begin
+    monkeypatch.setattr(recorded, "begin", lambda *arguments: real(*arguments)._replace(publics=()))
     case, path, before = CASES["dp_gd"], book(tmp_path), []
     with pytest.raises(Killed):
         go(case, path, watched(case, before, STEPS))
@@ -110,25 +114,166 @@ def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypa
     assert np.any(np.stack(before)[1:] != np.asarray(run.release.path)[1:STEPS])
 
 
-@pytest.mark.parametrize("moment", ["charge", "append", "store_release"])
-def test_a_kill_on_either_side_of_every_write_spends_once(moment, tmp_path, monkeypatch):
-    case, path = CASES["dp_gibo"], book(tmp_path)
-    real = getattr(ledger, moment)
-    for late in (False, True):
+# One transcript, whatever fails
 
-        def cut(*arguments, late=late, **options):
-            if late:
-                real(*arguments, **options)
-            raise Killed
 
-        monkeypatch.setattr(ledger, moment, cut)
-        with pytest.raises(Killed):
-            go(case, path, watched(case, []))
-        monkeypatch.setattr(ledger, moment, real)
-    run = go(case, path, watched(case, []))
-    told = ledger.account(path)
-    assert [entry.released for entry in told.spends] == [True]
-    assert float(told.spent.cost) == pytest.approx(run.guarantee.level**2)
+class Failing:
+    """Makes the n-th inner call of a run fail, before or after it is made, and counts what is drawn."""
+
+    PLACES = ((ledger, "charge"), (ledger, "note"), (ledger, "store_release"), (loop, "_evaluate"), (loop, "ask"),
+              (loop, "tell"), (loop, "release"), (compiled, "_scan"))  # fmt: skip
+    DRAWS = ("tell", "release", "_scan")
+    ERRORS = (Killed, KeyboardInterrupt, MemoryError, OSError)
+
+    def __init__(self, monkeypatch):
+        self.left, self.late, self.error, self.drawn = 0, False, None, Counter()
+        for module, name in self.PLACES:
+            monkeypatch.setattr(module, name, self.around(name, getattr(module, name)))
+
+    def next(self, left, late, error):
+        self.left, self.late, self.error = left, late, error
+
+    def around(self, name, real):
+        def called(*arguments, **options):
+            self.left -= 1
+            if self.left == 0 and not self.late:
+                raise self.error
+            if name in self.DRAWS:
+                self.drawn[name, int(arguments[3].public.step) if name == "tell" else 0] += 1
+            found = real(*arguments, **options)
+            if self.left == 0:
+                raise self.error
+            return found
+
+        called.eval_shape = getattr(real, "eval_shape", None)
+        return called
+
+
+def on_record(path):
+    """The public states that stand in the ledger, in the order in which they were written."""
+    found, before = [], jax.tree.map(jnp.zeros_like, state_of(CASES["dp_gd"]).public)
+    for line in ledger.read(path).lines:
+        if "public" in line.get("content", {}):
+            before = recorded._changed(before, zlib.decompress(base64.b64decode(line["content"]["public"])))
+            found.append(before)
+    return found
+
+
+def path_of(public):
+    return np.asarray(public.path)[: int(public.step) + 1]
+
+
+def attempt(driver, path, left):
+    """One call, and what its caller gets to see: an answer, or an exception and what it carries."""
+    case = CASES["dp_gd"]
+    given = case.algorithm, case.objective, jnp.asarray(records()), case.config(1.0)
+    try:
+        run = driver(*given, ledger=path, run="x")
+    except BaseException as error:
+        if getattr(error, "state", None) is not None:
+            left.append(path_of(error.state.public))
+        return error
+    left.append(np.asarray(run.release.path))
+    return run
+
+
+def expect_one_transcript(path, left, failing):
+    """Nothing is drawn twice, and no two paths that left differ at a step that both have."""
+    again = [what for what, count in failing.drawn.items() if count > 1]
+    assert not again, f"drawn twice: {again}"
+    left = left + [path_of(public) for public in on_record(path)]
+    longest = max(left, key=len, default=np.zeros((0, 1)))
+    assert all(np.array_equal(one, longest[: len(one)]) for one in left), "two transcripts"
+    assert len(ledger.account(path).spends) <= 1
+
+
+def failed_at_random(folder, monkeypatch, draw):
+    """Attempts by either driver that fail anywhere, then two that nothing stops; how those ended."""
+    folder.mkdir()
+    path, left = book(folder), []
+    with monkeypatch.context() as patch:
+        failing = Failing(patch)
+        for _ in range(3):
+            failing.next(draw.integers(1, 25), bool(draw.integers(2)), Failing.ERRORS[draw.integers(4)])
+            attempt((drivers.run_scan, drivers.run_loop)[draw.integers(4) // 3], path, left)
+        failing.next(0, False, None)
+        ends = [attempt(driver, path, left) for driver in (drivers.run_loop, drivers.run_scan)]
+        expect_one_transcript(path, left, failing)
+    return [type(end).__name__ for end in ends]
+
+
+def test_all_that_leaves_under_one_charge_is_one_transcript(tmp_path, monkeypatch, trials):
+    count = trials("runs that fail at random places, by either driver, and are tried again", 40, 2000, 7)
+    draw, ends = np.random.default_rng(7), Counter()
+    for number in range(count):
+        ends.update(failed_at_random(tmp_path / str(number), monkeypatch, draw))
+    assert ends.keys() == {"Run", "Refused"}  # never a second draw, and never another way to fail
+    assert min(ends.values()) > count / 4
+
+
+def tried_until_it_succeeds(*arguments):
+    """A plant: an unfinished draw is forgiven, and drawn again."""
+    try:
+        return honest_begin(*arguments)
+    except ledger.Refused:
+        path, run, *_ = arguments
+        steps = [line for line in ledger.read(path).lines if line.get("kind") == "step"]
+        return recorded.Record(path, run, None, len(steps), tuple(on_record(path)))
+
+
+honest_begin = recorded.begin
+PLANTS = {
+    "an unfinished draw is forgiven": (recorded, "begin", tried_until_it_succeeds),
+    "a failed program may run again": (privacy_records, "charge_once", privacy_records.charge),
+    "a draw is not written down first": (recorded, "about_to_draw", lambda record, what: record),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_second_transcript_is_seen_where(plant, tmp_path, monkeypatch):
+    monkeypatch.setattr(*PLANTS[plant])
+    draw, folders = np.random.default_rng(3), map(str, range(60))
+    with pytest.raises(AssertionError, match="drawn twice"):
+        any(failed_at_random(tmp_path / folder, monkeypatch, draw) is None for folder in folders)
+
+
+def test_an_interrupted_run_carries_no_state_and_the_other_driver_does_not_go_on(tmp_path):
+    """Trap 30, 37: minimize(traceable=False) interrupted, then called with traceable=True under the same name."""
+    path = book(tmp_path)
+
+    def loss(point, data):
+        if not isinstance(point, jax.core.Tracer) and len(on_record_of(path)) >= 4:
+            raise MemoryError
+        return jnp.sum(jnp.square(data - point[None]), axis=1)
+
+    def on_record_of(path):
+        return [line for line in ledger.read(path).lines if line.get("kind") == "step"]
+
+    box = [[-1.0] * 2, [1.0] * 2]
+    options = {"mu": 1.0, "steps": STEPS, "ledger": path, "run": "march"}
+    with pytest.raises(drivers.RunInterrupted, match="stopped at step 2 of 3 on MemoryError; the same call") as stopped:
+        drivers.minimize(loss, records(), box, users=len(records()), traceable=False, **options)
+    assert stopped.value.state is None
+    with pytest.raises(ledger.Refused, match="charged with another fingerprint, for dp_gibo, 3 steps, step by step"):
+        drivers.minimize(loss, records(), box, **options)
+
+
+def test_a_program_that_failed_after_it_drew_has_spent_its_charge(tmp_path, monkeypatch):
+    """Trap 37: forty-two first iterates came from one spend, by an exception that carried them."""
+    path, left = book(tmp_path), []
+
+    def unlucky(info, state):
+        raise drivers.RunInterrupted("the covariance of the evaluated points could not be factored", state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "raise_on_failed_factorisation", unlucky)
+        first = attempt(drivers.run_scan, path, left)
+        assert isinstance(first, drivers.RunInterrupted)
+        assert first.state is None
+        again = [attempt(driver, path, left) for driver in (drivers.run_scan, drivers.run_loop) * 2]
+    assert not left
+    assert [type(one) for one in again] == [ledger.Refused] * 4
+    assert "did not end: what it drew may have been seen, so its budget is spent" in str(again[0])
 
 
 def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
@@ -138,6 +283,8 @@ def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
     same(drivers.run_scan(*given, ledger=path, run="scan"), run)
     other = drivers.run_scan(*given, ledger=path, run="another")
     assert np.any(np.asarray(other.release.point) != np.asarray(run.release.point))
+    with pytest.raises(ledger.Refused, match="another fingerprint, for dp_gibo, 3 steps, in one program"):
+        drivers.run_loop(*given, ledger=path, run="scan")
     told = ledger.account(path)
     assert len(told.spends) == 2
     assert told.spent.cost < 2  # two runs of mu = 1, each a little less on the grid
@@ -169,7 +316,7 @@ def test_a_second_process_that_goes_on_with_a_run_is_turned_away(tmp_path):
         return np.asarray(case.objective(jnp.asarray(point), data))
 
     intruder.been = False
-    with pytest.raises(ledger.Moved):
+    with pytest.raises(ledger.Refused, match="has its release: nothing more may be drawn for it"):
         go(case, path, intruder)
     assert len(ledger.account(path).spends) == 1
 
@@ -181,13 +328,13 @@ def test_nothing_raw_is_on_record(tmp_path):
         return np.full(case.shape, SENTINEL)
 
     go(case, path, secret)
-    files = list(tmp_path.iterdir())
-    assert len(files) == 2
-    record = recorded.begin(path, "first", case.algorithm, case.config(1.0), case.algorithm.privacy(case.config(1.0)))
-    publics, _ = recorded.kept(record, state_of(case).public)
-    assert len(publics) == STEPS
-    assert not any(np.any(np.isclose(leaf, SENTINEL, rtol=1e-9)) for leaf in jax.tree.leaves(publics))
-    assert all(oct(file.stat().st_mode)[-3:] == "600" for file in files)
+    assert list(tmp_path.iterdir()) == [path]
+    state, config = state_of(case), case.config(1.0)
+    record = recorded.begin(path, "first", case.algorithm, config, case.algorithm.privacy(config), state.public)
+    assert len(record.publics) == STEPS
+    assert not any(np.any(np.isclose(leaf, SENTINEL, rtol=1e-9)) for leaf in jax.tree.leaves(record.publics))
+    assert str(SENTINEL)[:8] not in path.read_text()
+    assert oct(path.stat().st_mode)[-3:] == "600"
 
 
 @pytest.mark.parametrize("driver", [drivers.run_scan, drivers.run_loop])
@@ -290,6 +437,7 @@ def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path)
         private_objective(path)(1.0)
     with pytest.raises(ledger.Moved):
         first(0.3)  # it does not know what the others did
+    assert first.remaining == 2, "what was refused is not charged"
     assert [float(one.point) for one in private_objective(path).spent] == [0.25, 0.75]
     assert len(ledger.account(path).spends) == 1
     with pytest.raises(ledger.Refused, match="another"):

@@ -11,6 +11,7 @@ makes a scalar function of a per-user loss for an optimiser that is not ours: th
 own, since it counts a budget that somebody else spends.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -270,7 +271,7 @@ class PrivateObjective:
     Formal guarantee: ``mu``-GDP, replace-one, for all that it ever returns together. The budget is split equally among
     ``evaluations`` calls beforehand; a call is charged before the loss is computed, so one that raises stays charged.
     What the exception of a loss says is the loss's own affair. Threads may share one object; processes may not: each
-    copy would count for itself, so it refuses to be pickled.
+    copy would count for itself and draw the same noise, so it refuses to be pickled, and to work after a fork.
 
     Attributes:
       deviation: the standard deviation of the noise of one value.
@@ -328,22 +329,27 @@ class PrivateObjective:
                 "key must not be given with a ledger: evaluations on record draw from the operating system"
             )
         self._key, self.guarantee = keys.for_release(key, privacy(self._config), insecure_key)
-        self._journal, self._head = None, ""
+        self._ledger, self._run, self._noted, self._process = ledger, run, 0, os.getpid()
         self._lock, self._charged, self._spent = threading.Lock(), 0, []
         if ledger is not None:
             what = f"private evaluations, {evaluations} of one point"
-            charged = records.charge(ledger, run, what, self.guarantee, self._config)
-            self._journal = records.journal(ledger, charged)
-            self._recall(self._journal)
+            charged = records.charge(ledger, run, what, self.guarantee, "PrivateObjective", self._config)
+            self._recall(charged.steps)
 
     def __call__(self, point: Any) -> float:
         """One evaluation.
 
         Raises:
           BudgetExhausted: none is left.
+          RuntimeError: another process than the one that made this object.
           ValueError: the losses do not have the shape ``(n,)``; it says no value.
           TypeError: they are no real numbers; it says none of them.
         """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "a PrivateObjective works in the process that made it: a fork would draw its noise twice"
+            )
+        place = np.asarray(point).tolist()
         with self._lock:
             if self._charged == self._evaluations:
                 raise BudgetExhausted(f"all {self._evaluations} evaluations are spent")
@@ -361,20 +367,20 @@ class PrivateObjective:
         given = jnp.asarray(losses[None], self._config.low.dtype)
         value = float(_released_means(jax.random.fold_in(self._key, number), self._config, given)[0][0])
         with self._lock:
-            self._note({"point": np.asarray(point).tolist(), "value": value})
+            self._note({"point": place, "value": value})
             self._spent.append(Spent(point, value))
         return value
 
     def _note(self, line: dict[str, Any]) -> None:
         """On the disk before anything is done or said; public, as all that is returned."""
-        if self._journal is not None:
-            self._head = privacy_ledger.append(self._journal, line, after=self._head)
+        if self._ledger is not None and self._run is not None:
+            privacy_ledger.note(self._ledger, self._run, self._noted + 1, line)
+            self._noted += 1
 
-    def _recall(self, journal: Path) -> None:
+    def _recall(self, steps: tuple[dict[str, Any], ...]) -> None:
         """What other processes noted."""
-        chain = privacy_ledger.read(journal)
-        self._head = chain.head
-        for line in chain.lines[1:]:
+        self._noted = len(steps)
+        for line in steps:
             if "charged" in line:
                 self._charged = line["charged"]
             else:

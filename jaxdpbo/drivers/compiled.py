@@ -1,6 +1,5 @@
 """A whole run in one compiled program."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,33 +37,34 @@ def run_scan(
       key: a typed key for tests and sweeps; from the operating system where not given.
       insecure_key: permit one of a generator without a security claim, such as ``jax.random.key(0)``, though the noise
         is exact; the guarantee says so.
-      ledger: charge the run there (``privacy.ledger``) before it begins. A process that is killed may call again: what
-        was released is given out again; where nothing was, nothing had left the program. No ``key`` may be given.
+      ledger: charge the run there (``privacy.ledger``) before it begins. What was released under its name is given out
+        again. A run that fails, or is killed, has spent its charge: ``run_loop`` is the one that goes on. No ``key``
+        may be given.
       run: its name in the ledger, and of this data: needed there.
       diagnostics: also return the raw state and per-step ``Info``. Not private.
 
     Raises:
-      ledger.Refused: the budget does not suffice, or the name stands for another run.
+      ledger.Refused: the budget does not suffice, or the name stands for another run or one that failed.
       TypeError: ``key`` is not a typed key, or of such a generator.
       ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a ledger, no ``run``.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
-    statement, record = runs.statement_of(algorithm, objective, config), None
-    if ledger is not None:
-        if key is not None:
-            raise ValueError("key must not be given with a ledger: a run on record draws from the operating system")
-        record = recorded.begin(ledger, run, algorithm, config, statement)
+    statement = runs.statement_of(algorithm, objective, config)
+    if ledger is not None and key is not None:
+        raise ValueError("key must not be given with a ledger: a run on record draws from the operating system")
     key, statement = keys.for_release(key, statement, insecure_key)
     data = runs.arrays(data)
-    if record is not None:
-        like, _, _ = jax.eval_shape(partial(scan, algorithm, objective), key, config, data)
-        done = recorded.given_out(record, like)
+    charged = None
+    if ledger is not None:
+        like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)  # refuses before it costs
+        charged = recorded.begin_once(ledger, run, algorithm, config, statement)
+        done = recorded.given_out(charged, like)
         if done is not None:
-            return done
+            return runs.Run(done, statement)
     released, state, info = _scan(algorithm, objective, key, config, data)
-    runs.raise_on_failed_factorisation(info, state)
-    if record is not None:
-        released, statement, _ = recorded.give_out(record, released, statement)
+    runs.raise_on_failed_factorisation(info, state if charged is None else None)
+    if ledger is not None and charged is not None:
+        released = recorded.give_out(ledger, charged.run, released)
     return runs.Run(released, statement, runs.Diagnostics(state, info) if diagnostics else None)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxdpbo.drivers import recorded, runs
 from jaxdpbo.privacy import guarantee, keys
+from jaxdpbo.privacy import ledger as privacy_ledger
 from jaxdpbo.types import Algorithm, Objective, Query, State
 
 
@@ -46,17 +47,19 @@ def run_loop(
         point, so the path is the same as without one. A process pool pickles ``objective`` and ``data`` for every
         point: pass what finds the data rather than the data. Left open at the end.
       progress: show a bar of steps; needs the ``progress`` extra. It counts, and shows nothing of the data.
-      ledger: charge the whole run there (``privacy.ledger``) before its first step. A process that is killed may call
-        again: what was released is given out again, otherwise the run goes on after the steps on record, evaluating
-        their points again. A run that goes on takes its keys from the operating system, so neither ``key`` nor
-        ``state`` may be given.
+      ledger: charge the whole run there (``privacy.ledger``) before its first step. A process that is killed, or whose
+        objective raised, may call again: what was released is given out again, otherwise the run goes on after the
+        steps on record, evaluating their points again. Only a failure in the moment between a step's draw and its
+        record ends the run (``drivers.recorded``). Keys are the operating system's: neither ``key`` nor ``state``
+        may be given.
       run: its name in the ledger, and of this data: needed there.
       diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private.
 
     Raises:
       TypeError: ``key`` is not a typed key, or of such a generator.
       ValueError: ``state`` does not belong to ``config``; ``key`` or ``state`` with a ledger, or no ``run``.
-      ledger.Refused: the budget does not suffice, the name stands for another run, or another process goes on with it.
+      ledger.Refused: the budget does not suffice, the name stands for another run or one that ended while it drew, or
+        another process goes on with it.
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of a wrong shape, or the covariance of
         the evaluated points could not be factored.
     """
@@ -65,10 +68,8 @@ def run_loop(
         raise TypeError(f"state must be of a RunInterrupted, got {type(state).__name__}")
     if executor is not None and not hasattr(executor, "submit"):
         raise TypeError(f"executor must be one of concurrent.futures, got {type(executor).__name__}")
-    if ledger is not None:
-        if key is not None or state is not None:
-            raise ValueError("key and state must not be given with a ledger: the record says how a run goes on")
-        record = recorded.begin(ledger, run, algorithm, config, statement)
+    if ledger is not None and (key is not None or state is not None):
+        raise ValueError("key and state must not be given with a ledger: the record says how a run goes on")
     key, statement = keys.for_release(key, statement, insecure_key)
     init_key, loop_key, release_key = jax.random.split(key, 3)
     fresh: State = init(algorithm, init_key, config)
@@ -80,12 +81,14 @@ def run_loop(
             f"state must come from a run with this config: it was begun with a budget of {current.public.budget}"
         )
 
-    publics, head = (), ""
-    if record is not None:
-        done = recorded.given_out(record, jax.eval_shape(algorithm.release, release_key, config, fresh))
+    publics = ()
+    if ledger is not None:
+        like = jax.eval_shape(algorithm.release, release_key, config, fresh)
+        record = recorded.begin(ledger, run, algorithm, config, statement, fresh.public)
+        done = recorded.given_out(record, like)
         if done is not None:
-            return done
-        publics, head = recorded.kept(record, fresh.public)
+            return runs.Run(done, statement)
+        publics = record.publics
     infos = []
     start = int(current.public.step)
     if start:  # nobody can say any more where the keys of the earlier steps came from
@@ -95,27 +98,37 @@ def run_loop(
         if t < len(publics) and not jax.tree.leaves(current.private):
             current = current._replace(public=publics[t])
             continue
+        drawing = False
         try:
             query = ask(algorithm, ask_key, config, current)
             values = _evaluate(objective, query, data, getattr(config, "users", None), executor)
+            if record is not None and t >= len(publics):
+                record = recorded.about_to_draw(record, f"step {t}")
+                drawing = True
             after, info = tell(algorithm, tell_key, config, current, query, values)
+            if t < len(publics):
+                after = after._replace(public=publics[t])  # the noise drawn just now was never seen
+            elif record is not None:
+                record = recorded.keep(record, current.public if t else None, after.public)
+        except privacy_ledger.Refused:
+            raise
         except (Exception, KeyboardInterrupt) as error:
-            raise runs.RunInterrupted(
-                f"stopped at step {t} of {config.steps} on {type(error).__name__}; "
-                f"the same call {'' if record else 'with state=error.state '}goes on from there",
-                current,
-            ) from error
-        if t < len(publics):
-            after = after._replace(public=publics[t])  # the noise drawn just now was never seen
-        elif record is not None:
-            head = recorded.keep(record, head, current.public if t else None, after.public)
+            said = f"stopped at step {t} of {config.steps} on {type(error).__name__}"
+            if record is None:
+                raise runs.RunInterrupted(f"{said}; the same call with state=error.state goes on", current) from error
+            after_it = (
+                "while it was drawn: the run ends there" if drawing else "; the same call goes on from its record"
+            )
+            raise runs.RunInterrupted(f"{said} {after_it}".replace(" ;", ";")) from error
         current = after
         infos.append(info)
     info = jax.tree.map(lambda *leaves: jnp.stack(leaves), *infos) if infos else None
-    released = release(algorithm, release_key, config, current)
-    runs.raise_on_failed_factorisation(info, current)
+    runs.raise_on_failed_factorisation(info, current if record is None else None)
     if record is not None:
-        released, statement, _ = recorded.give_out(record, released, statement)
+        recorded.about_to_draw(record, "the release")
+    released = release(algorithm, release_key, config, current)
+    if record is not None:
+        released = recorded.give_out(record.ledger, record.run, released)
     return runs.Run(released, statement, runs.Diagnostics(current, info) if diagnostics else None)
 
 

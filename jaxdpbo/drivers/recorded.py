@@ -1,8 +1,11 @@
 """A run on record: paid for in a ledger before it begins, its public states kept, its release given out again.
 
-What survives a crash is what has been through a mechanism: the state's ``public`` part after every step, on the disk
-before the step's query is used. A run that goes on replays the steps it has kept: it asks and evaluates again, for the
-``private`` part, and takes the public part from the record, so that no step is noised twice. Nothing raw is written.
+All that ever leaves under one charge is one transcript. ``run_scan`` draws everything in one program: an attempt that
+fails has spent its charge. ``run_loop`` writes down that a step is about to be drawn, draws it, and writes down the
+``public`` part of the state before anybody uses it. A failure outside that moment, in an evaluation say, loses nothing:
+the run goes on, asks and evaluates again for the ``private`` part, and takes the public part from the record, so that
+no step is noised twice. A failure inside it ends the run there: what was drawn may have been seen, and how often a step
+was drawn until it went well would be an output of its own. Nothing raw is written.
 """
 
 import base64
@@ -14,81 +17,102 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.drivers import runs
-from jaxdpbo.privacy import guarantee, ledger, records
+from jaxdpbo.privacy import ledger, records
 from jaxdpbo.types import Algorithm
 
 
 class Record(NamedTuple):
-    """A charged run: where, its name, what was stored as its release (None if nothing), and the place of its steps."""
+    """A charged run of ``run_loop``.
+
+    Attributes:
+      ledger: where.
+      run: its name there.
+      release: what was stored as its release, None if nothing.
+      steps: how many lines stand under its charge.
+      publics: the public states after the steps taken, first to last.
+    """
 
     ledger: str | Path
     run: str
     release: dict[str, Any] | None
-    journal: Path
-
-
-class Kept(NamedTuple):
-    """Public states after the steps taken, first to last, and the hash of the last line that holds them."""
-
+    steps: int
     publics: tuple[Any, ...]
-    head: str
 
 
-def begin(path: str | Path, run: str | None, algorithm: Algorithm, config: Any, statement: Any) -> Record:
-    """Charge a run, or find it charged.
+def begin(path: str | Path, run: str | None, algorithm: Algorithm, config: Any, statement: Any, fresh: Any) -> Record:
+    """Charge a run that goes step by step, or find how far it went; ``fresh`` is a public state of its shape.
 
     Raises:
       ValueError: no name, or a guarantee that does not add up with others.
-      ledger.Refused: the budget does not suffice, or the name stands for another run.
+      ledger.Refused: the budget does not suffice, the name stands for another run, or the run ended in a draw.
+      ledger.Damaged: its states are not what was written.
     """
-    what = f"{algorithm.tell.__module__.removeprefix('jaxdpbo.algorithms.')}, {config.steps} steps"
-    charged = records.charge(path, run, what, statement, algorithm, config)
-    return Record(path, charged.run, charged.release, records.journal(path, charged))
-
-
-def given_out(record: Record, like: Any) -> runs.Run | None:
-    """The run as it was released before, or None."""
-    return None if record.release is None else _read(record.release, like)
-
-
-def give_out(record: Record, released: Any, statement: guarantee.Guarantee) -> runs.Run:
-    """Store a release before anybody sees it; where another process was first, its release is the run's."""
-    payload = {"release": records.as_text(released), "guarantee": statement.to_dict()}
-    return _read(ledger.store_release(record.ledger, record.run, payload), released)
-
-
-def kept(record: Record, fresh: Any) -> Kept:
-    """The steps on record, in the shape of a ``fresh`` public state.
-
-    Raises:
-      ledger.Damaged: they are not what was written.
-    """
-    chain, publics, before = ledger.read(record.journal), [], _nothing(fresh)
-    for line in chain.lines[1:]:
+    what = f"{_what(algorithm, config)}, step by step"
+    charged = records.charge(path, run, what, statement, "run_loop", algorithm, config)
+    publics, before = [], _nothing(fresh)
+    for number, line in enumerate(charged.steps):
+        if number % 2 == 0 and set(line) == {"draws"}:
+            continue
         try:
             changed = zlib.decompress(base64.b64decode(line["public"]))
         except (KeyError, TypeError, ValueError, zlib.error) as error:
-            raise ledger.Damaged(f"{record.journal.name} holds no public state") from error
+            raise ledger.Damaged(f"run {run!r} has no public state at step {number // 2}") from error
         before = _changed(before, changed)
         publics.append(before)
-    return Kept(tuple(publics), chain.head)
+    if len(charged.steps) % 2 and charged.release is None:
+        raise ledger.Refused(
+            f"run {run!r} stopped while {charged.steps[-1]['draws']} was drawn: it may have been seen, so the run ends "
+            f"there, {len(publics)} steps on record; what is left needs a name, and a charge, of its own"
+        )
+    return Record(path, charged.run, charged.release, len(charged.steps), tuple(publics))
 
 
-def keep(record: Record, head: str, before: Any | None, after: Any) -> str:
-    """Put the public state after a step on the disk; returns the new head. ``before``: the one before it, or None.
+def begin_once(path: str | Path, run: str | None, algorithm: Algorithm, config: Any, statement: Any) -> ledger.Charge:
+    """Charge a run that goes in one program.
+
+    Raises:
+      ValueError: no name, or a guarantee that does not add up with others.
+      ledger.Refused: the budget does not suffice, or the name stands for another run or a failed attempt.
+    """
+    what = f"{_what(algorithm, config)}, in one program"
+    return records.charge_once(path, run, what, statement, "run_scan", algorithm, config)
+
+
+def about_to_draw(record: Record, what: str) -> Record:
+    """On the disk before a step is drawn.
 
     Raises:
       ledger.Moved: another process goes on with this run.
     """
+    return _noted(record, {"draws": what})
+
+
+def keep(record: Record, before: Any | None, after: Any) -> Record:
+    """Put the public state after a step on the disk. ``before``: the one before it, or None."""
     before = _nothing(after) if before is None else before
     difference = np.bitwise_xor(_bytes(before), _bytes(after))  # most of a state stays as it was
-    line = {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()}
-    return ledger.append(record.journal, line, after=head)
+    return _noted(record, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
 
 
-def _read(payload: dict[str, Any], like: Any) -> runs.Run:
-    return runs.Run(records.from_text(like, payload["release"]), guarantee.from_dict(payload["guarantee"]))
+def give_out(path: str | Path, run: str, released: Any) -> Any:
+    """Store a release before anybody sees it."""
+    return records.from_text(
+        released, ledger.store_release(path, run, {"release": records.as_text(released)})["release"]
+    )
+
+
+def given_out(charged: Any, like: Any) -> Any:
+    """The release that was stored, of the shape of ``like``, or None."""
+    return None if charged.release is None else records.from_text(like, charged.release["release"])
+
+
+def _what(algorithm: Algorithm, config: Any) -> str:
+    return f"{algorithm.tell.__module__.removeprefix('jaxdpbo.algorithms.')}, {config.steps} steps"
+
+
+def _noted(record: Record, line: dict[str, Any]) -> Record:
+    ledger.note(record.ledger, record.run, record.steps + 1, line)
+    return record._replace(steps=record.steps + 1)
 
 
 def _nothing(tree: Any) -> Any:

@@ -32,7 +32,8 @@ class RunInterrupted(RuntimeError):
     """A run stopped on an exception, which is its ``__cause__``; ``state`` is where it stood.
 
     ``run_loop(..., state=error.state)`` goes on from there. The state is raw, so it is kept out of ``repr``, ``str``
-    and pickles of this exception.
+    and pickles of this exception. It is None for a run on record, which goes on by its record alone: a second way on
+    would be a second transcript under one charge.
     """
 
     def __init__(self, message: str, state: State | None = None):
@@ -69,8 +70,11 @@ def arrays(data: Any) -> Any:
     raise TypeError("data must be a pytree of arrays of numbers")
 
 
-def raise_on_failed_factorisation(info: Any, state: State) -> None:
-    """A flag on public points, where an algorithm has one; the users' gradients then counted as zero."""
+def raise_on_failed_factorisation(info: Any, state: State | None) -> None:
+    """A flag on public points, where an algorithm has one; the users' gradients then counted as zero.
+
+    ``state`` is None for a run on record: what it drew leaves by its record or not at all.
+    """
     failed = getattr(info, "factorisation_failed", None)
     if failed is not None and bool(jnp.any(failed)):
         raise RunInterrupted(

@@ -1,17 +1,21 @@
 """The ledger: every privacy spend, on the disk before the release that it pays for.
 
-A file of JSON lines on a local disk: first the budget, then spends and what was released for them. Lines are only
-added, by one process at a time. Each holds its own SHA-256 and that of the line before.
+One file of JSON lines on a local disk: the budget, then charges, the steps that were taken under each, and releases.
+Lines are only added, by one process at a time. Each holds its own SHA-256 and that of the line before.
 
 Detected: any byte changed, any line removed, put in, repeated or moved. Not detected: whole lines cut off the end, or a
 file written anew, hashes and all; nothing inside a file can show these. Keep ``head(path)`` where whoever can write the
-file can not, and give it to ``account`` as ``expected_head``.
+file can not, and give it to ``account`` as ``expected_head``: everything that ever left is in the chain it stands for.
+
+A charge pays for ONE transcript: whatever fails, all that ever leaves under it is one sequence of releases. A step
+whose noise may have been drawn is in the file before it is drawn, so that no second draw can follow (``note``); a run
+of one step that was charged and stored nothing is over. A release is stored before anybody sees it and given out again.
+
+The file knows its inode. A copy is refused until ``adopt`` says that it is the one that counts: two copies would spend
+one budget twice. Links, hard or symbolic, are the same file.
 
 A process killed while it writes leaves a torn line, the beginning of one. It was never acknowledged: readers pass over
 it, the next writer takes it off. A line of full length that ends in anything but a newline is damage.
-
-A spend stands once it is written, released or not. After a crash ask again by the same run name: it is charged once,
-and what was stored for it is given out again. (New noise on the same statistic would be a second release.)
 
 The standard library alone, and nothing of this package: whoever audits a ledger loads this one file and needs no JAX.
 """
@@ -34,7 +38,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-SCHEMA, VERSION = "jaxdpbo.ledger", 1
+SCHEMA, VERSION = "jaxdpbo.ledger", 2
 LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # of each notion
 COSTS = LEVELS | {"gdp": "mu^2"}  # what adds up over releases
 BITS = 4096  # at most, of a numerator or denominator: any float has fewer, and Python writes such numbers in full
@@ -60,7 +64,7 @@ class Damaged(Refused):
 
 
 class Moved(Refused):
-    """Somebody else wrote since."""
+    """Another process goes on with the run."""
 
 
 class Chain(NamedTuple):
@@ -71,33 +75,61 @@ class Chain(NamedTuple):
     hashes: tuple[str, ...]
 
 
-class Spend(NamedTuple):
-    """What a release costs, exactly.
+class Event(NamedTuple):
+    """What one mechanism costs, exactly; a spend is several of them.
+
+    A budget adds up the events of its own notion. "profile" and "selection" have a form, so that files need no other
+    version once something adds them up; no budget takes them yet.
 
     Attributes:
-      notion: "gdp", "zcdp", "dp" or "metric_dp".
-      level: mu, rho or epsilon.
+      type: a notion ("gdp", "zcdp", "dp", "metric_dp"), "profile" or "selection".
+      level: of a notion: mu, rho or epsilon.
       delta: additive slack, as in ``Guarantee``.
-      variation: total variation distance of the release from the ideal mechanism.
-      relation: which data sets are neighbours.
-      protects: whose records, in the ledger's words.
+      variation: total variation distance from the ideal mechanism.
+      points: of a profile: pairs ``(epsilon, delta)``, an upper bound at each epsilon.
+      base: of a selection: the events of one repetition.
+      law: of a selection: how the number of repetitions is drawn, in words.
+      parameters: of that law.
     """
 
-    notion: str
-    level: Number
-    delta: Number
-    variation: Number
+    type: str
+    level: Number = 0
+    delta: Number = 0
+    variation: Number = 0
+    points: tuple[tuple[Number, Number], ...] = ()
+    base: "tuple[Event, ...]" = ()
+    law: str = ""
+    parameters: tuple[Number, ...] = ()
+
+
+class Spend(NamedTuple):
+    """What a release costs: its events, and the words under which they hold.
+
+    Attributes:
+      events: at least one.
+      relation: which data sets are neighbours.
+      protects: whose records, in the ledger's words.
+      unit: of the relation "unit_distance", in the records' own units; otherwise None.
+      assumptions: by name; a ledger's total rests on those of all its spends.
+    """
+
+    events: tuple[Event, ...]
     relation: str
     protects: str
+    unit: Number | None = None
+    assumptions: tuple[str, ...] = ()
 
 
 class Charge(NamedTuple):
-    """A spend that stands: its run, line and hash; whether it stood before; what was stored for it, None if nothing."""
+    """A spend that stands: its run, line and hash; whether it stood before; the steps noted under it; what was stored
+    for it, None if nothing.
+    """
 
     run: str
     number: int
     hash: str
     charged_before: bool
+    steps: tuple[dict[str, Any], ...]
     release: dict[str, Any] | None
 
 
@@ -110,7 +142,7 @@ class Amounts(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One spend of an account: its line, run and purpose, by whom and when, and whether a release is stored."""
+    """One spend of an account: its line, run and purpose, by whom and when, steps taken, and if a release is stored."""
 
     number: int
     run: str
@@ -119,11 +151,12 @@ class Entry(NamedTuple):
     fingerprint: str
     who: str
     when: str
+    steps: int
     released: bool
 
 
-class Account(NamedTuple):
-    """A ledger's header, its spends, what they add up to, and what is left of the budget."""
+class Budget(NamedTuple):
+    """What a ledger may spend: numbers that add up, and the words that every spend must share."""
 
     notion: str
     level: Fraction
@@ -131,9 +164,20 @@ class Account(NamedTuple):
     variation: Fraction
     relation: str
     protects: str
-    when: str
+    unit: Fraction | None
+
+
+class Account(NamedTuple):
+    """A ledger's budget, by whom and when it was set, where it was adopted; its spends, what they rest on together and
+    add up to, and what is left.
+    """
+
+    budget: Budget
     by: str
+    when: str
+    adopted: tuple[str, ...]
     spends: tuple[Entry, ...]
+    assumptions: tuple[str, ...]
     spent: Amounts
     left: Amounts
     head: str
@@ -151,9 +195,10 @@ def create(
     variation: Number = 2**-64,
     relation: str,
     protects: str,
+    unit: Number | None = None,
     by: str | None = None,
 ) -> None:
-    """Begin a ledger with a budget: numbers that add up, as in ``Spend``, and words that every spend must share.
+    """Begin a ledger with a budget: numbers that add up, as in ``Event``, and words that every spend must share.
 
     ``by`` is the user and the machine unless said otherwise.
 
@@ -162,9 +207,9 @@ def create(
     """
     if not isinstance(notion, str) or notion not in LEVELS:
         raise ValueError(f"notion must be one of {', '.join(map(repr, LEVELS))}, got {notion!r}")
-    budget = _written(_exact(Spend(notion, level, delta, variation, relation, protects)))
+    budget = _written(_exact(Spend((Event(notion, level, delta, variation),), relation, protects, unit)))
     signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
-    begin(path, {"schema": SCHEMA, "version": VERSION} | budget | signed)
+    _begin(path, {"schema": SCHEMA, "version": VERSION} | budget | signed)
 
 
 def charge(
@@ -182,51 +227,88 @@ def charge(
 
     Raises:
       Overspent: the budget does not suffice.
-      Refused: the spend is of another kind than the budget, or the run was charged with another spend or fingerprint.
+      Refused: the spend is of another kind than the budget, the run was charged with another spend or fingerprint, or
+        the file is a copy.
     """
     spend, run, what = _exact(spend), _text("run", run), _text("what", what)
     if not isinstance(fingerprint, str):
         raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
     with _opened(path, writing=True, timeout=timeout) as opened:
-        told, releases = _account(opened.path, opened.chain)
-        _expect_the_kind_of(Spend(*told[:6]), spend)
+        told, kept = _account(opened)
+        _expect_the_kind_of(told.budget, spend)
         for entry in told.spends:
             if entry.run != run:
                 continue
             for name, equal in ("spend", entry.spend == spend), ("fingerprint", entry.fingerprint == fingerprint):
                 if not equal:
-                    raise Refused(f"run {run!r} was charged with another {name}: what differs needs a name of its own")
+                    raise Refused(
+                        f"run {run!r} was charged with another {name}, for {entry.what}: what differs needs a name of "
+                        "its own"
+                    )
             _settle(opened)  # its writer may have been killed before it was on the disk
-            return Charge(run, entry.number, opened.chain.hashes[entry.number - 1], True, releases.get(run))
-        amounts = zip((COSTS[spend.notion], "delta", "variation"), _amounts(spend), told.left, strict=True)
+            return Charge(run, entry.number, opened.chain.hashes[entry.number - 1], True, *kept[run])
+        amounts = zip((COSTS[told.budget.notion], "delta", "variation"), _amounts(spend), told.left, strict=True)
         short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
         if short:
             raise Overspent(f"run {run!r} would spend {', '.join(short)}")
         content = {"kind": "spend", "run": run, "what": what} | _written(spend)
         digest = _append(opened, content | {"fingerprint": fingerprint, "who": _who(), "when": _now()})
-        return Charge(run, len(opened.chain.lines) + 1, digest, False, None)
+        return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None)
 
 
-def store_release(path: str | Path, run: str, payload: dict[str, Any]) -> dict[str, Any]:
+def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, timeout: float | None = None) -> None:
+    """Record step ``number`` of a charged run, counted from 1: what is about to be drawn under it, or what left.
+
+    It is on the disk when this returns. Of two processes that go on with one run the second is refused, before it
+    draws anything.
+
+    Raises:
+      Moved: the run has another number of steps by now.
+      Refused: the run was not charged, or has its release.
+    """
+    run, content = _text("run", run), json.loads(_json("content", content))
+    with _opened(path, writing=True, timeout=timeout) as opened:
+        steps, release = _charged(opened, run)
+        if release is not None:
+            raise Refused(f"run {run!r} has its release: nothing more may be drawn for it")
+        if type(number) is not int or number != len(steps) + 1:
+            raise Moved(
+                f"run {run!r} has {len(steps)} steps on record, and step {number!r} came: another process goes on"
+            )
+        _append(opened, {"kind": "step", "run": run, "number": number, "when": _now(), "content": content})
+
+
+def store_release(
+    path: str | Path, run: str, payload: dict[str, Any], *, timeout: float | None = None
+) -> dict[str, Any]:
     """Record what a charged run is about to release, and return what it may release: the FIRST payload recorded.
 
     Raises:
       Refused: the run was not charged.
     """
     run, payload = _text("run", run), json.loads(_json("payload", payload))
-    with _opened(path, writing=True) as opened:
-        told, releases = _account(opened.path, opened.chain)
-        if run not in {entry.run for entry in told.spends}:
-            raise Refused(f"run {run!r} was not charged: nothing may be released for it")
-        if run in releases:
+    with _opened(path, writing=True, timeout=timeout) as opened:
+        _, release = _charged(opened, run)
+        if release is not None:
             _settle(opened)
-            return releases[run]
+            return release
         _append(opened, {"kind": "release", "run": run, "when": _now(), "payload": payload})
         return payload
 
 
+def adopt(path: str | Path, *, by: str | None = None) -> None:
+    """Say that this copy of a ledger is the one that counts: after a move to another disk, or from a backup.
+
+    The original must not be used any more: what is charged to two copies is not added up. It stands in the file.
+    """
+    with _opened(path, writing=True, copies=True) as opened:
+        _account(opened)
+        signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
+        _append(opened, {"kind": "adopted", "inode": os.fstat(opened.descriptor).st_ino} | signed)
+
+
 def account(path: str | Path, *, expected_head: str | None = None) -> Account:
-    """Verify a ledger and add it up.
+    """Verify a ledger, or a copy of one, and add it up.
 
     Args:
       path: of the ledger.
@@ -236,112 +318,118 @@ def account(path: str | Path, *, expected_head: str | None = None) -> Account:
       Damaged: the file is not what was written, or holds no line of the expected hash.
       Refused: it is no ledger, or one of another version.
     """
-    chain = read(path)
-    if expected_head is not None and expected_head not in chain.hashes:
-        raise Damaged(f"{Path(path).name} does not hold the expected line: it was cut short or written anew")
-    return _account(Path(path), chain)[0]
+    with _opened(path, writing=False) as opened:
+        if expected_head is not None and expected_head not in opened.chain.hashes:
+            raise Damaged(f"{opened.path.name} does not hold the expected line: it was cut short or written anew")
+        return _account(opened)[0]
 
 
 def head(path: str | Path) -> str:
-    """The last line's hash, to be kept elsewhere."""
+    """The last line's hash, to be kept elsewhere: it stands for all that was charged and all that left."""
     return read(path).head
 
 
 def describe(path: str | Path) -> str:
-    """A table: what was spent on what, by whom and when, released or not, and what is left."""
+    """A table: what was spent on what, by whom and when, released or not, what is left, and what all of it rests on."""
     told = account(path)
-    level, cost = LEVELS[told.notion], COSTS[told.notion]
-    budget = _amounts(Spend(*told[:6]))
-    sums = [["", cost, "delta", "variation"]]
-    sums += [["budget", *map(_down, budget)], ["spent", *map(_up, told.spent)], ["left", *map(_down, told.left)]]
-    rows = [["line", "run", "what", level, "delta", "variation", "released", "who", "when"]]
+    budget = told.budget
+    sums = [["", COSTS[budget.notion], "delta", "variation"], ["budget", *map(_down, _allowed(budget))]]
+    sums += [["spent", *map(_up, told.spent)], ["left", *map(_down, told.left)]]
+    rows = [["line", "run", "what", "spent", "delta", "variation", "steps", "released", "who", "when"]]
     for entry in told.spends:
-        numbers, released = map(_up, entry.spend[1:4]), "yes" if entry.released else "no"
+        amounts = _amounts(entry.spend)
+        levels = " + ".join(f"{LEVELS[event.type]} {_up(event.level)}" for event in entry.spend.events)
+        numbers = levels, _up(amounts.delta), _up(amounts.variation), str(entry.steps)
+        released = "yes" if entry.released else "no"
         rows.append([str(entry.number), entry.run, entry.what, *numbers, released, entry.who, entry.when])
-    begun = f"{told.notion} ({told.relation}) for {told.protects}, begun {told.when} by {told.by}"
-    return "\n".join([begun, "", *_table(sums), "", *_table(rows), "", f"head {told.head}"])
+    relation = budget.relation if budget.unit is None else f"{budget.relation} {_up(budget.unit)}"
+    begun = [f"{budget.notion} ({relation}) for {budget.protects}, begun {told.when} by {told.by}", *told.adopted]
+    rests = ["", "The sums hold if:", *(f"- {name}" for name in told.assumptions)] if told.assumptions else []
+    return "\n".join([*begun, "", *_table(sums), *rests, "", *_table(rows), "", f"head {told.head}"])
 
 
-def _account(path: Path, chain: Chain) -> tuple[Account, dict[str, dict[str, Any]]]:
-    """What the lines of a ledger add up to, and the releases by run."""
-    header, *lines = chain.lines
-    if header.get("schema") != SCHEMA:
-        raise Refused(f"{path.name} is no {SCHEMA}")
-    if header.get("version") != VERSION:
-        raise Refused(f"{path.name} has version {header.get('version')}, this is version {VERSION}")
+class _Kept(NamedTuple):
+    """What stands under a charge."""
+
+    steps: tuple[dict[str, Any], ...]
+    release: dict[str, Any] | None
+
+
+def _charged(opened: "_Opened", run: str) -> _Kept:
+    _, kept = _account(opened)
+    if run not in kept:
+        raise Refused(f"run {run!r} was not charged: nothing may be released for it")
+    return kept[run]
+
+
+def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
+    """What the lines of a ledger add up to, and what stands under each charge."""
+    name = opened.path.name
+    header, *lines = opened.chain.lines
+    _expect_the_version(name, header)
     entries: dict[str, Entry] = {}
+    steps: dict[str, list[dict[str, Any]]] = {}
     releases: dict[str, dict[str, Any]] = {}
+    adopted = []
     number = 1
     try:
-        budget, when, by = _spend(header), header["when"], header["by"]
-        if budget.notion not in LEVELS:
-            raise ValueError(budget.notion)
+        budget, when, by = _budget(_spend(header)), header["when"], header["by"]
         for number, line in enumerate(lines, start=2):
-            kind, run = line["kind"], line["run"]
-            if kind == "spend" and run not in entries:
-                spend, said = _spend(line), (line[name] for name in ("fingerprint", "who", "when"))
+            kind, run = line["kind"], line.get("run", "")
+            if kind == "adopted":
+                adopted.append(f"a copy, adopted {line['when']} by {line['by']}")
+            elif kind == "spend" and run not in entries:
+                spend, words = _spend(line), (line["fingerprint"], line["who"], line["when"])
                 _expect_the_kind_of(budget, spend)
-                entries[run] = Entry(number, run, line["what"], spend, *said, released=False)
+                entries[run], steps[run] = Entry(number, run, line["what"], spend, *words, 0, released=False), []
+            elif kind == "step" and run not in releases and line["number"] == len(steps[run]) + 1:
+                steps[run].append(line["content"])
             elif kind == "release" and run in entries and run not in releases:
                 releases[run] = line["payload"]
             else:
                 raise ValueError(kind)
     except (KeyError, TypeError, ValueError, Refused) as error:
-        raise Damaged(f"{path.name}: line {number} is none that a ledger has there") from error
-    spends = tuple(entry._replace(released=run in releases) for run, entry in entries.items())
+        raise Damaged(f"{name}: line {number} is none that a ledger has there") from error
+    spends = tuple(one._replace(steps=len(steps[run]), released=run in releases) for run, one in entries.items())
     costs = [_amounts(entry.spend) for entry in spends]
     spent = Amounts(*(sum((getattr(cost, name) for cost in costs), Fraction()) for name in Amounts._fields))
-    left = Amounts(*(has - used for has, used in zip(_amounts(budget), spent, strict=True)))
-    return Account(*budget, when, by, spends, spent, left, chain.head), releases
+    left = Amounts(*(has - used for has, used in zip(_allowed(budget), spent, strict=True)))
+    assumptions = tuple(dict.fromkeys(each for entry in spends for each in entry.spend.assumptions))
+    told = Account(budget, by, when, tuple(adopted), spends, assumptions, spent, left, opened.chain.head)
+    return told, {run: _Kept(tuple(steps[run]), releases.get(run)) for run in entries}
 
 
-def _expect_the_kind_of(budget: Spend, spend: Spend) -> None:
-    for name in ("notion", "relation", "protects"):
+def _budget(spend: Spend) -> Budget:
+    """What a header says, as a spend of one event."""
+    (event,) = spend.events
+    if event.type not in LEVELS:
+        raise ValueError(event.type)
+    return Budget(*event[:4], spend.relation, spend.protects, spend.unit)
+
+
+def _allowed(budget: Budget) -> Amounts:
+    return _amounts(Spend((Event(*budget[:4]),), budget.relation, budget.protects))
+
+
+def _expect_the_version(name: str, header: dict[str, Any]) -> None:
+    if header.get("schema") != SCHEMA:
+        raise Refused(f"{name} is no {SCHEMA}")
+    if header.get("version") != VERSION:
+        raise Refused(f"{name} has version {header.get('version')}, this is version {VERSION}")
+
+
+def _expect_the_kind_of(budget: Budget, spend: Spend) -> None:
+    for event in spend.events:
+        if event.type != budget.notion:
+            raise Refused(f"the ledger's notion is {budget.notion!r}, the spend's is {event.type!r}")
+    for name in ("relation", "unit", "protects"):
         ours, theirs = getattr(budget, name), getattr(spend, name)
         if ours != theirs:
-            raise Refused(f"the ledger's {name} is {ours!r}, the spend's is {theirs!r}")
+            ours, theirs = (_up(one) if isinstance(one, Fraction) else repr(one) for one in (ours, theirs))
+            raise Refused(f"the ledger's {name} is {ours}, the spend's is {theirs}")
 
 
 # The chain that it is written on
-
-
-def begin(path: str | Path, content: dict[str, Any]) -> None:
-    """Create a chain of one line, whole or not at all.
-
-    Raises:
-      FileExistsError: there is such a file.
-    """
-    path = Path(path)
-    line, _ = _line(_BEFORE_THE_FIRST, content)
-    unfinished = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        _write(descriptor, line)
-        os.fsync(descriptor)
-        os.link(unfinished, path)  # unlike a rename it never replaces
-    finally:
-        os.close(descriptor)
-        unfinished.unlink()
-    _sync_folder(path)
-
-
-def append(path: str | Path, content: dict[str, Any], *, after: str | None = None, timeout: float | None = None) -> str:
-    """Add a line; it is on the disk when this returns the new head.
-
-    Args:
-      path: of a chain that was begun.
-      content: JSON.
-      after: the head that the caller saw; by default any.
-      timeout: seconds to wait for other processes; by default without end.
-
-    Raises:
-      Moved: the head is another one.
-      Damaged: the file is not what was written.
-    """
-    with _opened(path, writing=True, timeout=timeout) as opened:
-        if after is not None and not (isinstance(after, str) and after == opened.chain.head):
-            raise Moved(f"{opened.path.name} was written to by somebody else")
-        return _append(opened, content)
 
 
 def read(path: str | Path) -> Chain:
@@ -354,6 +442,22 @@ def read(path: str | Path) -> Chain:
         return opened.chain
 
 
+def _begin(path: str | Path, content: dict[str, Any]) -> None:
+    """Create a chain of one line, which holds its inode, whole or not at all. It never replaces a file."""
+    path = Path(path)
+    unfinished = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        line, _ = _line(_BEFORE_THE_FIRST, content | {"inode": os.fstat(descriptor).st_ino})
+        _write(descriptor, line, 0)
+        os.fsync(descriptor)
+        os.link(unfinished, path)  # a rename would replace
+    finally:
+        os.close(descriptor)
+        unfinished.unlink()
+    _sync_folder(path)
+
+
 class _Opened(NamedTuple):
     path: Path
     descriptor: int
@@ -363,34 +467,61 @@ class _Opened(NamedTuple):
 
 
 @contextmanager
-def _opened(path: str | Path, *, writing: bool, timeout: float | None = None) -> Iterator[_Opened]:
+def _opened(
+    path: str | Path, *, writing: bool, timeout: float | None = None, copies: bool = False
+) -> Iterator[_Opened]:
     """The file, locked and verified. Readers lock too: a torn line could be replaced while they read it."""
+    path, locks = Path(path), _locks()
+    descriptor = _locked(path, locks, writing, timeout)
     try:
-        import fcntl  # POSIX alone has it
-    except ImportError as error:
-        raise Refused("a ledger needs POSIX file locks (fcntl), which this system lacks") from error
-    path = Path(path)
-    descriptor = os.open(path, (os.O_RDWR | os.O_APPEND) if writing else os.O_RDONLY)
-    mode = fcntl.LOCK_EX if writing else fcntl.LOCK_SH
-    until = math.inf if timeout is None else time.monotonic() + timeout
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, mode if timeout is None else mode | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= until:
-                    raise Refused(f"another process has kept {path.name} locked for {timeout} s") from error
-            time.sleep(0.005)
         try:
             with open(descriptor, "rb", closefd=False) as stream:
                 content = stream.read()
             chain, end = _verified(path, content)
+            if writing and not copies:
+                _expect_no_copy(path, descriptor, chain)
             yield _Opened(path, descriptor, chain, end, end < len(content))
         finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing leaves it to a child that another thread forked
+            locks.flock(descriptor, locks.LOCK_UN)  # closing leaves it to a child that another thread forked
     finally:
         os.close(descriptor)
+
+
+def _locks() -> Any:
+    try:
+        import fcntl  # POSIX alone has it
+    except ImportError as error:
+        raise Refused("a ledger needs POSIX file locks (fcntl), which this system lacks") from error
+    return fcntl
+
+
+def _locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int:
+    """A descriptor, locked, of the file that has the name then: it may be replaced while we wait."""
+    mode = (locks.LOCK_EX if writing else locks.LOCK_SH) | (0 if timeout is None else locks.LOCK_NB)
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        descriptor = os.open(path, (os.O_RDWR | os.O_APPEND) if writing else os.O_RDONLY)
+        try:
+            locks.flock(descriptor, mode)
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                return descriptor
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                os.close(descriptor)
+                raise Refused(f"another process has kept {path.name} locked for {timeout} s") from error
+            time.sleep(0.005)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _expect_no_copy(path: Path, descriptor: int, chain: Chain) -> None:
+    known = [line["inode"] for line in chain.lines if "inode" in line]
+    if known and known[-1] != os.fstat(descriptor).st_ino:
+        raise Refused(
+            f"{path.name} is a copy: runs go on in the original, or after ledger.adopt(path) in this file alone"
+        )
 
 
 def _verified(path: Path, content: bytes) -> tuple[Chain, int]:
@@ -434,17 +565,23 @@ def _line(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
 
 
 def _append(opened: _Opened, content: dict[str, Any]) -> str:
+    """Add a line; it is on the disk when this returns its hash."""
     line, digest = _line(opened.chain.head, content)
     if opened.torn:
         os.ftruncate(opened.descriptor, opened.end)
-    _write(opened.descriptor, line)
+    _write(opened.descriptor, line, opened.end)
     _settle(opened)
     return digest
 
 
-def _write(descriptor: int, line: bytes) -> None:
-    if os.write(descriptor, line) < len(line):  # torn
-        raise OSError(errno.ENOSPC, "the line was not written in full")
+def _write(descriptor: int, line: bytes, end: int) -> None:
+    """The whole line, or none of it: what a full disk cut off is taken back."""
+    try:
+        if os.write(descriptor, line) < len(line):
+            raise OSError(errno.ENOSPC, "the line was not written in full")
+    except BaseException:
+        os.ftruncate(descriptor, end)
+        raise
 
 
 def _settle(opened: _Opened) -> None:
@@ -454,7 +591,7 @@ def _settle(opened: _Opened) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    descriptor = os.open(path.resolve().parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -466,13 +603,35 @@ def _sync_folder(path: Path) -> None:
 
 def _exact(spend: Spend) -> Spend:
     """The same, checked, its numbers fractions."""
-    level, delta, variation = (_fraction(name, getattr(spend, name)) for name in ("level", "delta", "variation"))
-    if level <= 0:
-        raise ValueError(f"level must be positive, got {spend.level!r}")
+    if not isinstance(spend, Spend) or not isinstance(spend.events, (tuple, list)) or not spend.events:
+        raise TypeError("spend must be a Spend of at least one Event")
+    unit = None if spend.unit is None else _fraction("unit", spend.unit)
+    relation, protects = _text("relation", spend.relation), _text("protects", spend.protects)
+    if (relation == "unit_distance") != (unit is not None) or (unit is not None and unit <= 0):
+        raise ValueError(f"unit must be positive for 'unit_distance' and None elsewhere, got {spend.unit!r}")
+    if not isinstance(spend.assumptions, (tuple, list)):
+        raise TypeError(f"assumptions must be a tuple of names, got a {type(spend.assumptions).__name__}")
+    assumptions = tuple(_text("assumptions", name) for name in spend.assumptions)
+    return Spend(tuple(map(_exact_event, spend.events)), relation, protects, unit, assumptions)
+
+
+def _exact_event(event: Event) -> Event:
+    if not isinstance(event, Event):
+        raise TypeError(f"events must be of Event, got a {type(event).__name__}")
+    level, delta, variation = (_fraction(name, getattr(event, name)) for name in ("level", "delta", "variation"))
     if not 0 <= delta < 1 or not 0 <= variation < 1:
-        raise ValueError(f"delta and variation must lie in [0, 1), got {spend.delta!r} and {spend.variation!r}")
-    notion, relation, protects = (_text(name, getattr(spend, name)) for name in ("notion", "relation", "protects"))
-    return Spend(notion, level, delta, variation, relation, protects)
+        raise ValueError(f"delta and variation must lie in [0, 1), got {event.delta!r} and {event.variation!r}")
+    kind = _text("type", event.type)
+    points = tuple((_fraction("points", one), _fraction("points", other)) for one, other in event.points)
+    base, law = tuple(map(_exact_event, event.base)), event.law and _text("law", event.law)
+    parameters = tuple(_fraction("parameters", one) for one in event.parameters)
+    if kind in LEVELS and level <= 0:
+        raise ValueError(f"level must be positive, got {event.level!r}")
+    has = {"points": bool(points), "base": bool(base), "law": bool(law)}
+    wants = {"points": kind == "profile", "base": kind == "selection", "law": kind == "selection"}
+    if has != wants:
+        raise ValueError(f"an event of type {kind!r} has {', '.join(n for n in wants if wants[n]) or 'a level alone'}")
+    return Event(kind, level, delta, variation, points, base, law, parameters)
 
 
 def _fraction(name: str, value: Any) -> Fraction:
@@ -488,24 +647,63 @@ def _fraction(name: str, value: Any) -> Fraction:
 
 
 def _amounts(spend: Spend) -> Amounts:
-    return Amounts(spend.level**2 if spend.notion == "gdp" else spend.level, spend.delta, spend.variation)
+    """Of a spend whose events are all of one notion."""
+    costs = (event.level**2 if event.type == "gdp" else event.level for event in spend.events)
+    slack = (sum((getattr(event, name) for event in spend.events), Fraction()) for name in ("delta", "variation"))
+    return Amounts(sum(costs, Fraction()), *slack)
 
 
 def _written(spend: Spend) -> dict[str, Any]:
     """For JSON: of each number the exact fraction and, for a human, a decimal rounded up."""
-    told = spend._asdict()
-    for name in ("level", "delta", "variation"):
-        told[name] = [f"{told[name].numerator}/{told[name].denominator}", _up(told[name])]
-    return told
+    unit = None if spend.unit is None else _both(spend.unit)
+    words = {"relation": spend.relation, "unit": unit, "protects": spend.protects}
+    return {"events": [_written_event(event) for event in spend.events]} | words | {"assumptions": [*spend.assumptions]}
+
+
+def _written_event(event: Event) -> dict[str, Any]:
+    told: dict[str, Any] = {name: _both(getattr(event, name)) for name in ("level", "delta", "variation")}
+    if event.points:
+        told["points"] = [[_both(one), _both(other)] for one, other in event.points]
+    if event.base:
+        told |= {"base": [_written_event(one) for one in event.base], "law": event.law}
+        told["parameters"] = [_both(one) for one in event.parameters]
+    return {"type": event.type} | told
+
+
+def _both(value: Fraction) -> list[str]:
+    return [f"{value.numerator}/{value.denominator}", _up(value)]
 
 
 def _spend(line: dict[str, Any]) -> Spend:
     """What ``_written`` made."""
-    values = (line[name] for name in Spend._fields)
-    return _exact_words(Spend(*(value[0] if isinstance(value, list) else value for value in values)))
+    unit = None if line["unit"] is None else _number(line["unit"])
+    events = tuple(map(_event, line["events"]))
+    return _exact(Spend(events, line["relation"], line["protects"], unit, tuple(line["assumptions"])))
 
 
-_exact_words = lru_cache(_exact)  # a ledger says the same few spends thousands of times; of strings only: 1 == True
+def _event(told: dict[str, Any]) -> Event:
+    return Event(
+        type=told["type"],
+        level=_number(told["level"]),
+        delta=_number(told["delta"]),
+        variation=_number(told["variation"]),
+        points=tuple((_number(one), _number(other)) for one, other in told.get("points", ())),
+        base=tuple(map(_event, told.get("base", ()))),
+        law=told.get("law", ""),
+        parameters=tuple(map(_number, told.get("parameters", ()))),
+    )
+
+
+def _number(told: list[str]) -> Fraction:
+    exact, _ = told
+    return _number_of(exact)
+
+
+@lru_cache
+def _number_of(text: str) -> Fraction:  # a ledger says the same few numbers thousands of times
+    if not isinstance(text, str):
+        raise TypeError("a number on record is text")
+    return _fraction("number", text)
 
 
 def _up(value: Fraction, rounding: str = decimal.ROUND_CEILING) -> str:

@@ -60,8 +60,8 @@ def curate(
       config: of a transform.
       inputs: ``(n, d)``, private, in an order that says nothing of them: a sorted table tells on every row.
       insecure_key: permit a key of a generator without a security claim where the noise is exact.
-      ledger: charge the release there (``privacy.ledger``); the same ``run`` is then given the same rows again. No
-        ``key`` may be given.
+      ledger: charge the release there (``privacy.ledger``); the same ``run`` is then given the same rows again, and
+        one that failed has spent its charge. No ``key`` may be given.
       run: its name in the ledger, and of these inputs: needed there.
 
     Raises:
@@ -78,7 +78,9 @@ def curate(
     shape = raw.shape
     if len(shape) != 2 or shape[0] < 1 or shape[1] != len(config.centre):
         raise ValueError(f"inputs must have shape (n, {len(config.centre)}), got {shape}")
-    charged = None if ledger is None else records.charge(ledger, run, f"curate by {config.kind}", statement, config)
+    charged = None
+    if ledger is not None:
+        charged = records.charge_once(ledger, run, f"curate by {config.kind}", statement, config, shape)
     rows = _standard(raw, config)
     draw_key, noise_key = jax.random.split(key)
     law, projection, cell = config.law, None, config.cell

@@ -1,17 +1,23 @@
 """Runs on record: paid for first, no step noised twice, a release given out again, whatever is killed when."""
 
 import base64
+import dataclasses
+import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import zlib
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from protocol_cases import CASES, STEPS, records
 
@@ -366,11 +372,56 @@ def test_arrays_are_read_back_bit_for_bit_and_damage_is_seen():
             privacy_records.from_text(tree, spoiled)
 
 
+def optimizer_of(rate):
+    def optimizer(step_size):
+        return optax.sgd(rate * step_size)
+
+    return optimizer
+
+
+def recursive(depth):
+    def again(count):
+        return depth if count == 0 else again(count - 1)
+
+    return again
+
+
+ARRAY = np.arange(2000.0)
+
+
 def test_fingerprints_differ_where_anything_public_does():
+    """Trap 41: names and reprs stood for functions and numbers, and an old release went out for a new question."""
     config = CASES["dp_gibo"].config
-    told = [config(1.0), config(1.1), CASES["dp_gibo, few points"].config(1.0), CASES["dp_gd"].config(1.0)]
+    changed = ARRAY.copy()
+    changed[1000] += 1e-9
+    told = [
+        *(config(1.0), config(1.1), CASES["dp_gibo, few points"].config(1.0), CASES["dp_gd"].config(1.0)),
+        *(dataclasses.replace(config(1.0), optimizer=optimizer_of(rate)) for rate in (1.0, 2.0)),
+        *({"lengthscale": value} for value in (1.0, 1.0 + 1e-12, np.float32(1), ARRAY, changed)),
+        *(optimizer_of(ARRAY), optimizer_of(changed), recursive(1), recursive(2), optax.sgd, optax.adagrad),
+        *(functools.partial(max, 1), functools.partial(max, 2), functools.partial(min, 1)),
+        *(lambda x: x + 1, lambda x: x + 2, lambda x, y=1: x + y, lambda x, y=2: x + y),
+        *((1, 2), [1, 2], ("1", 2), (1, (2,)), ((1,), 2), True, 1, 1.0, "1", b"1", None, Fraction(1), ()),
+        *({1: 2}, {2: 1}, frozenset({1, 2}), np.zeros(2), np.zeros((2, 1)), np.zeros(2, np.float32), np.zeros(2, int)),
+    ]
     assert len({privacy_records.fingerprint(one) for one in told}) == len(told)
-    assert privacy_records.fingerprint(config(1.0)) == privacy_records.fingerprint(config(1.0))
+
+
+def test_fingerprints_are_equal_where_nothing_public_differs():
+    config = CASES["dp_gibo"].config
+    for make in (
+        lambda: config(1.0), lambda: optimizer_of(2.0), lambda: optimizer_of(ARRAY.copy()), lambda: recursive(3),
+        lambda: {"b": 1, "a": np.ones(3)}, lambda: private_evaluations.algorithm_of(CASES["dp_gd"].algorithm),
+        lambda: jax.jit(optimizer_of(1.0)), lambda: frozenset(map(str, range(20))),
+    ):  # fmt: skip
+        assert privacy_records.fingerprint(make()) == privacy_records.fingerprint(make())
+    assert privacy_records.fingerprint({"a": 1, "b": 2}) == privacy_records.fingerprint({"b": 2, "a": 1})
+
+
+@pytest.mark.parametrize("told", [object(), np.array([object()]), iter(()), jax.random.key(0), threading.Lock()])
+def test_what_has_no_bytes_is_refused(told):
+    with pytest.raises(TypeError, match="has no bytes to hash"):
+        privacy_records.fingerprint((1, {"x": told}))
 
 
 WORKER = """
@@ -444,6 +495,71 @@ def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path)
         private_objective(path, evaluations=4)
     with pytest.raises(ValueError, match="key must not be given"):
         private_objective(path, key=jax.random.key(0))
+
+
+def spent_through(path, other, budget=4):
+    """How many values an objective gives out through two names of one ledger, refusals apart."""
+    values = [private_objective(path, budget)(0.5) for _ in range(2)]
+    other(path)
+    for name in (path, path.with_name("other.jsonl")) * budget:
+        try:
+            values.append(private_objective(name, budget)(0.5))
+        except (ledger.Refused, OSError, private_evaluations.BudgetExhausted):
+            continue
+    return len(values)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda path: path.with_name("other.jsonl").symlink_to(path),
+        lambda path: path.with_name("other.jsonl").hardlink_to(path),
+        lambda path: shutil.copy(path, path.with_name("other.jsonl")),
+        lambda path: [file.unlink() for file in path.parent.iterdir() if file != path],
+        lambda path: path.rename(path.with_name("other.jsonl")),
+    ],
+    ids=["a symbolic link", "a hard link", "a copy", "all beside it deleted", "another name"],
+)
+def test_spent_evaluations_stay_spent_through(other, tmp_path):
+    """Trap 36: answers beside a ledger, outside its chain. Each of these was a whole budget again."""
+    assert spent_through(book(tmp_path), other) == 4
+
+
+def test_a_curators_copy_gives_nothing_more(tmp_path):
+    """The same for a run of either driver: what is on record is not drawn again from a copy."""
+    path, left = book(tmp_path), []
+    attempt(drivers.run_scan, path, left)
+    copy = Path(shutil.copy(path, tmp_path / "copy.jsonl"))
+    assert isinstance(attempt(drivers.run_scan, copy, left), ledger.Refused)
+    ledger.adopt(copy)
+    attempt(drivers.run_scan, copy, left)
+    np.testing.assert_array_equal(*left)  # given out again, not drawn
+
+
+def test_what_was_returned_is_in_the_head(tmp_path):
+    path = book(tmp_path)
+    objective = private_objective(path)
+    heads = [ledger.head(path)]
+    for _ in range(2):
+        objective(0.5)
+        heads.append(ledger.head(path))
+    assert len(set(heads)) == 3
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-2]))  # the last evaluation cut off
+    with pytest.raises(ledger.Damaged, match="does not hold the expected line"):
+        ledger.account(path, expected_head=heads[-1])
+
+
+def test_a_fork_does_not_draw_the_same_noise(monkeypatch):
+    objective = private_evaluations.PrivateObjective(
+        lambda point, data: data * point, np.ones(4), users=4, mu=0.5, evaluations=3, loss_range=(0, 4)
+    )
+    process = os.getpid()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: process + 1)  # forking a process with JAX's threads is unsafe
+        with pytest.raises(RuntimeError, match="a fork would draw its noise twice"):
+            objective(1.0)
+    assert objective.remaining == 3
 
 
 @pytest.mark.parametrize("kind", ["product_laplace", "private_projection"])

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -23,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxdpbo.privacy import ledger
-from jaxdpbo.privacy.ledger import Damaged, Overspent, Refused
+from jaxdpbo.privacy.ledger import Damaged, Moved, Overspent, Refused
 
 MODULE = Path(ledger.__file__)
 TINY = 2.0**-1074
@@ -220,6 +221,87 @@ def test_a_budget_has_a_notion_that_adds_up(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+# What adds up
+
+
+def metric(level, unit, **words):
+    event = ledger.Event("metric_dp", level)
+    return ledger.Spend((event,), **(WORDS | {"relation": "unit_distance", "unit": unit} | words))
+
+
+def test_budgets_for_different_units_of_distance_do_not_add_up(tmp_path):
+    """Trap 44: one unit of input for scale 1 and one for scale 1e-3 were spent 2, where 1,001 was spent."""
+    path = begun(tmp_path, 2, "metric_dp", relation="unit_distance", unit=1)
+    ledger.charge(path, "near", "w", metric(1, 1.0))
+    with pytest.raises(Refused, match=r"^the ledger's unit is 1, the spend's is 0\.001$"):
+        ledger.charge(path, "far", "w", metric(1, "0.001"))
+    assert "metric_dp (unit_distance 1) for users" in ledger.describe(path)
+
+
+@pytest.mark.parametrize(("relation", "unit"), [("unit_distance", None), ("replace_one", 1), ("unit_distance", 0)])
+def test_a_unit_belongs_to_its_relation(tmp_path, relation, unit):
+    with pytest.raises(ValueError, match="unit must be positive for 'unit_distance' and None elsewhere"):
+        ledger.charge(begun(tmp_path), "a", "w", metric(1, unit, relation=relation))
+    with pytest.raises(ValueError, match="unit must be"):
+        begun(tmp_path / "none", relation=relation, unit=unit)
+
+
+def test_a_total_rests_on_what_every_spend_rests_on(tmp_path):
+    """Trap 44: an exact and a float run added up to a total that looked unconditional."""
+    path = begun(tmp_path)
+    ledger.charge(path, "exact", "w", spend(assumptions=("public configuration",)))
+    ledger.charge(path, "float", "w", spend(assumptions=("ideal noise", "public configuration")))
+    told = ledger.account(path)
+    assert told.assumptions == ("public configuration", "ideal noise")
+    assert [entry.spend.assumptions for entry in told.spends] == [told.assumptions[:1], told.assumptions[::-1]]
+    assert "The sums hold if:\n- public configuration\n- ideal noise\n" in ledger.describe(path)
+    with pytest.raises(Refused, match="run 'float' was charged with another spend"):
+        ledger.charge(path, "float", "w", spend(assumptions=("public configuration",)))
+    for wrong in "ideal noise", ["two\nlines"], [""], [1]:
+        with pytest.raises((TypeError, ValueError), match="assumptions must be"):
+            ledger.charge(path, "wrong", "w", spend(assumptions=wrong))
+
+
+def test_a_spend_is_the_sum_of_its_events(tmp_path):
+    path = begun(tmp_path, 1, "gdp", delta="1/10")
+    two = tuple(ledger.Event("gdp", level, "1/100", 2**-100) for level in ("0.6", "0.8"))
+    ledger.charge(path, "both", "w", ledger.Spend(two, **WORDS))
+    told = ledger.account(path)
+    assert (told.spent, told.left.cost) == ((1, Fraction(1, 50), Fraction(1, 2**99)), 0)
+    assert told.spends[0].spend.events == ledger._exact(ledger.Spend(two, **WORDS)).events
+    assert "mu 0.6 + mu 0.8" in ledger.describe(path)
+
+
+PROFILE = ledger.Event("profile", points=((0, "0.5"), ("1.5", "1/100")))
+SELECTION = ledger.Event(
+    "selection", base=(ledger.Event("gdp", "1/2"), PROFILE), law="truncated negative binomial", parameters=(0, "0.01")
+)
+
+
+@pytest.mark.parametrize("event", [PROFILE, SELECTION])
+def test_events_that_nothing_adds_up_yet_have_a_form_and_are_refused(tmp_path, event):
+    asked = ledger._exact(ledger.Spend((event,), **WORDS))
+    assert ledger._spend(json.loads(json.dumps(ledger._written(asked)))) == asked
+    with pytest.raises(Refused, match=f"the ledger's notion is 'dp', the spend's is '{event.type}'"):
+        ledger.charge(begun(tmp_path), "a", "w", ledger.Spend((event,), **WORDS))
+
+
+@pytest.mark.parametrize(
+    ("spent", "error", "message"),
+    [
+        (ledger.Spend((), **WORDS), TypeError, "spend must be a Spend of at least one Event"),
+        (("gdp", 1), TypeError, "spend must be a Spend"),
+        (ledger.Spend((("gdp", 1),), **WORDS), TypeError, "events must be of Event, got a tuple"),
+        (ledger.Spend((ledger.Event("profile", 1),), **WORDS), ValueError, "of type 'profile' has points"),
+        (ledger.Spend((SELECTION._replace(base=()),), **WORDS), ValueError, "of type 'selection' has base, law"),
+        (ledger.Spend((ledger.Event("gdp", 1, base=(PROFILE,)),), **WORDS), ValueError, "'gdp' has a level alone"),
+    ],
+)
+def test_what_is_no_event_is_refused(tmp_path, spent, error, message):
+    with pytest.raises(error, match=message):
+        ledger.charge(begun(tmp_path), "a", "w", spent)
+
+
 # Once for each run
 
 
@@ -274,6 +356,27 @@ def test_a_big_release_is_kept(tmp_path):
     payload = {"z": [math.sqrt(k) for k in range(200_000)]}
     assert ledger.store_release(path, "a", payload) == payload
     assert ledger.charge(path, "a", "w", spend()).release == payload
+
+
+def test_steps_stand_in_the_order_in_which_they_were_noted(tmp_path):
+    path = begun(tmp_path)
+    ledger.charge(path, "a", "w", spend())
+    ledger.charge(path, "b", "w", spend())
+    for number, run in enumerate("abaa", start=1):
+        steps = len(ledger.charge(path, run, "w", spend()).steps)
+        for wrong in (steps, steps + 2, -1, "1", True, None):
+            if wrong is not True or steps:
+                with pytest.raises(Moved, match=f"run '{run}' has {steps} steps on record, and step {wrong!r} came"):
+                    ledger.note(path, run, wrong, {})
+        ledger.note(path, run, steps + 1, {"at": number})
+    assert [step["at"] for step in ledger.charge(path, "a", "w", spend()).steps] == [1, 3, 4]
+    assert [entry.steps for entry in ledger.account(path).spends] == [3, 1]
+    ledger.store_release(path, "a", {})
+    for run, message in ("a", "run 'a' has its release: nothing more"), ("c", "run 'c' was not charged"):
+        with pytest.raises(Refused, match=message):
+            ledger.note(path, run, 4, {})
+    assert ledger.note(path, "b", 2, {"x": (1,)}) is None
+    assert ledger.charge(path, "b", "w", spend()).steps[1] == {"x": [1]}
 
 
 def test_what_was_not_charged_is_not_released(tmp_path):
@@ -562,6 +665,79 @@ def test_a_full_disk_leaves_a_torn_line_that_was_not_charged(tmp_path, monkeypat
             ledger.charge(path, "three", "w", spend())
     assert ledger.account(path) == before
     assert not ledger.charge(path, "three", "w", spend()).charged_before
+
+
+# Copies, links, replacements
+
+
+def test_a_copy_takes_no_charge_until_it_is_adopted(tmp_path):
+    path = small(tmp_path)
+    copy = Path(shutil.copy(path, tmp_path / "copy.jsonl"))
+    assert ledger.account(copy) == ledger.account(path)  # whoever audits has a copy
+    for write in (
+        lambda: ledger.charge(copy, "three", "w", spend()),
+        lambda: ledger.charge(copy, "one", "a mean", spend(), fingerprint="f"),
+        lambda: ledger.note(copy, "two", 1, {}),
+        lambda: ledger.store_release(copy, "two", {}),
+    ):
+        with pytest.raises(
+            Refused, match=r"^copy\.jsonl is a copy: runs go on in the original, or after ledger\.adopt"
+        ):
+            write()
+    before = ledger.head(copy)
+    ledger.adopt(copy, by="the new disk")
+    ledger.charge(copy, "three", "w", spend())
+    assert len(ledger.account(copy, expected_head=before).spends) == 3
+    assert "a copy, adopted 2" in ledger.describe(copy)
+    assert "by the new disk" in ledger.describe(copy)
+    back = Path(shutil.copy(copy, tmp_path / "back.jsonl"))
+    with pytest.raises(Refused, match="is a copy"):
+        ledger.charge(back, "four", "w", spend())
+    with pytest.raises(FileNotFoundError):
+        ledger.adopt(tmp_path / "none")
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_links_are_the_same_file(tmp_path, link):
+    path, other = small(tmp_path), tmp_path / "elsewhere" / "other.jsonl"
+    other.parent.mkdir()
+    link(other, path)
+    ledger.charge(other, "three", "w", spend())
+    assert len(ledger.account(path).spends) == 3
+    assert list(other.parent.iterdir()) == [other]
+
+
+def test_a_file_that_was_replaced_while_its_lock_was_waited_for_is_opened_again(tmp_path):
+    """Before: the spend went into a file that had lost its name."""
+    path = small(tmp_path)
+    with locked(path):
+        thread = threading.Thread(target=ledger.charge, args=(path, "three", "w", spend()))
+        thread.start()
+        time.sleep(0.05)
+        path.rename(tmp_path / "old.jsonl")
+        begun(tmp_path)
+    thread.join(timeout=60)
+    assert [entry.run for entry in ledger.account(path).spends] == ["three"]
+    assert len(ledger.account(tmp_path / "old.jsonl").spends) == 2
+
+
+def test_two_that_create_one_ledger_have_one(tmp_path):
+    results = []
+
+    def create():
+        try:
+            results.append(ledger.create(tmp_path / "ledger.jsonl", notion="dp", level=1, **WORDS))
+        except FileExistsError as error:
+            results.append(error)
+
+    threads = [threading.Thread(target=create) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [type(result) for result in results].count(FileExistsError) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.jsonl"]
+    ledger.account(tmp_path / "ledger.jsonl")
 
 
 @contextmanager

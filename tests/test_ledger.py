@@ -656,15 +656,35 @@ def test_a_ledger_is_begun_whole_or_not_at_all_and_never_over_another(tmp_path, 
         assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_leaves_a_torn_line_that_was_not_charged(tmp_path, monkeypatch):
+WRITES = {
+    "charge": lambda path: ledger.charge(path, "three", "w", spend()),
+    "note": lambda path: ledger.note(path, "two", 1, {"x": 0.25}),
+    "store_release": lambda path: ledger.store_release(path, "two", {"x": 0.25}),
+    "adopt": ledger.adopt,
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, file_size_limit, write):
+    """Trap 40: what a write left behind half-way, in the file or in a buffer."""
     path = small(tmp_path)
-    real, before = os.write, ledger.account(path)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", lambda descriptor, line: real(descriptor, line[:100]))
-        with pytest.raises(OSError, match="was not written in full"):
-            ledger.charge(path, "three", "w", spend())
-    assert ledger.account(path) == before
-    assert not ledger.charge(path, "three", "w", spend()).charged_before
+    whole = path.read_bytes()
+    WRITES[write](path)
+    line = len(path.read_bytes()) - len(whole)
+    for room in range(0, line - 1, 7):
+        put(path, whole)
+        with file_size_limit(len(whole) + room), pytest.raises(OSError, match=r"large|in full"):
+            WRITES[write](path)
+        assert path.read_bytes() == whole
+    WRITES[write](path)
+    assert abs(len(path.read_bytes()) - len(whole) - line) < 9  # times and names differ
+    ledger.account(path)
+
+
+def test_a_full_disk_leaves_no_ledger_half_begun(tmp_path, file_size_limit):
+    with file_size_limit(100), pytest.raises(OSError, match=r"large|in full"):
+        begun(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 # Copies, links, replacements

@@ -425,40 +425,83 @@ def test_what_has_no_bytes_is_refused(told):
 
 
 WORKER = """
-import sys, time
+import os, signal, sys, time
 sys.path[:0] = [{tests!r}, {root!r}]
 import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jaxdpbo import drivers
 from protocol_cases import CASES, records
-case = CASES["dp_gd"]
+case, (path, pause, steps) = CASES["dp_gd"], sys.argv[1:]
+left, sync = int(steps), os.fsync
+def killing(descriptor):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    sync(descriptor)
+os.fsync = killing
 def slow(point, data):
     print("asked", *[float(x).hex() for x in point], flush=True)
-    time.sleep(float(sys.argv[2]))
+    time.sleep(float(pause))
     return np.asarray(case.objective(jnp.asarray(point), data))
-run = drivers.run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), ledger=sys.argv[1], run="first")
+run = drivers.run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), ledger=path, run="first")
 print("released", *[float(x).hex() for x in np.asarray(run.release.path).ravel()], flush=True)
 """
 
 
+def worker(path, pause, steps):
+    root = Path(__file__).parent.parent
+    code = WORKER.format(tests=str(root / "tests"), root=str(root))
+    return subprocess.Popen(
+        [sys.executable, "-c", code, path, str(pause), str(steps)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+
 def test_a_process_that_is_really_killed(tmp_path):
     """By SIGKILL, while a point is evaluated; another process ends the run."""
-    path, root = book(tmp_path), Path(__file__).parent.parent
-    code = WORKER.format(tests=str(root / "tests"), root=str(root))
-    worker = subprocess.Popen([sys.executable, "-c", code, str(path), "60"], stdout=subprocess.PIPE, text=True)
-    first = worker.stdout.readline().split()
-    assert first[0] == "asked"
-    os.kill(worker.pid, signal.SIGKILL)
-    worker.wait()
-    again = subprocess.run([sys.executable, "-c", code, str(path), "0"], capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
-    lines = again.stdout.splitlines()
-    assert lines[0].split() == first
+    path = book(tmp_path)
+    first = worker(path, 60, 0)
+    asked = first.stdout.readline().split()
+    assert asked[0] == "asked"
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    second = worker(path, 0, 0)
+    said, complained = second.communicate()
+    assert second.returncode == 0, complained
+    lines = said.splitlines()
+    assert lines[0].split() == asked
     seen = []
     same_run = go(CASES["dp_gd"], path, watched(CASES["dp_gd"], seen))
     assert lines[-1].split()[1:] == [float(x).hex() for x in np.asarray(same_run.release.path).ravel()]
     assert not seen
     assert len(ledger.account(path).spends) == 1
+
+
+def printed(line):
+    """The points of a line, one after the other."""
+    return np.array([float.fromhex(word) for word in line.split()[1:]]).reshape(-1, 2)
+
+
+def test_processes_killed_while_they_write_leave_one_transcript(tmp_path, trials):
+    """SIGKILL at a random write, then once more undisturbed: all that either printed is one path."""
+    count = trials("processes killed at a random write of a run on record", 2, 40, 11)
+    draw, ends = np.random.default_rng(11), Counter()
+    for number in range(count):
+        (tmp_path / str(number)).mkdir()
+        path = book(tmp_path / str(number))
+        said = [worker(path, 0, die_at).communicate()[0].splitlines() for die_at in (draw.integers(3, 16), 0)]
+        publics = on_record(path)
+        whole = path_of(publics[-1] if publics else state_of(CASES["dp_gd"]).public)
+        for lines in said:
+            asked = [printed(line) for line in lines if line.startswith("asked")]
+            start = len(whole) - 1 - len(asked) if lines is said[1] and asked else 0
+            for line in lines:
+                at = slice(start, start + 1) if line.startswith("asked") else slice(None)
+                np.testing.assert_array_equal(printed(line), whole[at])
+                start += 1
+        ends[bool(said[1])] += 1
+    assert count < 10 or len(ends) == 2  # some go on, some were killed while they drew
 
 
 def private_objective(path, evaluations=3, loss=None, **changes):

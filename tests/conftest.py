@@ -4,6 +4,7 @@ import json
 import os
 import platform
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import hypothesis
@@ -86,6 +87,23 @@ def few_mappings():
     yield
     if MAPPINGS.exists() and len(MAPPINGS.read_text().splitlines()) > 20_000:
         jax.clear_caches()
+
+
+@pytest.fixture
+def file_size_limit():
+    """A context, given a size: what would make a file longer fails after a part of it, as on a full disk."""
+    import resource  # POSIX alone has it
+
+    @contextmanager
+    def limited(most):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))  # Python ignores the signal and raises OSError
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    return limited
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """``scripts/curator``: holds the rows and the function, publishes the rows transformed, answers queries.
 
-Everything it says to its owner goes to standard error; standard output and input are the pipe to the modeler, where no
-port is given.
+Everything it says to its owner goes to standard error. The modeler comes to a Unix socket that its owner alone can
+open, to a port of this machine with a shared secret, or over standard output and input. Files in ``--folder``:
+``released.jsonl`` may leave; ``record.jsonl`` and its key ``record.jsonl.key`` may not; ``socket/`` holds the Unix
+socket and its secret.
 """
 
 import os
@@ -11,8 +13,8 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 import argparse
 import csv
 import importlib
+import io
 import math
-import socket
 import sys
 import traceback
 from pathlib import Path
@@ -21,9 +23,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from benchmarks import report
+from benchmarks import places, report
 from jaxdpbo import outsourcing
-from jaxdpbo.privacy import transforms
+from jaxdpbo.privacy import guarantee, transforms
 from jaxdpbo.problems import outsourced
 
 TRANSFORMS = ("product_laplace", "planar_laplace", "gaussian", "random_projection")
@@ -31,10 +33,11 @@ SIDE, POINTS, LARGEST = 7.5, 100, 25.0  # of the example: the paper's synthetic 
 
 
 class Held(NamedTuple):
-    """The private side: ``inputs (n, d)``, and the output of a row."""
+    """The private side: ``inputs (n, d)``, the output of a row, and the bytes that both come from."""
 
     inputs: np.ndarray
     evaluate: Any
+    source: bytes
 
 
 def main() -> None:
@@ -62,8 +65,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--projected", type=int, default=10, help="r of the random projection, which protects nobody")
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--folder", type=Path, default=report.RESULTS / "outsourcing")
-    parser.add_argument("--port", type=int, help="of this machine alone; a pipe where not given")
-    arguments = parser.parse_args()
+    places.add_arguments(parser)
+    arguments = places.parsed(parser)
     if arguments.table is not None:
         for name in ("inputs", "centre", "unit"):
             if getattr(arguments, name) is None:
@@ -79,14 +82,18 @@ def numbers(text: str) -> list[float]:
 
 def example() -> Held:
     """A draw of a Gaussian process on a grid, as in the paper."""
-    outputs = outsourced.draws(jax.random.key(0), 1, side=SIDE, points=POINTS, lengthscale=1.25)[0]
-    return Held(outsourced.grid(SIDE, POINTS), np.asarray(outputs).__getitem__)
+    outputs = np.asarray(outsourced.draws(jax.random.key(0), 1, side=SIDE, points=POINTS, lengthscale=1.25)[0])
+    inputs = np.asarray(outsourced.grid(SIDE, POINTS))
+    return Held(inputs, outputs.__getitem__, outsourcing.framed("example", inputs, outputs))
 
 
 def of_table(arguments: argparse.Namespace) -> Held:
     """What a CSV file holds; no message tells a value of it."""
-    with open(arguments.table, newline="") as stream:
-        header, *rows = list(csv.reader(stream))
+    content = arguments.table.read_bytes()
+    try:
+        header, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
+    except (ValueError, csv.Error):
+        raise ValueError(f"{arguments.table} must be a CSV file in UTF-8 with a header") from None
     names = arguments.inputs.split(",")
     missing = {*names, *filter(None, [arguments.output])} - set(header)
     if missing:
@@ -107,11 +114,16 @@ def of_table(arguments: argparse.Namespace) -> Held:
             raise ValueError(f"--lengthscales must be {len(names)} positive numbers")
         inputs = inputs / np.array(arguments.lengthscales)
     if arguments.output is not None:
-        return Held(inputs, column(arguments.output).__getitem__)
+        source = outsourcing.framed("column", content, inputs, arguments.output)
+        return Held(inputs, column(arguments.output).__getitem__, source)
     module, _, name = arguments.function.partition(":")
     sys.path.insert(0, os.getcwd())
-    function = getattr(importlib.import_module(module), name)
-    return Held(inputs, lambda row: function(row, inputs[row]))
+    loaded = importlib.import_module(module)
+    if getattr(loaded, "__file__", None) is None:
+        raise ValueError(f"--function: {module} has no file; use a module of your own that calls it")
+    function = getattr(loaded, name)
+    source = outsourcing.framed("function", content, inputs, arguments.function, Path(loaded.__file__).read_bytes())
+    return Held(inputs, lambda row: function(row, inputs[row]), source)
 
 
 def run(arguments: argparse.Namespace, held: Held) -> None:
@@ -123,13 +135,14 @@ def run(arguments: argparse.Namespace, held: Held) -> None:
             raise outsourcing.Refused(f"{released} is gone, and making another would spend its budget again")
         outsourcing.publish(released, transforms.curate(None, config, held.inputs))
     published = outsourcing.read_published(released)
-    if published.curated.guarantee != config.guarantee:
+    if published.curated.guarantee != guarantee.from_dict(config.guarantee.to_dict()):
         raise outsourcing.Refused(f"{released} was made under other settings: {published.curated.guarantee}")
-    with outsourcing.open_record(record, published, held.inputs.tobytes(), arguments.queries) as opened:
-        say(f"{released}: {len(held.inputs)} rows, may leave; {record} may not")
+    private = outsourcing.framed(held.source, config.kind, np.asarray(config.centre))
+    with outsourcing.open_record(record, published, private, arguments.queries) as opened:
+        say(f"{released}: {len(held.inputs)} rows, may leave; {record} and its key may not")
         say(f"guarantee: {published.curated.guarantee}")
         say(f"{len(opened.answers)} of {opened.queries} queries are answered")
-        answer = contacts(arguments.port, opened, watched(held.evaluate))
+        answer = contacts(arguments, opened, watched(held.evaluate))
         say("the modeler went away" if answer is None else f"the modeler's answer is row {answer}")
 
 
@@ -162,24 +175,34 @@ def watched(evaluate: Any) -> Any:
     return one
 
 
-def contacts(port: int | None, record: outsourcing.Record, evaluate: Any) -> int | None:
-    """Serve the pipe once, or a port until the modeler says its answer."""
-    if port is None:
-        return outsourcing.serve(record, evaluate, outsourcing.lines_of(sys.stdin), outsourcing.sender(sys.stdout))
-    with socket.create_server(("127.0.0.1", port)) as server:
-        say(f"listening on port {port} of this machine")
-        while True:
-            connection, _ = server.accept()
-            with connection, connection.makefile("rw") as stream:
-                try:
-                    answer = outsourcing.serve(
-                        record, evaluate, outsourcing.lines_of(stream), outsourcing.sender(stream)
-                    )
-                except (OSError, ValueError):  # the modeler is gone, or does not speak UTF-8
-                    answer = None
+def contacts(arguments: argparse.Namespace, record: outsourcing.Record, evaluate: Any) -> int | None:
+    """Serve the pipe once, or a socket until the modeler says its answer."""
+    if arguments.pipe:
+        return serve(record, evaluate, outsourcing.lines_of(sys.stdin), outsourcing.sender(sys.stdout))
+    place, path = places.of(arguments, arguments.folder)
+    with outsourcing.listen(place, path) as sessions:
+        where = place if arguments.port is None else f"port {place} of this machine"
+        say(f"listening at {where}; a modeler needs {path}")
+        for session in sessions:
+            try:
+                answer = serve(record, evaluate, session.lines, session.send)
+            except OSError:  # the modeler is gone
+                answer = None
             if answer is not None:
                 return answer
             say(f"the modeler went away; {len(record.answers)} of {record.queries} queries are answered")
+    return None
+
+
+def serve(record: outsourcing.Record, evaluate: Any, lines: Any, send: Any) -> int | None:
+    """The owner sees what is refused."""
+
+    def watched(line):
+        if line.startswith('{"error": '):
+            say(f"refused: {line}")
+        send(line)
+
+    return outsourcing.serve(record, evaluate, lines, watched)
 
 
 def say(text: str) -> None:

@@ -1,7 +1,7 @@
 """``scripts/modeler``: sees the released rows alone, asks for rows by number, finds the row of the largest output.
 
 It keeps nothing: the curator's greeting tells it all answers so far. Everything it says to its owner goes to standard
-error; standard output and input are the pipe to the curator, where no port is given.
+error. It finds the curator's Unix socket beside the released file; see ``scripts/curator`` for the other ways.
 """
 
 import os
@@ -9,18 +9,14 @@ import os
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 import argparse
-import socket
 import sys
-import time
 from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import report
+from benchmarks import places, report
 from jaxdpbo import outsourcing
-
-PATIENCE = 60.0  # seconds for a curator to come
 
 
 def main() -> None:
@@ -30,33 +26,21 @@ def main() -> None:
     parser.add_argument("--noise-variance", type=float, default=1e-4, help="of an output, in standard units")
     parser.add_argument("--centre", type=float, default=0.0, help="of the outputs")
     parser.add_argument("--scale", type=float, default=1.0, help="of the outputs: their standard deviation")
-    parser.add_argument("--port", type=int, help="of this machine; a pipe where not given")
-    arguments = parser.parse_args()
+    places.add_arguments(parser)
+    arguments = places.parsed(parser)
     try:
         run(arguments)
-    except ConnectionError:  # while writing: a reader sees the end of its lines
+    except (ConnectionError, TimeoutError):  # while writing: a reader sees the end of its lines
         sys.exit("modeler: the curator went away: start again to go on")
     except (outsourcing.Refused, ValueError, OSError) as error:
         sys.exit(f"modeler: {error}")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    if arguments.port is None:
+    if arguments.pipe:
         return talk(arguments, outsourcing.lines_of(sys.stdin), outsourcing.sender(sys.stdout))
-    with connected(arguments.port) as connection, connection.makefile("rw") as stream:
-        return talk(arguments, outsourcing.lines_of(stream), outsourcing.sender(stream))
-
-
-def connected(port: int) -> socket.socket:
-    """A connection to a curator that may still be starting."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port))
-        except ConnectionRefusedError:
-            if time.monotonic() > until:
-                raise outsourcing.Refused("there is no curator") from None
-            time.sleep(0.2)
+    with outsourcing.connect(*places.of(arguments, arguments.released.parent)) as session:
+        return talk(arguments, session.lines, session.send)
 
 
 def talk(arguments, lines, send) -> None:

@@ -1,5 +1,7 @@
 """Two parties: what passes between them, what is refused and why, and that a stop loses and repeats nothing."""
 
+import hashlib
+import hmac
 import io
 import json
 import math
@@ -108,7 +110,7 @@ def test_what_is_published_is_read_back(tmp_path, kind):
     outsourcing.publish(tmp_path / "z", released)
     read = outsourcing.read_published(tmp_path / "z").curated
     np.testing.assert_array_equal(read.z, released.z)
-    assert read.guarantee == released.guarantee
+    assert read.guarantee == guarantee.from_dict(released.guarantee.to_dict())
     assert read.metadata.law == released.metadata.law
     assert (read.metadata.kind, read.metadata.scale) == (kind, released.metadata.scale)
     if released.metadata.projection is not None:
@@ -239,6 +241,9 @@ def test_an_evaluation_that_fails_is_refused_without_its_reason_and_may_be_asked
 
     (_, refusal) = said_to(tmp_path, published, ask(1, 3), evaluate=fails)
     assert refusal == {"error": "the evaluation of row 3 failed: ask again"}
+    with pytest.raises(Refused) as raised:
+        outsourcing.curator._evaluated(fails, 3)
+    assert raised.value.__cause__ is raised.value.__context__ is None
     assert said_to(tmp_path, published, ask(1, 3))[-1]["output"] == OUTPUTS[3]
 
 
@@ -255,7 +260,7 @@ def test_an_output_that_is_no_number_is_none_and_the_search_goes_on(tmp_path, pu
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"private": b"y"}, "the private data changed"),
+        ({"private": b"y"}, "the private data, or what the outputs come from, changed"),
         ({"queries": 7}, "the number of queries changed"),
         ({"released": True}, "the released file changed"),
     ],
@@ -284,6 +289,193 @@ def test_a_line_that_was_being_written_is_dropped_and_another_is_not(tmp_path, p
         said_to(tmp_path, published)
 
 
+def test_a_record_that_a_curator_did_not_write_is_refused_and_left_alone(tmp_path, published):
+    said_to(tmp_path, published, ask(1, 3))
+    path = tmp_path / "record.jsonl"
+    whole = path.read_bytes()
+    for content, message in (
+        (b"precious, and of one line", "record.jsonl is not a record"),
+        (b"precious,\nof two", "a line that is not a JSON object"),
+        (whole.replace(b'"query": 1, ', b'"query":1, '), "was not written by a curator"),
+        (whole + whole.splitlines(keepends=True)[1] * QUERIES, "has 7 answers to 6 queries"),
+        (whole.replace(b'"version": 2', b'"version": 1'), "record.jsonl speaks version 1, this is version 2"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(Refused, match=message):
+            said_to(tmp_path, published)
+        assert path.read_bytes() == content
+
+
+def test_a_record_is_one_file_in_its_place(tmp_path, published):
+    """A symbolic link is refused, a hard link lacks its key, and a file that was moved gets no more answers."""
+    said_to(tmp_path, published, ask(1, 3))
+    path, away = tmp_path / "record.jsonl", tmp_path / "away"
+    for link, message in ((away.symlink_to, "away is a symbolic link"), (away.hardlink_to, "away.key is gone")):
+        link(path)
+        with pytest.raises(Refused, match=message), outsourcing.open_record(away, published, b"x", QUERIES):
+            pass
+        away.unlink()
+    with opened(tmp_path, published) as record:
+        path.rename(away)
+        for place in (None, b"another"):
+            if place is not None:
+                path.write_bytes(place)
+            replies = []
+            outsourcing.serve(record, OUTPUTS.__getitem__, [ask(2, 7)], replies.append)
+            assert "record.jsonl was moved, deleted or replaced" in replies[-1]
+        away.replace(path)
+        outsourcing.serve(record, OUTPUTS.__getitem__, [ask(2, 7)], replies.append)
+        assert json.loads(replies[-1])["output"] == OUTPUTS[7]
+    assert len(said_to(tmp_path, published)[0]["answers"]) == 2
+
+
+def test_a_full_disk_refuses_the_query_and_the_record_goes_on(tmp_path, published, file_size_limit):
+    """Before, the line stayed in a buffer, the next answer wrote both, and the record refused itself for ever."""
+    said_to(tmp_path, published, ask(1, 3))
+    path, replies = tmp_path / "record.jsonl", []
+    before = path.read_bytes()
+    said_to(tmp_path, published, ask(2, 7))
+    after = path.read_bytes()
+    for size in range(len(before), len(after)):
+        path.write_bytes(before)
+        with opened(tmp_path, published) as record:
+            with file_size_limit(size):
+                outsourcing.serve(record, OUTPUTS.__getitem__, [ask(2, 7), ask(2, 9)], replies.append)
+            assert path.read_bytes() == before
+            for reply in replies[-2:]:
+                assert json.loads(reply)["error"].startswith("record.jsonl could not be written (File too large)")
+            outsourcing.serve(record, OUTPUTS.__getitem__, [ask(2, 7), ask(3, 7)], replies.append)
+        assert path.read_bytes().startswith(after)
+        assert [answer["row"] for answer in said_to(tmp_path, published)[0]["answers"]] == [3, 7, 7]
+
+
+def test_a_full_disk_begins_no_record_and_no_key(tmp_path, published, file_size_limit):
+    path, key = tmp_path / "record.jsonl", tmp_path / "record.jsonl.key"
+    for size in (0, 1, 31):
+        with file_size_limit(size), pytest.raises(OSError, match="File too large"), opened(tmp_path, published):
+            pass
+        assert not key.exists()
+    said_to(tmp_path, published)
+    secret, header = key.read_bytes(), path.read_bytes()
+    for size in (0, 1, 40, len(header) - 1):
+        path.unlink()
+        with file_size_limit(size), pytest.raises(Refused, match="could not be written"), opened(tmp_path, published):
+            pass
+        assert path.read_bytes() == b""
+        said_to(tmp_path, published)
+        assert (path.read_bytes(), key.read_bytes()) == (header, secret)
+    assert {file.name for file in tmp_path.iterdir()} == {"released.jsonl", path.name, key.name}
+
+
+@pytest.mark.parametrize("failing", ["fsync", "pwrite", "ftruncate"])
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_a_write_that_fails_anywhere_leaves_nothing_behind(tmp_path, published, monkeypatch, failing, error):
+    def fails(descriptor, *arguments):
+        if failing == "pwrite":
+            pwrite(descriptor, arguments[0][:20], arguments[1])
+        raise error
+
+    pwrite, replies = os.pwrite, []
+    with opened(tmp_path, published) as record:
+        before = record.path.read_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, failing, fails)
+            if isinstance(error, OSError):
+                outsourcing.serve(record, OUTPUTS.__getitem__, [ask(1, 3)], replies.append)
+                assert "Input/output error" in replies[-1]
+            else:
+                with pytest.raises(KeyboardInterrupt):
+                    outsourcing.serve(record, OUTPUTS.__getitem__, [ask(1, 3)], replies.append)
+        assert record.path.read_bytes() == before
+        outsourcing.serve(record, OUTPUTS.__getitem__, [ask(1, 4)], replies.append)
+    (answer,) = said_to(tmp_path, published)[0]["answers"]
+    assert answer["row"] == 4
+
+
+def test_a_full_disk_publishes_the_rows_whole_or_not_at_all(tmp_path, file_size_limit):
+    """Before, the part that fitted stayed in the folder beside the name."""
+    path, released = tmp_path / "released.jsonl", curated()
+    outsourcing.publish(path, released)
+    whole = path.read_bytes()
+    path.unlink()
+    for size in [*range(0, len(whole), 97), len(whole) - 1]:
+        with file_size_limit(size), pytest.raises(OSError, match="File too large"):
+            outsourcing.publish(path, released)
+        assert not list(tmp_path.iterdir())
+    with file_size_limit(len(whole)):
+        outsourcing.publish(path, released)
+    assert path.read_bytes() == whole
+
+
+def test_the_record_says_nothing_of_the_data_without_its_key(tmp_path, published):
+    """Before, it held their plain SHA-256, with which whoever reads it can test guesses."""
+    private = b"the patient earns 31,415"
+    headers = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        with opened(tmp_path / folder, published, private) as record:
+            secret = (tmp_path / folder / "record.jsonl.key").read_bytes()
+            headers.append(json.loads(record.header))
+            assert record.path.stat().st_mode & 0o777 == 0o600
+            assert (tmp_path / folder / "record.jsonl.key").stat().st_mode & 0o777 == 0o600
+        text = record.path.read_text()
+        assert headers[-1]["private"] == hmac.new(secret, private, "sha256").hexdigest()
+        assert hashlib.sha256(private).hexdigest() not in text
+        assert secret.hex() not in text
+    assert headers[0]["private"] != headers[1]["private"]
+
+
+def test_a_record_without_its_key_is_refused_and_no_other_is_drawn(tmp_path, published):
+    said_to(tmp_path, published, ask(1, 3))
+    key = tmp_path / "record.jsonl.key"
+    secret = key.read_bytes()
+    key.unlink()
+    with pytest.raises(Refused, match=r"record\.jsonl\.key is gone, .* restore it from a copy"):
+        said_to(tmp_path, published)
+    assert not key.exists()
+    for content, mode, message in (
+        (secret[:-1], 0o600, "record.jsonl.key must be 32 bytes long"),
+        (secret, 0o644, "record.jsonl.key must be closed to others"),
+        (bytes(32), 0o600, "the private data, or what the outputs come from, changed"),
+    ):
+        key.write_bytes(content)
+        key.chmod(mode)
+        with pytest.raises(Refused, match=message):
+            said_to(tmp_path, published)
+    key.write_bytes(secret)
+    assert len(said_to(tmp_path, published)[0]["answers"]) == 1
+
+
+def test_different_parts_are_framed_as_different_bytes():
+    ones = np.ones((2, 3))
+    large = np.arange(2000.0)
+    parts = [
+        (), (b"",), ("",), (b"", b""), (b"ab",), (b"a", b"b"), ("ab",), (b"4:text2:ab",), (ones,), (ones.T.copy(),),
+        (ones.astype(np.float32),), (ones.tobytes(),), (ones, ones), (ones * (1 + 1e-12),), (large,),
+        (np.where(large == 1000, 1000 + 1e-9, large),), (ones.astype(">f8"),),
+    ]  # fmt: skip
+    assert len({outsourcing.framed(*each) for each in parts}) == len(parts)
+    assert outsourcing.framed(ones.T) == outsourcing.framed(ones.T.copy())
+    for odd in (None, 1.0, [1.0], np.array([None]), np.zeros(1, "f8,i4")):
+        with pytest.raises(TypeError, match="parts must be bytes, str or arrays of numbers"):
+            outsourcing.framed(odd)
+
+
+def test_a_modeler_that_only_says_nonsense_is_left(tmp_path, published):
+    replies = said_to(tmp_path, published, *["nonsense"] * 1000)
+    assert len(replies) == 1 + 100
+
+
+def test_queries_fit_one_greeting(tmp_path, published):
+    with (
+        pytest.raises(ValueError, match="queries must be at most 10000, got 10001"),
+        opened(tmp_path, published, queries=10_001),
+    ):
+        pass
+    longest = {"query": 10_000, "row": 2**53, "output": -1.2345678901234567e-308}
+    assert len(json.dumps([longest] * 10_000)) + 500 < outsourcing.LONGEST
+
+
 def test_two_curators_do_not_serve_one_record(tmp_path, published):
     with opened(tmp_path, published), pytest.raises(Refused, match="another curator has"), opened(tmp_path, published):
         pass
@@ -304,6 +496,17 @@ def test_two_curators_do_not_serve_one_record(tmp_path, published):
         ([{}, {"query": 1, "row": 0, "output": "x"}], "an output is a finite number or null"),
         ([{}, {"query": 1, "row": 39, "output": 1.0}], "query 1 asked for row"),
         ([{"answers": [3]}], "query 1 was answered by something else"),
+        ([{"answers": None}], "the curator's answers are not a list of at most 6"),
+        (
+            [{"answers": [{"query": 1, "row": 0, "output": 0.0}] * 7}],
+            "the curator's answers are not a list of at most 6",
+        ),
+        ([{"rows": 41}], "rows must be a whole number from 40 to 40"),
+        ([{"queries": "6"}], "queries must be a whole number from 1 to 10000"),
+        ([{"queries": 2**53}], "queries must be a whole number from 1 to 10000"),
+        ([{}, {"query": 1, "row": 0, "output": 10**400}], "an output is a finite number or null"),
+        ([{}, {"error": "\x1b[2J" + "x" * 1000}], r"the curator refused: \?\[2Jx{196}$"),
+        ([{"version": ["\x1b[2J"]}], "the curator speaks version"),
     ],
 )
 def test_the_modeler_refuses_what_no_curator_says(tmp_path, published, lines, message):
@@ -357,6 +560,17 @@ def free_port():
         return server.getsockname()[1]
 
 
+def reached(port):
+    """A connection to a program that may still be starting."""
+    until = time.monotonic() + 120
+    while True:
+        try:
+            return outsourcing.sockets._reached(port)
+        except ConnectionRefusedError:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
 SLOW = """
 import math, time
 
@@ -364,6 +578,8 @@ def function(row, inputs):
     time.sleep(0.15)
     open({path!r}, "a").write(str(row) + "\\n")
     return sum(map(math.sin, inputs))
+
+other = function
 """
 
 
@@ -380,10 +596,15 @@ def table(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def test_the_two_programs_survive_being_killed(tmp_path, table):
-    port = free_port()
-    modeling = tmp_path / "released.jsonl", "--lengthscale=1", f"--port={port}"
-    curator, modeler = started("curator", *table, f"--port={port}"), started("modeler", *modeling)
+def test_the_two_programs_survive_being_killed_and_strangers(tmp_path, table):
+    """First on a port, where strangers are silent or send an answer; then at the Unix socket, as by default."""
+    port, secret = free_port(), tmp_path / "shared"
+    modeling = tmp_path / "released.jsonl", "--lengthscale=1"
+    tcp = f"--port={port}", f"--secret={secret}"
+    curator = started("curator", *table, *tcp)
+    strangers = [reached(port) for _ in range(2)]
+    strangers[1].sendall(b'{"answer": 3}\n{"query": 1, "row": 2}\n')
+    modeler = started("modeler", *modeling, *tcp)
     evaluated = tmp_path / "evaluated"
     until = time.monotonic() + 120
     while (not evaluated.exists() or len(evaluated.read_text().split()) < 3) and time.monotonic() < until:
@@ -392,8 +613,11 @@ def test_the_two_programs_survive_being_killed(tmp_path, table):
     assert "the curator went away" in modeler.communicate(timeout=120)[1]
     assert modeler.returncode == 1
     curator.communicate()
+    for stranger in strangers:
+        stranger.close()
+    assert secret.stat().st_mode & 0o777 == 0o600
     released = (tmp_path / "released.jsonl").read_bytes()
-    curator, modeler = started("curator", *table, f"--port={port}"), started("modeler", *modeling)
+    curator, modeler = started("curator", *table), started("modeler", *modeling)
     shown, heard = modeler.communicate(timeout=120)[1], curator.communicate(timeout=120)[1]
     assert modeler.returncode == curator.returncode == 0, shown + heard
     assert (tmp_path / "released.jsonl").read_bytes() == released
@@ -410,9 +634,9 @@ def test_the_two_programs_survive_being_killed(tmp_path, table):
 
 
 def test_the_two_programs_speak_over_a_pipe(tmp_path, table):
-    curator = started("curator", *table, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    curator = started("curator", *table, "--pipe", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     modeler = started(
-        "modeler", tmp_path / "released.jsonl", "--lengthscale=1", stdin=curator.stdout, stdout=curator.stdin
+        "modeler", tmp_path / "released.jsonl", "--lengthscale=1", "--pipe", stdin=curator.stdout, stdout=curator.stdin
     )
     curator.stdin.close()
     curator.stdout.close()
@@ -422,29 +646,65 @@ def test_the_two_programs_speak_over_a_pipe(tmp_path, table):
     assert curator.wait(timeout=120) == 0
 
 
+CHANGED = "the private data, or what the outputs come from, changed"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (["--epsilon=3"], "was made under other settings"),
         (["--queries=9"], "the number of queries changed"),
-        (["--lengthscales=2,2"], "the private data changed"),
+        (["--lengthscales=2,2"], CHANGED),
+        (["--centre=0,1"], CHANGED),
         (["--lengthscales=2"], "--lengthscales must be 2 positive numbers"),
         (["--inputs=x,z"], "has no column z"),
         (["--inputs=x,word"], "row 0 has no number in column word"),
+        (["--function=sys:getsizeof"], "--function: sys has no file"),
+        (["--function=slow:other"], CHANGED),
+        ("the source of the function", CHANGED),
+        ("an output", CHANGED),
     ],
 )
 def test_the_curator_says_what_it_refuses(tmp_path, table, monkeypatch, capsys, changes, message):
     from benchmarks import curator
 
+    def started_again(*more):
+        sys.modules.pop("slow", None)
+        monkeypatch.setattr(sys, "argv", ["curator", *map(str, table), "--pipe", *more])
+        curator.main()
+
     monkeypatch.setattr(outsourcing, "serve", lambda *_: None)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["curator", *map(str, table)])
-    curator.main()
     text = (tmp_path / "table.csv").read_text().splitlines()
-    (tmp_path / "table.csv").write_text("\n".join([text[0] + ",word", *(f"{line},secret" for line in text[1:])]) + "\n")
-    curator.main()  # another column changes nothing
-    monkeypatch.setattr(sys, "argv", ["curator", *map(str, table), *changes])
+    words = [text[0] + ",word", *(f"{line},secret" for line in text[1:])]
+    (tmp_path / "table.csv").write_text("\n".join(words) + "\n")
+    started_again()
+    started_again()
+    if changes == "an output":  # of a column that the function may read
+        (tmp_path / "table.csv").write_text("\n".join(words).replace("secret", "secre1", 1) + "\n")
+    elif changes == "the source of the function":
+        (tmp_path / "slow.py").write_text((tmp_path / "slow.py").read_text().replace("math.sin", "math.cos"))
     with pytest.raises(SystemExit) as end:
-        curator.main()
+        started_again(*([] if isinstance(changes, str) else changes))
     assert message in str(end.value)
-    assert "secret" not in str(end.value)
+    assert "secre" not in str(end.value)
+
+
+@pytest.mark.parametrize("program", ["curator", "modeler"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port=5151"], "--port and --secret belong together"),
+        (["--secret=x"], "--port and --secret belong together"),
+        (["--port=5151", "--secret=x", "--pipe"], "--pipe and --port exclude each other"),
+    ],
+)
+def test_a_port_needs_a_secret(monkeypatch, capsys, program, arguments, message):
+    from benchmarks import curator, modeler
+
+    monkeypatch.setattr(
+        sys, "argv", [program, "--epsilon=1" if program == "curator" else "--lengthscale=1", *arguments]
+    )
+    with pytest.raises(SystemExit):
+        {"curator": curator, "modeler": modeler}[program].main()
+    assert message in capsys.readouterr().err

@@ -16,16 +16,19 @@ modeler, at the end         ``{"answer": 123}``
 The released rows are drawn once: making them again would spend their budget again, so ``publish`` never overwrites. The
 curator's record is the one memory: an answer is on the disk before it is sent, the modeler keeps nothing, and either
 may be stopped at any moment. A query that is refused costs nothing. The outputs themselves are protected by nothing.
+A record that is deleted is begun anew, and answers ``queries`` more: what bounds them is the record's file.
 
-``lines`` is what may be said, ``released`` the file, ``curator`` and ``modeler`` the two sides.
+``lines`` is what may be said, ``released`` the file, ``curator`` and ``modeler`` the two sides, ``sockets`` their way
+to each other (who may speak, and for how long), ``files`` what is written whole or not at all.
 """
 
-from jaxdpbo.outsourcing.curator import Record, open_record, serve
-from jaxdpbo.outsourcing.lines import LONGEST, Answer, Refused, lines_of, sender
+from jaxdpbo.outsourcing.curator import Record, framed, open_record, serve
+from jaxdpbo.outsourcing.lines import LONGEST, MAX_QUERIES, Answer, Refused, lines_of, sender
 from jaxdpbo.outsourcing.modeler import Found, search
 from jaxdpbo.outsourcing.released import Published, publish, read_published
+from jaxdpbo.outsourcing.sockets import Session, connect, listen
 
 __all__ = [
-    "LONGEST", "Answer", "Found", "Published", "Record", "Refused", "lines_of", "open_record", "publish",
-    "read_published", "search", "sender", "serve",
+    "LONGEST", "MAX_QUERIES", "Answer", "Found", "Published", "Record", "Refused", "Session", "connect", "framed",
+    "lines_of", "listen", "open_record", "publish", "read_published", "search", "sender", "serve",
 ]  # fmt: skip

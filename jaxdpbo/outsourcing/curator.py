@@ -1,35 +1,85 @@
-"""The curator: its record, and how it answers."""
+"""The curator: its record, and how it answers.
 
+The record holds every output that was returned, so it is for the curator's eyes only: mode 0600, locked while open.
+What it says of the private data is an HMAC-SHA256 of them. Its key stands beside it in ``<record>.key``, mode 0600, and
+not in the record: a plain hash would let a reader of the record test guesses at the data.
+"""
+
+import errno
 import hashlib
+import hmac
 import json
 import math
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.outsourcing.lines import SCHEMA, VERSION, Answer, Refused, answer_of, expect_schema, parsed, whole
+from jaxdpbo.outsourcing import files
+from jaxdpbo.outsourcing.lines import (
+    MAX_QUERIES,
+    SCHEMA,
+    VERSION,
+    Answer,
+    Refused,
+    answer_of,
+    expect_schema,
+    parsed,
+    whole,
+)
 from jaxdpbo.outsourcing.released import Published
+
+RECORD_VERSION = 2  # of the record's file: version 1 held a plain hash of the data
+MAX_REFUSED = 100  # lines of one contact
+_START = json.dumps({"schema": SCHEMA, "version": RECORD_VERSION})[:-1].encode()
 
 
 class Record(NamedTuple):
     """The curator's memory, open and locked.
 
     Attributes:
-      stream: its file.
+      path: of its file.
+      descriptor: of its file.
+      header: its first line.
       digest: of the released file.
       rows: ``n``.
       queries: ``T``, to be answered in all.
       answers: so far; grows.
     """
 
-    stream: TextIO
+    path: Path
+    descriptor: int
+    header: bytes
     digest: str
     rows: int
     queries: int
     answers: list[Answer]
+
+
+def framed(*parts: bytes | str | np.ndarray) -> bytes:
+    """One ``bytes`` for ``open_record`` of all that rows and outputs come from. Different parts give different bytes.
+
+    Each part stands with its kind and length, an array with its dtype and shape.
+
+    Raises:
+      TypeError: a part is none of these, or an array of objects or of named fields.
+    """
+    return b"".join(f"{len(piece)}:".encode() + piece for part in parts for piece in _pieces(part))
+
+
+def _pieces(part: bytes | str | np.ndarray) -> tuple[bytes, ...]:
+    if isinstance(part, bytes):
+        return b"bytes", part
+    if isinstance(part, str):
+        return b"text", part.encode("utf8", "surrogatepass")
+    if isinstance(part, np.ndarray) and part.dtype.kind not in "OV":
+        return b"array", f"{part.dtype.str} {part.shape}".encode(), part.tobytes()
+    raise TypeError(f"parts must be bytes, str or arrays of numbers, got a {type(part).__name__}")
 
 
 @contextmanager
@@ -37,46 +87,40 @@ def open_record(path: str | Path, published: Published, private: bytes, queries:
     """Begin a record, or go on with one: of the same released file, private data and number of queries. A context.
 
     Args:
-      path: of the record, for the curator's eyes only.
+      path: of the record, for the curator's eyes only. Its key is ``<path>.key``, drawn where a record begins.
       published: the released file.
-      private: of which the record keeps the SHA-256, to know the same data again.
-      queries: ``T``.
+      private: all that rows and outputs come from (``framed`` makes it of several), so that a change is noticed.
+      queries: ``T``, at most 10,000.
 
     Raises:
-      Refused: the record is of another released file, other data or another number; or another curator has it open.
+      Refused: the record is of another released file, other data or another number; its key is gone; it is a symbolic
+        link; the disk did not take it; or another curator has it open.
     """
     path = Path(path)
-    header = {
-        "schema": SCHEMA,
-        "version": VERSION,
-        "released": published.digest,
-        "private": hashlib.sha256(private).hexdigest(),
-        "queries": _checks.size("queries", queries),
-    }
-    with open(path, "a+", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
-        _lock(stream, path)
-        stream.seek(0)
-        try:
-            text, _, torn = stream.read().rpartition("\n")
-        except UnicodeDecodeError as error:
-            raise Refused(f"{path.name} is no record") from error
-        if torn:  # a line that was being written when the curator was stopped: it was never sent
-            stream.truncate(len(text.encode()) + bool(text))
-        if not text:
-            _append(stream, header)
-        told, *lines = text.splitlines() or [json.dumps(header)]
-        begun = parsed(told)
-        expect_schema(begun, path.name)
-        for name, said in (
-            ("released", "the released file"),
-            ("private", "the private data"),
-            ("queries", "the number of queries"),
-        ):
-            if begun.get(name) != header[name]:
-                raise Refused(f"{said} changed since {path.name} was begun")
+    if _checks.size("queries", queries) > MAX_QUERIES:
+        raise ValueError(f"queries must be at most {MAX_QUERIES}, got {queries}")
+    with _locked(path) as descriptor:
+        with open(descriptor, "rb", closefd=False) as stream:
+            content = stream.read()
+        kept, end, torn = content.rpartition(b"\n")
+        if not end and torn[: len(_START)] != _START[: len(torn)]:
+            raise Refused(f"{path.name} is not a record")
+        header = {
+            "schema": SCHEMA,
+            "version": RECORD_VERSION,
+            "released": published.digest,
+            "private": hmac.new(_key(path, begun=bool(end)), private, hashlib.sha256).hexdigest(),
+            "queries": int(queries),
+        }
         count = len(published.curated.z)
-        answers = [answer_of(parsed(line), number, count) for number, line in enumerate(lines, start=1)]
-        yield Record(stream, published.digest, count, queries, answers)
+        answers = _read(path, kept, header, count) if end else []
+        record = Record(path, descriptor, _line(header), published.digest, count, int(queries), answers)
+        if not end:
+            _write(record, 0, record.header)
+            files.sync_folder(path)
+        elif torn:  # a line that was being written when the curator was stopped: it was never sent
+            os.ftruncate(descriptor, _end(record))
+        yield record
 
 
 def serve(
@@ -84,7 +128,8 @@ def serve(
 ) -> int | None:
     """Greet, then answer queries until the lines end or the modeler says its answer.
 
-    A row that was asked for before is answered as before, without another evaluation.
+    A row that was asked for before is answered as before, without another evaluation. Whoever speaks here is taken for
+    the modeler: ``listen`` admits nobody else.
 
     Args:
       record: of ``open_record``.
@@ -93,7 +138,7 @@ def serve(
       send: takes a line without its end.
 
     Returns:
-      The modeler's answer, or None where the lines ended first.
+      The modeler's answer, or None where the lines ended first, or 100 of them were refused.
     """
     greeting = {
         "schema": SCHEMA,
@@ -104,14 +149,18 @@ def serve(
         "answers": [answer._asdict() for answer in record.answers],
     }
     send(json.dumps(greeting))
+    refused = 0
     for line in lines:
         try:
             asked = parsed(line)
             if set(asked) == {"answer"}:
                 return whole(asked, "answer", 0, record.rows - 1)
-            send(json.dumps(_answered(record, evaluate, asked)._asdict()))
+            reply = _answered(record, evaluate, asked)._asdict()
         except Refused as refusal:
-            send(json.dumps({"error": str(refusal)}))
+            reply, refused = {"error": str(refusal)}, refused + 1
+        send(json.dumps(reply))
+        if refused == MAX_REFUSED:
+            break
     return None
 
 
@@ -127,7 +176,7 @@ def _answered(record: Record, evaluate: Callable[[int], float], asked: dict[str,
         raise Refused(f"query {number} came where {due} was due")
     known = {answer.row: answer.output for answer in record.answers}
     answer = Answer(number, row, known[row] if row in known else _evaluated(evaluate, row))
-    _append(record.stream, answer._asdict())
+    _write(record, _end(record), _line(answer._asdict()))
     record.answers.append(answer)
     return answer
 
@@ -135,22 +184,109 @@ def _answered(record: Record, evaluate: Callable[[int], float], asked: dict[str,
 def _evaluated(evaluate: Callable[[int], float], row: int) -> float | None:
     try:
         output = float(evaluate(row))
-    except Exception as error:
-        raise Refused(f"the evaluation of row {row} failed: ask again") from error
+    except Exception:  # its reason may hold private values, so nothing is chained to it
+        output = None
+    if output is None:
+        raise Refused(f"the evaluation of row {row} failed: ask again")
     return output if math.isfinite(output) else None
 
 
-def _append(stream: TextIO, content: dict[str, Any]) -> None:
-    """On the disk before anything is said."""
-    stream.write(json.dumps(content) + "\n")
-    stream.flush()
-    os.fsync(stream.fileno())
+# The file
 
 
-def _lock(stream: TextIO, path: Path) -> None:
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The record's descriptor; at most one process has it."""
     import fcntl  # POSIX alone has it, and only a curator needs it
 
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise Refused(f"another curator has {path.name} open") from error
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise Refused(f"{path.name} is a symbolic link: give the file that it leads to") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Refused(f"another curator has {path.name} open") from error
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise Refused(f"{path.name} must be a file")
+            _expect_in_place(path, descriptor)
+            yield descriptor
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing leaves it to a child that was forked
+    finally:
+        os.close(descriptor)
+
+
+def _expect_in_place(path: Path, descriptor: int) -> None:
+    """Refuse to write where nobody would find it."""
+    ours = os.fstat(descriptor)
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        found = None
+    if found is None or (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino):
+        raise Refused(f"{path.name} was moved, deleted or replaced: put it back and start the curator again")
+
+
+def _key(path: Path, *, begun: bool) -> bytes:
+    """The record's key; drawn where no record is begun. Never drawn anew for a record that stands."""
+    place = path.with_name(f"{path.name}.key")
+    try:
+        return files.read_secret(place)
+    except FileNotFoundError as error:
+        if begun:
+            raise Refused(
+                f"{place.name} is gone, and without it nobody can tell whether the data are those of {path.name}: "
+                "restore it from a copy"
+            ) from error
+        return files.new_secret(place)
+
+
+def _read(path: Path, kept: bytes, header: dict[str, Any], rows: int) -> list[Answer]:
+    """The answers in a record, whose lines must be as a curator writes them."""
+    first, *rest = kept.split(b"\n")
+    begun = parsed(first.decode(errors="replace"))
+    expect_schema(begun, path.name, RECORD_VERSION)
+    for name, said in (
+        ("released", "the released file"),
+        ("private", "the private data, or what the outputs come from,"),
+        ("queries", "the number of queries"),
+    ):
+        if begun.get(name) != header[name]:
+            raise Refused(f"{said} changed since {path.name} was begun")
+    if len(rest) > header["queries"]:
+        raise Refused(f"{path.name} has {len(rest)} answers to {header['queries']} queries")
+    answers = [answer_of(parsed(line.decode(errors="replace")), k, rows) for k, line in enumerate(rest, start=1)]
+    if b"".join([_line(header), *(_line(answer._asdict()) for answer in answers)]) != kept + b"\n":
+        raise Refused(f"{path.name} was not written by a curator, or was changed since")
+    return answers
+
+
+def _line(content: dict[str, Any]) -> bytes:
+    return json.dumps(content).encode() + b"\n"
+
+
+def _end(record: Record) -> int:
+    """Where the next line begins: from what was answered, so that what a failed write left is written over."""
+    return len(record.header) + sum(len(_line(answer._asdict())) for answer in record.answers)
+
+
+def _write(record: Record, end: int, line: bytes) -> None:
+    """On the disk before anything is said; a line that was not taken in full is cut off again."""
+    _expect_in_place(record.path, record.descriptor)
+    try:
+        os.ftruncate(record.descriptor, end)
+        files.write_all(record.descriptor, line, end)
+        os.fsync(record.descriptor)
+    except BaseException as error:
+        with suppress(OSError):  # if this fails too, the next write or the next curator cuts it off
+            os.ftruncate(record.descriptor, end)
+        if isinstance(error, OSError):
+            name = record.path.name
+            raise Refused(f"{name} could not be written ({error.strerror}): make room and ask again") from error
+        raise

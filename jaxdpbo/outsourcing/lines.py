@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TextIO
 
 SCHEMA, VERSION = "jaxdpbo.outsourcing", 1
 LONGEST = 2**20  # characters of a line: longer ones are read past, not kept
+MAX_QUERIES = 10_000  # their answers, in one greeting, are shorter than such a line
 
 
 class Refused(Exception):
@@ -25,9 +26,9 @@ class Answer(NamedTuple):
 def lines_of(stream: TextIO) -> Iterator[str]:
     """The lines of a stream; one that is too long comes out empty, one that the stream's end cut off not at all.
 
-    A connection that was reset has ended.
+    A connection that was reset, or is not UTF-8, has ended.
     """
-    with suppress(ConnectionError):
+    with suppress(ConnectionError, UnicodeDecodeError):
         while line := stream.readline(LONGEST):
             if line.endswith("\n"):
                 yield line
@@ -70,8 +71,12 @@ def answer_of(content: Any, number: int, rows: int) -> Answer:
     try:
         query, row = whole(content, "query", number, number), whole(content, "row", 0, rows - 1)
         output = content["output"]
-        if output is not None and not (type(output) in (int, float) and math.isfinite(output)):
-            raise Refused("an output is a finite number or null")
+        if output is not None:
+            output = float(output) if type(output) in (int, float) else math.nan
+            if not math.isfinite(output):
+                raise Refused("an output is a finite number or null")
+    except OverflowError as error:
+        raise Refused("an output is a finite number or null") from error
     except (KeyError, TypeError) as error:
         raise Refused(f"query {number} was answered by something else") from error
     return Answer(query, row, output)
@@ -85,9 +90,15 @@ def whole(content: dict[str, Any], name: str, least: int, most: int) -> int:
     return value
 
 
-def expect_schema(content: dict[str, Any], who: str) -> None:
+def expect_schema(content: dict[str, Any], who: str, version: int = VERSION) -> None:
     """Refuse another schema or version."""
     if content.get("schema") != SCHEMA:
         raise Refused(f"{who} does not speak {SCHEMA}")
-    if content.get("version") != VERSION:
-        raise Refused(f"{who} speaks version {content.get('version')}, this is version {VERSION}")
+    if content.get("version") != version:
+        raise Refused(f"{who} speaks version {shown(content.get('version'))}, this is version {version}")
+
+
+def shown(value: Any) -> str:
+    """What another party or a file says, as one short printable line."""
+    text = value if isinstance(value, str) else repr(value)
+    return "".join(each if each.isprintable() else "?" for each in text[:200])

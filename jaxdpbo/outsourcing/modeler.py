@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import po_gp_ucb
-from jaxdpbo.outsourcing.lines import Answer, Refused, answer_of, expect_schema, parsed
+from jaxdpbo.outsourcing.lines import MAX_QUERIES, Answer, Refused, answer_of, expect_schema, parsed, shown, whole
 from jaxdpbo.outsourcing.released import Published
 from jaxdpbo.privacy import keys
 from jaxdpbo.types import Query
@@ -55,7 +55,13 @@ def search(
         raise Refused("the curator's greeting is not one")
     if greeting["released"] != published.digest:
         raise Refused("the released file is not the curator's: it was changed, or is of another search")
-    config = po_gp_ucb.config(published.curated, steps=greeting["queries"], **options)
+    count, steps = len(published.curated.z), whole(greeting, "queries", 1, MAX_QUERIES)
+    whole(greeting, "rows", count, count)
+    earlier = greeting["answers"]
+    if not isinstance(earlier, list) or len(earlier) > steps:
+        raise Refused(f"the curator's answers are not a list of at most {steps}")
+    earlier = [answer_of(before, number, count) for number, before in enumerate(earlier, start=1)]
+    config = po_gp_ucb.config(published.curated, steps=steps, **options)
     init_key, ask_key, release_key = jax.random.split(keys.secret_key() if key is None else _checks.key("key", key), 3)
     state = po_gp_ucb.init(init_key, config)
     answers: list[Answer] = []
@@ -69,9 +75,8 @@ def search(
         output = math.nan if answer.output is None else answer.output
         return _tell(ask_key, config, state, query, jnp.asarray([output], config.scale.dtype))
 
-    count = len(published.curated.z)
-    for number, before in enumerate(greeting["answers"], start=1):
-        state = learn(state, answer_of(before, number, count))
+    for answer in earlier:
+        state = learn(state, answer)
     while len(answers) < config.steps:
         query = _ask(jax.random.fold_in(ask_key, len(answers)), config, state)
         asked = {"query": len(answers) + 1, "row": int(query.rows[0])}
@@ -95,5 +100,5 @@ def _reply(replies: Iterator[str]) -> dict[str, Any]:
         raise Refused("the curator went away: what it answered is in its record, start again to go on")
     reply = parsed(line)
     if "error" in reply:
-        raise Refused(f"the curator refused: {reply['error']}")
+        raise Refused(f"the curator refused: {shown(reply['error'])}")
     return reply

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import laws
+from jaxdpbo.outsourcing import files
 from jaxdpbo.outsourcing.lines import SCHEMA, VERSION, Refused, expect_schema, parsed
 from jaxdpbo.privacy import guarantee, transforms
 
@@ -42,15 +42,7 @@ def publish(path: str | Path, curated: transforms.Curated) -> None:
         "guarantee": curated.guarantee.to_dict(),
     }
     lines = [json.dumps(header), *(json.dumps(row) for row in np.asarray(curated.z, float).tolist())]
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(unfinished, "x") as stream:
-        stream.write("\n".join(lines) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    try:
-        os.link(unfinished, path)  # unlike a rename it never replaces
-    finally:
-        unfinished.unlink()
+    files.write_once(path, ("\n".join(lines) + "\n").encode())
 
 
 def read_published(path: str | Path) -> Published:

@@ -15,7 +15,7 @@ from protocol_cases import CASES, records
 import jaxdpbo
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gp_ucb, private_evaluations, random_search
-from jaxdpbo.privacy import budgets, clipping, guarantee, mechanisms
+from jaxdpbo.privacy import budgets, clipping, guarantee, mechanisms, transforms
 
 TESTS = Path(__file__).parent
 TABLE = (TESTS.parent / "docs" / "traps.md").read_text()
@@ -50,6 +50,53 @@ def test_what_is_released_lies_on_the_declared_grid():
         radius = config.radius if whole else 200
         units = (np.asarray(run.release.values) - 1.5) / (1.5 / np.asarray(radius) / 6)
         assert bool(np.all(np.abs(units - np.rint(units)) < 1e-6)) == whole
+
+
+WILD = {"far": 1e300, "NaN": np.nan, "infinite": -np.inf}
+RUNS = ["dp_gibo", "dp_gd", "private evaluations", "dp_gp_ucb, in order"]
+TRANSFORMS = {
+    "product_laplace": transforms.product_laplace(centre=np.zeros(2), scale=1.0, epsilon=2.0),
+    "planar_laplace": transforms.planar_laplace(centre=np.zeros(2), scale=1.0, epsilon=2.0, radius=3.0),
+    "gaussian": transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=2.0, delta=1e-5),
+    "randomised_response": transforms.randomised_response(
+        centre=np.zeros(2), scale=1.0, epsilon=2.0, cells=[[-1.0, 0.0], [1.0, 0.0]]
+    ),
+}
+
+
+def shapes(tree):
+    return jax.tree.map(lambda leaf: (np.shape(leaf), np.asarray(leaf).dtype), tree)
+
+
+def of_neighbours(release):
+    """What is released of the records, and of those with one who is wild: of one shape, finite, and no exception."""
+    expected = None
+    for value in (0.0, *WILD.values()):
+        data = records()
+        data[0] = value
+        released = release(data)
+        assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(released))
+        expected = shapes(released) if expected is None else expected
+        assert shapes(released) == expected
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_succeeds_whatever_one_user_is(name):
+    """Trap 15, on the drivers that are shipped."""
+    case = CASES[name]
+    of_neighbours(lambda data: drivers.run_scan(case.algorithm, case.objective, data, case.config(1.0)).release)
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_rows_are_curated_whatever_one_of_them_is(name):
+    """Trap 15."""
+    of_neighbours(lambda data: transforms.curate(None, TRANSFORMS[name], data).z)
+
+
+def test_a_value_is_given_whatever_one_user_is():
+    """Trap 15: a loss from Python, whose NumPy complains of nothing that a user is."""
+    made = {"users": 6, "mu": 0.5, "evaluations": 1, "loss_range": (0.0, 3.0)}
+    of_neighbours(lambda data: private_evaluations.PrivateObjective(lambda point, d: d[:, 0], data, **made)(0.5))
 
 
 def one_loss(point, data):

@@ -346,7 +346,6 @@ def test_an_infinite_budget_is_no_noise_and_no_guarantee(noise):
     assert found.noise == ("float" if noise == "float" else "none")
     assert (int(found.radius), found.width) == (0, 0)
     assert budgets.grid(found) is None
-    assert budgets.level(found) == math.inf
     assert budgets.statement(found, "rows", releases=10, dimension=3) == guarantee.no_guarantee(
         "rows", "mu is infinite: no noise was added"
     )
@@ -356,13 +355,11 @@ def test_float_noise_has_no_grid():
     found = budget(0.5, "float")
     assert (found.noise, int(found.radius), found.width) == ("float", 0, 0)
     assert budgets.grid(found) is None
-    assert budgets.level(found) == 0.5
 
 
 def test_exact_noise_has_the_radius_for_its_level():
     found = budget(0.5)
     assert budgets.grid(found) is found.radius
-    assert budgets.level(found) is found.radius
 
 
 def named(message, **changes):

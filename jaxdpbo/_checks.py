@@ -116,6 +116,13 @@ def positive(name: str, value: Any, *, finite: bool = True, dtype: Any = np.floa
     return result
 
 
+def single_or_double(name: str, value: Any) -> None:
+    """An array or dtype of float32 or float64; it sees no value."""
+    dtype = np.dtype(getattr(value, "dtype", value))
+    if dtype not in (np.float32, np.float64):
+        raise TypeError(f"{name} must be float32 or float64, got {dtype.name}")
+
+
 def nonnegative(name: str, value: Any) -> float:
     """A finite real number of at least zero."""
     result = number(name, value)

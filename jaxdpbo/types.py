@@ -45,8 +45,9 @@ class Algorithm(NamedTuple):
 class State(NamedTuple):
     """What a run knows. ``public`` is released or data-independent; ``private`` is raw.
 
-    ``public.step`` counts the steps taken. ``public.budget``, where there is one, is the budget the run was begun with:
-    no driver goes on from a state under another, since the guarantee would be of a run that never was.
+    ``public.step`` counts the steps taken. ``public.budget``, where there is one, holds all that sets the noise of the
+    run as it was begun: no driver goes on from a state under another, since the guarantee would be of a run that never
+    was. What acts on released values alone (an optimizer, a box, a kernel) may change.
     A state prints its private arrays: keep it out of logs.
     """
 

@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import worker_cases
-from protocol_cases import BOUNDS, CASES, STEPS, USERS, loss, records
+from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
 
 from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.algorithms import dp_gd, dp_gibo, private_evaluations, random_search
 from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import guarantee, keys
+from jaxdpbo.privacy import accounting, budgets, guarantee, keys
 from jaxdpbo.surrogate import kernels
 
 CASE = CASES["dp_gibo"]
@@ -184,10 +184,85 @@ def test_a_state_of_another_budget_is_refused():
     """Four steps at mu = 2 and one at mu = 0.5 are not 0.5-GDP."""
     with pytest.raises(drivers.RunInterrupted) as caught:
         drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(2.0), key=key(), insecure_key=True)
-    with pytest.raises(ValueError, match=r"begun with a budget of 2364"):
+    with pytest.raises(ValueError, match=r"noise of this config, got mu 0.5 after 2.0, radius \d+ after 2364, "):
         drivers.run_loop(
             CASE.algorithm, loss, records(), CASE.config(0.5), key=key(), insecure_key=True, state=caught.value.state
         )
+
+
+def descent(**changes):
+    """Radius 100 and width 4,096 unless changed."""
+    fixed = {"users": USERS, "steps": STEPS, "bounds": BOUNDS, "theta0": np.zeros(2), "mu": mu_of(4096)}
+    return dp_gd.config(**(fixed | changes))
+
+
+def mu_of(width, radius=100):
+    return accounting.discrete_gaussian_mu(2 * radius, width, STEPS) * (1 + 1e-9)
+
+
+def searched(steps=2, batch=3, **changes):
+    inner = random_search.config(users=1, steps=steps, batch=batch, bounds=BOUNDS)
+    fixed = {"users": USERS, "mu": 1.0, "loss_range": (0.0, 1.0)}
+    return private_evaluations.config(random_search.algorithm, inner, **(fixed | changes))
+
+
+SEARCH = private_evaluations.algorithm_of(random_search.algorithm)
+NOISES = {  # an algorithm, the config a run was begun with, one that it must not go on with, and what is said
+    "width": (
+        dp_gd.algorithm,
+        descent,
+        {"mu": mu_of(65536)},
+        r"mu 0.00528\d+ after 0.084\d+, width 65536 after 4096$",
+    ),
+    "users": (dp_gd.algorithm, descent, {"users": 600}, "users 600 after 6$"),
+    "clip": (dp_gd.algorithm, descent, {"clip_norm": 9.0}, r"clip \[9.0\] after \[1.0\]$"),
+    "kind": (dp_gd.algorithm, descent, {"noise": "float"}, "radius 0 after 100, width 0 after 4096, noise 1 after 0$"),
+    "steps": (SEARCH, searched, {"steps": 3, "batch": 2}, "steps 3 after 2, releases 2 after 3$"),
+    "range": (SEARCH, searched, {"loss_range": (0.0, 9.0)}, r"clip \[0.0, 9.0\] after \[0.0, 1.0\]$"),
+}
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_a_state_under_other_noise_is_refused(name):
+    """Trap 38: whatever sets the noise, not one number of it; shapes do not show it, and ``tell`` releases nothing."""
+    algorithm, config, changes, message = NOISES[name]
+    before, after = config(), config(**changes)
+    if name == "width":
+        assert before.radius == after.radius == 100
+    state = loop.init(algorithm, key(), before)
+    fresh = loop.init(algorithm, key(), after)
+    assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, fresh)
+    with pytest.raises(ValueError, match=message):
+        drivers.run_loop(algorithm, loss, records(), after, key=key(), insecure_key=True, state=state)
+    query = loop.ask(algorithm, key(), after, state)
+    values = jnp.ones((1, DIMENSION, after.users) if config is descent else (after.batch, USERS))
+    unmoved, _ = loop.tell(algorithm, key(), after, state, query, values)
+    jax.tree.map(np.testing.assert_array_equal, unmoved, state)
+    moved, _ = loop.tell(algorithm, key(), after, fresh, query, values)
+    assert moved.public.step == 1
+
+
+def test_a_state_of_another_dtype_is_not_gone_on_from():
+    state = loop.init(dp_gd.algorithm, key(), descent(clip_norm=0.5))
+    with jax.enable_x64(False):
+        single = descent(clip_norm=0.5)
+        assert not budgets.same_noise(state.public.budget, budgets.noise_settings(single, single.clip_norm))
+        with pytest.raises(ValueError, match="its shapes differ"):
+            drivers.run_loop(dp_gd.algorithm, loss, records(), single, key=key(), insecure_key=True, state=state)
+
+
+def test_more_users_than_a_state_counts_are_refused():
+    with pytest.raises(ValueError, match=r"users must be fewer than 2\^31, got 2147483648"):
+        loop.init(dp_gd.algorithm, key(), descent(users=2**31, noise="float"))
+
+
+def test_a_run_may_go_on_with_another_box_and_step_size():
+    """They act on released values alone."""
+    state = loop.init(dp_gd.algorithm, key(), descent())
+    other = descent(bounds=0.5 * BOUNDS, step_size=0.1)
+    values = dp_gd.gradients_of(loss)
+    run = drivers.run_loop(dp_gd.algorithm, values, records(), other, key=key(), insecure_key=True, state=state)
+    assert np.all(np.abs(run.release.path) <= 0.5 * np.abs(BOUNDS).max(axis=0))
 
 
 def test_a_resumed_run_rests_on_the_secrecy_of_its_first_key():

@@ -10,7 +10,8 @@ import pytest
 from oracles import training as oracle
 from scipy.stats import chi2_contingency, chisquare, kstest, norm
 
-from jaxdpbo.training import dp_optim, lots, models
+from jaxdpbo.privacy import mechanisms
+from jaxdpbo.training import dp_optim, lots, models, permutation_sgd
 
 RNG = np.random.default_rng(0)
 FEATURES, CLASSES = 5, 3
@@ -103,6 +104,119 @@ def test_neighbours_move_the_sum_by_at_most_twice_the_clip_norm():
         assert moved <= 0.6 * (1 + 1e-12)
 
 
+TOGETHER = 500  # examples in one call of one program
+
+
+def extreme_cases(rng, model, dtype):
+    """Parameters, features, labels and clip norms of so many examples that mean harm, each alone."""
+    info = np.finfo(dtype)
+    decades = np.log10(float(info.max))
+    square = np.sqrt(float(info.max))  # beyond it the square is no longer finite
+    odd = np.array([0, info.smallest_subnormal, info.tiny, 1 / square, 1.0, 0.99 * square, 1.01 * square, info.max,
+                    np.nan, np.inf])  # fmt: skip
+
+    def magnitudes(*shape):
+        spread = 10.0 ** rng.uniform(-decades, 0.98 * decades, shape)
+        chosen = np.select([rng.uniform(size=shape) < p for p in (0.3, 0.6)], [rng.choice(odd, shape), spread], 1.0)
+        return chosen * rng.choice([-1.0, 1.0], shape)
+
+    features = magnitudes(TOGETHER, FEATURES)
+    whole = rng.uniform(size=TOGETHER) < 0.5  # one magnitude for a row: the longest that counts, or any other
+    features[whole] = magnitudes(np.sum(whole), 1) * rng.choice([-1.0, 1.0], (np.sum(whole), FEATURES))
+    layers, reach = [], np.nan_to_num(np.max(np.abs(features), axis=1), posinf=1.0)
+    for i, o in zip(model.sizes[:-1], model.sizes[1:], strict=True):
+        # Scores of up to a hundred, so that slopes go down to exp(-100); now and then anything.
+        size = 10.0 ** rng.uniform(0, 2, TOGETHER) / np.maximum(reach, 1e-300)
+        size = np.where(rng.uniform(size=TOGETHER) < 0.2, np.abs(magnitudes(TOGETHER)), size)
+        weights = rng.normal(size=(TOGETHER, i, o)) * size[:, None, None]
+        layers.append(models.Layer(weights, magnitudes(TOGETHER, o) * rng.choice([0, 1], (TOGETHER, 1))))
+        reach = reach * np.nan_to_num(size, posinf=1.0)
+    clip_norms = 10.0 ** (rng.uniform(-0.8, 0.8, TOGETHER) * decades * rng.choice([0, 1], TOGETHER))
+    labels = rng.integers(0, max(2, model.sizes[-1]), TOGETHER)
+    # One in five: the longest row that counts, and a slope whose square is just above or just below the least float.
+    some, last = np.arange(TOGETHER) % 5 == 0, len(layers) - 1
+    margins = np.log(square) + np.linspace(-2, 2, np.sum(some))
+    features[some], clip_norms[some], labels[some] = 0.95 * square / np.sqrt(FEATURES), 1.0, int(last == 0)
+    for number, (weights, bias) in enumerate(layers):
+        weights[some], bias[some] = 1.0 if number == last else 1 / weights.shape[1], 0.0
+        if number == 0:
+            weights[some] = 1 / np.sum(features[some], axis=1)[:, None, None]
+    if last:
+        bias[some, 0] = margins
+    else:
+        weights[some] *= margins[:, None, None]
+    cast = jax.tree.map(lambda leaf: leaf.astype(dtype), (tuple(layers), features, clip_norms))
+    return cast[0], cast[1], labels, cast[2]
+
+
+def largest_share(name, dtype, count):
+    """The longest contribution of one example in units of the clip norm, by extended precision; and how many count."""
+
+    @jax.jit
+    def contributions(params, features, labels, clip_norms):
+        def alone(params, x, y, clip_norm):
+            records = models.records(x[None], y[None])
+            return models.clipped_sum(MODELS[name], params, records, jnp.ones(1, bool), clip_norm)[0]
+
+        return jax.vmap(alone)(params, features, labels, clip_norms)
+
+    rng, longest, nonzero = np.random.default_rng(7), 0.0, 0
+    for _ in range(-(-count // TOGETHER)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            params, features, labels, clip_norms = extreme_cases(rng, MODELS[name], dtype)
+        total = contributions(params, features, labels, clip_norms)
+        flat = np.concatenate([np.asarray(leaf).reshape(TOGETHER, -1) for leaf in jax.tree.leaves(total)], axis=1)
+        assert flat.dtype == dtype
+        norms = np.sqrt(np.sum(np.square(flat.astype(np.longdouble)), axis=1)) / clip_norms.astype(np.longdouble)
+        assert np.all(np.isfinite(norms))
+        longest, nonzero = max(longest, float(np.max(norms))), nonzero + np.sum(norms > 0)
+    assert nonzero > 0.1 * count
+    return longest
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", MODELS)
+def test_no_example_moves_the_sum_by_more_than_the_clip_norm_whatever_floats_it_holds(name, dtype, trials):
+    """Trap 45: subnormals, the largest floats, squares that are just finite beside slopes whose squares are not."""
+    count = trials(f"contributions of extreme examples, {name}, {np.dtype(dtype)}", TOGETHER, 20 * TOGETHER, 7)
+    assert 0.999 < largest_share(name, dtype, count) <= 1 + (1e-5 if dtype == np.float32 else 1e-13)
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax"])
+def test_the_property_sees_squares_that_underflow(name, monkeypatch):
+    """1.6 and more, as the sum of squares of the slopes gave; by a logarithm, or the compiler takes the root itself."""
+
+    def unscaled(vectors):
+        return jnp.exp(0.5 * jnp.log(jnp.sum(jnp.square(vectors), axis=1)))
+
+    monkeypatch.setattr(models, "_norms", unscaled)
+    assert largest_share(name, np.float32, TOGETHER) > 1.3
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_half_precision_is_refused_before_anything_is_drawn(dtype):
+    """Trap 45: noise in the dtype of the features had 128 values."""
+    x, labels, name = jnp.asarray(X, dtype), labels_of("logistic"), np.dtype(dtype).name
+    said = f"features must be float32 or float64, got {name}"
+    made = models.Records(x, labels, jnp.sum(jnp.square(x), axis=1))
+    calls = (
+        lambda: models.records(x, labels),
+        lambda: trained(jax.random.key(0), MODELS["logistic"], x, labels, settings(), 8),
+        lambda: dp_optim.train(jax.random.key(0), MODELS["logistic"], made, settings(), largest=8),
+        lambda: jax.eval_shape(lambda x: permutation_sgd.train(jax.random.key(0), x, labels, 1.0, 1.0), x),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match=said):
+            call()
+    for mechanism in (mechanisms.gaussian, mechanisms.laplace):
+        with pytest.raises(TypeError, match=f"value must be float32 or float64, got {name}"):
+            mechanism(jax.random.key(0), x, 1.0)
+    with pytest.raises(TypeError, match=f"scores must be float32 or float64, got {name}"):
+        mechanisms.exponential(jax.random.key(0), x[:, 0], 1.0, 1.0)
+    with pytest.raises(TypeError, match="value must be float32 or float64, got int32"):
+        mechanisms.gaussian(jax.random.key(0), jnp.zeros(3, jnp.int32), 1.0)
+
+
 def test_a_clip_norm_whose_square_underflows_clips():
     model, params = MODELS["logistic"], parameters(MODELS["logistic"])
     clip = 1e-170
@@ -148,6 +262,26 @@ def test_lots_are_uniform_subsets_drawn_anew(records, lot, capacity, same_words)
     ]
     if records == 12:
         assert chi2_contingency(table).pvalue < 1e-3  # epochs of a shuffled order are not such lots
+
+
+def coarse_lots(monkeypatch, planted=False):
+    """Twelve rows, five of them, by words of four values: ties are the rule. How often each row is drawn."""
+    draw_words = jax.random.bits
+    monkeypatch.setattr(lots.jax.random, "bits", lambda *arguments: draw_words(*arguments) & 3)
+    if planted:
+        monkeypatch.setattr(lots.jax.lax, "while_loop", lambda condition, body, first: first)
+    drawn = drawn_lots(jax.random.key(3), 5, 8, 12, 4000)
+    assert all(len(set(rows)) == 5 for rows in drawn.tolist())
+    return np.bincount(drawn.ravel(), minlength=12)
+
+
+def test_ties_among_random_words_favour_no_row(monkeypatch):
+    """So the law of large lots is exact, however few values a word has: 2^32 are enough."""
+    assert chisquare(coarse_lots(monkeypatch)).pvalue > 1e-3
+
+
+def test_lots_that_keep_ties_are_seen(monkeypatch):
+    assert chisquare(coarse_lots(monkeypatch, planted=True)).pvalue < 1e-9
 
 
 def drawn_lots(key, lot, capacity, records, count, same_words=False):

@@ -1,11 +1,14 @@
 """The oracles that DPareto measures: proofs of epsilon, errors of trainings, the sparse vector technique, settings."""
 
+import functools
+import inspect
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles import training as oracle
 from scipy.stats import expon, kstest, norm, truncnorm, uniform
 
 from jaxdpbo.privacy import accounting
@@ -61,6 +64,47 @@ def test_output_perturbation_learns_and_its_noise_is_added_once():
         jax.random.key(0), jnp.asarray(X).at[3].set(jnp.nan), jnp.asarray(Y), jnp.asarray(0.1), jnp.asarray(0.0)
     )
     assert np.all(np.isfinite(junk))
+
+
+def learner_error(gamma, passes, batch):
+    """How far the shipped learner is from the oracle's loop: rows in the unit ball, beyond it, and no numbers."""
+    learn = functools.partial(permutation_sgd.train, passes=passes, batch=batch)
+    rng, key = np.random.default_rng(1), jax.random.key(5)
+    x = rng.normal(size=(23, 3)) * 10.0 ** rng.uniform(-1, 1, size=(23, 1))
+    x[4, 1], x[7] = np.nan, 1e200
+    y = rng.integers(0, 2, 23)
+    found = learn(key, jnp.asarray(x), jnp.asarray(y), jnp.asarray(gamma), jnp.asarray(0.0))
+    order = np.asarray(jax.random.permutation(jax.random.split(key)[0], 23))
+    expected = oracle.permutation_sgd(x, y, order, gamma, passes, batch)
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(("gamma", "passes", "batch"), [(0.05, 3, 4), (2.0, 2, 1), (0.3, 1, 23)])
+def test_permutation_sgd_is_the_oracles_loop(gamma, passes, batch):
+    """Trap 12, of the shipped code; 23 rows, so that batches of 4 leave some out."""
+    assert learner_error(gamma, passes, batch) < 1e-12
+
+
+PLANTS = {
+    "a constant step": ("jnp.minimum(1.0 / smooth, 1.0 / (regularisation * (t + 1)))", "1.0 / smooth"),
+    "the gradient doubled": ("weights - size * gradient", "weights - 2.0 * size * gradient"),
+    "the mean of a batch forgotten": (" / batch + regularisation", " + regularisation"),
+    "rows beyond the unit ball": ("jnp.maximum(jnp.where(usable, length, 1.0), 1.0)", "1.0"),
+    "rows counted twice": ("batches = rows.shape[0] // batch", "rows, labels = rows.repeat(2, 0), labels.repeat(2); "
+                           "signs = signs.repeat(2); batches = rows.shape[0] // batch"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_learner_is_seen(plant, monkeypatch):
+    old, new = PLANTS[plant]
+    source = inspect.getsource(permutation_sgd.train)
+    assert source.count(old) == 1
+    planted = vars(permutation_sgd).copy()
+    exec(source.replace(old, new), planted)
+    monkeypatch.setattr(permutation_sgd, "train", planted["train"])
+    with jax.disable_jit():  # few steps, whose operations all plants share
+        assert learner_error(0.3, 5, 23) > 1e-3
 
 
 def test_the_sparse_vector_technique_is_the_papers_loop():

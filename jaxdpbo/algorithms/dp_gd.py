@@ -136,14 +136,14 @@ class Public(NamedTuple):
 
     Attributes:
       step: ``()`` steps taken.
-      budget: ``()``, what the run was begun with: ``mu``, or the ``radius`` of exact noise.
+      budget: all that sets the noise, as the run was begun.
       theta: ``(d,)``, the iterate.
       optimizer: the optax state: a function of privatised gradients.
       path: ``(T + 1, d)``: theta0 and every iterate after it; rows beyond ``step`` are zero.
     """
 
     step: jax.Array
-    budget: jax.Array
+    budget: budgets.NoiseSettings
     theta: jax.Array
     optimizer: Any
     path: jax.Array
@@ -181,7 +181,7 @@ def init(key: jax.Array, config: Config) -> State:
     path = jnp.zeros((config.steps + 1, config.theta0.shape[0]), config.theta0.dtype)
     public = Public(
         step=jnp.zeros((), jnp.int32),
-        budget=budgets.level(config),
+        budget=budgets.noise_settings(config, config.clip_norm),
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         path=path.at[0].set(config.theta0),
@@ -205,7 +205,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     case                               result
     =================================  ==================================================
     ``state.public.step == T``         the state unchanged: nothing more is released
-    begun with another budget         likewise: the guarantee is of one budget
+    begun with other noise             likewise: the guarantee is of one budget
+    another optimizer, box             the run goes on: they act on what was released
     a user's gradient NaN or infinite  that user counts as zero
     values at a masked point           every user counts as zero; the noise is added
     ``mu = inf``                       no noise
@@ -228,7 +229,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != wanted:
         raise ValueError(f"values must have shape {wanted}, got {values.shape}")
     public = state.public
-    active = (public.step < config.steps) & (public.budget == budgets.level(config))
+    settings = budgets.noise_settings(config, config.clip_norm)
+    active = (public.step < config.steps) & budgets.same_noise(public.budget, settings)
     gradients = jnp.where(query.mask[0], values[0].astype(public.theta.dtype), 0)
     total, clipped, refused = clipping.summed(gradients, config.clip_norm, budgets.grid(config))
     noisy, mean = descent.privatized(key, config, total)

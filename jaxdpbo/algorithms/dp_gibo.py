@@ -182,7 +182,7 @@ class Public(NamedTuple):
 
     Attributes:
       step: ``()`` steps taken.
-      budget: ``()``, what the run was begun with: ``mu``, or the ``radius`` of exact noise.
+      budget: all that sets the noise, as the run was begun.
       theta: ``(d,)``, the iterate.
       optimizer: the optax state: a function of privatised gradients.
       points: ``(m, d)`` evaluated points, ``m = T b`` (0 rows with memory "none").
@@ -194,7 +194,7 @@ class Public(NamedTuple):
     """
 
     step: jax.Array
-    budget: jax.Array
+    budget: budgets.NoiseSettings
     theta: jax.Array
     optimizer: Any
     points: jax.Array
@@ -253,7 +253,7 @@ def init(key: jax.Array, config: Config) -> State:
     nothing = gp.empty(capacity, dimension, dtype)
     public = Public(
         step=jnp.zeros((), jnp.int32),
-        budget=budgets.level(config),
+        budget=budgets.noise_settings(config, config.clip_norm),
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         points=nothing.points,
@@ -294,7 +294,9 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     case                            result
     ==============================  =====================================================================
     ``state.public.step == T``      the state unchanged: nothing more is released
-    begun with another budget      likewise: the guarantee is of one budget
+    begun with other noise          likewise: the guarantee is of one budget
+    another optimizer or box        the run goes on: they act on released values
+    another kernel                  the run goes on: gradients are clipped, whatever the kernel infers
     a user's loss NaN or infinite   that user counts as the zero gradient while the loss is remembered
     values at masked points         ignored
     ``mu = inf``                    no noise: the non-private algorithm
@@ -316,7 +318,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != (config.batch, config.users):
         raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
     public, losses = state.public, state.private.losses
-    active = (public.step < config.steps) & (public.budget == budgets.level(config))
+    settings = budgets.noise_settings(config, config.clip_norm)
+    active = (public.step < config.steps) & budgets.same_noise(public.budget, settings)
     known, kept = _recall(config, public)
     losses_now = gp.masked(query.mask, values.astype(losses.dtype))
 

@@ -115,14 +115,14 @@ class Public(NamedTuple):
 
     Attributes:
       step: ``()`` steps taken.
-      budget: ``()`` what this run was begun with: ``mu``, or the ``radius`` of exact noise.
+      budget: all that sets the noise, as the run was begun.
       inner: the whole state of the inner algorithm, its "private" part included: it was told released values only.
       points: ``(T b, d)`` evaluated so far.
       values: ``(T b,)`` released mean losses; NaN where nothing was evaluated.
     """
 
     step: jax.Array
-    budget: jax.Array
+    budget: budgets.NoiseSettings
     inner: Any
     points: jax.Array
     values: jax.Array
@@ -168,12 +168,16 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     case                                        result
     ==========================================  ======================================================
     ``state.public.step == T``                  the state unchanged: nothing more is released
-    begun with another budget                   likewise: the guarantee is of one budget
+    begun with other noise                      likewise: the guarantee is of one budget
+    another inner config of the same sizes      the run goes on: it acts on what was released
     a loss outside the range                    counts as the end of the range
     a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
     a masked point                              not released: the inner algorithm is told so
     ==========================================  ======================================================
     """
+
+    def settings(config):
+        return budgets.noise_settings(config, config.low, config.high, releases=config.batch)
 
     def init(key, config):
         within = inner.init(key, config.inner)
@@ -181,7 +185,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
         count, dtype = config.steps * config.batch, config.low.dtype
         public = Public(
             step=jnp.zeros((), jnp.int32),
-            budget=budgets.level(config),
+            budget=settings(config),
             inner=within,
             points=jnp.zeros((count, dimension), dtype),
             values=jnp.full(count, jnp.nan, dtype),
@@ -196,7 +200,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
             raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
         noise_key, inner_key = jax.random.split(key)
         public = state.public
-        active = (public.step < config.steps) & (public.budget == budgets.level(config))
+        active = (public.step < config.steps) & budgets.same_noise(public.budget, settings(config))
         released, means, clipped = released_means(noise_key, config, values.astype(config.low.dtype))
         told = -released if config.inner.users is None else released[:, None]
         within, _ = inner.tell(inner_key, config.inner, public.inner, query, told)

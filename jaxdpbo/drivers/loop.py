@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo.drivers import recorded, runs
-from jaxdpbo.privacy import guarantee, keys
+from jaxdpbo.privacy import budgets, guarantee, keys
 from jaxdpbo.privacy import ledger as privacy_ledger
 from jaxdpbo.types import Algorithm, Objective, Query, State
 
@@ -76,10 +76,10 @@ def run_loop(
     current = fresh if state is None else state
     if jax.tree.map(_shape_and_dtype, current) != jax.tree.map(_shape_and_dtype, fresh):
         raise ValueError("state must come from a run with this config: its shapes differ")
-    if getattr(current.public, "budget", None) != getattr(fresh.public, "budget", None):
-        raise ValueError(
-            f"state must come from a run with this config: it was begun with a budget of {current.public.budget}"
-        )
+    if hasattr(fresh.public, "budget") and (
+        changed := budgets.changed_noise(current.public.budget, fresh.public.budget)
+    ):
+        raise ValueError(f"state must come from a run with the noise of this config, got {changed}")
 
     publics = ()
     if ledger is not None:

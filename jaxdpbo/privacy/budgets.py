@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting, guarantee
@@ -63,9 +64,58 @@ def grid(config: Any) -> jax.Array | None:
     return config.radius if config.noise == "exact" else None
 
 
-def level(config: Any) -> jax.Array:
-    """What a run was begun with, ``()``: it must not go on under another."""
-    return config.radius if config.noise == "exact" else config.mu
+class NoiseSettings(NamedTuple):
+    """All that sets the noise of a run and what one user can move: a run must not go on under another.
+
+    Attributes:
+      mu: ``()``, the budget.
+      radius: ``()``, and ``width ()``: of exact noise, otherwise 0.
+      noise: ``()``, the row of ``NOISES``.
+      users: ``()``.
+      steps: ``()``, and ``releases ()``, the sums released in each.
+      clip: ``(1,)``, the clip norm; or ``(2,)``, the range of a loss.
+    """
+
+    mu: jax.Array
+    radius: jax.Array
+    width: jax.Array
+    noise: jax.Array
+    users: jax.Array
+    steps: jax.Array
+    releases: jax.Array
+    clip: jax.Array
+
+
+def noise_settings(config: Any, *clip: jax.Array, releases: int = 1) -> NoiseSettings:
+    """Of a config with the fields ``mu``, ``radius``, ``width``, ``noise``, ``users`` and ``steps``.
+
+    Raises:
+      ValueError: 2^31 users or more, at trace time.
+    """
+    if config.users >= 2**31:
+        raise ValueError(f"users must be fewer than 2^31, got {config.users}")
+    counts = (config.width, NOISES.index(config.noise), config.users, config.steps, releases)
+    return NoiseSettings(
+        config.mu, config.radius, *(jnp.asarray(count, jnp.int32) for count in counts), jnp.stack(clip)
+    )
+
+
+def same_noise(begun: NoiseSettings, current: NoiseSettings) -> jax.Array:
+    """Whether they are equal, dtypes included: ``()``."""
+    pairs = list(zip(begun, current, strict=True))
+    if any(old.dtype != new.dtype for old, new in pairs):
+        return jnp.zeros((), bool)
+    return jnp.all(jnp.stack([jnp.all(old == new) for old, new in pairs]))
+
+
+def changed_noise(begun: NoiseSettings, current: NoiseSettings) -> str:
+    """What differs, by name and value, on the host; "" where nothing does."""
+    pairs = zip(NoiseSettings._fields, map(np.asarray, begun), map(np.asarray, current), strict=True)
+    return ", ".join(
+        f"{name} {new.tolist()} after {old.tolist()}"
+        for name, old, new in pairs
+        if old.dtype != new.dtype or np.any(old != new)
+    )
 
 
 def statement(config: Any, protects: str, *, releases: int, dimension: int) -> guarantee.Guarantee:

@@ -24,10 +24,11 @@ def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array
 
     Returns:
       The clipped columns ``(d, n)``; ``clipped (n,)``, True where the norm was above ``B``; ``refused (n,)``, True
-      where a column (or its squared norm over ``B^2``) was not finite and so counts as zero. Both flags are raw data.
+      where a column (or its squared norm over ``B^2``) was not finite and so counts as zero, and everywhere if
+      ``1 / B`` is no normal number. Both flags are raw data.
     """
     squared = jnp.sum(jnp.square(vectors / clip_norm), axis=0)  # in units of B: squaring B itself could underflow
-    refused = ~jnp.isfinite(squared)
+    refused = ~(jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(vectors.dtype).tiny))
     clipped = ~refused & (squared > 1.0)
     scale = jnp.where(clipped, jax.lax.rsqrt(jnp.where(clipped, squared, 1.0)), 1.0)
     return jnp.where(refused[None], 0.0, vectors) * scale[None], clipped, refused

@@ -89,12 +89,16 @@ def train(
     Args:
       key: of everything random: the start, the lots, the noise.
       model: static.
-      records: of ``models.records``; everything is computed in the features' dtype.
+      records: of ``models.records``; everything is computed in the features' dtype, noise and sums included.
       settings: ``lot`` above ``largest`` or ``n`` counts as that: the caller checks.
       largest: the largest lot that will be asked for; static.
       smallest: the smallest that is compiled for; static. ``largest`` pads every lot to that.
       optimizer: of ``OPTIMIZERS``; static.
+
+    Raises:
+      TypeError: the features are neither float32 nor float64, at trace time.
     """
+    _checks.single_or_double("features", records.features)
     init_key, loop_key = jax.random.split(key)
     count, dtype = records.features.shape[0], records.features.dtype
     sizes = capacities(largest, count, smallest)

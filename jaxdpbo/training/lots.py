@@ -2,8 +2,9 @@
 
 A small lot is drawn with replacement, and the first of equal draws are kept until there are enough: by symmetry every
 ordered subset is as likely, also given that there were enough different ones, so drawing all again where there were not
-is exact. A large one is the head of a random permutation. Random words are made for many steps at once: for one, what
-costs is the call.
+is exact. A large one is the rows of the ``m`` smallest of ``n`` random words, all drawn again where the last of them
+equals the next, which is exact by the same symmetry. Random words are made for many steps at once: for one, what costs
+is the call.
 """
 
 import math
@@ -63,8 +64,7 @@ def draw(
     records = seen.stamps.shape[0]
     count = draws_of(records, capacity)
     if not count:
-        rows = jax.random.permutation(key, records)[:capacity].astype(jnp.int32)
-        return rows, jnp.arange(capacity) < lot, seen
+        return _smallest(key, lot, records)[:capacity], jnp.arange(capacity) < lot, seen
     whole = np.uint32(2**32 // records * records - 1)  # words above it would favour the first rows
     earlier_is_more = jnp.arange(count - 1, -1, -1, dtype=jnp.int32)
 
@@ -86,3 +86,17 @@ def draw(
 
     _, (rows, first, rank, seen) = jax.lax.while_loop(too_few, again, (key, attempt(words, seen)))
     return rows, first & (rank <= lot), seen
+
+
+def _smallest(key: jax.Array, lot: jax.Array, records: int) -> jax.Array:
+    """All rows ``(n,)``, of which the first ``m`` are a uniform subset; their order is not uniform."""
+    numbers = jnp.arange(records, dtype=jnp.int32)
+
+    def attempt(key):
+        key, words_key = jax.random.split(key)
+        words = jax.random.bits(words_key, (records,), jnp.uint32)
+        words, rows = jax.lax.sort((words, numbers), num_keys=1, is_stable=False)
+        last, after = words[jnp.maximum(lot, 1) - 1], words[jnp.minimum(lot, records - 1)]
+        return key, rows, (last == after) & (lot < records)
+
+    return jax.lax.while_loop(lambda carry: carry[2], lambda carry: attempt(carry[0]), attempt(key))[1]

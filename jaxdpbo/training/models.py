@@ -109,7 +109,13 @@ def accuracy(params: Params, features: jax.Array, labels: jax.Array) -> jax.Arra
 
 
 def records(features: jax.Array, labels: jax.Array) -> Records:
-    """Once, before training: what does not change from step to step."""
+    """Once, before training: what does not change from step to step.
+
+    Raises:
+      TypeError: ``features`` are neither float32 nor float64, at trace time: in half precision neither sums nor noise
+        are what the guarantee is about.
+    """
+    _checks.single_or_double("features", features)
     squares = jnp.sum(jnp.square(features), axis=1)
     usable = jnp.isfinite(squares)
     return Records(jnp.where(usable[:, None], features, 0.0), labels, jnp.where(usable, squares, jnp.inf))
@@ -120,7 +126,9 @@ def clipped_sum(
 ) -> tuple[Params, jax.Array]:
     """The sum over examples where ``mask (m,)`` of gradients clipped to norm ``B``: of all layers together.
 
-    An example whose gradient is not finite counts as zero, before the clip.
+    An example moves the sum by at most ``B``, up to rounding, whatever floats it holds. One whose gradient, or what
+    enters a layer, or the square of the norm of either, is not finite counts as zero; all do where ``1 / B`` is no
+    normal number.
 
     Returns:
       The sum, of the shapes of ``params``, and the gradients' norms ``(m,)``, which are raw.
@@ -130,19 +138,28 @@ def clipped_sum(
     for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):
         back.append(jnp.matmul(back[-1], layer.weights.T, precision="highest") * (after > 0))
     back.reverse()
+    entering, back = jax.lax.optimization_barrier((entering, back))  # what is measured is what is added up, to the bit
     sizes = [records.squares, *(jnp.sum(jnp.square(a), axis=1) for a in entering[1:-1])]
     squared = sum(  # in units of the clip norm, whose own square could underflow
-        (size + 1.0) * jnp.sum(jnp.square(delta / clip_norm), axis=1) for size, delta in zip(sizes, back, strict=True)
+        jnp.square(jnp.sqrt(size + 1.0) * (_norms(delta) / clip_norm)) for size, delta in zip(sizes, back, strict=True)
     )
-    usable = mask & jnp.isfinite(squared)
+    usable = mask & jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(squared.dtype).tiny)
     share = jnp.where(usable, jax.lax.rsqrt(jnp.maximum(squared, 1.0)), 0.0)
     inputs = [records.features, *(jnp.where(usable[:, None], a, 0.0) for a in entering[1:-1])]
     total = []
     for a, delta in zip(inputs, back, strict=True):
         kept = jnp.where(usable[:, None], delta, 0.0) * share[:, None]
+        kept = jnp.where(jnp.abs(kept) < jnp.finfo(kept.dtype).tiny, 0.0, kept)  # subnormals may be rounded up
         # Transposed: on CPU a product with a tall matrix from the left takes half the time of one with its transpose.
         total.append(Layer(jnp.matmul(kept.T, a, precision="highest").T, jnp.sum(kept, axis=0)))
     return tuple(total), jnp.sqrt(squared) * clip_norm
+
+
+def _norms(vectors):
+    """Of the rows ``(m, k)``, scaled: of deltas, whose squares may underflow beside an input whose square is finite."""
+    largest = jnp.max(jnp.abs(vectors), axis=1)
+    scale = jnp.maximum(largest, jnp.finfo(vectors.dtype).tiny)
+    return scale * jnp.sqrt(jnp.sum(jnp.square(vectors / scale[:, None]), axis=1))
 
 
 def _forward(params, features):

@@ -4,12 +4,14 @@ Wu et al. (2017), algorithm 2, as in Avent et al. (2020), section 2.2: ``k`` pas
 ``min(1 / beta, 1 / (gamma t))``, the iterate kept in a ball of radius ``1 / gamma``, normal noise on the last one.
 Records lie in the unit ball: a public bound; longer ones are shortened to it. No intercept.
 
-Formal guarantee: ``accounting.learner_epsilon`` of ``accounting.learner_sensitivity``, replace-one, ``n`` public.
+Formal guarantee: ``accounting.learner_epsilon`` of ``accounting.learner_sensitivity``, replace-one, ``n`` public. It
+holds for every order by itself, so it does not matter how near to uniform the order is.
 """
 
 import jax
 import jax.numpy as jnp
 
+from jaxdpbo import _checks
 from jaxdpbo.privacy import mechanisms
 
 
@@ -33,7 +35,11 @@ def train(
       standard_deviation: ``sigma ()`` of the noise.
       passes: ``k``.
       batch: ``b``; the remainder of each pass is dropped.
+
+    Raises:
+      TypeError: ``features`` are neither float32 nor float64, at trace time.
     """
+    _checks.single_or_double("features", features)
     order_key, noise_key = jax.random.split(key)
     length = jnp.linalg.norm(features, axis=1, keepdims=True)
     usable = jnp.isfinite(length)

@@ -53,6 +53,28 @@ def gradient(kind: str, layers, x, label: int):
     return found[::-1]
 
 
+def permutation_sgd(features, labels, order, regularisation, passes, batch):
+    """Wu et al. (2017), algorithm 2, without noise; records whose squares are not finite are 0, labels are 0 or 1."""
+    rows = []
+    for x in features:
+        with np.errstate(over="ignore"):
+            length = math.sqrt(np.sum(x * x))
+        rows.append(x / max(1.0, length) if math.isfinite(length) else np.zeros(len(x)))
+    w, t = np.zeros(features.shape[1]), 0
+    for _ in range(passes):
+        for start in range(0, len(rows) - len(rows) % batch, batch):
+            t += 1
+            gradient = regularisation * w
+            for row in order[start : start + batch]:
+                sign = 1 if labels[row] else -1
+                gradient = gradient - sign * rows[row] / (1 + math.exp(sign * float(rows[row] @ w))) / batch
+            w = w - min(1 / (1 + regularisation), 1 / (regularisation * t)) * gradient
+            length = math.sqrt(float(w @ w))
+            if length > 1 / regularisation:
+                w = w / (regularisation * length)
+    return w
+
+
 def train(kind, layers, features, labels, steps, learning_rate, clip_norm, optimizer):
     """Without noise, the lot being all records."""
     layers = [[w.copy(), b.copy()] for w, b in layers]

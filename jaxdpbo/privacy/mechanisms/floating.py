@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from jaxdpbo import _checks
+
 FLOOR = 500.0  # the least exponent of the exponential mechanism, under the best one's 0: nobody draws exp(-500)
 
 
@@ -22,12 +24,16 @@ def gaussian(key: jax.Array, value: jax.Array, standard_deviation: jax.Array | f
 
     Args:
       key: a typed key, used for this draw only.
-      value: any shape, floating.
+      value: any shape, float32 or float64.
       standard_deviation: of each coordinate.
 
     Returns:
       The noised value, of the shape and dtype of ``value``.
+
+    Raises:
+      TypeError: ``value`` is of another dtype, at trace time: bfloat16 noise has 128 values in all.
     """
+    _checks.single_or_double("value", value)
     deviation = jnp.asarray(standard_deviation, value.dtype)
     return value + deviation * jax.random.normal(key, value.shape, value.dtype)
 
@@ -47,12 +53,16 @@ def laplace(key: jax.Array, value: jax.Array, scale: jax.Array | float) -> jax.A
 
     Args:
       key: a typed key, used for this draw only.
-      value: any shape, floating.
+      value: any shape, float32 or float64.
       scale: of each coordinate.
 
     Returns:
       The noised value, of the shape and dtype of ``value``.
+
+    Raises:
+      TypeError: ``value`` is of another dtype, at trace time: bfloat16 noise has 128 values in all.
     """
+    _checks.single_or_double("value", value)
     return value + jnp.asarray(scale, value.dtype) * jax.random.laplace(key, value.shape, value.dtype)
 
 
@@ -76,13 +86,17 @@ def exponential(
 
     Args:
       key: a typed key, used for this draw only.
-      scores: ``(c,)``, floating.
+      scores: ``(c,)``, float32 or float64.
       epsilon: positive.
       sensitivity: positive.
 
     Returns:
       The row ``()``, an integer.
+
+    Raises:
+      TypeError: ``scores`` are of another dtype, at trace time.
     """
+    _checks.single_or_double("scores", scores)
     return jax.random.categorical(key, exponential_log_probabilities(scores, epsilon, sensitivity), mode="high")
 
 

@@ -2,16 +2,19 @@
 
 import json
 import math
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles import discrete
 from oracles import laws as oracle
 from scipy.stats import binom, chisquare, kstest, laplace, norm
 
 from jaxdpbo import laws
-from jaxdpbo.privacy import accounting, auditing, guarantee, transforms
+from jaxdpbo.privacy import accounting, auditing, guarantee, mechanisms, transforms
+from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.surrogate import kernels, noisy_inputs
 
 CENTRE = np.array([1.0, -2.0])
@@ -321,6 +324,36 @@ def test_randomised_response_answers_as_often_as_it_says():
         assert chisquare(told, expected * count).pvalue > 1e-3
     shown = auditing.epsilon_lower_bound(counted[0][0], counted[1][0], count).epsilon
     assert 0.9 * epsilon < shown <= epsilon
+
+
+def test_odds_of_a_randomised_response_are_at_most_what_is_said(monkeypatch, trials):
+    """Of the table that is drawn from, in integers: K = 2 and epsilon = 1e-15 had odds of 1 + 6.2e-15."""
+    given, rng = [], np.random.default_rng(0)
+
+    def outcome(key, shape, chances):
+        given.append(chances)
+        return np.zeros(shape, np.int32)
+
+    monkeypatch.setattr(mechanisms, "outcome", outcome)
+    number = trials("epsilons and numbers of cells of a randomised response", 60, 4000, 0)
+    cases = [(1e-15, 2), (1e-16, 2), (1e-16, 50), (50.0, 2), (50.0, 50), (88.7, 3), (700.0, 2), (700.0, 50)]
+    cases += [(float(10 ** rng.uniform(-16, 1.7)), int(rng.integers(2, 51))) for _ in range(number)]
+    cases += [(count**2 * 2.0**-127, count) for count in (2, 3, 7, 50)]
+    for epsilon, count in cases:
+        cells = np.arange(float(count))[:, None]
+        chosen = transforms.randomised_response(centre=[0.0], scale=1.0, epsilon=epsilon, cells=cells)
+        transforms.curate(jax.random.key(0), chosen, [[0.0]], insecure_key=True)
+        drawn = discrete.drawn(tables.choice(given.pop()))
+        most = discrete.power_below(Fraction(epsilon))
+        assert len(drawn) == count
+        assert max(drawn) <= most * min(drawn), (epsilon, count)
+        assert chosen.law.truth == pytest.approx(drawn[0] / 2**128, rel=1e-15)
+        if epsilon > 1e-30:
+            odds = Fraction(drawn[0], drawn[1])
+            assert odds - 1 > (most - 1) * Fraction(99, 100) or epsilon > 80
+    for count in (2, 50):
+        with pytest.raises(ValueError, match="epsilon must be at least"):
+            tables.truth(count**2 * 2.0**-127.1, count)
 
 
 def test_a_key_passed_in_is_an_assumption_and_none_comes_from_the_operating_system():

@@ -38,7 +38,8 @@ class Config:
       threshold: ``omega`` of the random projection.
       guarantee: of the release.
       cell: the side of the grid's cells, in units of distance; 0 for noise in floating point.
-      spread: of the exact noise in cells: the width of Gaussian, the rate of Laplace noise.
+      spread: of the exact noise in cells: the width of Gaussian, the rate of Laplace noise, the probability of the
+        true cell; 0 for noise in floating point.
     """
 
     kind: str
@@ -235,23 +236,24 @@ def private_projection(
 def randomised_response(*, centre: Any, scale: float, epsilon: float, cells: Any, noise: str = "exact") -> Config:
     """Every row becomes one of ``K`` public cells: the nearest with ``e^epsilon`` times the probability of any other.
 
-    Formal guarantee: ``epsilon``-DP for replacing a row by any other.
+    Formal guarantee: ``epsilon``-DP for replacing a row by any other. Exact probabilities are multiples of 2^-128, the
+    others' all alike, whose odds are at most ``e^epsilon``: nothing is left to a variation distance.
 
     Args:
       centre: ``(d,)``, public.
       scale: the unit of distance, public.
-      epsilon: positive.
+      epsilon: at least ``K^2 2^-127``, about 2e-38 for two cells; from 88.7 on the same as 88.7.
       cells: ``(K, d)``, at least 2, distinct, in units of distance from the centre.
-      noise: "exact", its probabilities to within 2^-128 each, or "float".
+      noise: "exact" or "float".
 
     Raises:
       ValueError: a number out of range; names it.
     """
     epsilon, origin = _checks.positive("epsilon", epsilon), _checks.vector("centre", centre)
-    count = len(_checks.distinct_rows("cells", cells))
-    truth = 1.0 / (1.0 + (count - 1) * math.exp(-epsilon))
+    count = _checks.size("the number of cells", len(_checks.distinct_rows("cells", cells)), minimum=2)
     exact = _checks.choice("noise", noise, NOISES) == "exact"
-    response = laws.response(cells, truth * (1 - 2.0**-48))  # whatever was rounded, no odds above e^epsilon
+    truth = tables.truth(epsilon, count)
+    response = laws.response(cells, min(float(truth), 1 - 2.0**-53))
     if len(response.cells[0]) != len(origin):
         raise ValueError(f"cells must be of dimension {len(origin)}, got {len(response.cells[0])}")
     return Config(
@@ -259,9 +261,9 @@ def randomised_response(*, centre: Any, scale: float, epsilon: float, cells: Any
         centre=origin,
         scale=_checks.positive("scale", scale),
         dimension=len(origin),
-        guarantee=_statement("dp", epsilon, "replace_one", exact),
+        guarantee=_statement("dp", epsilon, "replace_one", exact, variation=0.0),
         law=response,
-        spread=int(exact),
+        spread=truth if exact else 0,
     )
 
 
@@ -309,10 +311,10 @@ def _noised(kind, centre, scale, law, radius, near, anywhere, level, cell=0.0, s
     )
 
 
-def _statement(notion: str, level: float, relation: str, exact: bool, unit: float | None = None) -> guarantee.Guarantee:
+def _statement(notion, level, relation, exact, unit=None, variation=VARIATION) -> guarantee.Guarantee:
     curve = (guarantee.DISCRETE_CURVE,) if notion == "gdp" else ()
     rests_on = (*curve, guarantee.RANDOM_BITS) if exact else (guarantee.IDEAL_NOISE,)
-    variation = VARIATION if exact else 0.0
     return guarantee.guarantee(
-        notion, level, relation, ROWS, holds_if=(*rests_on, guarantee.PUBLIC_CONFIG), variation=variation, unit=unit
-    )
+        notion, level, relation, ROWS, holds_if=(*rests_on, guarantee.PUBLIC_CONFIG),
+        variation=variation if exact else 0.0, unit=unit,
+    )  # fmt: skip

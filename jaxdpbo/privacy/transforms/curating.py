@@ -85,7 +85,7 @@ def curate(
     if law is None:
         released = _projected(draw_key, rows, config)
     elif isinstance(law, laws.Response):
-        released = _responded(draw_key, rows, law, bool(config.spread))
+        released = _responded(draw_key, rows, law, Fraction(config.spread))
     else:
         if config.kind == "private_projection":
             projection = jax.random.normal(draw_key, (shape[1], config.dimension), rows.dtype) / config.dimension**0.5
@@ -160,11 +160,11 @@ def _projected(key, rows, config):
     return jnp.matmul(inflated, matrix, precision="highest") / math.sqrt(config.dimension)
 
 
-def _responded(key, rows, response, exact):
+def _responded(key, rows, response, truth):
     cells = jnp.asarray(response.cells, rows.dtype)
     nearest = jax.lax.map(lambda row: jnp.argmin(jnp.sum(jnp.square(cells - row[None]), axis=1)), rows)
-    if exact:
-        truth, count = Fraction(response.truth), len(cells) - 1
+    if truth:
+        count = len(cells) - 1
         turns = mechanisms.outcome(key, (len(rows),), (truth, *((1 - truth) / count,) * count))
         return cells[(nearest + turns) % len(cells)]
     truth_key, other_key = jax.random.split(key)

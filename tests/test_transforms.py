@@ -432,6 +432,7 @@ def test_curate_is_not_traced(noise):
         (lambda: jax.jit(lambda key: curate(key, chosen, GRID))(key), "key"),
         (lambda: jax.vmap(lambda key: curate(key, chosen, GRID))(jax.random.split(key)), "key"),
         (lambda: jax.jit(lambda: curate(key, chosen, GRID))(), "key"),
+        (lambda: jax.jit(lambda rows: curate(None, chosen, rows))(GRID), "inputs"),
     ):
         with pytest.raises(TypeError, match=f"{traced} must not be traced"):
             call()

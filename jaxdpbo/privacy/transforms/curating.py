@@ -79,10 +79,10 @@ def curate(
     """
     if ledger is not None and key is not None:
         raise ValueError("key must not be given with a ledger: a release on record draws from the operating system")
-    key, statement = keys.for_release(key, config.guarantee, insecure_key)
     raw = _numbers(inputs)
     if raw is None:
         raise TypeError("inputs must be an array (n, d) of real numbers")
+    key, statement = keys.for_release(key, config.guarantee, insecure_key)
     shape = raw.shape
     if len(shape) != 2 or shape[0] < 1 or shape[1] != len(config.centre):
         raise ValueError(f"inputs must have shape (n, {len(config.centre)}), got {shape}")

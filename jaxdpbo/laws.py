@@ -39,7 +39,7 @@ class Response(NamedTuple):
 
     Attributes:
       cells: the places of ``K`` cells, each of ``d`` numbers.
-      truth: a probability.
+      truth: a probability, as a float: what is drawn with is a fraction (``tables.truth``).
     """
 
     cells: tuple[tuple[float, ...], ...]

@@ -2,16 +2,19 @@
 
 import json
 import math
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles import discrete
 from oracles import laws as oracle
 from scipy.stats import binom, chisquare, kstest, laplace, norm
 
 from jaxdpbo import laws
-from jaxdpbo.privacy import accounting, auditing, guarantee, transforms
+from jaxdpbo.privacy import accounting, auditing, guarantee, keys, mechanisms, transforms
+from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.surrogate import kernels, noisy_inputs
 
 CENTRE = np.array([1.0, -2.0])
@@ -178,7 +181,7 @@ def test_exact_rows_are_cells_of_a_grid_and_cost_what_is_said(name):
         cells = np.asarray(curated.z) / (chosen.cell * stretch) - 0.5
         np.testing.assert_allclose(cells, np.rint(cells), atol=1e-6)
         statement = curated.guarantee
-        assert {guarantee.RANDOM_BITS, guarantee.FLOAT_SENSITIVITY, guarantee.PUBLIC_CONFIG} <= set(statement.holds_if)
+        assert set(statement.holds_if) - {guarantee.DISCRETE_CURVE} == {guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG}
         assert statement.variation == 2.0**-100
         told = soundly(radius=None if chosen is near else 2.0)[name]
         assert told.guarantee.level * 0.98 < statement.level <= told.guarantee.level
@@ -193,6 +196,18 @@ def test_exact_noise_that_a_grid_cannot_give_is_refused():
         (lambda: transforms.product_laplace(epsilon=1e-4, **common), "epsilon must be at least"),
         (lambda: transforms.gaussian(epsilon=1e-6, delta=1e-9, **common), "epsilon must be larger"),
         (lambda: transforms.gaussian(epsilon=1.0, delta=1e-9, noise="none", **common), "noise must be one of"),
+        (lambda: transforms.planar_laplace(epsilon=1e9, **common), "epsilon must be smaller"),
+        (lambda: transforms.product_laplace(centre=CENTRE, scale=1e-300, epsilon=1.0), "scale must give cells"),
+        (
+            lambda: transforms.private_projection(
+                centre=np.zeros(100_000), scale=1.0, projected=2, epsilon=1.0, delta=1e-5
+            ),
+            "centre must have fewer coordinates",
+        ),
+        (
+            lambda: transforms.randomised_response(cells=CELLS, epsilon=1e-300, **common),
+            "epsilon must be at least 5.3e-38 for 3 answers",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -249,7 +264,7 @@ def test_the_attack_tells_neighbours_of_the_published_transform_apart(trials, pr
     neighbour[row] -= np.array([0.6, 0.8])  # a unit of distance
     count = trials(f"column-space attack on 10,000 rows, r={projected}, per hypothesis", 100, 10_000, 0)
     seen = np.append(known, row)
-    release = jax.jit(lambda keys, inputs: jax.lax.map(lambda key: curate(key, chosen, inputs)[seen], keys))
+    release = jax.jit(lambda keys, inputs: jax.lax.map(lambda key: transforms.project(key, chosen, inputs)[seen], keys))
     told = []
     for hypothesis, inputs in enumerate((PAPERS_GRID, neighbour)):
         keys = jax.random.split(jax.random.key(hypothesis), count)
@@ -307,9 +322,10 @@ def likelihood_ratios(chosen, apart, count):
     return scores[:count], scores[count:]
 
 
-def test_randomised_response_answers_as_often_as_it_says():
+@pytest.mark.parametrize("noise", transforms.NOISES)
+def test_randomised_response_answers_as_often_as_it_says(noise):
     epsilon, count = 1.2, 30_000
-    chosen = transforms.randomised_response(centre=np.zeros(2), scale=1.0, epsilon=epsilon, cells=CELLS)
+    chosen = transforms.randomised_response(centre=np.zeros(2), scale=1.0, epsilon=epsilon, cells=CELLS, noise=noise)
     truth = math.exp(epsilon) / (math.exp(epsilon) + 2)
     counted = []
     for row in CELLS:
@@ -323,30 +339,103 @@ def test_randomised_response_answers_as_often_as_it_says():
     assert 0.9 * epsilon < shown <= epsilon
 
 
-def test_a_key_passed_in_is_an_assumption_and_none_comes_from_the_operating_system():
-    for chosen in (soundly()["planar_laplace"], soundly()["gaussian"]):
-        passed = transforms.curate(jax.random.key(0), chosen, GRID)
-        assert guarantee.KEY_SECRET in passed.guarantee.holds_if
-        drawn = [transforms.curate(None, chosen, GRID) for _ in range(2)]
-        assert all(guarantee.KEY_SECRET not in one.guarantee.holds_if for one in drawn)
-        assert np.all(np.asarray(drawn[0].z) != np.asarray(drawn[1].z))
+def test_odds_of_a_randomised_response_are_at_most_what_is_said(monkeypatch, trials):
+    """Of the table that is drawn from, in integers: K = 2 and epsilon = 1e-15 had odds of 1 + 6.2e-15."""
+    given, rng = [], np.random.default_rng(0)
+
+    def outcome(key, shape, chances):
+        given.append(chances)
+        return np.zeros(shape, np.int32)
+
+    monkeypatch.setattr(mechanisms, "outcome", outcome)
+    number = trials("epsilons and numbers of cells of a randomised response", 60, 4000, 0)
+    cases = [(1e-15, 2), (1e-16, 2), (1e-16, 50), (50.0, 2), (50.0, 50), (88.7, 3), (700.0, 2), (700.0, 50)]
+    cases += [(float(10 ** rng.uniform(-16, 1.7)), int(rng.integers(2, 51))) for _ in range(number)]
+    cases += [(count**2 * 2.0**-127, count) for count in (2, 3, 7, 50)]
+    for epsilon, count in cases:
+        cells = np.arange(float(count))[:, None]
+        chosen = transforms.randomised_response(centre=[0.0], scale=1.0, epsilon=epsilon, cells=cells)
+        transforms.curate(jax.random.key(0), chosen, [[0.0]], insecure_key=True)
+        drawn = discrete.drawn(tables.choice(given.pop()))
+        most = discrete.power_below(Fraction(epsilon))
+        assert len(drawn) == count
+        assert max(drawn) <= most * min(drawn), (epsilon, count)
+        assert chosen.law.truth == pytest.approx(drawn[0] / 2**128, rel=1e-15)
+        if epsilon > 1e-30:
+            odds = Fraction(drawn[0], drawn[1])
+            assert odds - 1 > (most - 1) * Fraction(99, 100) or epsilon > 80
+    for count in (2, 50):
+        with pytest.raises(ValueError, match="epsilon must be at least"):
+            tables.truth(count**2 * 2.0**-127.1, count)
+
+
+@pytest.mark.parametrize("noise", transforms.NOISES)
+def test_a_key_passed_in_is_an_assumption_and_none_comes_from_the_operating_system(noise):
+    chosen = soundly(noise=noise)["gaussian"]
+    passed = transforms.curate(keys.key_from_bytes(bytes(32)), chosen, GRID[:50])
+    assert guarantee.KEY_SECRET in passed.guarantee.holds_if
+    drawn = [transforms.curate(None, chosen, GRID[:50]) for _ in range(2)]
+    assert all(guarantee.KEY_SECRET not in one.guarantee.holds_if for one in drawn)
+    assert np.mean(np.asarray(drawn[0].z) != np.asarray(drawn[1].z)) > 0.99
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e300])
-def test_a_row_that_is_no_number_is_the_centre_and_nothing_raises(junk):
-    inputs = np.array([[0.0, 1.0], [junk, 1.0], [3.0, 4.0]])
-    for chosen in (*soundly(radius=2.0).values(), *soundly(radius=2.0, noise="exact").values(), published(2)):
-        if len(chosen.centre) == 3:
-            continue
+@pytest.mark.parametrize("noise", transforms.NOISES)
+def test_a_row_that_is_no_number_is_the_centre_and_nothing_raises(junk, noise):
+    respond = transforms.randomised_response(centre=CENTRE, scale=1.0, epsilon=1.0, cells=CELLS, noise=noise)
+    for chosen in (*soundly(radius=2.0, noise=noise).values(), *soundly(noise=noise).values(), respond, published(2)):
+        inputs = np.zeros((6, len(chosen.centre)))
+        inputs[1:3, 0] = junk, 3.0
         assert np.all(np.isfinite(np.asarray(curate(jax.random.key(0), chosen, inputs))))
-    respond = transforms.randomised_response(centre=CENTRE, scale=1.0, epsilon=1.0, cells=CELLS)
-    assert np.all(np.isfinite(np.asarray(curate(jax.random.key(0), respond, inputs))))
 
 
-def test_rows_are_brought_into_the_ball_where_the_guarantee_is_for_any_replacement():
-    chosen = transforms.planar_laplace(centre=np.zeros(2), scale=1.0, epsilon=1e6, radius=2.0, noise="float")
-    z = np.asarray(curate(jax.random.key(0), chosen, np.array([[30.0, 40.0], [0.5, 0.5]])))
-    np.testing.assert_allclose(z, [[1.2, 1.6], [0.5, 0.5]], atol=1e-3)
+@pytest.mark.parametrize("noise", transforms.NOISES)
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_rows_are_brought_into_the_ball_where_the_guarantee_is_for_any_replacement(noise, scale):
+    """So little noise that the row itself shows."""
+    rows = np.array([[30.0, 40.0, 0], [0.5, -0.5, 0], [1e4, 1e4, 0], [-1e200, 0, 0], [0, 2.5, 0], [np.nan, 1, 0]])
+    inside = np.array([[1.2, 1.6, 0], [0.5, -0.5, 0], [2**0.5, 2**0.5, 0], [-2.0, 0, 0], [0, 2.0, 0], [0, 0, 0]])
+    for chosen in soundly(epsilon=1e6, radius=2.0, scale=scale, noise=noise).values():
+        dimension = len(chosen.centre)
+        given = chosen.centre + scale * rows[:, :dimension]
+        curated = transforms.curate(jax.random.key(0), chosen, given, insecure_key=True)
+        projection = np.eye(dimension) if curated.metadata.projection is None else curated.metadata.projection
+        wanted, noises = inside[:, :dimension] @ np.asarray(projection), 8 * laws.variance(curated.metadata.law) ** 0.5
+        assert noises + chosen.cell < 0.05
+        np.testing.assert_allclose(curated.z, wanted, rtol=0, atol=noises + chosen.cell, err_msg=chosen.kind)
+
+
+@pytest.mark.parametrize("noise", transforms.NOISES)
+def test_the_unit_of_a_statement_is_the_scale_of_its_transform(noise):
+    inputs = np.ones((6, 3))
+    for name in NAMES:
+        statements = []
+        for scale in (1.0, 1e-3):
+            near, anywhere = (soundly(scale=scale, radius=radius, noise=noise)[name] for radius in (None, 2.0))
+            for chosen, unit in ((near, scale), (anywhere, None)):
+                given = inputs[:, : len(chosen.centre)]
+                curated = transforms.curate(jax.random.key(0), chosen, given, insecure_key=True)
+                assert curated.guarantee.unit == chosen.guarantee.unit == unit
+                assert curated.metadata.scale == scale
+            statements.append(near.guarantee)
+        assert statements[0] != statements[1]
+    respond = transforms.randomised_response(centre=CENTRE, scale=2.0, epsilon=1.0, cells=CELLS, noise=noise)
+    assert respond.guarantee.unit is None
+
+
+@pytest.mark.parametrize("noise", transforms.NOISES)
+def test_curate_is_not_traced(noise):
+    chosen, key = soundly(noise=noise)["product_laplace"], jax.random.key(0)
+    for call, traced in (
+        (lambda: jax.jit(lambda rows: curate(key, chosen, rows))(GRID), "inputs"),
+        (lambda: jax.grad(lambda rows: curate(key, chosen, rows).sum())(GRID), "inputs"),
+        (lambda: jax.jit(lambda key: curate(key, chosen, GRID))(key), "key"),
+        (lambda: jax.vmap(lambda key: curate(key, chosen, GRID))(jax.random.split(key)), "key"),
+        (lambda: jax.jit(lambda: curate(key, chosen, GRID))(), "key"),
+        (lambda: jax.jit(lambda rows: curate(None, chosen, rows))(GRID), "inputs"),
+    ):
+        with pytest.raises(TypeError, match=f"{traced} must not be traced"):
+            call()
 
 
 def test_an_audit_covers_as_often_as_it_says():

@@ -30,7 +30,7 @@ def _column_space(trials):
     neighbour[-1] -= np.array([0.6, 0.8])
 
     def release(key, inputs):
-        return transforms.curate(key, chosen, inputs, insecure_key=True).z
+        return transforms.project(key, chosen, inputs)
 
     def misfit(z):
         """``auditing.affine_misfit`` of either candidate, of many releases at once."""

@@ -92,7 +92,10 @@ def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
 
 
 def outcome(key: jax.Array, shape: tuple[int, ...], chances: tuple[Fraction, ...]) -> jax.Array:
-    """Outcomes ``0, 1, ...`` drawn with these probabilities, which sum to 1, to within 2^-128 each; ``int32``."""
+    """Outcomes ``0, 1, ...`` drawn with these probabilities, which sum to 1; ``int32``.
+
+    To within 2^-128 each, and exactly where all are multiples of it.
+    """
     table = tables.choice(chances)[None]
     words = jax.random.bits(key, (tables.WORDS, 1, *_checks.shape("shape", shape)), jnp.uint32)
     return _counted(words, table)[0]

@@ -7,6 +7,7 @@ functions bound the total variation distance of one draw from its law; they are 
 Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; each is made once.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, localcontext
@@ -181,10 +182,28 @@ def planar_variation(rate: Fraction) -> float:
 
 @_made_once(_chances)
 def choice(chances: tuple[Fraction, ...]) -> np.ndarray:
-    """Of outcomes ``0, 1, ...`` with these probabilities, which sum to 1."""
+    """Of outcomes ``0, 1, ...`` with these probabilities, which sum to 1: exact for multiples of 2^-128."""
+    below = itertools.accumulate(chances[:-1])
+    return _words([min(round(part * WHOLE), WHOLE - 1) for part in below])
+
+
+def truth(epsilon: float, count: int) -> Fraction:
+    """The probability of the true one of ``count`` answers, the others all alike, with odds of at most ``e^epsilon``.
+
+    A multiple of 2^-128, as the others' are: with ``q <= e^epsilon`` rational they are ``ceil(2^128 / (q + count - 1))
+    / 2^128`` each, and the true one's is the rest, at most ``q`` times as much and more than another's.
+
+    Raises:
+      ValueError: ``epsilon`` under ``count^2 2^-127``, which no multiples of 2^-128 have.
+    """
+    epsilon, count = _checks.positive("epsilon", epsilon), _checks.size("count", count, minimum=2)
+    if epsilon < count**2 * 2.0**-127:
+        raise ValueError(f"epsilon must be at least {count**2 * 2.0**-127:.2g} for {count} answers, got {epsilon:g}")
     with localcontext() as context:
         context.prec = DIGITS
-        return _thresholds([Decimal(chance.numerator) / chance.denominator for chance in chances])
+        power = Fraction(Decimal(min(epsilon, 89.0)).exp().next_minus().next_minus())  # e^89 > 2^128
+    other = math.ceil(WHOLE / (power + count - 1))
+    return Fraction(WHOLE - (count - 1) * other, WHOLE)
 
 
 def _gaussian(variance: Fraction) -> np.ndarray:

@@ -19,9 +19,10 @@ The sound ones noise each row by itself, so the guarantee of all rows is that of
 times the unit of the inputs, and ``centre`` is where they are measured from: both public, chosen without the inputs.
 Estimating them from the inputs would be a release of its own, that nobody here pays for.
 
-With ``noise="exact"`` rows are rounded down to cells of a grid and noised there by integers
-(``mechanisms.discrete``); what rounding adds to the distance of two rows is paid for by a little more noise. Metric DP
-then holds for rows a unit of distance apart or more, and nearer ones are told apart by no more than those.
+With ``noise="exact"`` rows are rounded down to cells of a grid, in float64 on the host, and noised there by integers
+(``mechanisms.discrete``). What rounding adds to the distance of two rows is paid for by a little more noise, float64's
+own included: ``configs.rounding_bound``, checked for every config. Metric DP then holds for rows a unit of distance
+apart or more, and nearer ones are told apart by no more than those.
 """
 
 from jaxdpbo.privacy.transforms.configs import (
@@ -38,7 +39,7 @@ from jaxdpbo.privacy.transforms.configs import (
     randomised_response,
     threshold,
 )
-from jaxdpbo.privacy.transforms.curating import Curated, Metadata, curate
+from jaxdpbo.privacy.transforms.curating import Curated, Metadata, curate, project
 
 __all__ = [
     "NOISES",
@@ -53,6 +54,7 @@ __all__ = [
     "planar_laplace",
     "private_projection",
     "product_laplace",
+    "project",
     "random_projection",
     "randomised_response",
     "threshold",

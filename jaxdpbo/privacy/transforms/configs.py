@@ -16,6 +16,9 @@ CELLS = 4096  # of the product Laplace grid, as far as neighbours may be apart
 PLANAR = Fraction(1, 8)  # rate of the planar noise for a cell: its table grows with the square of the inverse
 VARIATION = 2.0**-100  # one row's noise is within this of its law, whichever it is
 WIDTHS = (4096, 65536)  # of Gaussian noise in cells, the second where the first would leave neighbours too few of them
+END = 2.0**29  # cells from the centre: rows end there, in every coordinate
+LONGEST = 2**28  # cells between neighbours
+STEPS = (2.0**-960, 2.0**960)  # of a cell's side: beyond, float64 loses digits to its range
 
 ROWS = "the rows of X; NOT the outputs that the curator returns for them"
 PROJECTED = (
@@ -38,7 +41,8 @@ class Config:
       threshold: ``omega`` of the random projection.
       guarantee: of the release.
       cell: the side of the grid's cells, in units of distance; 0 for noise in floating point.
-      spread: of the exact noise in cells: the width of Gaussian, the rate of Laplace noise.
+      spread: of the exact noise in cells: the width of Gaussian, the rate of Laplace noise, the probability of the
+        true cell; 0 for noise in floating point.
     """
 
     kind: str
@@ -136,7 +140,8 @@ def product_laplace(
         raise ValueError(f"epsilon must be at least {moved / 2**24:.2g} with exact noise, got {epsilon:g}")
     law = laws.law("product_laplace", cell / float(rate), len(origin))
     assert 2 * len(origin) * tables.geometric_variation(rate) < VARIATION
-    return _noised("product_laplace", origin, scale, law, radius, "metric_dp", "dp", epsilon, cell, rate)
+    chosen = _noised("product_laplace", origin, scale, law, radius, "metric_dp", "dp", epsilon, cell, rate)
+    return _affordable(chosen, moved, in_l1=True)
 
 
 def planar_laplace(
@@ -174,7 +179,8 @@ def planar_laplace(
     cell = reach / (epsilon / float(PLANAR) - math.sqrt(2) - 2.0**-10)
     law = laws.law("planar_laplace", cell / float(PLANAR), 2)
     assert tables.planar_variation(PLANAR) < VARIATION
-    return _noised("planar_laplace", origin, scale, law, radius, "metric_dp", "dp", epsilon, cell, PLANAR)
+    chosen = _noised("planar_laplace", origin, scale, law, radius, "metric_dp", "dp", epsilon, cell, PLANAR)
+    return _affordable(chosen, Fraction(epsilon) / PLANAR)
 
 
 def gaussian(
@@ -235,23 +241,24 @@ def private_projection(
 def randomised_response(*, centre: Any, scale: float, epsilon: float, cells: Any, noise: str = "exact") -> Config:
     """Every row becomes one of ``K`` public cells: the nearest with ``e^epsilon`` times the probability of any other.
 
-    Formal guarantee: ``epsilon``-DP for replacing a row by any other.
+    Formal guarantee: ``epsilon``-DP for replacing a row by any other. Exact probabilities are multiples of 2^-128, the
+    others' all alike, whose odds are at most ``e^epsilon``: nothing is left to a variation distance.
 
     Args:
       centre: ``(d,)``, public.
       scale: the unit of distance, public.
-      epsilon: positive.
+      epsilon: at least ``K^2 2^-127``, about 2e-38 for two cells; from 88.7 on the same as 88.7.
       cells: ``(K, d)``, at least 2, distinct, in units of distance from the centre.
-      noise: "exact", its probabilities to within 2^-128 each, or "float".
+      noise: "exact" or "float".
 
     Raises:
       ValueError: a number out of range; names it.
     """
     epsilon, origin = _checks.positive("epsilon", epsilon), _checks.vector("centre", centre)
-    count = len(_checks.distinct_rows("cells", cells))
-    truth = 1.0 / (1.0 + (count - 1) * math.exp(-epsilon))
+    count = _checks.size("the number of cells", len(_checks.distinct_rows("cells", cells)), minimum=2)
     exact = _checks.choice("noise", noise, NOISES) == "exact"
-    response = laws.response(cells, truth * (1 - 2.0**-48))  # whatever was rounded, no odds above e^epsilon
+    truth = tables.truth(epsilon, count)
+    response = laws.response(cells, min(float(truth), 1 - 2.0**-53))
     if len(response.cells[0]) != len(origin):
         raise ValueError(f"cells must be of dimension {len(origin)}, got {len(response.cells[0])}")
     return Config(
@@ -259,9 +266,9 @@ def randomised_response(*, centre: Any, scale: float, epsilon: float, cells: Any
         centre=origin,
         scale=_checks.positive("scale", scale),
         dimension=len(origin),
-        guarantee=_statement("dp", epsilon, "replace_one", exact),
+        guarantee=_statement("dp", epsilon, "replace_one", exact, variation=0.0),
         law=response,
-        spread=int(exact),
+        spread=truth if exact else 0,
     )
 
 
@@ -289,7 +296,59 @@ def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
     law = laws.law("gaussian", width * cell, dimension)
     level = accounting.discrete_gaussian_mu(distance, width)
     assert dimension * tables.gaussian_variation(width) < VARIATION
-    return _noised(kind, origin, scale, law, radius, "gdp", "gdp", level, cell, width)
+    return _affordable(_noised(kind, origin, scale, law, radius, "gdp", "gdp", level, cell, width), distance)
+
+
+def step(config: Config) -> float:
+    """The side of a cell in the inputs' own units, as ``curate`` divides by it."""
+    return config.scale * config.cell
+
+
+def limit(config: Config) -> float:
+    """The ball's radius in cells, as ``curate`` uses it; inf for none."""
+    return config.radius / config.cell
+
+
+def rounding_bound(config: Config) -> float:
+    """How far float64 moves a row, at most, in cells of each coordinate: ``u = 2^-53``, from public numbers alone.
+
+    A coordinate is ``clip((x - c) / step)``. The difference is rounded once, relative to ITSELF (twice where ``x`` is
+    an integer of over 53 bits or a longer float), so that a far centre costs nothing: what ``x`` itself lacks in
+    digits is the input as given. The quotient is rounded once more. Clipped to ``END`` either way that is at most ``4 u
+    END`` cells. Bringing a row of ``d`` coordinates into the ball adds ``(d / 2 + 12) u`` of a radius of at most
+    ``END`` cells. A projection adds the error of a sum of ``d`` products, ``(d + 4) u`` of ``|row| |P|``, where a row
+    is at most ``sqrt(d) END`` cells long (Higham 2002, section 3.1, in any order of the sum).
+    """
+    dimension = len(config.centre)
+    longer = math.sqrt(dimension) if config.kind == "private_projection" else 1.0
+    return (dimension + 16) * longer * 2.0**-53 * END
+
+
+def _affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) -> Config:
+    """``config``, once the cells that neighbours may move by, all rounding included, are seen to be ``paid`` for.
+
+    Neighbours are ``reach / step`` cells apart. Rounding down moves the difference of a coordinate by less than a cell,
+    floats by ``2 rounding_bound``; in exact fractions, the root taken by squaring.
+    """
+    side = step(config)
+    if not STEPS[0] <= side <= STEPS[1]:
+        raise ValueError(f"scale must give cells of a side in [2^-960, 2^960] with exact noise, got {config.scale:g}")
+    apart = Fraction(config.scale) / Fraction(side) if math.isinf(config.radius) else 2 * Fraction(limit(config))
+    if apart > LONGEST:
+        raise ValueError(
+            f"epsilon must be smaller with exact noise: neighbours would be {float(apart):.2g} cells apart, over 2^28"
+        )
+    dimension, each = config.dimension, 1 + 2 * Fraction(rounding_bound(config))
+    if in_l1:
+        left, root = paid - dimension * each, dimension * apart**2
+    else:
+        left, root = paid - apart, dimension * each**2
+    if left < 0 or left**2 < root:
+        raise ValueError(
+            f"centre must have fewer coordinates with exact noise, got {len(config.centre)}: float64 would round rows "
+            "by more than is kept back for it"
+        )
+    return config
 
 
 def _noised(kind, centre, scale, law, radius, near, anywhere, level, cell=0.0, spread: int | Fraction = 0) -> Config:
@@ -301,7 +360,7 @@ def _noised(kind, centre, scale, law, radius, near, anywhere, level, cell=0.0, s
         centre=centre,
         scale=scale,
         dimension=law.dimension,
-        guarantee=statement.assuming(guarantee.FLOAT_SENSITIVITY) if cell else statement,
+        guarantee=statement,
         radius=math.inf if radius is None else float(radius),
         law=law,
         cell=cell,
@@ -309,10 +368,10 @@ def _noised(kind, centre, scale, law, radius, near, anywhere, level, cell=0.0, s
     )
 
 
-def _statement(notion: str, level: float, relation: str, exact: bool, unit: float | None = None) -> guarantee.Guarantee:
+def _statement(notion, level, relation, exact, unit=None, variation=VARIATION) -> guarantee.Guarantee:
     curve = (guarantee.DISCRETE_CURVE,) if notion == "gdp" else ()
     rests_on = (*curve, guarantee.RANDOM_BITS) if exact else (guarantee.IDEAL_NOISE,)
-    variation = VARIATION if exact else 0.0
     return guarantee.guarantee(
-        notion, level, relation, ROWS, holds_if=(*rests_on, guarantee.PUBLIC_CONFIG), variation=variation, unit=unit
-    )
+        notion, level, relation, ROWS, holds_if=(*rests_on, guarantee.PUBLIC_CONFIG),
+        variation=variation if exact else 0.0, unit=unit,
+    )  # fmt: skip

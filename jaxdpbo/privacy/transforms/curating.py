@@ -9,12 +9,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxdpbo import laws
 from jaxdpbo.privacy import guarantee, keys, mechanisms, records
 from jaxdpbo.privacy import ledger as privacy_ledger
 from jaxdpbo.privacy.mechanisms import tables
+from jaxdpbo.privacy.transforms import configs
 from jaxdpbo.privacy.transforms.configs import Config
+
+FAR = 2.0**100  # units from the centre where there are no cells: rows end there
 
 
 class Metadata(NamedTuple):
@@ -52,6 +56,10 @@ def curate(
 ) -> Curated:
     """What may leave, once: A SECOND CALL IS A SECOND SPEND, and two releases of one row average their noise away.
 
+    Runs on the host: rows become cells of the grid in NumPy's float64, whatever JAX's default dtype, and only integers
+    are noised by JAX. A row is the float64 numbers that it is given as; arrays of 64-bit integers or of longer floats
+    count in full.
+
     Nothing about the values raises: a row with a number that is not finite counts as the centre.
 
     Args:
@@ -66,93 +74,49 @@ def curate(
 
     Raises:
       ledger.Refused: the budget does not suffice, or the name stands for another release.
-      TypeError: ``key`` is not a typed key, or of such a generator.
+      TypeError: ``key`` is not a typed key, or of such a generator; ``key`` or ``inputs`` is traced.
       ValueError: ``inputs`` is not ``(n, d)``; it says no value.
     """
     if ledger is not None and key is not None:
         raise ValueError("key must not be given with a ledger: a release on record draws from the operating system")
-    key, statement = keys.for_release(key, config.guarantee, insecure_key)
     raw = _numbers(inputs)
     if raw is None:
         raise TypeError("inputs must be an array (n, d) of real numbers")
+    key, statement = keys.for_release(key, config.guarantee, insecure_key)
     shape = raw.shape
     if len(shape) != 2 or shape[0] < 1 or shape[1] != len(config.centre):
         raise ValueError(f"inputs must have shape (n, {len(config.centre)}), got {shape}")
+    draw_key, noise_key = jax.random.split(key)
+    if isinstance(draw_key, Tracer):
+        raise TypeError("key must not be traced: curate runs on the host, outside jit, vmap and grad")
     charged = None
     if ledger is not None:
         charged = records.charge_once(ledger, run, f"curate by {config.kind}", statement, config, shape)
-    rows = _standard(raw, config)
-    draw_key, noise_key = jax.random.split(key)
-    law, projection, cell = config.law, None, config.cell
-    if law is None:
-        released = _projected(draw_key, rows, config)
-    elif isinstance(law, laws.Response):
-        released = _responded(draw_key, rows, law, bool(config.spread))
+    if charged is not None and charged.release is not None:
+        released, projection = records.from_text(_shapes(config, shape), charged.release["rows"])
     else:
-        if config.kind == "private_projection":
-            projection = jax.random.normal(draw_key, (shape[1], config.dimension), rows.dtype) / config.dimension**0.5
-            stretch = _stretch(projection)
-            law, cell = law._replace(scale=law.scale * stretch), cell * stretch
-            rows = jnp.matmul(rows, projection, precision="highest")
-        if cell:
-            table = jnp.asarray(tables.padded(Fraction(config.spread))) if config.kind == "product_laplace" else None
-            spread = None if config.kind == "product_laplace" else config.spread
-            released = _released(noise_key, rows, cell, table, config.kind, spread)
-        else:
-            released = rows + laws.draw(noise_key, law, len(rows))
-    if charged is not None and ledger is not None:
-        payload = {"rows": records.as_text((released, projection))}
-        stored = privacy_ledger.store_release(ledger, charged.run, payload)
-        released, projection = records.from_text((released, projection), stored["rows"])
-        if projection is not None and isinstance(
-            config.law, laws.Law
-        ):  # its stretch is that of the projection drawn first
-            law = config.law._replace(scale=config.law.scale * _stretch(projection))
-    return Curated(released, Metadata(config.kind, law, projection, config.scale), statement)
+        with np.errstate(all="ignore"):
+            released, projection = _released(draw_key, noise_key, raw, config)
+        if charged is not None and ledger is not None:
+            privacy_ledger.store_release(ledger, charged.run, {"rows": records.as_text((released, projection))})
+    return Curated(released, Metadata(config.kind, _law(config, projection), projection, config.scale), statement)
 
 
-def _stretch(projection: jax.Array) -> float:
-    """The largest singular value, and more than its own rounding."""
-    return float(jnp.linalg.norm(projection, ord=2)) * (1 + 2.0**-16)
+def project(key: jax.Array, config: Config, inputs: jax.Array) -> jax.Array:
+    """The rows of ``random_projection`` by themselves, in JAX's default dtype: traceable, NO guarantee. For attacks.
 
+    Kharkovskii et al. (2020), Algorithm 1, lines 2 to 10.
 
-@partial(jax.jit, static_argnums=(4, 5))
-def _released(key, rows, cell, table, kind, spread):
-    """Rows rounded down to cells, noised by whole cells, and put in the middle of the cell that they are in then."""
-    end = 2.0**29 if rows.dtype == jnp.float64 else 2.0**22  # beyond, floats would round by cells; rows end there
-    whole = jnp.clip(jnp.floor(rows / cell), -end, end).astype(jnp.int32)
-    if kind == "planar_laplace":
-        noise = mechanisms.planar_laplace(key, rows.shape[0], spread)
-    elif kind == "product_laplace":
-        noise = mechanisms.discrete_laplace_of(key, rows.shape, table)  # traced: budgets do not compile anew
-    else:
-        noise = mechanisms.discrete_gaussian(key, rows.shape, spread)
-    return ((whole + noise).astype(rows.dtype) + 0.5) * cell
+    Args:
+      key: a typed key.
+      config: of ``random_projection``.
+      inputs: ``(n, d)``.
 
-
-def _numbers(inputs: Any) -> np.ndarray | jax.Array | None:
-    """As an array, or None: what NumPy would say of values, and chain to what we say, quotes them."""
-    if isinstance(inputs, jax.Array):  # a traced one, too
-        return inputs
-    try:
-        array = np.asarray(inputs)
-        return array.astype(np.float64) if array.dtype.kind in "biufV" and not array.dtype.names else None
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _standard(inputs: Any, config: Config) -> jax.Array:
-    """Rows ``(n, d)`` from the centre in units of distance, inside the ball, finite."""
-    raw = jnp.asarray(inputs, jnp.result_type(float))
-    rows = (raw - jnp.asarray(config.centre, raw.dtype)[None]) / config.scale
-    length = jnp.linalg.norm(rows, axis=1, keepdims=True)
-    usable = jnp.isfinite(length)
-    rows = jnp.where(usable, rows, 0.0)
-    return rows * jnp.where(usable & (length > config.radius), config.radius / length, 1.0)
-
-
-def _projected(key, rows, config):
-    """Algorithm 1, lines 2 to 10."""
+    Returns:
+      ``z (n, r)``.
+    """
+    rows = jnp.asarray(inputs, jnp.result_type(float)) / config.scale
+    rows = jnp.where(jnp.isfinite(jnp.linalg.norm(rows, axis=1, keepdims=True)), rows, 0.0)
     centred = rows - jnp.mean(rows, axis=0, keepdims=True)
     left, singular, right = jnp.linalg.svd(centred, full_matrices=False)
     raised = jnp.sqrt(jnp.square(singular) + config.threshold**2)
@@ -162,14 +126,130 @@ def _projected(key, rows, config):
     return jnp.matmul(inflated, matrix, precision="highest") / math.sqrt(config.dimension)
 
 
-def _responded(key, rows, response, exact):
-    cells = jnp.asarray(response.cells, rows.dtype)
-    nearest = jax.lax.map(lambda row: jnp.argmin(jnp.sum(jnp.square(cells - row[None]), axis=1)), rows)
-    if exact:
-        truth, count = Fraction(response.truth), len(cells) - 1
-        turns = mechanisms.outcome(key, (len(rows),), (truth, *((1 - truth) / count,) * count))
-        return cells[(nearest + turns) % len(cells)]
+def _released(draw_key, noise_key, raw, config):
+    """Rows that may leave, and the projection."""
+    projection, stretch = None, 1.0
+    if config.law is None:
+        return project(draw_key, config, jnp.asarray(raw.astype(np.float64), jnp.result_type(float))), None
+    rows = _standard(raw, config)
+    if isinstance(config.law, laws.Response):
+        return _responded(draw_key, rows, config.law, Fraction(config.spread)), None
+    if config.kind == "private_projection":
+        drawn = jax.random.normal(draw_key, (rows.shape[1], config.dimension), jnp.result_type(float))
+        projection = drawn / config.dimension**0.5
+        stretch = _stretch(projection)
+        rows = rows @ np.asarray(projection, np.float64)
+    if not config.cell:
+        return _default(rows) + laws.draw(noise_key, _law(config, projection), len(rows)), projection
+    cells = np.floor(np.clip(rows / stretch, -configs.END, configs.END)).astype(np.int32)
+    return _default((_noised(noise_key, cells, config) + 0.5) * (config.cell * stretch)), projection
+
+
+def _shapes(config: Config, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Of what ``_released`` returns."""
+    count, dimension = shape
+    dtype = jnp.result_type(float)
+    projection = jax.ShapeDtypeStruct((dimension, config.dimension), dtype)
+    released = jax.ShapeDtypeStruct((count, config.dimension), dtype)
+    return released, projection if config.kind == "private_projection" else None
+
+
+def _law(config: Config, projection: jax.Array | None) -> laws.Law | laws.Response | None:
+    """Of the noise on a row: as wide as what the projection stretches most."""
+    if projection is None or not isinstance(config.law, laws.Law):
+        return config.law
+    return config.law._replace(scale=config.law.scale * _stretch(projection))
+
+
+def _stretch(projection: jax.Array) -> float:
+    """The largest singular value, and more than the rounding of float64's LAPACK."""
+    return float(np.linalg.norm(np.asarray(projection, np.float64), ord=2)) * (1 + 2.0**-16)
+
+
+def _noised(key, cells, config) -> np.ndarray:
+    """Cells moved by whole cells of noise; what wraps around 2^32 is post-processed."""
+    if config.kind == "product_laplace":  # its table is traced: budgets do not compile anew
+        return np.asarray(_with_laplace(key, cells, tables.padded(Fraction(config.spread))))
+    return np.asarray(_with_noise(key, cells, config.kind, config.spread))
+
+
+@jax.jit
+def _with_laplace(key, cells, table):
+    return cells + mechanisms.discrete_laplace_of(key, cells.shape, jnp.asarray(table))
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _with_noise(key, cells, kind, spread):
+    if kind == "planar_laplace":
+        return cells + mechanisms.planar_laplace(key, cells.shape[0], spread)
+    return cells + mechanisms.discrete_gaussian(key, cells.shape, spread)
+
+
+def _default(rows: np.ndarray) -> jax.Array:
+    """In JAX's default dtype, finite there."""
+    dtype = jnp.result_type(float)
+    most = float(jnp.finfo(dtype).max)
+    return jnp.asarray(np.clip(rows, -most, most), dtype)
+
+
+def _numbers(inputs: Any) -> np.ndarray | None:
+    """As an array, or None: what NumPy would say of values, and chain to what we say, quotes them."""
+    if isinstance(inputs, Tracer):
+        raise TypeError("inputs must not be traced: curate runs on the host, outside jit, vmap and grad")
+    try:
+        array = np.asarray(inputs)
+        if array.dtype.kind in "biuf" and isinstance(inputs, (list, tuple)):  # one row must not choose all rows' dtype
+            return np.asarray(inputs, np.float64)
+        if array.dtype.kind == "V" and not array.dtype.names:  # bfloat16 and its like
+            return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return array if array.dtype.kind in "biuf" else None
+
+
+def _standard(inputs: np.ndarray, config: Config) -> np.ndarray:
+    """float64 rows ``(n, d)`` from the centre, in cells, or in units of distance where there are none.
+
+    Finite, and inside the ball. ``configs.rounding_bound`` is about these lines.
+    """
+    unit, limit, end = config.scale, config.radius, FAR
+    if config.cell:
+        unit, limit, end = configs.step(config), configs.limit(config), configs.END
+    apart = _differences(inputs, config.centre)
+    rows = apart / unit
+    if math.isfinite(limit):
+        largest = np.max(np.abs(apart), axis=1, keepdims=True)  # first, so that no square leaves the floats
+        shape = apart / np.where(largest > 0, largest, 1.0)
+        length = np.sqrt(np.sum(np.square(shape), axis=1, keepdims=True))
+        rows = np.where(largest / unit * length > limit, shape * (limit / length), rows)
+    return np.clip(rows, -end, end)
+
+
+def _differences(inputs: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """Rows less the centre, each number rounded relative to itself; 0 for a row that is not finite."""
+    if inputs.dtype.kind in "iu" and inputs.dtype.itemsize == 8:
+        high, low = (inputs >> 32).astype(np.float64), (inputs & 0xFFFFFFFF).astype(np.float64)
+        exact = np.abs(high) < 2**20  # float64 holds the whole number
+        apart = np.where(exact, (high * 2.0**32 + low) - centre[None], (high * 2.0**32 - centre[None]) + low)
+    else:
+        wide = np.result_type(inputs.dtype, np.float64)
+        given = inputs.astype(wide)
+        usable = np.all(np.isfinite(given), axis=1, keepdims=True)
+        apart = np.where(usable, given - centre[None], 0.0).astype(np.float64)
+    most = np.finfo(np.float64).max
+    return np.clip(apart, -most, most)
+
+
+def _responded(key, rows, response, truth):
+    nearest, least = np.zeros(len(rows), np.int32), np.full(len(rows), np.inf)
+    for number, cell in enumerate(np.array(response.cells)):
+        squared = np.sum(np.square(rows - cell[None]), axis=1)
+        nearest, least = np.where(squared < least, np.int32(number), nearest), np.minimum(squared, least)
+    cells, count = np.array(response.cells), len(response.cells) - 1
+    if truth:
+        turns = np.asarray(mechanisms.outcome(key, (len(rows),), (truth, *((1 - truth) / count,) * count)))
+        return _default(cells[(nearest + turns) % len(cells)])
     truth_key, other_key = jax.random.split(key)
-    tells = jax.random.uniform(truth_key, (len(rows),)) < response.truth
-    others = jax.random.randint(other_key, (len(rows),), 1, len(cells))
-    return cells[jnp.where(tells, nearest, (nearest + others) % len(cells))]
+    tells = np.asarray(jax.random.uniform(truth_key, (len(rows),))) < response.truth
+    others = np.asarray(jax.random.randint(other_key, (len(rows),), 1, len(cells)))
+    return _default(cells[np.where(tells, nearest, (nearest + others) % len(cells))])

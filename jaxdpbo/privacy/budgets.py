@@ -94,9 +94,19 @@ def noise_settings(config: Any, *clip: jax.Array, releases: int = 1) -> NoiseSet
     """
     if config.users >= 2**31:
         raise ValueError(f"users must be fewer than 2^31, got {config.users}")
-    counts = (config.width, NOISES.index(config.noise), config.users, config.steps, releases)
+
+    def count(value: int) -> jax.Array:
+        return jnp.asarray(value, jnp.int32)
+
     return NoiseSettings(
-        config.mu, config.radius, *(jnp.asarray(count, jnp.int32) for count in counts), jnp.stack(clip)
+        mu=config.mu,
+        radius=config.radius,
+        width=count(config.width),
+        noise=count(NOISES.index(config.noise)),
+        users=count(config.users),
+        steps=count(config.steps),
+        releases=count(releases),
+        clip=jnp.stack(clip),
     )
 
 

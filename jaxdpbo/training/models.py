@@ -8,6 +8,7 @@ per-example gradient computations").
 Labels are class numbers ``0 .. k - 1``. Models of two classes have one score, whose sign is the answer.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -140,9 +141,10 @@ def clipped_sum(
     back.reverse()
     entering, back = jax.lax.optimization_barrier((entering, back))  # what is measured is what is added up, to the bit
     sizes = [records.squares, *(jnp.sum(jnp.square(a), axis=1) for a in entering[1:-1])]
-    squared = sum(  # in units of the clip norm, whose own square could underflow
+    of_layers = [  # in units of the clip norm, whose own square could underflow
         jnp.square(jnp.sqrt(size + 1.0) * (_norms(delta) / clip_norm)) for size, delta in zip(sizes, back, strict=True)
-    )
+    ]
+    squared = functools.reduce(jnp.add, of_layers)
     usable = mask & jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(squared.dtype).tiny)
     share = jnp.where(usable, jax.lax.rsqrt(jnp.maximum(squared, 1.0)), 0.0)
     inputs = [records.features, *(jnp.where(usable[:, None], a, 0.0) for a in entering[1:-1])]

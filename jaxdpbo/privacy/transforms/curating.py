@@ -140,7 +140,8 @@ def _released(draw_key, noise_key, raw, config):
         stretch = _stretch(projection)
         rows = rows @ np.asarray(projection, np.float64)
     if not config.cell:
-        return _default(rows) + laws.draw(noise_key, _law(config, projection), len(rows)), projection
+        law = config.law._replace(scale=config.law.scale * stretch)
+        return _default(rows) + laws.draw(noise_key, law, len(rows)), projection
     cells = np.floor(np.clip(rows / stretch, -configs.END, configs.END)).astype(np.int32)
     return _default((_noised(noise_key, cells, config) + 0.5) * (config.cell * stretch)), projection
 

@@ -301,24 +301,30 @@ def test_a_modeler_that_is_silent_slow_or_reads_nothing_is_dropped(place, secret
         assert isinstance(results[0], OSError)
 
 
-@pytest.mark.parametrize("pieces", [[b"x"] * 40, [b"x" * 5000]], ids=["slow", "long"])
-def test_a_line_must_come_whole_in_time_and_be_short(pieces, monkeypatch):
-    monkeypatch.setattr(sockets, "LINE_TIME", 0.2)
+@pytest.mark.parametrize(
+    ("line", "pause", "arrives"), [("x", 0, True), ("x", 0.02, False), ("x" * 5000, 0, False)], ids=["", "slow", "long"]
+)
+def test_a_line_must_come_whole_in_time_and_be_short(line, pause, arrives, monkeypatch):
+    monkeypatch.setattr(sockets, "LINE_TIME", 0.3)
+    mac = sockets._mac(bytes(32), b"theirs", bytes(8), line.encode()).hex()
+    content = f"{mac} {line}\n".encode()
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        session = sockets._session(ours, sockets._reader(ours, sockets.MAX_LINE), bytes(32), b"a", b"b", WAIT)
 
-        def send():
-            with suppress(OSError):
-                for piece in pieces:
-                    theirs.sendall(piece)
-                    time.sleep(0.02)
-                theirs.sendall(b"\n")
+    def send():
+        with suppress(OSError):
+            for piece in [bytes([byte]) for byte in content] if pause else [content]:
+                theirs.sendall(piece)
+                time.sleep(pause)
+            theirs.shutdown(socket.SHUT_WR)
 
-        thread = threading.Thread(target=send)
-        thread.start()
-        assert list(session.lines) == []
-        thread.join()
+    thread = threading.Thread(target=send)
+    with theirs:
+        with ours:
+            read = sockets._reader(ours, sockets.MAX_LINE)
+            session = sockets._session(ours, read, bytes(32), b"ours", b"theirs", WAIT)
+            thread.start()
+            assert list(session.lines) == ([line] if arrives else [])
+        thread.join(WAIT)
 
 
 # Whoever stands between them

@@ -94,9 +94,19 @@ def noise_settings(config: Any, *clip: jax.Array, releases: int = 1) -> NoiseSet
     """
     if config.users >= 2**31:
         raise ValueError(f"users must be fewer than 2^31, got {config.users}")
-    counts = (config.width, NOISES.index(config.noise), config.users, config.steps, releases)
+
+    def whole(count: int) -> jax.Array:
+        return jnp.asarray(count, jnp.int32)
+
     return NoiseSettings(
-        config.mu, config.radius, *(jnp.asarray(count, jnp.int32) for count in counts), jnp.stack(clip)
+        mu=config.mu,
+        radius=config.radius,
+        width=whole(config.width),
+        noise=whole(NOISES.index(config.noise)),
+        users=whole(config.users),
+        steps=whole(config.steps),
+        releases=whole(releases),
+        clip=jnp.stack(clip),
     )
 
 

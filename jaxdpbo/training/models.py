@@ -143,7 +143,7 @@ def clipped_sum(
     squared = sum(  # in units of the clip norm, whose own square could underflow
         jnp.square(jnp.sqrt(size + 1.0) * (_norms(delta) / clip_norm)) for size, delta in zip(sizes, back, strict=True)
     )
-    usable = mask & jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(squared.dtype).tiny)
+    usable = mask & jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(records.features.dtype).tiny)
     share = jnp.where(usable, jax.lax.rsqrt(jnp.maximum(squared, 1.0)), 0.0)
     inputs = [records.features, *(jnp.where(usable[:, None], a, 0.0) for a in entering[1:-1])]
     total = []

@@ -48,6 +48,7 @@ def search(
     Raises:
       Refused: the curator has another released file or another version, refused a query, or went away.
     """
+    init_key, ask_key, release_key = jax.random.split(keys.secret_key() if key is None else _checks.key("key", key), 3)
     replies = iter(lines)
     greeting = _reply(replies)
     expect_schema(greeting, "the curator")
@@ -56,7 +57,6 @@ def search(
     if greeting["released"] != published.digest:
         raise Refused("the released file is not the curator's: it was changed, or is of another search")
     config = po_gp_ucb.config(published.curated, steps=greeting["queries"], **options)
-    init_key, ask_key, release_key = jax.random.split(keys.secret_key() if key is None else _checks.key("key", key), 3)
     state = po_gp_ucb.init(init_key, config)
     answers: list[Answer] = []
 

@@ -283,9 +283,12 @@ def key(name: str, value: Any) -> jax.Array:
 
 
 def keys(name: str, value: Any) -> jax.Array:
-    """Typed JAX keys ``(s,)``, at least one."""
-    if _typed(name, value).ndim != 1 or not len(value):
-        raise ValueError(f"{name} must be keys of shape (s,), got shape {value.shape}")
+    """Typed JAX keys of any shape with an axis, at least one, no two equal; on the host."""
+    if not _typed(name, value).ndim or not value.size:
+        raise ValueError(f"{name} must be an array of at least one key, got shape {value.shape}")
+    words = np.asarray(jax.random.key_data(value)).reshape(value.size, -1)
+    if len(np.unique(words, axis=0)) < len(words):
+        raise ValueError(f"{name} must be different keys, got equal ones among {value.size}: equal keys, equal noise")
     return value
 
 

@@ -32,7 +32,10 @@ class Algorithm(NamedTuple):
       ask: ``(key, config, state) -> Query``, where to evaluate next.
       tell: ``(key, config, state, query, values) -> (State, Info)``.
       release: ``(key, config, state) -> Release``, the only thing to publish.
-      privacy: ``(config) -> Guarantee``, on the host.
+      privacy: ``(config) -> Guarantee``, on the host: of a run of ``steps`` steps whose keys ``secret_key`` drew, each
+        used once. With other keys it is what ``privacy.keys.for_release`` makes of it: the drivers ask there, and so
+        must a loop of one's own. The four functions take any key, as tests and research need, and no key shows where
+        it came from.
     """
 
     init: Callable[..., Any]

@@ -70,7 +70,7 @@ def mean_utility(point, data):
 
 def test_released_values_carry_the_declared_noise():
     chosen = config(0.7)
-    runs = drivers.sweep(ALGORITHM, loss, jnp.asarray(RECORDS), chosen, jax.random.split(jax.random.key(1), 500))
+    runs = drivers.sweep(ALGORITHM, loss, jnp.asarray(RECORDS), chosen, seeds=500, key=jax.random.key(1))
     points, values = np.asarray(runs.release.points)[..., 0], np.asarray(runs.release.values)
     exact = np.clip((RECORDS - points[..., None]) ** 2 * 4, *RANGE).mean(axis=-1)
     deviation = private_evaluations.noise_deviation(

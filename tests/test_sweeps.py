@@ -12,24 +12,26 @@ import pytest
 from protocol_cases import CASES, loss, records
 
 from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.drivers import sweeps
-from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy import clipping, guarantee
 
 CASE = CASES["dp_gibo"]
 SCALES = (0.7, 1.0, 1.6)
 KEYS = jax.random.split(jax.random.key(0), 4)
+GRID = jax.random.split(jax.random.key(0), (len(SCALES), 4))
 
 
-def sweep(configs, keys=KEYS, **options):
-    return drivers.sweep(CASE.algorithm, loss, records(), configs, keys, **options)
+def sweep(configs, **options):
+    return drivers.sweep(CASE.algorithm, loss, records(), configs, **options)
 
 
 @pytest.mark.parametrize("policy", sweeps.POLICIES)
 def test_a_sweep_is_the_runs_it_stands_for(policy):
     configs = [CASE.config(scale) for scale in SCALES]
-    swept = sweep(configs, policy=policy)
+    swept = sweep(configs, keys=GRID, policy=policy)
     for row, config in enumerate(configs):
-        for column, key in enumerate(KEYS):
+        for column, key in enumerate(GRID[row]):
             alone = drivers.run_scan(CASE.algorithm, loss, records(), config, key=key, insecure_key=True)
             each = jax.tree.map(lambda leaf, at=(row, column): leaf[at], swept.release)
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), each, alone.release)
@@ -39,16 +41,15 @@ def test_a_sweep_is_the_runs_it_stands_for(policy):
 
 
 def test_one_config_has_no_axis_of_configs():
-    one, listed = sweep(CASE.config(1.0)), sweep([CASE.config(1.0)])
+    one, listed = (sweep(configs, keys=KEYS) for configs in (CASE.config(1.0), [CASE.config(1.0)]))
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[0]), one.release, listed.release)
     assert guarantee.KEY_SECRET in one.guarantees[0].holds_if
 
 
 def test_twenty_budgets_compile_once(compilations):
-    keys = [jax.random.split(jax.random.key(seed), 4) for seed in (0, 1)]
-    sweep([CASE.config(scale) for scale in np.linspace(0.5, 1.0, 20)], keys[0])
+    sweep([CASE.config(scale) for scale in np.linspace(0.5, 1.0, 20)], seeds=4, key=jax.random.key(0))
     compilations.clear()
-    sweep([CASE.config(scale) for scale in np.linspace(1.0, 2.0, 20)], keys[1])
+    sweep([CASE.config(scale) for scale in np.linspace(1.0, 2.0, 20)], seeds=4, key=jax.random.key(1))
     assert compilations["programs"] == 0
 
 
@@ -59,7 +60,8 @@ def test_a_failed_factorisation_is_flagged_run_by_run():
     params = type(broken.prior.params)(broken.prior.params.lengthscale, variance)
     prior = type(broken.prior)(broken.prior.kernel, params, broken.prior.noise_variance)
     broken = type(broken)(**{**{name: getattr(broken, name) for name in broken.__dataclass_fields__}, "prior": prior})
-    np.testing.assert_array_equal(sweep([fine, broken], KEYS[:2]).failed, [[False, False], [True, True]])
+    failed = sweep([fine, broken], keys=GRID[:2, :2]).failed
+    np.testing.assert_array_equal(failed, [[False, False], [True, True]])
 
 
 def test_memory_does_not_grow_with_the_number_of_runs(monkeypatch):
@@ -107,19 +109,96 @@ def test_distribute_names_what_it_refuses(inputs, policy, message):
         drivers.distribute(cost, inputs, policy=policy)
 
 
+TWO = [CASE.config(scale) for scale in (0.7, 1.0)]
+
+
 @pytest.mark.parametrize(
-    ("configs", "keys", "error", "message"),
+    ("configs", "options", "error", "message"),
     [
-        ([], KEYS, ValueError, "configs must be at least one"),
-        ([CASE.config(1.0), CASES["random_search"].config(1.0)], KEYS, ValueError, "differ in traced numbers only"),
-        (CASE.config(1.0), KEYS[0], ValueError, r"keys must be keys of shape \(s,\)"),
-        (CASE.config(1.0), KEYS[:0], ValueError, r"keys must be keys of shape \(s,\)"),
-        (CASE.config(1.0), np.arange(4), TypeError, "keys must be a typed key"),
+        ([], {"seeds": 4}, ValueError, "configs must be at least one"),
+        ([TWO[0], CASES["random_search"].config(1.0)], {"seeds": 4}, ValueError, "differ in traced numbers only"),
+        (TWO[0], {"keys": KEYS[0]}, ValueError, r"keys must be an array of at least one key, got shape \(\)"),
+        (TWO[0], {"keys": KEYS[:0]}, ValueError, r"keys must be an array of at least one key, got shape \(0,\)"),
+        (TWO[0], {"keys": np.arange(4)}, TypeError, "keys must be a typed key"),
+        (TWO[0], {"keys": GRID}, ValueError, r"keys must have shape \(1, s\), one for each run, got shape \(3, 4\)$"),
+        (TWO, {"keys": GRID}, ValueError, r"keys must have shape \(2, s\), one for each run, got shape \(3, 4\)$"),
+        (
+            TWO, {"keys": KEYS}, ValueError,
+            r"keys must have shape \(2, s\), one for each run, got shape \(4,\); common_random_numbers=True gives",
+        ),
+        (TWO, {"keys": jnp.stack([KEYS, KEYS])}, ValueError, "keys must be different keys, got equal ones among 8"),
+        (TWO[0], {"keys": KEYS[jnp.array([0, 1, 0])]}, ValueError, "keys must be different keys, got equal ones"),
+        (TWO, {"keys": GRID[:2], "common_random_numbers": True}, ValueError, r"shape \(s,\), got shape \(2, 4\)$"),
+        (TWO, {"keys": KEYS, "common_random_numbers": 1}, TypeError, "common_random_numbers must be True or False"),
+        (TWO, {}, ValueError, "seeds must be given, with or without key, or keys alone"),
+        (TWO, {"key": KEYS[0]}, ValueError, "seeds must be given"),
+        (TWO, {"seeds": 4, "keys": GRID[:2]}, ValueError, "seeds must be given"),
+        (TWO, {"key": KEYS[0], "keys": GRID[:2]}, ValueError, "seeds must be given"),
+        (TWO, {"seeds": 0}, ValueError, "seeds must be at least 1, got 0"),
+        (TWO, {"seeds": 4, "key": KEYS}, ValueError, r"key must be one key, got shape \(4,\)"),
+        (TWO, {"seeds": 4, "key": 0}, TypeError, "key must be a typed key"),
     ],
-)
-def test_sweep_names_what_it_refuses(configs, keys, error, message):
+)  # fmt: skip
+def test_sweep_names_what_it_refuses(configs, options, error, message):
     with pytest.raises(error, match=message):
-        sweep(configs, keys)
+        sweep(configs, **options)
+
+
+# Trap 34: two budgets with one key. Exact noise is the same integers under every budget, and cancels.
+MUS, COUNT = (0.02, 0.1), 200
+DATA = np.random.default_rng(0).normal(size=COUNT)
+FIVE = jax.random.split(jax.random.key(1), 5)
+
+
+def squares(point, data):
+    return 0.5 * jnp.square(data - point[0])
+
+
+def two_budgets(**options):
+    """What was released, in whole units of each config's grid ``(2, s)``, and what each says of itself."""
+    configs = [
+        dp_gd.config(users=COUNT, steps=1, mu=mu, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=1.0)
+        for mu in MUS
+    ]
+    swept = drivers.sweep(dp_gd.algorithm, dp_gd.gradients_of(squares), jnp.asarray(DATA), configs, **options)
+    units = [clipping.grid_step(config.clip_norm, config.radius, 1) / COUNT for config in configs]
+    moved = -np.asarray(swept.release.point)[..., 0] / np.array(units)[:, None]
+    np.testing.assert_allclose(moved, np.rint(moved), atol=1e-6)
+    reach = [float(clipping.reach(config.radius, 1, jnp.float64)) for config in configs]
+    return np.rint(moved), reach, swept.guarantees
+
+
+CLIPPED = np.clip(-DATA, -1.0, 1.0)
+
+
+def subtracted(whole, reach):
+    """The noise is gone: the difference of two sums of the same clipped gradients, on two grids."""
+    return whole[1] - whole[0], np.sum(np.rint(CLIPPED * reach[1])) - np.sum(np.rint(CLIPPED * reach[0]))
+
+
+@pytest.mark.parametrize("key", [{}, {"key": KEYS[0]}], ids=["operating system", "one key"])
+def test_two_budgets_of_a_sweep_share_no_noise(key, trials):
+    """One key for both gave the sum of the clipped gradients to the last unit, in every trial (trap 34)."""
+    seeds = trials("pairs of budgets of one sweep, subtracted", 5, 320, 0)
+    whole, reach, guarantees = two_budgets(seeds=seeds, **key)
+    found, exact = subtracted(whole, reach)
+    assert np.mean(found == exact) <= 0.2
+    noise = whole - np.array([np.sum(np.rint(CLIPPED * each)) for each in reach])[:, None]
+    assert len(np.unique(noise)) > 0.9 * noise.size  # a key for every run; 4,096 wide
+    np.testing.assert_allclose([each.level for each in guarantees], MUS, rtol=0.03)
+    assert all((guarantee.KEY_SECRET in each.holds_if) == bool(key) for each in guarantees)
+    assert all((guarantee.WEAK_KEY in each.holds_if) == bool(key) for each in guarantees)
+    assert all((guarantee.RANDOM_BITS in each.holds_if) != bool(key) for each in guarantees)
+
+
+@pytest.mark.parametrize("options", [{"seeds": 5}, {"seeds": 5, "key": KEYS[0]}, {"keys": FIVE}], ids=str)
+def test_common_random_numbers_are_an_attack_and_say_so(options):
+    whole, reach, guarantees = two_budgets(common_random_numbers=True, **options)
+    found, exact = subtracted(whole, reach)
+    assert np.all(found == exact)
+    np.testing.assert_allclose(found / (reach[1] - reach[0]), np.sum(CLIPPED), rtol=0.02)  # rounding to whole units
+    assert [each.notion for each in guarantees] == ["none", "none"]
+    assert all("one key for several configs" in each.because for each in guarantees)
 
 
 ON_THREE_DEVICES = """
@@ -129,9 +208,10 @@ import jax.numpy as jnp
 from protocol_cases import CASES, loss, records
 from jaxdpbo import drivers
 assert jax.local_device_count() == 3
-case, keys = CASES["random_search"], jax.random.split(jax.random.key(0), 4)
+case, keys = CASES["random_search"], jax.random.split(jax.random.key(0), (2, 4))
 def sweep(policy):
-    return drivers.sweep(case.algorithm, loss, records(), [case.config(s) for s in (0.7, 1.6)], keys, policy=policy)
+    configs = [case.config(s) for s in (0.7, 1.6)]
+    return drivers.sweep(case.algorithm, loss, records(), configs, keys=keys, policy=policy)
 spread, mapped = sweep("shard"), sweep("map")
 jax.tree.map(np.testing.assert_array_equal, spread.release, mapped.release)
 

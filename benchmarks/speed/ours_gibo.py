@@ -70,9 +70,9 @@ def sweep(
     jax.monitoring.register_event_duration_secs_listener(listen)
     start = time.perf_counter()
     seeded = partial(jax.random.key, impl=chacha20_test if generator == "chacha20" else None)
-    keys = jax.vmap(seeded)(jnp.arange(first, first + seeds))
+    keys = jax.vmap(seeded)(jnp.arange(first, first + seeds))  # nothing is released: budgets are compared
     configs = [config(mu, noise) for mu in np.linspace(problem.SETTINGS["mu"], 2.0, budgets)]
-    swept = drivers.sweep(dp_gibo.algorithm, loss, data, configs, keys, policy=policy)
+    swept = drivers.sweep(dp_gibo.algorithm, loss, data, configs, keys=keys, common_random_numbers=True, policy=policy)
     point, trace = jax.block_until_ready((swept.release.point[0], swept.release.trace[0]))
     seconds = time.perf_counter() - start
     jax.monitoring.unregister_event_duration_listener(listen)

@@ -14,10 +14,11 @@ from jaxdpbo import _checks
 from jaxdpbo.drivers import runs
 from jaxdpbo.drivers.compiled import scan
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.privacy.keys import for_release
+from jaxdpbo.privacy.keys import for_release, refuse_trace, secret_key
 from jaxdpbo.types import Algorithm, Objective
 
 POLICIES = ("map", "vmap", "shard")
+ONE_KEY = "one key for several configs: equal noise cancels, and the difference of two releases is the data"
 CALL_RUNS = 64  # on a device in one call: until a call returns XLA's CPU client keeps some 2 MB of each run
 
 
@@ -40,42 +41,87 @@ def sweep(
     objective: Objective,
     data: Any,
     configs: Any,
-    keys: jax.Array,
     *,
+    seeds: int | None = None,
+    key: jax.Array | None = None,
+    keys: jax.Array | None = None,
+    common_random_numbers: bool = False,
     policy: str | None = None,
 ) -> Sweep:
-    """``run_scan`` of every config with every key: one compilation, and memory for one run at a time and the releases.
+    """``run_scan`` of ``c`` configs, ``s`` times each: one compilation, and memory for one run at a time.
 
-    Every run spends its own budget on the same users: ``accounting.compose_gdp`` says what they add up to. For fresh
-    data in every run, or figures of merit that are not released, map a function of your own with ``distribute``.
+    No two runs share a key, so no noise cancels, and the releases spend what their guarantees compose to, all on the
+    same users: ``accounting.compose_gdp`` adds them up. For fresh data in every run, or figures of merit that are not
+    released, map a function of your own with ``distribute``.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import random_search, sweep
+    >>> def losses(point, data):
+    ...     return jnp.square(data - point[0])
+    >>> config = random_search.config(users=3, steps=2, batch=1, bounds=[[0.0], [1.0]])
+    >>> done = sweep(random_search.algorithm, losses, jnp.array([0.1, 0.5, 0.9]), [config, config], seeds=4)
+    >>> done.release.point.shape
+    (2, 4, 1)
 
     Args:
       algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
       objective: traceable, as for ``run_scan``.
       data: any pytree of arrays, shared by all runs.
-      configs: one config, or a sequence of them that differ in traced numbers only.
-      keys: typed keys ``(s,)``, such as ``jax.random.split(key, s)``; of any generator, which the guarantees name.
+      configs: one config, or a sequence of ``c`` that differ in traced numbers only.
+      seeds: ``s``, how many runs of each config; needed unless ``keys`` are given.
+      key: one typed key ``()``, split into those of all runs; for tests.
+      keys: typed keys ``(c, s)``, or ``(s,)`` for one config, all different, for tests and research; with neither
+        ``key`` nor ``keys`` they are drawn from the operating system. Any generator is taken: the guarantees name it.
+      common_random_numbers: run every config with the same ``s`` keys, ``keys`` being ``(s,)``: comparisons vary less,
+        and every guarantee is "none", since the difference of two releases is the data.
       policy: see ``distribute``.
 
     Raises:
-      TypeError: ``keys`` are not typed keys.
-      ValueError: ``configs`` is empty or differ in a static field, ``keys`` is not ``(s,)``, an unknown ``policy``.
+      TypeError: ``key`` or ``keys`` are not typed keys.
+      ValueError: ``configs`` is empty or differ in a static field, ``keys`` is of another shape or has equal ones, keys
+        given in two ways or without ``seeds``, an unknown ``policy``.
+      RuntimeError: under a trace.
     """
+    refuse_trace("the keys of a sweep")
     alone = not isinstance(configs, Sequence)
     listed = (configs,) if alone else tuple(configs)
     if not listed or any(jax.tree.structure(one) != jax.tree.structure(listed[0]) for one in listed):
         raise ValueError(f"configs must be at least one and differ in traced numbers only, got {len(listed)}")
-    _checks.keys("keys", keys)
-    guarantees = tuple(
-        for_release(keys[0], runs.statement_of(algorithm, objective, one), insecure_key=True)[1] for one in listed
-    )
-    pairs = jnp.repeat(jnp.arange(len(listed)), len(keys)), jnp.tile(keys, len(listed))
+    common = _checks.flag("common_random_numbers", common_random_numbers)
+    statements = tuple(runs.statement_of(algorithm, objective, one) for one in listed)
+    given = _keys_of_runs(len(listed), common, seeds, key, keys)
+    if common:
+        statements = tuple(guarantee.no_guarantee(each.protects, ONE_KEY) for each in statements)
+    elif key is not None or keys is not None:
+        statements = tuple(for_release(given[0, 0], each, insecure_key=True)[1] for each in statements)
+    count = given.shape[1]
+    pairs = jnp.repeat(jnp.arange(len(listed)), count), given.reshape(-1)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *listed)
     shared = stacked, runs.arrays(data)
     release, failed = distribute(_one_run(algorithm, objective), pairs, shared, policy=policy)
-    axes = (len(keys),) if alone else (len(listed), len(keys))
+    axes = (count,) if alone else (len(listed), count)
     release, failed = jax.tree.map(lambda leaf: leaf.reshape(axes + leaf.shape[1:]), (release, failed))
-    return Sweep(release, guarantees, failed)
+    return Sweep(release, statements, failed)
+
+
+def _keys_of_runs(configs: int, common: bool, seeds: int | None, key: Any, keys: Any) -> jax.Array:
+    """Keys ``(c, s)``, all different; equal rows where ``common``."""
+    if (seeds is None) == (keys is None) or (key is not None and keys is not None):
+        raise ValueError("seeds must be given, with or without key, or keys alone, which say how many there are")
+    rows = () if common else (configs,)
+    if keys is None:
+        shape = *rows, _checks.size("seeds", seeds)
+        drawn = secret_key(shape) if key is None else jax.random.split(_checks.key("key", key), shape)
+    else:
+        drawn = keys
+    found = _checks.keys("keys", drawn)
+    if found.ndim == 1 and (common or configs == 1):
+        return jnp.broadcast_to(found[None], (configs, len(found)))
+    if common or found.ndim != 2 or len(found) != configs:
+        wanted = "(s,)" if common else f"({configs}, s), one for each run"
+        advice = "" if common or found.ndim > 1 else "; common_random_numbers=True gives all configs the same noise"
+        raise ValueError(f"keys must have shape {wanted}, got shape {found.shape}{advice}")
+    return found
 
 
 @cache
@@ -104,7 +150,9 @@ def distribute(
     "shard"   in equal shares over all local devices; in a share by "map" on CPUs, "vmap" elsewhere
     ========  ==========================================================================================
 
-    A call has at most 64 runs a device, so memory does not grow with their number.
+    A call has at most 64 runs a device, so memory does not grow with their number. What a last call lacks repeats the
+    first runs, keys included, and those results are dropped. Inputs that hold equal keys get equal noise: for figures
+    of merit, never for releases.
 
     Without a policy: "shard" where there are several devices, otherwise "map" on a CPU and "vmap" elsewhere. The choice
     for CPUs is measured (docs/benchmarks.md), the one for accelerators is not: no accelerator was at hand.

@@ -48,6 +48,7 @@ def search(
     Raises:
       Refused: the curator has another released file or another version, refused a query, or went away.
     """
+    init_key, ask_key, release_key = jax.random.split(keys.secret_key() if key is None else _checks.key("key", key), 3)
     replies = iter(lines)
     greeting = _reply(replies)
     expect_schema(greeting, "the curator")
@@ -62,7 +63,6 @@ def search(
         raise Refused(f"the curator's answers are not a list of at most {steps}")
     earlier = [answer_of(before, number, count) for number, before in enumerate(earlier, start=1)]
     config = po_gp_ucb.config(published.curated, steps=steps, **options)
-    init_key, ask_key, release_key = jax.random.split(keys.secret_key() if key is None else _checks.key("key", key), 3)
     state = po_gp_ucb.init(init_key, config)
     answers: list[Answer] = []
 

@@ -5,9 +5,14 @@ keys of 256 bits instead of 64, no seed (an integer cannot make a key), and word
 shares: the block that ``bits``, ``split`` and ``fold_in`` read is told apart by its last word. (Threefry's ``bits`` of
 a key are the exclusive or of the two words of the children that ``split`` makes of it.)
 
-A key is as secret as the data: whoever holds it can subtract the noise, and ``repr`` prints it. Pass keys as arguments
-(one that a compiled function closes over is a literal in its program), use each once, store none. JAX does not erase
-memory, so nothing is promised about keys that were used and dropped.
+A key is as secret as the data: whoever holds it can subtract the noise, and ``repr`` prints it. Pass keys as arguments,
+use each once, store none. JAX does not erase memory, so nothing is promised about keys that were used and dropped.
+
+Under a trace (``jit``, ``vmap``, ``scan``, ``grad``) a key that is not an argument is a constant of the program: every
+call, every row and every step has the same noise, and the program's text and any compilation cache on disk hold the
+key. So no key is drawn under a trace, and none taken that is not traced itself. What this cannot see: a trace that the
+caller suspends (``jax.core.eval_context``) or leaves by a thread of its own, and a traced key that all rows of an inner
+``vmap`` share, which is a key used twice.
 
 Threefry keys stay usable where nothing is released: tests, benchmarks, research sweeps.
 """
@@ -20,6 +25,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.core import Tracer, trace_state_clean
 from jax.extend.random import define_prng_impl
 
 from jaxdpbo import _checks
@@ -32,7 +38,12 @@ BITS, SPLIT, FOLD, SEEDED = 0x73746942, 0x74696C70, 0x646C6F66, 0x64656573
 
 
 def secret_key(shape: tuple[int, ...] = ()) -> jax.Array:
-    """Fresh ``chacha20`` keys of ``shape``, 256 bits each, from ``os.urandom``."""
+    """Fresh ``chacha20`` keys of ``shape``, 256 bits each, from ``os.urandom``.
+
+    Raises:
+      RuntimeError: under a trace.
+    """
+    refuse_trace("the key of secret_key()")
     shape = _checks.shape("shape", shape)
     data = os.urandom(4 * WORDS * math.prod(shape))
     return jax.random.wrap_key_data(_words(data).reshape(*shape, WORDS), impl=chacha20)
@@ -44,7 +55,9 @@ def key_from_bytes(data: bytes) -> jax.Array:
     Raises:
       TypeError: ``data`` is not bytes.
       ValueError: it is not 32 of them; it says none.
+      RuntimeError: under a trace.
     """
+    refuse_trace("the key of key_from_bytes(...)")
     if not isinstance(data, bytes):
         raise TypeError(f"data must be bytes, got {type(data).__name__}")
     if len(data) != 4 * WORDS:
@@ -61,7 +74,9 @@ def derive(key: jax.Array, label: bytes) -> jax.Array:
     Raises:
       TypeError: ``key`` is not a ``chacha20`` key, or ``label`` is not bytes.
       ValueError: more keys than one.
+      RuntimeError: under a trace.
     """
+    refuse_trace("the key of derive(...)")
     if not is_secret_kind(_checks.key("key", key)):
         raise TypeError(f"key must be a chacha20 key, got {generator(key)}")
     if not isinstance(label, bytes):
@@ -74,6 +89,9 @@ def for_release(
     key: jax.Array | None, statement: guarantee.Guarantee, insecure_key: bool
 ) -> tuple[jax.Array, guarantee.Guarantee]:
     """The key of a run, and what its guarantee then rests on: every entry point that noises calls this.
+
+    ``algorithm.privacy(config)`` speaks of keys that ``secret_key`` drew. A caller who runs an algorithm's functions in
+    a loop of its own passes that statement here, and publishes the one that comes back.
 
     ==========================  ==========================================================================
     ``key``                     result
@@ -88,6 +106,7 @@ def for_release(
     Raises:
       TypeError: ``key`` is not a typed key, or refused.
       ValueError: it is more than one.
+      RuntimeError: under a trace, and ``key`` is None, or of ``chacha20`` and no argument of what is traced.
     """
     if key is None:
         return secret_key(), statement
@@ -95,6 +114,8 @@ def for_release(
     if statement.notion == "none":
         return key, statement
     if is_secret_kind(key):
+        if not isinstance(key, Tracer):
+            refuse_trace("a chacha20 key that the traced function closes over")
         return key, statement.assuming(guarantee.KEY_SECRET)
     if guarantee.IDEAL_NOISE not in statement.holds_if and not insecure_key:
         raise TypeError(
@@ -102,6 +123,19 @@ def for_release(
             "permits it for tests, noise='float' for research"
         )
     return key, statement.without(guarantee.RANDOM_BITS).assuming(guarantee.WEAK_KEY, guarantee.KEY_SECRET)
+
+
+def refuse_trace(what: str) -> None:
+    """Nothing, unless jit, vmap, scan, grad or another of JAX's transformations is tracing the caller.
+
+    Raises:
+      RuntimeError: it is; says that ``what`` would be a constant of the program, and what to do.
+    """
+    if not trace_state_clean():
+        raise RuntimeError(
+            f"{what} would be a constant of the program that JAX is tracing, the same in every call: draw the key "
+            "outside with secret_key() and pass it as an argument of the traced function"
+        )
 
 
 def is_secret_kind(key: jax.Array) -> bool:

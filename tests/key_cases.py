@@ -1,0 +1,338 @@
+"""Every public function that takes or makes keys, in one table, and a generator that notes what is done to each key.
+
+A key may be used once: its bits drawn, or split, or folded with data as often as one likes. The notes are of values, so
+a key that two rows of a ``vmap`` or two configs share is a key used twice, wherever it is copied.
+"""
+
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from fractions import Fraction
+from hashlib import blake2b
+from types import CodeType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+from jax.extend.random import define_prng_impl
+from protocol_cases import BOUNDS, CANDIDATES, CASES, USERS, records
+
+import jaxdpbo
+from jaxdpbo import drivers, laws, outsourcing
+from jaxdpbo.algorithms import dpareto, private_evaluations
+from jaxdpbo.algorithms.dpareto import expectations
+from jaxdpbo.outsourcing import lines
+from jaxdpbo.privacy import guarantee, keys, mechanisms, transforms
+from jaxdpbo.privacy.mechanisms import tables
+from jaxdpbo.problems import gp_regression, huber_regression, location, noisy, outsourced
+from jaxdpbo.training import dp_optim, models, oracles, permutation_sgd
+
+USES: list[tuple[bytes, str, bytes]] = []  # of which key, what, with which data
+
+
+def _noted(key: Any, use: str, count: int, dtype: Any = np.uint32, data: Any = b"") -> np.ndarray:
+    """Words that follow from all of it, as a generator's do."""
+    key, data = np.asarray(key).tobytes(), np.asarray(data).tobytes()
+    USES.append((key, use, data))
+    label = blake2b(key + use.encode() + data, digest_size=16).digest()
+    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(label, "little")))
+    return np.frombuffer(generator.bytes(count * np.dtype(dtype).itemsize), dtype)
+
+
+def _bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
+    kind = jax.ShapeDtypeStruct(shape, f"uint{width}")
+    return io_callback(lambda key: _noted(key, "bits", kind.size, kind.dtype).reshape(shape), kind, key)
+
+
+def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    kind = jax.ShapeDtypeStruct((*shape, keys.WORDS), jnp.uint32)
+    return io_callback(lambda key: _noted(key, "split", kind.size).reshape(kind.shape), kind, key)
+
+
+def _fold_in(key: jax.Array, data: jax.Array) -> jax.Array:
+    kind = jax.ShapeDtypeStruct((keys.WORDS,), jnp.uint32)
+    return io_callback(lambda key, data: _noted(key, "fold_in", keys.WORDS, data=data), kind, key, data)
+
+
+def _seed(seed: jax.Array) -> jax.Array:
+    raise TypeError("no seeds")
+
+
+noting = define_prng_impl(
+    key_shape=(keys.WORDS,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="noting", tag="noting"
+)
+
+
+def key_of(name: str) -> jax.Array:
+    """One for each name."""
+    return jax.random.wrap_key_data(jnp.asarray(words_of(blake2b(name.encode(), digest_size=32).digest())), impl=noting)
+
+
+def words_of(key: bytes) -> np.ndarray:
+    return np.frombuffer(key, "<u4").astype(np.uint32)
+
+
+def used_twice() -> list[tuple[str, Counter]]:
+    """Keys by their first word, with what was done to them, where that was more than once."""
+    of_key: dict[bytes, Counter] = defaultdict(Counter)
+    for key, use, _ in USES:
+        of_key[key][use] += 1
+    return [
+        (key.hex()[:8], uses)
+        for key, uses in of_key.items()
+        if uses["bits"] + uses["split"] > 1 or (uses["fold_in"] and len(uses) > 1)
+    ]
+
+
+def constants_of(text: str) -> np.ndarray:
+    """All 32-bit words that stand in a program's text: as decimals, or within the bytes of a table."""
+    numbers = [int(number) % 2**64 for number in set(re.findall(r"-?\b\d{6,20}\b", text))]
+    halves = [half for number in numbers for half in (number % 2**32, number >> 32)]
+    blobs = [bytes.fromhex(blob) for blob in set(re.findall(r'"0x([0-9A-Fa-f]+)"', text))]
+    tables_of = [np.frombuffer(blob[: len(blob) // 4 * 4], "<u4") for blob in blobs]
+    return np.unique(np.concatenate([np.array(halves, np.uint32), *tables_of]))
+
+
+def found_in(constants: np.ndarray, key: bytes) -> bool:
+    """Whether a key is among them: two of its eight words, since one may be there by chance."""
+    return int(np.sum(np.isin(words_of(key), constants))) >= 2
+
+
+def public_functions() -> dict[str, Any]:
+    """All that take a key by that name, or make one."""
+    found = {}
+    for module in (importlib.import_module(info.name) for info in pkgutil.walk_packages(jaxdpbo.__path__, "jaxdpbo.")):
+        for name, value in vars(module).items():
+            if name.startswith("_") or not callable(value) or getattr(value, "__module__", None) != module.__name__:
+                continue
+            try:
+                taken = any(re.fullmatch(r"(.*_)?keys?", each) for each in inspect.signature(value).parameters)
+                makes = {"for_release", "secret_key", "key_from_bytes"} & set(code_of(value).co_names)
+            except (AttributeError, TypeError, ValueError):
+                continue
+            if taken or makes or name in ("secret_key", "key_from_bytes"):
+                found[f"{module.__name__}.{name}".removeprefix("jaxdpbo.")] = value
+    return found
+
+
+def code_of(function: Any) -> CodeType:
+    function = inspect.unwrap(function)
+    if inspect.isclass(function):
+        function = function.__new__ if issubclass(function, tuple) else function.__init__
+    return function.__code__
+
+
+class Case(NamedTuple):
+    """``run(key)`` enters every function of ``names``; ``draws``: it uses keys at all."""
+
+    run: Callable[[jax.Array], Any]
+    names: tuple[str, ...]
+    draws: bool = True
+
+
+def _protocol(case, driver=drivers.run_scan):
+    def run(key):
+        driver(case.algorithm, case.objective, records(), case.config(1.0), key=key, insecure_key=True)
+
+    return run
+
+
+def _minimize(key):
+    return drivers.minimize(
+        first_losses, jnp.asarray(records()), BOUNDS[:, :1], mu=1.0, steps=2, batch=2, key=key, insecure_key=True
+    )
+
+
+def first_losses(point, data):
+    return jnp.square(data[:, 0] - point[0])
+
+
+def _sweep(key):
+    key, own = jax.random.split(key)
+    configs = [CASES["dp_gd"].config(scale) for scale in (0.7, 1.0)]
+    arguments = CASES["dp_gd"].algorithm, CASES["dp_gd"].objective, records(), configs
+    drivers.sweep(*arguments, seeds=2, key=own)
+    drivers.sweep(*arguments, keys=jax.random.split(key, (2, 2)))
+
+
+POINTS = np.array([[0.3, 1.0], [-0.7, 0.2], [1.5, -0.5]])
+PUBLIC = {"centre": np.zeros(2), "scale": 1.0, "epsilon": 2.0}
+
+
+def _curate(key):
+    chosen = [
+        transforms.random_projection(dimension=2, projected=1, epsilon=1.0, delta=1e-3),
+        transforms.product_laplace(**PUBLIC),
+        transforms.private_projection(**PUBLIC, projected=1, delta=1e-3),
+        transforms.randomised_response(**PUBLIC, cells=POINTS[:2]),
+        transforms.planar_laplace(**PUBLIC, noise="float"),
+        transforms.private_projection(**PUBLIC, projected=1, delta=1e-3, noise="float"),
+        transforms.randomised_response(**PUBLIC, cells=POINTS[:2], noise="float"),
+    ]
+    for own, config in zip(jax.random.split(key, len(chosen)), chosen, strict=True):
+        transforms.curate(own, config, POINTS, insecure_key=True)
+
+
+def _objective(key):
+    objective = private_evaluations.PrivateObjective(
+        first_losses, records(), users=USERS, mu=1.0, evaluations=3, loss_range=(0.0, 3.0), key=key, insecure_key=True
+    )
+    return [objective(point) for point in np.zeros((3, 1))]  # one point thrice: other noise each time
+
+
+def published() -> outsourcing.Published:
+    """Rows as they are, which is nothing to a modeler."""
+    metadata = transforms.Metadata("product_laplace", laws.law("product_laplace", 0.1, 2), None, 1.0)
+    statement = guarantee.no_guarantee("rows", "they are no one's")
+    return outsourcing.Published(transforms.Curated(jnp.asarray(CANDIDATES), metadata, statement), "digest")
+
+
+def said(sent: list[str], queries: int = 2):
+    """A curator's lines, in answer to what it was sent."""
+    greeting = {"schema": lines.SCHEMA, "version": lines.VERSION, "released": "digest"}
+    yield json.dumps(greeting | {"rows": len(CANDIDATES), "queries": queries, "answers": []})
+    for _ in range(queries):
+        yield json.dumps(json.loads(sent[-1]) | {"output": 0.5})
+
+
+def _search(key):
+    sent: list[str] = []
+    return outsourcing.search(published(), said(sent), sent.append, key=key, lengthscale=1.0, noise_variance=0.1)
+
+
+def _wanted(key):
+    case, large = CASES["dpareto"], (expectations.SCATTER, expectations.STARTS, expectations.STEPS)
+    released = jax.eval_shape(
+        lambda key: case.algorithm.release(key, case.config(1.0), case.algorithm.init(key, case.config(1.0))), key
+    )
+    released = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), released)
+    expectations.SCATTER, expectations.STARTS, expectations.STEPS = 4, 1, 1
+    try:
+        return dpareto.settings_for(
+            key, case.config(1.0), released._replace(failed=jnp.full_like(released.failed, dpareto.USABLE)), epsilon=1.0
+        )
+    finally:
+        expectations.SCATTER, expectations.STARTS, expectations.STEPS = large
+
+
+THIRDS = (Fraction(1, 3),) * 3
+
+
+@jax.jit
+def _pure(key):
+    """One program for all that are pure: each has a key of its own."""
+    fresh = iter(jax.random.split(key, 30))
+    scores, rate = jnp.arange(5, dtype=jnp.int32), Fraction(1, 64)
+    table = jnp.asarray(tables.geometric(rate))
+    shape = (2,)
+    drawn = [
+        mechanisms.discrete_gaussian(next(fresh), shape, 64), mechanisms.geometric(next(fresh), shape, rate),
+        mechanisms.discrete_gaussian(next(fresh), shape, 65536),
+        mechanisms.geometric_of(next(fresh), shape, table), mechanisms.discrete_laplace(next(fresh), shape, rate),
+        mechanisms.discrete_laplace_of(next(fresh), shape, table), mechanisms.outcome(next(fresh), shape, THIRDS),
+        mechanisms.planar_laplace(next(fresh), 2, Fraction(1)),
+        mechanisms.noisy_argmax(next(fresh), scores, rate), mechanisms.exact_exponential(next(fresh), scores, rate),
+        mechanisms.gaussian(next(fresh), jnp.zeros(2), 1.0), mechanisms.laplace(next(fresh), jnp.zeros(2), 1.0),
+        mechanisms.exponential(next(fresh), jnp.zeros(2), 1.0, 1.0),
+        *(laws.draw(next(fresh), laws.law(kind, 1.0, 2), 2) for kind in laws.KINDS),
+        gp_regression.start(next(fresh)), gp_regression.sample(next(fresh), 3, 2)[0].train,
+        huber_regression.sample(next(fresh), 3), location.sample(next(fresh), 3),
+        outsourced.draws(next(fresh), 2, side=1.0, points=2, lengthscale=1.0),
+        models.init(next(fresh), models.mlp(2, (3,), 2)),
+        oracles.sparse_vector_errors(jax.random.split(next(fresh), 2), jnp.asarray(2.0), jnp.asarray(1.0)),
+        permutation_sgd.train(
+            next(fresh), jnp.asarray(POINTS), jnp.arange(3) % 2, jnp.asarray(0.1), jnp.asarray(1.0), passes=2
+        ),
+    ]  # fmt: skip
+    data = noisy.Data(jnp.asarray(POINTS), next(fresh), 0.1)
+    drawn += [noisy.observed(location.loss)(jnp.asarray(point), data) for point in POINTS]
+    return drawn
+
+
+@jax.jit
+def _trained(key):
+    """Two trainings side by side, with lots that are drawn sparsely."""
+    features = jnp.asarray(np.random.default_rng(0).normal(size=(70, 2)))
+    rows = models.records(features, jnp.arange(70) % 2)
+    settings = dp_optim.settings(steps=3, lot=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
+    return oracles.training_errors(
+        jax.random.split(key, 2), models.logistic_regression(2), rows, (features, jnp.arange(70) % 2), settings,
+        largest=8,
+    )  # fmt: skip
+
+
+def _made(key):
+    """Keys themselves: none is used, no two are alike."""
+    del key
+    first, second = keys.secret_key(), keys.secret_key()
+    derived = [keys.derive(first, label) for label in (b"", b"noise")]
+    given, _ = keys.for_release(None, guarantee.no_guarantee("rows", "a test"), False)
+    several = [first, second, *derived, given, *keys.secret_key((2,))]
+    assert len({np.asarray(jax.random.key_data(each)).tobytes() for each in several}) == len(several)
+    assert all(map(keys.is_secret_kind, several))
+    assert keys.generator(keys.key_from_bytes(bytes(32))) == "chacha20"
+
+
+def _of(module: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{module}.{name}" for name in names)
+
+
+FUNCTIONS = ("init", "ask", "tell", "release")
+ENTERED = {
+    "dp_gibo": _of("algorithms.dp_gibo", *FUNCTIONS),
+    "dp_gd": (
+        *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.descent.privatized", "drivers.compiled.run_scan",
+        "drivers.compiled.scan",
+    ),
+    "dpareto": (
+        *_of("algorithms.dpareto.run", *FUNCTIONS), *_of("algorithms.dpareto.surrogates", "fitted", "proposed")
+    ),
+    "dp_gp_ucb": _of("algorithms.dp_gp_ucb.run", *FUNCTIONS),
+    "gp_ucb, box, users, refit": (
+        *_of("algorithms.gp_ucb", *FUNCTIONS), "surrogate.gp.fit", "surrogate.maximize.multi_start",
+        "surrogate.maximize.scatter_and_climb",
+    ),
+    "private evaluations": _of("algorithms.private_evaluations", "released_means"),
+    "po_gp_ucb": _of("algorithms.po_gp_ucb", *FUNCTIONS),
+    "random_search": _of("algorithms.random_search", *FUNCTIONS),
+}  # fmt: skip
+KEY_CASES = {
+    **{name: Case(_protocol(case), ENTERED.get(name, ())) for name, case in CASES.items()},
+    "run_loop": Case(
+        _protocol(CASES["dp_gd"], drivers.run_loop), ("drivers.loop.run_loop", *_of("drivers.loop", *FUNCTIONS))
+    ),
+    "minimize": Case(_minimize, ("drivers.minimum.minimize",)),
+    "sweep": Case(_sweep, ("drivers.sweeps.sweep",)),
+    "curate": Case(_curate, ("privacy.transforms.curating.curate",)),
+    "PrivateObjective": Case(_objective, ("algorithms.private_evaluations.PrivateObjective",)),
+    "search": Case(_search, ("outsourcing.modeler.search",)),
+    "settings_for": Case(_wanted, ("algorithms.dpareto.expectations.settings_for",)),
+    "pure functions": Case(
+        _pure,
+        (
+            *_of("privacy.mechanisms.discrete", "discrete_gaussian", "geometric", "geometric_of", "discrete_laplace"),
+            *_of("privacy.mechanisms.discrete", "discrete_laplace_of", "planar_laplace", "outcome"),
+            *_of("privacy.mechanisms.selection", "noisy_argmax", "exact_exponential"),
+            *_of("privacy.mechanisms.floating", "gaussian", "laplace", "exponential"),
+            *_of("problems", "gp_regression.start", "gp_regression.sample", "huber_regression.sample"),
+            *_of("problems", "location.sample", "outsourced.draws", "noisy.Data"),
+            "laws.draw", "training.models.init", "training.oracles.sparse_vector_errors",
+            "training.permutation_sgd.train",
+        ),
+    ),
+    "training": Case(
+        _trained,
+        _of("training", "oracles.training_errors", "dp_optim.train", "lots.words_of", "lots.draw"),
+    ),
+    "keys": Case(
+        _made,
+        _of("privacy.keys", "secret_key", "key_from_bytes", "derive", "for_release", "is_secret_kind", "generator"),
+        draws=False,
+    ),
+}  # fmt: skip

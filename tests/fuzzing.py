@@ -1154,7 +1154,7 @@ def configs() -> dict[str, Target]:
         "decay": st.none(), "constants": either(*ucb_theory.CONSTANTS), "noise": either("exact", "float"),
     }  # fmt: skip
     gains = {
-        "users": count, "epsilon": epsilon, "largest_gain": positive, "steps": few, "regularisation": just((0.1, 2.0)),
+        "users": count, "epsilon": epsilon, "largest_gain": positive, "steps": few,
         "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
         "acquisition": either("ucb", "expected_improvement"), "release": just("value"), "point_share": probability,
         "width": positive, "constants": either(*ucb_theory.CONSTANTS), "noise": either("exact", "float"),
@@ -1210,7 +1210,8 @@ def configs() -> dict[str, Target]:
         ),
         "dp_gp_ucb.lipschitz_config, in order": Target(
             dp_gp_ucb.lipschitz_config,
-            gains | finite_set | {"steps": st.none(), "acquisition": just("in_order"), "release": release},
+            gains | finite_set | {"steps": st.none(), "acquisition": just("in_order"), "release": release,
+                "gain_lipschitz": just(math.inf), "loss_lipschitz": just(math.inf)},
             words=told, weight=2, check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.preview": Target(

@@ -38,6 +38,11 @@ def gains_config(**changes):
     return dp_gp_ucb.lipschitz_config(**(options | changes))
 
 
+def hilly_gains(point, data):
+    """The same gain for every one of 50 users."""
+    return jnp.full(50, hills(point, data))
+
+
 def hills(point, data):
     """A utility with its maximum 1 near ``data``."""
     return jnp.exp(-4.0 * jnp.sum(jnp.square(point - data))) - 0.3 * jnp.sin(9.0 * point[0])
@@ -47,7 +52,8 @@ TOP = jnp.array([0.7, 0.4])
 UTILITIES = np.array([float(hills(jnp.asarray(point), TOP)) for point in CANDIDATES])
 
 
-def run(chosen, data=TOP, objective=hills, seed=0, **options):
+def run(chosen, data=TOP, objective=None, seed=0, **options):
+    objective = objective or (hills if chosen.users is None else hilly_gains)
     return drivers.run_scan(
         dp_gp_ucb.algorithm, objective, data, chosen, key=jax.random.key(seed), diagnostics=True, **options
     )
@@ -70,8 +76,7 @@ def test_the_picks_and_the_scores_are_the_oracles(noise):
 
 def test_expected_improvement_picks_are_the_oracles():
     chosen = gains_config(
-        acquisition="expected_improvement", steps=STEPS, regularisation=(0.1, 1.0), gain_lipschitz=1.0,
-        loss_lipschitz=1.0,
+        acquisition="expected_improvement", steps=STEPS, gain_lipschitz=1.0, loss_lipschitz=1.0,
     )  # fmt: skip
     state = run(chosen).diagnostics.state
     utilities = (np.clip(UTILITIES, 0, 2) - 1.0) / 0.5
@@ -92,7 +97,7 @@ def test_the_release_is_drawn_as_it_is_said(kind):
     chosen = {
         "noisy": lambda: config(epsilon=60.0, noise_variance=0.01, release="both", point_share=0.8),
         "exact": lambda: config(epsilon=60.0, release="both", point_share=0.8, scale=0.5),
-        "in order": lambda: gains_config(epsilon=1.0, release="both", point_share=0.8, users=8),
+        "in order": lambda: gains_config(epsilon=0.16, release="both", point_share=0.8),
     }[kind]()
     done = run(chosen)
     state = done.diagnostics.state
@@ -143,9 +148,10 @@ def test_guarantees_say_what_each_algorithm_earns():
     assert pure.epsilon(1e-9) == 1.0
     assert guarantee.IDEAL_NOISE in pure.holds_if
     assert not any("Assumption 1" in name or "minimiser" in name for name in pure.holds_if)
-    smooth = {"regularisation": (0.1, 1.0), "gain_lipschitz": 1.0, "loss_lipschitz": 1.0}
-    searched = dp_gp_ucb.algorithm.privacy(gains_config(acquisition="ucb", steps=3, **smooth))
+    searched = dp_gp_ucb.algorithm.privacy(lambdas_config())
     assert any("exact minimiser" in name for name in searched.holds_if)
+    anywhere = dp_gp_ucb.algorithm.privacy(gains_config(acquisition="ucb", steps=3, gain_lipschitz=1.0))
+    assert not any("minimiser" in name for name in anywhere.holds_if)  # the range of a gain rests on nothing
     both = dp_gp_ucb.algorithm.privacy(config(release="both", epsilon=3.0, point_share=0.25))
     assert both.level == pytest.approx(3.0)
 
@@ -157,29 +163,28 @@ def test_the_papers_constants_earn_what_is_true_of_them():
         statement = dp_gp_ucb.algorithm.privacy(config(release=release, noise_variance=0.01, **paper))
         assert statement.notion == "none"
         assert "theorems 3 and 5" in statement.because
-    smooth = {"regularisation": (0.1, 1.0), "gain_lipschitz": 1.0, "loss_lipschitz": 1.0}
-    assert dp_gp_ucb.algorithm.privacy(gains_config(**smooth, **paper)).notion == "none"
-    assert float(gains_config(**smooth, **paper).value_sensitivity) <= float(gains_config(**smooth).value_sensitivity)
+    assert dp_gp_ucb.algorithm.privacy(lambdas_config(**paper)).notion == "none"
+    assert float(lambdas_config(**paper).value_sensitivity) < float(lambdas_config().value_sensitivity)
+
+
+def lambdas_config(low=1.0, high=1.2, **changes):
+    """Over ``lambda`` alone."""
+    given = {"acquisition": "ucb", "steps": 3, "gain_lipschitz": 1.0, "loss_lipschitz": 1.0, "kernel_params": None}
+    return gains_config(**({"candidates": np.linspace(low, high, 4)[:, None]} | given | changes))
 
 
 def test_the_fixed_set_shrinks_with_the_users_and_the_search_does_not():
-    smooth = {"regularisation": (0.1, 1.0), "gain_lipschitz": 1.0, "loss_lipschitz": 1.0}
-
-    def moved(users, **changes):
-        chosen = gains_config(users=users, **changes)
+    def moved(chosen):
         return float(chosen.value_sensitivity * chosen.scale)
 
-    assert moved(50) == pytest.approx(2.0 / 50)
-    assert moved(5000) == pytest.approx(2.0 / 5000)
-    searched = {"acquisition": "ucb", "steps": 3} | smooth
-    assert moved(50_000, **searched) > 0.9 * moved(50, **searched)
-    assert moved(50, **searched) == 2.0  # capped: no gain moves by more than its range
-    near = searched | {"regularisation": (1.0, 1.2)}
-    assert moved(50, **near) == pytest.approx(1.0 * (1 - 1 / 1.2) + 2.0 / 50)
-    assert moved(50, **(smooth | {"regularisation": (10.0, 10.0)})) == pytest.approx(0.2 / 50)
-    unknown = {"gain_lipschitz": np.inf}  # nothing is known of the slopes: the range of the gains is left
-    assert moved(50, **(searched | unknown)) == 2.0
-    assert moved(50, **(searched | unknown | {"regularisation": (1.0, 1.0)})) == 2.0 / 50
+    for users in (50, 5000):
+        assert moved(gains_config(users=users)) == pytest.approx(2.0 / users)
+        assert moved(lambdas_config(users=users)) == pytest.approx(1.0 * (1 - 1 / 1.2) + 2.0 / users)
+        assert moved(lambdas_config(0.1, users=users)) == 2.0  # capped: no gain moves by more than its range
+    assert moved(lambdas_config(gain_lipschitz=np.inf)) == 2.0  # nothing is known of the slopes: the range is left
+    assert moved(lambdas_config(candidates=[[1.0]])) == pytest.approx(2.0 / 50)
+    planes = gains_config(acquisition="ucb", steps=3, gain_lipschitz=1.0, loss_lipschitz=1.0)  # two coordinates
+    assert moved(planes) == 2.0
 
 
 def test_in_order_evaluates_every_candidate_once():
@@ -197,7 +202,7 @@ def test_a_utility_that_is_no_number_is_a_bad_one_and_nothing_raises(junk, kind)
         "in order": lambda: gains_config(release="both"),
         "box": boxed,
     }[kind]()
-    done = run(chosen, jnp.asarray(junk), treacherous)
+    done = run(chosen, jnp.asarray(junk), treacherous if chosen.users is None else treacherous_gains)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.release))
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.diagnostics.state.private))
 
@@ -205,6 +210,10 @@ def test_a_utility_that_is_no_number_is_a_bad_one_and_nothing_raises(junk, kind)
 def treacherous(point, data):
     """Junk on a part of the square."""
     return jnp.where(point[0] < 0.4, data, hills(point, TOP))
+
+
+def treacherous_gains(point, data):
+    return jnp.full(50, treacherous(point, data))
 
 
 def test_preview_says_how_noisy_the_release_is():
@@ -320,6 +329,7 @@ def test_a_hand_written_loop_that_runs_on_releases_nothing_more():
         ({"release": "value", "constants": "paper"}, ValueError, "decay must be given"),
         ({"scale": 0.0}, ValueError, "scale must be positive"),
         ({"centre": "here"}, TypeError, "centre must be one real number"),
+        ({"centre": 1e15, "noise": "exact", "release": "value"}, ValueError, "centre must be nearer to 0"),
     ],
 )
 def test_bad_configurations_are_named(changes, error, message):
@@ -347,13 +357,19 @@ def test_bad_boxes_are_named(changes, message):
     [
         ({"acquisition": "greedy"}, "acquisition must be one of"),
         ({"steps": 3}, "steps must not be given"),
-        ({"acquisition": "ucb", "steps": 3}, "regularisation must be given"),
         ({"acquisition": "ucb", "steps": 3, "release": "point"}, "release must be 'value' unless"),
-        ({"regularisation": (0.0, 1.0)}, "regularisation must be 0 < lambda_min <= lambda_max, got 0.0, 1.0"),
-        ({"regularisation": (2.0, 1.0)}, "regularisation must be 0 < lambda_min"),
-        ({"gain_lipschitz": 1.0, "loss_lipschitz": 1.0}, "regularisation must be given"),
+        ({"gain_lipschitz": 1.0}, "gain_lipschitz must not be given where acquisition is 'in_order'"),
+        ({"loss_lipschitz": 1.0}, "loss_lipschitz must not be given where acquisition is 'in_order'"),
         ({"users": 0}, "users must be at least 1"),
+        ({"users": 2**23 + 1, "noise": "exact"}, "users must be at most 8388608 for exact noise"),
+        ({"users": 2**22, "noise": "exact", "epsilon": 32.0}, "users must be at most 1048575 for exact noise"),
         ({"largest_gain": 0.0}, "largest_gain must be positive"),
+        ({"largest_gain": 1e-305}, "largest_gain must be within"),
+        (
+            {"acquisition": "ucb", "steps": 3, "candidates": [[-1.0], [1.0]], "kernel_params": None}
+            | {"gain_lipschitz": 1.0, "loss_lipschitz": 1.0},
+            "candidates must be positive, each its own lambda, got -1",
+        ),
     ],
 )
 def test_bad_lipschitz_configurations_are_named(changes, message):

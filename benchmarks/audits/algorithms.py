@@ -39,8 +39,8 @@ def either_end(point, losses):
 
 
 def gains_of_row(point, gains):
-    """Mean gain at a candidate of ``gains (n, c)``."""
-    return jnp.mean(gains, axis=0)[point[0].astype(int)]
+    """Gains ``(n,)`` at a candidate of ``gains (n, c)``."""
+    return gains[:, point[0].astype(int)]
 
 
 def _descent(name, module, objective, noise):

@@ -206,7 +206,7 @@ def over_candidates(s, problem, candidates, users):
     ]
     return {
         GP_UCB_PRIVATE: (dp_gp_ucb.algorithm, mean_utility, assumed),
-        IN_ORDER: (dp_gp_ucb.algorithm, mean_gain_under(low, high), ordered),
+        IN_ORDER: (dp_gp_ucb.algorithm, gains_under(low, high), ordered),
         EVALUATIONS: (private_evaluations.algorithm_of(gp_ucb.algorithm), looked_up, private),
         FREE: (gp_ucb.algorithm, mean_utility, [search()]),
     }
@@ -223,13 +223,13 @@ def mean_utility(point, data):
 
 
 @cache
-def mean_gain_under(low, high):
-    """The mean gain, in ``[0, high - low]``, where losses are clipped to ``[low, high]``."""
+def gains_under(low, high):
+    """Gains ``(n,)`` in ``[0, high - low]``, where losses are clipped to ``[low, high]``."""
 
-    def mean_gain(point, data):
-        return jnp.mean(high - jnp.clip(looked_up(point, data), low, high))
+    def gains(point, data):
+        return high - jnp.clip(looked_up(point, data), low, high)
 
-    return mean_gain
+    return gains
 
 
 def swept(algorithm, objective, configs, keys, candidates, tables):

@@ -10,20 +10,23 @@ algorithm    made by                             releases              rests on
 ===========  ==================================  ====================  ================================================
 1            ``config(noise_variance > 0)``      point, value          the utilities of all data sets being one draw of
 2            ``config(noise_variance = 0)``      point, value          the stated Gaussian process: prior-averaged only
-3            ``lipschitz_config``                value                 Lipschitz gains, convex training: pure DP
-3, in order  ``lipschitz_config("in_order")``    point, value          the same, or gains in ``[0, g*]`` alone: pure DP
+3            ``lipschitz_config``                value                 over ``lambda`` alone Lipschitz gains and convex
+                                                                       training, otherwise nothing: pure DP
+3, in order  ``lipschitz_config("in_order")``    point, value          one user, one gain: pure DP
 ===========  ==================================  ====================  ================================================
 
 Look at ``preview(config)`` before spending anything: under the constants that the proofs need, Algorithms 1 and 2 draw
 almost uniformly at any usual ``epsilon``.
 
-``configs`` says what a run is told, ``run`` how it goes, ``previews`` what to expect of it.
+``configs`` and ``gains`` say what a run is configured with, ``run`` how it goes, ``previews`` what to expect of it.
 
 Notation: ``T`` steps of one point (``b = 1``), ``c`` candidates, ``d`` parameters, ``n`` users. The objective returns
-one utility, maximised. Inside, utilities are in standard units, ``(utility - centre) / scale``.
+one utility, maximised; of ``lipschitz_config`` the gains ``(n,)`` of all users, whose mean is. Inside, utilities are in
+standard units, ``(utility - centre) / scale``.
 """
 
-from jaxdpbo.algorithms.dp_gp_ucb.configs import Config, config, lipschitz_config
+from jaxdpbo.algorithms.dp_gp_ucb.configs import Config, config
+from jaxdpbo.algorithms.dp_gp_ucb.gains import lipschitz_config
 from jaxdpbo.algorithms.dp_gp_ucb.previews import Preview, preview
 from jaxdpbo.algorithms.dp_gp_ucb.run import Info, Private, Public, Release, algorithm
 

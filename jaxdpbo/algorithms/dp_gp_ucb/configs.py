@@ -18,16 +18,15 @@ from jaxdpbo.theory import dp_gp_ucb as theory
 from jaxdpbo.types import Kernel
 
 NOISES = ("exact", "float")
-ACQUISITIONS = ("ucb", "expected_improvement", "in_order")
 
 GAUSSIAN_PROCESS = "the utilities of all data sets are one draw of the stated Gaussian process (Assumption 1)"
 GAUSSIAN_NOISE = "each utility is observed with independent Gaussian noise of the stated variance"
 EXACT_UTILITY = "each utility is observed without noise"
 BEST_QUERIES = "every query maximises the upper confidence bound over the box"
-BOUNDED_GAINS = "the utility is the mean over n users of gains in [0, largest_gain], gain i from user i's record alone"
-EXACT_TRAINING = "w is the exact minimiser of the regularised convex loss on public records; gains and losses Lipschitz"
+# No bound on the rounding of the posterior mean is at hand that is small for every path of queries: where points crowd
+# the triangular solves may lose all digits, and a check of the result would follow the users' values.
+COMPUTED_MEAN = "the posterior mean is computed to within one grid unit"
 PRINTED_VALUE = "the sensitivity that theorems 3 and 5 print for the largest utility is no bound"
-PRINTED_GAIN = "the second term that theorem 7 prints is half of what one user can move"
 
 
 @partial(
@@ -35,11 +34,11 @@ PRINTED_GAIN = "the second term that theorem 7 prints is half of what one user c
     data_fields=[
         "candidates", "bounds", "grid", "prior", "centre", "scale", "limits", "width_offset", "width_slope",
         "epsilon_point", "epsilon_value", "point_units", "value_units", "point_sensitivity", "value_sensitivity",
-        "delta",
+        "delta", "gain_grids",
     ],
     meta_fields=[
         "steps", "release", "acquisition", "rests_on", "voids", "scatter", "starts", "climb_steps",
-        "noise", "point_rate", "value_rate",
+        "noise", "point_rate", "value_rate", "users",
     ],
 )  # fmt: skip
 @dataclass(frozen=True)
@@ -49,11 +48,13 @@ class Config:
     Traced, in standard units:
       ``candidates (c, d)``, or ``bounds (2, d)`` and ``grid (g, d)``, the others None; the numbers of ``prior``;
       ``centre ()`` and ``scale ()``; ``limits (2,)``, to which utilities are clipped; ``beta_t`` as ``width_offset +
-      width_slope log t``; the budgets, sensitivities and ``delta ()``.
+      width_slope log t``; the budgets, sensitivities and ``delta ()``; ``gain_grids``, of ``lipschitz_config`` with
+      exact noise, one for the point and one for the value, if released (``gains.Grid``).
 
     Static: ``steps``; ``release`` "point", "value" or "both"; ``acquisition``; ``rests_on``, the assumptions;
     ``voids``, why there is no guarantee, or ""; sizes of the search of a box; ``noise`` and the rates of the exact one,
-    see ``privacy.budgets``.
+    see ``privacy.budgets``; ``users``, ``n`` where the objective returns gains ``(n,)``, None where it returns one
+    utility.
     """
 
     candidates: jax.Array | None
@@ -72,6 +73,7 @@ class Config:
     point_sensitivity: jax.Array
     value_sensitivity: jax.Array
     delta: jax.Array
+    gain_grids: tuple[Any, ...]
     steps: int
     release: str
     acquisition: str
@@ -83,6 +85,7 @@ class Config:
     noise: str
     point_rate: Fraction
     value_rate: Fraction
+    users: int | None
 
     @property
     def shortlist(self) -> jax.Array:
@@ -164,7 +167,7 @@ def config(
     _checks.size("starts", starts)
     if starts > _checks.size("scatter", scatter):
         raise ValueError(f"starts must be at most scatter = {scatter}, got {starts}")
-    share = _checks.probability("point_share", point_share)
+    shares = split(epsilon, release, point_share)
     if decay is not None:
         amplitude, rate = _checks.vector("decay", decay, 2).tolist()
         decay = _checks.positive("decay", amplitude), _checks.positive("decay", rate)
@@ -173,7 +176,7 @@ def config(
     }  # fmt: skip
     if bounds is None:
         rows = _checks.distinct_rows("candidates", candidates)
-        prior = _prior(kernel, kernel_params, rows, variance)
+        prior = unit_prior(kernel, kernel_params, rows, variance)
         found = theory.over_candidates(
             candidates=len(rows),
             dimension=rows.shape[1],
@@ -193,35 +196,43 @@ def config(
         if (slope is None) != (release == "point"):
             raise ValueError("slope must be given over a box where a value is released, and only there")
         points = None if grid is None else _checks.distinct_rows("grid", grid)
-        prior = _prior(kernel, kernel_params, limits, variance)
+        prior = unit_prior(kernel, kernel_params, limits, variance)
         mass, steep = (1.0, 1.0) if slope is None else _checks.vector("slope", slope, 2).tolist()
         found = theory.over_box(
             box=theory.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
             grid=1 if points is None else len(points),
-            delta_point=share * delta,
+            delta_point=_checks.probability("point_share", point_share) * delta,
             information=lambda noise: information.gain_bound_of_box(_noised(prior, noise), limits, steps),
             **numbers,
         )
         place = {"bounds": limits, "grid": points}
     rests_on = (
-        *_of_noise(noise),
+        *of_noise(noise),
+        *((COMPUTED_MEAN,) if noise == "exact" and release != "value" else ()),
         *(guarantee.PUBLIC_CONFIG, GAUSSIAN_PROCESS),
         GAUSSIAN_NOISE if variance else EXACT_UTILITY,
         *((BEST_QUERIES,) if bounds is not None and release != "point" else ()),
     )
-    return _canonical(
+    middle, scale = _checks.number("centre", centre), _checks.positive("scale", scale)
+    value_sensitivity = found.value_sensitivity
+    if noise == "exact" and release != "point":
+        value_sensitivity += _rounding(middle, scale, value_sensitivity)
+    return canonical(
         **place,
         prior=prior,
-        centre=_checks.number("centre", centre),
-        scale=_checks.positive("scale", scale),
+        centre=middle,
+        scale=scale,
         limits=np.array([-observations.WILDEST, observations.WILDEST]),
         width_offset=found.width_offset,
         width_slope=found.width_slope,
         point_sensitivity=found.point_sensitivity,
-        value_sensitivity=found.value_sensitivity,
+        value_sensitivity=value_sensitivity,
         delta=delta,
-        budget=_checks.positive("epsilon", epsilon),
-        share=share,
+        shares=shares,
+        units=tuple(
+            budgets.units("epsilon", part if noise == "exact" else 0.0, moves)
+            for part, moves in zip(shares, (2, 1), strict=True)
+        ),
         steps=steps,
         release=release,
         acquisition="ucb",
@@ -234,120 +245,36 @@ def config(
     )
 
 
-def lipschitz_config(
-    *,
-    candidates: Any,
-    users: int,
-    epsilon: float,
-    largest_gain: float,
-    steps: int | None = None,
-    regularisation: tuple[float, float] | None = None,
-    gain_lipschitz: float = np.inf,
-    loss_lipschitz: float = np.inf,
-    acquisition: str = "ucb",
-    release: str = "value",
-    point_share: float = 0.5,
-    kernel: Kernel = kernels.matern52,
-    kernel_params: Any = None,
-    width: float = 4.0,
-    constants: str = "corrected",
-    noise: str = "exact",
-) -> Config:
-    """Algorithm 3: the utility is the mean gain of ``n`` users, and its own smoothness bounds the sensitivity.
+def split(epsilon: float, release: str, share: float) -> tuple[float, float]:
+    """What the point and the value are given of the budget."""
+    budget, share = _checks.positive("epsilon", epsilon), _checks.probability("point_share", share)
+    parts = {"point": (1.0, 0.0), "value": (0.0, 1.0), "both": (share, 1.0 - share)}[release]
+    return budget * parts[0], budget * parts[1]
 
-    Formal guarantee: ``epsilon``-DP, replace-one, for every pair of data sets. With an acquisition that follows the
-    utilities any two regularisations may be compared, and the noise does not shrink with ``n``. "in_order" evaluates
-    every candidate whatever is seen: one user then moves each utility by ``theory.gain_sensitivity`` alone. With
-    ``constants="paper"`` there is no guarantee: the printed second term is half of what can be attained.
 
-    Args:
-      candidates: ``(c, d)``, finite and distinct.
-      users: ``n``, the size of the validation set.
-      epsilon: the whole budget.
-      largest_gain: ``g*``: every gain lies in ``[0, g*]``, and utilities are clipped there.
-      steps: ``T``; ``c``, and not to be given, for "in_order".
-      regularisation: ``(lambda_min, lambda_max)`` of all candidates; needed unless "in_order".
-      gain_lipschitz: ``L_g``, of the gain in ``w``; where finite, ``g(0, z)`` is equal for all ``z`` (margin losses).
-      loss_lipschitz: ``L_l``, of the training loss in ``w``.
-      acquisition: "ucb", "expected_improvement" or "in_order".
-      release: "value"; with "in_order" also "point" or "both".
-      point_share: of ``epsilon``, for the point, where both are released.
-      kernel: of the surrogate, which steers the search and carries no privacy.
-      kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the search where not given.
-      width: ``beta`` of "ucb".
-      constants: "corrected", or "paper".
-      noise: "exact", on an integer grid, or "float", for research sweeps.
+def _rounding(centre: float, scale: float, sensitivity: float) -> float:
+    """How far rounding moves two utilities, in standard units: ``(value - centre) / scale``, clipped.
 
-    Raises:
-      ValueError: a number out of range, empty or duplicated candidates, a combination that no theorem covers; names it.
-      TypeError: an argument of the wrong kind.
+    A value within the limits is at most ``|centre| + WILDEST scale``: rounded to the dtype, subtracted, divided.
     """
-    _checks.choice("acquisition", acquisition, ACQUISITIONS)
-    _checks.choice("release", release, theory.RELEASES)
-    _checks.choice("constants", constants, theory.CONSTANTS)
-    users, largest_gain = _checks.size("users", users), _checks.positive("largest_gain", largest_gain)
-    slopes = {
-        "gain_lipschitz": _checks.positive("gain_lipschitz", gain_lipschitz, finite=False),
-        "loss_lipschitz": _checks.positive("loss_lipschitz", loss_lipschitz, finite=False),
-    }
-    rows = _checks.distinct_rows("candidates", candidates)
-    count = len(rows)
-    in_order = acquisition == "in_order"
-    if in_order and steps is not None and _checks.size("steps", steps) != count:
-        raise ValueError(f"steps must not be given where every candidate is evaluated, got {steps}")
-    if not in_order and release != "value":
-        raise ValueError(f"release must be 'value' unless acquisition is 'in_order', got {release!r}")
-    smooth = all(map(np.isfinite, slopes.values()))
-    if regularisation is None and (smooth or not in_order):
-        raise ValueError("regularisation must be given, got None")
-    smallest, largest = _regularisation(regularisation) if regularisation is not None else (1.0, 1.0)
-    moved = theory.gain_sensitivity(users, largest_gain=largest_gain, smallest=smallest, constants=constants, **slopes)
-    if not in_order:
-        moved += theory.regularisation_sensitivity(smallest=smallest, largest=largest, **slopes)
-    rests_on = (
-        *_of_noise(noise),
-        *(guarantee.PUBLIC_CONFIG, BOUNDED_GAINS),
-        *((EXACT_TRAINING,) if smooth or not in_order else ()),
-    )
-    scale = largest_gain / 4.0  # so that all gains lie within two of the prior's deviations
-    sensitivity = min(moved, largest_gain) / scale  # no gain moves by more than its range
-    return _canonical(
-        candidates=rows,
-        prior=_prior(kernel, kernel_params, rows, 0.0),
-        centre=largest_gain / 2.0,
-        scale=scale,
-        limits=np.array([-2.0, 2.0]),
-        width_offset=_checks.nonnegative("width", width),
-        width_slope=0.0,
-        point_sensitivity=sensitivity,
-        value_sensitivity=sensitivity,
-        delta=0.0,
-        budget=_checks.positive("epsilon", epsilon),
-        share=_checks.probability("point_share", point_share),
-        steps=count if in_order else _checks.size("steps", steps),
-        release=release,
-        acquisition=acquisition,
-        rests_on=rests_on,
-        voids=PRINTED_GAIN if constants == "paper" else "",
-        noise=noise,
-    )
+    dtype = jnp.result_type(float)
+    both = 2.0 * 3.0 * float(jnp.finfo(dtype).eps) * (observations.WILDEST + abs(centre) / scale)
+    if both > 0.1 * sensitivity:
+        raise ValueError(
+            f"centre must be nearer to 0 for exact noise, got {centre:g} with scale = {scale:g}: {dtype} cannot tell "
+            f"such utilities apart (jax_enable_x64 can, and noise='float' has no grid)"
+        )
+    return both
 
 
-def _of_noise(noise: str) -> tuple[str, ...]:
+def of_noise(noise: str) -> tuple[str, ...]:
     """What a release rests on because of its noise."""
     if _checks.choice("noise", noise, NOISES) == "float":
         return (guarantee.IDEAL_NOISE,)
-    return guarantee.RANDOM_BITS, guarantee.FLOAT_SENSITIVITY
+    return (guarantee.RANDOM_BITS,)
 
 
-def _regularisation(value: Any) -> tuple[float, float]:
-    smallest, largest = _checks.vector("regularisation", value, 2).tolist()
-    if not 0 < smallest <= largest:
-        raise ValueError(f"regularisation must be 0 < lambda_min <= lambda_max, got {smallest}, {largest}")
-    return smallest, largest
-
-
-def _prior(kernel: Kernel, params: Any, points: np.ndarray, noise: float) -> gp.Prior:
+def unit_prior(kernel: Kernel, params: Any, points: np.ndarray, noise: float) -> gp.Prior:
     """A kernel of variance 1 at every one of ``points (k, d)``, or the corners of a box."""
     dimension = points.shape[1]
     if params is None:
@@ -364,29 +291,26 @@ def _noised(prior: gp.Prior, noise: float) -> gp.Prior:
     return replace(prior, noise_variance=jnp.asarray(noise, prior.noise_variance.dtype))
 
 
-def _canonical(
-    *, budget, share, release, candidates=None, bounds=None, grid=None, prior, steps, acquisition, rests_on, voids,
-    noise, scatter=1, starts=1, climb_steps=1, **numbers,
+def canonical(
+    *, shares, units, candidates=None, bounds=None, grid=None, prior, steps, release, acquisition, rests_on, voids,
+    noise, scatter=1, starts=1, climb_steps=1, users=None, grids=(), **numbers,
 ) -> Config:  # fmt: skip
     """The record, its numbers arrays of one dtype."""
 
     def leaf(value: Any) -> Any:
         return None if value is None else jnp.asarray(value, jnp.result_type(float))
 
-    shares = {"point": (1.0, 0.0), "value": (0.0, 1.0), "both": (share, 1.0 - share)}[release]
-    point, value = (
-        budgets.units("epsilon", budget * part if noise == "exact" else 0.0, moves)
-        for part, moves in zip(shares, (2, 1), strict=True)
-    )
+    point, value = units
     return Config(
         candidates=leaf(candidates),
         bounds=leaf(bounds),
         grid=leaf(grid),
         prior=prior,
-        epsilon_point=leaf(budget * shares[0]),
-        epsilon_value=leaf(budget * shares[1]),
+        epsilon_point=leaf(shares[0]),
+        epsilon_value=leaf(shares[1]),
         point_units=point.units,
         value_units=value.units,
+        gain_grids=grids,
         steps=steps,
         release=release,
         acquisition=acquisition,
@@ -398,5 +322,6 @@ def _canonical(
         noise=noise,
         point_rate=point.rate,
         value_rate=value.rate,
+        users=users,
         **{name: leaf(value) for name, value in numbers.items()},
     )

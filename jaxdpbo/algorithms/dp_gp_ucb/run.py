@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxdpbo.algorithms.dp_gp_ucb import gains
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config
 from jaxdpbo.privacy import budgets, guarantee, mechanisms
 from jaxdpbo.privacy.mechanisms import tables
@@ -24,11 +25,14 @@ class Private(NamedTuple):
 
     Attributes:
       belief: about the candidates, or over a box the posterior of the points evaluated; None for "in_order".
-      utilities: ``(T,)`` as observed; 0 where nothing was.
+      utilities: ``(T,)`` as observed, of gains the mean; 0 where nothing was.
+      scores: ``(g, T)`` integers, of gains with exact noise: what is released, on each of ``config.gain_grids``
+        (``gains.score``); 0 where nothing was observed. Otherwise None.
     """
 
     belief: Any  # finite.Belief, gp.Posterior or None
     utilities: jax.Array
+    scores: jax.Array | None
 
 
 class Info(NamedTuple):
@@ -62,7 +66,8 @@ def init(key: jax.Array, config: Config) -> State:
     else:
         assert config.bounds is not None
         belief = gp.empty(config.steps, config.bounds.shape[1], dtype)
-    return State(Public(jnp.zeros((), jnp.int32)), Private(belief, jnp.zeros(config.steps, dtype)))
+    scores = jnp.zeros((len(config.gain_grids), config.steps), jnp.int32) if config.gain_grids else None
+    return State(Public(jnp.zeros((), jnp.int32)), Private(belief, jnp.zeros(config.steps, dtype), scores))
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -88,13 +93,15 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """Learn one utility. ``key`` is unused.
+    """Learn one utility, of ``lipschitz_config`` the mean of ``n`` gains. ``key`` is unused.
 
     =====================================  ===================================================================
     case                                   result
     =====================================  ===================================================================
     ``state.public.step == T``             the state unchanged
-    a utility NaN or infinite              counts as a bad one: 3 deviations below the centre, or a gain of 0
+    a utility NaN or infinite              counts as a bad one: 3 deviations below the centre
+    a user's gain NaN or infinite          counts as 0, for that user alone
+    a gain outside ``[0, g*]``             counts as the nearer end
     a utility outside ``config.limits``    counts as the limit
     a candidate already known exactly      not learnt again (``finite.observe``)
     =====================================  ===================================================================
@@ -104,7 +111,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       config: of the run.
       state: before the step.
       query: what was asked.
-      values: ``(1,)``, the utility.
+      values: ``(1,)``, the utility; of ``lipschitz_config`` ``(1, n)``, every user's gain.
 
     Returns:
       The state after the step, and raw diagnostics.
@@ -113,10 +120,21 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       ValueError: ``values`` is of another shape, at trace time.
     """
     del key
-    if values.shape != (1,):
-        raise ValueError(f"values must have shape (1,), got {values.shape}")
+    wanted = (1,) if config.users is None else (1, config.users)
+    if values.shape != wanted:
+        raise ValueError(f"values must have shape {wanted}, got {values.shape}")
     private, step = state.private, state.public.step
-    utility = observations.counted(values, query.mask, config.centre, config.scale, config.limits)
+    scored = private.scores
+    if config.users is None:
+        means = values
+    else:
+        each = gains.counted(jnp.where(query.mask, values[0], 0).astype(config.scale.dtype), gains.largest(config))
+        means = jnp.mean(each)[None]
+        if scored is not None:
+            whole = [gains.score(each, gains.largest(config), grid) for grid in config.gain_grids]
+            at = jnp.minimum(step, config.steps - 1)
+            scored = jnp.where(step < config.steps, scored.at[:, at].set(jnp.stack(whole)), scored)
+    utility = observations.counted(means, query.mask, config.centre, config.scale, config.limits)
     active = step < config.steps
     if config.acquisition == "in_order":
         belief = None
@@ -125,7 +143,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         belief = finite.observe(config.prior, private.belief, query.rows[0], utility[0], when=active)
     else:
         belief = gp.append(config.prior, private.belief, query.points, query.mask, when=active)
-    after = Private(belief, gp.write(private.utilities, utility, step, active))
+    after = Private(belief, gp.write(private.utilities, utility, step, active), scored)
     return State(Public(jnp.where(active, step + 1, step)), after), Info(config.centre + config.scale * utility)
 
 
@@ -137,29 +155,37 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
     point_key, value_key = jax.random.split(key)
     point = row = value = None
     if config.release != "value":
-        row = _chosen(point_key, config, scores(config, state))
+        row = _chosen(point_key, config, state)
         point = config.shortlist[row]
     if config.release != "point":
-        value = config.centre + config.scale * _noised(value_key, config, best(config, state))
+        value = _noised(value_key, config, state)
     return Release(point, row, value)
 
 
-def _chosen(key, config, heights):
+def _chosen(key, config, state):
     """The exponential mechanism's row, or on the grid that of geometric noise, which is at least as good."""
     if config.noise == "float":
-        return mechanisms.exponential(key, heights, config.epsilon_point, config.point_sensitivity)
-    whole = budgets.on_grid(heights, config.point_units, config.point_sensitivity)
+        return mechanisms.exponential(key, scores(config, state), config.epsilon_point, config.point_sensitivity)
+    if config.gain_grids:
+        whole = state.private.scores[0] - gains.MIDDLE
+    else:
+        whole = budgets.on_grid(scores(config, state), config.point_units, config.point_sensitivity)
     return mechanisms.noisy_argmax(key, whole, config.point_rate)
 
 
-def _noised(key, config, value):
-    """Laplace noise; on the grid around the middle of the unit that the value lies in."""
+def _noised(key, config, state):
+    """The largest utility with Laplace noise; on the grid around the middle of the unit that it lies in."""
     if config.noise == "float":
-        return mechanisms.laplace(key, value, config.value_sensitivity / config.epsilon_value)
-    whole = budgets.on_grid(value, config.value_units, config.value_sensitivity)
-    noised = whole + mechanisms.discrete_laplace(key, (), config.value_rate)
+        scale = config.value_sensitivity / config.epsilon_value
+        return config.centre + config.scale * mechanisms.laplace(key, best(config, state), scale)
+    noise = mechanisms.discrete_laplace(key, (), config.value_rate)
+    if config.gain_grids:
+        noised = jnp.max(state.private.scores[-1]) - gains.MIDDLE + noise  # integers: 2^31 would not fit
+        unit = gains.unit(config, config.gain_grids[-1])
+        return (noised.astype(unit.dtype) + (gains.MIDDLE + 0.5)) * unit
+    whole = budgets.on_grid(best(config, state), config.value_units, config.value_sensitivity)
     unit = budgets.grid_unit(config.value_units, config.value_sensitivity)
-    return (noised.astype(unit.dtype) + 0.5) * unit
+    return config.centre + config.scale * ((whole + noise).astype(unit.dtype) + 0.5) * unit
 
 
 def privacy(config: Config) -> guarantee.Guarantee:

@@ -1,0 +1,288 @@
+"""Algorithm 3: the gains of ``n`` users, rounded to integers before anything adds them up.
+
+Each gain becomes one of ``0, 1, ..., levels`` (``rounded``), their sum is exact (``summed``), and a score is that sum
+without its last ``shift`` binary digits. Where neighbours move the sum by at most ``units 2^shift``, they move the
+score by at most ``units``: in any dtype, and in whatever order the sum is taken.
+"""
+
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.algorithms.dp_gp_ucb import configs
+from jaxdpbo.privacy import budgets, guarantee
+from jaxdpbo.surrogate import kernels
+from jaxdpbo.theory import dp_gp_ucb as theory
+from jaxdpbo.types import Kernel
+
+ACQUISITIONS = ("ucb", "expected_improvement", "in_order")
+LEVELS = 2**20  # of one gain; a float32 of this size is right to a quarter, so no gain is rounded by a whole one
+MOST_USERS = 2**23  # sums of their digits of 8 bits fit 32
+RATES = tuple(Fraction(1, 2**digits) for digits in (6, 9, 12, 16))
+FEWEST_UNITS = 32  # nothing is kept back for rounding: fewer units cost no more than 3 % of a budget
+MIDDLE = 2**30  # scores lie in [0, 2^31): less this, the noise can be added to them
+
+SEPARABLE_GAINS = "gains[i] depends on user i's record alone"
+EXACT_TRAINING = (
+    "w is the exact minimiser of lambda |w|^2 / 2 + a convex loss on public records, lambda the candidate itself; "
+    "gains and losses Lipschitz in w as stated"
+)
+PRINTED_GAIN = "the second term that theorem 7 prints is half of what one user can move"
+
+
+def lipschitz_config(
+    *,
+    candidates: Any,
+    users: int,
+    epsilon: float,
+    largest_gain: float,
+    steps: int | None = None,
+    gain_lipschitz: float = np.inf,
+    loss_lipschitz: float = np.inf,
+    acquisition: str = "ucb",
+    release: str = "value",
+    point_share: float = 0.5,
+    kernel: Kernel = kernels.matern52,
+    kernel_params: Any = None,
+    width: float = 4.0,
+    constants: str = "corrected",
+    noise: str = "exact",
+) -> configs.Config:
+    """Algorithm 3: the utility is the mean gain of ``n`` users; the objective returns all their gains ``(n,)``.
+
+    Formal guarantee: ``epsilon``-DP, replace-one, for every pair of data sets. Gains are clipped to ``[0, g*]``; one
+    that is no number counts as 0, for that user alone. How far neighbours move what is released:
+
+    ==================================  ==============================================================================
+    "in_order"                          ``g* / n``: every candidate is evaluated whatever is seen, so one user moves
+                                        each utility by no more. Where gains are known to lie in a narrower range, shift
+                                        them to begin at 0 and give its width as ``largest_gain``
+    "ucb", "expected_improvement",      ``L_g L_l (1 / lambda_min - 1 / lambda_max) + g* / n``, or ``g*`` if that is
+    ``d = 1``, ``L_g`` and ``L_l``      less: see ``theory.dp_gp_ucb.regularisation_sensitivity``. The noise does not
+    given                               shrink with ``n``
+    "ucb", "expected_improvement",      ``g*``: neighbours may query different candidates, of which no theorem knows
+    otherwise                           more than the range of a gain
+    ==================================  ==============================================================================
+
+    The second row needs candidates that differ in nothing but ``lambda``: each IS its ``lambda``. With
+    ``constants="paper"`` there is no guarantee: the printed second term is half of what can be attained.
+
+    Args:
+      candidates: ``(c, d)``, finite and distinct; positive where ``d = 1`` and both Lipschitz constants are given, each
+        then its own ``lambda``.
+      users: ``n``, the size of the validation set; at most 2^23 with exact noise.
+      epsilon: the whole budget.
+      largest_gain: ``g*``: gains are clipped to ``[0, g*]``.
+      steps: ``T``; ``c``, and not to be given, for "in_order".
+      gain_lipschitz: ``L_g``, of the gain in ``w``. Not to be given for "in_order"; unused where ``d > 1``.
+      loss_lipschitz: ``L_l``, of the training loss in ``w``; likewise.
+      acquisition: "ucb", "expected_improvement" or "in_order".
+      release: "value"; with "in_order" also "point" or "both".
+      point_share: of ``epsilon``, for the point, where both are released.
+      kernel: of the surrogate, which steers the search and carries no privacy.
+      kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the search where not given.
+      width: ``beta`` of "ucb".
+      constants: "corrected", or "paper".
+      noise: "exact", on an integer grid, or "float", for research sweeps.
+
+    Raises:
+      ValueError: a number out of range, empty or duplicated candidates, more users than exact sums hold, a combination
+        that no theorem covers; names it.
+      TypeError: an argument of the wrong kind.
+    """
+    _checks.choice("acquisition", acquisition, ACQUISITIONS)
+    _checks.choice("release", release, theory.RELEASES)
+    _checks.choice("constants", constants, theory.CONSTANTS)
+    dtype = np.dtype(jnp.result_type(float))
+    users, largest_gain = _checks.size("users", users), _checks.positive("largest_gain", largest_gain, dtype=dtype)
+    if not LEVELS * np.finfo(dtype).tiny <= largest_gain <= np.finfo(dtype).max / LEVELS:
+        raise ValueError(f"largest_gain must be within the middle of what {dtype} holds, got {largest_gain:g}")
+    slopes = {
+        "gain_lipschitz": _checks.positive("gain_lipschitz", gain_lipschitz, finite=False),
+        "loss_lipschitz": _checks.positive("loss_lipschitz", loss_lipschitz, finite=False),
+    }
+    rows = _checks.distinct_rows("candidates", candidates)
+    in_order = acquisition == "in_order"
+    if in_order and steps is not None and _checks.size("steps", steps) != len(rows):
+        raise ValueError(f"steps must not be given where every candidate is evaluated, got {steps}")
+    if not in_order and release != "value":
+        raise ValueError(f"release must be 'value' unless acquisition is 'in_order', got {release!r}")
+    known = [name for name, value in slopes.items() if np.isfinite(value)]
+    if in_order and known:
+        raise ValueError(
+            f"{known[0]} must not be given where acquisition is 'in_order': shift the gains and give the width of "
+            f"their range as largest_gain, got {slopes[known[0]]:g}"
+        )
+    smooth = len(known) == 2 and rows.shape[1] == 1
+    if in_order:
+        moved = Moved(Fraction(1, users), Fraction(1), 0)
+    elif smooth:
+        moved = _along_a_path(rows.astype(dtype)[:, 0], users, largest_gain, constants, **slopes)
+    else:
+        moved = Moved(Fraction(1), Fraction(users), 0)
+    shares = configs.split(epsilon, release, point_share)
+    if noise == "exact" and users > MOST_USERS:
+        raise ValueError(f"users must be at most {MOST_USERS} for exact noise, got {users} (noise='float' has no grid)")
+    units = [
+        _units(part if noise == "exact" else 0.0, moves, moved.share)
+        for part, moves in zip(shares, (2, 1), strict=True)
+    ]
+    grids = [_grid(int(each.units), moved) for each in units if int(each.units)]
+    scale = largest_gain / 4.0  # so that all gains lie within two of the prior's deviations
+    return configs.canonical(
+        candidates=rows,
+        prior=configs.unit_prior(kernel, kernel_params, rows, 0.0),
+        centre=largest_gain / 2.0,
+        scale=scale,
+        limits=np.array([-2.0, 2.0]),
+        width_offset=_checks.nonnegative("width", width),
+        width_slope=0.0,
+        point_sensitivity=4.0 * float(moved.share),
+        value_sensitivity=4.0 * float(moved.share),
+        delta=0.0,
+        shares=shares,
+        units=units,
+        steps=len(rows) if in_order else _checks.size("steps", steps),
+        release=release,
+        acquisition=acquisition,
+        rests_on=(
+            *configs.of_noise(noise),
+            guarantee.PUBLIC_CONFIG,
+            *((SEPARABLE_GAINS,) if in_order or smooth else ()),
+            *((EXACT_TRAINING,) if smooth else ()),
+        ),
+        voids=PRINTED_GAIN if constants == "paper" else "",
+        noise=noise,
+        users=users,
+        grids=tuple(grids),
+    )
+
+
+class Moved(NamedTuple):
+    """How far neighbours move the mean gain: ``share`` of ``g*``; the sum of rounded gains: ``slope levels + rest``.
+
+    ``rest`` is for rounding, where the bound is one of real gains: both sums are within ``users`` of what they stand
+    for. Where it is the range of one gain, or of all, integers keep it as they are.
+    """
+
+    share: Fraction
+    slope: Fraction
+    rest: int
+
+
+def _along_a_path(lambdas: np.ndarray, users: int, largest: float, constants: str, **slopes: float) -> Moved:
+    """Theorem 7, for two runs whose queries differ.
+
+    Let ``f`` and ``f'`` be the mean gains of neighbours, ``R`` the ``regularisation_sensitivity`` of the smallest and
+    the largest candidate. Training records are public, so ``w`` is the same function of ``lambda`` on both sides:
+    ``|f(a) - f(b)| <= R`` and ``|f(b) - f'(b)| <= g* / n`` for any two candidates, so ``f(a) <= f'(b) + R + g* / n``.
+    Let ``a`` be the best of those queried on one side, and ``b`` ANY of those queried on the other, whose best is no
+    lower than it: neither maximum is above the other by more than ``R + g* / n``, whatever the two sets are.
+
+    ``g* / n`` in place of the second term of theorem 7: that is no bound for a user whose gain is no number, which
+    counts as 0.
+    """
+    if lambdas.min() <= 0:
+        raise ValueError(f"candidates must be positive, each its own lambda, got {lambdas.min():g}")
+    least, most = (Fraction(float(end)) for end in (lambdas.min(), lambdas.max()))
+    between = Fraction(slopes["gain_lipschitz"]) * Fraction(slopes["loss_lipschitz"]) * (1 / least - 1 / most)
+    one_user = Fraction(largest) / users
+    if constants == "paper":
+        printed = theory.gain_sensitivity(
+            users, largest_gain=largest, smallest=float(least), constants=constants, **slopes
+        )
+        one_user = Fraction(printed)
+    share = (between + one_user) / Fraction(largest)
+    return Moved(share, users * share, 2 * users) if share < 1 else Moved(Fraction(1), Fraction(users), 0)
+
+
+class Grid(NamedTuple):
+    """``levels ()`` and ``shift ()``, ``int32``, of one statistic."""
+
+    levels: jax.Array
+    shift: jax.Array
+
+
+def _units(epsilon: float, moves: int, share: Fraction) -> budgets.Units:
+    """As ``budgets.units``, with room for scores of ``units / share``; usual budgets of ``n`` users share one rate."""
+    if epsilon == 0:
+        return budgets.Units(jnp.zeros((), jnp.int32), RATES[0])
+    room = min(LEVELS, int((2 * MIDDLE - 1) * share // 1))
+    usual = max(place for place, rate in enumerate(RATES) if place == 0 or (room * rate >= 4 and place < 3))
+    counts = {place: int(Fraction(epsilon) / (moves * rate) // 1) for place, rate in enumerate(RATES)}
+    if counts[0] > room == LEVELS:  # a larger budget gets no more
+        counts[0] = room
+    fitting = [place for place, count in counts.items() if FEWEST_UNITS <= count <= room]
+    if fitting:
+        place = min(fitting, key=lambda place: abs(place - usual))
+        return budgets.Units(jnp.asarray(counts[place], jnp.int32), RATES[place])
+    large = [count for count in counts.values() if count > room]
+    if large:
+        raise ValueError(
+            f"users must be at most {(2 * MIDDLE - 1) // min(large)} for exact noise at epsilon = {epsilon:g}, got "
+            f"{round(1 / share)}: the sum of their integers would not fit 32 bits (noise='float' has no grid)"
+        )
+    smallest = float(FEWEST_UNITS * moves * RATES[-1])
+    raise ValueError(
+        f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' has no grid)"
+    )
+
+
+def _grid(units: int, moved: Moved) -> Grid:
+    """The finest grid with ``slope levels + rest <= units 2^shift``."""
+    shift, levels = 0, _levels(units, moved, 0)
+    while (finer := _levels(units, moved, shift + 1)) <= LEVELS:
+        shift, levels = shift + 1, finer
+    if levels < LEVELS // 4:  # what rounding takes leaves too little: rather half of the units unused
+        shift, levels = shift + 1, finer
+    return Grid(jnp.asarray(min(levels, LEVELS), jnp.int32), jnp.asarray(shift, jnp.int32))
+
+
+def _levels(units: int, moved: Moved, shift: int) -> int:
+    return int(((units << shift) - moved.rest) / moved.slope // 1)
+
+
+def counted(gains: jax.Array, largest: jax.Array) -> jax.Array:
+    """Gains ``(n,)`` within ``[0, largest]``; one that is no number counts as 0, infinities too."""
+    return jnp.clip(jnp.where(jnp.isfinite(gains), gains, 0.0), 0.0, largest)
+
+
+def score(gains: jax.Array, largest: jax.Array, grid: Grid) -> jax.Array:
+    """The score ``()`` of ``counted`` gains ``(n,)``: ``int32``, in ``[0, 2^31)``. Exact: see the top of the module."""
+    return summed(rounded(gains, largest, grid.levels), grid.shift)
+
+
+def rounded(gains: jax.Array, largest: jax.Array, levels: jax.Array) -> jax.Array:
+    """``gains / largest levels`` as integers ``(n,)`` in ``[0, levels]``, whatever the gains are; right to within 1."""
+    whole = jnp.rint(gains / largest * levels.astype(gains.dtype)).astype(jnp.int32)
+    return jnp.clip(whole, 0, levels)
+
+
+def summed(whole: jax.Array, shift: jax.Array) -> jax.Array:
+    """``sum(whole) >> shift``, ``()`` ``int32``, for ``whole (n,)`` in ``[0, 2^20]`` and ``n <= 2^23``, where it fits.
+
+    The sum itself may have 44 bits: digits of 8 are added up and carried.
+    """
+    low, middle, high = (jnp.sum((whole >> bits) & 0xFF, dtype=jnp.int32) for bits in (0, 8, 16))
+    middle = middle + (low >> 8)
+    high = high + (middle >> 8)
+    rest = (middle & 0xFF) << 8 | (low & 0xFF)  # the sum is high 2^16 + rest
+    few = high << jnp.maximum(16 - shift, 0) | rest >> jnp.minimum(shift, 16)
+    return jnp.where(shift < 16, few, high >> jnp.maximum(shift - 16, 0))
+
+
+def unit(config: configs.Config, grid: Grid) -> jax.Array:
+    """The mean gain that one unit of a score stands for, ``()``."""
+    dtype = config.scale.dtype
+    ratio = jnp.ldexp(jnp.ones((), dtype), grid.shift) / grid.levels.astype(dtype)
+    assert config.users is not None
+    return largest(config) * ratio / config.users
+
+
+def largest(config: configs.Config) -> jax.Array:
+    """``g*``, ``()``: the limits are two deviations either way."""
+    return 4.0 * config.scale

@@ -390,8 +390,10 @@ def statements() -> dict[str, Target]:
         "notion": either(*guarantee.NOTIONS[:-1]),
         "level": positive,
         "relation": either("replace_one", "add_remove"),
+        "unit": st.none(),
     }
-    made = st.builds(lambda **fields: guarantee.guarantee(**fields), **full, protects=words, **told)
+    distant = full | {"relation": just("unit_distance"), "unit": positive}
+    made = st.one_of(st.builds(guarantee.guarantee, **each, protects=words, **told) for each in (full, full, distant))
     ideal = st.builds(lambda level: guarantee.guarantee("gdp", level, "replace_one", "them", variation=1e-25), positive)
     fields = made.map(lambda one: one.to_dict())
 
@@ -408,6 +410,7 @@ def statements() -> dict[str, Target]:
     names = tuple(guarantee.Guarantee.__dataclass_fields__) + ("guarantee", "of the JSON")
     return {
         "guarantee": Target(guarantee.guarantee, full | {"protects": words} | told, check=is_guarantee),
+        "guarantee of a unit": Target(guarantee.guarantee, distant | {"protects": words} | told, check=is_guarantee),
         "no_guarantee": Target(guarantee.no_guarantee, {"protects": words, "because": words}, check=is_guarantee),
         "from_dict": Target(
             guarantee.from_dict, {"fields": fields}, odd={"fields": wrong_fields() | anything()}, words=names,
@@ -418,7 +421,8 @@ def statements() -> dict[str, Target]:
             check=at_least_zero,
         ),
         "Guarantee of anything, printed": Target(
-            lambda **fields: str(guarantee.guarantee(**fields)), full | {"protects": words} | told
+            lambda **fields: str(guarantee.guarantee(**fields)), distant | {"protects": words} | told,
+            check=lambda found, _: found.isprintable(),
         ),
         "clipped_sum_sensitivity": Target(
             clipping.clipped_sum_sensitivity, {"clip_norm": positive, "relation": either(*clipping.RELATIONS)},
@@ -494,6 +498,14 @@ def noises() -> dict[str, Target]:
             m.exponential, {"key": key(), "scores": scores, "epsilon": positive, "sensitivity": positive},
             fixed=("scores", "epsilon", "sensitivity"), named=False, **row,
         ),
+        "gaussian, in floats": Target(
+            jax.jit(m.gaussian), {"key": key(), "value": scores, "standard_deviation": positive},
+            fixed=("key", "value", "standard_deviation"), nan=True,
+        ),
+        "laplace, in floats": Target(
+            jax.jit(m.laplace), {"key": key(), "value": scores, "scale": positive}, fixed=("key", "value", "scale"),
+            nan=True
+        ),
         "tables.digits": Target(tables.digits, {"rate": rate}, check=whole),
         "tables.geometric": Target(tables.geometric, {"rate": rate}),
         "tables.padded": Target(tables.padded, {"rate": rate}),
@@ -521,6 +533,13 @@ def curators() -> dict[str, Target]:
     law = st.builds(laws.law, either(*laws.KINDS), positive, few)
     response = {"cells": distinct(), "truth": probability}
     fields = law.map(lambda one: one._asdict()) | st.fixed_dictionaries(response)
+    made_response = st.builds(lambda one: laws.response(one, 0.5), distinct())
+    statement = st.builds(guarantee.guarantee, either(*guarantee.NOTIONS[:-1]), positive, just("replace_one"), words)
+    audit = st.builds(
+        lambda hits, delta: auditing.epsilon_lower_bound(hits, 1, 20, delta=delta),
+        st.integers(1, 20),
+        share.filter(lambda x: x < 1),
+    )
     wrong_fields = st.dictionaries(
         either("kind", "scale", "dimension", "cells", "truth", "more"), anything(), max_size=4
     )
@@ -579,6 +598,24 @@ def curators() -> dict[str, Target]:
              "delta": st.floats(0, 0.5), "confidence": probability},
             check=lambda found, _: at_least_zero(found.epsilon, None),
         ),
+        "outcome_scores": Target(
+            auditing.outcome_scores, {"first": floats_of(8), "second": floats_of(8)}, words=("scores",), weight=0.3
+        ),
+        "declared_trade_off": Target(
+            auditing.declared_trade_off, {"statement": statement, "type_one": floats_of(4, elements=share)},
+            fixed=("statement",), words=("notion",), weight=0.3,
+        ),
+        "refuted": Target(
+            auditing.refuted, {"audit": audit, "statement": statement, "distance": positive},
+            fixed=("audit", "statement"),
+            words=("delta", "metric_dp", "prior_averaged_dp"), weight=0.3,
+        ),
+        "laws.draw": Target(laws.draw, {"key": key(), "law": law, "count": just(2)}, fixed=("key", "law", "count"),
+            weight=0.2),
+        "laws.chances": Target(laws.chances, {"response": made_response}, fixed=("response",), check=finite,
+            weight=0.2),
+        "laws.spreads": Target(laws.spreads, {"response": made_response}, fixed=("response",), check=finite,
+            weight=0.2),
         "affine_misfit": Target(
             auditing.affine_misfit,
             {"known": floats_of(4, 2), "released": floats_of(4, 2), "candidate": floats_of(2),
@@ -673,7 +710,17 @@ def ledgers(folder: Path) -> dict[str, Target]:
 
     budget = {"notion": either(*ledger.LEVELS), "level": exact, "delta": zero_up, "variation": zero_up,
               "relation": words, "protects": words, "by": st.none() | words}  # fmt: skip
+    like = {"a": jax.ShapeDtypeStruct((2,), np.float32), "b": jax.ShapeDtypeStruct((), np.int32)}
+    told = records.as_text({"a": np.ones(2, np.float32), "b": np.int32(3)})
+    odd_told = st.builds(
+        lambda at, name, value: [one | ({name: value} if place == at else {}) for place, one in enumerate(told)],
+        st.integers(0, 1), either("dtype", "shape", "data", "more"), anything(),
+    )  # fmt: skip
     return {
+        "records.from_text": Target(
+            lambda told: records.from_text(like, told), {"told": just(told)}, odd={"told": odd_told | anything()},
+            named=False, raises=(ledger.Refused,),
+        ),
         "ledger.create": Target(on(ledger.create, fresh), paths | budget, words=fields, **common),
         "ledger.charge": Target(
             on(lambda path, **told: ledger.charge(path, **told), copied),
@@ -758,13 +805,13 @@ def parties(folder: Path) -> dict[str, Target]:
     def publish(path, curated):
         outsourcing.publish(fresh() if path is None else path, curated)
 
-    def serve(said, output, begun):
+    def serve(said, output, begun, queries):
         """What a curator says to anything; in order of its lines."""
         place, heard = fresh(), []
         if begun is not None:
             place.write_bytes(begun)
         try:
-            with outsourcing.open_record(place, published, b"8642097531", 3) as record:
+            with outsourcing.open_record(place, published, b"8642097531", queries) as record:
                 outsourcing.serve(record, constant(output), said, heard.append)
         finally:
             place.unlink(missing_ok=True)
@@ -842,7 +889,7 @@ def parties(folder: Path) -> dict[str, Target]:
             named=False, raises=(OSError,), weight=0.3,
         ),
         "serve": Target(
-            serve, {"said": st.lists(line, max_size=4), "output": outputs, "begun": begun},
+            serve, {"said": st.lists(line, max_size=4), "output": outputs, "begun": begun, "queries": just(3)},
             fixed=("said", "output", "begun"),
             private=("output",), named=False, weight=3, **refused,
         ),
@@ -1164,6 +1211,15 @@ def configs() -> dict[str, Target]:
         CANDIDATES[:4],
     )  # fmt: skip
     inner = gp_ucb.config(steps=3, candidates=CANDIDATES[:4])
+    searched = CASES["dpareto"].config(1.0)
+    measured = dpareto.Release(
+        point=jnp.asarray(CANDIDATES[0]), points=jnp.asarray(CANDIDATES[:3]),
+        values=jnp.asarray([[1.0, 0.1], [2.0, 0.2], [0.5, 0.5]]), failed=jnp.zeros(3, jnp.int32),
+        front=jnp.ones(3, bool),
+        hypervolume=jnp.asarray(1.0), priors=searched.prior,
+    )  # fmt: skip
+    of_a_search = {"config": just(searched), "released": just(measured)}
+    places = {"points": floats_of(2, 2, elements=any_float).map(jnp.asarray)}
     front = {
         "bounds": just(BOUNDS), "initial": just(CANDIDATES[:2]), "proposals": few,
         "reference": st.tuples(positive, probability),
@@ -1226,6 +1282,16 @@ def configs() -> dict[str, Target]:
             fixed=("curated",), check=promises(po_gp_ucb.algorithm), weight=0.5,
         ),
         "dpareto.config": Target(dpareto.config, front | search, weight=2),
+        "dpareto.settings_for": Target(
+            dpareto.settings_for, {"key": key()} | of_a_search | {"epsilon": positive}, fixed=("config", "released"),
+            check=finite, weight=0.3,
+        ),
+        "dpareto.predicted": Target(
+            dpareto.predicted, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
+        ),
+        "dpareto.improvement": Target(
+            dpareto.improvement, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
+        ),
         "private_evaluations.config": Target(
             private_evaluations.config, {"inner": just(gp_ucb.algorithm), "inner_config": just(inner)} | evaluations,
             fixed=("inner", "inner_config"), words=stationary_words, weight=0.3,

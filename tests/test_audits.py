@@ -425,6 +425,17 @@ def test_curves_lie_where_they_must():
     slack = guarantee.guarantee("dp", epsilon, "replace_one", "rows", delta=delta)
     above = auditing.declared_trade_off(gdp, fine) - auditing.declared_trade_off(slack, fine)
     assert -1e-9 < np.min(above) < 1e-6
+    lines = [  # the slack is added to delta at every epsilon: the curve is the envelope of their lines
+        1.0 - (accounting.gdp_delta(1.0, epsilon) + 0.1) - math.exp(epsilon) * rates
+        for epsilon in np.linspace(0, 9, 901)
+    ]
+    halves = np.max(lines, axis=0), np.max([np.interp(rates, line[::-1], rates[::-1]) for line in lines], axis=0)
+    slack = guarantee.guarantee("gdp", 1.0, "replace_one", "rows", delta=0.1)
+    np.testing.assert_allclose(
+        auditing.declared_trade_off(slack, rates), np.maximum(0.0, np.maximum(*halves)), atol=1e-4
+    )
+    certain = guarantee.guarantee("dp", 800.0, "replace_one", "rows")  # its odds are beyond the floats
+    assert auditing.declared_trade_off(certain, np.array([0.0, 5e-324, 1.0])).tolist() == [1.0, 0.0, 0.0]
 
 
 def test_a_bound_refutes_what_is_below_it():
@@ -479,6 +490,18 @@ def test_success_or_failure_tells():
         (lambda: auditing.threshold_audit([1.0] * 4, [1.0] * 4, sought="rho"), "sought must be one of"),
         (lambda: auditing.outcome_scores([1] * 3, [1] * 3), "at least 4"),
         (lambda: auditing.declared_trade_off(guarantee.no_guarantee("rows", "none"), [0.1]), "notion must be one of"),
+        (
+            lambda: auditing.declared_trade_off(guarantee.guarantee("dp", 1.0, "replace_one", "rows"), [1.1]),
+            r"type_one must lie in \[0, 1\]",
+        ),
+        (
+            lambda: auditing.refuted(
+                auditing.epsilon_lower_bound(9, 1, 10),
+                guarantee.guarantee("dp", 1.0, "replace_one", "rows"),
+                distance=0,
+            ),
+            "distance must be positive",
+        ),
     ],
 )
 def test_bad_arguments_are_named(call, message):

@@ -1,10 +1,13 @@
 """Malformed, extreme and adversarial arguments to every public function: a clear refusal, or a valid result.
 
 ``fuzzing`` is the table of what is called and with what. Never another exception than was documented, never a hang, no
-NaN, and no private value in any message. atheris (3.0.0 installs) was tried and left out: guided by coverage it finds
-nothing in the parsers that the corrupted files here do not, for 35 MB and another way to run tests.
+NaN, and no private value in any message. atheris 3.0.0 was tried and left out: in a minute on each of three parsers,
+154,000 files, it found nothing that the corrupted files here had not, for 35 MB and another way to run tests.
 """
 
+import importlib
+import inspect
+import pkgutil
 import re
 import signal
 import threading
@@ -24,10 +27,8 @@ from hypothesis import strategies as st
 from protocol_cases import CASES, STEPS, USERS
 
 import jaxdpbo
-from jaxdpbo import drivers
-
-# Row of the table -> why what it finds is not mended yet.
-KNOWN: dict[str, str] = {}
+from jaxdpbo import drivers, laws
+from jaxdpbo.privacy import auditing, guarantee, ledger
 
 LIMIT = 20.0  # seconds of one call
 
@@ -156,21 +157,52 @@ def table(tmp_path, monkeypatch):
     return fuzzing.table(tmp_path)
 
 
-def test_known_findings_are_rows_of_the_table(table):
-    assert table.keys() >= KNOWN.keys()
+def test_what_a_row_marks_is_among_its_arguments(table):
+    """A misspelt name would leave an argument alone, or a private value unprotected."""
+    assert len(table) > 200
+    for name, target in table.items():
+        marked = {*target.tame, *target.fixed, *target.private, *target.odd}
+        assert target.arguments.keys() >= marked, name
+    assert any(target.private for target in table.values())
+
+
+# What no row is of, and where it is tried instead.
+ELSEWHERE = {
+    "scan": "pure: inside run_scan", "open_record": "inside serve", "sender": "writes what it is given",
+    "geometric_of": "of a table, traced", "discrete_laplace_of": "of a table, traced",
+    "replay": "runs what it is given",
+}  # fmt: skip
+
+
+def public_functions():
+    """Of every ``__all__``, and of modules whose functions take plain numbers."""
+    found = {}
+    for module in pkgutil.walk_packages(jaxdpbo.__path__, "jaxdpbo."):
+        loaded = importlib.import_module(module.name)
+        plain = module.name.startswith("jaxdpbo.theory.") or loaded in (auditing, guarantee, laws, ledger)
+        own = [name for name in vars(loaded) if getattr(vars(loaded)[name], "__module__", None) == module.name]
+        names = getattr(loaded, "__all__", [name for name in own if not name.startswith("_")] if plain else [])
+        found |= {name: module.name for name in names if inspect.isfunction(getattr(loaded, name))}
+    return found
+
+
+def test_every_public_function_has_a_row(table):
+    rows = {word for name in table for word in re.findall(r"\w+", name)}
+    assert public_functions().keys() - ELSEWHERE.keys() <= rows
+    assert len(public_functions()) > 90
 
 
 def test_public_functions_refuse_clearly_or_return_something_valid(table, trials):
     calls = trials("fuzzed calls of public functions", 3_000, 100_000, 0)
-    rows = {name: target for name, target in table.items() if name not in KNOWN}
-    weights, tally, findings = sum(target.weight for target in rows.values()), Counter(), []
-    for name, target in rows.items():
-        share = 1 + round(calls * target.weight / weights)
+    weights, tally, findings = sum(target.weight for target in table.values()), Counter(), []
+    for name, target in table.items():
+        share = 1 + round(1.02 * calls * target.weight / weights)  # some rows have fewer cases than that
         try:
             fuzz(name, target, share, tally)
         except Finding as finding:
             findings.append(f"{name}: {finding}")
     assert not findings, "\n\n".join([f"{len(findings)} rows:", *findings])
+    assert tally.total() >= calls
     assert min(tally["accepted"], tally["rejected"]) > 0.15 * calls  # neither is what always happens
 
 
@@ -276,7 +308,7 @@ def entries():
 
 
 def test_neighbours_get_the_same_shapes_and_the_same_exceptions(trials):
-    """Traps 14 and 15: one user's record is replaced by anything, and by one number more in every record."""
+    """Traps 14 and 15: one user's record is replaced by any numbers."""
     rng = np.random.default_rng(1)
     with np.errstate(all="ignore"):
         for name, enter in entries().items():
@@ -348,7 +380,7 @@ def test_the_harness_sees_planted_faults(call, seen):
 
 def test_the_values_test_sees_a_release_of_raw_values():
     table = of_any_pattern(np.random.default_rng(0), 64, 4, 4)
-    assert holds_nan(table.sum(axis=(1, 2)))
+    assert holds_nan(jnp.sum(jnp.asarray(table), axis=(1, 2)))
     assert not holds_nan(jnp.arange(3.0))
 
 

@@ -134,13 +134,23 @@ def trade_off(first: np.ndarray, second: np.ndarray) -> TradeOff:
 def declared_trade_off(statement: guarantee.Guarantee, type_one: np.ndarray) -> np.ndarray:
     """The least type II error at each type I error that a "gdp" or "dp" statement allows any attack.
 
+    The slack ``delta`` of a "gdp" statement moves the curve by itself down and to the left (Dong et al. 2022,
+    proposition 2.12: the envelope of its (epsilon, delta) curves).
+
     Raises:
-      ValueError: another notion.
+      ValueError: another notion, an error rate outside [0, 1].
     """
-    if _checks.choice("notion", statement.notion, ("gdp", "dp")) == "gdp":
-        return norm.cdf(norm.ppf(1.0 - np.asarray(type_one)) - statement.level)
-    rest, odds = 1.0 - statement.delta - np.asarray(type_one), math.exp(statement.level)
-    return np.maximum(0.0, np.maximum(rest / odds, 1.0 - statement.delta - odds * np.asarray(type_one)))
+    notion, given = _checks.choice("notion", statement.notion, ("gdp", "dp")), statement.delta
+    rates = _checks.reals("type_one", type_one)
+    if not np.all((rates >= 0) & (rates <= 1)):
+        raise ValueError("type_one must lie in [0, 1]")
+    if notion == "gdp":
+        curve = norm.cdf(norm.ppf(1.0 - np.stack([rates, np.minimum(rates + given, 1.0)])) - statement.level)
+        return np.maximum(0.0, np.maximum(curve[0] - given, curve[1]))
+    with np.errstate(over="ignore"):
+        odds = np.exp(statement.level)
+        steep = np.where(rates > 0, odds * np.maximum(rates, np.finfo(np.float64).tiny), 0.0)  # never inf times 0
+    return np.maximum(0.0, np.maximum((1.0 - given - rates) / odds, 1.0 - given - steep))
 
 
 def outcome_scores(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -180,8 +190,10 @@ def refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float = 1
     ``distance``, of the neighbours, is for "metric_dp" alone. The statement's ``variation`` is beyond any trial.
 
     Raises:
-      ValueError: the bound is for a smaller delta than the claim, which it cannot speak of.
+      ValueError: the bound is for a smaller delta than the claim, which it cannot speak of; a ``distance`` that is not
+        positive and finite.
     """
+    distance = _checks.positive("distance", distance)
     if statement.notion == "none":
         return False
     if statement.notion == "gdp" and not statement.delta:

@@ -97,13 +97,21 @@ def from_text(like: Any, told: list[dict[str, Any]]) -> Any:
       ledger.Damaged: it is of another shape.
     """
     leaves, shape = jax.tree.flatten(like)
-    try:
-        arrays = [np.frombuffer(base64.b64decode(one["data"]), one["dtype"]).reshape(one["shape"]) for one in told]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ledger.Damaged("what was recorded is no array") from error
-    if [(a.shape, a.dtype) for a in arrays] != [(leaf.shape, leaf.dtype) for leaf in leaves]:
+    if not isinstance(told, list) or len(told) != len(leaves):
+        raise ledger.Damaged(f"what was recorded is not the {len(leaves)} arrays of this run")
+    return jax.tree.unflatten(shape, [jnp.asarray(_array(*pair)) for pair in zip(leaves, told, strict=True)])
+
+
+def _array(like: Any, told: Any) -> np.ndarray:
+    kinds = {"dtype": str, "shape": list, "data": str}
+    if not isinstance(told, dict) or {name: type(value) for name, value in told.items()} != kinds:
+        raise ledger.Damaged("what was recorded is no array")
+    if (told["dtype"], told["shape"]) != (str(like.dtype), list(like.shape)):
         raise ledger.Damaged("what was recorded is of other shapes than this run's")
-    return jax.tree.unflatten(shape, [jnp.asarray(array) for array in arrays])
+    try:
+        return np.frombuffer(base64.b64decode(told["data"], validate=True), like.dtype).reshape(like.shape)
+    except ValueError as error:
+        raise ledger.Damaged("what was recorded is no array") from error
 
 
 def _feed(update: Any, value: Any, within: list[Any]) -> None:

@@ -318,6 +318,8 @@ class PrivateObjective:
           ValueError: a number out of range; ``key`` with a ledger, or no ``run``.
           TypeError: ``key`` is not a typed key, or of such a generator.
         """
+        if key is None:
+            keys.refuse_trace("the key of the evaluations")
         self._loss, self._data = loss, data
         self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
         low, high = _range(loss_range)

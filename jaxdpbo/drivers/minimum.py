@@ -11,6 +11,7 @@ import optax
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import compiled, loop, runs
+from jaxdpbo.privacy import keys
 from jaxdpbo.types import Objective, State
 
 
@@ -72,6 +73,8 @@ def minimize(
       ledger.Refused: see ``run_loop``.
       RunInterrupted: see ``run_loop``.
     """
+    if key is None:
+        keys.refuse_trace("the key of a run")
     box = _checks.box("bounds", bounds)
     if traceable:
         if progress or state is not None or executor is not None:

@@ -20,7 +20,6 @@ PUBLIC_CONFIG = "configuration and n chosen without the users' data"
 SEPARABLE_LOSSES = "losses[i] depends on user i's record alone"
 RANDOM_BITS = "ChaCha20 is indistinguishable from random bits"
 DISCRETE_CURVE = "the discrete Gaussian's trade-off curve is as computed (no theorem)"
-FLOAT_SENSITIVITY = "the scores' sensitivity, derived for real numbers, holds for floats up to one grid step"
 UNCHECKED = "as a file says, which nobody checked here"
 WEAK_KEY = "a generator without a security claim is not inverted, nor its key guessed"
 

@@ -26,6 +26,8 @@ from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import compiled, loop, recorded, runs
 from jaxdpbo.privacy import guarantee, transforms
 from jaxdpbo.privacy import records as privacy_records
+from jaxdpbo.privacy.fingerprints import fingerprint
+from jaxdpbo.privacy.transforms import curating
 
 NAMES = ["dp_gibo", "dp_gd", "private evaluations", "dp_gp_ucb, in order"]
 SENTINEL = 0.123456789
@@ -37,6 +39,7 @@ class Killed(BaseException):
 
 def book(folder, name="dp_gibo", level=2):
     statement = CASES[name].algorithm.privacy(CASES[name].config(1.0))
+    folder.mkdir(exist_ok=True)
     path = folder / "ledger.jsonl"
     ledger.create(path, notion=statement.notion, level=level, relation=statement.relation, protects=statement.protects)
     return path
@@ -132,20 +135,21 @@ class Failing:
     ERRORS = (Killed, KeyboardInterrupt, MemoryError, OSError)
 
     def __init__(self, monkeypatch):
-        self.left, self.late, self.error, self.drawn = 0, False, None, Counter()
+        self.path, self.left, self.late, self.error, self.drawn = None, 0, False, None, Counter()
         for module, name in self.PLACES:
             monkeypatch.setattr(module, name, self.around(name, getattr(module, name)))
 
-    def next(self, left, late, error):
-        self.left, self.late, self.error = left, late, error
+    def next(self, path, left, late, error):
+        self.path, self.left, self.late, self.error = path, left, late, error
 
     def around(self, name, real):
         def called(*arguments, **options):
             self.left -= 1
             if self.left == 0 and not self.late:
                 raise self.error
-            if name in self.DRAWS:
-                self.drawn[name, int(arguments[3].public.step) if name == "tell" else 0] += 1
+            step = int(arguments[3].public.step) if name == "tell" else 0
+            if name in self.DRAWS and (name != "tell" or step >= len(states_of(self.path))):  # a replay shows nothing
+                self.drawn[name, step] += 1
             found = real(*arguments, **options)
             if self.left == 0:
                 raise self.error
@@ -155,13 +159,17 @@ class Failing:
         return called
 
 
-def on_record(path):
-    """The public states that stand in the ledger, in the order in which they were written."""
-    found, before = [], jax.tree.map(jnp.zeros_like, state_of(CASES["dp_gd"]).public)
-    for line in ledger.read(path).lines:
-        if "public" in line.get("content", {}):
-            before = recorded._changed(before, zlib.decompress(base64.b64decode(line["content"]["public"])))
-            found.append(before)
+def states_of(path):
+    """The lines that hold the public states of the one run in a ledger."""
+    return [line["content"]["public"] for line in ledger.read(path).lines if "public" in line.get("content", {})]
+
+
+def on_record(path, name="dp_gd"):
+    """Those states, in the order in which they were written."""
+    found, before = [], jax.tree.map(jnp.zeros_like, state_of(CASES[name]).public)
+    for text in states_of(path):
+        before = recorded._changed(before, zlib.decompress(base64.b64decode(text)))
+        found.append(before)
     return found
 
 
@@ -169,9 +177,9 @@ def path_of(public):
     return np.asarray(public.path)[: int(public.step) + 1]
 
 
-def attempt(driver, path, left):
+def attempt(driver, path, left, name="dp_gd"):
     """One call, and what its caller gets to see: an answer, or an exception and what it carries."""
-    case = CASES["dp_gd"]
+    case = CASES[name]
     given = case.algorithm, case.objective, jnp.asarray(records()), case.config(1.0)
     try:
         run = driver(*given, ledger=path, run="x")
@@ -183,28 +191,27 @@ def attempt(driver, path, left):
     return run
 
 
-def expect_one_transcript(path, left, failing):
+def expect_one_transcript(path, left, failing, name):
     """Nothing is drawn twice, and no two paths that left differ at a step that both have."""
     again = [what for what, count in failing.drawn.items() if count > 1]
     assert not again, f"drawn twice: {again}"
-    left = left + [path_of(public) for public in on_record(path)]
+    left = left + [path_of(public) for public in on_record(path, name)]
     longest = max(left, key=len, default=np.zeros((0, 1)))
     assert all(np.array_equal(one, longest[: len(one)]) for one in left), "two transcripts"
     assert len(ledger.account(path).spends) <= 1
 
 
-def failed_at_random(folder, monkeypatch, draw):
+def failed_at_random(folder, monkeypatch, draw, name="dp_gd"):
     """Attempts by either driver that fail anywhere, then two that nothing stops; how those ended."""
-    folder.mkdir()
     path, left = book(folder), []
     with monkeypatch.context() as patch:
         failing = Failing(patch)
         for _ in range(3):
-            failing.next(draw.integers(1, 25), bool(draw.integers(2)), Failing.ERRORS[draw.integers(4)])
-            attempt((drivers.run_scan, drivers.run_loop)[draw.integers(4) // 3], path, left)
-        failing.next(0, False, None)
-        ends = [attempt(driver, path, left) for driver in (drivers.run_loop, drivers.run_scan)]
-        expect_one_transcript(path, left, failing)
+            failing.next(path, draw.integers(1, 25), bool(draw.integers(2)), Failing.ERRORS[draw.integers(4)])
+            attempt((drivers.run_scan, drivers.run_loop)[draw.integers(4) // 3], path, left, name)
+        failing.next(path, 0, False, None)
+        ends = [attempt(driver, path, left, name) for driver in (drivers.run_loop, drivers.run_scan)]
+        expect_one_transcript(path, left, failing, name)
     return [type(end).__name__ for end in ends]
 
 
@@ -212,7 +219,8 @@ def test_all_that_leaves_under_one_charge_is_one_transcript(tmp_path, monkeypatc
     count = trials("runs that fail at random places, by either driver, and are tried again", 40, 2000, 7)
     draw, ends = np.random.default_rng(7), Counter()
     for number in range(count):
-        ends.update(failed_at_random(tmp_path / str(number), monkeypatch, draw))
+        name = ("dp_gd", "dp_gibo")[number % 2]  # the one keeps nothing raw, the other is replayed
+        ends.update(failed_at_random(tmp_path / str(number), monkeypatch, draw, name))
     assert ends.keys() == {"Run", "Refused"}  # never a second draw, and never another way to fail
     assert min(ends.values()) > count / 4
 
@@ -331,13 +339,15 @@ def test_nothing_raw_is_on_record(tmp_path):
     case, path = CASES["dp_gibo"], book(tmp_path)
 
     def secret(point, data):
-        return np.full(case.shape, SENTINEL)
+        return SENTINEL * (1 + np.arange(case.shape[0]) * point[0])
 
     go(case, path, secret)
     assert list(tmp_path.iterdir()) == [path]
     state, config = state_of(case), case.config(1.0)
     record = recorded.begin(path, "first", case.algorithm, config, case.algorithm.privacy(config), state.public)
     assert len(record.publics) == STEPS
+    lines = [line["content"] for line in ledger.read(path).lines if line.get("kind") == "step"]
+    assert [set(line) for line in lines] == [{"draws"}, {"public"}] * STEPS + [{"draws"}]
     assert not any(np.any(np.isclose(leaf, SENTINEL, rtol=1e-9)) for leaf in jax.tree.leaves(record.publics))
     assert str(SENTINEL)[:8] not in path.read_text()
     assert oct(path.stat().st_mode)[-3:] == "600"
@@ -404,7 +414,7 @@ def test_fingerprints_differ_where_anything_public_does():
         *((1, 2), [1, 2], ("1", 2), (1, (2,)), ((1,), 2), True, 1, 1.0, "1", b"1", None, Fraction(1), ()),
         *({1: 2}, {2: 1}, frozenset({1, 2}), np.zeros(2), np.zeros((2, 1)), np.zeros(2, np.float32), np.zeros(2, int)),
     ]
-    assert len({privacy_records.fingerprint(one) for one in told}) == len(told)
+    assert len({fingerprint(one) for one in told}) == len(told)
 
 
 def test_fingerprints_are_equal_where_nothing_public_differs():
@@ -414,14 +424,82 @@ def test_fingerprints_are_equal_where_nothing_public_differs():
         lambda: {"b": 1, "a": np.ones(3)}, lambda: private_evaluations.algorithm_of(CASES["dp_gd"].algorithm),
         lambda: jax.jit(optimizer_of(1.0)), lambda: frozenset(map(str, range(20))),
     ):  # fmt: skip
-        assert privacy_records.fingerprint(make()) == privacy_records.fingerprint(make())
-    assert privacy_records.fingerprint({"a": 1, "b": 2}) == privacy_records.fingerprint({"b": 2, "a": 1})
+        assert fingerprint(make()) == fingerprint(make())
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
 
 
-@pytest.mark.parametrize("told", [object(), np.array([object()]), iter(()), jax.random.key(0), threading.Lock()])
+NAMESPACE = """
+import dataclasses, functools, jax, numpy as np, optax
+RATE, TABLE, LIST, SCALAR = {rate}, {{"a": {rate}}}, [{rate}], np.float32({rate})
+RECURSIVE = []
+def helper(x): return x * {rate}
+def inside(x): return (lambda y: y * RATE)(x)
+def listed(x): return [y * RATE for y in x]
+def called(x): return helper(x)
+compiled = jax.jit(helper)
+def calls_compiled(x): return compiled(x)
+def from_table(x): return x * TABLE["a"]
+def from_list(x): return x * LIST[0]
+def from_scalar(x): return x * SCALAR
+def itself(x): return RECURSIVE[0](x) * {rate}
+RECURSIVE.append(itself)
+def attributed(x): return x * attributed.rate
+attributed.rate = {rate}
+def scheduled(step_size): return optax.chain(optax.scale_by_schedule(lambda t: -RATE))
+decay = optax.exponential_decay({rate}, 10, 0.9)
+def closed(s): return optax.sgd(decay)
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    scale: float = 1.0
+    def __call__(self, x): return x * {rate} * self.scale
+kernel = Kernel()
+mapped = jax.vmap(helper)
+def indexed(x): return x[..., 0] * {rate}
+"""
+CONSTANT = {"RATE", "TABLE", "LIST", "SCALAR", "RECURSIVE"}
+
+
+def names_of(rate):
+    made = {"__name__": f"module{rate}".replace(".", "")}
+    exec(NAMESPACE.format(rate=rate), made)
+    return {name: each for name, each in made.items() if callable(each) and not isinstance(each, type)}
+
+
+def test_functions_differ_by_everything_that_they_reach():
+    first, same, other = names_of(0.1), names_of(0.1), names_of(0.2)
+    assert len(first) > 15
+    for name in first.keys() - {"Kernel"}:
+        assert fingerprint(first[name]) == fingerprint(same[name]), name
+        assert fingerprint(first[name]) != fingerprint(other[name]), name
+    spread = (lambda f, a: f(a)), (lambda f, a: f(*a))
+    assert fingerprint(spread[0]) != fingerprint(spread[1])
+
+
+def test_fingerprints_are_those_of_another_process(tmp_path):
+    code = (
+        "import sys, jax, numpy as np; sys.path[:0] = {paths!r}\n"
+        "jax.config.update('jax_enable_x64', True)\n"
+        "from test_recorded_runs import told_apart\n"
+        "print(*told_apart())\n"
+    )
+    root = Path(__file__).parent.parent
+    code = code.format(paths=[str(root / "tests"), str(root)])
+    environment = os.environ | {"PYTHONHASHSEED": "5"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == told_apart(), done.stderr
+
+
+def told_apart():
+    configs = [case.config(1.0) for name, case in CASES.items() if name in NAMES]
+    return [fingerprint(one) for one in (*configs, names_of(0.3)["scheduled"], {"b": {1, "x"}, "a": ARRAY})]
+
+
+@pytest.mark.parametrize(
+    "told", [np.ma.masked_array([1.0]), np.array([object()]), iter(()), jax.random.key(0), threading.Lock()]
+)
 def test_what_has_no_bytes_is_refused(told):
     with pytest.raises(TypeError, match="has no bytes to hash"):
-        privacy_records.fingerprint((1, {"x": told}))
+        fingerprint((1, {"x": told}))
 
 
 WORKER = """
@@ -591,6 +669,57 @@ def test_what_was_returned_is_in_the_head(tmp_path):
     path.write_bytes(b"".join(lines[:-2]))  # the last evaluation cut off
     with pytest.raises(ledger.Damaged, match="does not hold the expected line"):
         ledger.account(path, expected_head=heads[-1])
+
+
+@pytest.mark.parametrize("back", ["over it", "after it was deleted"])
+def test_an_older_copy_put_back_is_seen_by_the_head_alone(back, tmp_path):
+    """No file can show that it is old: the head that was kept elsewhere does."""
+    path = book(tmp_path)
+    old = path.read_bytes()
+    private_objective(path)(0.5)
+    kept = ledger.head(path)
+    if back == "after it was deleted":
+        path.unlink()
+    path.write_bytes(old)
+    with pytest.raises(ledger.Damaged, match="does not hold the expected line"):
+        ledger.account(path, expected_head=kept)
+
+
+def test_points_are_kept_as_they_were(tmp_path):
+    path, objective = book(tmp_path), private_objective(book(tmp_path / "other"))
+    asked = np.array([0.25])
+    value = objective(asked)
+    asked[0] = 9.0  # an optimiser writes into its array
+    np.testing.assert_array_equal(objective.spent[0].point, [0.25])
+    objective = private_objective(path, loss=lambda point, data: data)
+    for wrong in ({"lr": np.nan}, [object()], {"f": len}):
+        with pytest.raises(TypeError, match="point must be finite numbers, text, and lists or dicts of them on record"):
+            objective(wrong)
+    assert objective.remaining == 3
+    objective({"lr": np.float32(0.5), "kernel": "rbf", "at": (jnp.asarray(1), 2.5)})
+    again = private_objective(path, loss=lambda point, data: data)
+    assert again.spent[0].point == {"lr": 0.5, "kernel": "rbf", "at": [1, 2.5]}
+    assert isinstance(value, float)
+
+
+def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
+    chosen = transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
+    for number, failing in enumerate(["_released", "store_release"]):
+        path = tmp_path / f"{number}.jsonl"
+        told = chosen.guarantee
+        ledger.create(path, notion="gdp", level=told.level, relation="replace_one", protects=told.protects)
+        with monkeypatch.context() as patch:
+            module = curating if failing == "_released" else ledger
+            real = getattr(module, failing)
+            patch.setattr(module, failing, lambda *rest, real=real: real(*rest) and 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                transforms.curate(None, chosen, np.ones((3, 2)), ledger=path, run="rows")
+        if failing == "_released":
+            with pytest.raises(ledger.Refused, match="did not end"):
+                transforms.curate(None, chosen, np.ones((3, 2)), ledger=path, run="rows")
+        else:  # it was stored: the same rows, not others
+            one, two = (transforms.curate(None, chosen, np.ones((3, 2)), ledger=path, run="rows").z for _ in range(2))
+            np.testing.assert_array_equal(one, two)
 
 
 def test_a_fork_does_not_draw_the_same_noise(monkeypatch):

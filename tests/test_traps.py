@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import warnings
 from fractions import Fraction
 from pathlib import Path
 
@@ -38,6 +39,19 @@ def test_every_trap_has_tests_that_exist():
             assert name == "*" or name in defined, (file, name)
 
 
+@pytest.mark.parametrize("page", ["threat-model.md", "findings.md"])
+def test_tests_that_a_page_names_exist(page):
+    written = (TESTS.parent / "docs" / page).read_text()
+    named = re.findall(r"(test_\w+\.py)((?:(?:, )?::test_\w+)+)", written)
+    assert len(named) > 5
+    for file, names in named:
+        source = (TESTS / file).read_text()
+        for name in re.findall(r"::(test_\w+)", names):
+            assert f"def {name}(" in source, (file, name)
+    for file in re.findall(r"test_\w+\.py", written):
+        assert (TESTS / file).exists(), file
+
+
 def test_what_is_released_lies_on_the_declared_grid():
     """Traps 2 and 26: every value of an exact run is a whole number of grid units, and of a float run is not."""
     for noise, whole in (("exact", True), ("float", False)):
@@ -69,12 +83,14 @@ def shapes(tree):
 
 
 def of_neighbours(release):
-    """What is released of the records, and of those with one who is wild: of one shape, finite, and no exception."""
+    """What is released of the records, and of those with one who is wild: of one shape, finite, and without a warning."""
     expected = None
     for value in (0.0, *WILD.values()):
         data = records()
         data[0] = value
-        released = release(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            released = release(data)
         assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(released))
         expected = shapes(released) if expected is None else expected
         assert shapes(released) == expected
@@ -85,6 +101,23 @@ def test_a_run_succeeds_whatever_one_user_is(name):
     """Trap 15, on the drivers that are shipped."""
     case = CASES[name]
     of_neighbours(lambda data: drivers.run_scan(case.algorithm, case.objective, data, case.config(1.0)).release)
+
+
+@pytest.mark.parametrize("name", ["dp_gd", "dp_gp_ucb, in order"])
+def test_a_run_succeeds_in_float32_whatever_one_user_is(name, float32):
+    """Trap 15: a loss of 1e300 gave NumPy's warning of an overflow in a cast, and a loss of 1 none."""
+    case = CASES[name]
+    config = case.config(1.0)
+
+    def objective(point, data):
+        values = np.array(case.objective(jnp.asarray(point), jnp.zeros(data.shape)), float)
+        values[..., 0] = data[0, 0]
+        return values
+
+    of_neighbours(lambda data: drivers.run_loop(case.algorithm, objective, data, config).release)
+    made = {"users": 6, "mu": 0.5, "evaluations": 1, "loss_range": (0.0, 3.0)}
+    of_neighbours(lambda data: private_evaluations.PrivateObjective(lambda point, d: d[:, 0], data, **made)(0.5))
+    of_neighbours(lambda data: drivers.run_scan(case.algorithm, case.objective, data, config).release)
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

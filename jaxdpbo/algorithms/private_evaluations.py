@@ -11,6 +11,7 @@ makes a scalar function of a per-user loss for an optimiser that is not ours: th
 own, since it counts a budget that somebody else spends.
 """
 
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -335,7 +336,8 @@ class PrivateObjective:
                 "key must not be given with a ledger: evaluations on record draw from the operating system"
             )
         self._key, self.guarantee = keys.for_release(key, privacy(self._config), insecure_key)
-        self._ledger, self._run, self._noted, self._process = ledger, run, 0, os.getpid()
+        self._ledger = None if ledger is None else Path(ledger).absolute()
+        self._run, self._noted, self._process = run, 0, os.getpid()
         self._lock, self._charged, self._spent = threading.Lock(), 0, []
         if ledger is not None:
             what = f"private evaluations, {evaluations} of one point"
@@ -348,6 +350,7 @@ class PrivateObjective:
         Raises:
           BudgetExhausted: none is left.
           RuntimeError: another process than the one that made this object.
+          TypeError: ``point`` does not fit on record: numbers, text, arrays, lists and dicts of them do.
           ValueError: the losses do not have the shape ``(n,)``; it says no value.
           TypeError: they are no real numbers; it says none of them.
         """
@@ -355,26 +358,21 @@ class PrivateObjective:
             raise RuntimeError(
                 "a PrivateObjective works in the process that made it: a fork would draw its noise twice"
             )
-        place = np.asarray(point).tolist()
+        place = None if self._ledger is None else _written(point)
         with self._lock:
             if self._charged == self._evaluations:
                 raise BudgetExhausted(f"all {self._evaluations} evaluations are spent")
             self._note({"charged": self._charged + 1})
             number, self._charged = self._charged, self._charged + 1
         returned = self._loss(point, self._data)
-        try:
-            losses = np.asarray(returned, float)
-        except (TypeError, ValueError, OverflowError):  # NumPy's own complaint would quote the values
-            losses = None
-        if losses is None:  # not above: the complaint would be its context
-            raise TypeError("loss must return an array of real numbers")
+        losses = _checks.users_values("loss", returned, self._config.low.dtype)
         if losses.shape != (self._users,):
             raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
-        given = jnp.asarray(losses[None], self._config.low.dtype)
+        given = jnp.asarray(losses[None])
         value = float(_released_means(jax.random.fold_in(self._key, number), self._config, given)[0][0])
         with self._lock:
             self._note({"point": place, "value": value})
-            self._spent.append(Spent(point, value))
+            self._spent.append(Spent(jax.tree.map(_copied, point), value))
         return value
 
     def _note(self, line: dict[str, Any]) -> None:
@@ -411,6 +409,23 @@ class PrivateObjective:
     def __reduce__(self) -> Any:
         """Refuse."""
         raise TypeError("a PrivateObjective cannot be pickled: two copies would spend one budget twice")
+
+
+def _written(point: Any) -> Any:
+    """A point for JSON; refused before anything is charged."""
+    try:
+        told = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), point)
+        json.dumps(told, allow_nan=False)
+    except (TypeError, ValueError):
+        told = point
+    else:
+        return told
+    raise TypeError(f"point must be finite numbers, text, and lists or dicts of them on record, got {told!r}")
+
+
+def _copied(leaf: Any) -> Any:
+    """An optimiser may write its next point into the array of this one."""
+    return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 _released_means = jax.jit(released_means)

@@ -41,7 +41,7 @@ def run_scan(
         again. A run that fails, or is killed, has spent its charge: ``run_loop`` is the one that goes on. No ``key``
         may be given.
       run: its name in the ledger, and of this data: needed there.
-      diagnostics: also return the raw state and per-step ``Info``. Not private.
+      diagnostics: also return the raw state and per-step ``Info``. Not private. None for a release given out again.
 
     Raises:
       ledger.Refused: the budget does not suffice, or the name stands for another run or one that failed.
@@ -56,6 +56,7 @@ def run_scan(
     data = runs.arrays(data)
     charged = None
     if ledger is not None:
+        ledger = Path(ledger).absolute()
         like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)  # refuses before it costs
         charged = recorded.begin_once(ledger, run, algorithm, config, statement)
         done = recorded.given_out(charged, like)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import _checks
 from jaxdpbo.drivers import recorded, runs
 from jaxdpbo.privacy import budgets, guarantee, keys
 from jaxdpbo.privacy import ledger as privacy_ledger
@@ -49,11 +50,12 @@ def run_loop(
       progress: show a bar of steps; needs the ``progress`` extra. It counts, and shows nothing of the data.
       ledger: charge the whole run there (``privacy.ledger``) before its first step. A process that is killed, or whose
         objective raised, may call again: what was released is given out again, otherwise the run goes on after the
-        steps on record, evaluating their points again. Only a failure in the moment between a step's draw and its
-        record ends the run (``drivers.recorded``). Keys are the operating system's: neither ``key`` nor ``state``
-        may be given.
+        steps on record, evaluating their points again. Only a failure between the line that says that a step is drawn
+        and the line that holds it ends the run (``drivers.recorded``). Keys are the operating system's: neither ``key``
+        nor ``state`` may be given.
       run: its name in the ledger, and of this data: needed there.
-      diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private.
+      diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private. None where a
+        release is given out again.
 
     Raises:
       TypeError: ``key`` is not a typed key, or of such a generator.
@@ -98,13 +100,11 @@ def run_loop(
         if t < len(publics) and not jax.tree.leaves(current.private):
             current = current._replace(public=publics[t])
             continue
-        drawing = False
         try:
             query = ask(algorithm, ask_key, config, current)
             values = _evaluate(objective, query, data, getattr(config, "users", None), executor)
             if record is not None and t >= len(publics):
                 record = recorded.about_to_draw(record, f"step {t}")
-                drawing = True
             after, info = tell(algorithm, tell_key, config, current, query, values)
             if t < len(publics):
                 after = after._replace(public=publics[t])  # the noise drawn just now was never seen
@@ -113,13 +113,10 @@ def run_loop(
         except privacy_ledger.Refused:
             raise
         except (Exception, KeyboardInterrupt) as error:
-            said = f"stopped at step {t} of {config.steps} on {type(error).__name__}"
+            said = f"stopped at step {t} of {config.steps} on {type(error).__name__}; the same call "
             if record is None:
-                raise runs.RunInterrupted(f"{said}; the same call with state=error.state goes on", current) from error
-            after_it = (
-                "while it was drawn: the run ends there" if drawing else "; the same call goes on from its record"
-            )
-            raise runs.RunInterrupted(f"{said} {after_it}".replace(" ;", ";")) from error
+                raise runs.RunInterrupted(f"{said}with state=error.state goes on from there", current) from error
+            raise runs.RunInterrupted(f"{said}goes on, or says why it cannot") from error
         current = after
         infos.append(info)
     info = jax.tree.map(lambda *leaves: jnp.stack(leaves), *infos) if infos else None
@@ -148,7 +145,7 @@ def _evaluate(
     points, mask = np.asarray(query.points), np.asarray(query.mask)
     rows = np.flatnonzero(mask)
     raw = _at_once(executor, objective, points[rows], data) if executor else (objective(x, data) for x in points[rows])
-    found = [_real(value, points.dtype) for value in raw]
+    found = [_checks.users_values("objective", value, points.dtype) for value in raw]
     shapes = {value.shape for value in found} or {() if users is None else (users,)}
     if len(shapes) > 1:
         raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
@@ -166,15 +163,6 @@ def _at_once(executor: Executor, objective: Objective, points: np.ndarray, data:
     finally:
         for future in futures:
             future.cancel()
-
-
-def _real(values: Any, dtype: Any) -> np.ndarray:
-    """An array; NumPy's own complaint would quote the values, which are private."""
-    try:
-        return np.asarray(values, dtype)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise TypeError("objective must return an array of real numbers")  # not above: it would be its context
 
 
 def _count(start: int, stop: int, progress: bool) -> Any:

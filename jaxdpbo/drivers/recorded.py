@@ -4,8 +4,8 @@ All that ever leaves under one charge is one transcript. ``run_scan`` draws ever
 fails has spent its charge. ``run_loop`` writes down that a step is about to be drawn, draws it, and writes down the
 ``public`` part of the state before anybody uses it. A failure outside that moment, in an evaluation say, loses nothing:
 the run goes on, asks and evaluates again for the ``private`` part, and takes the public part from the record, so that
-no step is noised twice. A failure inside it ends the run there: what was drawn may have been seen, and how often a step
-was drawn until it went well would be an output of its own. Nothing raw is written.
+nobody sees two draws of one step. A failure inside it ends the run there: what was drawn may have been seen, and how
+often a step was drawn until it went well would be an output of its own. Nothing raw is written.
 """
 
 import base64
@@ -47,15 +47,18 @@ def begin(path: str | Path, run: str | None, algorithm: Algorithm, config: Any, 
       ledger.Refused: the budget does not suffice, the name stands for another run, or the run ended in a draw.
       ledger.Damaged: its states are not what was written.
     """
-    what = f"{_what(algorithm, config)}, step by step"
+    path, what = Path(path).absolute(), f"{_what(algorithm, config)}, step by step"
     charged = records.charge(path, run, what, statement, "run_loop", algorithm, config)
     publics, before = [], _nothing(fresh)
     for number, line in enumerate(charged.steps):
         if number % 2 == 0 and set(line) == {"draws"}:
             continue
         try:
-            changed = zlib.decompress(base64.b64decode(line["public"]))
-        except (KeyError, TypeError, ValueError, zlib.error) as error:
+            (kind, text), *rest = line.items()
+            if number % 2 == 0 or kind != "public" or rest:
+                raise ValueError(kind)
+            changed = zlib.decompress(base64.b64decode(text))
+        except (TypeError, ValueError, zlib.error) as error:
             raise ledger.Damaged(f"run {run!r} has no public state at step {number // 2}") from error
         before = _changed(before, changed)
         publics.append(before)

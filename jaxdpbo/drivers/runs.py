@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.types import Algorithm, State
@@ -62,10 +63,11 @@ def statement_of(algorithm: Algorithm, objective: Any, config: Any) -> guarantee
 
 
 def arrays(data: Any) -> Any:
-    """``data`` as JAX arrays. What JAX would say of a leaf that is none, and chain to what we say, quotes it."""
+    """``data`` as JAX arrays: what they hold neither warns, nor is quoted where a leaf is no array."""
     try:
-        return jax.tree.map(jnp.asarray, data)
-    except (TypeError, ValueError, OverflowError):
+        with np.errstate(all="ignore"):
+            return jax.tree.map(jnp.asarray, data)
+    except Exception:  # whatever an array-like says
         pass
     raise TypeError("data must be a pytree of arrays of numbers")
 

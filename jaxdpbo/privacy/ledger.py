@@ -12,7 +12,8 @@ whose noise may have been drawn is in the file before it is drawn, so that no se
 of one step that was charged and stored nothing is over. A release is stored before anybody sees it and given out again.
 
 The file knows its inode. A copy is refused until ``adopt`` says that it is the one that counts: two copies would spend
-one budget twice. Links, hard or symbolic, are the same file.
+one budget twice. Links, hard or symbolic, are the same file. This is against accidents: an older copy that is written
+back over the file is a file cut short, and seen by ``expected_head`` alone.
 
 A process killed while it writes leaves a torn line, the beginning of one. It was never acknowledged: readers pass over
 it, the next writer takes it off. A line of full length that ends in anything but a newline is damage.
@@ -273,9 +274,10 @@ def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, ti
             raise Refused(f"run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
             raise Moved(
-                f"run {run!r} has {len(steps)} steps on record, and step {number!r} came: another process goes on"
+                f"run {run!r} has {len(steps)} steps on record, and step {number!r} came: another process, or a call "
+                "that was interrupted, went on"
             )
-        _append(opened, {"kind": "step", "run": run, "number": number, "when": _now(), "content": content})
+        _append(opened, {"kind": "step", "run": run, "number": number, "when": _now(), "content": content}, named=True)
 
 
 def store_release(
@@ -500,7 +502,10 @@ def _locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int
     mode = (locks.LOCK_EX if writing else locks.LOCK_SH) | (0 if timeout is None else locks.LOCK_NB)
     until = math.inf if timeout is None else time.monotonic() + timeout
     while True:
-        descriptor = os.open(path, (os.O_RDWR | os.O_APPEND) if writing else os.O_RDONLY)
+        try:
+            descriptor = os.open(path, (os.O_RDWR | os.O_APPEND) if writing else os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, "there is no ledger (ledger.create begins one)", str(path)) from error
         try:
             locks.flock(descriptor, mode)
             if os.path.samestat(os.stat(path), os.fstat(descriptor)):
@@ -524,25 +529,42 @@ def _expect_no_copy(path: Path, descriptor: int, chain: Chain) -> None:
         )
 
 
+class _Prefix(NamedTuple):
+    """Bytes that were verified before, by their hash, and what they hold: only what follows them is read again."""
+
+    end: int
+    digest: bytes
+    chain: Chain
+
+
+_known: dict[Path, _Prefix] = {}
+
+
 def _verified(path: Path, content: bytes) -> tuple[Chain, int]:
     """The chain in a file, and where its last whole line ends."""
-    *whole, tail = content.split(b"\n")
-    lines, hashes = [], [_BEFORE_THE_FIRST]
-    for number, line in enumerate(whole, start=1):
+    known = _known.get(path)
+    if known is None or hashlib.sha256(content[: known.end]).digest() != known.digest:
+        known = _Prefix(0, b"", Chain((), _BEFORE_THE_FIRST, ()))
+    *whole, tail = content[known.end :].split(b"\n")
+    lines, hashes, previous = [*known.chain.lines], [*known.chain.hashes], known.chain.head
+    for number, line in enumerate(whole, start=len(lines) + 1):
         body, digest = line[:-_HASH_LENGTH], hashlib.sha256(line[:-_HASH_LENGTH]).hexdigest()
         match = _LINE.fullmatch(line)
         if not match or match[2] != (_HASH % digest).encode():
             raise Damaged(f"{path.name}: line {number} is damaged")
-        if not body.startswith((_START % hashes[-1]).encode()):
+        if not body.startswith((_START % previous).encode()):
             raise Damaged(f"{path.name}: line {number} does not follow the line before it")
         try:
             lines.append(json.loads(match[1].decode()))
         except ValueError as error:
             raise Damaged(f"{path.name}: line {number} is not JSON") from error
         hashes.append(digest)
-    if not lines or not _may_be_torn(tail, (_START % hashes[-1]).encode()):
+        previous = digest
+    if not lines or not _may_be_torn(tail, (_START % previous).encode()):
         raise Damaged(f"{path.name}: line {len(lines) + 1} is damaged")
-    return Chain(tuple(lines), hashes[-1], tuple(hashes[1:])), len(content) - len(tail)
+    chain, end = Chain(tuple(lines), previous, tuple(hashes)), len(content) - len(tail)
+    _known[path] = _Prefix(end, hashlib.sha256(content[:end]).digest(), chain)
+    return chain, end
 
 
 def _may_be_torn(tail: bytes, start: bytes) -> bool:
@@ -564,13 +586,16 @@ def _line(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
     return f"{body}{_HASH % digest}\n".encode(), digest
 
 
-def _append(opened: _Opened, content: dict[str, Any]) -> str:
-    """Add a line; it is on the disk when this returns its hash."""
+def _append(opened: _Opened, content: dict[str, Any], *, named: bool = False) -> str:
+    """Add a line; it is on the disk when this returns its hash. ``named``: so was the file's name before."""
     line, digest = _line(opened.chain.head, content)
     if opened.torn:
         os.ftruncate(opened.descriptor, opened.end)
     _write(opened.descriptor, line, opened.end)
-    _settle(opened)
+    if named:
+        os.fsync(opened.descriptor)
+    else:
+        _settle(opened)
     return digest
 
 
@@ -605,7 +630,7 @@ def _exact(spend: Spend) -> Spend:
     """The same, checked, its numbers fractions."""
     if not isinstance(spend, Spend) or not isinstance(spend.events, (tuple, list)) or not spend.events:
         raise TypeError("spend must be a Spend of at least one Event")
-    unit = None if spend.unit is None else _fraction("unit", spend.unit)
+    unit = None if spend.unit is None else Fraction(float(_fraction("unit", spend.unit)))  # as in a ``Guarantee``
     relation, protects = _text("relation", spend.relation), _text("protects", spend.protects)
     if (relation == "unit_distance") != (unit is not None) or (unit is not None and unit <= 0):
         raise ValueError(f"unit must be positive for 'unit_distance' and None elsewhere, got {spend.unit!r}")

@@ -166,8 +166,8 @@ CASES = {
     "gp_ucb, box": Case(gp_ucb.algorithm, _ucb(), "none", False, **SCALAR),
     "gp_ucb, box, users, refit": Case(gp_ucb.algorithm, _ucb(users=USERS, refit_every=2, fit_steps=1), "none", False),
     "gp_ucb, candidates": Case(gp_ucb.algorithm, _ucb(candidates=CANDIDATES), "none", False, **SCALAR),
-    "dp_gp_ucb": Case(dp_gp_ucb.algorithm, _dp_ucb(), AVERAGED, False, **LATE),
-    "dp_gp_ucb, noisy": Case(dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1, noise="float"), AVERAGED, False, **LATE),
+    "dp_gp_ucb": Case(dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1), AVERAGED, False, **LATE),
+    "dp_gp_ucb, exact utilities": Case(dp_gp_ucb.algorithm, _dp_ucb(noise="float"), AVERAGED, False, **LATE),
     "dp_gp_ucb, box": Case(
         dp_gp_ucb.algorithm, _dp_ucb(noise_variance=0.1, bounds=BOUNDS, noise="float"), AVERAGED, False, **LATE
     ),

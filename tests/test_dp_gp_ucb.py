@@ -337,6 +337,12 @@ def test_bad_configurations_are_named(changes, error, message):
         config(**changes)
 
 
+def test_float32_refuses_a_point_from_exact_utilities(float32):
+    with pytest.raises(ValueError, match="noise_variance must be positive where a point is released in float32"):
+        config(noise="exact")
+    assert config(noise="exact", release="value").noise == config(noise="exact", noise_variance=0.01).noise == "exact"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -8,6 +8,7 @@ from oracles import dp_gp_ucb as oracle
 from oracles import kernels as kernel_oracle
 from oracles.gp import predict
 
+from jaxdpbo.algorithms import dp_gp_ucb
 from jaxdpbo.surrogate import finite, gp, improvement, information, kernels, two_task
 
 CANDIDATES = np.random.default_rng(0).uniform(size=(30, 2))
@@ -80,6 +81,55 @@ def test_the_belief_stays_finite_in_float32_where_points_crowd(float32):
     assert belief.mean.dtype == jnp.float32
     assert np.all(np.isfinite(belief.mean))
     np.testing.assert_allclose(belief.mean, 1.0, atol=0.05)
+
+
+def longdouble_mean(covariance, rows, values, noise):
+    """The posterior mean of draws observed at ``rows``: Cholesky in 64 bits of precision."""
+    known = covariance[np.ix_(rows, rows)] + noise * np.eye(len(rows), dtype=np.longdouble)
+    factor, whitened = np.zeros_like(known), np.zeros(len(rows), np.longdouble)
+    for i in range(len(rows)):
+        for j in range(i + 1):
+            left = known[i, j] - factor[i, :j] @ factor[j, :j]
+            factor[i, j] = np.sqrt(left) if i == j else left / factor[j, j]
+        whitened[i] = (values[i] - factor[i, :i] @ whitened[:i]) / factor[i, i]
+    weights = np.zeros(len(rows), np.longdouble)
+    for i in reversed(range(len(rows))):
+        weights[i] = (whitened[i] - factor[i + 1 :, i] @ weights[i + 1 :]) / factor[i, i]
+    return covariance[:, rows] @ weights
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_the_mean_is_computed_to_within_what_exact_noise_allows_for(bits, trials):
+    """Crowded candidates, repeats, long lengthscales; exact utilities, which float32 does not take, or little noise."""
+    with jax.enable_x64(bits == 64):
+        dtype, worst = jnp.result_type(float), 0.0
+        points = np.asarray(np.linspace(0, 1, 60), dtype)
+        scan = jax.jit(
+            lambda prior, rows, values: jax.lax.scan(
+                lambda before, seen: (lambda after: (after, after.used > before.used))(
+                    finite.observe(prior, before, *seen)
+                ),
+                finite.unseen(prior, jnp.asarray(points)[:, None], 50),
+                (rows, values),
+            )
+        )
+        for seed in range(trials(f"posterior means beside longdouble, float{bits}, six priors each", 2, 50, 0)):
+            for noise in (0.0 if bits == 64 else gp.jitter(dtype), gp.jitter(dtype), 0.01):
+                for lengthscale in (0.1, 0.5, 2.0):
+                    rng = np.random.default_rng(seed)
+                    exact = points.astype(np.longdouble) / np.longdouble(np.asarray(lengthscale, dtype))
+                    covariance = np.exp(-0.5 * (exact[:, None] - exact[None]) ** 2)
+                    spread, basis = np.linalg.eigh(covariance.astype(float))
+                    drawn = (basis * np.sqrt(np.maximum(spread, 0))) @ rng.normal(size=60)
+                    rows = rng.integers(0, 60, 50)
+                    values = np.asarray(drawn[rows] + np.sqrt(noise) * rng.normal(size=50), dtype)
+                    smooth = gp.Prior(kernels.rbf, kernels.stationary(lengthscale, 1), jnp.asarray(noise, dtype))
+                    belief, learnt = scan(smooth, jnp.asarray(rows), jnp.asarray(values))
+                    of = np.asarray(learnt)
+                    variance = np.longdouble(np.asarray(noise, dtype))
+                    mean = longdouble_mean(covariance, rows[of], values[of].astype(np.longdouble), variance)
+                    worst = max(worst, float(np.max(np.abs(mean - np.asarray(belief.mean).astype(np.longdouble)))))
+        assert 0 < worst < dp_gp_ucb.configs.MEAN_ERROR
 
 
 def test_expected_improvement_is_an_expectation():

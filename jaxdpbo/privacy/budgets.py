@@ -185,8 +185,9 @@ def units(name: str, epsilon: float, moves: int) -> Units:
 def on_grid(scores: jax.Array, units: jax.Array, sensitivity: jax.Array) -> jax.Array:
     """Scores as ``int32`` that move by at most ``units`` where they move by ``sensitivity``; not finite ones are least.
 
-    Scores may be off by one unit each, by how they were computed: two units are kept back for that, one for rounding
-    down, and one or three for the product. Integers end at 2^30, in float32 at 2^24: scores beyond count as there.
+    Rounded down, which keeps a shift of whole units a shift. Two or four units are kept back for that, and for the
+    rounding of the product, which is why integers end at 2^30, in float32 at 2^24: there scores beyond count as there.
+    How far ``scores`` themselves are rounded is the caller's to count in ``sensitivity``.
     """
     step, end = grid_unit(units, sensitivity), _end(scores.dtype)
     scaled = jnp.where(jnp.isfinite(scores), jnp.floor(scores / step), -end)
@@ -195,7 +196,7 @@ def on_grid(scores: jax.Array, units: jax.Array, sensitivity: jax.Array) -> jax.
 
 def grid_unit(units: jax.Array, sensitivity: jax.Array) -> jax.Array:
     """What one unit of ``on_grid`` stands for."""
-    kept_back = 4 if sensitivity.dtype == jnp.float64 else 6
+    kept_back = 2 if sensitivity.dtype == jnp.float64 else 4
     return sensitivity / (units - kept_back).astype(sensitivity.dtype)
 
 

@@ -95,6 +95,7 @@ def lipschitz_config(
       TypeError: an argument of the wrong kind.
     """
     _checks.choice("acquisition", acquisition, ACQUISITIONS)
+    _checks.choice("noise", noise, configs.NOISES)
     _checks.choice("release", release, theory.RELEASES)
     _checks.choice("constants", constants, theory.CONSTANTS)
     dtype = np.dtype(jnp.result_type(float))

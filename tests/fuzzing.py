@@ -634,7 +634,7 @@ def ledgers(folder: Path) -> dict[str, Target]:
     number = itertools.count()
     template = folder / "template"
     ledger.create(template, notion="gdp", level=2, delta="1e-6", relation="replace_one", protects="them", by="me")
-    spend = ledger.Spend("gdp", 1, 0, 0, "replace_one", "them")
+    spend = ledger.Spend((ledger.Event("gdp", 1),), "replace_one", "them")
     ledger.charge(template, "first", "a run", spend)
     whole_file = template.read_bytes()
     (folder / "directory").mkdir()
@@ -645,6 +645,11 @@ def ledgers(folder: Path) -> dict[str, Target]:
     def copied(content: bytes = whole_file) -> Path:
         path = fresh()
         path.write_bytes(content)
+        return path
+
+    def adopted() -> Path:
+        path = copied()
+        ledger.adopt(path, by="me")
         return path
 
     def on(function, make):
@@ -666,18 +671,24 @@ def ledgers(folder: Path) -> dict[str, Target]:
     )
     exact = st.fractions(Fraction(1, 9), 1) | st.floats(0.1, 1.0) | either("0.1", "1/3", "1e-3")
     zero_up = either(0, "1e-9", Fraction(1, 10**9), 1e-12)
+    events = st.builds(ledger.Event, just("gdp"), exact, either(0, "1e-9"), either(0, 2**-80))
     spends = st.builds(
-        ledger.Spend, just("gdp"), exact, either(0, "1e-9"), either(0, 2**-80), just("replace_one"), just("them")
-    )
-    odd_spend = st.builds(
-        lambda one, name, value: one._replace(**{name: value}), spends, st.sampled_from(spend._fields), anything()
+        ledger.Spend, st.lists(events, min_size=1, max_size=2).map(tuple), just("replace_one"), just("them"),
+        st.none(), st.lists(words, max_size=2).map(tuple),
+    )  # fmt: skip
+
+    def odd_field(some, fields):
+        return st.builds(lambda one, name, value: one._replace(**{name: value}), some, either(*fields), anything())
+
+    odd_spend = odd_field(spends, spend._fields) | st.builds(
+        lambda event: spend._replace(events=(event,)), odd_field(events, ledger.Event._fields)
     )
     payload = st.dictionaries(
         st.text(max_size=3), st.none() | st.booleans() | st.floats(-1, 1) | st.text(max_size=3), max_size=3
     )
     content = {"content": payload}
     common = {"odd": {"path": wrong}, "raises": (OSError, ledger.Refused)}
-    fields = (*spend._fields, *OF_PATHS)
+    fields = (*spend._fields, *ledger.Event._fields, "notion", "Spend", "Event", *OF_PATHS)
 
     @st.composite
     def corrupted(draw):
@@ -723,20 +734,23 @@ def ledgers(folder: Path) -> dict[str, Target]:
         ),
         "ledger.create": Target(on(ledger.create, fresh), paths | budget, words=fields, **common),
         "ledger.charge": Target(
-            on(lambda path, **told: ledger.charge(path, **told), copied),
+            on(lambda path, **told: ledger.charge(path, **told), adopted),
             paths | {"run": words, "what": words, "spend": spends, "fingerprint": words,
                 "timeout": either(0.0, 0.001, 1)},
             words=fields, fixed=("timeout",), **common | {"odd": {"path": wrong, "spend": odd_spend}},
         ),
         "ledger.store_release": Target(
-            on(ledger.store_release, copied), paths | {"run": either("first", "second"), "payload": payload},
+            on(ledger.store_release, adopted), paths | {"run": either("first", "second"), "payload": payload},
             words=OF_PATHS, **common,
         ),
-        "ledger.append": Target(
-            on(ledger.append, copied), paths | content | {"after": st.none() | words, "timeout": either(0.0, 1.0)},
-            fixed=("timeout",), words=OF_PATHS, **common,
+        "ledger.note": Target(
+            on(ledger.note, adopted), paths | {"run": either("first", "second"), "number": either(1, 2)} | content,
+            words=OF_PATHS, **common,
         ),
-        "ledger.begin": Target(on(ledger.begin, fresh), paths | content, words=OF_PATHS, **common),
+        "ledger.adopt": Target(
+            on(lambda path, by: ledger.adopt(path, by=by), copied), paths | {"by": st.none() | words}, words=OF_PATHS,
+            **common,
+        ),
         "ledger.head": Target(on(ledger.head, copied), paths, **common | {"named": False}),
         "ledger.account": Target(on(ledger.account, copied), paths | {"expected_head": st.none()},
             **common | {"named": False}),
@@ -744,7 +758,7 @@ def ledgers(folder: Path) -> dict[str, Target]:
         "ledger.describe of bytes": reading(ledger.describe),
         "ledger.read of bytes": reading(ledger.read),
         "records.charge": Target(
-            on(lambda path, run, statement: records.charge(path, run, "fuzz", statement, 1), copied),
+            on(lambda path, run, statement: records.charge(path, run, "fuzz", statement, 1), adopted),
             paths | {"run": words, "statement": st.builds(lambda mu: guarantee.guarantee("gdp", mu, "replace_one",
                 "them"), exact.filter(lambda x: isinstance(x, float)))},
             fixed=("statement",), words=fields, **common,

@@ -175,8 +175,10 @@ def _curate(key):
         transforms.private_projection(**PUBLIC, projected=1, delta=1e-3, noise="float"),
         transforms.randomised_response(**PUBLIC, cells=POINTS[:2], noise="float"),
     ]
-    for own, config in zip(jax.random.split(key, len(chosen)), chosen, strict=True):
+    key, rest = jax.random.split(key)
+    for own, config in zip(jax.random.split(rest, len(chosen)), chosen, strict=True):
         transforms.curate(own, config, POINTS, insecure_key=True)
+    transforms.project(key, chosen[0], POINTS)
 
 
 def _objective(key):
@@ -309,7 +311,7 @@ KEY_CASES = {
     ),
     "minimize": Case(_minimize, ("drivers.minimum.minimize",)),
     "sweep": Case(_sweep, ("drivers.sweeps.sweep",)),
-    "curate": Case(_curate, ("privacy.transforms.curating.curate",)),
+    "curate": Case(_curate, ("privacy.transforms.curating.curate", "privacy.transforms.curating.project")),
     "PrivateObjective": Case(_objective, ("algorithms.private_evaluations.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),
     "settings_for": Case(_wanted, ("algorithms.dpareto.expectations.settings_for",)),

@@ -170,7 +170,8 @@ def test_what_a_row_marks_is_among_its_arguments(table):
 ELSEWHERE = {
     "scan": "pure: inside run_scan", "open_record": "inside serve", "sender": "writes what it is given",
     "geometric_of": "of a table, traced", "discrete_laplace_of": "of a table, traced",
-    "replay": "runs what it is given",
+    "replay": "runs what it is given", "project": "traced, inside curate", "framed": "tests/test_outsourcing.py",
+    "listen": "tests/test_sockets.py", "connect": "tests/test_sockets.py",
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from jaxdpbo import drivers, outsourcing
 from jaxdpbo.algorithms import dp_gd, private_evaluations
 from jaxdpbo.drivers import compiled, loop, sweeps
 from jaxdpbo.privacy import guarantee, keys, mechanisms, transforms
+from jaxdpbo.privacy.transforms import curating
 from jaxdpbo.training import dp_optim, models, permutation_sgd
 
 ROOT = Path(__file__).parent.parent
@@ -617,7 +618,7 @@ WITHOUT_A_KEY = {
     "key_from_bytes": lambda _: keys.key_from_bytes(BYTES),
     "derive": lambda _: keys.derive(KEY, b"noise"),
     "for_release": lambda _: keys.for_release(None, EXACT, False)[0],
-    "curate": lambda x: transforms.curate(None, LAPLACE, jnp.reshape(x, (-1, 1))).z,
+    "curate": lambda _: transforms.curate(None, LAPLACE, np.zeros((3, 1))).z,
     "run_scan": lambda _: drivers.run_scan(*GD).release.point,
     "run_loop": lambda _: drivers.run_loop(*GD).release.point,
     "minimize": lambda _: drivers.minimize(loss, records(), key_cases.BOUNDS, mu=1.0).release.point,
@@ -654,7 +655,7 @@ def test_no_key_is_drawn_while_a_caller_traces(name):
 @pytest.mark.parametrize("trace", ["jit", "vmap", "grad", "scan", "ensure_compile_time_eval"])
 def test_a_release_key_that_a_traced_function_closes_over_is_refused(trace):
     for call in (
-        lambda x: transforms.curate(KEY, LAPLACE, jnp.reshape(x, (-1, 1))).z[:, 0] + x,
+        lambda x: transforms.curate(KEY, LAPLACE, np.zeros((3, 1))).z[:, 0] + x,
         lambda x: jnp.sum(drivers.run_scan(*GD, key=KEY).release.point) + x,
         lambda x: drivers.sweep(*GD, seeds=1, key=KEY).release.point.sum() + x,
     ):
@@ -663,11 +664,9 @@ def test_a_release_key_that_a_traced_function_closes_over_is_refused(trace):
 
 
 def test_a_key_that_is_an_argument_gives_fresh_noise_in_every_call():
-    release = jax.jit(lambda key, x: transforms.curate(key, LAPLACE, x).z)
-    rows = np.zeros((3, 1))
-    first, second, again = (release(key, rows) for key in (KEY, keys.secret_key(), KEY))
+    release = jax.jit(lambda key, data: drivers.scan(ALGORITHM, OBJECTIVE, key, CONFIG, data)[0].point)
+    first, second, again = (release(key, DATA) for key in (KEY, keys.secret_key(), KEY))
     np.testing.assert_array_equal(first, again)
-    np.testing.assert_array_equal(first, transforms.curate(KEY, LAPLACE, rows).z)
     assert np.any(np.asarray(first) != np.asarray(second))
 
 
@@ -708,7 +707,7 @@ COMPILED = {
         sweeps._one_run(ALGORITHM, OBJECTIVE), "map", (jnp.zeros(1, int), key[None]),
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),
-    "curate": lambda key: jax.jit(lambda key, rows: transforms.curate(key, LAPLACE, rows).z).trace(key, POINT[:, None]),
+    "curate": lambda key: curating._with_noise.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
     "PrivateObjective": lambda key: private_evaluations._released_means.trace(
         key, CASES["private evaluations"].config(1.0), np.zeros((1, 6))
     ),

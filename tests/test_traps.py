@@ -83,7 +83,7 @@ def shapes(tree):
 
 
 def of_neighbours(release):
-    """What is released of the records, and of those with one who is wild: of one shape, finite, and without a warning."""
+    """What is released of the records, and of those with one who is wild: of one shape, finite, without a warning."""
     expected = None
     for value in (0.0, *WILD.values()):
         data = records()

@@ -83,9 +83,9 @@ def compilations():
 
 @pytest.fixture(autouse=True, scope="module")
 def few_mappings():
-    """XLA maps memory for every program it loads, and aborts at the 65,530 mappings that Linux allows a process."""
+    """XLA maps memory for every program it loads, some 200 KB each, and aborts at Linux's 65,530 mappings a process."""
     yield
-    if MAPPINGS.exists() and len(MAPPINGS.read_text().splitlines()) > 20_000:
+    if MAPPINGS.exists() and len(MAPPINGS.read_text().splitlines()) > 10_000:
         jax.clear_caches()
 
 

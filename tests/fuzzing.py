@@ -671,9 +671,9 @@ def ledgers(folder: Path) -> dict[str, Target]:
     )
     exact = st.fractions(Fraction(1, 9), 1) | st.floats(0.1, 1.0) | either("0.1", "1/3", "1e-3")
     zero_up = either(0, "1e-9", Fraction(1, 10**9), 1e-12)
-    events = st.builds(ledger.Event, just("gdp"), exact, either(0, "1e-9"), either(0, 2**-80))
+    events = st.builds(lambda *fields: ledger.Event(*fields), just("gdp"), exact, either(0, "1e-9"), either(0, 2**-80))
     spends = st.builds(
-        ledger.Spend, st.lists(events, min_size=1, max_size=2).map(tuple), just("replace_one"), just("them"),
+        lambda *fields: ledger.Spend(*fields), st.lists(events, min_size=1, max_size=2).map(tuple), just("replace_one"), just("them"),
         st.none(), st.lists(words, max_size=2).map(tuple),
     )  # fmt: skip
 

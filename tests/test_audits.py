@@ -122,10 +122,10 @@ def test_replays_on_neighbours_differ_in_the_release_alone(name):
     assert max(moved) > 0.2  # the neighbour does move it
 
 
-def gains(points, data):
-    """A mean gain in ``[0, 9]``; of a record that is no number, 9."""
+def gains(points, data, users):
+    """Gains in ``[0, 9]``, and of a record that is no number whatever comes; or their mean, 9 standing for those."""
     each = 9.0 * jnp.exp(-evaluated(points, data))
-    return jnp.mean(jnp.where(jnp.isfinite(each), each, 9.0), axis=1)
+    return jnp.mean(jnp.where(jnp.isfinite(each), each, 9.0), axis=1) if users is None else each
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.private and case.follows_values])
@@ -141,7 +141,8 @@ def test_replays_of_what_pays_in_the_end_differ_in_raw_utilities_alone(name, wil
             ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
             query = loop.ask(case.algorithm, ask_key, config, state)
             points = query.points if query.points.shape[1] == 2 else np.zeros((1, 2))
-            state, _ = loop.tell(case.algorithm, tell_key, config, state, query, gains(points, data))
+            values = gains(points, data, getattr(config, "users", None))
+            state, _ = loop.tell(case.algorithm, tell_key, config, state, query, values)
             seen.append((state.public, query.mask, query if "in order" in name else query.points.shape))
         released = loop.release(case.algorithm, jax.random.key(3), config, state)
         shapes = jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), released)

@@ -673,8 +673,8 @@ def ledgers(folder: Path) -> dict[str, Target]:
     zero_up = either(0, "1e-9", Fraction(1, 10**9), 1e-12)
     events = st.builds(lambda *fields: ledger.Event(*fields), just("gdp"), exact, either(0, "1e-9"), either(0, 2**-80))
     spends = st.builds(
-        lambda *fields: ledger.Spend(*fields), st.lists(events, min_size=1, max_size=2).map(tuple), just("replace_one"), just("them"),
-        st.none(), st.lists(words, max_size=2).map(tuple),
+        lambda *fields: ledger.Spend(*fields), st.lists(events, min_size=1, max_size=2).map(tuple),
+        just("replace_one"), just("them"), st.none(), st.lists(words, max_size=2).map(tuple),
     )  # fmt: skip
 
     def odd_field(some, fields):

@@ -557,7 +557,7 @@ def test_lines_moved_repeated_or_removed_are_seen(tmp_path):
 def test_a_torn_line_that_does_not_follow_is_seen(tmp_path):
     path = small(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
-    for length in range(15, len(lines[3]), 29):
+    for length in range(30, len(lines[3]), 29):  # a digit of the hash may be equal by chance, sixteen are not
         damaged(path, lines[0] + lines[1] + lines[3][:length])
 
 

@@ -105,6 +105,8 @@ def noise_deviation(*, users: int, mu: float, loss_range: Any, evaluations: int,
 
 
 def _deviation(spent: Any, low: Any, high: Any, users: int, evaluations: int) -> float:
+    if not (high - low) / 2 / users > 0:
+        raise ValueError(f"loss_range must be wider for {users} users, got {low}, {high}: floats lose one user's part")
     if spent.noise == "exact":
         return (high - low) / 2 / users * spent.width / int(spent.radius)
     each = accounting.split_gdp(float(spent.mu), evaluations)
@@ -435,4 +437,6 @@ def _range(value: Any) -> tuple[float, float]:
     low, high = _checks.vector("loss_range", value, 2).tolist()
     if not low < high:
         raise ValueError(f"loss_range must have low < high, got {low}, {high}")
+    if not np.isfinite(high - low):
+        raise ValueError(f"loss_range must be of a width that floats hold, got {low}, {high}")
     return low, high

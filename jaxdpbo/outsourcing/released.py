@@ -64,7 +64,7 @@ def read_published(path: str | Path) -> Published:
         projection = None if header["projection"] is None else jnp.asarray(header["projection"])
         metadata = transforms.Metadata(str(header["kind"]), law, projection, float(header["scale"]))
         statement = guarantee.from_dict(header["guarantee"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Refused(f"{path.name} is damaged: {error}") from error
     curated = transforms.Curated(jnp.asarray(z, jnp.result_type(float)), metadata, statement)
     return Published(curated, hashlib.sha256(content).hexdigest())

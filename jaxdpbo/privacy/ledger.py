@@ -647,6 +647,11 @@ def _exact_event(event: Event) -> Event:
     if not 0 <= delta < 1 or not 0 <= variation < 1:
         raise ValueError(f"delta and variation must lie in [0, 1), got {event.delta!r} and {event.variation!r}")
     kind = _text("type", event.type)
+    for name in ("points", "base", "parameters"):
+        if not isinstance(getattr(event, name), (tuple, list)):
+            raise TypeError(f"{name} must be a tuple, got {getattr(event, name)!r}")
+    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in event.points):
+        raise TypeError(f"points must be pairs of epsilon and delta, got {event.points!r}")
     points = tuple((_fraction("points", one), _fraction("points", other)) for one, other in event.points)
     base, law = tuple(map(_exact_event, event.base)), event.law and _text("law", event.law)
     parameters = tuple(_fraction("parameters", one) for one in event.parameters)

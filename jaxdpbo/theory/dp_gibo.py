@@ -170,6 +170,7 @@ def adaptive_mean_squared_gradient_bound(
 
     Does not apply to a run in which the cap on the batch bound (``Info.batch_capped``).
     """
+    tolerance = _checks.nonnegative("tolerance", tolerance)
     return mean_squared_gradient_bound(
         [tolerance] * steps, initial_gap=initial_gap, step_size=step_size, rkhs_norm=rkhs_norm, noise=noise
     )

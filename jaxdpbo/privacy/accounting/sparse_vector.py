@@ -12,14 +12,16 @@ def split_noise(noise: float, answers: int) -> tuple[float, float]:
 
     Raises:
       TypeError: ``answers`` is not a whole number: the proof counts releases.
-      ValueError: ``noise`` is not positive, ``answers`` under 1.
+      ValueError: ``noise`` is not positive, or too small to be split; ``answers`` under 1.
     """
     total = _checks.positive("noise", noise)
     threshold = total / (1.0 + (2.0 * _checks.size("answers", answers)) ** (1 / 3))
+    if not 0 < threshold < total:
+        raise ValueError(f"noise must be a number that floats can split, got {total}")
     return threshold, total - threshold
 
 
 def sparse_vector_epsilon(noise: float, answers: int) -> float:
     """``1 / b1 + 2 C / b2 = (1 + (2 C)^(1/3)) (1 + (2 C)^(2/3)) / b`` for that split."""
     threshold, queries = split_noise(noise, answers)
-    return 1.0 / threshold + 2.0 * answers / queries
+    return 1.0 / threshold + 2.0 * _checks.size("answers", answers) / queries

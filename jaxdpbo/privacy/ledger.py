@@ -143,7 +143,7 @@ class Amounts(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One spend of an account: its line, run and purpose, by whom and when, steps taken, and if a release is stored."""
+    """One spend of an account: its line, run and purpose, author and time, steps taken, and if a release is stored."""
 
     number: int
     run: str
@@ -169,7 +169,7 @@ class Budget(NamedTuple):
 
 
 class Account(NamedTuple):
-    """A ledger's budget, by whom and when it was set, where it was adopted; its spends, what they rest on together and
+    """A ledger's budget, who set it and when, where it was adopted; its spends, what they rest on together and
     add up to, and what is left.
     """
 
@@ -332,7 +332,7 @@ def head(path: str | Path) -> str:
 
 
 def describe(path: str | Path) -> str:
-    """A table: what was spent on what, by whom and when, released or not, what is left, and what all of it rests on."""
+    """A table: what was spent on what, author and time, released or not, what is left, and what all of it rests on."""
     told = account(path)
     budget = told.budget
     sums = [["", COSTS[budget.notion], "delta", "variation"], ["budget", *map(_down, _allowed(budget))]]

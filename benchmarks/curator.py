@@ -45,7 +45,7 @@ def main() -> None:
     try:
         held = example() if arguments.table is None else of_table(arguments)
         run(arguments, held)
-    except (outsourcing.Refused, ValueError, OSError) as error:
+    except (outsourcing.ProtocolError, ValueError, OSError) as error:
         sys.exit(f"curator: {error}")
 
 
@@ -132,11 +132,11 @@ def run(arguments: argparse.Namespace, held: Held) -> None:
     config = chosen(arguments, held.inputs.shape[1])
     if not released.exists():
         if record.exists():
-            raise outsourcing.Refused(f"{released} is gone, and making another would spend its budget again")
+            raise outsourcing.ProtocolError(f"{released} is gone, and making another would spend its budget again")
         outsourcing.publish(released, transforms.curate(None, config, held.inputs))
     published = outsourcing.read_published(released)
     if published.curated.guarantee != guarantee.from_dict(config.guarantee.to_dict()):
-        raise outsourcing.Refused(f"{released} was made under other settings: {published.curated.guarantee}")
+        raise outsourcing.ProtocolError(f"{released} was made under other settings: {published.curated.guarantee}")
     private = outsourcing.framed(held.source, config.kind, np.asarray(config.centre))
     with outsourcing.open_record(record, published, private, arguments.queries) as opened:
         say(f"{released}: {len(held.inputs)} rows, may leave; {record} and its key may not")

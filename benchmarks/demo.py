@@ -57,7 +57,12 @@ def main() -> None:
 
     def evaluated(data, key):
         search = gp_ucb.config(
-            steps=EVALUATIONS, bounds=bounds, refit_every=20, answer="believed", scatter=500, starts=4
+            steps=EVALUATIONS,
+            bounds=bounds,
+            refit_every=20,
+            answer="best_posterior_mean",
+            raw_samples=500,
+            num_restarts=4,
         )
         config = private_evaluations.config(gp_ucb.algorithm, search, users=users, mu=MU, loss_range=LOSS_RANGE)
         return drivers.run_loop(

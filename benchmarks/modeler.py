@@ -32,7 +32,7 @@ def main() -> None:
         run(arguments)
     except (ConnectionError, TimeoutError):  # while writing: a reader sees the end of its lines
         sys.exit("modeler: the curator went away: start again to go on")
-    except (outsourcing.Refused, ValueError, OSError) as error:
+    except (outsourcing.ProtocolError, ValueError, OSError) as error:
         sys.exit(f"modeler: {error}")
 
 
@@ -47,7 +47,7 @@ def talk(arguments, lines, send) -> None:
     # The greeting comes first: once a curator speaks, its released file is there.
     first = next(lines, None)
     if first is None:
-        raise outsourcing.Refused("there is no curator")
+        raise outsourcing.ProtocolError("there is no curator")
     published = outsourcing.read_published(arguments.released)
     print(f"guarantee: {published.curated.guarantee}", file=sys.stderr)
     with tqdm(unit="query", file=sys.stderr) as bar:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-MOST = 2**53  # of a size: beyond it floats skip whole numbers
+MAX_SIZE = 2**53  # of a size: beyond it floats skip whole numbers
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -72,7 +72,7 @@ def size(name: str, value: Any, *, minimum: int = 1) -> int:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if integer < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {integer}")
-    if integer > MOST:
+    if integer > MAX_SIZE:
         raise ValueError(f"{name} must be at most 2^53, got about 2^{integer.bit_length()}")
     return integer
 

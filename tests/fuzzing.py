@@ -25,19 +25,19 @@ from jax.flatten_util import ravel_pytree
 from protocol_cases import BOUNDS, CANDIDATES, CASES
 
 import jaxdpbo
-from jaxdpbo import drivers, laws, outsourcing
+from jaxdpbo import drivers, input_noise, outsourcing
 from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, random_search
 from jaxdpbo.outsourcing import lines as spoken
 from jaxdpbo.privacy import (
     accounting,
     auditing,
-    budgets,
+    calibration,
+    charges,
     clipping,
     guarantee,
     keys,
     ledger,
     mechanisms,
-    records,
     transforms,
 )
 from jaxdpbo.privacy.mechanisms import tables
@@ -53,11 +53,11 @@ from jaxdpbo.problems import (
     outsourced,
     splits,
 )
-from jaxdpbo.surrogate import gp, kernels, maximize, noisy_inputs, observations, pareto, ucb
+from jaxdpbo.surrogate import acquisition, gp, kernels, maximize, noisy_inputs, pareto, preprocessing
 from jaxdpbo.theory import dp_gibo as gibo_theory
 from jaxdpbo.theory import dp_gp_ucb as ucb_theory
 from jaxdpbo.theory import po_gp_ucb as po_theory
-from jaxdpbo.training import dp_optim, lots, models, oracles, permutation_sgd, spaces
+from jaxdpbo.training import dp_optim, models, oracles, permutation_sgd, sampling, spaces
 
 MARK = "86420"  # the digits of every private value
 OF_PATHS = ("PathLike", "null byte", "empty name")  # what Python says of a path that is none
@@ -337,11 +337,11 @@ def accountants() -> dict[str, Target]:
             check=at_least_zero, weight=0.3,
         ),
         "discrete_gaussian_mu": Target(
-            a.discrete_gaussian_mu, {"distance": positive, "width": st.integers(4, 10**5), "releases": count},
+            a.discrete_gaussian_mu, {"distance": positive, "sigma": st.integers(4, 10**5), "releases": count},
             check=at_least_zero,
         ),
         "discrete_gaussian_rho": Target(
-            a.discrete_gaussian_rho, {"distance": positive, "width": st.integers(4, 10**5), "releases": count},
+            a.discrete_gaussian_rho, {"distance": positive, "sigma": st.integers(4, 10**5), "releases": count},
             check=at_least_zero,
         ),
         "dp_event": Target(a.dp_event, {"mu": positive, "steps": count}),
@@ -355,7 +355,7 @@ def accountants() -> dict[str, Target]:
         "gdp_epsilon": Target(a.gdp_epsilon, {"mu": positive, "delta": probability}, check=at_least_zero),
         "gdp_mu": Target(a.gdp_mu, {"epsilon": epsilon, "delta": probability}, check=at_least_zero),
         "largest_distance": Target(
-            a.largest_distance, {"mu": positive, "width": st.integers(4, 10**5), "releases": count}, check=whole
+            a.largest_distance, {"mu": positive, "sigma": st.integers(4, 10**5), "releases": count}, check=whole
         ),
         "learner_epsilon": Target(
             a.learner_epsilon, {"sensitivity": positive, "standard_deviation": positive, "delta": probability},
@@ -382,9 +382,9 @@ def accountants() -> dict[str, Target]:
 
 def statements() -> dict[str, Target]:
     told = {
-        "holds_if": st.lists(words, max_size=2).map(tuple),
+        "assumptions": st.lists(words, max_size=2).map(tuple),
         "delta": st.floats(0, 0.5),
-        "variation": st.floats(0, 1e-20),
+        "total_variation": st.floats(0, 1e-20),
     }
     full = {
         "notion": either(*guarantee.NOTIONS[:-1]),
@@ -394,7 +394,9 @@ def statements() -> dict[str, Target]:
     }
     distant = full | {"relation": just("unit_distance"), "unit": positive}
     made = st.one_of(st.builds(guarantee.guarantee, **each, protects=words, **told) for each in (full, full, distant))
-    ideal = st.builds(lambda level: guarantee.guarantee("gdp", level, "replace_one", "them", variation=1e-25), positive)
+    ideal = st.builds(
+        lambda level: guarantee.guarantee("gdp", level, "replace_one", "them", total_variation=1e-25), positive
+    )
     fields = made.map(lambda one: one.to_dict())
 
     @st.composite
@@ -411,7 +413,8 @@ def statements() -> dict[str, Target]:
     return {
         "guarantee": Target(guarantee.guarantee, full | {"protects": words} | told, check=is_guarantee),
         "guarantee of a unit": Target(guarantee.guarantee, distant | {"protects": words} | told, check=is_guarantee),
-        "no_guarantee": Target(guarantee.no_guarantee, {"protects": words, "because": words}, check=is_guarantee),
+        "no_guarantee": Target(
+            guarantee.no_guarantee, {"protects": words, "no_guarantee_reason": words}, check=is_guarantee),
         "from_dict": Target(
             guarantee.from_dict, {"fields": fields}, odd={"fields": wrong_fields() | anything()}, words=names,
             check=is_guarantee,
@@ -429,8 +432,8 @@ def statements() -> dict[str, Target]:
             check=at_least_zero,
         ),
         "budget": Target(
-            budgets.budget,
-            {"mu": small, "noise": either(*budgets.NOISES), "dimension": few, "releases": few, "users": count,
+            calibration.budget,
+            {"mu": small, "noise": either(*calibration.NOISES), "dimension": few, "releases": few, "users": count,
              "dtype": either(np.float64, np.float32)},
             fixed=("dimension", "releases", "users", "dtype"),
         ),
@@ -461,22 +464,21 @@ def noises() -> dict[str, Target]:
         lambda x: jnp.asarray(x, jnp.int32)
     )
     row = {"check": lambda found, _: 0 <= int(found) < 5}
-    chances = either((Fraction(1, 2), Fraction(1, 2)), (Fraction(1),), (Fraction(1, 3), Fraction(2, 3)))
-    wrong_chances = anything() | either(
-        (Fraction(-1), Fraction(2)), (Fraction(0),), (0.5, 0.5), ("a",), (Fraction(1, 2),)
-    )
+    probabilities = either((Fraction(1, 2), Fraction(1, 2)), (Fraction(1),), (Fraction(1, 3), Fraction(2, 3)))
+    wrong = anything() | either((Fraction(-1), Fraction(2)), (Fraction(0),), (0.5, 0.5), ("a",), (Fraction(1, 2),))
     wrong_shapes = st.sampled_from([None, -1, (-1,), "ab", ("a",), (1.5,), 2.5, (None,), b"a"])
     plain = {"key": key(), "shape": shape}
     odd = {"shape": wrong_shapes}
     logs = jax.jit(m.exponential_log_probabilities)
     return {
         "discrete_gaussian": Target(
-            m.discrete_gaussian, plain | {"width": either(4, 40)}, tame=("width",), odd=odd, words=("shape",),
+            m.discrete_gaussian, plain | {"sigma": either(4, 40)}, tame=("sigma",), odd=odd, words=("shape",),
             weight=0.2,
         ),
         "discrete_laplace": Target(m.discrete_laplace, plain | {"rate": rate}, odd=odd, weight=0.2),
         "geometric": Target(m.geometric, plain | {"rate": rate}, odd=odd, weight=0.2),
-        "outcome": Target(m.outcome, plain | {"chances": chances}, odd=odd | {"chances": wrong_chances}, weight=0.2),
+        "outcome": Target(
+            m.outcome, plain | {"probabilities": probabilities}, odd=odd | {"probabilities": wrong}, weight=0.2),
         "planar_laplace": Target(
             m.planar_laplace, {"key": key(), "count": few, "rate": either(Fraction(1), Fraction(2))}, tame=("count",),
             weight=0.2,
@@ -509,14 +511,14 @@ def noises() -> dict[str, Target]:
         "tables.digits": Target(tables.digits, {"rate": rate}, check=whole),
         "tables.geometric": Target(tables.geometric, {"rate": rate}),
         "tables.padded": Target(tables.padded, {"rate": rate}),
-        "tables.geometric_variation": Target(tables.geometric_variation, {"rate": rate}, check=unit),
+        "tables.geometric_variation": Target(tables.geometric_total_variation, {"rate": rate}, check=unit),
         "tables.gaussian_variation": Target(
-            tables.gaussian_variation, {"width": either(1, 4, 31, 32, 4096)}, tame=("width",), check=unit
+            tables.gaussian_total_variation, {"sigma": either(1, 4, 31, 32, 4096)}, tame=("sigma",), check=unit
         ),
         "tables.ladder": Target(tables.ladder, {"rate": rate}),
-        "tables.planar_variation": Target(tables.planar_variation, {"rate": either(Fraction(1), Fraction(2))},
+        "tables.planar_variation": Target(tables.planar_total_variation, {"rate": either(Fraction(1), Fraction(2))},
             check=unit),
-        "tables.choice": Target(tables.choice, {"chances": chances}, odd={"chances": wrong_chances}),
+        "tables.choice": Target(tables.choice, {"probabilities": probabilities}, odd={"probabilities": wrong}),
     }  # fmt: skip
 
 
@@ -530,10 +532,10 @@ def curators() -> dict[str, Target]:
         transforms.randomised_response(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, cells=[[0.0, 0.0], [1.0, 1.0]]),
     ])  # fmt: skip
     noised = {"check": lambda found, _: is_guarantee(found.guarantee, None)}
-    law = st.builds(laws.law, either(*laws.KINDS), positive, few)
+    distribution = st.builds(input_noise.distribution, either(*input_noise.KINDS), positive, few)
     response = {"cells": distinct(), "truth": probability}
-    fields = law.map(lambda one: one._asdict()) | st.fixed_dictionaries(response)
-    made_response = st.builds(lambda one: laws.response(one, 0.5), distinct())
+    fields = distribution.map(lambda one: one._asdict()) | st.fixed_dictionaries(response)
+    made_response = st.builds(lambda one: input_noise.response(one, 0.5), distinct())
     statement = st.builds(guarantee.guarantee, either(*guarantee.NOTIONS[:-1]), positive, just("replace_one"), words)
     audit = st.builds(
         lambda hits, delta: auditing.epsilon_lower_bound(hits, 1, 20, delta=delta),
@@ -571,14 +573,17 @@ def curators() -> dict[str, Target]:
             fixed=("config",), private=("inputs",), odd={"inputs": odd_private()},
             check=lambda found, _: finite(found.z, None) and is_guarantee(found.guarantee, None),
         ),
-        "laws.law": Target(laws.law, {"kind": either(*laws.KINDS), "scale": positive, "dimension": few}),
-        "laws.response": Target(laws.response, response),
-        "laws.from_dict": Target(
-            laws.from_dict, {"fields": fields}, odd={"fields": wrong_fields | anything()},
+        "input_noise.distribution": Target(
+            input_noise.distribution, {"kind": either(*input_noise.KINDS), "scale": positive, "dimension": few}),
+        "input_noise.response": Target(input_noise.response, response),
+        "input_noise.from_dict": Target(
+            input_noise.from_dict, {"fields": fields}, odd={"fields": wrong_fields | anything()},
             words=("kind", "scale", "dimension", "cells", "truth"),
         ),
-        "laws.variance": Target(laws.variance, {"law": law}, fixed=("law",), check=at_least_zero),
-        "laws.difference_variances": Target(laws.difference_variances, {"law": law}, fixed=("law",)),
+        "input_noise.variance": Target(
+            input_noise.variance, {"distribution": distribution}, fixed=("distribution",), check=at_least_zero),
+        "input_noise.difference_variances": Target(
+            input_noise.difference_variances, {"distribution": distribution}, fixed=("distribution",)),
         "threshold_audit": Target(
             auditing.threshold_audit,
             {"first": floats_of(8), "second": floats_of(8), "delta": st.floats(0, 0.5), "confidence": probability,
@@ -610,11 +615,15 @@ def curators() -> dict[str, Target]:
             fixed=("audit", "statement"),
             words=("delta", "metric_dp", "prior_averaged_dp"), weight=0.3,
         ),
-        "laws.draw": Target(laws.draw, {"key": key(), "law": law, "count": just(2)}, fixed=("key", "law", "count"),
+        "input_noise.draw": Target(
+            input_noise.draw, {"key": key(), "distribution": distribution, "count": just(2)},
+            fixed=("key", "distribution", "count"),
             weight=0.2),
-        "laws.chances": Target(laws.chances, {"response": made_response}, fixed=("response",), check=finite,
+        "input_noise.probabilities": Target(
+            input_noise.probabilities, {"response": made_response}, fixed=("response",), check=finite,
             weight=0.2),
-        "laws.spreads": Target(laws.spreads, {"response": made_response}, fixed=("response",), check=finite,
+        "input_noise.cell_variances": Target(
+            input_noise.cell_variances, {"response": made_response}, fixed=("response",), check=finite,
             weight=0.2),
         "affine_misfit": Target(
             auditing.affine_misfit,
@@ -687,7 +696,7 @@ def ledgers(folder: Path) -> dict[str, Target]:
         st.text(max_size=3), st.none() | st.booleans() | st.floats(-1, 1) | st.text(max_size=3), max_size=3
     )
     content = {"content": payload}
-    common = {"odd": {"path": wrong}, "raises": (OSError, ledger.Refused)}
+    common = {"odd": {"path": wrong}, "raises": (OSError, ledger.LedgerError)}
     fields = (*spend._fields, *ledger.Event._fields, "notion", "Spend", "Event", *OF_PATHS)
 
     @st.composite
@@ -716,21 +725,21 @@ def ledgers(folder: Path) -> dict[str, Target]:
         return Target(
             call, {"content": either(whole_file, whole_file[:-9])},
             odd={"content": corrupted() | st.binary(max_size=90)},
-            named=False, raises=(ledger.Refused,),
+            named=False, raises=(ledger.LedgerError,),
         )  # fmt: skip
 
-    budget = {"notion": either(*ledger.LEVELS), "level": exact, "delta": zero_up, "variation": zero_up,
+    budget = {"notion": either(*ledger.LEVELS), "level": exact, "delta": zero_up, "total_variation": zero_up,
               "relation": words, "protects": words, "by": st.none() | words}  # fmt: skip
     like = {"a": jax.ShapeDtypeStruct((2,), np.float32), "b": jax.ShapeDtypeStruct((), np.int32)}
-    told = records.as_text({"a": np.ones(2, np.float32), "b": np.int32(3)})
+    told = charges.as_text({"a": np.ones(2, np.float32), "b": np.int32(3)})
     odd_told = st.builds(
         lambda at, name, value: [one | ({name: value} if place == at else {}) for place, one in enumerate(told)],
         st.integers(0, 1), either("dtype", "shape", "data", "more"), anything(),
     )  # fmt: skip
     return {
-        "records.from_text": Target(
-            lambda told: records.from_text(like, told), {"told": just(told)}, odd={"told": odd_told | anything()},
-            named=False, raises=(ledger.Refused,),
+        "charges.from_text": Target(
+            lambda told: charges.from_text(like, told), {"told": just(told)}, odd={"told": odd_told | anything()},
+            named=False, raises=(ledger.LedgerError,),
         ),
         "ledger.create": Target(on(ledger.create, fresh), paths | budget, words=fields, **common),
         "ledger.charge": Target(
@@ -757,8 +766,8 @@ def ledgers(folder: Path) -> dict[str, Target]:
         "ledger.account of bytes": reading(ledger.account),
         "ledger.describe of bytes": reading(ledger.describe),
         "ledger.read of bytes": reading(ledger.read),
-        "records.charge": Target(
-            on(lambda path, run, statement: records.charge(path, run, "fuzz", statement, 1), adopted),
+        "charges.charge": Target(
+            on(lambda path, run, statement: charges.charge(path, run, "fuzz", statement, 1), adopted),
             paths | {"run": words, "statement": st.builds(lambda mu: guarantee.guarantee("gdp", mu, "replace_one",
                 "them"), exact.filter(lambda x: isinstance(x, float)))},
             fixed=("statement",), words=fields, **common,
@@ -871,7 +880,7 @@ def parties(folder: Path) -> dict[str, Target]:
         return told
 
     said = st.lists(reply | line, max_size=3)
-    refused = {"raises": (outsourcing.Refused,)}
+    refused = {"raises": (outsourcing.ProtocolError,)}
     wrong_paths = st.sampled_from([5, 2.5, b"x", "", "\x00", folder, folder / "no" / "such", [], object(), str(folder)])
     begun = (
         st.none()
@@ -896,7 +905,7 @@ def parties(folder: Path) -> dict[str, Target]:
         ),
         "read_published of a path": Target(
             outsourcing.read_published, {"path": just(path)}, odd={"path": wrong_paths}, named=False,
-            raises=(OSError, outsourcing.Refused),
+            raises=(OSError, outsourcing.ProtocolError),
         ),
         "publish": Target(
             publish, {"path": st.none(), "curated": just(curated)}, odd={"path": wrong_paths}, fixed=("curated",),
@@ -959,10 +968,10 @@ def proofs() -> dict[str, Target]:
         ),
         "shares": Target(u.shares, {"delta": probability, "release": release, "exact": st.booleans(),
             "constants": paper}),
-        "confidence_width": Target(u.confidence_width, {"candidates": count, "step": few, "share": probability}),
-        "final_confidence_width": Target(u.final_confidence_width, {"candidates": count, "share": probability}),
-        "box_confidence_width": Target(
-            u.box_confidence_width, {"box": box, "step": few, "share": probability}, fixed=("box",)
+        "confidence_beta": Target(u.confidence_beta, {"candidates": count, "step": few, "share": probability}),
+        "final_confidence_beta": Target(u.final_confidence_beta, {"candidates": count, "share": probability}),
+        "box_confidence_beta": Target(
+            u.box_confidence_beta, {"box": box, "step": few, "share": probability}, fixed=("box",)
         ),
         "net_size": Target(u.net_size, {"box": box, "step": few, "share": probability}, fixed=("box",)),
         "gap": Target(u.gap, {"candidates": count, "correlation": share, "share": probability}, check=at_least_zero),
@@ -971,16 +980,16 @@ def proofs() -> dict[str, Target]:
             check=at_least_zero,
         ),
         "average_regret": Target(
-            u.average_regret, {"noise_variance": positive, "width": positive, "information": positive, "steps": few},
+            u.average_regret, {"noise_variance": positive, "beta": positive, "information": positive, "steps": few},
             check=at_least_zero,
         ),
         "exact_regret": Target(
             u.exact_regret,
-            {"width": positive, "steps": few, "candidates": few, "information": just(constant(1.5)),
-                "unlearnt": positive},
+            {"beta": positive, "steps": few, "candidates": few, "information": just(constant(1.5)),
+                "skip_threshold": positive},
             fixed=("information",), check=at_least_zero,
         ),
-        "point_sensitivity": Target(u.point_sensitivity, {"width": positive, "gap": positive}, check=at_least_zero),
+        "point_sensitivity": Target(u.point_sensitivity, {"beta": positive, "gap": positive}, check=at_least_zero),
         "value_sensitivity": Target(
             u.value_sensitivity, {"regret": positive, "gap": positive, "noise_gap": positive}, check=at_least_zero
         ),
@@ -1000,7 +1009,7 @@ def proofs() -> dict[str, Target]:
         ),
         "point_shortfall": Target(
             u.point_shortfall,
-            {"candidates": count, "width": positive, "sensitivity": positive, "epsilon": epsilon,
+            {"candidates": count, "beta": positive, "sensitivity": positive, "epsilon": epsilon,
                 "failure": probability},
         ),
         "selection_shortfall": Target(
@@ -1017,7 +1026,7 @@ def proofs() -> dict[str, Target]:
             u.over_candidates,
             {"candidates": count, "dimension": few, "steps": few, "delta": probability, "correlation": share,
              "noise_variance": either(0.0, 0.1, 2.0), "release": release, "information": just(constant(1.5)),
-             "constants": paper, "decay": st.none(), "unlearnt": either(0.0, 1e-10)},
+             "constants": paper, "decay": st.none(), "skip_threshold": either(0.0, 1e-10)},
             fixed=("information",), words=("deviation",),
         ),
         "over_box": Target(
@@ -1043,7 +1052,7 @@ def proofs() -> dict[str, Target]:
         ),
         "simple_regret_bound": Target(
             p.simple_regret_bound,
-            {"regret": positive, "steps": few, "width": positive, "information": positive, "noise_variance": positive,
+            {"regret": positive, "steps": few, "beta": positive, "information": positive, "noise_variance": positive,
              "first_constant": positive, "second_constant": positive},
             check=at_least_zero,
         ),
@@ -1080,20 +1089,20 @@ def surrogates() -> dict[str, Target]:
         ),
         "kernels.check": Target(kernels.check, fitting, tame=("dimension",), words=("kernel_params",)),
         "noisy_inputs": Target(
-            noisy_inputs.noisy_inputs, {"law": just(laws.law("gaussian", 1.0, 2)), "lengthscale": positive},
-            fixed=("law",)
+            noisy_inputs.noisy_inputs, {"distribution": just(input_noise.distribution("gaussian", 1.0, 2)),
+            "lengthscale": positive}, fixed=("distribution",)
         ),
         "cell_covariance": Target(
             noisy_inputs.cell_covariance,
-            {"response": just(laws.response([[0.0], [1.0]], 0.5)), "lengthscale": positive},
+            {"response": just(input_noise.response([[0.0], [1.0]], 0.5)), "lengthscale": positive},
             fixed=("response",),
         ),
         "gp.fit": Target(
-            lambda **o: gp.fit(jax.random.key(0), gp.Prior(kernels.rbf, one, jnp.asarray(0.1)), jnp.zeros((2, 2)),
+            lambda **o: gp.fit(jax.random.key(0), gp.Model(kernels.rbf, one, jnp.asarray(0.1)), jnp.zeros((2, 2)),
                 jnp.zeros(2), jnp.ones(2, bool), **o),
-            {"starts": either(0, -1), "steps": just(1), "within": just(2.0), "spread": just(1.0)},
-            tame=("starts", "steps"),
-            fixed=("starts",), weight=0.2,
+            {"num_restarts": either(0, -1), "steps": just(1), "within": just(2.0), "spread": just(1.0)},
+            tame=("num_restarts", "steps"),
+            fixed=("num_restarts",), weight=0.2,
         ),
         "pareto.hypervolume": Target(
             pareto.hypervolume, {"values": either(jnp.zeros((4, 1)), jnp.zeros((4, 4))), "mask": mask,
@@ -1109,27 +1118,27 @@ def surrogates() -> dict[str, Target]:
             jax.jit(maximize.first_of_largest), lambda found, _: 0 <= int(found[0]) < 5,
             utilities=floats_of(5, elements=any_float).map(jnp.asarray), start=st.integers(0, 4),
         ),
-        "observations.repaired": pure(
-            jax.jit(observations.repaired), finite, utilities=floats_of(4, elements=any_float).map(jnp.asarray),
+        "preprocessing.repaired": pure(
+            jax.jit(preprocessing.repaired), finite, utilities=floats_of(4, elements=any_float).map(jnp.asarray),
             mask=mask
         ),
-        "observations.standardized": pure(
-            jax.jit(observations.standardized), finite,
+        "preprocessing.standardized": pure(
+            jax.jit(preprocessing.standardized), finite,
             values=floats_of(4, elements=st.floats(allow_nan=False, allow_infinity=False)).map(jnp.asarray), mask=mask
         ),
-        "observations.mean_loss": pure(
-            jax.jit(observations.mean_loss), losses=floats_of(4, 2, elements=any_float).map(jnp.asarray), mask=mask,
+        "preprocessing.mean_loss": pure(
+            jax.jit(preprocessing.mean_loss), losses=floats_of(4, 2, elements=any_float).map(jnp.asarray), mask=mask,
             nan=False
         ),
-        "observations.counted": pure(
-            jax.jit(observations.counted), finite, values=floats_of(4, elements=any_float).map(jnp.asarray), mask=mask,
+        "preprocessing.counted": pure(
+            jax.jit(preprocessing.counted), finite, values=floats_of(4, elements=any_float).map(jnp.asarray), mask=mask,
             centre=just(jnp.asarray(1.0)), scale=just(jnp.asarray(2.0)), limits=just(jnp.asarray([-1e3, 1e3])),
         ),
-        "ucb.beta_of_candidates": pure(
-            jax.jit(ucb.beta_of_candidates, static_argnames="candidates"), finite, t=few, candidates=just(5),
+        "acquisition.beta_of_candidates": pure(
+            jax.jit(acquisition.beta_of_candidates, static_argnames="candidates"), finite, t=few, candidates=just(5),
             delta=probability
         ),
-        "ucb.beta_of_box": pure(jax.jit(ucb.beta_of_box, static_argnames="dimension"), finite, t=few,
+        "acquisition.beta_of_box": pure(jax.jit(acquisition.beta_of_box, static_argnames="dimension"), finite, t=few,
             dimension=just(5)),
         "clip_by_l2_norm": pure(clipped, bounded, vectors=floats_of(2, 4, elements=any_float).map(jnp.asarray),
             clip_norm=positive),
@@ -1146,7 +1155,7 @@ def surrogates() -> dict[str, Target]:
             radius=just(jnp.asarray(900, jnp.int32)),
         ),
         "gp.condition": pure(
-            jax.jit(lambda points, mask: gp.condition(gp.Prior(kernels.rbf, one, jnp.asarray(0.1)), points, mask)),
+            jax.jit(lambda points, mask: gp.condition(gp.Model(kernels.rbf, one, jnp.asarray(0.1)), points, mask)),
             points=points, mask=mask,
         ),
     }  # fmt: skip
@@ -1194,7 +1203,7 @@ def configs() -> dict[str, Target]:
         "output": either("last", "last_half_mean"),
         "noise": either("exact", "float"),
     }  # fmt: skip
-    search = {"scatter": either(8, 9), "starts": either(1, 2), "climb_steps": few}
+    search = {"raw_samples": either(8, 9), "num_restarts": either(1, 2), "ascent_steps": few}
     kernel = {"kernel": either(kernels.rbf, kernels.matern52), "kernel_params": st.none()}
     gibo = {
         "batch": st.none() | few, "noise_variance": positive, "tolerance": st.none() | positive,
@@ -1218,7 +1227,7 @@ def configs() -> dict[str, Target]:
         "users": count, "epsilon": epsilon, "largest_gain": positive, "steps": few,
         "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
         "acquisition": either("ucb", "expected_improvement"), "release": just("value"), "point_share": probability,
-        "width": positive, "constants": either(*ucb_theory.CONSTANTS), "noise": either("exact", "float"),
+        "sigma": positive, "constants": either(*ucb_theory.CONSTANTS), "noise": either("exact", "float"),
     }  # fmt: skip
     curated = transforms.curate(
         keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
@@ -1230,7 +1239,7 @@ def configs() -> dict[str, Target]:
         point=jnp.asarray(CANDIDATES[0]), points=jnp.asarray(CANDIDATES[:3]),
         values=jnp.asarray([[1.0, 0.1], [2.0, 0.2], [0.5, 0.5]]), failed=jnp.zeros(3, jnp.int32),
         front=jnp.ones(3, bool),
-        hypervolume=jnp.asarray(1.0), priors=searched.prior,
+        hypervolume=jnp.asarray(1.0), models=searched.model,
     )  # fmt: skip
     of_a_search = {"config": just(searched), "released": just(measured)}
     places = {"points": floats_of(2, 2, elements=any_float).map(jnp.asarray)}
@@ -1345,7 +1354,7 @@ def runners(folder: Path) -> dict[str, Target]:
         "objective": either(None, 5, "a", len, says_nothing, says_text, utility_of_table, two_of_table),
     }
     shared = {"objective": objectives, "data": data}
-    refused = {"raises": (drivers.RunInterrupted, ledger.Refused), "private": ("data",), "nan": False}
+    refused = {"raises": (drivers.RunInterrupted, ledger.LedgerError), "private": ("data",), "nan": False}
     known = (
         "len",
         "algorithm",
@@ -1375,7 +1384,7 @@ def runners(folder: Path) -> dict[str, Target]:
         place = folder / f"r{next(number)}" if ledger is None else ledger
         if ledger is None:
             jaxdpbo.privacy.ledger.create(
-                place, notion="gdp", level=1, relation="replace_one", protects=guarantee.USERS, variation=1e-9
+                place, notion="gdp", level=1, relation="replace_one", protects=guarantee.USERS, total_variation=1e-9
             )
         return drivers.run_scan(dp_gibo.algorithm, config=config, ledger=place, run=run, key=key, **told).release
 
@@ -1400,7 +1409,7 @@ def runners(folder: Path) -> dict[str, Target]:
         "run_scan on record": Target(
             scan_on_record, shared | {"ledger": st.none(), "run": words, "key": st.none()},
             odd=odd_data | {"ledger": either(5, "\x00", folder / "no" / "such", folder / "template", b"x", folder)},
-            words=(*known, *OF_PATHS), **refused | {"raises": (OSError, ledger.Refused, drivers.RunInterrupted)},
+            words=(*known, *OF_PATHS), **refused | {"raises": (OSError, ledger.LedgerError, drivers.RunInterrupted)},
             weight=0.3,
         ),
         "run_loop": Target(
@@ -1466,7 +1475,7 @@ def protocols() -> dict[str, Target]:
 def trainings() -> dict[str, Target]:
     settings = {
         "steps": few,
-        "lot": few,
+        "batch": few,
         "learning_rate": positive,
         "noise_multiplier": positive,
         "clip_norm": positive,
@@ -1491,7 +1500,7 @@ def trainings() -> dict[str, Target]:
         "linear_svm": Target(models.linear_svm, {"features": few}),
         "mlp": Target(models.mlp, {"features": few, "hidden": st.lists(few, max_size=2), "classes": st.integers(2, 4)}),
         "dp_optim.settings": Target(dp_optim.settings, settings),
-        "steps_of_epochs": Target(dp_optim.steps_of_epochs, {"epochs": count, "records": count, "lot": count},
+        "steps_of_epochs": Target(dp_optim.steps_of_epochs, {"epochs": count, "records": count, "batch": count},
             check=whole),
         "capacities": Target(dp_optim.capacities, {"largest": count, "records": count, "smallest": either(1, 8)}),
         "dp_optim.train": Target(
@@ -1499,10 +1508,10 @@ def trainings() -> dict[str, Target]:
         ),
         "permutation_sgd.train": Target(projected, {"features": any_rows}, fixed=("features",), check=finite,
             named=False),
-        "lots.draws_of": Target(lots.draws_of, {"records": count, "capacity": few}, check=whole),
+        "sampling.draws_of": Target(sampling.draws_of, {"records": count, "capacity": few}, check=whole),
         "training_epsilon": Target(
             oracles.training_epsilon,
-            {"records": st.integers(100, 1000), "epochs": few, "lot": st.integers(10, 100),
+            {"records": st.integers(100, 1000), "epochs": few, "batch": st.integers(10, 100),
              "noise_multiplier": st.floats(0.5, 8.0), "delta": probability},
             words=("steps", "rate"), weight=0.5, check=lambda found, _: at_least_zero(found.epsilon, None),
         ),

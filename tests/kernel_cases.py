@@ -19,8 +19,8 @@ class Case(NamedTuple):
     params: Any
     oracle: oracle.Kernel
 
-    def prior(self, noise_variance: float = 1e-6) -> gp.Prior:
-        return gp.Prior(self.kernel, self.params, jnp.asarray(noise_variance, jnp.result_type(float)))
+    def model(self, noise_variance: float = 1e-6) -> gp.Model:
+        return gp.Model(self.kernel, self.params, jnp.asarray(noise_variance, jnp.result_type(float)))
 
 
 def lengthscale(dimension: int) -> np.ndarray:

@@ -24,7 +24,7 @@ from jax.extend.random import define_prng_impl
 from protocol_cases import BOUNDS, CANDIDATES, CASES, USERS, records
 
 import jaxdpbo
-from jaxdpbo import drivers, laws, outsourcing
+from jaxdpbo import drivers, input_noise, outsourcing
 from jaxdpbo.algorithms import dpareto, private_evaluations
 from jaxdpbo.algorithms.dpareto import expectations
 from jaxdpbo.outsourcing import lines
@@ -190,7 +190,7 @@ def _objective(key):
 
 def published() -> outsourcing.Published:
     """Rows as they are, which is nothing to a modeler."""
-    metadata = transforms.Metadata("product_laplace", laws.law("product_laplace", 0.1, 2), None, 1.0)
+    metadata = transforms.Metadata("product_laplace", input_noise.distribution("product_laplace", 0.1, 2), None, 1.0)
     statement = guarantee.no_guarantee("rows", "they are no one's")
     return outsourcing.Published(transforms.Curated(jnp.asarray(CANDIDATES), metadata, statement), "digest")
 
@@ -209,18 +209,18 @@ def _search(key):
 
 
 def _wanted(key):
-    case, large = CASES["dpareto"], (expectations.SCATTER, expectations.STARTS, expectations.STEPS)
+    case, large = CASES["dpareto"], (expectations.RAW_SAMPLES, expectations.NUM_RESTARTS, expectations.STEPS)
     released = jax.eval_shape(
         lambda key: case.algorithm.release(key, case.config(1.0), case.algorithm.init(key, case.config(1.0))), key
     )
     released = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), released)
-    expectations.SCATTER, expectations.STARTS, expectations.STEPS = 4, 1, 1
+    expectations.RAW_SAMPLES, expectations.NUM_RESTARTS, expectations.STEPS = 4, 1, 1
     try:
         return dpareto.settings_for(
             key, case.config(1.0), released._replace(failed=jnp.full_like(released.failed, dpareto.USABLE)), epsilon=1.0
         )
     finally:
-        expectations.SCATTER, expectations.STARTS, expectations.STEPS = large
+        expectations.RAW_SAMPLES, expectations.NUM_RESTARTS, expectations.STEPS = large
 
 
 THIRDS = (Fraction(1, 3),) * 3
@@ -242,7 +242,7 @@ def _pure(key):
         mechanisms.noisy_argmax(next(fresh), scores, rate), mechanisms.exact_exponential(next(fresh), scores, rate),
         mechanisms.gaussian(next(fresh), jnp.zeros(2), 1.0), mechanisms.laplace(next(fresh), jnp.zeros(2), 1.0),
         mechanisms.exponential(next(fresh), jnp.zeros(2), 1.0, 1.0),
-        *(laws.draw(next(fresh), laws.law(kind, 1.0, 2), 2) for kind in laws.KINDS),
+        *(input_noise.draw(next(fresh), input_noise.distribution(kind, 1.0, 2), 2) for kind in input_noise.KINDS),
         gp_regression.start(next(fresh)), gp_regression.sample(next(fresh), 3, 2)[0].train,
         huber_regression.sample(next(fresh), 3), location.sample(next(fresh), 3),
         outsourced.draws(next(fresh), 2, side=1.0, points=2, lengthscale=1.0),
@@ -259,10 +259,10 @@ def _pure(key):
 
 @jax.jit
 def _trained(key):
-    """Two trainings side by side, with lots that are drawn sparsely."""
+    """Two trainings side by side, with batches that are drawn sparsely."""
     features = jnp.asarray(np.random.default_rng(0).normal(size=(70, 2)))
     rows = models.records(features, jnp.arange(70) % 2)
-    settings = dp_optim.settings(steps=3, lot=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
+    settings = dp_optim.settings(steps=3, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
     return oracles.training_errors(
         jax.random.split(key, 2), models.logistic_regression(2), rows, (features, jnp.arange(70) % 2), settings,
         largest=8,
@@ -289,8 +289,8 @@ FUNCTIONS = ("init", "ask", "tell", "release")
 ENTERED = {
     "dp_gibo": _of("algorithms.dp_gibo", *FUNCTIONS),
     "dp_gd": (
-        *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.descent.privatized", "drivers.compiled.run_scan",
-        "drivers.compiled.scan",
+        *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.descent.privatized", "drivers.scan.run_scan",
+        "drivers.scan.scan",
     ),
     "dpareto": (
         *_of("algorithms.dpareto.run", *FUNCTIONS), *_of("algorithms.dpareto.surrogates", "fitted", "proposed")
@@ -298,7 +298,7 @@ ENTERED = {
     "dp_gp_ucb": _of("algorithms.dp_gp_ucb.run", *FUNCTIONS),
     "gp_ucb, box, users, refit": (
         *_of("algorithms.gp_ucb", *FUNCTIONS), "surrogate.gp.fit", "surrogate.maximize.multi_start",
-        "surrogate.maximize.scatter_and_climb",
+        "surrogate.maximize.sample_and_ascend",
     ),
     "private evaluations": _of("algorithms.private_evaluations", "released_means"),
     "po_gp_ucb": _of("algorithms.po_gp_ucb", *FUNCTIONS),
@@ -309,8 +309,8 @@ KEY_CASES = {
     "run_loop": Case(
         _protocol(CASES["dp_gd"], drivers.run_loop), ("drivers.loop.run_loop", *_of("drivers.loop", *FUNCTIONS))
     ),
-    "minimize": Case(_minimize, ("drivers.minimum.minimize",)),
-    "sweep": Case(_sweep, ("drivers.sweeps.sweep",)),
+    "minimize": Case(_minimize, ("drivers.minimize.minimize",)),
+    "sweep": Case(_sweep, ("drivers.sweep.sweep",)),
     "curate": Case(_curate, ("privacy.transforms.curating.curate", "privacy.transforms.curating.project")),
     "PrivateObjective": Case(_objective, ("algorithms.private_evaluations.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),
@@ -324,13 +324,13 @@ KEY_CASES = {
             *_of("privacy.mechanisms.floating", "gaussian", "laplace", "exponential"),
             *_of("problems", "gp_regression.start", "gp_regression.sample", "huber_regression.sample"),
             *_of("problems", "location.sample", "outsourced.draws", "noisy.Data"),
-            "laws.draw", "training.models.init", "training.oracles.sparse_vector_errors",
+            "input_noise.draw", "training.models.init", "training.oracles.sparse_vector_errors",
             "training.permutation_sgd.train",
         ),
     ),
     "training": Case(
         _trained,
-        _of("training", "oracles.training_errors", "dp_optim.train", "lots.words_of", "lots.draw"),
+        _of("training", "oracles.training_errors", "dp_optim.train", "sampling.words_of", "sampling.draw"),
     ),
     "keys": Case(
         _made,

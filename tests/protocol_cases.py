@@ -86,7 +86,13 @@ def _ucb(**static):
     def config(scale: float):
         places = {name: value * scale for name, value in static.items() if name == "candidates"}
         boxes = {name: value * scale for name, value in box.items()}
-        options = {"steps": STEPS, "noise_variance": 1e-3 * scale, "scatter": 8, "starts": 1, "climb_steps": 1}
+        options = {
+            "steps": STEPS,
+            "noise_variance": 1e-3 * scale,
+            "raw_samples": 8,
+            "num_restarts": 1,
+            "ascent_steps": 1,
+        }
         return gp_ucb.config(**(options | static | places | boxes))
 
     return config
@@ -104,7 +110,7 @@ def _dp_ucb(**static):
         if "bounds" in static:
             place = {"bounds": BOUNDS * scale, "grid": CANDIDATES * scale, "slope": (1.0, scale)}
         options = {"steps": STEPS, "delta": 0.01 * scale, "correlation": 0.9, "release": "both", "scale": scale}
-        searched = {"scatter": 8, "starts": 1, "climb_steps": 1}
+        searched = {"raw_samples": 8, "num_restarts": 1, "ascent_steps": 1}
         return dp_gp_ucb.config(epsilon=1e3 * scale, **(options | searched | static | place))
 
     return config
@@ -138,7 +144,7 @@ def _outsourced(scale: float):
 def _front(scale: float):
     return dpareto.config(
         bounds=BOUNDS * scale, initial=CANDIDATES[:2] * scale, proposals=STEPS - 2, reference=(10.0 * scale, 0.9),
-        scatter=8, starts=1, climb_steps=1, fit_steps=1,
+        raw_samples=8, num_restarts=1, ascent_steps=1, fit_steps=1,
     )  # fmt: skip
 
 

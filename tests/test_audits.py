@@ -297,7 +297,7 @@ def test_trap_20_the_selection_was_never_privatised(monkeypatch, name, mechanism
 
 
 HALVED = {  # half the noise that was paid for
-    "discrete_gaussian": lambda honest: lambda key, shape, width: honest(key, shape, width) // 2,
+    "discrete_gaussian": lambda honest: lambda key, shape, sigma: honest(key, shape, sigma) // 2,
     "discrete_laplace": lambda honest: lambda key, shape, rate: honest(key, shape, rate) // 2,
     "gaussian": lambda honest: lambda key, value, deviation: honest(key, value, deviation / 2),
     "noisy_argmax": lambda honest: lambda key, scores, rate: honest(key, scores, 2 * rate),
@@ -350,7 +350,7 @@ def test_trap_29_the_same_noise_on_two_releases(monkeypatch, noise):
         assert audits.measured(row, QUICK).verdict == "holds"
 
     body()
-    monkeypatch.setattr(drivers.compiled.jax.random, "fold_in", lambda key, data: key)
+    monkeypatch.setattr(drivers.scan.jax.random, "fold_in", lambda key, data: key)
     with pytest.raises(AssertionError):
         body()
 
@@ -365,7 +365,7 @@ def test_trap_29_a_key_used_twice(monkeypatch, driver):
             driver(fresh(dp_gd.algorithm), turning, data, twice("exact"), key=jax.random.key(0), insecure_key=True)
 
     body()
-    monkeypatch.setattr(drivers.compiled.jax.random, "fold_in", lambda key, data: key)
+    monkeypatch.setattr(drivers.scan.jax.random, "fold_in", lambda key, data: key)
     with pytest.raises((jax.errors.KeyReuseError, drivers.RunInterrupted)) as caught:
         body()
     cause = caught.value.__cause__ if driver is drivers.run_loop else caught.value

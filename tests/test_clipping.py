@@ -21,8 +21,8 @@ def compiled():
     """A fresh compilation of the mean of clipped vectors, with whatever is patched at its first call."""
 
     def clipped_mean(weights, losses, clip_norm):
-        total, clipped, refused = clipping.clipped_sum(weights, losses, clip_norm)
-        return total / losses.shape[1], clipped, refused
+        total, clipped, nonfinite = clipping.clipped_sum(weights, losses, clip_norm)
+        return total / losses.shape[1], clipped, nonfinite
 
     return jax.jit(clipped_mean)
 
@@ -39,10 +39,10 @@ def made(users, seed=0):
 
 def test_a_vector_inside_the_ball_is_kept_to_the_bit_and_one_outside_is_shortened():
     vectors = np.random.default_rng(0).normal(size=(4, 200)) * np.geomspace(1e-3, 1e3, 200)
-    found, clipped, refused = (np.asarray(x) for x in clip(vectors, 1.5))
+    found, clipped, nonfinite = (np.asarray(x) for x in clip(vectors, 1.5))
     norms = np.linalg.norm(vectors, axis=0)
     np.testing.assert_array_equal(clipped, norms > 1.5)
-    assert not refused.any()
+    assert not nonfinite.any()
     np.testing.assert_array_equal(found[:, ~clipped], vectors[:, ~clipped])
     np.testing.assert_allclose(found[:, clipped], vectors[:, clipped] * 1.5 / norms[clipped], rtol=1e-14)
     assert np.max(np.linalg.norm(found, axis=0)) <= 1.5 * (1 + 8 * ULP)
@@ -62,9 +62,9 @@ def test_a_vector_on_the_ball_is_kept():
 @pytest.mark.parametrize("entry", [np.nan, np.inf, -np.inf, 1e308, -1.5e154])
 def test_a_vector_whose_square_is_not_finite_counts_as_zero(entry):
     vectors = np.array([[entry, 1.0, entry, 1.2e154], [0.5, entry, -entry, 1.2e154]])
-    found, clipped, refused = clip(vectors, 1.0)
+    found, clipped, nonfinite = clip(vectors, 1.0)
     np.testing.assert_array_equal(found, 0.0)
-    np.testing.assert_array_equal(refused, True)
+    np.testing.assert_array_equal(nonfinite, True)
     np.testing.assert_array_equal(clipped, False)
 
 
@@ -72,9 +72,9 @@ def test_a_vector_whose_square_is_not_finite_counts_as_zero(entry):
 def test_the_ball_may_have_any_size(clip_norm):
     """The square of the radius may be under the smallest double; the radius still binds."""
     vectors = clip_norm * np.array([[9.0, 0.3], [9.0, 0.4]])
-    found, clipped, refused = clip(vectors, clip_norm)
+    found, clipped, nonfinite = clip(vectors, clip_norm)
     np.testing.assert_array_equal(clipped, [True, False])
-    np.testing.assert_array_equal(refused, False)
+    np.testing.assert_array_equal(nonfinite, False)
     np.testing.assert_allclose(found[:, 0] / clip_norm, np.sqrt(0.5), rtol=1e-12)
     np.testing.assert_array_equal(found[:, 1], vectors[:, 1])
 
@@ -90,10 +90,10 @@ def test_the_ball_may_have_any_size_in_float32(float32):
 @pytest.mark.parametrize("users", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 5])
 def test_the_mean_in_chunks_is_the_loop_over_users(users, small_chunks):
     weights, losses = made(users)
-    mean, clipped, refused = compiled()(weights, losses, 1.0)
+    mean, clipped, nonfinite = compiled()(weights, losses, 1.0)
     expected = oracle.clipped_mean(weights, losses, 1.0)
     np.testing.assert_allclose(mean, expected[0], rtol=1e-12, atol=1e-14)
-    assert (clipped, refused) == expected[1:]
+    assert (clipped, nonfinite) == expected[1:]
     assert mean.shape == (DIMENSION,)
 
 
@@ -101,12 +101,12 @@ def test_the_mean_at_the_real_size_of_a_chunk_is_the_loop_over_users():
     users = 2 * clipping.CHUNK + 3
     weights, losses = made(users)
     losses[:, ::97] = np.nan
-    mean, clipped, refused = compiled()(weights, losses, 1.0)
+    mean, clipped, nonfinite = compiled()(weights, losses, 1.0)
     expected = oracle.clipped_mean(weights, losses, 1.0)
     np.testing.assert_allclose(mean, expected[0], rtol=1e-11, atol=1e-13)
-    assert (clipped, refused) == expected[1:]
-    assert refused == len(range(0, users, 97))
-    assert 0 < clipped < users - refused
+    assert (clipped, nonfinite) == expected[1:]
+    assert nonfinite == len(range(0, users, 97))
+    assert 0 < clipped < users - nonfinite
 
 
 @pytest.mark.parametrize("entry", [np.nan, np.inf, -np.inf, 1e308])
@@ -118,27 +118,27 @@ def test_users_that_are_not_finite_count_as_zero_and_are_counted(entry, small_ch
         for user in (0, 7, 8, 19):  # in each chunk and in the rest
             spoilt[rows, user] = entry
             silenced[:, user] = 0.0
-        found, clipped, refused = mean(weights, spoilt, 1.0)
+        found, clipped, nonfinite = mean(weights, spoilt, 1.0)
         expected, expected_clipped, none = mean(weights, silenced, 1.0)
         np.testing.assert_array_equal(found, expected)
-        assert (clipped, refused, none) == (expected_clipped, 4, 0)
+        assert (clipped, nonfinite, none) == (expected_clipped, 4, 0)
 
 
 def test_all_users_refused_give_the_zero_mean(small_chunks):
     weights, losses = made(USERS)
-    mean, clipped, refused = compiled()(weights, np.full_like(losses, np.nan), 1.0)
+    mean, clipped, nonfinite = compiled()(weights, np.full_like(losses, np.nan), 1.0)
     np.testing.assert_array_equal(mean, 0.0)
-    assert (clipped, refused) == (0, USERS)
+    assert (clipped, nonfinite) == (0, USERS)
 
 
 def test_float32_follows_the_loop_over_users(float32, small_chunks):
     weights, losses = (x.astype(np.float32) for x in made(USERS))
     losses[:, 3] = np.inf
-    mean, clipped, refused = compiled()(weights, losses, 1.0)
+    mean, clipped, nonfinite = compiled()(weights, losses, 1.0)
     expected = oracle.clipped_mean(weights.astype(float), losses.astype(float), 1.0)
     assert mean.dtype == np.float32
     np.testing.assert_allclose(mean, expected[0], rtol=1e-5, atol=1e-6)
-    assert (clipped, refused) == expected[1:]
+    assert (clipped, nonfinite) == expected[1:]
 
 
 class Neighbours:
@@ -215,19 +215,19 @@ def without_nan_guard(vectors, clip_norm):
 
 
 def guarding_nan_alone(vectors, clip_norm):
-    refused = jnp.any(jnp.isnan(vectors), axis=0)
-    clipped = without_nan_guard(jnp.where(refused[None], 0.0, vectors), clip_norm)
-    return jnp.where(refused[None], 0.0, clipped[0]), clipped[1], refused
+    nonfinite = jnp.any(jnp.isnan(vectors), axis=0)
+    clipped = without_nan_guard(jnp.where(nonfinite[None], 0.0, vectors), clip_norm)
+    return jnp.where(nonfinite[None], 0.0, clipped[0]), clipped[1], nonfinite
 
 
 def without_clipping(vectors, clip_norm):
-    refused = ~jnp.isfinite(jnp.sum(jnp.square(vectors), axis=0))
-    return jnp.where(refused[None], 0.0, vectors), refused, refused
+    nonfinite = ~jnp.isfinite(jnp.sum(jnp.square(vectors), axis=0))
+    return jnp.where(nonfinite[None], 0.0, vectors), nonfinite, nonfinite
 
 
 def clipping_each_coordinate(vectors, clip_norm):
-    refused = ~jnp.isfinite(jnp.sum(jnp.square(vectors), axis=0))
-    return jnp.where(refused[None], 0.0, jnp.clip(vectors, -clip_norm, clip_norm)), refused, refused
+    nonfinite = ~jnp.isfinite(jnp.sum(jnp.square(vectors), axis=0))
+    return jnp.where(nonfinite[None], 0.0, jnp.clip(vectors, -clip_norm, clip_norm)), nonfinite, nonfinite
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def cells_of(monkeypatch):
 def moved(chosen, first, second):
     """By how many cells two releases under one key are apart: the noise is the same."""
     released = [transforms.curate(jax.random.key(0), chosen, rows, insecure_key=True) for rows in (first, second)]
-    stretch = released[0].metadata.law.scale / chosen.law.scale
+    stretch = released[0].metadata.distribution.scale / chosen.distribution.scale
     apart = np.diff([np.asarray(one.z, np.float64) for one in released], axis=0)[0] / (chosen.cell * stretch)
     np.testing.assert_allclose(apart, np.rint(apart), atol=0.1)
     return np.rint(apart).astype(int)

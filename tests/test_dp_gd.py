@@ -1,4 +1,4 @@
-"""DP-GD against a per-user NumPy oracle, its noise law, its sensitivity, and where its gradients come from."""
+"""DP-GD against a per-user NumPy oracle, its noise distribution, its sensitivity, and where its gradients come from."""
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +69,7 @@ def test_without_a_budget_the_path_is_the_oracles(data, noise):
     expected = oracle.path(gradients_at(data), np.zeros(DIMENSION), np.zeros((STEPS, DIMENSION)), **options)
     np.testing.assert_allclose(run.release.path, expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(run.release.point, run.release.path[-1])
-    np.testing.assert_array_equal(run.diagnostics.info.refused_users, np.sum(np.isnan(data[:, 0])))
+    np.testing.assert_array_equal(run.diagnostics.info.nonfinite_users, np.sum(np.isnan(data[:, 0])))
     assert np.all((run.diagnostics.info.clipped_share > 0) & (run.diagnostics.info.clipped_share < 1))
     assert run.guarantee.notion == "none"
 

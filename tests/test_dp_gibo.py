@@ -1,4 +1,4 @@
-"""DP-GIBO against a per-user NumPy oracle, its noise law, its sensitivity, and what it refuses."""
+"""DP-GIBO against a per-user NumPy oracle, its noise distribution, its sensitivity, and what it refuses."""
 
 import functools
 
@@ -160,7 +160,7 @@ def test_too_little_noise_is_seen_by_the_attack(monkeypatch, factor):
     honest, exact = mechanisms.gaussian, mechanisms.discrete_gaussian
     monkeypatch.setattr(mechanisms, "gaussian", lambda key, value, deviation: honest(key, value, factor * deviation))
     assert measured_mu(2_000, "float")[0] > MU
-    less = lambda key, shape, width: jnp.rint(factor * exact(key, shape, width)).astype(jnp.int32)  # noqa: E731
+    less = lambda key, shape, sigma: jnp.rint(factor * exact(key, shape, sigma)).astype(jnp.int32)  # noqa: E731
     monkeypatch.setattr(mechanisms, "discrete_gaussian", less)
     assert measured_mu(2_000, "exact")[0] > MU
 
@@ -230,7 +230,7 @@ def test_users_with_bad_losses_count_as_zero_and_the_run_goes_on():
     data[2] = np.nan
     run = drivers.run_scan(dp_gibo.algorithm, loss, data, config(mu=np.inf), key=key(), diagnostics=True)
     assert np.all(np.isfinite(run.release.path))
-    np.testing.assert_array_equal(run.diagnostics.info.refused_users, np.ones(STEPS))
+    np.testing.assert_array_equal(run.diagnostics.info.nonfinite_users, np.ones(STEPS))
     seen = steps_of(config(mu=np.inf), data)
     points = np.concatenate([query.points for _, query, *_ in seen])
     losses = np.concatenate([values for _, _, values, *_ in seen])
@@ -263,11 +263,11 @@ def test_nearest_with_every_point_is_all():
 def test_nearest_keeps_the_points_of_largest_correlation():
     chosen = config(memory="nearest", neighbours=2)
     before = steps_of(chosen, records())[-1][0].public
-    posterior, rows = dp_gibo._recall(chosen, before)
+    factorization, rows = dp_gibo._recall(chosen, before)
     distances = np.linalg.norm(np.asarray(before.points) - np.asarray(before.theta), axis=1)
     distances[~np.asarray(before.mask)] = np.inf
     assert set(np.asarray(rows).tolist()) == set(np.argsort(distances)[:2].tolist())
-    assert int(posterior.mask.sum()) == 2
+    assert int(factorization.mask.sum()) == 2
 
 
 def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
@@ -284,15 +284,15 @@ def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
         assert trace <= tolerance or size == 4
         if size > 1:  # one fewer would not do
             fewer = config(steps=6, step_size=0.02, batch=size - 1)
-            posterior, _ = dp_gibo._recall(chosen, before.public)
-            fewer_trace = best_trace(fewer, posterior, before.public.theta)
+            factorization, _ = dp_gibo._recall(chosen, before.public)
+            fewer_trace = best_trace(fewer, factorization, before.public.theta)
             assert fewer_trace > tolerance
 
 
-def best_trace(chosen, posterior, theta):
+def best_trace(chosen, factorization, theta):
     designs, mask = gradient_design.directions(chosen.batch, chosen.batch, DIMENSION), jnp.ones(chosen.batch, bool)
     _, trace = gradient_design.propose(
-        chosen.prior, posterior, theta, chosen.bounds, designs, mask, polish_steps=chosen.polish_steps
+        chosen.model, factorization, theta, chosen.bounds, designs, mask, polish_steps=chosen.polish_steps
     )
     return float(trace)
 

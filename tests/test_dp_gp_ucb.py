@@ -67,10 +67,10 @@ def test_the_picks_and_the_scores_are_the_oracles(noise):
     kernel = kernel_oracle.matern52(LENGTHSCALE, 1.0)
     rows, values, mean = oracle.picks(
         kernel, CANDIDATES, lambda t, row: (UTILITIES[row] - 0.2) / 0.5, STEPS, noise, "ucb",
-        lambda t: theory.confidence_width(40, t, share),
+        lambda t: theory.confidence_beta(40, t, share),
     )  # fmt: skip
     np.testing.assert_allclose(state.private.utilities, values, atol=1e-9)
-    np.testing.assert_allclose(state.private.belief.mean, mean, atol=1e-7)
+    np.testing.assert_allclose(state.private.posterior.mean, mean, atol=1e-7)
     assert len(set(rows)) > 5
 
 
@@ -103,7 +103,7 @@ def test_the_release_is_drawn_as_it_is_said(kind):
     state = done.diagnostics.state
     epsilon = done.guarantee.level
     np.testing.assert_allclose(chosen.epsilon_point, 0.8 * epsilon)
-    scores = state.private.utilities if kind == "in order" else state.private.belief.mean
+    scores = state.private.utilities if kind == "in order" else state.private.posterior.mean
     exact = np.exp(
         oracle.exponential_log_probabilities(np.asarray(scores), 0.8 * epsilon, float(chosen.point_sensitivity))
     )
@@ -113,7 +113,7 @@ def test_the_release_is_drawn_as_it_is_said(kind):
     observed = np.append(counts[pooled], counts[~pooled].sum())
     expected = np.append(exact[pooled], exact[~pooled].sum()) * len(found.row)
     assert chisquare(observed + 1e-9, expected + 1e-9, sum_check=False).pvalue > 1e-3
-    assert exact.max() > 1.5 / 40  # not the uniform law, which a mechanism that reads nothing would pass
+    assert exact.max() > 1.5 / 40  # not the uniform distribution, which a mechanism that reads nothing would pass
     np.testing.assert_array_equal(found.point, CANDIDATES[np.asarray(found.row)])
     assert len(set(np.asarray(found.row).tolist())) > STEPS  # trap 17: not only among the points visited
     best = np.max(np.asarray(state.private.utilities))
@@ -139,19 +139,19 @@ def test_guarantees_say_what_each_algorithm_earns():
     for statement in (exact, noisy):
         assert (statement.notion, statement.level, statement.delta) == ("prior_averaged_dp", 1.0, DELTA)
         assert statement.relation == "replace_one"
-        assert any("Assumption 1" in name for name in statement.holds_if)
+        assert any("Assumption 1" in name for name in statement.assumptions)
         with pytest.raises(ValueError, match="does not convert"):
             statement.epsilon(0.1)
-    assert exact.holds_if != noisy.holds_if
+    assert exact.assumptions != noisy.assumptions
     pure = dp_gp_ucb.algorithm.privacy(gains_config())
     assert (pure.notion, pure.level, pure.delta) == ("dp", 1.0, 0.0)
     assert pure.epsilon(1e-9) == 1.0
-    assert guarantee.IDEAL_NOISE in pure.holds_if
-    assert not any("Assumption 1" in name or "minimiser" in name for name in pure.holds_if)
+    assert guarantee.IDEAL_NOISE in pure.assumptions
+    assert not any("Assumption 1" in name or "minimiser" in name for name in pure.assumptions)
     searched = dp_gp_ucb.algorithm.privacy(lambdas_config())
-    assert any("exact minimiser" in name for name in searched.holds_if)
+    assert any("exact minimiser" in name for name in searched.assumptions)
     anywhere = dp_gp_ucb.algorithm.privacy(gains_config(acquisition="ucb", steps=3, gain_lipschitz=1.0))
-    assert not any("minimiser" in name for name in anywhere.holds_if)  # the range of a gain rests on nothing
+    assert not any("minimiser" in name for name in anywhere.assumptions)  # the range of a gain rests on nothing
     both = dp_gp_ucb.algorithm.privacy(config(release="both", epsilon=3.0, point_share=0.25))
     assert both.level == pytest.approx(3.0)
 
@@ -162,7 +162,7 @@ def test_the_papers_constants_earn_what_is_true_of_them():
     for release in ("value", "both"):
         statement = dp_gp_ucb.algorithm.privacy(config(release=release, noise_variance=0.01, **paper))
         assert statement.notion == "none"
-        assert "theorems 3 and 5" in statement.because
+        assert "theorems 3 and 5" in statement.no_guarantee_reason
     assert dp_gp_ucb.algorithm.privacy(lambdas_config(**paper)).notion == "none"
     assert float(lambdas_config(**paper).value_sensitivity) < float(lambdas_config().value_sensitivity)
 
@@ -190,7 +190,7 @@ def test_the_fixed_set_shrinks_with_the_users_and_the_search_does_not():
 def test_in_order_evaluates_every_candidate_once():
     state = run(gains_config()).diagnostics.state
     np.testing.assert_allclose(np.asarray(state.private.utilities) * 0.5 + 1.0, np.clip(UTILITIES, 0, 2), atol=1e-12)
-    assert state.private.belief is None
+    assert state.private.posterior is None
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e308])
@@ -253,7 +253,8 @@ GRID = np.stack(np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 1, 6)), -1).res
 def boxed(**changes):
     options = {
         "candidates": None, "bounds": [[0.0, 0.0], [1.0, 1.0]], "noise_variance": 0.01, "release": "both",
-        "grid": GRID, "slope": (1.0, 5.0), "scatter": 50, "starts": 2, "climb_steps": 10, "kernel": kernels.rbf,
+        "grid": GRID, "slope": (1.0, 5.0), "raw_samples": 50, "num_restarts": 2, "ascent_steps": 10,
+        "kernel": kernels.rbf,
     }  # fmt: skip
     return config(**(options | changes))
 
@@ -265,7 +266,7 @@ def test_over_a_box_the_point_comes_from_the_grid_and_the_search_finds_the_top()
     np.testing.assert_array_equal(GRID[int(done.release.row)], done.release.point)
     on_grid = np.array([float(hills(jnp.asarray(point), TOP)) for point in GRID])
     assert float(hills(done.release.point, TOP)) > np.sort(on_grid)[-4]
-    points = np.asarray(done.diagnostics.state.private.belief.points)
+    points = np.asarray(done.diagnostics.state.private.posterior.points)
     assert np.all((points >= 0) & (points <= 1))
     assert np.max(np.asarray(done.diagnostics.state.private.utilities)) > 0.9
 
@@ -279,12 +280,12 @@ def test_over_a_box_the_statements_are_composed():
     assert float(value.value_sensitivity) < float(both.value_sensitivity)
     share = theory.shares(DELTA / 2, "point", exact=False)
     expected = theory.point_sensitivity(
-        theory.final_confidence_width(36, share.confidence), theory.gap(36, 0.95, share.gap)
+        theory.final_confidence_beta(36, share.confidence), theory.gap(36, 0.95, share.gap)
     )
     np.testing.assert_allclose(both.point_sensitivity, expected)
     statement = dp_gp_ucb.algorithm.privacy(value)
-    assert any("maximises the upper confidence bound" in name for name in statement.holds_if)
-    assert not any("maximises" in name for name in dp_gp_ucb.algorithm.privacy(point).holds_if)
+    assert any("maximises the upper confidence bound" in name for name in statement.assumptions)
+    assert not any("maximises" in name for name in dp_gp_ucb.algorithm.privacy(point).assumptions)
 
 
 def test_public_decay_constants_are_used_where_they_are_given():
@@ -350,7 +351,7 @@ def test_float32_refuses_a_point_from_exact_utilities(float32):
         ({"constants": "paper"}, "over bounds no theorem covers"),
         ({"grid": None}, "grid must be given over a box"),
         ({"slope": None}, "slope must be given over a box"),
-        ({"starts": 60}, "starts must be at most scatter"),
+        ({"num_restarts": 60}, "num_restarts must be at most raw_samples"),
     ],
 )
 def test_bad_boxes_are_named(changes, message):

@@ -56,7 +56,7 @@ def test_neighbours_whose_searches_part_are_within_the_sensitivity(noise):
     first, second = (largest(chosen, run.diagnostics.state) for run in runs)
     assert second - first == pytest.approx(0.1995, abs=1e-4)
     assert second - first <= float(chosen.value_sensitivity * chosen.scale) == 1.0
-    assert guarantee.PUBLIC_CONFIG in runs[0].guarantee.holds_if
+    assert guarantee.PUBLIC_CONFIG in runs[0].guarantee.assumptions
     if noise == "exact":
         scores = [np.max(np.asarray(run.diagnostics.state.private.scores[0])) for run in runs]
         assert 0 < abs(scores[1] - scores[0]) <= int(chosen.value_units)
@@ -68,10 +68,8 @@ SCORE = jax.jit(exact.score)
 
 def of_one_sum(chosen, gains):
     """What is released of one candidate's gains ``(n,)``, by each grid."""
-    width = jnp.asarray(4.0 * chosen.scale)
-    return [
-        int(SCORE(exact.counted(jnp.asarray(gains, width.dtype), width), width, grid)) for grid in chosen.gain_grids
-    ]
+    beta = jnp.asarray(4.0 * chosen.scale)
+    return [int(SCORE(exact.counted(jnp.asarray(gains, beta.dtype), beta), beta, grid)) for grid in chosen.gain_grids]
 
 
 @pytest.mark.parametrize("users", [1, 7, 1000, 2**20 - 3, 2_000_000])
@@ -130,7 +128,7 @@ def test_scores_are_the_oracles_sums():
         total = sum(whole.tolist()) >> shift
         if total < 2**31:
             assert int(summed(whole, shift)) == total
-    assert int(exact.summed(jnp.full(exact.MOST_USERS, exact.LEVELS, jnp.int32), jnp.asarray(13, jnp.int32))) == 2**30
+    assert int(exact.summed(jnp.full(exact.MAX_USERS, exact.LEVELS, jnp.int32), jnp.asarray(13, jnp.int32))) == 2**30
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -140,9 +138,9 @@ def test_no_gain_is_rounded_by_a_whole_level(bits):
     with jax.enable_x64(bits == 64):
         for top in (1e-30, 0.1, 1.0, 3.7e12):
             gains = rng.uniform(0, top, 10_000)
-            width, levels = jnp.asarray(top), jnp.asarray(exact.LEVELS, jnp.int32)
-            found = np.asarray(exact.rounded(jnp.asarray(gains, width.dtype), width, levels))
-            assert np.max(np.abs(found - gains / float(width) * exact.LEVELS)) < 0.8
+            beta, levels = jnp.asarray(top), jnp.asarray(exact.LEVELS, jnp.int32)
+            found = np.asarray(exact.rounded(jnp.asarray(gains, beta.dtype), beta, levels))
+            assert np.max(np.abs(found - gains / float(beta) * exact.LEVELS)) < 0.8
 
 
 def test_grids_leave_room_for_what_real_gains_move_and_for_rounding():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaxdpbo.algorithms import dp_gp_ucb
 from jaxdpbo.problems import datasets, logistic_regression
-from jaxdpbo.surrogate import gp, information, kernels
+from jaxdpbo.surrogate import gp, information_gain, kernels
 from jaxdpbo.theory import dp_gp_ucb as theory
 
 COUNT, STEPS, DELTA, CORRELATION, NOISE = 60, 20, 0.1, 0.9, 0.04
@@ -33,8 +33,8 @@ def config(**changes):
 def failures(candidates, steps, correlation, deviation, shares, constants="corrected"):
     """The probabilities that the tail bounds behind the constants give, from the constants themselves."""
     t = np.arange(1, 200_000)
-    widths = np.array([theory.confidence_width(candidates, 1, shares.confidence)]) + 4 * np.log(t)
-    confidence = np.sum(candidates * np.exp(-widths / 2))
+    betas = np.array([theory.confidence_beta(candidates, 1, shares.confidence)]) + 4 * np.log(t)
+    confidence = np.sum(candidates * np.exp(-betas / 2))
     gap = theory.gap(candidates, correlation, shares.gap)
     gaps = candidates * math.exp(-(gap**2) / (2 * 2 * (1 - correlation)))
     noises = 0.0
@@ -65,8 +65,8 @@ def test_those_of_the_printed_constants_do_not():
 
 
 def test_the_printed_and_the_corrected_widths_by_hand():
-    np.testing.assert_allclose(theory.confidence_width(100, 31, 0.05 / 3), 2 * math.log(100 * 961 * np.pi**2 / 0.1))
-    np.testing.assert_allclose(theory.final_confidence_width(100, 0.05 / 3), 2 * math.log(6000))
+    np.testing.assert_allclose(theory.confidence_beta(100, 31, 0.05 / 3), 2 * math.log(100 * 961 * np.pi**2 / 0.1))
+    np.testing.assert_allclose(theory.final_confidence_beta(100, 0.05 / 3), 2 * math.log(6000))
     np.testing.assert_allclose(theory.gap(100, 0.95, 0.05 / 3), 2 * math.sqrt(0.05 * math.log(6000)))
     np.testing.assert_allclose(theory.noise_gap(0.5, 30, 0.025), 0.5 * math.sqrt(8 * math.log(2400)))
     np.testing.assert_allclose(theory.noise_gap(0.5, 30, 0.025, "paper"), 0.5 * math.sqrt(8 * math.log(40)))
@@ -74,10 +74,10 @@ def test_the_printed_and_the_corrected_widths_by_hand():
     # The printed sensitivity of theorem 1 with shares of a third, and with quarters.
     for candidates, steps, thirds, quarters in ((100, 30, 12.656, 12.778), (1000, 50, 13.930, 14.041)):
         for parts, expected in ((3, thirds), (4, quarters)):
-            width = theory.confidence_width(candidates, steps + 1, 0.05 / parts)
-            found = theory.point_sensitivity(width, theory.gap(candidates, 0.95, 0.05 / parts))
+            beta = theory.confidence_beta(candidates, steps + 1, 0.05 / parts)
+            found = theory.point_sensitivity(beta, theory.gap(candidates, 0.95, 0.05 / parts))
             assert found == pytest.approx(expected, abs=6e-4)
-    alone = theory.point_sensitivity(theory.final_confidence_width(1000, 0.05 / 3), theory.gap(1000, 0.95, 0.05 / 3))
+    alone = theory.point_sensitivity(theory.final_confidence_beta(1000, 0.05 / 3), theory.gap(1000, 0.95, 0.05 / 3))
     assert alone < 0.82 * 13.930
 
 
@@ -105,7 +105,7 @@ def runs(config, utilities, noises, *, steps):
             return dp_gp_ucb.algorithm.tell(key, config, state, query, utility[query.rows] + noise[t])[0], query.rows[0]
 
         state, rows = jax.lax.scan(step, dp_gp_ucb.algorithm.init(key, config), jnp.arange(steps))
-        return state.private.belief.mean, state.private.utilities, rows
+        return state.private.posterior.mean, state.private.utilities, rows
 
     flat = utilities.reshape(-1, COUNT), noises.reshape(-1, noises.shape[-1])
     found = jax.lax.map(one, flat)
@@ -164,12 +164,12 @@ def test_regret_is_within_its_bounds(pairs):
         chosen = config(noise_variance=noise)
         _, _, rows = runs(chosen, *map(jnp.asarray, (pairs[0], pairs[1] * (noise > 0))), steps=STEPS)
         reached = np.max(np.take_along_axis(pairs[0], np.asarray(rows), axis=2), axis=2)
-        prior = gp.Prior(kernels.rbf, kernels.stationary(LENGTHSCALE, 1), jnp.asarray(noise))
+        model = gp.Model(kernels.rbf, kernels.stationary(LENGTHSCALE, 1), jnp.asarray(noise))
         found = theory.over_candidates(
             candidates=COUNT, dimension=1, steps=STEPS, delta=DELTA, correlation=CORRELATION, noise_variance=noise,
-            release="value", unlearnt=1e-10,
-            information=lambda s, prior=prior: information.gain_bound(
-                gp.Prior(prior.kernel, prior.params, jnp.asarray(s)), CANDIDATES, STEPS
+            release="value", skip_threshold=1e-10,
+            information=lambda s, model=model: information_gain.gain_bound(
+                gp.Model(model.kernel, model.params, jnp.asarray(s)), CANDIDATES, STEPS
             ),
         )  # fmt: skip
         assert np.max(best - reached) < found.regret
@@ -180,9 +180,9 @@ def test_with_as_many_steps_as_candidates_nothing_is_left_to_regret():
     def never(noise):
         raise AssertionError(noise)
 
-    assert theory.exact_regret(30.0, 60, 60, never, unlearnt=0.0) == 0
-    assert theory.exact_regret(30.0, 60, 60, never, unlearnt=1e-10) == pytest.approx(math.sqrt(1.2e-8))
-    assert theory.exact_regret(30.0, 59, 60, lambda noise: 10.0, unlearnt=0.0) > 1
+    assert theory.exact_regret(30.0, 60, 60, never, skip_threshold=0.0) == 0
+    assert theory.exact_regret(30.0, 60, 60, never, skip_threshold=1e-10) == pytest.approx(math.sqrt(1.2e-8))
+    assert theory.exact_regret(30.0, 59, 60, lambda noise: 10.0, skip_threshold=0.0) > 1
 
 
 def test_the_utility_of_the_released_point(pairs):
@@ -198,7 +198,7 @@ def test_the_utility_of_the_released_point(pairs):
     released = np.take_along_axis(utilities, np.asarray(drawn)[:, None], axis=1)[:, 0]
     share = theory.shares(DELTA, "point", exact=False)
     bound = theory.point_shortfall(
-        candidates=COUNT, width=theory.confidence_width(COUNT, STEPS + 1, share.confidence),
+        candidates=COUNT, beta=theory.confidence_beta(COUNT, STEPS + 1, share.confidence),
         sensitivity=float(chosen.point_sensitivity), epsilon=epsilon, failure=failure,
     )  # fmt: skip
     shortfall = utilities.max(axis=1) - released
@@ -249,9 +249,9 @@ def test_the_widths_over_a_box_by_hand():
     box = theory.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
     log = math.log(4 * 2 * 1.5 / 0.02)
     expected = 2 * math.log(2 * 49 * np.pi**2 / 0.06) + 4 * math.log(49 * 2 * 4.0 * 3.0 * math.sqrt(log))
-    np.testing.assert_allclose(theory.box_confidence_width(box, 7, 0.02), expected)
+    np.testing.assert_allclose(theory.box_confidence_beta(box, 7, 0.02), expected)
     np.testing.assert_allclose(theory.net_size(box, 7, 0.02), (2 * 49 * 4 * 3 * math.sqrt(log)) ** 2)
-    slope = theory.box_confidence_width(box, 7, 0.02) - theory.box_confidence_width(box, 1, 0.02)
+    slope = theory.box_confidence_beta(box, 7, 0.02) - theory.box_confidence_beta(box, 1, 0.02)
     np.testing.assert_allclose(slope, 12 * math.log(7))
 
 

@@ -10,7 +10,7 @@ from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
 
 BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
-WHOLE = [False, True, False]
+INTEGERS = [False, True, False]
 SEEDS, PROPOSALS = 6, 24
 
 
@@ -22,7 +22,13 @@ def settings(count, seed=0):
 
 
 def config(**changes):
-    options = {"bounds": BOUNDS, "initial": settings(SEEDS), "proposals": PROPOSALS, "whole": WHOLE, "scatter": 200}
+    options = {
+        "bounds": BOUNDS,
+        "initial_design": settings(SEEDS),
+        "proposals": PROPOSALS,
+        "integer_mask": INTEGERS,
+        "raw_samples": 200,
+    }
     return dpareto.config(**(options | changes))
 
 
@@ -95,7 +101,7 @@ def test_what_an_oracle_may_return_is_a_failed_setting_with_a_reason(values, rea
     assert np.all(failed[~bad] == dpareto.USABLE)
     assert not np.any(np.asarray(spoiled.release.front)[failed != dpareto.USABLE])
     private = spoiled.diagnostics.state.private
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves((private.units, private.priors)))
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves((private.units, private.models)))
     assert np.isfinite(spoiled.release.hypervolume)
 
 
@@ -119,7 +125,11 @@ def hopeless(point, data):
 
 def test_one_program_serves_anti_ideals_bounds_and_seeds(compilations):
     run()
-    others = [config(reference=(3.0, 0.8)), config(initial=settings(SEEDS, 3)), config(bounds=BOUNDS * [[1.0], [2.0]])]
+    others = [
+        config(reference=(3.0, 0.8)),
+        config(initial_design=settings(SEEDS, 3)),
+        config(bounds=BOUNDS * [[1.0], [2.0]]),
+    ]
     keys = jax.random.key(0)
     compilations.clear()
     for other in others:
@@ -137,12 +147,16 @@ def test_a_front_has_no_guarantee_and_says_why():
     ("changes", "error", "message"),
     [
         ({"bounds": BOUNDS[::-1]}, ValueError, "bounds"),
-        ({"initial": settings(SEEDS) + 5}, ValueError, "initial must be inside bounds"),
-        ({"initial": settings(5), "batch": 3}, ValueError, "initial must be a multiple of the batch 3, got 5"),
-        ({"proposals": 4, "batch": 3}, ValueError, "proposals must be a multiple of the batch 3, got 4"),
-        ({"whole": [True]}, ValueError, "whole must be 3 booleans"),
+        ({"initial_design": settings(SEEDS) + 5}, ValueError, "initial_design must be inside bounds"),
         (
-            {"whole": [False, True, True], "bounds": BOUNDS * 0.5, "initial": settings(SEEDS) * 0.5},
+            {"initial_design": settings(5), "batch": 3},
+            ValueError,
+            "initial_design must be a multiple of the batch 3, got 5",
+        ),
+        ({"proposals": 4, "batch": 3}, ValueError, "proposals must be a multiple of the batch 3, got 4"),
+        ({"integer_mask": [True]}, ValueError, "integer_mask must be 3 booleans"),
+        (
+            {"integer_mask": [False, True, True], "bounds": BOUNDS * 0.5, "initial_design": settings(SEEDS) * 0.5},
             ValueError,
             "bounds of whole",
         ),

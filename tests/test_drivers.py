@@ -18,7 +18,7 @@ from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gd, dp_gibo, private_evaluations, random_search
 from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import accounting, budgets, guarantee, keys
+from jaxdpbo.privacy import accounting, calibration, guarantee, keys
 from jaxdpbo.surrogate import kernels
 
 CASE = CASES["dp_gibo"]
@@ -196,8 +196,8 @@ def descent(**changes):
     return dp_gd.config(**(fixed | changes))
 
 
-def mu_of(width, radius=100):
-    return accounting.discrete_gaussian_mu(2 * radius, width, STEPS) * (1 + 1e-9)
+def mu_of(sigma, radius=100):
+    return accounting.discrete_gaussian_mu(2 * radius, sigma, STEPS) * (1 + 1e-9)
 
 
 def searched(steps=2, batch=3, **changes):
@@ -208,7 +208,7 @@ def searched(steps=2, batch=3, **changes):
 
 SEARCH = private_evaluations.algorithm_of(random_search.algorithm)
 NOISES = {  # an algorithm, the config a run was begun with, one that it must not go on with, and what is said
-    "width": (
+    "sigma": (
         dp_gd.algorithm,
         descent,
         {"mu": mu_of(65536)},
@@ -227,7 +227,7 @@ def test_a_state_under_other_noise_is_refused(name):
     """Trap 38: whatever sets the noise, not one number of it; shapes do not show it, and ``tell`` releases nothing."""
     algorithm, config, changes, message = NOISES[name]
     before, after = config(), config(**changes)
-    if name == "width":
+    if name == "sigma":
         assert before.radius == after.radius == 100
     state = loop.init(algorithm, key(), before)
     fresh = loop.init(algorithm, key(), after)
@@ -246,7 +246,7 @@ def test_a_state_of_another_dtype_is_not_gone_on_from():
     state = loop.init(dp_gd.algorithm, key(), descent(clip_norm=0.5))
     with jax.enable_x64(False):
         single = descent(clip_norm=0.5)
-        assert not budgets.same_noise(state.public.budget, budgets.noise_settings(single, single.clip_norm))
+        assert not calibration.same_noise(state.public.budget, calibration.noise_settings(single, single.clip_norm))
         with pytest.raises(ValueError, match="its shapes differ"):
             drivers.run_loop(dp_gd.algorithm, loss, records(), single, key=key(), insecure_key=True, state=state)
 
@@ -269,7 +269,7 @@ def test_a_resumed_run_rests_on_the_secrecy_of_its_first_key():
     with pytest.raises(drivers.RunInterrupted) as caught:
         drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(1.0), key=key(), insecure_key=True)
     resumed = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), state=caught.value.state)
-    assert guarantee.KEY_SECRET in resumed.guarantee.holds_if
+    assert guarantee.KEY_SECRET in resumed.guarantee.assumptions
 
 
 def test_a_finished_state_spends_nothing_more():
@@ -359,7 +359,7 @@ def test_minimize_by_scan_and_by_loop_agree():
     looped = minimize(traceable=False, users=USERS)
     np.testing.assert_allclose(looped.release.path, scanned.release.path, rtol=1e-6, atol=1e-7)
     assert scanned.guarantee.level == 1.0
-    assert guarantee.SEPARABLE_LOSSES in scanned.guarantee.holds_if
+    assert guarantee.SEPARABLE_LOSSES in scanned.guarantee.assumptions
 
 
 def test_minimize_resumes():

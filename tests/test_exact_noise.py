@@ -1,4 +1,4 @@
-"""Exact noise draws the laws that are said, to the last of 128 bits; what it costs is what is charged for it."""
+"""Exact noise draws the stated distributions, to the last of 128 bits; what it costs is what is charged for it."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ def test_draws_and_tables_stay_what_they_were():
     assert oracle.whole(tables.gaussian(16).limbs[0])[0] == 0x0662114CF50D942343F2CF1402EAE38C
 
 
-# The laws, as counts see them.
+# The distributions, as counts see them.
 
 
 def joined(counts, expected, least):
@@ -48,50 +48,50 @@ def joined(counts, expected, least):
     return (np.bincount(cells, weights=values) for values in (counts, expected))
 
 
-def p_value(sample, law, low=0):
+def p_value(sample, distribution, low=0):
     """Of integers under probabilities of ``low, low + 1, ...``, in fine and in some 32 coarse cells; the lesser."""
-    counts = np.bincount(np.asarray(sample).ravel() - low, minlength=len(law))
-    assert len(counts) == len(law)  # nothing outside
-    expected = law * (counts.sum() / law.sum())
+    counts = np.bincount(np.asarray(sample).ravel() - low, minlength=len(distribution))
+    assert len(counts) == len(distribution)  # nothing outside
+    expected = distribution * (counts.sum() / distribution.sum())
     return min(chisquare(*joined(counts, expected, least)).pvalue for least in (10, counts.sum() / 32))
 
 
-def gaussians(width, count, seed=0):
+def gaussians(sigma, count, seed=0):
     """A fresh compilation, with whatever is patched."""
-    draw = jax.jit(lambda key: mechanisms.discrete_gaussian(key, (count,), width))
+    draw = jax.jit(lambda key: mechanisms.discrete_gaussian(key, (count,), sigma))
     return np.asarray(draw(jax.random.fold_in(KEY, seed)))
 
 
-def p_of_gaussian(width, count):
-    sample, bound = gaussians(width, count), 18 * width
+def p_of_gaussian(sigma, count):
+    sample, bound = gaussians(sigma, count), 18 * sigma
     assert sample.dtype == np.int32
-    return p_value(sample, oracle.gaussian(width, bound), -bound)
+    return p_value(sample, oracle.gaussian(sigma, bound), -bound)
 
 
 @pytest.mark.parametrize(
-    ("width", "quick", "full"),
+    ("sigma", "quick", "full"),
     [(4, 2**17, 2**20), (16, 2**17, 2**20), (100, 2**17, 2**20), (4096, 2**16, 2**20), (65536, 2**12, 2**18)],
 )
-def test_discrete_gaussian_draws_have_the_law(width, quick, full, trials):
-    assert p_of_gaussian(width, trials(f"draws of the discrete Gaussian of width {width}", quick, full, 0)) > 1e-3
+def test_discrete_gaussian_draws_have_the_law(sigma, quick, full, trials):
+    assert p_of_gaussian(sigma, trials(f"draws of the discrete Gaussian of width {sigma}", quick, full, 0)) > 1e-3
 
 
-def wider(width):
-    return tables.Sum(tables._gaussian((Fraction(51, 50) * width) ** 2)[None], (1,))
+def wider(sigma):
+    return tables.Sum(tables._gaussian((Fraction(51, 50) * sigma) ** 2)[None], (1,))
 
 
-def with_zero_twice(width):
-    masses = oracle.exact_gaussian(Fraction(width) ** 2, 14 * width)[:-1]
+def with_zero_twice(sigma):
+    masses = oracle.exact_gaussian(Fraction(sigma) ** 2, 14 * sigma)[:-1]
     return tables.Sum(tables._thresholds([2 * masses[0], *masses[1:]])[None], (1,))
 
 
-def with_another_factor(width):
-    limbs, (one, factor) = HONEST(width)
+def with_another_factor(sigma):
+    limbs, (one, factor) = HONEST(sigma)
     return tables.Sum(limbs, (one, factor - 1))
 
 
-def without_the_first(width):
-    limbs, (_, factor) = HONEST(width)
+def without_the_first(sigma):
+    limbs, (_, factor) = HONEST(sigma)
     return tables.Sum(limbs, (0, factor))
 
 
@@ -99,11 +99,11 @@ HONEST = tables.gaussian
 
 
 @pytest.mark.parametrize(
-    ("plant", "width"), [(wider, 4), (with_zero_twice, 4), (with_another_factor, 100), (without_the_first, 100)]
+    ("plant", "sigma"), [(wider, 4), (with_zero_twice, 4), (with_another_factor, 100), (without_the_first, 100)]
 )
-def test_the_counts_see_a_planted_table(plant, width, monkeypatch):
+def test_the_counts_see_a_planted_table(plant, sigma, monkeypatch):
     monkeypatch.setattr(tables, "gaussian", plant)
-    assert p_of_gaussian(width, 2**17) < 1e-6
+    assert p_of_gaussian(sigma, 2**17) < 1e-6
 
 
 def test_the_counts_see_a_planted_sign(monkeypatch):
@@ -125,32 +125,32 @@ def test_consecutive_draws_and_coordinates_have_nothing_to_do_with_each_other():
 
 @pytest.mark.parametrize("rate", [QUARTER, Fraction(1, 256)])
 def test_discrete_laplace_draws_have_the_law(rate, trials):
-    count = trials(f"draws of the discrete Laplace law of rate {rate}", 2**17, 2**20, 1)
+    count = trials(f"draws of the discrete Laplace distribution of rate {rate}", 2**17, 2**20, 1)
     draw = jax.jit(lambda key: mechanisms.discrete_laplace(key, (count,), rate))
     sample, bound = draw(jax.random.fold_in(KEY, 2)), math.ceil(90 / rate)
     assert sample.dtype == np.int32
-    law = oracle.laplace(float(rate), bound)
-    assert p_value(sample, law, -bound) > 1e-3
+    distribution = oracle.laplace(float(rate), bound)
+    assert p_value(sample, distribution, -bound) > 1e-3
     assert p_value(sample, oracle.laplace(1.05 * float(rate), bound), -bound) < 1e-9
-    assert p_value(sample, law * np.where(np.arange(-bound, bound + 1) < 0, 0.97, 1.03), -bound) < 1e-9
+    assert p_value(sample, distribution * np.where(np.arange(-bound, bound + 1) < 0, 0.97, 1.03), -bound) < 1e-9
     if rate == QUARTER:
-        law[bound] *= 2  # a sign and a magnitude, where 0 came with both
-        assert p_value(sample, law, -bound) < 1e-9
+        distribution[bound] *= 2  # a sign and a magnitude, where 0 came with both
+        assert p_value(sample, distribution, -bound) < 1e-9
 
 
 GEOMETRIC = Fraction(1, 16)
 
 
 def test_geometric_draws_have_the_law_and_independent_digits(trials):
-    count = trials(f"draws of the geometric law of rate {GEOMETRIC}", 2**17, 2**20, 2)
+    count = trials(f"draws of the geometric distribution of rate {GEOMETRIC}", 2**17, 2**20, 2)
     sample = np.asarray(jax.jit(lambda key: mechanisms.geometric(key, (count,), GEOMETRIC))(jax.random.fold_in(KEY, 3)))
-    law = oracle.geometric(float(GEOMETRIC), 2 ** tables.digits(GEOMETRIC))
-    assert p_value(sample, law) > 1e-3
+    distribution = oracle.geometric(float(GEOMETRIC), 2 ** tables.digits(GEOMETRIC))
+    assert p_value(sample, distribution) > 1e-3
     assert p_value(sample, oracle.geometric(1.05 * float(GEOMETRIC), 2 ** tables.digits(GEOMETRIC))) < 1e-9
     assert min(digit_pairs(sample)) > 1e-4
-    chances = np.array(oracle.whole(tables.geometric(GEOMETRIC)), float) / 2.0**128
-    one_uniform = np.random.default_rng(0).uniform(size=(count, 1)) < chances  # for all digits
-    assert max(digit_pairs(one_uniform @ (1 << np.arange(len(chances))))) < 1e-9
+    probabilities = np.array(oracle.whole(tables.geometric(GEOMETRIC)), float) / 2.0**128
+    one_uniform = np.random.default_rng(0).uniform(size=(count, 1)) < probabilities  # for all digits
+    assert max(digit_pairs(one_uniform @ (1 << np.arange(len(probabilities))))) < 1e-9
 
 
 def digit_pairs(sample):
@@ -173,80 +173,82 @@ def views(x, y):
 
 
 def test_planar_laplace_draws_have_the_law(trials):
-    count = trials("draws of the planar discrete Laplace law of rate 1/4", 2**17, 2**20, 3)
+    count = trials("draws of the planar discrete Laplace distribution of rate 1/4", 2**17, 2**20, 3)
     sample = jax.jit(lambda key: mechanisms.planar_laplace(key, count, QUARTER))(jax.random.fold_in(KEY, 4))
     assert sample.shape == (count, 2)
     assert sample.dtype == np.int32
     x, y = np.meshgrid(np.arange(-330, 331), np.arange(-330, 331), indexing="ij")
 
-    def p(law):
+    def p(distribution):
         seen = zip(views(*np.asarray(sample).T), views(x.ravel(), y.ravel()), strict=True)
-        return min(p_value(some, np.bincount(places, weights=law.ravel())) for some, places in seen)
+        return min(p_value(some, np.bincount(places, weights=distribution.ravel())) for some, places in seen)
 
-    law = oracle.planar(0.25, 330)
-    assert p(law) > 1e-3
+    distribution = oracle.planar(0.25, 330)
+    assert p(distribution) > 1e-3
     for wrong in (
         oracle.planar(0.25 * 1.05, 330),
-        np.where(x * y == 0, 2, 1) * law,  # eight images where there are four
-        np.where(np.abs(x) == np.abs(y), 2, 1) * law,
-        np.where(np.abs(x) > np.abs(y), 1.03, 0.97) * law,  # turned too seldom
-        np.where(y > 0, 1.03, 0.97) * law,
+        np.where(x * y == 0, 2, 1) * distribution,  # eight images where there are four
+        np.where(np.abs(x) == np.abs(y), 2, 1) * distribution,
+        np.where(np.abs(x) > np.abs(y), 1.03, 0.97) * distribution,  # turned too seldom
+        np.where(y > 0, 1.03, 0.97) * distribution,
     ):
         assert p(wrong) < 1e-9
 
 
 def test_outcomes_are_drawn_with_their_chances(trials):
     count = trials("draws of one of four outcomes", 2**17, 2**20, 4)
-    chances = Fraction(1, 2), Fraction(1, 3), Fraction(0), Fraction(1, 6)
-    sample = np.asarray(jax.jit(lambda key: mechanisms.outcome(key, (count,), chances))(jax.random.fold_in(KEY, 5)))
+    probabilities = Fraction(1, 2), Fraction(1, 3), Fraction(0), Fraction(1, 6)
+    sample = np.asarray(
+        jax.jit(lambda key: mechanisms.outcome(key, (count,), probabilities))(jax.random.fold_in(KEY, 5))
+    )
     assert sample.dtype == np.int32
     counts = np.bincount(sample, minlength=4)
     assert counts[2] == 0
-    law = np.array([float(chance) for chance in chances])
-    assert chisquare(counts[[0, 1, 3]], law[[0, 1, 3]] * count).pvalue > 1e-3
-    wrong = law[[0, 1, 3]] + [0.01, -0.01, 0]
+    distribution = np.array([float(probability) for probability in probabilities])
+    assert chisquare(counts[[0, 1, 3]], distribution[[0, 1, 3]] * count).pvalue > 1e-3
+    wrong = distribution[[0, 1, 3]] + [0.01, -0.01, 0]
     assert chisquare(counts[[0, 1, 3]], wrong * count).pvalue < 1e-9
-    for drawn, chance in zip(oracle.drawn(tables.choice(chances)), chances, strict=True):
-        assert abs(drawn - chance * 2**128) <= 1
+    for drawn, probability in zip(oracle.drawn(tables.choice(probabilities)), probabilities, strict=True):
+        assert abs(drawn - probability * 2**128) <= 1
 
 
-# The tables themselves: how far what they draw is from the law, to the last bit.
+# The tables themselves: how far what they draw is from the distribution, to the last bit.
 
 
 @cache
-def gaussian_law(width):
+def gaussian_law(sigma):
     """Of ``-T .. T``, and out of how many."""
-    counts, total = oracle.gaussian_law(*tables.gaussian(width))
+    counts, total = oracle.gaussian_law(*tables.gaussian(sigma))
     assert sum(counts) == total
     assert counts == counts[::-1]
     return counts, total
 
 
-def apart(counts, total, width):
+def apart(counts, total, sigma):
     """The total variation from the discrete Gaussian."""
     middle = len(counts) // 2
     folded = [counts[middle], *(2 * count for count in counts[middle + 1 :])]
-    return oracle.variation(folded, total, oracle.exact_gaussian(Fraction(width) ** 2, middle))
+    return oracle.total_variation(folded, total, oracle.exact_gaussian(Fraction(sigma) ** 2, middle))
 
 
-@pytest.mark.parametrize("width", [4, 5, 16, 31, 32, 64, 256])
-def test_a_gaussian_draw_is_as_near_to_the_law_as_is_said(width):
-    claimed = tables.gaussian_variation(width)
-    assert claimed / 2**8 < apart(*gaussian_law(width), width) <= claimed < 2.0**-115
+@pytest.mark.parametrize("sigma", [4, 5, 16, 31, 32, 64, 256])
+def test_a_gaussian_draw_is_as_near_to_the_law_as_is_said(sigma):
+    claimed = tables.gaussian_total_variation(sigma)
+    assert claimed / 2**8 < apart(*gaussian_law(sigma), sigma) <= claimed < 2.0**-115
 
 
-@pytest.mark.parametrize("width", [4096, 65536])
-def test_the_parts_of_wide_gaussians_are_as_near_to_their_laws_as_is_said(width):
-    """Of both tables; their sum is no further from the sum of the two laws than they are together."""
-    limbs, (one, factor) = tables.gaussian(width)
-    first = Fraction(14 * width, 5)
-    variances = first, (Fraction(width) ** 2 - first) / factor**2
+@pytest.mark.parametrize("sigma", [4096, 65536])
+def test_the_parts_of_wide_gaussians_are_as_near_to_their_laws_as_is_said(sigma):
+    """Of both tables; their sum is no further from the sum of the two distributions than they are together."""
+    limbs, (one, factor) = tables.gaussian(sigma)
+    first = Fraction(14 * sigma, 5)
+    variances = first, (Fraction(sigma) ** 2 - first) / factor**2
     assert (one, len(limbs)) == (1, 2)
     found = Decimal(0)
     for table, variance in zip(limbs, variances, strict=True):
         counts = oracle.drawn(table)
-        found += oracle.variation(counts, 2**128, oracle.exact_gaussian(variance, len(counts) - 1))
-    assert found <= tables.gaussian_variation(width) < 2.0**-114
+        found += oracle.total_variation(counts, 2**128, oracle.exact_gaussian(variance, len(counts) - 1))
+    assert found <= tables.gaussian_total_variation(sigma) < 2.0**-114
 
 
 def test_the_measured_variation_sees_one_threshold_moved():
@@ -254,27 +256,27 @@ def test_the_measured_variation_sees_one_threshold_moved():
     limbs[0, 10, 1] ^= 1 << 12  # 2^-52
     found = apart(*oracle.gaussian_law(limbs, (1,)), 16)
     assert float(found) == pytest.approx(2.0**-52, rel=1e-9)
-    assert found > tables.gaussian_variation(16)
+    assert found > tables.gaussian_total_variation(16)
 
 
-def log_ratio(width, factor):
-    """Of the law of ``x_1 + factor x_2``, by convolution, to the discrete Gaussian's: the most within 10 widths."""
-    first = 14 * width / 5
-    second = (width**2 - first) / factor**2
+def log_ratio(sigma, factor):
+    """Of ``x_1 + factor x_2``, by convolution, to the discrete Gaussian's: the most within 10 widths."""
+    first = 14 * sigma / 5
+    second = (sigma**2 - first) / factor**2
     bounds = [math.ceil(30 * math.sqrt(variance)) for variance in (first, second)]
-    laws = [oracle.gaussian(math.sqrt(v), bound) for v, bound in zip((first, second), bounds, strict=True)]
+    distributions = [oracle.gaussian(math.sqrt(v), bound) for v, bound in zip((first, second), bounds, strict=True)]
     spread = np.zeros(2 * factor * bounds[1] + 1)
-    spread[::factor] = laws[1]
-    law, bound = np.convolve(laws[0], spread), 10 * width
-    middle = len(law) // 2
-    return np.max(np.abs(np.log(law[middle - bound : middle + bound + 1] / oracle.gaussian(width, bound))))
+    spread[::factor] = distributions[1]
+    distribution, bound = np.convolve(distributions[0], spread), 10 * sigma
+    middle = len(distribution) // 2
+    return np.max(np.abs(np.log(distribution[middle - bound : middle + bound + 1] / oracle.gaussian(sigma, bound))))
 
 
-@pytest.mark.parametrize("width", [32, 64, 256])
-def test_two_tables_add_up_to_the_law(width):
-    factor = tables.gaussian(width).factors[1]
-    assert log_ratio(width, factor) < 1e-12
-    assert log_ratio(width, 4 * factor) > 1e-6  # a comb: too few steps of the first in one of the second
+@pytest.mark.parametrize("sigma", [32, 64, 256])
+def test_two_tables_add_up_to_the_law(sigma):
+    factor = tables.gaussian(sigma).factors[1]
+    assert log_ratio(sigma, factor) < 1e-12
+    assert log_ratio(sigma, 4 * factor) > 1e-6  # a comb: too few steps of the first in one of the second
 
 
 @pytest.mark.parametrize("rate", [Fraction(3), Fraction(1), QUARTER, Fraction(1, 256)])
@@ -283,21 +285,21 @@ def test_a_geometric_draw_is_as_near_to_the_law_as_is_said(rate):
     assert sum(counts) == total
     assert len(counts) == 2 ** tables.digits(rate)
     exact = oracle.exact_geometric(rate, len(counts) - 1)
-    assert oracle.variation(counts, total, exact) <= tables.geometric_variation(rate) < 2.0**-122
+    assert oracle.total_variation(counts, total, exact) <= tables.geometric_total_variation(rate) < 2.0**-122
     if rate == QUARTER:
         other = oracle.exact_geometric(rate * Fraction(10**9 + 1, 10**9), len(counts) - 1)
-        assert oracle.variation(counts, total, other) > 2.0**-40
+        assert oracle.total_variation(counts, total, other) > 2.0**-40
 
 
 @pytest.mark.parametrize("rate", [Fraction(8), Fraction(2), Fraction(1, 2)])
 def test_a_planar_draw_is_as_near_to_the_law_as_is_said(rate):
     octant = tables.planar(rate)
-    law, beyond = oracle.exact_planar(rate, math.ceil(82 / rate))
-    assert set(law) == set(map(tuple, octant.cells.tolist()))
-    found = oracle.variation(
-        oracle.drawn(octant.thresholds), 2**128, [*(law[x, y] for x, y in octant.cells.tolist()), beyond]
+    distribution, beyond = oracle.exact_planar(rate, math.ceil(82 / rate))
+    assert set(distribution) == set(map(tuple, octant.cells.tolist()))
+    found = oracle.total_variation(
+        oracle.drawn(octant.thresholds), 2**128, [*(distribution[x, y] for x, y in octant.cells.tolist()), beyond]
     )
-    assert found <= tables.planar_variation(rate) < 2.0**-111
+    assert found <= tables.planar_total_variation(rate) < 2.0**-111
 
 
 # The traced program.
@@ -338,15 +340,15 @@ def test_draws_in_many_rounds_are_those_in_one(monkeypatch):
 
 
 @pytest.mark.parametrize("words", [0, 2**32 - 1])
-@pytest.mark.parametrize("width", [4, 100])
-def test_the_ends_of_the_random_words_draw_the_ends_of_the_law(words, width, monkeypatch):
+@pytest.mark.parametrize("sigma", [4, 100])
+def test_the_ends_of_the_random_words_draw_the_ends_of_the_law(words, sigma, monkeypatch):
     """Trap 4: no draw of any bits leaves the grid or the bound."""
     monkeypatch.setattr(jax.random, "bits", lambda key, shape, dtype: jnp.full(shape, words, dtype))
-    found = jax.jit(lambda key: mechanisms.discrete_gaussian(key, (2,), width))(KEY)
-    limbs, factors = tables.gaussian(width)
+    found = jax.jit(lambda key: mechanisms.discrete_gaussian(key, (2,), sigma))(KEY)
+    limbs, factors = tables.gaussian(sigma)
     assert found.dtype == jnp.int32
     np.testing.assert_array_equal(found, -limbs.shape[1] * sum(factors) if words else 0)
-    assert limbs.shape[1] * sum(factors) < 18 * width
+    assert limbs.shape[1] * sum(factors) < 18 * sigma
 
 
 @pytest.mark.parametrize("draw", [mechanisms.geometric, mechanisms.discrete_laplace])
@@ -373,7 +375,7 @@ def test_no_neighbours_of_three_candidates_tell_more_by_a_noisy_argmax_than_is_s
     """Every pair of scores 0, 1, 2 and their neighbours, by sums of integers."""
     counts, whole = oracle.geometric_law(tables.geometric(QUARTER))
     won = cache(lambda scores: oracle.noisy_argmax(scores, counts))
-    slack = 3 * tables.geometric_variation(QUARTER)
+    slack = 3 * tables.geometric_total_variation(QUARTER)
 
     def of(scores):
         return won(tuple(score - min(scores) for score in scores))
@@ -402,8 +404,8 @@ def test_a_noisy_argmax_is_drawn_with_those_chances(trials):
     scores, count = (0, 1, -2), trials("draws of a noisy argmax of three", 2**14, 2**18, 5)
     counts, whole = oracle.geometric_law(tables.geometric(QUARTER))
     frequencies = np.bincount(choices(mechanisms.noisy_argmax, scores, count, 6), minlength=3)
-    law = np.array([float(Fraction(ways, whole**3)) for ways in oracle.noisy_argmax(scores, counts)])
-    assert chisquare(frequencies, law * count).pvalue > 1e-3
+    distribution = np.array([float(Fraction(ways, whole**3)) for ways in oracle.noisy_argmax(scores, counts)])
+    assert chisquare(frequencies, distribution * count).pvalue > 1e-3
     ties_to_the_last = np.array(
         [float(Fraction(ways, whole**3)) for ways in oracle.noisy_argmax(scores[::-1], counts)][::-1]
     )
@@ -467,7 +469,7 @@ def test_no_neighbours_of_three_candidates_tell_more_by_the_exponential_mechanis
     """At the foot of the ladder, where the weights are a few units."""
     weights = tables.ladder(QUARTER)[::-1]
 
-    def chances(scores):
+    def probabilities(scores):
         found = [weights[min(max(score, 0), len(weights) - 1)] for score in scores]
         return [Fraction(weight, sum(found)) for weight in found]
 
@@ -476,7 +478,9 @@ def test_no_neighbours_of_three_candidates_tell_more_by_the_exponential_mechanis
             within(epsilon, here, there, 1)
             for scores in itertools.product(range(4), repeat=3)
             for moves in itertools.product((-1, 0, 1), repeat=3)
-            for here, there in zip(chances(scores), chances(map(sum, zip(scores, moves, strict=True))), strict=True)
+            for here, there in zip(
+                probabilities(scores), probabilities(map(sum, zip(scores, moves, strict=True))), strict=True
+            )
         )
 
     assert holds(2 * QUARTER)
@@ -520,10 +524,10 @@ def test_the_exponential_mechanism_has_the_law_of_its_weights(trials):
     frequencies = np.bincount(choices(mechanisms.exact_exponential, scores, count, 9), minlength=6)
     ladder = tables.ladder(QUARTER)
     weights = np.array([float(Fraction(ladder[max(top - score, 0)], 2**96)) for score in scores])
-    law = weights / weights.sum()
+    distribution = weights / weights.sum()
     assert frequencies[5] <= 20  # e^-10
-    assert chisquare(frequencies[:5], law[:5] / law[:5].sum() * frequencies[:5].sum()).pvalue > 1e-3
-    wrong = law[:5] ** 1.2
+    assert chisquare(frequencies[:5], distribution[:5] / distribution[:5].sum() * frequencies[:5].sum()).pvalue > 1e-3
+    wrong = distribution[:5] ** 1.2
     assert chisquare(frequencies[:5], wrong / wrong.sum() * frequencies[:5].sum()).pvalue < 1e-9
 
 
@@ -549,8 +553,8 @@ def test_as_many_candidates_as_are_allowed_do_not_wrap():
 # The attack on floats: which outputs can one data set give that its neighbour can not?
 
 
-def _every(_, width, shape):
-    assert (width, math.prod(shape)) == (32, 2**23)
+def _every(_, sigma, shape):
+    assert (sigma, math.prod(shape)) == (32, 2**23)
     return (jnp.arange(2**23, dtype=jnp.uint32) << 9).reshape(shape)
 
 
@@ -580,13 +584,13 @@ def test_one_noisy_float_identifies_its_data_nine_times_in_ten(mechanism, scale,
     assert not np.any(impossible(some, ours))
 
 
-@pytest.mark.parametrize("width", [16, 256])
-def test_exact_noise_identifies_nobody(width):
+@pytest.mark.parametrize("sigma", [16, 256])
+def test_exact_noise_identifies_nobody(sigma):
     """The same question: what the neighbour can not give has a chance under 2^-100, of all draws of the tables."""
-    counts, total = gaussian_law(width)
+    counts, total = gaussian_law(sigma)
     values, counts = np.arange(len(counts)) - len(counts) // 2, np.array(counts, object)
     ours, counts = values[counts > 0], counts[counts > 0]
-    for shift in (1, width // 2, width):
+    for shift in (1, sigma // 2, sigma):
         for theirs in (ours + shift, ours - shift):
             assert 0 < Fraction(sum(counts[impossible(ours, theirs)]), total) < Fraction(1, 2**100)
     assert Fraction(sum(counts[impossible(ours, 2 * ours)]), total) > Fraction(49, 100)  # a grid twice as wide
@@ -595,18 +599,18 @@ def test_exact_noise_identifies_nobody(width):
 # What it costs.
 
 
-@pytest.mark.parametrize("width", [4, 5, 8, 16, 256, 4096])
-def test_the_knots_of_the_trade_off_curve_lie_as_close_as_is_said(width):
+@pytest.mark.parametrize("sigma", [4, 5, 8, 16, 256, 4096])
+def test_the_knots_of_the_trade_off_curve_lie_as_close_as_is_said(sigma):
     """A certificate in floats, not a theorem: one shift by one, within 15 widths, stands for all shifts."""
-    excess = np.max(oracle.knots(width, 15) - 1) * width**2
+    excess = np.max(oracle.knots(sigma, 15) - 1) * sigma**2
     assert excess <= float(accounts.KAPPA)
     assert excess > 1 / 25  # so 1/25 would not do
 
 
-def exact_deltas(width, shift, epsilons):
-    bound = 20 * width + 2 * abs(shift)
-    law = oracle.gaussian(width, bound)
-    here, there = law[shift:], law[: len(law) - shift]
+def exact_deltas(sigma, shift, epsilons):
+    bound = 20 * sigma + 2 * abs(shift)
+    distribution = oracle.gaussian(sigma, bound)
+    here, there = distribution[shift:], distribution[: len(distribution) - shift]
     return [oracle.hockey_stick(here, there, epsilon) for epsilon in epsilons]
 
 
@@ -617,77 +621,77 @@ def exceeds(delta, mu, epsilon):
     return delta > accounting.gdp_delta(mu, epsilon) * (1 + 1e-9) + 1e-15
 
 
-@pytest.mark.parametrize("width", [4, 16])
-def test_no_shift_has_a_larger_delta_than_its_mu_allows(width):
+@pytest.mark.parametrize("sigma", [4, 16])
+def test_no_shift_has_a_larger_delta_than_its_mu_allows(sigma):
     """Canonne et al. (2020), theorem 7, summed over the integers."""
     beyond_the_gaussian = 0
-    for shift in (*range(1, 2 * width), 3 * width, 5 * width):
-        for epsilon, delta in zip(EPSILONS, exact_deltas(width, shift, EPSILONS), strict=True):
-            assert not exceeds(delta, accounting.discrete_gaussian_mu(shift, width), epsilon)
-            beyond_the_gaussian += exceeds(delta, shift / width, epsilon)
+    for shift in (*range(1, 2 * sigma), 3 * sigma, 5 * sigma):
+        for epsilon, delta in zip(EPSILONS, exact_deltas(sigma, shift, EPSILONS), strict=True):
+            assert not exceeds(delta, accounting.discrete_gaussian_mu(shift, sigma), epsilon)
+            beyond_the_gaussian += exceeds(delta, shift / sigma, epsilon)
     assert beyond_the_gaussian > 0  # mu = shift / width is not enough: the factor is needed
 
 
 @pytest.mark.parametrize("shift", [(1, 1), (2, 3), (4, 0), (5, 5), (1, 7)])
 def test_in_two_dimensions_the_length_of_the_shift_counts(shift):
-    width, bound = 4, 90
-    law = oracle.gaussian(width, bound)
+    sigma, bound = 4, 90
+    distribution = oracle.gaussian(sigma, bound)
     here, there = (
-        law[a : len(law) - 20 + a, None] * law[None, b : len(law) - 20 + b]
+        distribution[a : len(distribution) - 20 + a, None] * distribution[None, b : len(distribution) - 20 + b]
         for a, b in ((10, 10), (10 + shift[0], 10 + shift[1]))
     )
     length = math.hypot(*shift)
     deltas = [oracle.hockey_stick(here, there, epsilon) for epsilon in EPSILONS]
-    mu = accounting.discrete_gaussian_mu(length, width)
+    mu = accounting.discrete_gaussian_mu(length, sigma)
     assert not any(map(exceeds, deltas, [mu] * len(EPSILONS), EPSILONS))
-    assert any(map(exceeds, deltas, [0.99 * length / width] * len(EPSILONS), EPSILONS))
+    assert any(map(exceeds, deltas, [0.99 * length / sigma] * len(EPSILONS), EPSILONS))
 
 
-@pytest.mark.parametrize(("width", "shift"), [(4, 1), (4, 3), (8, 20)])
-def test_the_zcdp_level_bounds_every_divergence_and_no_less_would(width, shift):
-    rho = accounting.discrete_gaussian_rho(shift, width)
-    assert rho == shift**2 / (2 * width**2)
+@pytest.mark.parametrize(("sigma", "shift"), [(4, 1), (4, 3), (8, 20)])
+def test_the_zcdp_level_bounds_every_divergence_and_no_less_would(sigma, shift):
+    rho = accounting.discrete_gaussian_rho(shift, sigma)
+    assert rho == shift**2 / (2 * sigma**2)
     for order in (1.1, 1.5, 2.0, 2.3, 3.0, 5.0, 10.0):
-        divergence = oracle.renyi(width, shift, order)
+        divergence = oracle.renyi(sigma, shift, order)
         assert divergence <= order * rho * (1 + 1e-9)
         if order == int(order):
             assert divergence > 0.999 * order * rho
 
 
 distances = st.integers(1, 10**7) | st.floats(1e-3, 1e7)
-widths = st.sampled_from([4, 5, 16, 4096, 65536]) | st.integers(4, 10**6)
+sigmas = st.sampled_from([4, 5, 16, 4096, 65536]) | st.integers(4, 10**6)
 releases = st.integers(1, 10**6)
 
 
-@given(distances, widths, releases)
-def test_levels_are_the_next_floats_above_what_they_round(distance, width, count):
+@given(distances, sigmas, releases)
+def test_levels_are_the_next_floats_above_what_they_round(distance, sigma, count):
     moved, kappa = Fraction(distance), Fraction(1, 20)
-    squared = count * (moved / width * (1 + kappa / width**2)) ** 2
-    mu = accounting.discrete_gaussian_mu(distance, width, count)
+    squared = count * (moved / sigma * (1 + kappa / sigma**2)) ** 2
+    mu = accounting.discrete_gaussian_mu(distance, sigma, count)
     assert Fraction(math.nextafter(mu, 0)) ** 2 < squared <= Fraction(mu) ** 2
-    exact = count * moved**2 / (2 * width**2)
-    rho = accounting.discrete_gaussian_rho(distance, width, count)
+    exact = count * moved**2 / (2 * sigma**2)
+    rho = accounting.discrete_gaussian_rho(distance, sigma, count)
     assert Fraction(math.nextafter(rho, 0)) < exact <= Fraction(rho)
     assert mu > math.sqrt(2 * rho) * (1 - 1e-15)
 
 
-@given(st.floats(1e-6, 1e4), widths, releases)
-def test_the_largest_distance_is_the_largest_that_costs_no_more(mu, width, count):
+@given(st.floats(1e-6, 1e4), sigmas, releases)
+def test_the_largest_distance_is_the_largest_that_costs_no_more(mu, sigma, count):
     """Trap 23: a calibration never overshoots."""
-    distance = accounting.largest_distance(mu, width, count)
+    distance = accounting.largest_distance(mu, sigma, count)
     assert type(distance) is int
     if distance:
-        assert accounting.discrete_gaussian_mu(distance, width, count) <= mu
-    assert accounting.discrete_gaussian_mu(distance + 1, width, count) > mu
+        assert accounting.discrete_gaussian_mu(distance, sigma, count) <= mu
+    assert accounting.discrete_gaussian_mu(distance + 1, sigma, count) > mu
 
 
-@given(distances, widths, releases)
-def test_more_movement_and_more_releases_cost_more_and_wider_noise_less(distance, width, count):
+@given(distances, sigmas, releases)
+def test_more_movement_and_more_releases_cost_more_and_wider_noise_less(distance, sigma, count):
     for cost in (accounting.discrete_gaussian_mu, accounting.discrete_gaussian_rho):
-        level = cost(distance, width, count)
-        assert cost(distance * 1.001, width, count) > level
-        assert cost(distance, width, count + 1) > level
-        assert cost(distance, width + 1, count) < level
+        level = cost(distance, sigma, count)
+        assert cost(distance * 1.001, sigma, count) > level
+        assert cost(distance, sigma, count + 1) > level
+        assert cost(distance, sigma + 1, count) < level
 
 
 def test_four_releases_cost_as_much_as_one_of_twice_the_distance():
@@ -703,15 +707,15 @@ def test_four_releases_cost_as_much_as_one_of_twice_the_distance():
         ({"distance": -1.0}, ValueError, "distance must be positive, got -1.0"),
         ({"distance": math.inf}, ValueError, "distance must be finite, got inf"),
         ({"distance": math.nan}, ValueError, "distance must not be NaN"),
-        ({"width": 3}, ValueError, "width must be at least 4, got 3"),
-        ({"width": 4.0}, TypeError, "width must be an integer, got 4.0"),
+        ({"sigma": 3}, ValueError, "sigma must be at least 4, got 3"),
+        ({"sigma": 4.0}, TypeError, "sigma must be an integer, got 4.0"),
         ({"releases": 0}, ValueError, "releases must be at least 1, got 0"),
         ({"releases": True}, TypeError, "releases must be an integer, got True"),
     ],
 )
 def test_costs_are_refused_by_name(cost, changes, error, message):
     with pytest.raises(error, match=message):
-        cost(**({"distance": 1, "width": 4, "releases": 1} | changes))
+        cost(**({"distance": 1, "sigma": 4, "releases": 1} | changes))
 
 
 @pytest.mark.parametrize("mu", [0.0, -1.0, math.inf, math.nan])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracles import discrete as oracle
 from scipy.stats import norm
 
-from jaxdpbo.privacy import accounting, budgets, clipping, guarantee
+from jaxdpbo.privacy import accounting, calibration, clipping, guarantee
 from jaxdpbo.privacy.mechanisms import tables
 
 USERS = 6
@@ -281,12 +281,12 @@ def test_users_on_the_ball_are_rounded_to_the_nearest_and_never_dropped(dtype, d
 
 
 def budget(mu, noise="exact", dimension=3, releases=10, users=100, dtype=np.float64):
-    return budgets.budget(mu, noise, dimension=dimension, releases=releases, users=users, dtype=dtype)
+    return calibration.budget(mu, noise, dimension=dimension, releases=releases, users=users, dtype=dtype)
 
 
 def said(mu, dimension=3, releases=10, **rest):
     found = budget(mu, dimension=dimension, releases=releases, **rest)
-    return budgets.statement(found, "rows", releases=releases, dimension=dimension)
+    return calibration.statement(found, "rows", releases=releases, dimension=dimension)
 
 
 def allowed(dimension, releases):
@@ -308,9 +308,9 @@ def test_what_is_guaranteed_is_never_more_than_was_asked_for(place, dimension, r
     mu = float(dtype(1.01 * least * (0.98 * largest / least) ** place))
     found = budget(mu, dimension=dimension, releases=releases, dtype=dtype)
     level = said(mu, dimension, releases, dtype=dtype).level
-    assert level == accounting.discrete_gaussian_mu(2 * int(found.radius), found.width, releases)
+    assert level == accounting.discrete_gaussian_mu(2 * int(found.radius), found.sigma, releases)
     assert level <= mu
-    assert accounting.discrete_gaussian_mu(2 * int(found.radius) + 2, found.width, releases) > mu  # no waste
+    assert accounting.discrete_gaussian_mu(2 * int(found.radius) + 2, found.sigma, releases) > mu  # no waste
     assert level > 0.96 * mu  # the docstring of descent: noise at most 4 % wider
     assert int(found.radius) >= 32 * math.sqrt(dimension)
     assert dimension * int(found.radius) ** 2 < 2**32
@@ -346,10 +346,10 @@ def test_no_budget_is_refused_that_lies_between_two_that_will_do(dimension):
 def test_a_small_budget_is_spent_on_wider_noise():
     switch = accounting.discrete_gaussian_mu(2 * math.ceil(32 * math.sqrt(3)), 4096, 10)
     fine, coarse = budget(math.nextafter(switch, 0)), budget(switch)
-    assert coarse.width == budgets.WIDTHS[0] == 4096
-    assert fine.width in budgets.WIDTHS[1:]
+    assert coarse.sigma == calibration.SIGMAS[0] == 4096
+    assert fine.sigma in calibration.SIGMAS[1:]
     assert int(coarse.radius) == 56
-    assert int(fine.radius) == accounting.largest_distance(math.nextafter(switch, 0), fine.width, 10) // 2 > 100
+    assert int(fine.radius) == accounting.largest_distance(math.nextafter(switch, 0), fine.sigma, 10) // 2 > 100
     for found in (fine, coarse):
         assert (found.noise, found.radius.dtype, found.mu.dtype) == ("exact", np.int32, np.float64)
 
@@ -358,22 +358,22 @@ def test_a_small_budget_is_spent_on_wider_noise():
 def test_an_infinite_budget_is_no_noise_and_no_guarantee(noise):
     found = budget(math.inf, noise)
     assert found.noise == ("float" if noise == "float" else "none")
-    assert (int(found.radius), found.width) == (0, 0)
-    assert budgets.grid(found) is None
-    assert budgets.statement(found, "rows", releases=10, dimension=3) == guarantee.no_guarantee(
+    assert (int(found.radius), found.sigma) == (0, 0)
+    assert calibration.grid(found) is None
+    assert calibration.statement(found, "rows", releases=10, dimension=3) == guarantee.no_guarantee(
         "rows", "mu is infinite: no noise was added"
     )
 
 
 def test_float_noise_has_no_grid():
     found = budget(0.5, "float")
-    assert (found.noise, int(found.radius), found.width) == ("float", 0, 0)
-    assert budgets.grid(found) is None
+    assert (found.noise, int(found.radius), found.sigma) == ("float", 0, 0)
+    assert calibration.grid(found) is None
 
 
 def test_exact_noise_has_the_radius_for_its_level():
     found = budget(0.5)
-    assert budgets.grid(found) is found.radius
+    assert calibration.grid(found) is found.radius
 
 
 def named(message, **changes):
@@ -427,8 +427,8 @@ def test_more_users_than_integers_can_count_are_refused(mu, dimension):
     rest = {"mu": mu, "dimension": dimension}
     found = named("^users must be at most .* for exact noise at mu = .* would not fit 32 bits", users=2**31, **rest)
     assert found == int(found)
-    radius, width = (int(x) for x in budget(users=int(found), **rest)[1::2])
-    assert found * radius + 14 * width < 2**31 <= (found + 1) * radius + 14 * width
+    radius, sigma = (int(x) for x in budget(users=int(found), **rest)[1::2])
+    assert found * radius + 14 * sigma < 2**31 <= (found + 1) * radius + 14 * sigma
     assert named("^users must be at most", users=int(found) + 1, **rest) == found
 
 
@@ -458,33 +458,33 @@ def test_a_wrong_budget_is_refused_by_name(changes, message):
 def test_a_statement_rests_on_what_its_noise_needs():
     exact = said(0.5)
     assert (exact.notion, exact.relation, exact.protects, exact.delta) == ("gdp", "replace_one", "rows", 0.0)
-    assert exact.holds_if == (
+    assert exact.assumptions == (
         guarantee.DISCRETE_CURVE,
         guarantee.RANDOM_BITS,
         guarantee.PUBLIC_CONFIG,
         guarantee.SEPARABLE_LOSSES,
     )
-    assert exact.variation == 10 * 3 * tables.gaussian_variation(4096)
-    assert 0 < exact.variation < 2.0**-100
-    of_floats = budgets.statement(budget(0.5, "float"), "rows", releases=10, dimension=3)
-    assert of_floats.holds_if == (guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES)
-    assert (of_floats.level, of_floats.variation) == (0.5, 0.0)
+    assert exact.total_variation == 10 * 3 * tables.gaussian_total_variation(4096)
+    assert 0 < exact.total_variation < 2.0**-100
+    of_floats = calibration.statement(budget(0.5, "float"), "rows", releases=10, dimension=3)
+    assert of_floats.assumptions == (guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES)
+    assert (of_floats.level, of_floats.total_variation) == (0.5, 0.0)
 
 
 def test_a_stacked_config_has_no_one_statement():
     stacked = budget(0.5)._replace(mu=jnp.array([0.5, 0.5]))
     with pytest.raises(ValueError, match=r"privacy takes one config, got mu of shape \(2,\)"):
-        budgets.statement(stacked, "rows", releases=10, dimension=3)
+        calibration.statement(stacked, "rows", releases=10, dimension=3)
 
 
 # What a total variation does to a statement.
 
 
-def of(notion, level, variation, delta=0.0):
-    return guarantee.guarantee(notion, level, "replace_one", "rows", delta=delta, variation=variation)
+def of(notion, level, total_variation, delta=0.0):
+    return guarantee.guarantee(notion, level, "replace_one", "rows", delta=delta, total_variation=total_variation)
 
 
-def brute(notion, level, variation, slack, delta):
+def brute(notion, level, total_variation, slack, delta):
     """The least epsilon of a fine grid at which delta covers what the notion gives there, slack and variation."""
     epsilons = np.arange(0, 12, 1e-3)
     if notion == "gdp":  # Dong et al. (2022), corollary 2.13
@@ -493,12 +493,12 @@ def brute(notion, level, variation, slack, delta):
         ideal = np.where(epsilons >= level, 0.0, np.inf)
     else:  # Bun and Steinke (2016): epsilon = rho + 2 sqrt(rho log(1 / delta))
         ideal = np.where(epsilons >= level, np.exp(-((epsilons - level) ** 2) / (4 * level)), np.inf)
-    enough = ideal + slack + (1 + np.exp(epsilons)) * variation <= delta
+    enough = ideal + slack + (1 + np.exp(epsilons)) * total_variation <= delta
     return epsilons[np.argmax(enough)] if enough.any() else math.inf
 
 
 @pytest.mark.parametrize(
-    ("notion", "level", "variation", "slack", "delta"),
+    ("notion", "level", "total_variation", "slack", "delta"),
     [
         ("gdp", 0.5, 1e-6, 0.0, 1e-4),
         ("gdp", 1.0, 1e-7, 5e-6, 1e-5),
@@ -512,9 +512,9 @@ def brute(notion, level, variation, slack, delta):
         ("dp", 0.7, 1e-6, 1e-6, 4.0e-6),
     ],
 )
-def test_epsilon_pays_for_the_variation(notion, level, variation, slack, delta):
-    found = of(notion, level, variation, slack).epsilon(delta)
-    expected = brute(notion, level, variation, slack, delta)
+def test_epsilon_pays_for_the_variation(notion, level, total_variation, slack, delta):
+    found = of(notion, level, total_variation, slack).epsilon(delta)
+    expected = brute(notion, level, total_variation, slack, delta)
     if math.isinf(expected):
         assert found == math.inf
     else:
@@ -535,8 +535,8 @@ def test_a_variation_of_exact_noise_costs_nothing_that_is_seen_and_no_delta_unde
 
 def test_more_delta_never_costs_more_epsilon_whatever_the_variation():
     deltas = (1e-9, 1e-6, 2e-6, 1e-5, 1e-4, 1e-3, 0.5)
-    for notion, variation in itertools.product(("gdp", "zcdp", "dp"), (1e-12, 1e-7, 1e-4)):
-        epsilons = [of(notion, 0.5, variation).epsilon(delta) for delta in deltas]
+    for notion, total_variation in itertools.product(("gdp", "zcdp", "dp"), (1e-12, 1e-7, 1e-4)):
+        epsilons = [of(notion, 0.5, total_variation).epsilon(delta) for delta in deltas]
         assert epsilons == sorted(epsilons, reverse=True)
 
 
@@ -554,16 +554,16 @@ def test_json_brings_the_variation_back_and_the_sentence_says_it():
 
 
 @pytest.mark.parametrize(
-    ("variation", "message"),
+    ("total_variation", "message"),
     [
         (1.0, r"variation must lie in \[0, 1\), got 1.0"),
         (-1e-40, r"variation must lie in \[0, 1\), got -1e-40"),
-        (math.nan, "variation must not be NaN"),
+        (math.nan, "total_variation must not be NaN"),
     ],
 )
-def test_a_variation_is_a_probability(variation, message):
+def test_a_variation_is_a_probability(total_variation, message):
     with pytest.raises(ValueError, match=message):
-        of("gdp", 1.0, variation)
+        of("gdp", 1.0, total_variation)
 
 
 @pytest.mark.parametrize("change", [{"extra": 1}, {"level": None}])

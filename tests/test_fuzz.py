@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from protocol_cases import CASES, STEPS, USERS
 
 import jaxdpbo
-from jaxdpbo import drivers, laws
+from jaxdpbo import drivers, input_noise
 from jaxdpbo.privacy import auditing, guarantee, ledger
 
 LIMIT = 20.0  # seconds of one call
@@ -180,7 +180,7 @@ def public_functions():
     found = {}
     for module in pkgutil.walk_packages(jaxdpbo.__path__, "jaxdpbo."):
         loaded = importlib.import_module(module.name)
-        plain = module.name.startswith("jaxdpbo.theory.") or loaded in (auditing, guarantee, laws, ledger)
+        plain = module.name.startswith("jaxdpbo.theory.") or loaded in (auditing, guarantee, input_noise, ledger)
         own = [name for name in vars(loaded) if getattr(vars(loaded)[name], "__module__", None) == module.name]
         names = getattr(loaded, "__all__", [name for name in own if not name.startswith("_")] if plain else [])
         found |= {name: module.name for name in names if inspect.isfunction(getattr(loaded, name))}

@@ -38,11 +38,11 @@ def scene(name, seed=0):
 
 
 def in_blocks(made, points, mask, batch=BATCH):
-    posterior = gp.empty(CAPACITY, DIMENSION, points.dtype)
+    factorization = gp.empty(CAPACITY, DIMENSION, points.dtype)
     for start in range(0, CAPACITY, batch):
         rows = slice(start, start + batch)
-        posterior = append(made.prior(NOISE), posterior, jnp.asarray(points[rows]), jnp.asarray(mask[rows]))
-    return posterior
+        factorization = append(made.model(NOISE), factorization, jnp.asarray(points[rows]), jnp.asarray(mask[rows]))
+    return factorization
 
 
 def relative(actual, expected):
@@ -60,39 +60,39 @@ def identical(left, right):
 @pytest.mark.parametrize("name", NAMES)
 def test_blocks_and_one_go_are_the_oracle(name):
     made, points, mask, noises, values, new = scene(name)
-    at_once = condition(made.prior(NOISE), points, mask)
+    at_once = condition(made.model(NOISE), points, mask)
     blocks = in_blocks(made, points, mask)
     held = points[mask], noises[mask]
     expected = [oracle.predict(made.oracle, *held, column[mask], new) for column in values.T]
     mean = np.stack([mean for mean, _ in expected], axis=1)
     variance = np.diagonal(expected[0][1])
-    for posterior in (at_once, blocks):
-        found, uncertainty = predict(made.prior(), posterior, values, new)
+    for factorization in (at_once, blocks):
+        found, uncertainty = predict(made.model(), factorization, values, new)
         assert relative(found, mean) < 1e-8
         assert np.max(np.abs(uncertainty - variance)) < 1e-9 * VARIANCE
-        whitening = np.asarray(posterior.whitening)
+        whitening = np.asarray(factorization.whitening)
         np.testing.assert_array_equal(whitening, np.tril(whitening))
         np.testing.assert_array_equal(whitening[~mask], np.eye(CAPACITY)[~mask])
         np.testing.assert_array_equal(whitening[:, ~mask], np.eye(CAPACITY)[:, ~mask])
         factor = np.linalg.cholesky(oracle.covariance(made.oracle, *held))
         inverse = solve_triangular(factor, np.eye(mask.sum()), lower=True)
         assert relative(whitening[np.ix_(mask, mask)], inverse) < 1e-7
-        assert posterior.used == CAPACITY
+        assert factorization.used == CAPACITY
     np.testing.assert_array_equal(blocks.points, at_once.points)
     np.testing.assert_array_equal(blocks.mask, at_once.mask)
 
 
 def test_blocks_of_every_size_agree():
     made, points, mask, _, values, new = scene("rbf")
-    means = [predict(made.prior(), in_blocks(made, points, mask, batch), values, new)[0] for batch in (1, 24)]
+    means = [predict(made.model(), in_blocks(made, points, mask, batch), values, new)[0] for batch in (1, 24)]
     assert relative(means[0], means[1]) < 1e-8
 
 
 def test_one_function_and_many_are_predicted_alike():
     made, points, mask, _, values, new = scene("matern52")
-    posterior = condition(made.prior(NOISE), points, mask)
-    many, variance = predict(made.prior(), posterior, values, new)
-    one, same_variance = predict(made.prior(), posterior, values[:, 1], new)
+    factorization = condition(made.model(NOISE), points, mask)
+    many, variance = predict(made.model(), factorization, values, new)
+    one, same_variance = predict(made.model(), factorization, values[:, 1], new)
     assert many.shape == (6, 3)
     assert one.shape == variance.shape == (6,)
     np.testing.assert_allclose(one, many[:, 1], rtol=1e-12, atol=1e-12)
@@ -105,40 +105,40 @@ def test_whatever_stands_at_masked_rows_is_ignored(junk):
     spoilt_values, spoilt_points = values.copy(), points.copy()
     spoilt_values[~mask] = junk
     spoilt_points[~mask] = junk
-    clean = condition(made.prior(NOISE), points, mask)
-    expected = predict(made.prior(), clean, values, new)
-    assert identical(predict(made.prior(), clean, spoilt_values, new), expected)
-    for posterior in (
-        condition(made.prior(NOISE), spoilt_points, mask),
+    clean = condition(made.model(NOISE), points, mask)
+    expected = predict(made.model(), clean, values, new)
+    assert identical(predict(made.model(), clean, spoilt_values, new), expected)
+    for factorization in (
+        condition(made.model(NOISE), spoilt_points, mask),
         in_blocks(made, spoilt_points, mask),
     ):
-        found = predict(made.prior(), posterior, spoilt_values, new)
+        found = predict(made.model(), factorization, spoilt_values, new)
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-8)
-    here = likelihood(made.prior(NOISE), points, values[:, 0], mask)
-    assert here == likelihood(made.prior(NOISE), spoilt_points, spoilt_values[:, 0], mask)
+    here = likelihood(made.model(NOISE), points, values[:, 0], mask)
+    assert here == likelihood(made.model(NOISE), spoilt_points, spoilt_values[:, 0], mask)
 
 
 def test_values_that_count_are_not_ignored():
     made, points, mask, _, values, new = scene("rbf")
-    posterior = condition(made.prior(NOISE), points, mask)
+    factorization = condition(made.model(NOISE), points, mask)
     for row in np.flatnonzero(mask):
         spoilt = values.copy()
         spoilt[row] = np.nan
-        assert np.all(np.isnan(predict(made.prior(), posterior, spoilt, new)[0]))
+        assert np.all(np.isnan(predict(made.model(), factorization, spoilt, new)[0]))
 
 
 def test_masked_blocks_use_rows_and_teach_nothing():
     made, points, mask, _, values, new = scene("rbf")
     nothing = np.zeros(BATCH, bool)
-    first = append(made.prior(NOISE), gp.empty(CAPACITY, DIMENSION, float), points[:BATCH], mask[:BATCH])
-    second = append(made.prior(NOISE), first, points[BATCH : 2 * BATCH], nothing)
+    first = append(made.model(NOISE), gp.empty(CAPACITY, DIMENSION, float), points[:BATCH], mask[:BATCH])
+    second = append(made.model(NOISE), first, points[BATCH : 2 * BATCH], nothing)
     assert second.used == 2 * BATCH
-    assert identical(predict(made.prior(), first, values, new), predict(made.prior(), second, values, new))
+    assert identical(predict(made.model(), first, values, new), predict(made.model(), second, values, new))
 
 
 def test_the_empty_posterior_is_the_prior():
     made, *_, values, new = scene("matern32")
-    mean, variance = predict(made.prior(), gp.empty(CAPACITY, DIMENSION, float), values, new)
+    mean, variance = predict(made.model(), gp.empty(CAPACITY, DIMENSION, float), values, new)
     np.testing.assert_array_equal(mean, 0.0)
     np.testing.assert_array_equal(variance, VARIANCE)
 
@@ -147,29 +147,29 @@ def test_the_empty_posterior_is_the_prior():
 def test_append_without_room_changes_no_bit(room):
     made, points, mask, *_ = scene("rbf")
     full = in_blocks(made, points, mask)._replace(used=jnp.asarray(CAPACITY - room, jnp.int32))
-    after = append(made.prior(NOISE), full, points[:BATCH] + 9.0, np.ones(BATCH, bool))
+    after = append(made.model(NOISE), full, points[:BATCH] + 9.0, np.ones(BATCH, bool))
     assert identical(after, full)
 
 
 def test_append_into_the_last_free_rows_takes_place():
     made, points, mask, *_ = scene("rbf")
     nearly = in_blocks(made, points, mask)._replace(used=jnp.asarray(CAPACITY - BATCH, jnp.int32))
-    after = append(made.prior(NOISE), nearly, points[:BATCH] + 9.0, np.ones(BATCH, bool))
+    after = append(made.model(NOISE), nearly, points[:BATCH] + 9.0, np.ones(BATCH, bool))
     assert after.used == CAPACITY
     np.testing.assert_array_equal(after.points[-BATCH:], points[:BATCH] + 9.0)
 
 
 def test_append_refuses_more_points_than_the_buffer_holds():
     made, *_ = scene("rbf")
-    posterior = gp.empty(3, DIMENSION, float)
+    factorization = gp.empty(3, DIMENSION, float)
     with pytest.raises(ValueError, match="points must be at most the capacity 3, got 4"):
-        append(made.prior(NOISE), posterior, jnp.zeros((4, DIMENSION)), jnp.ones(4, bool))
+        append(made.model(NOISE), factorization, jnp.zeros((4, DIMENSION)), jnp.ones(4, bool))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_log_marginal_likelihood_is_the_normal_density(name):
     made, points, mask, noises, values, _ = scene(name)
-    found = likelihood(made.prior(NOISE), points, values[:, 0], mask)
+    found = likelihood(made.model(NOISE), points, values[:, 0], mask)
     observed = oracle.covariance(made.oracle, points[mask], noises[mask])
     expected = multivariate_normal.logpdf(values[mask, 0], np.zeros(mask.sum()), observed, allow_singular=False)
     assert found.shape == ()
@@ -186,26 +186,26 @@ def fit_scene():
 
 
 def prior_of(lengthscale, noise_variance, variance=1.0):
-    return gp.Prior(kernels.rbf, kernels.stationary(lengthscale, 2, variance=variance), jnp.asarray(noise_variance))
+    return gp.Model(kernels.rbf, kernels.stationary(lengthscale, 2, variance=variance), jnp.asarray(noise_variance))
 
 
 def test_fit_recovers_the_lengthscales_that_made_the_values():
     truth, points, values, mask = fit_scene()
-    found = fitted(0, prior_of(1.0, 0.1), points, values, mask, starts=4, steps=120)
+    found = fitted(0, prior_of(1.0, 0.1), points, values, mask, num_restarts=4, steps=120)
     np.testing.assert_array_less(np.abs(np.log(found.params.lengthscale / truth.params.lengthscale)), np.log(1.7))
     assert 1e-2 / 3 < found.noise_variance < 3e-2
     assert likelihood(found, points, values, mask) >= likelihood(truth, points, values, mask)
 
 
-def fitted(seed, prior, points, values, mask, **options):
-    return jax.jit(partial(gp.fit, **options))(jax.random.key(seed), prior, points, values, mask)
+def fitted(seed, model, points, values, mask, **options):
+    return jax.jit(partial(gp.fit, **options))(jax.random.key(seed), model, points, values, mask)
 
 
 @pytest.mark.parametrize("within", [100.0, 1.0001, 1e6])
 def test_fit_is_never_worse_than_where_it_starts(within):
     _, *scene_of_fit = fit_scene()
     begun = prior_of([0.41, 2.1], 1e-2, variance=0.9)
-    found = fitted(1, begun, *scene_of_fit, starts=1, steps=1, within=within)
+    found = fitted(1, begun, *scene_of_fit, num_restarts=1, steps=1, within=within)
     before = likelihood(begun, *scene_of_fit)
     assert likelihood(found, *scene_of_fit) >= before - 1e-9 * abs(before)
 
@@ -213,7 +213,7 @@ def test_fit_is_never_worse_than_where_it_starts(within):
 def test_fit_stays_within_its_factor():
     _, *scene_of_fit = fit_scene()
     begun = prior_of([2.0, 2.0], 0.1)
-    found = fitted(2, begun, *scene_of_fit, starts=2, steps=50, within=2.0)
+    found = fitted(2, begun, *scene_of_fit, num_restarts=2, steps=50, within=2.0)
     for new, old in zip(jax.tree.leaves(found), jax.tree.leaves(begun), strict=True):
         assert np.all(np.abs(np.log(new / old)) <= np.log(2.0) * (1 + 1e-12))
     np.testing.assert_allclose(found.params.lengthscale[0], 1.0, rtol=1e-12)  # 0.4 is beyond what may be searched
@@ -222,14 +222,14 @@ def test_fit_stays_within_its_factor():
 def test_fit_starts_where_it_is_told():
     _, *scene_of_fit = fit_scene()
     begun, better = prior_of([2.0, 2.0], 0.1), prior_of([0.4, 2.0], 1e-2)
-    found = fitted(3, begun, *scene_of_fit, starts=1, steps=1, initial=better)
+    found = fitted(3, begun, *scene_of_fit, num_restarts=1, steps=1, initial=better)
     assert likelihood(found, *scene_of_fit) >= likelihood(better, *scene_of_fit) - 1e-9
 
 
 def test_a_narrow_spread_holds_a_fit_where_it_was():
     _, *scene_of_fit = fit_scene()
     begun = prior_of([2.0, 2.0], 0.1)
-    found = fitted(2, begun, *scene_of_fit, starts=2, steps=50, spread=1e-3)
+    found = fitted(2, begun, *scene_of_fit, num_restarts=2, steps=50, scale=1e-3)
     for new, old in zip(jax.tree.leaves(found), jax.tree.leaves(begun), strict=True):
         np.testing.assert_allclose(new, old, rtol=0.05)
 
@@ -237,8 +237,8 @@ def test_a_narrow_spread_holds_a_fit_where_it_was():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"spread": 0.0}, ValueError, "spread must be positive, got 0.0"),
-        ({"starts": 0}, ValueError, "starts must be at least 1, got 0"),
+        ({"scale": 0.0}, ValueError, "scale must be positive, got 0.0"),
+        ({"num_restarts": 0}, ValueError, "num_restarts must be at least 1, got 0"),
         ({"steps": 0}, ValueError, "steps must be at least 1, got 0"),
         ({"steps": 1.5}, TypeError, "steps must be an integer, got 1.5"),
         ({"within": 1.0}, ValueError, "within must be above 1, got 1.0"),
@@ -254,13 +254,13 @@ def test_fit_refuses_and_names(arguments, error, message):
 @pytest.mark.parametrize("given", [1e-9, 1e-4, 0.3])
 def test_a_noise_variance_above_the_floor_is_used_exactly(given):
     made, points, *_ = scene("rbf")
-    np.testing.assert_array_equal(noise(made.prior(given), points), given)
+    np.testing.assert_array_equal(noise(made.model(given), points), given)
 
 
 @pytest.mark.parametrize("given", [0.0, 1e-14])
 def test_a_noise_variance_under_the_floor_is_raised_point_by_point(given):
     made, points, *_ = scene("polynomial2")
-    found = noise(made.prior(given), points)
+    found = noise(made.model(given), points)
     np.testing.assert_allclose(found, [1e-10 * made.oracle.value(x, x) for x in points], rtol=1e-14)
     assert np.ptp(found) > 1e-10
 
@@ -268,9 +268,9 @@ def test_a_noise_variance_under_the_floor_is_raised_point_by_point(given):
 def test_the_floor_of_float32_is_higher(float32):
     made = case("rbf", DIMENSION)
     points = jnp.zeros((2, DIMENSION), jnp.float32)
-    raised = gp.noise(made.prior(1e-6), points)
+    raised = gp.noise(made.model(1e-6), points)
     np.testing.assert_allclose(raised, VARIANCE * 1e-4, rtol=1e-6)
-    np.testing.assert_array_equal(gp.noise(made.prior(1e-3), points), np.float32(1e-3))
+    np.testing.assert_array_equal(gp.noise(made.model(1e-3), points), np.float32(1e-3))
 
 
 def test_a_rank_deficient_gram_stays_finite_and_predicts():
@@ -279,17 +279,17 @@ def test_a_rank_deficient_gram_stays_finite_and_predicts():
     values = np.sum((points - 0.3) ** 2, axis=1) / 2
     new = np.random.default_rng(1).uniform(-2, 2, size=(4, 5))
     for noise_variance in (0.0, 1e-6):
-        posterior = condition(known.prior(noise_variance), points, np.ones(60, bool))
-        assert np.all(np.isfinite(posterior.whitening))
-        mean, variance = predict(known.prior(), posterior, values, new)
+        factorization = condition(known.model(noise_variance), points, np.ones(60, bool))
+        assert np.all(np.isfinite(factorization.whitening))
+        mean, variance = predict(known.model(), factorization, values, new)
         np.testing.assert_allclose(mean, np.sum((new - 0.3) ** 2, axis=1) / 2, rtol=1e-5)
         assert np.all((variance >= 0) & (variance < 1e-5))
 
 
 def test_variance_is_never_negative():
     made, points, mask, *_ = scene("rbf")
-    posterior = condition(made.prior(0.0), points, mask)
-    variance = predict(made.prior(), posterior, np.zeros(CAPACITY), points)[1]
+    factorization = condition(made.model(0.0), points, mask)
+    variance = predict(made.model(), factorization, np.zeros(CAPACITY), points)[1]
     assert np.all(variance >= 0)
     assert np.all(variance[mask] < 1e-6)
 
@@ -303,14 +303,14 @@ def test_float32_follows_the_float64_oracle(float32):
     values = (root @ np.random.default_rng(4).normal(size=CAPACITY)).astype(np.float32)
     held = points.astype(float)[mask], noises[mask], values.astype(float)[mask]
     expected, covariance = oracle.predict(made.oracle, *held, new.astype(float))
-    at_once = condition(made.prior(1e-4), points, mask)
+    at_once = condition(made.model(1e-4), points, mask)
     blocks = gp.empty(CAPACITY, DIMENSION, jnp.float32)
     for start in range(0, CAPACITY, BATCH):
         rows = slice(start, start + BATCH)
-        blocks = append(made.prior(1e-4), blocks, points[rows], mask[rows])
-    for posterior in (at_once, blocks):
-        mean, variance = predict(made.prior(), posterior, values, new)
-        assert mean.dtype == posterior.whitening.dtype == jnp.float32
+        blocks = append(made.model(1e-4), blocks, points[rows], mask[rows])
+    for factorization in (at_once, blocks):
+        mean, variance = predict(made.model(), factorization, values, new)
+        assert mean.dtype == factorization.whitening.dtype == jnp.float32
         assert relative(mean, expected) < 1e-2
         np.testing.assert_allclose(variance, np.diagonal(covariance), atol=1e-3)
 
@@ -329,19 +329,19 @@ def test_a_staged_function_sees_as_few_rows_as_it_needs_and_finds_the_same():
     """At every filling of the buffer: the prediction on the leading rows against that on all of them."""
     rng, capacity, batch = np.random.default_rng(0), 130, 10
     made = case("rbf", 2)
-    prior = made.prior(NOISE)
+    model = made.model(NOISE)
     points, values, targets = rng.normal(size=(capacity, 2)), rng.normal(size=capacity), rng.normal(size=(3, 2))
 
     @jax.jit
     def both(used):
         mask = jnp.arange(capacity) < used
-        posterior = gp.condition(prior, jnp.asarray(points), mask)._replace(used=used)
+        factorization = gp.condition(model, jnp.asarray(points), mask)._replace(used=used)
 
         def predicted(known):
             seen = jnp.asarray(values)[: known.points.shape[0]]
-            return *gp.predict(prior, known, seen, targets), jnp.asarray(known.points.shape[0])
+            return *gp.predict(model, known, seen, targets), jnp.asarray(known.points.shape[0])
 
-        return gp.staged(posterior, batch, predicted), predicted(posterior)
+        return gp.staged(factorization, batch, predicted), predicted(factorization)
 
     smallest = {used: min(row for row in gp.stages(capacity, batch) if row >= min(used + batch, capacity))
                 for used in range(0, capacity + 1, batch)}  # fmt: skip

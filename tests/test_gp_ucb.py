@@ -11,7 +11,7 @@ from oracles.gp import predict
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import gp_ucb
 from jaxdpbo.drivers import loop
-from jaxdpbo.surrogate import kernels, maximize, observations, ucb
+from jaxdpbo.surrogate import acquisition, kernels, maximize, preprocessing
 
 BOUNDS = np.array([[-1.0, 0.0], [1.0, 3.0]])
 CANDIDATES = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * np.random.default_rng(0).uniform(size=(40, 2))
@@ -27,7 +27,7 @@ def config(**changes):
 
 
 def boxed(**changes):
-    return gp_ucb.config(**({"steps": STEPS, "bounds": BOUNDS, "scatter": 100, "climb_steps": 30} | changes))
+    return gp_ucb.config(**({"steps": STEPS, "bounds": BOUNDS, "raw_samples": 100, "ascent_steps": 30} | changes))
 
 
 def hills(point, data):
@@ -70,7 +70,7 @@ def test_the_believed_best_is_of_the_largest_posterior_mean():
     for roughness in (1e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3):
         run, plain = (
             scan(rough, config(answer=answer, noise_variance=noise), jnp.asarray(roughness))
-            for answer in ("believed", "observed")
+            for answer in ("best_posterior_mean", "observed")
         )
         private = run.diagnostics.state.private
         rows, values = np.asarray(private.rows), np.asarray(private.utilities)
@@ -92,13 +92,15 @@ def test_the_first_candidate_is_drawn_from_the_key():
 
 
 def test_beta_schedules_by_hand():
-    np.testing.assert_allclose(ucb.beta_of_candidates(3, 50, 0.1), 2 * np.log(50 * 9 * np.pi**2 / 0.6), rtol=1e-12)
-    np.testing.assert_allclose(ucb.beta_of_candidates(1, 1, 0.5), 2.3816950, rtol=1e-7)  # 2 log(pi^2 / 3)
-    np.testing.assert_allclose(ucb.beta_of_box(1, 5), 0.6931472, rtol=1e-7)  # log 2
-    np.testing.assert_allclose(ucb.beta_of_box(10, 4), 0.8 * np.log(20.0), rtol=1e-12)
+    np.testing.assert_allclose(
+        acquisition.beta_of_candidates(3, 50, 0.1), 2 * np.log(50 * 9 * np.pi**2 / 0.6), rtol=1e-12
+    )
+    np.testing.assert_allclose(acquisition.beta_of_candidates(1, 1, 0.5), 2.3816950, rtol=1e-7)  # 2 log(pi^2 / 3)
+    np.testing.assert_allclose(acquisition.beta_of_box(1, 5), 0.6931472, rtol=1e-7)  # log 2
+    np.testing.assert_allclose(acquisition.beta_of_box(10, 4), 0.8 * np.log(20.0), rtol=1e-12)
     assert gp_ucb.beta(config(beta=0.25), jnp.asarray(7)) == 0.25
-    np.testing.assert_array_equal(gp_ucb.beta(config(), jnp.asarray(7)), ucb.beta_of_candidates(8, 40, DELTA))
-    np.testing.assert_array_equal(gp_ucb.beta(boxed(), jnp.asarray(7)), ucb.beta_of_box(8, 2))
+    np.testing.assert_array_equal(gp_ucb.beta(config(), jnp.asarray(7)), acquisition.beta_of_candidates(8, 40, DELTA))
+    np.testing.assert_array_equal(gp_ucb.beta(boxed(), jnp.asarray(7)), acquisition.beta_of_box(8, 2))
 
 
 @pytest.mark.parametrize("refit_every", [0, 10])
@@ -117,12 +119,12 @@ def test_a_box_is_searched_far_better_than_at_random(refit_every):
 def test_a_refit_moves_the_numbers_and_the_posterior_follows():
     chosen = boxed(refit_every=10)
     private = scan(hills, chosen).diagnostics.state.private
-    assert not np.allclose(private.prior.params.lengthscale, chosen.prior.params.lengthscale, rtol=1e-2)
-    whitening = np.asarray(private.posterior.whitening)
-    lengthscale, variance = np.asarray(private.prior.params.lengthscale), float(private.prior.params.variance)
-    points = np.asarray(private.posterior.points)
+    assert not np.allclose(private.model.params.lengthscale, chosen.model.params.lengthscale, rtol=1e-2)
+    whitening = np.asarray(private.factorization.whitening)
+    lengthscale, variance = np.asarray(private.model.params.lengthscale), float(private.model.params.variance)
+    points = np.asarray(private.factorization.points)
     covariance = kernel_oracle.gram(kernel_oracle.rbf(lengthscale, variance), points, points)
-    covariance += float(private.prior.noise_variance) * np.eye(STEPS)
+    covariance += float(private.model.noise_variance) * np.eye(STEPS)
     np.testing.assert_allclose(whitening @ covariance @ whitening.T, np.eye(STEPS), atol=1e-8)
 
 
@@ -165,8 +167,8 @@ def test_a_value_that_is_no_number_is_learnt_as_bad_and_never_the_best(junk, mak
     private = run.diagnostics.state.private
     assert run.release.point[0] >= -0.3
     assert hills(run.release.point, TOP) > 1.5
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(private.posterior))
-    failed = np.asarray(private.posterior.points)[np.asarray(private.utilities) == -np.inf]
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(private.factorization))
+    failed = np.asarray(private.factorization.points)[np.asarray(private.utilities) == -np.inf]
     assert len(np.unique(failed, axis=0)) == len(failed)  # not asked for again
 
 
@@ -178,7 +180,7 @@ def test_where_no_value_is_a_number_the_answer_still_is():
     for chosen in (config(), boxed(refit_every=10)):
         run = scan(nowhere, chosen, jnp.asarray(np.nan))
         assert np.all(np.isfinite(run.release.point))
-        assert len(np.unique(np.asarray(run.diagnostics.state.private.posterior.points), axis=0)) > STEPS // 2
+        assert len(np.unique(np.asarray(run.diagnostics.state.private.factorization.points), axis=0)) > STEPS // 2
 
 
 def negative(params, x, y):
@@ -217,25 +219,25 @@ def test_float32_finds_the_top(float32):
     ],
 )
 def test_standardized(values, mask, expected):
-    found = observations.standardized(jnp.asarray(values), jnp.asarray(mask))
+    found = preprocessing.standardized(jnp.asarray(values), jnp.asarray(mask))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_repaired():
     values, mask = jnp.array([-np.inf, 2.0, -3.0, np.nan, 7.0]), jnp.array([True, True, True, True, False])
-    np.testing.assert_array_equal(observations.repaired(values, mask), [-3.0, 2.0, -3.0, -3.0, 0.0])
-    np.testing.assert_array_equal(observations.repaired(values, jnp.arange(5) == 0), np.zeros(5))
+    np.testing.assert_array_equal(preprocessing.repaired(values, mask), [-3.0, 2.0, -3.0, -3.0, 0.0])
+    np.testing.assert_array_equal(preprocessing.repaired(values, jnp.arange(5) == 0), np.zeros(5))
 
 
-def test_scatter_and_climb_beats_its_scatter_and_stays_in_the_box():
+def test_ascents_beat_their_samples_and_stays_in_the_box():
     lower, upper = jnp.asarray(BOUNDS)
 
     def utility(point):
         return hills(point, TOP)
 
     def found(seed, steps):
-        return maximize.scatter_and_climb(
-            key(seed), utility, lower, upper, incumbent=lower, scatter=20, starts=3, steps=steps
+        return maximize.sample_and_ascend(
+            key(seed), utility, lower, upper, incumbent=lower, raw_samples=20, num_restarts=3, steps=steps
         )
 
     for seed in range(3):
@@ -257,7 +259,7 @@ def test_scatter_and_climb_beats_its_scatter_and_stays_in_the_box():
         ({"beta": -1.0}, ValueError, "beta must be at least zero"),
         ({"delta": 1.0}, ValueError, "delta must lie strictly between 0 and 1"),
         ({"refit_every": -1}, ValueError, "refit_every must be at least 0"),
-        ({"starts": 2000}, ValueError, "starts must be at most scatter"),
+        ({"num_restarts": 2000}, ValueError, "num_restarts must be at most raw_samples"),
         ({"answer": "best"}, ValueError, "answer must be one of"),
         ({"standardize": 1}, TypeError, "standardize must be True or False"),
         ({"noise_variance": 0}, ValueError, "noise_variance must be positive"),
@@ -270,4 +272,4 @@ def test_bad_configurations_are_named(changes, error, message):
 
 def test_a_side_of_no_extent_has_a_lengthscale_all_the_same():
     chosen = gp_ucb.config(steps=2, candidates=[[0.0, 1.0], [4.0, 1.0]])
-    np.testing.assert_allclose(chosen.prior.params.lengthscale, [2**0.5, 1.0])
+    np.testing.assert_allclose(chosen.model.params.lengthscale, [2**0.5, 1.0])

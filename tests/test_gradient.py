@@ -26,8 +26,8 @@ information = jax.jit(gradient.gradient_information)
 
 
 @jax.jit
-def predicted_mean(prior, posterior, values, theta):
-    return gp.predict(prior, posterior, values, theta[None])[0][0]
+def predicted_mean(model, factorization, values, theta):
+    return gp.predict(model, factorization, values, theta[None])[0][0]
 
 
 slope_of_mean = jax.jit(jax.grad(predicted_mean, argnums=3))
@@ -39,12 +39,12 @@ def mixed_of_posterior_covariance(kernel, params, points, noises, theta):
     pairs = jax.vmap(jax.vmap(kernel, (None, None, 0)), (None, 0, None))
     inverse = jnp.linalg.inv(pairs(params, points, points) + jnp.diag(noises))
 
-    def posterior(x, y):
+    def factorization(x, y):
         left = pairs(params, x[None], points)[0]
         right = pairs(params, y[None], points)[0]
         return kernel(params, x, y) - left @ inverse @ right
 
-    return jax.jacfwd(jax.grad(posterior, argnums=0), argnums=1)(theta, theta)
+    return jax.jacfwd(jax.grad(factorization, argnums=0), argnums=1)(theta, theta)
 
 
 def scene(name, seed, noise_variance=NOISE, jitter=1e-10):
@@ -63,11 +63,11 @@ def scene(name, seed, noise_variance=NOISE, jitter=1e-10):
 
 def in_blocks(made, points, mask, noise_variance=NOISE, batch=5):
     """The posterior as a run builds it."""
-    posterior = gp.empty(*points.shape, points.dtype)
+    factorization = gp.empty(*points.shape, points.dtype)
     for start in range(0, len(points), batch):
         rows = slice(start, start + batch)
-        posterior = append(made.prior(noise_variance), posterior, points[rows], mask[rows])
-    return posterior
+        factorization = append(made.model(noise_variance), factorization, points[rows], mask[rows])
+    return factorization
 
 
 def worst_relative(actual, expected):
@@ -81,8 +81,8 @@ def test_mean_is_a_dense_solve_for_each_user(name):
     for seed in SEEDS:
         made, points, mask, noises, values, theta = scene(name, seed)
         expected = oracle.means(made.oracle, points[mask], noises[mask], values[mask], theta)
-        for posterior in (condition(made.prior(NOISE), points, mask), in_blocks(made, points, mask)):
-            w = np.asarray(weights(made.prior(), posterior, theta))
+        for factorization in (condition(made.model(NOISE), points, mask), in_blocks(made, points, mask)):
+            w = np.asarray(weights(made.model(), factorization, theta))
             assert w.shape == (CAPACITY, DIMENSION)
             np.testing.assert_array_equal(w[~mask], 0.0)
             assert worst_relative(w.T @ values, expected) < 1e-8
@@ -99,8 +99,8 @@ def test_mean_is_a_dense_solve_even_of_white_noise(name):
     for seed in SEEDS:
         made, points, mask, noises, values, theta = scene(name, seed)
         white = np.random.default_rng(seed).normal(size=values.shape)
-        posterior = condition(made.prior(NOISE), points, mask)
-        w = np.asarray(weights(made.prior(), posterior, theta))
+        factorization = condition(made.model(NOISE), points, mask)
+        w = np.asarray(weights(made.model(), factorization, theta))
         expected = oracle.means(made.oracle, points[mask], noises[mask], white[mask], theta)
         assert worst_relative(w.T @ white, expected) < tolerance
 
@@ -112,11 +112,11 @@ def test_keeping_the_inverse_factor_costs_digits_that_are_known(name, digits):
     for seed in range(12):
         made, points, *_, theta = scene(name, seed)
         here = gram(made.kernel, made.params, points, points)
-        observed = np.asarray(here) + np.diag(noise(made.prior(NOISE), points))
-        slopes = np.asarray(cross(made.prior(), theta, points))
+        observed = np.asarray(here) + np.diag(noise(made.model(NOISE), points))
+        slopes = np.asarray(cross(made.model(), theta, points))
         exact, triangular = gp_oracle.refined_solve(observed, slopes)
-        posterior = in_blocks(made, points, np.ones(CAPACITY, bool))
-        error = np.linalg.norm(weights(made.prior(), posterior, theta) - exact)
+        factorization = in_blocks(made, points, np.ones(CAPACITY, bool))
+        error = np.linalg.norm(weights(made.model(), factorization, theta) - exact)
         lost.append(np.log10(error / np.linalg.norm(triangular - exact)))
     assert np.mean(lost) < digits
     assert np.mean(lost) > -0.5  # the reference is the better of the two, or it refers to nothing
@@ -132,9 +132,9 @@ def test_mean_is_a_dense_solve_after_a_whole_run():
     points = (lengthscale(10) * (path + radii * corners)).reshape(-1, 10)
     noises = np.full(275, NOISE)
     values = np.sum(np.sin(points[:, :, None] + rng.normal(size=(10, USERS))), axis=1)
-    posterior = in_blocks(made, points, np.ones(275, bool), batch=11)
+    factorization = in_blocks(made, points, np.ones(275, bool), batch=11)
     theta = lengthscale(10) * path[-1, 0]
-    w = np.asarray(weights(made.prior(), posterior, theta))
+    w = np.asarray(weights(made.model(), factorization, theta))
     expected = oracle.means(made.oracle, points, noises, values, theta)
     assert worst_relative(w.T @ values, expected) < 1e-8
 
@@ -143,20 +143,20 @@ def test_mean_is_a_dense_solve_after_a_whole_run():
 def test_mean_is_the_slope_of_the_predicted_mean(name):
     for seed in SEEDS:
         made, points, mask, _, values, theta = scene(name, seed)
-        posterior = condition(made.prior(NOISE), points, mask)
-        w = np.asarray(weights(made.prior(), posterior, theta))
-        slopes = [slope_of_mean(made.prior(), posterior, column, theta) for column in values.T]
+        factorization = condition(made.model(NOISE), points, mask)
+        w = np.asarray(weights(made.model(), factorization, theta))
+        slopes = [slope_of_mean(made.model(), factorization, column, theta) for column in values.T]
         assert worst_relative(w.T @ values, np.stack(slopes, axis=1)) < 1e-8
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mean_is_the_finite_difference_of_the_predicted_mean(name):
     made, points, mask, _, values, theta = scene(name, 0)
-    posterior = condition(made.prior(NOISE), points, mask)
-    w = np.asarray(weights(made.prior(), posterior, theta))
+    factorization = condition(made.model(NOISE), points, mask)
+    w = np.asarray(weights(made.model(), factorization, theta))
 
     def mean(at):
-        return float(predicted_mean(made.prior(), posterior, values[:, 0], at))
+        return float(predicted_mean(made.model(), factorization, values[:, 0], at))
 
     step = 0.1 if name != "matern32" else 0.01  # its second derivative jumps at each evaluated point
     differences = gp_oracle.richardson(mean, theta, step, levels=5)
@@ -167,14 +167,14 @@ def test_mean_is_the_finite_difference_of_the_predicted_mean(name):
 def test_covariance_is_the_oracle_s_and_autodiff_s(name):
     for seed in SEEDS:
         made, points, mask, noises, _, theta = scene(name, seed)
-        posterior = condition(made.prior(NOISE), points, mask)
-        found = np.asarray(covariance(made.prior(), posterior, theta))
+        factorization = condition(made.model(NOISE), points, mask)
+        found = np.asarray(covariance(made.model(), factorization, theta))
         expected = oracle.covariance(made.oracle, points[mask], noises[mask], theta)
         scale = np.linalg.norm(made.oracle.mixed(theta, theta))
         assert np.linalg.norm(found - expected) < 1e-10 * scale
         np.testing.assert_allclose(found, found.T, atol=1e-12 * scale)
         assert np.linalg.eigvalsh(found)[0] > -1e-12 * scale
-        trace = float(information(made.prior(), posterior, theta))
+        trace = float(information(made.model(), factorization, theta))
         np.testing.assert_allclose(
             trace, oracle.trace(made.oracle, points[mask], noises[mask], theta), atol=1e-10 * scale
         )
@@ -183,8 +183,8 @@ def test_covariance_is_the_oracle_s_and_autodiff_s(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_covariance_is_the_mixed_derivative_of_the_posterior_covariance(name):
     made, points, _, noises, _, theta = scene(name, 1)
-    posterior = condition(made.prior(NOISE), points, np.ones(CAPACITY, bool))
-    found = covariance(made.prior(), posterior, theta)
+    factorization = condition(made.model(NOISE), points, np.ones(CAPACITY, bool))
+    found = covariance(made.model(), factorization, theta)
     differentiated = mixed_of_posterior_covariance(made.kernel, made.params, points, noises, theta)
     assert np.linalg.norm(found - differentiated) < 1e-7 * np.linalg.norm(made.oracle.mixed(theta, theta))
 
@@ -193,8 +193,8 @@ def test_covariance_is_the_mixed_derivative_of_the_posterior_covariance(name):
 def test_before_any_evaluation_the_mean_is_zero_and_the_covariance_the_prior_s(name):
     made, *_, theta = scene(name, 0)
     nothing = gp.empty(CAPACITY, DIMENSION, float)
-    np.testing.assert_array_equal(weights(made.prior(), nothing, theta), 0.0)
-    found = covariance(made.prior(), nothing, theta)
+    np.testing.assert_array_equal(weights(made.model(), nothing, theta), 0.0)
+    found = covariance(made.model(), nothing, theta)
     np.testing.assert_allclose(found, made.oracle.mixed(theta, theta), rtol=1e-13, atol=1e-14)
 
 
@@ -202,8 +202,8 @@ def test_before_any_evaluation_the_mean_is_zero_and_the_covariance_the_prior_s(n
 def test_theta_on_an_evaluated_point_gives_no_nan(name):
     made, points, mask, noises, values, _ = scene(name, 2)
     theta = points[np.flatnonzero(mask)[3]]
-    posterior = condition(made.prior(NOISE), points, mask)
-    w = np.asarray(weights(made.prior(), posterior, theta))
+    factorization = condition(made.model(NOISE), points, mask)
+    w = np.asarray(weights(made.model(), factorization, theta))
     assert np.all(np.isfinite(w))
     expected = oracle.means(made.oracle, points[mask], noises[mask], values[mask], theta)
     assert worst_relative(w.T @ values, expected) < 1e-8
@@ -214,8 +214,8 @@ def test_more_evaluations_never_raise_the_trace():
     counts = [np.cumsum(mask) <= k for k in (5, 15, 35)]
     traces = []
     for held in counts:
-        posterior = condition(made.prior(NOISE), points, mask & held)
-        traces.append(float(information(made.prior(), posterior, theta)))
+        factorization = condition(made.model(NOISE), points, mask & held)
+        traces.append(float(information(made.model(), factorization, theta)))
     assert np.trace(made.oracle.mixed(theta, theta)) > traces[0] > traces[1] > traces[2] > 0
 
 
@@ -224,8 +224,8 @@ def test_a_quadratic_s_gradient_is_found_by_the_polynomial_kernel():
     made, points, mask, *_ = scene("polynomial2", 4)
     centre, theta = np.arange(DIMENSION) / 3.0, np.full(DIMENSION, 1.5)
     values = np.sum((points - centre) ** 2, axis=1) / 2
-    posterior = condition(made.prior(1e-8), points, mask)
-    w = np.asarray(weights(made.prior(), posterior, theta))
+    factorization = condition(made.model(1e-8), points, mask)
+    w = np.asarray(weights(made.model(), factorization, theta))
     np.testing.assert_allclose(w.T @ values, theta - centre, rtol=1e-5, atol=1e-5)
 
 
@@ -233,9 +233,9 @@ def test_float32_follows_the_float64_oracle(float32):
     for seed in SEEDS:
         made, points, mask, _, values, theta = scene("rbf", seed, noise_variance=1e-4, jitter=1e-4)
         points, values, theta = (x.astype(np.float32) for x in (points, values, theta))
-        posterior = in_blocks(made, points, mask, noise_variance=1e-4)
-        w = np.asarray(weights(made.prior(), posterior, theta))
-        left = np.asarray(covariance(made.prior(), posterior, theta))
+        factorization = in_blocks(made, points, mask, noise_variance=1e-4)
+        w = np.asarray(weights(made.model(), factorization, theta))
+        left = np.asarray(covariance(made.model(), factorization, theta))
         assert w.dtype == left.dtype == np.float32
         exact = points.astype(float)
         noises = gp_oracle.noise(made.oracle, exact, 1e-4, 1e-4)

@@ -71,17 +71,17 @@ def test_more_delta_never_costs_more_epsilon():
 
 def test_assumptions_join_once_and_in_order():
     first = GDP.assuming(guarantee.IDEAL_NOISE, guarantee.KEY_SECRET)
-    assert first.holds_if == (guarantee.IDEAL_NOISE, guarantee.KEY_SECRET)
+    assert first.assumptions == (guarantee.IDEAL_NOISE, guarantee.KEY_SECRET)
     again = first.assuming(guarantee.KEY_SECRET, "separable losses", "separable losses")
-    assert again.holds_if == (guarantee.IDEAL_NOISE, guarantee.KEY_SECRET, "separable losses")
-    assert GDP.holds_if == ()
-    assert dataclasses.replace(again, holds_if=()) == GDP
+    assert again.assumptions == (guarantee.IDEAL_NOISE, guarantee.KEY_SECRET, "separable losses")
+    assert GDP.assumptions == ()
+    assert dataclasses.replace(again, assumptions=()) == GDP
     assert again.epsilon(1e-5) == GDP.epsilon(1e-5)
 
 
 def test_the_sentence_says_every_number_and_condition():
     assert str(GDP) == "gdp 1.5 (replace_one) for validation users"
-    conditional = str(of("gdp", 2.0, delta=1e-9, holds_if=("key secret", "ideal real-number noise")))
+    conditional = str(of("gdp", 2.0, delta=1e-9, assumptions=("key secret", "ideal real-number noise")))
     assert conditional == "gdp 2, delta=1e-09 (replace_one) for rows, if key secret; ideal real-number noise"
 
 
@@ -98,7 +98,7 @@ def test_json_brings_every_field_back(made):
     fields = json.loads(json.dumps(made.to_dict(), allow_nan=False))
     assert set(fields) == {field.name for field in dataclasses.fields(Guarantee)}
     fields["level"] = float(fields["level"])
-    fields["holds_if"] = tuple(fields["holds_if"])
+    fields["assumptions"] = tuple(fields["assumptions"])
     assert Guarantee(**fields) == made
     assert guarantee.from_dict(fields) == made.assuming(guarantee.UNCHECKED)  # a file can say anything
 
@@ -108,9 +108,9 @@ def test_json_brings_every_field_back(made):
     [
         ({"level": 0.0}, ValueError),
         ({"level": "inf"}, TypeError),
-        ({"holds_if": "key secret"}, TypeError),
-        ({"holds_if": ["key secret\nnothing else"]}, ValueError),
-        ({"holds_if": [""]}, ValueError),
+        ({"assumptions": "key secret"}, TypeError),
+        ({"assumptions": ["key secret\nnothing else"]}, ValueError),
+        ({"assumptions": [""]}, ValueError),
         ({"protects": "rows\nand nobody else"}, ValueError),
         ({"relation": "unit_distance"}, ValueError),
         ({"unit": 1.0}, ValueError),
@@ -160,5 +160,5 @@ def test_a_wrong_statement_is_refused_by_name(changes, error, message):
 @pytest.mark.parametrize("relation", guarantee.RELATIONS)
 def test_every_notion_and_relation_can_be_stated(notion, relation):
     unit = {"unit": 2} if relation == "unit_distance" else {}
-    made = guarantee.guarantee(notion, 1, relation, "rows", holds_if=["key secret"], **unit)
-    assert (made.notion, made.relation, made.level, made.holds_if) == (notion, relation, 1.0, ("key secret",))
+    made = guarantee.guarantee(notion, 1, relation, "rows", assumptions=["key secret"], **unit)
+    assert (made.notion, made.relation, made.level, made.assumptions) == (notion, relation, 1.0, ("key secret",))

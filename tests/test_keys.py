@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import jax
@@ -19,12 +20,13 @@ from protocol_cases import CASES, loss, records
 
 from jaxdpbo import drivers, outsourcing
 from jaxdpbo.algorithms import dp_gd, private_evaluations
-from jaxdpbo.drivers import compiled, loop, sweeps
+from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import guarantee, keys, mechanisms, transforms
 from jaxdpbo.privacy.transforms import curating
 from jaxdpbo.training import dp_optim, models, permutation_sgd
 
 ROOT = Path(__file__).parent.parent
+scan, sweep = map(import_module, ("jaxdpbo.drivers.scan", "jaxdpbo.drivers.sweep"))  # their functions hide them
 BYTES = bytes(range(32))
 KEY = keys.key_from_bytes(BYTES)
 BITS, SPLIT, FOLD = keys.BITS, keys.SPLIT, keys.FOLD
@@ -241,7 +243,7 @@ def test_the_test_generator_takes_integers_and_is_another_kind():
     drawn = jax.random.bits(made[0], (20,), jnp.uint32)
     np.testing.assert_array_equal(
         drawn, oracle.stream(words(made[0]).astype("<u4").tobytes(), 20, (0, 32, BITS))
-    )  # the same law
+    )  # the same distribution
     assert made[0].dtype != KEY.dtype
 
 
@@ -343,10 +345,10 @@ print(keys.is_secret_kind(key), jax.random.bits(key, (2,), "uint32").tolist())
 # What a run's guarantee rests on, by the kind of its key: each row of the table in ``for_release``.
 EXACT = guarantee.guarantee(
     "gdp", 1.0, "replace_one", "rows",
-    holds_if=(guarantee.DISCRETE_CURVE, guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG),
+    assumptions=(guarantee.DISCRETE_CURVE, guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG),
 )  # fmt: skip
 FLOAT = guarantee.guarantee(
-    "gdp", 1.0, "replace_one", "rows", holds_if=(guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG)
+    "gdp", 1.0, "replace_one", "rows", assumptions=(guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG)
 )
 NOTHING = guarantee.no_guarantee("rows", "for a test")
 WEAK = [jax.random.key(0), jax.random.key(0, impl="rbg"), jax.random.key(0, impl=keys.chacha20_test)]
@@ -382,7 +384,7 @@ def test_a_key_of_another_generator_is_refused_where_noise_is_exact(key):
 def test_a_permitted_key_of_another_generator_weakens_what_is_said(key):
     used, kept = keys.for_release(key, EXACT, True)
     assert used is key
-    assert kept.holds_if == (
+    assert kept.assumptions == (
         guarantee.DISCRETE_CURVE,
         guarantee.PUBLIC_CONFIG,
         guarantee.WEAK_KEY,
@@ -441,7 +443,7 @@ def test_a_default_run_draws_from_the_operating_system_and_from_nothing_else(mon
     runs = [run() for _ in range(2)]
     assert asked == [32, 32]
     assert released(runs[0]) != released(runs[1])
-    assert guarantee.KEY_SECRET not in runs[0].guarantee.holds_if
+    assert guarantee.KEY_SECRET not in runs[0].guarantee.assumptions
     monkeypatch.setattr(os, "urandom", lambda count: BYTES[:count])
     assert released(run()) == released(run())
     assert random.getstate() == before
@@ -451,7 +453,7 @@ def test_a_run_with_the_same_key_is_the_same_and_says_that_the_key_must_be_secre
     case = CASES["dp_gd"]
     runs = [drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0), key=KEY) for _ in range(2)]
     assert released(runs[0]) == released(runs[1])
-    assert guarantee.KEY_SECRET in runs[0].guarantee.holds_if
+    assert guarantee.KEY_SECRET in runs[0].guarantee.assumptions
     with pytest.raises(TypeError, match="key must be None or a chacha20 key where noise is exact"):
         drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0), key=jax.random.key(0))
 
@@ -694,17 +696,17 @@ def test_a_key_that_a_program_closes_over_is_found_in_its_text(kind, programs):
 ALGORITHM, OBJECTIVE, DATA, CONFIG = GD
 STATE = ALGORITHM.init(KEY, CONFIG)
 TRAINED = models.logistic_regression(2), models.records(jnp.asarray(DATA), jnp.arange(6) % 2)
-SETTINGS = dp_optim.settings(steps=2, lot=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
+SETTINGS = dp_optim.settings(steps=2, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
 COMPILED = {
-    "scan": lambda key: compiled._scan.trace(ALGORITHM, OBJECTIVE, key, CONFIG, DATA),
+    "scan": lambda key: scan._scan.trace(ALGORITHM, OBJECTIVE, key, CONFIG, DATA),
     "init": lambda key: loop.init.trace(CASES["random_search"].algorithm, key, CASES["random_search"].config(1.0)),
     "ask": lambda key: loop.ask.trace(ALGORITHM, key, CONFIG, STATE),
     "tell": lambda key: loop.tell.trace(
         ALGORITHM, key, CONFIG, STATE, ALGORITHM.ask(key, CONFIG, STATE), np.zeros((1, *CASES["dp_gd"].shape))
     ),
     "release": lambda key: loop.release.trace(ALGORITHM, key, CONFIG, STATE),
-    "sweep": lambda key: sweeps._in_turn.trace(
-        sweeps._one_run(ALGORITHM, OBJECTIVE), "map", (jnp.zeros(1, int), key[None]),
+    "sweep": lambda key: sweep._in_turn.trace(
+        sweep._one_run(ALGORITHM, OBJECTIVE), "map", (jnp.zeros(1, int), key[None]),
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),
     "curate": lambda key: curating._with_noise.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
@@ -731,12 +733,12 @@ def test_no_compiled_entry_point_holds_a_word_of_its_chacha_key(name):
 def test_a_statement_of_an_algorithm_is_of_keys_from_the_operating_system():
     """A loop of one's own asks ``for_release``, as the drivers do: a weak key is refused, or named."""
     stated = CASES["dp_gd"].algorithm.privacy(CASES["dp_gd"].config(1.0))
-    assert guarantee.RANDOM_BITS in stated.holds_if
-    assert not {guarantee.WEAK_KEY, guarantee.KEY_SECRET} & set(stated.holds_if)
+    assert guarantee.RANDOM_BITS in stated.assumptions
+    assert not {guarantee.WEAK_KEY, guarantee.KEY_SECRET} & set(stated.assumptions)
     with pytest.raises(TypeError, match="key must be None or a chacha20 key where noise is exact"):
         keys.for_release(jax.random.key(1), stated, False)
     _, honest = keys.for_release(jax.random.key(1), stated, True)
-    assert {guarantee.WEAK_KEY, guarantee.KEY_SECRET} < set(honest.holds_if)
-    assert guarantee.RANDOM_BITS not in honest.holds_if
+    assert {guarantee.WEAK_KEY, guarantee.KEY_SECRET} < set(honest.assumptions)
+    assert guarantee.RANDOM_BITS not in honest.assumptions
     assert keys.for_release(KEY, stated, False)[1] == stated.assuming(guarantee.KEY_SECRET)
     assert keys.for_release(None, stated, False)[1] == stated

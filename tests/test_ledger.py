@@ -24,15 +24,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxdpbo.privacy import ledger
-from jaxdpbo.privacy.ledger import Damaged, Moved, Overspent, Refused
+from jaxdpbo.privacy.ledger import BudgetExceeded, Damaged, LedgerError, Moved
 
 MODULE = Path(ledger.__file__)
 TINY = 2.0**-1074
 WORDS = {"relation": "replace_one", "protects": "users"}
 
 
-def spend(level="1/10", notion="dp", delta=0, variation=0, **words):
-    return ledger.Spend((ledger.Event(notion, level, delta, variation),), **(WORDS | words))
+def spend(level="1/10", notion="dp", delta=0, total_variation=0, **words):
+    return ledger.Spend((ledger.Event(notion, level, delta, total_variation),), **(WORDS | words))
 
 
 def append(path, content):
@@ -78,20 +78,20 @@ SLACKS = st.just(0) | st.floats(min_value=0, max_value=0.1) | st.just("0.001")
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(AMOUNTS, SLACKS, SLACKS), max_size=5), AMOUNTS, SLACKS, SLACKS)
-def test_a_spend_is_taken_exactly_if_it_fits(tmp_path_factory, asked, level, delta, variation):
-    path = begun(tmp_path_factory.mktemp("ledger"), level, delta=delta, variation=variation)
-    budget = (level, delta, variation)
+def test_a_spend_is_taken_exactly_if_it_fits(tmp_path_factory, asked, level, delta, total_variation):
+    path = begun(tmp_path_factory.mktemp("ledger"), level, delta=delta, total_variation=total_variation)
+    budget = (level, delta, total_variation)
     taken = []
     for number, amounts in enumerate(asked):
         columns = zip(*taken, amounts, strict=True)
         fits = all(Fraction(*sum_of(column)) <= Fraction(has) for column, has in zip(columns, budget, strict=True))
-        one = spend(amounts[0], delta=amounts[1], variation=amounts[2])
+        one = spend(amounts[0], delta=amounts[1], total_variation=amounts[2])
         if fits:
             ledger.charge(path, str(number), "w", one)
             taken.append(amounts)
         else:
             before = path.read_bytes()
-            with pytest.raises(Overspent):
+            with pytest.raises(BudgetExceeded):
                 ledger.charge(path, str(number), "w", one)
             assert path.read_bytes() == before
     told = ledger.account(path)
@@ -112,7 +112,7 @@ def test_a_budget_of_their_sum_is_used_up_in_any_order(tmp_path_factory, amounts
     for number, amount in enumerate(amounts):
         ledger.charge(path, str(number), "w", spend(amount, "zcdp"))
     assert ledger.account(path).left.cost == 0
-    with pytest.raises(Overspent, match=r"rho 4\.94066E-324 of 0 left"):
+    with pytest.raises(BudgetExceeded, match=r"rho 4\.94066E-324 of 0 left"):
         ledger.charge(path, "more", "w", spend(TINY, "zcdp"))
 
 
@@ -121,7 +121,7 @@ def test_ten_tenths_fit_and_not_a_subnormal_more(tmp_path, tenth):
     path = begun(tmp_path)
     for number in range(10):
         ledger.charge(path, str(number), "w", spend(tenth))
-    with pytest.raises(Overspent):
+    with pytest.raises(BudgetExceeded):
         ledger.charge(path, "more", "w", spend(2**-1074))
     assert sum([0.1] * 10) != 1  # what floats would have said
 
@@ -130,7 +130,7 @@ def test_a_float_counts_at_its_binary_value(tmp_path):
     path = begun(tmp_path)
     for number in range(9):
         ledger.charge(path, str(number), "w", spend(0.1))
-    with pytest.raises(Overspent):  # 0.1 is a little over a tenth
+    with pytest.raises(BudgetExceeded):  # 0.1 is a little over a tenth
         ledger.charge(path, "9", "w", spend(0.1))
 
 
@@ -139,25 +139,25 @@ def test_gdp_adds_up_in_squares(tmp_path):
     ledger.charge(path, "a", "w", spend("3/5", "gdp"))
     ledger.charge(path, "b", "w", spend("0.8", "gdp"))
     assert ledger.account(path).left.cost == 0
-    with pytest.raises(Overspent, match=r"mu\^2 .* of 0 left"):
+    with pytest.raises(BudgetExceeded, match=r"mu\^2 .* of 0 left"):
         ledger.charge(path, "c", "w", spend(TINY, "gdp"))
 
 
-@pytest.mark.parametrize("name", ["delta", "variation"])
+@pytest.mark.parametrize("name", ["delta", "total_variation"])
 def test_slack_has_a_budget_of_its_own(tmp_path, name):
     path = begun(tmp_path, 100, **{name: 2**-64})
     for number in range(2):
         ledger.charge(path, str(number), "w", spend(**{name: 2**-65}))
-    with pytest.raises(Overspent, match=f"^run '3' would spend {name} "):
+    with pytest.raises(BudgetExceeded, match=f"^run '3' would spend {name} "):
         ledger.charge(path, "3", "w", spend(**{name: TINY}))
     ledger.charge(path, "4", "w", spend())
 
 
 def test_variation_has_a_budget_by_default_and_delta_none(tmp_path):
     path = begun(tmp_path)
-    ledger.charge(path, "a", "w", spend(variation=2**-100))
+    ledger.charge(path, "a", "w", spend(total_variation=2**-100))
     assert ledger.account(path).left == (Fraction(9, 10), 0, Fraction(2**36 - 1, 2**100))
-    with pytest.raises(Overspent, match="delta"):
+    with pytest.raises(BudgetExceeded, match="delta"):
         ledger.charge(path, "b", "w", spend(delta=1e-300))
 
 
@@ -176,7 +176,7 @@ def test_what_is_no_amount_is_refused(tmp_path, level):
         with pytest.raises(ValueError, match="must"):
             ledger.charge(path, "a", "w", spend(delta=level))
         with pytest.raises(ValueError, match="must"):
-            ledger.charge(path, "a", "w", spend(variation=level))
+            ledger.charge(path, "a", "w", spend(total_variation=level))
     assert path.read_bytes() == before
 
 
@@ -199,7 +199,7 @@ def test_a_spend_of_another_kind_is_refused(tmp_path, change, message):
     path = small(tmp_path)
     before = path.read_bytes()
     for run in "new", "one":
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(LedgerError) as refusal:
             ledger.charge(path, run, "w", spend(**change))
         assert str(refusal.value) == message
     assert path.read_bytes() == before
@@ -233,7 +233,7 @@ def test_budgets_for_different_units_of_distance_do_not_add_up(tmp_path):
     """Trap 44: one unit of input for scale 1 and one for scale 1e-3 were spent 2, where 1,001 was spent."""
     path = begun(tmp_path, 2, "metric_dp", relation="unit_distance", unit=1)
     ledger.charge(path, "near", "w", metric(1, 1.0))
-    with pytest.raises(Refused, match=r"^the ledger's unit is 1, the spend's is 0\.00100001$"):
+    with pytest.raises(LedgerError, match=r"^the ledger's unit is 1, the spend's is 0\.00100001$"):
         ledger.charge(path, "far", "w", metric(1, "0.001"))
     assert "metric_dp (unit_distance 1) for users" in ledger.describe(path)
 
@@ -255,7 +255,7 @@ def test_a_total_rests_on_what_every_spend_rests_on(tmp_path):
     assert told.assumptions == ("public configuration", "ideal noise")
     assert [entry.spend.assumptions for entry in told.spends] == [told.assumptions[:1], told.assumptions[::-1]]
     assert "The sums hold if:\n- public configuration\n- ideal noise\n" in ledger.describe(path)
-    with pytest.raises(Refused, match="run 'float' was charged with another spend"):
+    with pytest.raises(LedgerError, match="run 'float' was charged with another spend"):
         ledger.charge(path, "float", "w", spend(assumptions=("public configuration",)))
     for wrong in "ideal noise", ["two\nlines"], [""], [1]:
         with pytest.raises((TypeError, ValueError), match="assumptions must be"):
@@ -274,7 +274,10 @@ def test_a_spend_is_the_sum_of_its_events(tmp_path):
 
 PROFILE = ledger.Event("profile", points=((0, "0.5"), ("1.5", "1/100")))
 SELECTION = ledger.Event(
-    "selection", base=(ledger.Event("gdp", "1/2"), PROFILE), law="truncated negative binomial", parameters=(0, "0.01")
+    "selection",
+    base=(ledger.Event("gdp", "1/2"), PROFILE),
+    distribution="truncated negative binomial",
+    parameters=(0, "0.01"),
 )
 
 
@@ -282,7 +285,7 @@ SELECTION = ledger.Event(
 def test_events_that_nothing_adds_up_yet_have_a_form_and_are_refused(tmp_path, event):
     asked = ledger._exact(ledger.Spend((event,), **WORDS))
     assert ledger._spend(json.loads(json.dumps(ledger._written(asked)))) == asked
-    with pytest.raises(Refused, match=f"the ledger's notion is 'dp', the spend's is '{event.type}'"):
+    with pytest.raises(LedgerError, match=f"the ledger's notion is 'dp', the spend's is '{event.type}'"):
         ledger.charge(begun(tmp_path), "a", "w", ledger.Spend((event,), **WORDS))
 
 
@@ -293,7 +296,11 @@ def test_events_that_nothing_adds_up_yet_have_a_form_and_are_refused(tmp_path, e
         (("gdp", 1), TypeError, "spend must be a Spend"),
         (ledger.Spend((("gdp", 1),), **WORDS), TypeError, "events must be of Event, got a tuple"),
         (ledger.Spend((ledger.Event("profile", 1),), **WORDS), ValueError, "of type 'profile' has points"),
-        (ledger.Spend((SELECTION._replace(base=()),), **WORDS), ValueError, "of type 'selection' has base, law"),
+        (
+            ledger.Spend((SELECTION._replace(base=()),), **WORDS),
+            ValueError,
+            "of type 'selection' has base, distribution",
+        ),
         (ledger.Spend((ledger.Event("gdp", 1, base=(PROFILE,)),), **WORDS), ValueError, "'gdp' has a level alone"),
     ],
 )
@@ -313,10 +320,10 @@ def test_a_run_is_charged_once(tmp_path):
     assert (first.charged_before, again) == (False, first._replace(charged_before=True))
     assert (first.number, first.hash, first.release) == (2, ledger.head(path), None)
     for change in {"fingerprint": "g"}, {"fingerprint": ""}:
-        with pytest.raises(Refused, match="run 'a' was charged with another fingerprint"):
+        with pytest.raises(LedgerError, match="run 'a' was charged with another fingerprint"):
             ledger.charge(path, "a", "w", spend(1), **change)
-    for other in spend("1/2"), spend(1, variation=TINY):
-        with pytest.raises(Refused, match="run 'a' was charged with another spend"):
+    for other in spend("1/2"), spend(1, total_variation=TINY):
+        with pytest.raises(LedgerError, match="run 'a' was charged with another spend"):
             ledger.charge(path, "a", "w", other, fingerprint="f")
     assert path.read_bytes() == before
     assert len(ledger.account(path).spends) == 1
@@ -373,7 +380,7 @@ def test_steps_stand_in_the_order_in_which_they_were_noted(tmp_path):
     assert [entry.steps for entry in ledger.account(path).spends] == [3, 1]
     ledger.store_release(path, "a", {})
     for run, message in ("a", "run 'a' has its release: nothing more"), ("c", "run 'c' was not charged"):
-        with pytest.raises(Refused, match=message):
+        with pytest.raises(LedgerError, match=message):
             ledger.note(path, run, 4, {})
     assert ledger.note(path, "b", 2, {"x": (1,)}) is None
     assert ledger.charge(path, "b", "w", spend()).steps[1] == {"x": [1]}
@@ -382,7 +389,7 @@ def test_steps_stand_in_the_order_in_which_they_were_noted(tmp_path):
 def test_what_was_not_charged_is_not_released(tmp_path):
     path = small(tmp_path)
     before = path.read_bytes()
-    with pytest.raises(Refused, match="run 'three' was not charged"):
+    with pytest.raises(LedgerError, match="run 'three' was not charged"):
         ledger.store_release(path, "three", {})
     assert path.read_bytes() == before
 
@@ -449,7 +456,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     ):
         (tmp_path / "a").unlink(missing_ok=True)
         ledger._begin(tmp_path / "a", content)
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(LedgerError) as refusal:
             ledger.account(tmp_path / "a")
         assert str(refusal.value) == message
 
@@ -701,7 +708,7 @@ def test_a_copy_takes_no_charge_until_it_is_adopted(tmp_path):
         lambda: ledger.store_release(copy, "two", {}),
     ):
         with pytest.raises(
-            Refused, match=r"^copy\.jsonl is a copy: runs go on in the original, or after ledger\.adopt"
+            LedgerError, match=r"^copy\.jsonl is a copy: runs go on in the original, or after ledger\.adopt"
         ):
             write()
     before = ledger.head(copy)
@@ -711,7 +718,7 @@ def test_a_copy_takes_no_charge_until_it_is_adopted(tmp_path):
     assert "a copy, adopted 2" in ledger.describe(copy)
     assert "by the new disk" in ledger.describe(copy)
     back = Path(shutil.copy(copy, tmp_path / "back.jsonl"))
-    with pytest.raises(Refused, match="is a copy"):
+    with pytest.raises(LedgerError, match="is a copy"):
         ledger.charge(back, "four", "w", spend())
     with pytest.raises(FileNotFoundError):
         ledger.adopt(tmp_path / "none")
@@ -776,7 +783,7 @@ def test_a_writer_waits_for_the_lock_as_long_as_it_is_told(tmp_path):
             lambda: ledger.note(path, "two", 1, {}, timeout=0),
             lambda: ledger.store_release(path, "two", {}, timeout=0),
         ):
-            with pytest.raises(Refused, match=r"another process has kept ledger\.jsonl locked for 0"):
+            with pytest.raises(LedgerError, match=r"another process has kept ledger\.jsonl locked for 0"):
                 write()
         assert 0.05 <= time.monotonic() - since < 2
         thread = threading.Thread(target=ledger.charge, args=(path, "three", "w", spend()), kwargs={"timeout": 60})
@@ -801,7 +808,7 @@ def test_a_reader_waits_for_a_writer(tmp_path):
 
 def test_the_lock_is_given_back_after_a_refusal(tmp_path):
     path = small(tmp_path)
-    with pytest.raises(Overspent):
+    with pytest.raises(BudgetExceeded):
         ledger.charge(path, "three", "w", spend(2))
     ledger.charge(path, "three", "w", spend(), timeout=0)
 
@@ -824,7 +831,7 @@ def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path, monk
 def test_where_there_are_no_locks_nothing_is_written(tmp_path, monkeypatch):
     path = small(tmp_path)
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    with pytest.raises(Refused, match="needs POSIX file locks"):
+    with pytest.raises(LedgerError, match="needs POSIX file locks"):
         ledger.charge(path, "three", "w", spend())
 
 
@@ -964,7 +971,7 @@ def work(order):
             step()
         try:
             ledger.charge(path, name, run, spend, fingerprint="f")
-        except ledger.Overspent:
+        except ledger.BudgetExceeded:
             say(over=True)
             return
         say(charged=run)

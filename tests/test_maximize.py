@@ -48,7 +48,7 @@ def test_candidates_may_have_any_shape():
 
 
 @partial(jax.jit, static_argnums=0, static_argnames="steps")
-def climb(utility, start, lower, upper, step_size, *, steps=60):
+def ascent(utility, start, lower, upper, step_size, *, steps=60):
     return maximize.ascend(
         jax.value_and_grad(utility), lambda x: jnp.clip(x, lower, upper), start, steps=steps, step_size=step_size
     )
@@ -59,19 +59,19 @@ def bowl(x):
 
 
 def test_ascend_reaches_the_top_of_a_hill():
-    point, value = climb(bowl, jnp.array([0.9, -0.9]), -1.0, 1.0, 0.1)
+    point, value = ascent(bowl, jnp.array([0.9, -0.9]), -1.0, 1.0, 0.1)
     np.testing.assert_allclose(point, 0.3, atol=0.1)
     assert -0.01 < value == bowl(point)
 
 
 def test_ascend_stays_where_it_may_be():
-    point, _ = climb(bowl, jnp.array([-0.9, -0.5]), -1.0, 0.1, 0.1)
+    point, _ = ascent(bowl, jnp.array([-0.9, -0.5]), -1.0, 0.1, 0.1)
     np.testing.assert_array_equal(point, 0.1)
 
 
 def test_ascend_keeps_the_start_where_every_step_is_worse():
     start = jnp.full(2, 0.3)
-    point, value = climb(bowl, start + 1e-3, -1e6, 1e6, 1e3, steps=3)
+    point, value = ascent(bowl, start + 1e-3, -1e6, 1e6, 1e3, steps=3)
     np.testing.assert_array_equal(point, start + 1e-3)
     assert value == bowl(start + 1e-3)
 
@@ -97,7 +97,7 @@ def test_ascend_returns_the_best_of_all_it_evaluated(steps):
         share = 0.2 + 0.8 * (1 + np.cos(np.pi * t / steps)) / 2
         point = np.clip(point + size * share * move, lower, upper)
     best, where = max(seen, key=lambda pair: pair[0])
-    found, value = climb(wave, jnp.asarray(start), lower, upper, size, steps=steps)
+    found, value = ascent(wave, jnp.asarray(start), lower, upper, size, steps=steps)
     np.testing.assert_allclose(value, best, rtol=1e-9)
     np.testing.assert_allclose(found, where, rtol=1e-7)
 
@@ -108,7 +108,7 @@ def hill_beside_nan(x):
 
 
 def test_ascend_survives_nan_and_keeps_the_best_finite_point():
-    point, value = climb(hill_beside_nan, jnp.zeros(1), -1.0, 1.0, 0.2)
+    point, value = ascent(hill_beside_nan, jnp.zeros(1), -1.0, 1.0, 0.2)
     assert 0.3 < float(value) <= 0.5
     assert value == point[0]
 
@@ -119,7 +119,7 @@ def cliff(x):
 
 
 def test_ascend_survives_a_nan_gradient():
-    point, value = climb(cliff, jnp.zeros(1), -1.0, 1.0, 0.2)
+    point, value = ascent(cliff, jnp.zeros(1), -1.0, 1.0, 0.2)
     np.testing.assert_array_equal(point, 0.0)
     assert value == 0.0
 
@@ -130,7 +130,7 @@ def never(x):
 
 def test_ascend_where_nothing_is_a_number_returns_the_start_and_minus_infinity():
     start = jnp.array([0.2, 0.4])
-    point, value = climb(never, start, -1.0, 1.0, 0.1)
+    point, value = ascent(never, start, -1.0, 1.0, 0.1)
     np.testing.assert_array_equal(point, start)
     assert value == -np.inf
 
@@ -148,9 +148,9 @@ def only_upper_right(x):
     return jnp.where(x[0] + 10 * x[1] > 54, x[0] + x[1], jnp.nan)
 
 
-@partial(jax.jit, static_argnums=1, static_argnames=("starts", "steps"))
-def multi_start(key, utility, lower, upper, initial=None, *, starts=16, steps=60):
-    return maximize.multi_start(key, utility, lower, upper, starts=starts, steps=steps, initial=initial)
+@partial(jax.jit, static_argnums=1, static_argnames=("num_restarts", "steps"))
+def multi_start(key, utility, lower, upper, initial=None, *, num_restarts=16, steps=60):
+    return maximize.multi_start(key, utility, lower, upper, num_restarts=num_restarts, steps=steps, initial=initial)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -161,7 +161,7 @@ def test_multi_start_finds_the_higher_of_two_hills(seed):
 
 
 def test_multi_start_from_one_point_stays_on_its_hill():
-    point, _ = multi_start(jax.random.key(0), two_hills, LOWER, UPPER, jnp.array([-1.2, 5.0]), starts=1)
+    point, _ = multi_start(jax.random.key(0), two_hills, LOWER, UPPER, jnp.array([-1.2, 5.0]), num_restarts=1)
     np.testing.assert_allclose(point, [-1.0, 5.1], atol=0.02)
 
 
@@ -174,12 +174,12 @@ def test_multi_start_stays_in_the_box_and_finds_its_corner():
 
 def test_multi_start_where_nothing_is_a_number_returns_a_start_and_minus_infinity():
     start = jnp.array([0.5, 5.25])
-    point, value = multi_start(jax.random.key(0), never, LOWER, UPPER, start, starts=3)
+    point, value = multi_start(jax.random.key(0), never, LOWER, UPPER, start, num_restarts=3)
     np.testing.assert_allclose(point, start, rtol=1e-12)
     assert value == -np.inf
 
 
 def test_multi_start_draws_its_starts_from_the_key():
-    found = [multi_start(jax.random.key(seed), never, LOWER, UPPER, starts=1)[0] for seed in (0, 0, 1)]
+    found = [multi_start(jax.random.key(seed), never, LOWER, UPPER, num_restarts=1)[0] for seed in (0, 0, 1)]
     np.testing.assert_array_equal(found[0], found[1])
     assert np.all(found[0] != found[2])

@@ -1,4 +1,4 @@
-"""Noise of the law that is said, as Kolmogorov and Smirnov see it; draws of the probabilities that are said."""
+"""Noise of the stated distribution (Kolmogorov-Smirnov); draws of the stated probabilities."""
 
 from functools import partial
 
@@ -26,8 +26,8 @@ def noises(key, standard_deviation, *, draws=DRAWS):
     )
 
 
-def p_value(sample, law):
-    return kstest(sample, law.cdf).pvalue
+def p_value(sample, distribution):
+    return kstest(sample, distribution.cdf).pvalue
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -38,13 +38,13 @@ def test_the_noise_is_normal_with_the_declared_deviation(seed):
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [norm(scale=DEVIATION * 2 / 3), norm(scale=DEVIATION * 3 / 2), norm(loc=0.1 * DEVIATION, scale=DEVIATION)],
     ids=["scale x 2/3", "scale x 3/2", "shifted mean"],
 )
-def test_the_test_of_normality_rejects_another_law(law):
+def test_the_test_of_normality_rejects_another_law(distribution):
     sample = np.asarray(noises(jax.random.key(0), DEVIATION))[:, 0]
-    assert p_value(sample, law) < 1e-9
+    assert p_value(sample, distribution) < 1e-9
 
 
 @pytest.mark.parametrize("factor", [2 / 3, 3 / 2])

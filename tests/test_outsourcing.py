@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxdpbo import outsourcing
-from jaxdpbo.outsourcing import Refused
+from jaxdpbo.outsourcing import ProtocolError
 from jaxdpbo.privacy import guarantee, transforms
 
 ROOT = Path(__file__).parent.parent
@@ -111,7 +111,7 @@ def test_what_is_published_is_read_back(tmp_path, kind):
     read = outsourcing.read_published(tmp_path / "z").curated
     np.testing.assert_array_equal(read.z, released.z)
     assert read.guarantee == guarantee.from_dict(released.guarantee.to_dict())
-    assert read.metadata.law == released.metadata.law
+    assert read.metadata.distribution == released.metadata.distribution
     assert (read.metadata.kind, read.metadata.scale) == (kind, released.metadata.scale)
     if released.metadata.projection is not None:
         np.testing.assert_array_equal(read.metadata.projection, released.metadata.projection)
@@ -136,7 +136,7 @@ def test_a_second_release_is_refused_and_the_first_stays(tmp_path):
         ('"dimension": 2', '"dimension": 3', "z is damaged: a row that is not 3 finite numbers"),
         ('"notion": "metric_dp"', '"notion": "perfect"', "z is damaged: notion must be one of"),
         ('"kind": "planar_laplace", "scale": 0.5', '"kind": "none", "scale": 0.5', "z is damaged: kind must be one of"),
-        ('"law": ', '"lore": ', "z is damaged: 'law'"),
+        ('"distribution": ', '"lore": ', "z is damaged: 'distribution'"),
         ("\n[", "\n[NaN, ", "z is damaged: a row that is not 2 finite numbers"),
         ('{"schema"', '["schema"', "a line that is not a JSON object"),
     ],
@@ -146,7 +146,7 @@ def test_a_damaged_file_is_refused(tmp_path, old, new, message):
     outsourcing.publish(path, curated())
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new, 1))
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(ProtocolError) as refusal:
         outsourcing.read_published(path)
     assert str(refusal.value).startswith(message)
 
@@ -154,10 +154,10 @@ def test_a_damaged_file_is_refused(tmp_path, old, new, message):
 def test_a_file_cut_short_is_refused(tmp_path, published):
     path = tmp_path / "released.jsonl"
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(Refused):
+    with pytest.raises(ProtocolError):
         outsourcing.read_published(path)
     path.write_bytes(b"")
-    with pytest.raises(Refused):
+    with pytest.raises(ProtocolError):
         outsourcing.read_published(path)
 
 
@@ -241,7 +241,7 @@ def test_an_evaluation_that_fails_is_refused_without_its_reason_and_may_be_asked
 
     (_, refusal) = said_to(tmp_path, published, ask(1, 3), evaluate=fails)
     assert refusal == {"error": "the evaluation of row 3 failed: ask again"}
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(ProtocolError) as raised:
         outsourcing.curator._evaluated(fails, 3)
     assert raised.value.__cause__ is raised.value.__context__ is None
     assert said_to(tmp_path, published, ask(1, 3))[-1]["output"] == OUTPUTS[3]
@@ -270,7 +270,7 @@ def test_a_record_of_something_else_is_refused_and_kept(tmp_path, published, cha
     before = (tmp_path / "record.jsonl").read_bytes()
     if change.pop("released", False):
         published = published._replace(digest="0" * 64)
-    with pytest.raises(Refused, match=message), opened(tmp_path, published, **change):
+    with pytest.raises(ProtocolError, match=message), opened(tmp_path, published, **change):
         pass
     assert (tmp_path / "record.jsonl").read_bytes() == before
 
@@ -285,7 +285,7 @@ def test_a_line_that_was_being_written_is_dropped_and_another_is_not(tmp_path, p
         assert len(answers) == max(0, whole[:length].count(b"\n") - 1)
         assert whole.startswith(path.read_bytes())
     path.write_bytes(whole.replace(b'"row": 3', b'"row": 99'))
-    with pytest.raises(Refused):
+    with pytest.raises(ProtocolError):
         said_to(tmp_path, published)
 
 
@@ -301,7 +301,7 @@ def test_a_record_that_a_curator_did_not_write_is_refused_and_left_alone(tmp_pat
         (whole.replace(b'"version": 2', b'"version": 1'), "record.jsonl speaks version 1, this is version 2"),
     ):
         path.write_bytes(content)
-        with pytest.raises(Refused, match=message):
+        with pytest.raises(ProtocolError, match=message):
             said_to(tmp_path, published)
         assert path.read_bytes() == content
 
@@ -312,7 +312,7 @@ def test_a_record_is_one_file_in_its_place(tmp_path, published):
     path, away = tmp_path / "record.jsonl", tmp_path / "away"
     for link, message in ((away.symlink_to, "away is a symbolic link"), (away.hardlink_to, "away.key is gone")):
         link(path)
-        with pytest.raises(Refused, match=message), outsourcing.open_record(away, published, b"x", QUERIES):
+        with pytest.raises(ProtocolError, match=message), outsourcing.open_record(away, published, b"x", QUERIES):
             pass
         away.unlink()
     with opened(tmp_path, published) as record:
@@ -359,7 +359,11 @@ def test_a_full_disk_begins_no_record_and_no_key(tmp_path, published, file_size_
     secret, header = key.read_bytes(), path.read_bytes()
     for size in (0, 1, 40, len(header) - 1):
         path.unlink()
-        with file_size_limit(size), pytest.raises(Refused, match="could not be written"), opened(tmp_path, published):
+        with (
+            file_size_limit(size),
+            pytest.raises(ProtocolError, match="could not be written"),
+            opened(tmp_path, published),
+        ):
             pass
         assert path.read_bytes() == b""
         said_to(tmp_path, published)
@@ -430,7 +434,7 @@ def test_a_record_without_its_key_is_refused_and_no_other_is_drawn(tmp_path, pub
     key = tmp_path / "record.jsonl.key"
     secret = key.read_bytes()
     key.unlink()
-    with pytest.raises(Refused, match=r"record\.jsonl\.key is gone, .* restore it from a copy"):
+    with pytest.raises(ProtocolError, match=r"record\.jsonl\.key is gone, .* restore it from a copy"):
         said_to(tmp_path, published)
     assert not key.exists()
     for content, mode, message in (
@@ -440,7 +444,7 @@ def test_a_record_without_its_key_is_refused_and_no_other_is_drawn(tmp_path, pub
     ):
         key.write_bytes(content)
         key.chmod(mode)
-        with pytest.raises(Refused, match=message):
+        with pytest.raises(ProtocolError, match=message):
             said_to(tmp_path, published)
     key.write_bytes(secret)
     assert len(said_to(tmp_path, published)[0]["answers"]) == 1
@@ -473,11 +477,15 @@ def test_queries_fit_one_greeting(tmp_path, published):
     ):
         pass
     longest = {"query": 10_000, "row": 2**53, "output": -1.2345678901234567e-308}
-    assert len(json.dumps([longest] * 10_000)) + 500 < outsourcing.LONGEST
+    assert len(json.dumps([longest] * 10_000)) + 500 < outsourcing.MAX_LINE_LENGTH
 
 
 def test_two_curators_do_not_serve_one_record(tmp_path, published):
-    with opened(tmp_path, published), pytest.raises(Refused, match="another curator has"), opened(tmp_path, published):
+    with (
+        opened(tmp_path, published),
+        pytest.raises(ProtocolError, match="another curator has"),
+        opened(tmp_path, published),
+    ):
         pass
 
 
@@ -512,13 +520,13 @@ def test_two_curators_do_not_serve_one_record(tmp_path, published):
 def test_the_modeler_refuses_what_no_curator_says(tmp_path, published, lines, message):
     (greeting,) = said_to(tmp_path, published)
     spoken = [json.dumps(greeting | line if number == 0 else line) for number, line in enumerate(lines)]
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(ProtocolError, match=message):
         outsourcing.search(published, spoken, lambda line: None, key=jax.random.key(0), **OPTIONS)
 
 
 def test_a_line_too_long_is_read_past(tmp_path):
     path = tmp_path / "said"
-    path.write_text("a\n" + "x" * (3 * outsourcing.LONGEST) + "\nb\nc")
+    path.write_text("a\n" + "x" * (3 * outsourcing.MAX_LINE_LENGTH) + "\nb\nc")
     with open(path) as stream:
         assert list(outsourcing.lines_of(stream)) == ["a\n", "", "b\n"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import pareto as oracle
 
-from jaxdpbo.surrogate import front_improvement, pareto
+from jaxdpbo.surrogate import acquisition, pareto
 
 CAPACITY = 8
 
@@ -22,15 +22,15 @@ def front(values, mask, reference):
 
 
 volume = jax.jit(pareto.hypervolume)
-gained = jax.jit(jax.vmap(front_improvement.gained_hypervolume, in_axes=(0, None)))
+gained = jax.jit(jax.vmap(acquisition.gained_hypervolume, in_axes=(0, None)))
 
 
 @jax.jit
 def acquisitions(mean, deviation, strips):
     return (
-        front_improvement.probability_of_improvement(mean, deviation, strips),
-        front_improvement.expected_hypervolume_improvement(mean, deviation, strips),
-        front_improvement.hvpoi(mean, deviation, strips, front_improvement.gained_hypervolume(mean, strips)),
+        acquisition.probability_of_improvement(mean, deviation, strips),
+        acquisition.expected_hypervolume_improvement(mean, deviation, strips),
+        acquisition.hvpoi(mean, deviation, strips, acquisition.gained_hypervolume(mean, strips)),
     )
 
 
@@ -99,12 +99,12 @@ def test_nothing_dominated_is_worth_anything_and_gradients_are_finite(points, de
 @jax.jit
 def gradients(mean, deviation, strips):
     def hvpoi(mean, deviation, strips):
-        gain = front_improvement.gained_hypervolume(mean, strips)
-        return front_improvement.hvpoi(mean, deviation, strips, gain)
+        gain = acquisition.gained_hypervolume(mean, strips)
+        return acquisition.hvpoi(mean, deviation, strips, gain)
 
     return [
         jax.grad(function, argnums=(0, 1))(mean, deviation, strips)
-        for function in (hvpoi, front_improvement.expected_hypervolume_improvement)
+        for function in (hvpoi, acquisition.expected_hypervolume_improvement)
     ]
 
 

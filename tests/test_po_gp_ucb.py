@@ -64,7 +64,7 @@ def test_the_picks_are_the_oracles():
     )  # fmt: skip
     assert rows.tolist() == expected
     np.testing.assert_allclose(private.utilities, values, rtol=1e-12)
-    np.testing.assert_allclose(private.belief.mean, mean, atol=1e-7)
+    np.testing.assert_allclose(private.posterior.mean, mean, atol=1e-7)
     assert int(done.release.row) == rows[np.argmax(values)]
     assert done.guarantee.notion == "none"
 
@@ -154,7 +154,7 @@ def test_diagonal_dominance_and_the_regret_bound_by_hand():
     assert theory.distortion_for_regret(0.1, 2.0, 3.0) == pytest.approx(0.1 / (2 * math.sqrt(3) * 12))
     assert theory.distortion_for_regret(1e9, 10.0, 3.0) == pytest.approx(0.02)
     bound = theory.simple_regret_bound(
-        regret=0.1, steps=50, width=4.0, information=3.0, noise_variance=0.5, first_constant=0.2, second_constant=0.3
+        regret=0.1, steps=50, beta=4.0, information=3.0, noise_variance=0.5, first_constant=0.2, second_constant=0.3
     )
     expected = 0.01 + 24 * 0.49 * math.log(50) / 50 + 24 / math.log(3) * 12 / 50
     assert bound == pytest.approx(math.sqrt(expected))

@@ -1,4 +1,4 @@
-"""Private evaluations: noise of the law said, neighbours that stay within the sensitivity, a budget that is refused."""
+"""Private evaluations: noise of the stated distribution, neighbours within the sensitivity, a refused budget."""
 
 import pickle
 import threading
@@ -24,7 +24,7 @@ def loss(point, data):
 
 
 def search(**changes):
-    return gp_ucb.config(**({"steps": STEPS, "candidates": CANDIDATES, "answer": "believed"} | changes))
+    return gp_ucb.config(**({"steps": STEPS, "candidates": CANDIDATES, "answer": "best_posterior_mean"} | changes))
 
 
 def config(mu=1.0, inner=None, of=gp_ucb.algorithm, **changes):
@@ -50,7 +50,7 @@ def test_one_record_for_each_inner_algorithm():
 def test_the_guarantee_is_unconditional_gdp():
     statement = ALGORITHM.privacy(config(2.0))
     assert (statement.notion, statement.level, statement.relation) == ("gdp", 2.0, "replace_one")
-    assert set(statement.holds_if) == {guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES}
+    assert set(statement.assumptions) == {guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES}
     assert ALGORITHM.privacy(config(np.inf)).notion == "none"
 
 
@@ -183,8 +183,8 @@ def test_the_wrapper_spends_and_then_refuses():
             private(0.5)
     assert [spent.value for spent in private.spent] == values
     assert private.guarantee.level == 1.0
-    assert guarantee.KEY_SECRET in private.guarantee.holds_if
-    assert guarantee.KEY_SECRET not in objective(key=None).guarantee.holds_if
+    assert guarantee.KEY_SECRET in private.guarantee.assumptions
+    assert guarantee.KEY_SECRET not in objective(key=None).guarantee.assumptions
     assert "0 of 3 evaluations left" in repr(private)
 
 

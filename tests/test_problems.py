@@ -434,7 +434,7 @@ def test_logistic_gains_have_the_constants_that_algorithm_3_is_told():
     assert np.all(np.linalg.norm(data.train, axis=1) <= 1 + 1e-12)
     assert np.all(np.linalg.norm(data.validation, axis=1) <= 1 + 1e-12)
     gains = np.asarray(logistic_regression.gains(np.array([-3.0]), data))
-    assert np.all((gains >= 0) & (gains <= logistic_regression.LARGEST_GAIN))
+    assert np.all((gains >= 0) & (gains <= logistic_regression.MAX_GAIN))
     w = np.asarray(logistic_regression.fit(np.array([-3.0]), data))
     expected = [
         min(max((1 + y * w @ x) / 2, 0), 1) for x, y in zip(data.validation, data.validation_labels, strict=True)

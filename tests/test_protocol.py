@@ -177,17 +177,17 @@ def test_the_guarantee_is_typed_and_conditional(case):
     assert statement.notion == case.notion
     if case.private:
         assert statement.relation == "replace_one"
-        assert bool(statement.variation) == (guarantee.IDEAL_NOISE not in statement.holds_if)
-        assert (guarantee.RANDOM_BITS in statement.holds_if) == (guarantee.IDEAL_NOISE not in statement.holds_if)
+        assert bool(statement.total_variation) == (guarantee.IDEAL_NOISE not in statement.assumptions)
+        assert (guarantee.RANDOM_BITS in statement.assumptions) == (guarantee.IDEAL_NOISE not in statement.assumptions)
     else:
-        assert statement.because
+        assert statement.no_guarantee_reason
     expected = {
         "gdp": lambda: guarantee.accounting.gdp_epsilon(1.0, 1e-5), "dp": lambda: 1.0, "none": lambda: np.inf,
     }  # fmt: skip
     if case.notion in expected:
         promised = expected[case.notion]()
         assert statement.epsilon(1e-5) <= promised
-        assert statement.epsilon(1e-5) == pytest.approx(promised, rel=0.01 if statement.variation else 1e-9)
+        assert statement.epsilon(1e-5) == pytest.approx(promised, rel=0.01 if statement.total_variation else 1e-9)
     else:
         with pytest.raises(ValueError, match="does not convert"):
             statement.epsilon(1e-5)
@@ -251,8 +251,8 @@ def test_a_batch_of_keys_is_not_a_key(case):
 def test_a_key_passed_in_is_an_assumption(case):
     passed = run(case).guarantee
     drawn = drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0)).guarantee
-    assert (guarantee.KEY_SECRET in passed.holds_if) == case.private
-    assert guarantee.KEY_SECRET not in drawn.holds_if
+    assert (guarantee.KEY_SECRET in passed.assumptions) == case.private
+    assert guarantee.KEY_SECRET not in drawn.assumptions
 
 
 def test_default_runs_differ_and_seeded_runs_do_not(case):

@@ -12,6 +12,7 @@ import threading
 import zlib
 from collections import Counter
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 
 import jax
@@ -23,12 +24,12 @@ from protocol_cases import CASES, STEPS, records
 
 from jaxdpbo import drivers, ledger
 from jaxdpbo.algorithms import private_evaluations
-from jaxdpbo.drivers import compiled, loop, recorded, runs
-from jaxdpbo.privacy import guarantee, transforms
-from jaxdpbo.privacy import records as privacy_records
+from jaxdpbo.drivers import checkpoints, loop, result
+from jaxdpbo.privacy import charges, guarantee, transforms
 from jaxdpbo.privacy.fingerprints import fingerprint
 from jaxdpbo.privacy.transforms import curating
 
+scan = import_module("jaxdpbo.drivers.scan")  # its function hides it
 NAMES = ["dp_gibo", "dp_gd", "private evaluations", "dp_gp_ucb, in order"]
 SENTINEL = 0.123456789
 
@@ -90,7 +91,7 @@ def test_a_run_killed_at_any_evaluation_pays_once_and_releases_once(name, tmp_pa
         same(go(case, path, watched(case, third)), run)
         assert not third, "a release is given out again without an evaluation"
         assert ledger.account(path) == told
-        assert guarantee.KEY_SECRET not in run.guarantee.holds_if
+        assert guarantee.KEY_SECRET not in run.guarantee.assumptions
 
 
 def test_what_was_asked_before_a_kill_is_asked_again(tmp_path):
@@ -114,8 +115,8 @@ def test_the_path_goes_on_from_what_was_released(tmp_path):
 
 def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypatch):
     """The control of the test above: steps forgotten are drawn anew, and seen twice."""
-    real = recorded.begin
-    monkeypatch.setattr(recorded, "begin", lambda *arguments: real(*arguments)._replace(publics=()))
+    real = checkpoints.begin
+    monkeypatch.setattr(checkpoints, "begin", lambda *arguments: real(*arguments)._replace(publics=()))
     case, path, before = CASES["dp_gd"], book(tmp_path), []
     with pytest.raises(Killed):
         go(case, path, watched(case, before, STEPS))
@@ -130,7 +131,7 @@ class Failing:
     """Makes the n-th inner call of a run fail, before or after it is made, and counts what is drawn."""
 
     PLACES = ((ledger, "charge"), (ledger, "note"), (ledger, "store_release"), (loop, "_evaluate"), (loop, "ask"),
-              (loop, "tell"), (loop, "release"), (compiled, "_scan"))  # fmt: skip
+              (loop, "tell"), (loop, "release"), (scan, "_scan"))  # fmt: skip
     DRAWS = ("tell", "release", "_scan")
     ERRORS = (Killed, KeyboardInterrupt, MemoryError, OSError)
 
@@ -168,7 +169,7 @@ def on_record(path, name="dp_gd"):
     """Those states, in the order in which they were written."""
     found, before = [], jax.tree.map(jnp.zeros_like, state_of(CASES[name]).public)
     for text in states_of(path):
-        before = recorded._changed(before, zlib.decompress(base64.b64decode(text)))
+        before = checkpoints._changed(before, zlib.decompress(base64.b64decode(text)))
         found.append(before)
     return found
 
@@ -221,7 +222,7 @@ def test_all_that_leaves_under_one_charge_is_one_transcript(tmp_path, monkeypatc
     for number in range(count):
         name = ("dp_gd", "dp_gibo")[number % 2]  # the one keeps nothing raw, the other is replayed
         ends.update(failed_at_random(tmp_path / str(number), monkeypatch, draw, name))
-    assert ends.keys() == {"Run", "Refused"}  # never a second draw, and never another way to fail
+    assert ends.keys() == {"Run", "LedgerError"}  # never a second draw, and never another way to fail
     assert min(ends.values()) > count / 4
 
 
@@ -229,17 +230,17 @@ def tried_until_it_succeeds(*arguments):
     """A plant: an unfinished draw is forgiven, and drawn again."""
     try:
         return honest_begin(*arguments)
-    except ledger.Refused:
+    except ledger.LedgerError:
         path, run, *_ = arguments
         steps = [line for line in ledger.read(path).lines if line.get("kind") == "step"]
-        return recorded.Record(path, run, None, len(steps), tuple(on_record(path)))
+        return checkpoints.Record(path, run, None, len(steps), tuple(on_record(path)))
 
 
-honest_begin = recorded.begin
+honest_begin = checkpoints.begin
 PLANTS = {
-    "an unfinished draw is forgiven": (recorded, "begin", tried_until_it_succeeds),
-    "a failed program may run again": (privacy_records, "charge_once", privacy_records.charge),
-    "a draw is not written down first": (recorded, "about_to_draw", lambda record, what: record),
+    "an unfinished draw is forgiven": (checkpoints, "begin", tried_until_it_succeeds),
+    "a failed program may run again": (charges, "charge_once", charges.charge),
+    "a draw is not written down first": (checkpoints, "about_to_draw", lambda record, what: record),
 }
 
 
@@ -268,7 +269,9 @@ def test_an_interrupted_run_carries_no_state_and_the_other_driver_does_not_go_on
     with pytest.raises(drivers.RunInterrupted, match="stopped at step 2 of 3 on MemoryError; the same call") as stopped:
         drivers.minimize(loss, records(), box, users=len(records()), traceable=False, **options)
     assert stopped.value.state is None
-    with pytest.raises(ledger.Refused, match="charged with another fingerprint, for dp_gibo, 3 steps, step by step"):
+    with pytest.raises(
+        ledger.LedgerError, match="charged with another fingerprint, for dp_gibo, 3 steps, step by step"
+    ):
         drivers.minimize(loss, records(), box, **options)
 
 
@@ -280,13 +283,13 @@ def test_a_program_that_failed_after_it_drew_has_spent_its_charge(tmp_path, monk
         raise drivers.RunInterrupted("the covariance of the evaluated points could not be factored", state)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "raise_on_failed_factorisation", unlucky)
+        patch.setattr(result, "raise_on_failed_factorisation", unlucky)
         first = attempt(drivers.run_scan, path, left)
         assert isinstance(first, drivers.RunInterrupted)
         assert first.state is None
         again = [attempt(driver, path, left) for driver in (drivers.run_scan, drivers.run_loop) * 2]
     assert not left
-    assert [type(one) for one in again] == [ledger.Refused] * 4
+    assert [type(one) for one in again] == [ledger.LedgerError] * 4
     assert "did not end: what it drew may have been seen, so its budget is spent" in str(again[0])
 
 
@@ -297,7 +300,7 @@ def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
     same(drivers.run_scan(*given, ledger=path, run="scan"), run)
     other = drivers.run_scan(*given, ledger=path, run="another")
     assert np.any(np.asarray(other.release.point) != np.asarray(run.release.point))
-    with pytest.raises(ledger.Refused, match="another fingerprint, for dp_gibo, 3 steps, in one program"):
+    with pytest.raises(ledger.LedgerError, match="another fingerprint, for dp_gibo, 3 steps, in one program"):
         drivers.run_loop(*given, ledger=path, run="scan")
     told = ledger.account(path)
     assert len(told.spends) == 2
@@ -307,7 +310,7 @@ def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
 
 def test_a_budget_that_does_not_suffice_stops_a_run_before_its_first_evaluation(tmp_path):
     case, path, seen = CASES["dp_gibo"], book(tmp_path, level="0.9"), []
-    with pytest.raises(ledger.Overspent, match="mu\\^2"):
+    with pytest.raises(ledger.BudgetExceeded, match="mu\\^2"):
         go(case, path, watched(case, seen))
     assert not seen
     assert not ledger.account(path).spends
@@ -316,7 +319,7 @@ def test_a_budget_that_does_not_suffice_stops_a_run_before_its_first_evaluation(
 def test_another_config_under_the_same_name_is_refused(tmp_path):
     case, path = CASES["dp_gibo"], book(tmp_path)
     go(case, path, watched(case, []))
-    with pytest.raises(ledger.Refused, match="another"):
+    with pytest.raises(ledger.LedgerError, match="another"):
         drivers.run_loop(case.algorithm, case.objective, records(), case.config(0.9), ledger=path, run="first")
 
 
@@ -330,7 +333,7 @@ def test_a_second_process_that_goes_on_with_a_run_is_turned_away(tmp_path):
         return np.asarray(case.objective(jnp.asarray(point), data))
 
     intruder.been = False
-    with pytest.raises(ledger.Refused, match="has its release: nothing more may be drawn for it"):
+    with pytest.raises(ledger.LedgerError, match="has its release: nothing more may be drawn for it"):
         go(case, path, intruder)
     assert len(ledger.account(path).spends) == 1
 
@@ -344,7 +347,7 @@ def test_nothing_raw_is_on_record(tmp_path):
     go(case, path, secret)
     assert list(tmp_path.iterdir()) == [path]
     state, config = state_of(case), case.config(1.0)
-    record = recorded.begin(path, "first", case.algorithm, config, case.algorithm.privacy(config), state.public)
+    record = checkpoints.begin(path, "first", case.algorithm, config, case.algorithm.privacy(config), state.public)
     assert len(record.publics) == STEPS
     lines = [line["content"] for line in ledger.read(path).lines if line.get("kind") == "step"]
     assert [set(line) for line in lines] == [{"draws"}, {"public"}] * STEPS + [{"draws"}]
@@ -372,14 +375,14 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
 
 def test_arrays_are_read_back_bit_for_bit_and_damage_is_seen():
     tree = {"a": jnp.asarray([np.nan, -0.0, 5e-324]), "b": (jnp.arange(3, dtype=jnp.int32), jnp.zeros(()))}
-    text = privacy_records.as_text(tree)
-    back = privacy_records.from_text(tree, text)
+    text = charges.as_text(tree)
+    back = charges.from_text(tree, text)
     assert [np.asarray(x).tobytes() for x in jax.tree.leaves(back)] == [
         np.asarray(x).tobytes() for x in jax.tree.leaves(tree)
     ]
     for spoiled in (text[:-1], [text[0] | {"shape": [2]}, *text[1:]], [text[0] | {"data": "?"}, *text[1:]], [{}]):
         with pytest.raises(ledger.Damaged):
-            privacy_records.from_text(tree, spoiled)
+            charges.from_text(tree, spoiled)
 
 
 def optimizer_of(rate):
@@ -612,7 +615,7 @@ def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path)
     assert first.remaining == 2, "what was refused is not charged"
     assert [float(one.point) for one in private_objective(path).spent] == [0.25, 0.75]
     assert len(ledger.account(path).spends) == 1
-    with pytest.raises(ledger.Refused, match="another"):
+    with pytest.raises(ledger.LedgerError, match="another"):
         private_objective(path, evaluations=4)
     with pytest.raises(ValueError, match="key must not be given"):
         private_objective(path, key=jax.random.key(0))
@@ -625,7 +628,7 @@ def spent_through(path, other, budget=4):
     for name in (path, path.with_name("other.jsonl")) * budget:
         try:
             values.append(private_objective(name, budget)(0.5))
-        except (ledger.Refused, OSError, private_evaluations.BudgetExhausted):
+        except (ledger.LedgerError, OSError, private_evaluations.BudgetExhausted):
             continue
     return len(values)
 
@@ -651,7 +654,7 @@ def test_a_curators_copy_gives_nothing_more(tmp_path):
     path, left = book(tmp_path), []
     attempt(drivers.run_scan, path, left)
     copy = Path(shutil.copy(path, tmp_path / "copy.jsonl"))
-    assert isinstance(attempt(drivers.run_scan, copy, left), ledger.Refused)
+    assert isinstance(attempt(drivers.run_scan, copy, left), ledger.LedgerError)
     ledger.adopt(copy)
     attempt(drivers.run_scan, copy, left)
     np.testing.assert_array_equal(*left)  # given out again, not drawn
@@ -715,7 +718,7 @@ def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
             with pytest.raises(ZeroDivisionError):
                 transforms.curate(None, chosen, np.ones((3, 2)), ledger=path, run="rows")
         if failing == "_released":
-            with pytest.raises(ledger.Refused, match="did not end"):
+            with pytest.raises(ledger.LedgerError, match="did not end"):
                 transforms.curate(None, chosen, np.ones((3, 2)), ledger=path, run="rows")
         else:  # it was stored: the same rows, not others
             one, two = (transforms.curate(None, chosen, np.ones((3, 2)), ledger=path, run="rows").z for _ in range(2))
@@ -745,8 +748,8 @@ def test_curated_rows_are_given_out_again(kind, tmp_path):
     )
     first, again = (transforms.curate(None, chosen, inputs, ledger=path, run="rows") for _ in range(2))
     np.testing.assert_array_equal(first.z, again.z)
-    assert first.metadata.law == again.metadata.law
+    assert first.metadata.distribution == again.metadata.distribution
     assert first.guarantee == again.guarantee
     assert [entry.released for entry in ledger.account(path).spends] == [True]
-    with pytest.raises(ledger.Overspent):
+    with pytest.raises(ledger.BudgetExceeded):
         transforms.curate(None, chosen, inputs, ledger=path, run="more")

@@ -1,4 +1,4 @@
-"""Epsilons of DP-SGD with lots without replacement: known values, below every other proof, above every attack."""
+"""Epsilons of DP-SGD with batches without replacement: known values, below every other proof, above every attack."""
 
 import math
 
@@ -49,10 +49,10 @@ def test_the_published_divergence_is_dp_accountings():
     for rate, z, steps in ((0.01, 1.0, 10_000), (0.01, 4.0, 10_000), (0.1, 4.0, 1000), (0.3, 0.7, 10)):
         orders = np.arange(2, 65)
         theirs = RdpAccountant(orders.tolist(), NeighboringRelation.REPLACE_ONE)
-        lots = dp_accounting.SampledWithoutReplacementDpEvent(
+        batches = dp_accounting.SampledWithoutReplacementDpEvent(
             100_000, round(100_000 * rate), dp_accounting.GaussianDpEvent(z)
         )
-        theirs.compose(lots, steps)
+        theirs.compose(batches, steps)
         ours = renyi.epsilon_of(orders, steps * renyi.published_divergence(rate, z, orders), DELTA)
         assert ours == pytest.approx(theirs.get_epsilon(DELTA), rel=1e-6)
     divergences = 10_000 * renyi.published_divergence(0.01, 1.0, INTEGERS)
@@ -92,12 +92,12 @@ def test_every_proof_is_above_ours_and_poisson_sampling_below(trials):
         assert found.epsilon >= poisson.get_epsilon_for_delta(delta) * (1 - 1e-9), (rate, z, steps, delta)
 
 
-@pytest.mark.parametrize(("records", "lot"), [(2, 1), (3, 1), (3, 2), (4, 2), (2, 2)])
+@pytest.mark.parametrize(("records", "batch"), [(2, 1), (3, 1), (3, 2), (4, 2), (2, 2)])
 @pytest.mark.parametrize("z", [0.5, 1.0, 2.0])
-def test_no_choice_of_gradients_exceeds_one_step_and_one_attains_it(records, lot, z):
+def test_no_choice_of_gradients_exceeds_one_step_and_one_attains_it(records, batch, z):
     for delta in (0.01, 0.1):
-        found = epsilon(lot / records, z, 1, delta)
-        attacked = max(oracle.composed_delta([pair], found.epsilon, 6001) for pair in oracle.choices(records, lot, z))
+        found = epsilon(batch / records, z, 1, delta)
+        attacked = max(oracle.composed_delta([pair], found.epsilon, 6001) for pair in oracle.choices(records, batch, z))
         assert attacked <= delta + 1e-6
         if found.epsilon > 0:
             assert attacked > 0.97 * delta

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxdpbo import outsourcing
-from jaxdpbo.outsourcing import Refused, files, sockets
+from jaxdpbo.outsourcing import ProtocolError, files, sockets
 from jaxdpbo.privacy import transforms
 
 KINDS = ("unix", "tcp")
@@ -84,7 +84,7 @@ def curating(place, secret, contact):
         yield results
     finally:
         done.set()
-        with suppress(Refused), outsourcing.connect(place, secret):  # the last one, so that it looks up
+        with suppress(ProtocolError), outsourcing.connect(place, secret):  # the last one, so that it looks up
             pass
         thread.join(WAIT)
         assert not thread.is_alive()
@@ -145,18 +145,18 @@ def test_what_is_open_to_others_is_refused(tmp_path, secret):
     place.parent.mkdir(mode=0o700)
     place.parent.chmod(0o755)
     for meet in (outsourcing.listen, outsourcing.connect):
-        with pytest.raises(Refused, match="socket must be a folder of yours that is closed to others"):
+        with pytest.raises(ProtocolError, match="socket must be a folder of yours that is closed to others"):
             meet(place, secret).__enter__()
     place.parent.chmod(0o700)
     secret.write_bytes(bytes(32))
     secret.chmod(0o640)
-    with pytest.raises(Refused, match="secret must be closed to others"):
+    with pytest.raises(ProtocolError, match="secret must be closed to others"):
         outsourcing.listen(place, secret).__enter__()
     secret.chmod(0o600)
     secret.write_bytes(bytes(31))
-    with pytest.raises(Refused, match="secret must be 32 bytes long"):
+    with pytest.raises(ProtocolError, match="secret must be 32 bytes long"):
         outsourcing.listen(place, secret).__enter__()
-    with pytest.raises(Refused, match="must be shorter than 100 bytes"):
+    with pytest.raises(ProtocolError, match="must be shorter than 100 bytes"):
         outsourcing.listen(place.with_name("c" * 100), secret).__enter__()
     assert list(place.parent.iterdir()) == []
 
@@ -167,13 +167,13 @@ def test_a_socket_that_a_kill_left_is_replaced_and_a_live_one_or_a_file_is_not(t
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(place))
     with curating(place, secret, echo):
-        with pytest.raises(Refused, match="another curator listens at curator"):
+        with pytest.raises(ProtocolError, match="another curator listens at curator"):
             outsourcing.listen(place, secret).__enter__()
         with outsourcing.connect(place, secret) as session:
             session.send("x")
             assert next(session.lines) == "re: x"
     place.write_text("precious")
-    with pytest.raises(Refused, match="curator must be a socket or nothing"):
+    with pytest.raises(ProtocolError, match="curator must be a socket or nothing"):
         outsourcing.listen(place, secret).__enter__()
     assert place.read_text() == "precious"
 
@@ -488,12 +488,12 @@ def test_a_stranger_in_the_curators_place_is_passed_over(place, secret, monkeypa
 @pytest.mark.parametrize("place", KINDS, indirect=True)
 def test_a_modeler_that_finds_nobody_says_so(place, secret, monkeypatch):
     monkeypatch.setattr(sockets, "CONNECT_TIME", 0.2)
-    with pytest.raises(Refused, match="there is no curator: start the curator"):
+    with pytest.raises(ProtocolError, match="there is no curator: start the curator"):
         outsourcing.connect(place, secret).__enter__()
     with curating(place, secret, echo):
         other = secret.with_name("other")
-        with pytest.raises(Refused, match=r"there is no file .*other"):
+        with pytest.raises(ProtocolError, match=r"there is no file .*other"):
             outsourcing.connect(place, other).__enter__()
         files.new_secret(other)
-        with pytest.raises(Refused, match="did not show that it knows the secret"):
+        with pytest.raises(ProtocolError, match="did not show that it knows the secret"):
             outsourcing.connect(place, other).__enter__()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import jax
@@ -13,9 +14,9 @@ from protocol_cases import CASES, loss, records
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gd
-from jaxdpbo.drivers import sweeps
 from jaxdpbo.privacy import clipping, guarantee
 
+sweep_module = import_module("jaxdpbo.drivers.sweep")  # its function hides it
 CASE = CASES["dp_gibo"]
 SCALES = (0.7, 1.0, 1.6)
 KEYS = jax.random.split(jax.random.key(0), 4)
@@ -26,7 +27,7 @@ def sweep(configs, **options):
     return drivers.sweep(CASE.algorithm, loss, records(), configs, **options)
 
 
-@pytest.mark.parametrize("policy", sweeps.POLICIES)
+@pytest.mark.parametrize("policy", sweep_module.POLICIES)
 def test_a_sweep_is_the_runs_it_stands_for(policy):
     configs = [CASE.config(scale) for scale in SCALES]
     swept = sweep(configs, keys=GRID, policy=policy)
@@ -43,7 +44,7 @@ def test_a_sweep_is_the_runs_it_stands_for(policy):
 def test_one_config_has_no_axis_of_configs():
     one, listed = (sweep(configs, keys=KEYS) for configs in (CASE.config(1.0), [CASE.config(1.0)]))
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[0]), one.release, listed.release)
-    assert guarantee.KEY_SECRET in one.guarantees[0].holds_if
+    assert guarantee.KEY_SECRET in one.guarantees[0].assumptions
 
 
 def test_twenty_budgets_compile_once(compilations):
@@ -57,27 +58,27 @@ def test_a_failed_factorisation_is_flagged_run_by_run():
     case = CASES["dp_gibo"]
     fine, broken = case.config(1.0), case.config(1.0)
     variance = jnp.asarray(-1.0)  # no kernel: its covariance can not be factored
-    params = type(broken.prior.params)(broken.prior.params.lengthscale, variance)
-    prior = type(broken.prior)(broken.prior.kernel, params, broken.prior.noise_variance)
-    broken = type(broken)(**{**{name: getattr(broken, name) for name in broken.__dataclass_fields__}, "prior": prior})
+    params = type(broken.model.params)(broken.model.params.lengthscale, variance)
+    model = type(broken.model)(broken.model.kernel, params, broken.model.noise_variance)
+    broken = type(broken)(**{**{name: getattr(broken, name) for name in broken.__dataclass_fields__}, "model": model})
     failed = sweep([fine, broken], keys=GRID[:2, :2]).failed
     np.testing.assert_array_equal(failed, [[False, False], [True, True]])
 
 
 def test_memory_does_not_grow_with_the_number_of_runs(monkeypatch):
     """However many the runs, no call has more than ``CALL_RUNS`` on a device."""
-    sizes, call = [], sweeps._in_turn
+    sizes, call = [], sweep_module._in_turn
 
     def watched(function, policy, inputs, shared):
         sizes.append(len(inputs["x"]))
         return call(function, policy, inputs, shared)
 
-    monkeypatch.setattr(sweeps, "_in_turn", watched)
+    monkeypatch.setattr(sweep_module, "_in_turn", watched)
     for runs in (1, 64, 65, 1000):
         sizes.clear()
         inputs = {"x": jnp.arange(float(runs)), "key": jax.random.split(jax.random.key(3), runs)}
         drivers.distribute(cost, inputs, 1.0, policy="map")
-        assert max(sizes) <= sweeps.CALL_RUNS
+        assert max(sizes) <= sweep_module.CALL_RUNS
         assert len(set(sizes)) == 1  # one compilation
         assert sum(sizes) < runs + len(sizes)
 
@@ -86,7 +87,7 @@ def cost(each, shared):
     return each["x"] * shared, jax.random.normal(each["key"])
 
 
-@pytest.mark.parametrize("policy", sweeps.POLICIES)
+@pytest.mark.parametrize("policy", sweep_module.POLICIES)
 @pytest.mark.parametrize("runs", [1, 5, 300])
 def test_distribute_maps_a_function_over_the_leading_axis(policy, runs):
     inputs = {"x": jnp.arange(float(runs)), "key": jax.random.split(jax.random.key(3), runs)}
@@ -186,9 +187,9 @@ def test_two_budgets_of_a_sweep_share_no_noise(key, trials):
     noise = whole - np.array([np.sum(np.rint(CLIPPED * each)) for each in reach])[:, None]
     assert len(np.unique(noise)) > 0.9 * noise.size  # a key for every run; 4,096 wide
     np.testing.assert_allclose([each.level for each in guarantees], MUS, rtol=0.03)
-    assert all((guarantee.KEY_SECRET in each.holds_if) == bool(key) for each in guarantees)
-    assert all((guarantee.WEAK_KEY in each.holds_if) == bool(key) for each in guarantees)
-    assert all((guarantee.RANDOM_BITS in each.holds_if) != bool(key) for each in guarantees)
+    assert all((guarantee.KEY_SECRET in each.assumptions) == bool(key) for each in guarantees)
+    assert all((guarantee.WEAK_KEY in each.assumptions) == bool(key) for each in guarantees)
+    assert all((guarantee.RANDOM_BITS in each.assumptions) != bool(key) for each in guarantees)
 
 
 @pytest.mark.parametrize("options", [{"seeds": 5}, {"seeds": 5, "key": KEYS[0]}, {"keys": FIVE}], ids=str)
@@ -198,7 +199,7 @@ def test_common_random_numbers_are_an_attack_and_say_so(options):
     assert np.all(found == exact)
     np.testing.assert_allclose(found / (reach[1] - reach[0]), np.sum(CLIPPED), rtol=0.02)  # rounding to whole units
     assert [each.notion for each in guarantees] == ["none", "none"]
-    assert all("one key for several configs" in each.because for each in guarantees)
+    assert all("one key for several configs" in each.no_guarantee_reason for each in guarantees)
 
 
 ON_THREE_DEVICES = """
@@ -230,7 +231,7 @@ assert list(drivers.distribute(where, np.arange(7))) == shares
 os.environ["NPROC"] = "3"  # too late for XLA, but it is what the default goes by
 def anywhere(each, shared):
     return 2 * each
-drivers.sweeps._in_shares = None
+import importlib; importlib.import_module("jaxdpbo.drivers.sweep")._in_shares = None
 assert list(drivers.distribute(anywhere, np.arange(3))) == [0, 2, 4]
 print("same on every device")
 """

@@ -1,4 +1,4 @@
-"""DP-SGD and DP-Adam: clipped sums without per-example gradients, lots, exact numbers of steps, noise, one program."""
+"""DP-SGD and DP-Adam: clipped sums without per-example gradients, batches, exact step counts, noise, one program."""
 
 import math
 from functools import partial
@@ -11,7 +11,7 @@ from oracles import training as oracle
 from scipy.stats import chi2_contingency, chisquare, kstest, norm
 
 from jaxdpbo.privacy import mechanisms
-from jaxdpbo.training import dp_optim, lots, models, permutation_sgd
+from jaxdpbo.training import dp_optim, models, permutation_sgd, sampling
 
 RNG = np.random.default_rng(0)
 FEATURES, CLASSES = 5, 3
@@ -225,18 +225,18 @@ def test_a_clip_norm_whose_square_underflows_clips():
 
 
 @pytest.mark.parametrize(
-    ("records", "lot", "capacity", "same_words"),
+    ("records", "batch", "capacity", "same_words"),
     [(200, 5, 16, False), (200, 25, 25, False), (200, 25, 25, True), (12, 5, 8, False), (9, 9, 9, False)],
 )
-def test_lots_are_uniform_subsets_drawn_anew(records, lot, capacity, same_words):
-    """Both ways to draw: every row as often, every pair as often, and lots that say nothing of the next.
+def test_lots_are_uniform_subsets_drawn_anew(records, batch, capacity, same_words):
+    """Both ways to draw: every row as often, every pair as often, and batches that say nothing of the next.
 
-    Words that are all alike hold one row: every such lot is drawn again.
+    Words that are all alike hold one row: every such batch is drawn again.
     """
     count = 4000
-    drawn = drawn_lots(jax.random.key(0), lot, capacity, records, count, same_words)
-    assert all(len(set(rows)) == lot for rows in drawn.tolist())
-    if lot == records:
+    drawn = drawn_lots(jax.random.key(0), batch, capacity, records, count, same_words)
+    assert all(len(set(rows)) == batch for rows in drawn.tolist())
+    if batch == records:
         return
     times = np.bincount(drawn.ravel(), minlength=records)
     assert chisquare(times).pvalue > 1e-3
@@ -252,8 +252,10 @@ def test_lots_are_uniform_subsets_drawn_anew(records, lot, capacity, same_words)
         ]
     )
     assert chi2_contingency(again).pvalue > 1e-3
-    shuffled = np.array([np.random.default_rng(e).permutation(records) for e in range(count * lot // records)]).ravel()
-    epochs = shuffled[: len(shuffled) // lot * lot].reshape(-1, lot)
+    shuffled = np.array(
+        [np.random.default_rng(e).permutation(records) for e in range(count * batch // records)]
+    ).ravel()
+    epochs = shuffled[: len(shuffled) // batch * batch].reshape(-1, batch)
     planted = np.zeros((len(epochs), records))
     np.put_along_axis(planted, epochs, 1, axis=1)
     table = [
@@ -261,22 +263,22 @@ def test_lots_are_uniform_subsets_drawn_anew(records, lot, capacity, same_words)
         [np.sum(planted[1:, 0] * (1 - planted[:-1, 0])), np.sum((1 - planted[1:, 0]) * (1 - planted[:-1, 0]))],
     ]
     if records == 12:
-        assert chi2_contingency(table).pvalue < 1e-3  # epochs of a shuffled order are not such lots
+        assert chi2_contingency(table).pvalue < 1e-3  # epochs of a shuffled order are not such batches
 
 
 def coarse_lots(monkeypatch, planted=False):
     """Twelve rows, five of them, by words of four values: ties are the rule. How often each row is drawn."""
     draw_words = jax.random.bits
-    monkeypatch.setattr(lots.jax.random, "bits", lambda *arguments: draw_words(*arguments) & 3)
+    monkeypatch.setattr(sampling.jax.random, "bits", lambda *arguments: draw_words(*arguments) & 3)
     if planted:
-        monkeypatch.setattr(lots.jax.lax, "while_loop", lambda condition, body, first: first)
+        monkeypatch.setattr(sampling.jax.lax, "while_loop", lambda condition, body, first: first)
     drawn = drawn_lots(jax.random.key(3), 5, 8, 12, 4000)
     assert all(len(set(rows)) == 5 for rows in drawn.tolist())
     return np.bincount(drawn.ravel(), minlength=12)
 
 
 def test_ties_among_random_words_favour_no_row(monkeypatch):
-    """So the law of large lots is exact, however few values a word has: 2^32 are enough."""
+    """So the distribution of large batches is exact, however few values a word has: 2^32 are enough."""
     assert chisquare(coarse_lots(monkeypatch)).pvalue > 1e-3
 
 
@@ -284,31 +286,31 @@ def test_lots_that_keep_ties_are_seen(monkeypatch):
     assert chisquare(coarse_lots(monkeypatch, planted=True)).pvalue < 1e-9
 
 
-def drawn_lots(key, lot, capacity, records, count, same_words=False):
-    """The rows of so many lots."""
+def drawn_lots(key, batch, capacity, records, count, same_words=False):
+    """The rows of so many batches."""
 
     def one(seen, keys):
-        words = lots.words_of(keys[0], records, capacity) * (not same_words)
-        rows, mask, seen = lots.draw(keys[1], words, jnp.asarray(lot), capacity, seen)
+        words = sampling.words_of(keys[0], records, capacity) * (not same_words)
+        rows, mask, seen = sampling.draw(keys[1], words, jnp.asarray(batch), capacity, seen)
         return seen, (rows, mask)
 
     keys = jax.random.split(key, (count, 2))
-    rows, mask = map(np.asarray, jax.jit(lambda keys: jax.lax.scan(one, lots.unseen(records), keys))(keys)[1])
-    assert np.all(mask.sum(axis=1) == lot)
-    return rows[mask].reshape(count, lot)
+    rows, mask = map(np.asarray, jax.jit(lambda keys: jax.lax.scan(one, sampling.unseen(records), keys))(keys)[1])
+    assert np.all(mask.sum(axis=1) == batch)
+    return rows[mask].reshape(count, batch)
 
 
 def settings(**changes):
-    chosen = {"steps": 7, "lot": 6, "learning_rate": 0.1, "noise_multiplier": 0.0, "clip_norm": 0.5}
+    chosen = {"steps": 7, "batch": 6, "learning_rate": 0.1, "noise_multiplier": 0.0, "clip_norm": 0.5}
     return dp_optim.settings(**(chosen | changes))
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("name", ["logistic", "softmax"])
 def test_the_whole_training_is_the_oracles(optimizer, name):
-    """With lots of all records nothing but the start is random."""
+    """With batches of all records nothing but the start is random."""
     model = MODELS[name]
-    chosen = settings(lot=60, steps=9)
+    chosen = settings(batch=60, steps=9)
     found = trained(jax.random.key(3), model, jnp.asarray(X), labels_of(name), chosen, 60, optimizer)
     start = models.init(jax.random.split(jax.random.key(3))[0], model)
     layers = [[np.asarray(layer.weights), np.asarray(layer.bias)] for layer in start]
@@ -336,8 +338,8 @@ def test_exactly_so_many_steps_are_taken_and_lots_of_any_size_are_one_compilatio
     labels = jnp.ones(100, jnp.int32)
     keys = [jax.random.key(seed) for seed in range(3)]
     sizes = ((1, 1), (13, 9), (64, 17), (100, 64), (37, 8))
-    cases = [settings(steps=steps, lot=lot, clip_norm=1.0, learning_rate=0.005) for steps, lot in sizes]
-    trained(keys[0], model, features, labels, settings(steps=2, lot=3), 64)
+    cases = [settings(steps=steps, batch=batch, clip_norm=1.0, learning_rate=0.005) for steps, batch in sizes]
+    trained(keys[0], model, features, labels, settings(steps=2, batch=3), 64)
     compilations.clear()
     for chosen, (steps, _) in zip(cases, sizes, strict=True):
         (layer,) = trained(keys[1], model, features, labels, chosen, 64)
@@ -348,7 +350,7 @@ def test_exactly_so_many_steps_are_taken_and_lots_of_any_size_are_one_compilatio
 def test_the_noise_is_twice_the_clip_norm_times_the_multiplier_over_the_lot():
     """No gradient at all: what moves is the noise."""
     model, records = models.linear_svm(1), models.records(jnp.full((40, 1), jnp.nan), jnp.ones(40, jnp.int32))
-    chosen = settings(steps=4, lot=10, learning_rate=1.0, noise_multiplier=3.0, clip_norm=0.5)
+    chosen = settings(steps=4, batch=10, learning_rate=1.0, noise_multiplier=3.0, clip_norm=0.5)
     keys = jax.random.split(jax.random.key(0), 4000)
     (layer,) = jax.lax.map(lambda key: dp_optim.train(key, model, records, chosen, largest=16), keys)
     deviation = math.sqrt(4) * 2 * 0.5 * 3.0 / 10
@@ -371,7 +373,7 @@ def test_epochs_are_the_papers_steps():
     ("call", "error", "message"),
     [
         (lambda: settings(steps=0), ValueError, "steps must be at least 1"),
-        (lambda: settings(lot=1.5), TypeError, "lot must be an integer"),
+        (lambda: settings(batch=1.5), TypeError, "batch must be an integer"),
         (lambda: settings(learning_rate=0.0), ValueError, "learning_rate must be positive"),
         (lambda: settings(noise_multiplier=-1.0), ValueError, "noise_multiplier must be at least zero"),
         (lambda: settings(clip_norm=np.nan), ValueError, "clip_norm must"),

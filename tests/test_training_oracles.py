@@ -21,11 +21,11 @@ Y = (X[:, 0] + 0.1 * RNG.normal(size=200) > 0).astype(int)
 
 
 def test_the_privacy_oracle_is_the_accountant_of_what_is_run():
-    found = oracles.training_epsilon(records=30_956, epochs=64, lot=256, noise_multiplier=1.0, delta=1e-5)
+    found = oracles.training_epsilon(records=30_956, epochs=64, batch=256, noise_multiplier=1.0, delta=1e-5)
     assert found == accounting.sampled_gaussian_epsilon(rate=256 / 30_956, noise_multiplier=1.0, steps=7744, delta=1e-5)
     assert found.epsilon == pytest.approx(5.5676963689, rel=1e-5)
-    with pytest.raises(ValueError, match="lot must be at most the records 10, got 11"):
-        oracles.training_epsilon(records=10, epochs=1, lot=11, noise_multiplier=1.0, delta=1e-5)
+    with pytest.raises(ValueError, match="batch must be at most the records 10, got 11"):
+        oracles.training_epsilon(records=10, epochs=1, batch=11, noise_multiplier=1.0, delta=1e-5)
 
 
 def test_errors_fall_with_training_and_a_diverged_training_has_error_one():
@@ -36,7 +36,7 @@ def test_errors_fall_with_training_and_a_diverged_training_has_error_one():
     keys = jax.random.split(jax.random.key(0), 3)
 
     def of(**changes):
-        chosen = {"steps": 200, "lot": 32, "learning_rate": 0.5, "noise_multiplier": 0.0, "clip_norm": 1.0}
+        chosen = {"steps": 200, "batch": 32, "learning_rate": 0.5, "noise_multiplier": 0.0, "clip_norm": 1.0}
         return errors(keys, dp_optim.settings(**(chosen | changes)))
 
     good, noisy = of(), of(noise_multiplier=50.0)
@@ -108,7 +108,7 @@ def test_a_planted_learner_is_seen(plant, monkeypatch):
 
 
 def test_the_sparse_vector_technique_is_the_papers_loop():
-    """Beside a loop over queries, in law: mean errors agree; without noise it is perfect, under noise it guesses."""
+    """Beside a loop over queries, in distribution: mean errors agree; perfect without noise, guessing under noise."""
 
     def loop(rng, answers, noise):
         truth = rng.permutation(np.arange(100) < 10)
@@ -139,18 +139,18 @@ def test_random_settings_have_the_printed_laws(name):
     low, high = space.sampled
     assert np.all((settings >= low) & (settings <= high))
     np.testing.assert_array_equal(settings[:, :2], np.round(settings[:, :2]))
-    middle, spread = space.lot
-    laws = {
+    middle, spread = space.batch
+    distributions = {
         0: uniform(low[0], high[0] - low[0]),
         1: truncnorm((low[1] - middle) / spread, (high[1] - middle) / spread, middle, spread),
     }
-    for column, law in laws.items():
+    for column, distribution in distributions.items():
         jittered = settings[:, column] + np.random.default_rng(1).uniform(-0.5, 0.5, 4000)
-        assert kstest(jittered, law.cdf).pvalue > 1e-3
+        assert kstest(jittered, distribution.cdf).pvalue > 1e-3
     for column, rate in zip((2, 3, 4), space.rates, strict=True):
-        law = expon(low[column], 1 / rate)
-        share = law.cdf(high[column])
-        assert kstest(law.cdf(settings[:, column]) / share, "uniform").pvalue > 1e-3
+        distribution = expon(low[column], 1 / rate)
+        share = distribution.cdf(high[column])
+        assert kstest(distribution.cdf(settings[:, column]) / share, "uniform").pvalue > 1e-3
     assert len(spaces.grid_settings(space, 3)) == 243
     np.testing.assert_array_equal(np.unique(spaces.grid_settings(space, 3)[:, 3]), np.linspace(0.1, 16, 3))
 

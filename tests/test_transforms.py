@@ -1,4 +1,4 @@
-"""Transforms for outsourcing: noise of the law said, kernels of that law, and attacks that tell which are sound."""
+"""Transforms for outsourcing: noise of the stated distribution, its kernels, and attacks that tell which are sound."""
 
 import json
 import math
@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles import discrete
-from oracles import laws as oracle
+from oracles import input_noise as oracle
 from scipy.stats import binom, chisquare, kstest, laplace, norm
 
-from jaxdpbo import laws
+from jaxdpbo import input_noise
 from jaxdpbo.privacy import accounting, auditing, guarantee, keys, mechanisms, transforms
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.surrogate import kernels, noisy_inputs
@@ -40,12 +40,18 @@ def published(projected=5, epsilon=3.0, dimension=2):
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
 def test_draws_have_the_law_that_is_said(dimension):
-    for kind in laws.KINDS:
-        law = laws.law(kind, 0.7, dimension)
-        drawn = np.asarray(jax.jit(lambda key, law=law: laws.draw(key, law, 20_000))(jax.random.key(0)))
+    for kind in input_noise.KINDS:
+        distribution = input_noise.distribution(kind, 0.7, dimension)
+        drawn = np.asarray(
+            jax.jit(lambda key, distribution=distribution: input_noise.draw(key, distribution, 20_000))(
+                jax.random.key(0)
+            )
+        )
         assert drawn.shape == (20_000, dimension)
         np.testing.assert_allclose(
-            np.cov(drawn.T), laws.variance(law) * np.eye(dimension), atol=0.06 * laws.variance(law)
+            np.cov(drawn.T),
+            input_noise.variance(distribution) * np.eye(dimension),
+            atol=0.06 * input_noise.variance(distribution),
         )
         if kind != "planar_laplace":
             own = norm(scale=0.7) if kind == "gaussian" else laplace(scale=0.7)
@@ -64,11 +70,11 @@ def test_draws_have_the_law_that_is_said(dimension):
 
 
 def test_a_law_and_its_characteristic_function_agree():
-    for kind in laws.KINDS:
+    for kind in input_noise.KINDS:
         for dimension in (1,) if kind == "product_laplace" else (1, 2, 4):  # a coordinate's, by itself
-            law = laws.law(kind, 0.5, dimension)
-            drawn = np.asarray(laws.draw(jax.random.key(1), law, 200_000))
-            variances, weights = laws.difference_variances(law)
+            distribution = input_noise.distribution(kind, 0.5, dimension)
+            drawn = np.asarray(input_noise.draw(jax.random.key(1), distribution, 200_000))
+            variances, weights = input_noise.difference_variances(distribution)
             for s in (0.3, 1.0, 2.5):
                 exact = oracle.characteristic(kind, 0.5, dimension, s)
                 assert np.cos(s * drawn[:, 0]).mean() == pytest.approx(exact, abs=0.01)
@@ -76,19 +82,19 @@ def test_a_law_and_its_characteristic_function_agree():
             assert np.all(weights > 0)
 
 
-@pytest.mark.parametrize("kind", laws.KINDS[:2])
+@pytest.mark.parametrize("kind", input_noise.KINDS[:2])
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_the_noise_aware_kernel_is_the_expectation(kind, dimension):
-    law = laws.law(kind, 0.6, dimension)
-    params = noisy_inputs.noisy_inputs(law, 1.25)
+    distribution = input_noise.distribution(kind, 0.6, dimension)
+    params = noisy_inputs.noisy_inputs(distribution, 1.25)
     for distance in (0.0, 0.5, 2.0, 6.0):
         x, y = np.zeros((2, 1 + dimension))
         y[0], y[1] = 1.0, distance
         exact = oracle.averaged_rbf(kind, 0.6, dimension, 1.25, distance)
         assert noisy_inputs.rbf(params, jnp.asarray(x), jnp.asarray(y)) == pytest.approx(exact, rel=1e-5)
-    # By simulation, from the same law that the curator draws from.
+    # By simulation, from the same distribution that the curator draws from.
     z = np.array([[0.0] * dimension, [1.5] + [0.0] * (dimension - 1)])
-    noise = np.asarray(laws.draw(jax.random.key(2), law, 400_000)).reshape(2, 200_000, dimension)
+    noise = np.asarray(input_noise.draw(jax.random.key(2), distribution, 400_000)).reshape(2, 200_000, dimension)
     inputs = z[:, None] - noise
     simulated = np.exp(-np.sum((inputs[0] - inputs[1]) ** 2, axis=1) / (2 * 1.25**2)).mean()
     pair = noisy_inputs.numbered(z)
@@ -96,19 +102,19 @@ def test_the_noise_aware_kernel_is_the_expectation(kind, dimension):
 
 
 def test_the_kernel_aware_of_product_noise_is_a_product_of_expectations():
-    law, places = laws.law("product_laplace", 0.6, 3), np.array([0.0, 0.5, 2.0])
-    kernel, params, points = noisy_inputs.seen_through(law, np.stack([np.zeros(3), places]), 1.25)
+    distribution, places = input_noise.distribution("product_laplace", 0.6, 3), np.array([0.0, 0.5, 2.0])
+    kernel, params, points = noisy_inputs.kernel_for(distribution, np.stack([np.zeros(3), places]), 1.25)
     exact = np.prod([oracle.averaged_rbf("planar_laplace", 0.6, 1, 1.25, distance) for distance in places])
     assert kernel(params, points[0], points[1]) == pytest.approx(exact, rel=1e-5)
     assert kernel(params, points[1], points[1]) == 1.0
-    noise = np.asarray(laws.draw(jax.random.key(2), law, 400_000)).reshape(2, 200_000, 3)
+    noise = np.asarray(input_noise.draw(jax.random.key(2), distribution, 400_000)).reshape(2, 200_000, 3)
     simulated = np.exp(-np.sum((noise[0] - noise[1] - places) ** 2, axis=1) / (2 * 1.25**2)).mean()
     assert kernel(params, points[0], points[1]) == pytest.approx(simulated, rel=0.02)
     kernels.check(noisy_inputs.product_rbf, params, 4)
 
 
 def test_a_row_is_fully_correlated_with_itself_and_the_gram_matrix_is_positive():
-    params = noisy_inputs.noisy_inputs(laws.law("planar_laplace", 1.0, 2), 1.0)
+    params = noisy_inputs.noisy_inputs(input_noise.distribution("planar_laplace", 1.0, 2), 1.0)
     points = noisy_inputs.numbered(np.random.default_rng(0).normal(size=(60, 2)))
     gram = np.asarray(kernels.gram(noisy_inputs.rbf, params, points, points))
     np.testing.assert_array_equal(np.diag(gram), 1.0)
@@ -119,10 +125,10 @@ def test_a_row_is_fully_correlated_with_itself_and_the_gram_matrix_is_positive()
 
 
 def test_the_kernel_of_named_cells_is_the_expectation():
-    response = laws.response([*CELLS.tolist(), [9.0, 9.0]], 0.6)
-    places, variances = np.array(response.cells), laws.spreads(response)
+    response = input_noise.response([*CELLS.tolist(), [9.0, 9.0]], 0.6)
+    places, variances = np.array(response.cells), input_noise.cell_variances(response)
     np.testing.assert_allclose(variances, np.array([25, 25, 25, 97]) / 12)
-    kernel, params, points = noisy_inputs.seen_through(response, places[[0, 0, 1, 2, 3, 3]], 4.0)
+    kernel, params, points = noisy_inputs.kernel_for(response, places[[0, 0, 1, 2, 3, 3]], 4.0)
     gram = np.asarray(kernels.gram(kernel, params, points, points))
     np.testing.assert_array_equal(np.diag(gram), 1.0)
     assert np.min(np.linalg.eigvalsh(gram)) > 0.1
@@ -141,12 +147,12 @@ def test_the_kernel_of_named_cells_is_the_expectation():
 
 
 def test_a_law_is_read_back():
-    for law in (laws.law("gaussian", 0.5, 2), laws.response(CELLS, 0.6)):
-        assert laws.from_dict(json.loads(json.dumps(law._asdict()))) == law
+    for distribution in (input_noise.distribution("gaussian", 0.5, 2), input_noise.response(CELLS, 0.6)):
+        assert input_noise.from_dict(json.loads(json.dumps(distribution._asdict()))) == distribution
 
 
 def test_without_noise_worth_mentioning_it_is_the_kernel_itself():
-    params = noisy_inputs.noisy_inputs(laws.law("gaussian", 1e-6, 2), 0.8)
+    params = noisy_inputs.noisy_inputs(input_noise.distribution("gaussian", 1e-6, 2), 0.8)
     points = noisy_inputs.numbered(np.random.default_rng(1).normal(size=(8, 2)))
     plain = kernels.gram(kernels.rbf, kernels.stationary(0.8, 2), points[:, 1:], points[:, 1:])
     np.testing.assert_allclose(kernels.gram(noisy_inputs.rbf, params, points, points), plain, atol=1e-9)
@@ -165,7 +171,7 @@ def test_the_released_noise_is_that_of_the_metadata(name, noise):
     if curated.metadata.projection is not None:
         rows = rows @ np.asarray(curated.metadata.projection)
     noise = np.asarray(curated.z) - rows
-    np.testing.assert_allclose(noise.var(axis=0), laws.variance(curated.metadata.law), rtol=0.05)
+    np.testing.assert_allclose(noise.var(axis=0), input_noise.variance(curated.metadata.distribution), rtol=0.05)
     assert curated.metadata.scale == 3.0
     assert abs(np.corrcoef(noise[:, 0], rows[:, 0])[0, 1]) < 0.03
     assert np.all(np.abs(noise.mean(axis=0)) < 5 * noise.std(axis=0) / 20_000**0.5)
@@ -177,15 +183,22 @@ def test_exact_rows_are_cells_of_a_grid_and_cost_what_is_said(name):
     inputs = np.random.default_rng(1).normal(size=(50, len(near.centre)))
     for chosen in (near, anywhere):
         curated = transforms.curate(None, chosen, inputs)
-        stretch = curated.metadata.law.scale / chosen.law.scale
+        stretch = curated.metadata.distribution.scale / chosen.distribution.scale
         cells = np.asarray(curated.z) / (chosen.cell * stretch) - 0.5
         np.testing.assert_allclose(cells, np.rint(cells), atol=1e-6)
         statement = curated.guarantee
-        assert set(statement.holds_if) - {guarantee.DISCRETE_CURVE} == {guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG}
-        assert statement.variation == 2.0**-100
+        assert set(statement.assumptions) - {guarantee.DISCRETE_CURVE} == {
+            guarantee.RANDOM_BITS,
+            guarantee.PUBLIC_CONFIG,
+        }
+        assert statement.total_variation == 2.0**-100
         told = soundly(radius=None if chosen is near else 2.0)[name]
         assert told.guarantee.level * 0.98 < statement.level <= told.guarantee.level
-        assert told.law.scale < chosen.law.scale < told.law.scale * (1.25 if name == "planar_laplace" else 1.02)
+        assert (
+            told.distribution.scale
+            < chosen.distribution.scale
+            < told.distribution.scale * (1.25 if name == "planar_laplace" else 1.02)
+        )
 
 
 def test_exact_noise_that_a_grid_cannot_give_is_refused():
@@ -223,14 +236,14 @@ def test_guarantees_say_what_each_transform_earns():
         assert (near[name].guarantee.notion, near[name].guarantee.relation) == (notion, "unit_distance")
         assert near[name].guarantee.level == pytest.approx(level)
         assert anywhere[name].guarantee.relation == "replace_one"
-        assert anywhere[name].law.scale == pytest.approx(50 * near[name].law.scale)
+        assert anywhere[name].distribution.scale == pytest.approx(50 * near[name].distribution.scale)
     assert anywhere["planar_laplace"].guarantee.notion == "dp"
-    assert near["gaussian"].law.scale == pytest.approx(1 / mu)
+    assert near["gaussian"].distribution.scale == pytest.approx(1 / mu)
     respond = transforms.randomised_response(centre=CENTRE, scale=1.0, epsilon=1.5, cells=CELLS).guarantee
     assert (respond.notion, respond.level, respond.relation) == ("dp", 1.5, "replace_one")
     nothing = published().guarantee
     assert nothing.notion == "none"
-    assert "column-space attack" in nothing.because
+    assert "column-space attack" in nothing.no_guarantee_reason
 
 
 def test_the_published_transform_is_algorithm_1():
@@ -294,12 +307,12 @@ def test_the_attack_fails_on_the_sound_transforms(name, noise):
     chosen = soundly(epsilon=claimed, noise=noise)[name]
     delta = 0.0 if "laplace" in name else 1e-5
     dimension = len(chosen.centre)
-    # A unit along an axis, or for a product law along the diagonal, which is longest in l1 norm.
+    # A unit along an axis, or for a product distribution along the diagonal, which is longest in l1 norm.
     apart = np.full(dimension, dimension**-0.5) if name == "product_laplace" else np.eye(dimension)[0]
     scores = likelihood_ratios(chosen, apart, count)
     shown = auditing.threshold_audit(*scores, delta=delta, confidence=0.95).epsilon
     assert 0.3 * claimed < shown <= claimed
-    third = {"law": chosen.law._replace(scale=chosen.law.scale / 3), "cell": chosen.cell / 3}
+    third = {"distribution": chosen.distribution._replace(scale=chosen.distribution.scale / 3), "cell": chosen.cell / 3}
     planted = chosen.__class__(**vars(chosen) | third)
     assert auditing.threshold_audit(*likelihood_ratios(planted, apart, count), delta=delta).epsilon > claimed
 
@@ -309,15 +322,15 @@ def likelihood_ratios(chosen, apart, count):
     rows = np.repeat([np.zeros_like(apart), apart], count, axis=0)
     given = chosen.centre + rows * chosen.scale
     curated = transforms.curate(jax.random.key(0), chosen, given, insecure_key=True)
-    law, z, moved = curated.metadata.law, np.asarray(curated.z), apart
+    distribution, z, moved = curated.metadata.distribution, np.asarray(curated.z), apart
     if curated.metadata.projection is not None:
         moved = apart @ np.asarray(curated.metadata.projection)
-    if law.kind == "gaussian":
-        scores = -(z @ moved) / law.scale**2
-    elif law.kind == "product_laplace":
-        scores = np.sum(np.abs(z - moved) - np.abs(z), axis=1) / law.scale
+    if distribution.kind == "gaussian":
+        scores = -(z @ moved) / distribution.scale**2
+    elif distribution.kind == "product_laplace":
+        scores = np.sum(np.abs(z - moved) - np.abs(z), axis=1) / distribution.scale
     else:
-        scores = (np.linalg.norm(z - moved, axis=1) - np.linalg.norm(z, axis=1)) / law.scale
+        scores = (np.linalg.norm(z - moved, axis=1) - np.linalg.norm(z, axis=1)) / distribution.scale
     scores = np.round(scores, 9)  # the last bits of floating-point noise alone tell the two apart: another test's
     return scores[:count], scores[count:]
 
@@ -343,8 +356,8 @@ def test_odds_of_a_randomised_response_are_at_most_what_is_said(monkeypatch, tri
     """Of the table that is drawn from, in integers: K = 2 and epsilon = 1e-15 had odds of 1 + 6.2e-15."""
     given, rng = [], np.random.default_rng(0)
 
-    def outcome(key, shape, chances):
-        given.append(chances)
+    def outcome(key, shape, probabilities):
+        given.append(probabilities)
         return np.zeros(shape, np.int32)
 
     monkeypatch.setattr(mechanisms, "outcome", outcome)
@@ -360,7 +373,7 @@ def test_odds_of_a_randomised_response_are_at_most_what_is_said(monkeypatch, tri
         most = discrete.power_below(Fraction(epsilon))
         assert len(drawn) == count
         assert max(drawn) <= most * min(drawn), (epsilon, count)
-        assert chosen.law.truth == pytest.approx(drawn[0] / 2**128, rel=1e-15)
+        assert chosen.distribution.truth == pytest.approx(drawn[0] / 2**128, rel=1e-15)
         if epsilon > 1e-30:
             odds = Fraction(drawn[0], drawn[1])
             assert odds - 1 > (most - 1) * Fraction(99, 100) or epsilon > 80
@@ -373,9 +386,9 @@ def test_odds_of_a_randomised_response_are_at_most_what_is_said(monkeypatch, tri
 def test_a_key_passed_in_is_an_assumption_and_none_comes_from_the_operating_system(noise):
     chosen = soundly(noise=noise)["gaussian"]
     passed = transforms.curate(keys.key_from_bytes(bytes(32)), chosen, GRID[:50])
-    assert guarantee.KEY_SECRET in passed.guarantee.holds_if
+    assert guarantee.KEY_SECRET in passed.guarantee.assumptions
     drawn = [transforms.curate(None, chosen, GRID[:50]) for _ in range(2)]
-    assert all(guarantee.KEY_SECRET not in one.guarantee.holds_if for one in drawn)
+    assert all(guarantee.KEY_SECRET not in one.guarantee.assumptions for one in drawn)
     assert np.mean(np.asarray(drawn[0].z) != np.asarray(drawn[1].z)) > 0.99
 
 
@@ -400,7 +413,10 @@ def test_rows_are_brought_into_the_ball_where_the_guarantee_is_for_any_replaceme
         given = chosen.centre + scale * rows[:, :dimension]
         curated = transforms.curate(jax.random.key(0), chosen, given, insecure_key=True)
         projection = np.eye(dimension) if curated.metadata.projection is None else curated.metadata.projection
-        wanted, noises = inside[:, :dimension] @ np.asarray(projection), 8 * laws.variance(curated.metadata.law) ** 0.5
+        wanted, noises = (
+            inside[:, :dimension] @ np.asarray(projection),
+            8 * input_noise.variance(curated.metadata.distribution) ** 0.5,
+        )
         assert noises + chosen.cell < 0.05
         np.testing.assert_allclose(curated.z, wanted, rtol=0, atol=noises + chosen.cell, err_msg=chosen.kind)
 
@@ -490,8 +506,8 @@ def test_a_threshold_is_not_judged_on_the_trials_that_chose_it():
             lambda: transforms.randomised_response(centre=[0.0], scale=1.0, epsilon=1.0, cells=CELLS),
             ValueError, "cells must be of dimension 1, got 2",
         ),
-        (lambda: laws.law("laplace", 1.0, 2), ValueError, "kind must be one of"),
-        (lambda: laws.response(CELLS, 1.0), ValueError, "truth must lie strictly"),
+        (lambda: input_noise.distribution("laplace", 1.0, 2), ValueError, "kind must be one of"),
+        (lambda: input_noise.response(CELLS, 1.0), ValueError, "truth must lie strictly"),
         (lambda: auditing.epsilon_lower_bound(3, 1, 2), ValueError, r"correct must lie in \[0, 2\]"),
         (lambda: auditing.threshold_audit(np.ones(3), np.ones(3)), ValueError, "at least 4"),
         (lambda: auditing.reconstruct(GRID[:2], GRID[:2], GRID), ValueError, "known must be at least 3 rows"),

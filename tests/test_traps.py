@@ -16,7 +16,7 @@ from protocol_cases import CASES, records
 import jaxdpbo
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gp_ucb, private_evaluations, random_search
-from jaxdpbo.privacy import budgets, clipping, guarantee, mechanisms, transforms
+from jaxdpbo.privacy import calibration, clipping, guarantee, mechanisms, transforms
 
 TESTS = Path(__file__).parent
 TABLE = (TESTS.parent / "docs" / "traps.md").read_text()
@@ -147,7 +147,16 @@ def primitives(jaxpr):
                     yield from primitives(inner)
 
 
-DATA_DEPENDENT = {"while", "cond", "gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice", "sort"}
+DATA_DEPENDENT = {
+    "while",
+    "cond",
+    "gather",
+    "raw_samples",
+    "scatter-add",
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "sort",
+}
 KEY = jax.random.key(0)
 OBLIVIOUS = {
     "discrete_gaussian": lambda key: mechanisms.discrete_gaussian(key, (7,), 4096),
@@ -203,7 +212,7 @@ def test_every_statement_that_divides_by_a_count_says_that_it_is_public(name):
     """Trap 14."""
     statement = CASES[name].algorithm.privacy(CASES[name].config(1.0))
     assert statement.relation in ("replace_one", "unit_distance")
-    assert guarantee.PUBLIC_CONFIG in statement.holds_if
+    assert guarantee.PUBLIC_CONFIG in statement.assumptions
 
 
 @pytest.mark.parametrize("noise", ["exact", "float"])
@@ -219,14 +228,16 @@ def test_what_is_released_together_costs_together(noise):
     alone = dp_gp_ucb.lipschitz_config(epsilon=1.0, release="value", **options)
     deviations = [mechanism_deviation(config) for config in (halves, alone)]
     assert deviations[0] == pytest.approx(deviations[1], rel=0.02)  # a half buys half
-    few, many = (budgets.budget(1.0, "exact", dimension=1, releases=count, users=9, dtype=float) for count in (1, 100))
+    few, many = (
+        calibration.budget(1.0, "exact", dimension=1, releases=count, users=9, dtype=float) for count in (1, 100)
+    )
     assert int(many.radius) == pytest.approx(int(few.radius) / 10, rel=0.01)
 
 
 def mechanism_deviation(config):
     if config.noise == "float":
         return float(config.value_sensitivity / config.epsilon_value)
-    return float(budgets.grid_unit(config.value_units, config.value_sensitivity)) / float(config.value_rate)
+    return float(calibration.grid_unit(config.value_units, config.value_sensitivity)) / float(config.value_rate)
 
 
 def test_no_public_name_offers_repeated_private_selection():
@@ -242,7 +253,7 @@ def test_no_public_name_offers_repeated_private_selection():
 def test_scores_on_the_grid_move_by_at_most_their_units(dtype, trials):
     """Neighbouring scores anywhere, near and far, in units of the declared sensitivity."""
     rng = np.random.default_rng(0)
-    on_grid = jax.jit(budgets.on_grid)
+    on_grid = jax.jit(calibration.on_grid)
     for _ in range(trials(f"neighbouring scores on the grid, {np.dtype(dtype).name}, of 1,000 each", 20, 1_000, 0)):
         units = jnp.asarray(int(10 ** rng.uniform(2, 6.6)), jnp.int32)
         sensitivity = jnp.asarray(10.0 ** rng.uniform(-6, 2), dtype)
@@ -251,7 +262,7 @@ def test_scores_on_the_grid_move_by_at_most_their_units(dtype, trials):
         apart = jnp.abs(moved.astype(jnp.float64) - scores.astype(jnp.float64)) <= float(sensitivity)
         first, second = (np.asarray(on_grid(each, units, sensitivity), np.int64) for each in (scores, moved))
         assert np.max(np.abs(first - second)[np.asarray(apart)]) <= int(units)
-    kept_back = budgets.grid_unit(units, sensitivity) * units / sensitivity
+    kept_back = calibration.grid_unit(units, sensitivity) * units / sensitivity
     assert float(kept_back) > 1  # without what is kept back, rounding would pass the bound
     np.testing.assert_array_equal(
         on_grid(jnp.asarray([jnp.nan, jnp.inf, -jnp.inf], dtype), units, sensitivity).min(),
@@ -262,10 +273,10 @@ def test_scores_on_the_grid_move_by_at_most_their_units(dtype, trials):
 def test_an_epsilon_becomes_as_many_units_as_it_pays_for():
     for moves in (1, 2):
         for epsilon in np.geomspace(0.004, 1e4, 60):
-            found = budgets.units("epsilon", float(epsilon), moves)
+            found = calibration.units("epsilon", float(epsilon), moves)
             paid = moves * int(found.units) * found.rate
             assert paid <= Fraction(float(epsilon))
-            assert paid > Fraction(float(epsilon)) * Fraction(98, 100) or int(found.units) == budgets.MOST
-            assert int(found.units) >= budgets.FEWEST
+            assert paid > Fraction(float(epsilon)) * Fraction(98, 100) or int(found.units) == calibration.MAX_UNITS
+            assert int(found.units) >= calibration.MIN_UNITS
     with pytest.raises(ValueError, match="epsilon must be at least"):
-        budgets.units("epsilon", 1e-4, 1)
+        calibration.units("epsilon", 1e-4, 1)

@@ -31,7 +31,7 @@ def rows() -> list[Row]:
 
 
 def _noised(name: str, chosen: transforms.Config, apart: np.ndarray) -> Row:
-    """A row at the centre or a unit of distance away: the likelihood ratio of the law that the metadata say.
+    """A row at the centre or a unit of distance away: the likelihood ratio of the distribution that the metadata say.
 
     Scores of noise in floating point are rounded: its claim is of ideal noise, and the last bits are not
     (``failures``). Under ``private_projection`` the unit lies along the public projection, which is drawn first: the
@@ -54,14 +54,14 @@ def _noised(name: str, chosen: transforms.Config, apart: np.ndarray) -> Row:
 
 
 def _ratios(z, metadata, moved):
-    law = metadata.law
+    distribution = metadata.distribution
     if metadata.projection is not None:
         moved = moved @ np.asarray(metadata.projection)
-    if law.kind == "gaussian":
-        return -(z @ moved) / law.scale**2
-    if law.kind == "product_laplace":
-        return np.sum(np.abs(z - moved) - np.abs(z), axis=1) / law.scale
-    return (np.linalg.norm(z - moved, axis=1) - np.linalg.norm(z, axis=1)) / law.scale
+    if distribution.kind == "gaussian":
+        return -(z @ moved) / distribution.scale**2
+    if distribution.kind == "product_laplace":
+        return np.sum(np.abs(z - moved) - np.abs(z), axis=1) / distribution.scale
+    return (np.linalg.norm(z - moved, axis=1) - np.linalg.norm(z, axis=1)) / distribution.scale
 
 
 def _responses(chosen, trials):

@@ -137,7 +137,7 @@ def _interrupted(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> l
         except drivers.RunInterrupted as error:
             if error.state is not None:
                 paths.append(np.asarray(error.state.public.path)[: int(error.state.public.step) + 1])
-        except ledger.Refused:
+        except ledger.LedgerError:
             pass
         if asked and not np.any(asked[0]):  # from the start: a path of its own
             paths.append(np.concatenate(asked))
@@ -158,7 +158,7 @@ def _copied(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> list[n
         try:
             run = drivers.run_scan(dp_gd.algorithm, SLOPES, slopes, chosen, ledger=name, run="x")
             paths.append(np.asarray(run.release.path))
-        except (ledger.Refused, FileNotFoundError):
+        except (ledger.LedgerError, FileNotFoundError):
             pass
         shutil.copy(path, copy)
     return paths
@@ -187,7 +187,7 @@ def _objectives(trials: int) -> tuple[np.ndarray, np.ndarray]:
                 objective = _objective(name, losses)
                 found += [one.value for one in objective.spent]
                 found += [objective(None) for _ in range(objective.remaining if len(found) else 1)]
-            except (ledger.Refused, FileNotFoundError, private_evaluations.BudgetExhausted):
+            except (ledger.LedgerError, FileNotFoundError, private_evaluations.BudgetExhausted):
                 pass
             shutil.copy(path, copy)
             link.exists() or link.symlink_to(path)

@@ -23,13 +23,13 @@ def rows() -> list[Row]:
         _added("laplace, float", "dp", 1.0, lambda key: mechanisms.laplace(key, jnp.zeros(()), 1.0), 1.0),
         *(
             _added(
-                f"discrete_gaussian, width {width}",
+                f"discrete_gaussian, sigma {sigma}",
                 "gdp",
-                accounting.discrete_gaussian_mu(width, width),
-                lambda key, width=width: mechanisms.discrete_gaussian(key, (), width),
-                width,
+                accounting.discrete_gaussian_mu(sigma, sigma),
+                lambda key, sigma=sigma: mechanisms.discrete_gaussian(key, (), sigma),
+                sigma,
             )
-            for width in (4, 64)  # one table, and the sum of two
+            for sigma in (4, 64)  # one table, and the sum of two
         ),
         _added("discrete_laplace", "dp", 1.0, lambda key: mechanisms.discrete_laplace(key, (), RATE), MOVED),
         _chosen("exponential, float", lambda key, scores: mechanisms.exponential(key, scores, 1.0, 1.0), 1.0, 3.0),

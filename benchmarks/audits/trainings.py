@@ -18,13 +18,13 @@ def rows() -> list[Row]:
 def _sampled(steps: int, multiplier: float, least: float) -> Row:
     """All records pull one way, record 0 the same way or the other.
 
-    A lot without record 0 has another in its place, so that a step is noise around ``-m B`` or, with probability ``m /
-    n``, around ``-m B + 2 B``: this attains one step's bound. Only the last parameters are seen: of several steps the
+    A batch without record 0 has another in its place, so that a step is noise around ``-m B`` or, with probability ``m
+    / n``, around ``-m B + 2 B``: this attains one step's bound. Only the last parameters are seen: of several steps the
     bound is not attained, since it allows all of them to be.
     """
     model, features = models.linear_svm(1), np.full((RECORDS, 1), 1e6)
     chosen = dp_optim.settings(
-        steps=steps, lot=LOT, learning_rate=1e-9, noise_multiplier=multiplier, clip_norm=1.0
+        steps=steps, batch=LOT, learning_rate=1e-9, noise_multiplier=multiplier, clip_norm=1.0
     )  # so slow that every margin stays under 1, where the slopes are all alike
     bound = accounting.sampled_gaussian_epsilon(
         rate=LOT / RECORDS, noise_multiplier=multiplier, steps=steps, delta=DELTA

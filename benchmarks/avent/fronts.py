@@ -138,7 +138,7 @@ def told_least(errors: dict[str, dict[float, float]]) -> None:
 
 def least_errors(values: np.ndarray) -> dict[float, float]:
     """Within each of ``WITHIN``; 1 where no setting is."""
-    return {epsilon: float(np.min(values[values[:, 0] <= epsilon, 1], initial=1.0)) for epsilon in WITHIN}
+    return {epsilon: float(np.min(values[values[:, 0] <= epsilon, 1], initial_design=1.0)) for epsilon in WITHIN}
 
 
 def one_training(s, name: str) -> dict:

@@ -25,7 +25,7 @@ class Illustration(NamedTuple):
     name: str
     axes: tuple[str, str]
     bounds: np.ndarray
-    whole: tuple[bool, bool]
+    integer_mask: tuple[bool, bool]
     measured: Callable[[np.ndarray], np.ndarray]
     source: str
 

@@ -51,11 +51,11 @@ def surrogate(item: str, title: str, make, quick: bool) -> None:
     out = common.Report(settings, item, title, quick, of.source)
     grid, truth = gridded(s, of)
     low, high = of.bounds
-    chosen = low + (high - low) * np.random.default_rng(0).uniform(size=(s.initial, 2))
-    chosen[:, of.whole] = np.round(chosen[:, of.whole])
+    chosen = low + (high - low) * np.random.default_rng(0).uniform(size=(s.initial_design, 2))
+    chosen[:, of.integer_mask] = np.round(chosen[:, of.integer_mask])
     found = points.kept(lambda: (chosen, of.measured(chosen)), "random", of.name, vars(s))
     config = dpareto.config(
-        bounds=of.bounds, initial=found.settings, proposals=1, whole=of.whole, fit_steps=FITTED,
+        bounds=of.bounds, initial_design=found.settings, proposals=1, integer_mask=of.integer_mask, fit_steps=FITTED,
         reference=(s.reference[0], min(s.reference[1], 0.999)),
     )  # fmt: skip
 
@@ -71,7 +71,7 @@ def surrogate(item: str, title: str, make, quick: bool) -> None:
     following, value = np.asarray(released.points)[-1], np.asarray(released.values)[-1]
     volumes = {
         "all settings": searches.hypervolume(truth, s.reference),
-        f"{s.initial} random": searches.hypervolume(found.values, s.reference),
+        f"{s.initial_design} random": searches.hypervolume(found.values, s.reference),
         "and the next": searches.hypervolume(np.asarray(released.values), s.reference),
     }
     told_error = 1 / (1 + np.exp(-mean[:, 1]))
@@ -86,7 +86,7 @@ def surrogate(item: str, title: str, make, quick: bool) -> None:
     for axis, column, name in zip(axes[0], (mean[:, 0] / np.log(10), told_error), NAMES, strict=True):
         drawn_map(figure, axis, of, grid, column, f"{name}, as believed")
         axis.plot(*found.settings.T, ".", color="w", markersize=2)
-    for values, label, look in ((truth, "all settings", "k-"), (found.values, f"{s.initial} random", "C0.-")):
+    for values, label, look in ((truth, "all settings", "k-"), (found.values, f"{s.initial_design} random", "C0.-")):
         front = values[searches.front_of(values)]
         axes[1, 0].plot(*front[np.argsort(front[:, 0])].T, look, label=label, linewidth=1)
     axes[1, 0].plot(*found.values.T, ".", color="0.7", markersize=2)
@@ -103,9 +103,12 @@ def surrogate(item: str, title: str, make, quick: bool) -> None:
 def gridded(s: SimpleNamespace, of: Illustration) -> points.Points:
     """Every setting of a fine grid, measured."""
     axes = [np.linspace(*ends, s.cells) for ends in of.bounds.T]
-    axes = [np.unique(np.round(axis)) if whole else axis for axis, whole in zip(axes, of.whole, strict=True)]
+    axes = [
+        np.unique(np.round(axis)) if integer_mask else axis
+        for axis, integer_mask in zip(axes, of.integer_mask, strict=True)
+    ]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
-    asked = {name: value for name, value in vars(s).items() if name != "initial"}
+    asked = {name: value for name, value in vars(s).items() if name != "initial_design"}
     return points.kept(lambda: (grid, of.measured(grid)), "grid", of.name, asked)
 
 

@@ -52,8 +52,8 @@ def of_one(s, task: searches.Task, seed: int) -> tuple[float, float, float]:
         return np.array([epsilon, error])
 
     config = dpareto.config(
-        bounds=searches.widened(task.space.bounds, seeded), initial=seeded, proposals=s.proposals,
-        reference=(s.reference[0], min(s.reference[1], 0.999)), whole=spaces.WHOLE,
+        bounds=searches.widened(task.space.bounds, seeded), initial_design=seeded, proposals=s.proposals,
+        reference=(s.reference[0], min(s.reference[1], 0.999)), integer_mask=spaces.INTEGER_MASK,
     )  # fmt: skip
     start = time.perf_counter()
     drivers.run_loop(dpareto.algorithm, objective, task, config, key=jax.random.key(seed))

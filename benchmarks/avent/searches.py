@@ -56,7 +56,7 @@ class Task(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """The largest lot."""
+        """The largest batch."""
         return min(int(self.space.bounds[1, 1]), self.count)
 
 
@@ -79,9 +79,9 @@ def task(name: str, delta: float, *, epochs: int | None = None, records: int | N
 
 def settings_of(task: Task, setting: np.ndarray) -> dp_optim.Settings:
     """A row of ``spaces``: epochs become steps."""
-    epochs, lot = (round(value) for value in setting[:2])
+    epochs, batch = (round(value) for value in setting[:2])
     return dp_optim.settings(
-        steps=dp_optim.steps_of_epochs(epochs, task.count, lot), lot=lot, learning_rate=setting[2],
+        steps=dp_optim.steps_of_epochs(epochs, task.count, batch), batch=batch, learning_rate=setting[2],
         noise_multiplier=setting[3], clip_norm=setting[4],
     )  # fmt: skip
 
@@ -90,7 +90,7 @@ def errors(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str 
     """Of each of ``settings (k, 5)``: mean, best and worst ``(k,)`` of so many trainings."""
     keys = jax.random.split(jax.random.key(seed), (len(settings), repeats))
     rows = [settings_of(task, setting) for setting in settings]
-    order = np.argsort([float(row.steps * row.lot) for row in rows])  # calls of alike length
+    order = np.argsort([float(row.steps * row.batch) for row in rows])  # calls of alike length
     found = []
     for start in tqdm(range(0, len(rows), CALL), desc=said or task.name, unit="call", disable=said is None):
         some = order[start : start + CALL]
@@ -120,8 +120,8 @@ def epsilons(task: Task, settings: np.ndarray) -> np.ndarray:
 def trainings_of(task: Task, settings: np.ndarray) -> list[tuple[float, float, int]]:
     """Rate, noise multiplier and steps of each setting."""
     return [
-        (round(lot) / task.count, multiplier, dp_optim.steps_of_epochs(round(epochs), task.count, round(lot)))
-        for epochs, lot, _, multiplier, _ in settings.tolist()
+        (round(batch) / task.count, multiplier, dp_optim.steps_of_epochs(round(epochs), task.count, round(batch)))
+        for epochs, batch, _, multiplier, _ in settings.tolist()
     ]
 
 
@@ -141,8 +141,8 @@ def measured(task: Task, settings: np.ndarray, repeats: int, seed: int, said: st
 def search(task: Task, seeds: np.ndarray, proposals: int, repeats: int, reference: tuple[float, float], seed: int):
     """DPareto from these seeds: its run, diagnostics included."""
     config = dpareto.config(
-        bounds=widened(task.space.bounds, seeds), initial=seeds, proposals=proposals, reference=reference,
-        whole=spaces.WHOLE,
+        bounds=widened(task.space.bounds, seeds), initial_design=seeds, proposals=proposals, reference=reference,
+        integer_mask=spaces.INTEGER_MASK,
     )  # fmt: skip
     count = iter(range(config.steps))
 

@@ -17,8 +17,8 @@ SPARSE: dict[str, Any] = {"answers": (1, 30), "noise": (1e-2, 1e2), "queries": 1
 PRINTED: dict[str, dict[str, Any]] = {
     "fig1": REGRESSION,
     "fig2": SPARSE,
-    "fig3": REGRESSION | {"initial": 250},
-    "fig4": SPARSE | {"initial": 250},
+    "fig3": REGRESSION | {"initial_design": 250},
+    "fig4": SPARSE | {"initial_design": 250},
     "fig5": FRONTS | {"tasks": ADULT + MNIST, "more": 1500, "front": "MLP2+SGD", "cloud": "LogReg+SGD"},
     "fig6": FRONTS | {"tasks": ADULT, "sizes": (3, 4)},
     "fig7": FRONTS | {"tasks": ADULT},
@@ -62,8 +62,8 @@ LITTLE: dict[str, Any] = {
 QUICK: dict[str, dict[str, Any]] = {
     "fig1": {"cells": 5, "orders": 2, "repeats": 4, "records": 500, "passes": 2},
     "fig2": {"cells": 5, "repeats": 10},
-    "fig3": {"cells": 5, "orders": 2, "repeats": 4, "records": 500, "passes": 2, "initial": 12},
-    "fig4": {"cells": 5, "repeats": 10, "initial": 12},
+    "fig3": {"cells": 5, "orders": 2, "repeats": 4, "records": 500, "passes": 2, "initial_design": 12},
+    "fig4": {"cells": 5, "repeats": 10, "initial_design": 12},
     "fig5": LITTLE | {"more": 20, "front": "LogReg+SGD"},
     "fig6": LITTLE | {"sizes": (2,)},
     "fig7": LITTLE | {"trials": 2},

@@ -78,18 +78,18 @@ def fitted(s: SimpleNamespace, table: outsourced.Table) -> Problem:
     standard = (table.inputs - table.inputs.mean(axis=0)) / table.inputs.std(axis=0)
     middle, spread = table.outputs[rows].mean(), table.outputs[rows].std()
     values = (table.outputs - middle) / spread
-    start = gp.Prior(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(0.1))
-    prior = _fit(jax.random.key(0), start, jnp.asarray(standard[rows]), jnp.asarray(values[rows]))
-    isotropic = standard / np.asarray(prior.params.lengthscale)
+    start = gp.Model(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(0.1))
+    model = _fit(jax.random.key(0), start, jnp.asarray(standard[rows]), jnp.asarray(values[rows]))
+    isotropic = standard / np.asarray(model.params.lengthscale)
     factor = s.largest_norm / np.linalg.norm(isotropic, axis=1).max()
-    outputs = jnp.broadcast_to(jnp.asarray(values) / jnp.sqrt(prior.params.variance), (s.runs, count))
-    noise = float(prior.noise_variance / prior.params.variance)
+    outputs = jnp.broadcast_to(jnp.asarray(values) / jnp.sqrt(model.params.variance), (s.runs, count))
+    noise = float(model.noise_variance / model.params.variance)
     return Problem(factor * isotropic, factor, outputs, outputs, noise, f"{table.source}; n={count}", UNPAID)
 
 
 @jax.jit
-def _fit(key, prior, points, values):
-    return gp.fit(key, prior, points, values, jnp.ones(len(points), bool), starts=4, steps=100)
+def _fit(key, model, points, values):
+    return gp.fit(key, model, points, values, jnp.ones(len(points), bool), num_restarts=4, steps=100)
 
 
 def paper(problem: Problem, projected: int, epsilon: float, delta: float) -> transforms.Config:

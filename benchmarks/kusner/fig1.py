@@ -42,13 +42,13 @@ def main(seeds: int | None, quick: bool) -> None:
     print(f"accuracies from {right.mean(axis=1).min():.3f} to {right.mean(axis=1).max():.3f}\n")
 
     dtype = jnp.result_type(float)
-    prior = gp.Prior(kernels.matern52, kernels.stationary(s.lengthscale, 2), jnp.asarray(s.noise_variance, dtype))
+    model = gp.Model(kernels.matern52, kernels.stationary(s.lengthscale, 2), jnp.asarray(s.noise_variance, dtype))
     correlations = np.array([*s.correlations, *(1.0 - 10.0**-k for k in s.exponents)])
     curves, moved = {}, {}
     for size in s.sizes:
         accuracies, neighbours = drawn(right, size, sets, np.random.default_rng(size))
         standard = ((values - s.centre) / s.scale for values in (accuracies, neighbours))
-        found = likelihoods(prior, jnp.asarray(unit, dtype), *map(jnp.asarray, standard), jnp.asarray(correlations))
+        found = likelihoods(model, jnp.asarray(unit, dtype), *map(jnp.asarray, standard), jnp.asarray(correlations))
         curves[size] = np.asarray(found).mean(axis=0)
         moved[size] = float(np.abs(accuracies - neighbours).max())
     within = correlations <= max(s.correlations)

@@ -170,7 +170,12 @@ def over_candidates(s, problem, candidates, users):
     steps = min(s.evaluations, len(candidates))
     mus = [accounting.gdp_mu(epsilon, s.delta) for epsilon in s.epsilons]
     search = partial(
-        gp_ucb.config, steps=steps, candidates=candidates, beta=s.beta, refit_every=s.refit_every, answer="believed"
+        gp_ucb.config,
+        steps=steps,
+        candidates=candidates,
+        beta=s.beta,
+        refit_every=s.refit_every,
+        answer="best_posterior_mean",
     )
     assumed = [
         dp_gp_ucb.config(

@@ -1,4 +1,4 @@
-"""``scripts/bench dp_sgd``: useful examples a second over the paper's mix of settings, beside padding every lot; and
+"""``scripts/bench dp_sgd``: useful examples a second over the paper's mix of settings, beside padding every batch; and
 one training beside Opacus.
 """
 
@@ -37,7 +37,7 @@ def main(quick: bool) -> None:
                 f"{settings} settings of table 4, {problem.REPEATS} repeats, n={problem.RECORDS}, d={problem.FEATURES}",
                 seconds["ours"],
                 seconds["padded"],
-                f"every lot padded to {problem.LARGEST}",
+                f"every batch padded to {problem.LARGEST}",
                 rates["ours"] / rates["padded"],
                 compiled,
                 "float32",
@@ -52,15 +52,15 @@ def main(quick: bool) -> None:
 
 
 def beside_opacus(quick: bool) -> list[dict]:
-    """One training for each lot, by turns; the peer with the better number of threads."""
+    """One training for each batch, by turns; the peer with the better number of threads."""
     steps, rounds = (50, 1) if quick else (1000, 5)
     found = []
     with Worker(OURS) as ours, Worker(PEER) as peer:
-        compiled = ours("train", lot=LOTS[0], steps=steps, seed=0)["seconds"]
-        for lot in tqdm(LOTS, unit="lot"):
-            asked = {"lot": lot, "steps": steps}
+        compiled = ours("train", batch=LOTS[0], steps=steps, seed=0)["seconds"]
+        for batch in tqdm(LOTS, unit="batch"):
+            asked = {"batch": batch, "steps": steps}
             own, others = [], {threads: [] for threads in THREADS}
-            peer("train", seed=0, threads=THREADS[0], lot=lot, steps=10)
+            peer("train", seed=0, threads=THREADS[0], batch=batch, steps=10)
             for seed in range(1, rounds + 1):
                 own.append(ours("train", seed=seed, **asked))
                 for threads in THREADS:
@@ -70,12 +70,12 @@ def beside_opacus(quick: bool) -> list[dict]:
             faster = min(medians, key=medians.__getitem__)
             found.append(
                 rows.row(
-                    f"{steps} steps of lot {lot}, one training",
+                    f"{steps} steps of batch {batch}, one training",
                     seconds,
                     medians[faster],
                     f"{peer('version')}, {faster} thread(s)",
                     medians[faster] / seconds,
-                    compiled - seconds if lot == LOTS[0] else None,
+                    compiled - seconds if batch == LOTS[0] else None,
                     "float32",
                     ours=ours("version"),
                     accuracy={

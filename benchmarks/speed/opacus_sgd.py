@@ -1,6 +1,6 @@
 """The peer of ``scripts/bench dp_sgd``: Opacus, on the same logistic regression, from Python a step at a time.
 
-Its lots are drawn with replacement here, which costs less than the lots of either accountant.
+Its batches are drawn with replacement here, which costs less than the batches of either accountant.
 """
 
 import time
@@ -24,7 +24,7 @@ def records():
     return torch.from_numpy(features), torch.from_numpy(labels.astype(np.float32))
 
 
-def train(lot: int, steps: int, seed: int, threads: int) -> dict:
+def train(batch: int, steps: int, seed: int, threads: int) -> dict:
     """Seconds of one training, and its accuracy on what it was trained on."""
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
@@ -37,12 +37,12 @@ def train(lot: int, steps: int, seed: int, threads: int) -> dict:
         torch.optim.SGD(model.parameters(), lr=problem.LEARNING_RATE),
         noise_multiplier=2 * problem.NOISE_MULTIPLIER,  # of the clip norm, not of twice that
         max_grad_norm=problem.CLIP_NORM,
-        expected_batch_size=lot,
+        expected_batch_size=batch,
     )
     loss = torch.nn.BCEWithLogitsLoss()
     start = time.perf_counter()
     for _ in range(steps):
-        rows = torch.randint(problem.RECORDS, (lot,))
+        rows = torch.randint(problem.RECORDS, (batch,))
         optimizer.zero_grad()
         loss(model(features[rows])[:, 0], labels[rows]).backward()
         optimizer.step()

@@ -57,7 +57,7 @@ def run(seed: int) -> dict:
 def sweep(
     first: int, seeds: int, policy: str | None = None, budgets: int = 1, noise: str = "float", generator: str = "fry"
 ) -> dict:
-    """Seeds ``first ..`` under each of ``budgets`` budgets, with the final losses of the first budget.
+    """Seeds ``first ..`` under each of ``calibration`` budgets, with the final losses of the first budget.
 
     ``generator``: of the keys, "fry" or "chacha20".
     """
@@ -171,8 +171,8 @@ def draws(count: int, repeats: int) -> dict:
     calls = {
         "float Gaussian, threefry": (lambda key: jax.random.normal(key, (count,)), quick),
         "float Gaussian, ChaCha20": (lambda key: jax.random.normal(key, (count,)), slow),
-        "discrete Gaussian, width 4096": (lambda key: mechanisms.discrete_gaussian(key, (count,), 4096), slow),
-        "discrete Gaussian, width 65536": (lambda key: mechanisms.discrete_gaussian(key, (count,), 65536), slow),
+        "discrete Gaussian, sigma 4096": (lambda key: mechanisms.discrete_gaussian(key, (count,), 4096), slow),
+        "discrete Gaussian, sigma 65536": (lambda key: mechanisms.discrete_gaussian(key, (count,), 65536), slow),
         "discrete Laplace, rate 2^-12": (lambda key: mechanisms.discrete_laplace(key, (count,), rate), slow),
         "noisy argmax, rate 2^-12": (
             lambda key: mechanisms.noisy_argmax(key, jnp.zeros(count, jnp.int32), rate), slow,

@@ -19,7 +19,7 @@ from jaxdpbo import drivers
 from jaxdpbo.algorithms import po_gp_ucb
 from jaxdpbo.privacy import guarantee, transforms
 from jaxdpbo.surrogate import kernels, maximize
-from jaxdpbo.surrogate.ucb import beta_of_candidates
+from jaxdpbo.surrogate.acquisition import beta_of_candidates
 
 
 @cache
@@ -59,7 +59,7 @@ def incremental(given, config):
 def recomputed(given, config):
     """The same picks as the textbook has them: a factorisation and a solve for every row at each step."""
     start, table = given
-    z, params, noise = config.released, config.prior.params, config.prior.noise_variance
+    z, params, noise = config.released, config.model.params, config.model.noise_variance
     slots = jnp.arange(config.steps)
 
     def step(carry, t):
@@ -89,10 +89,10 @@ def sweep(plan: str, count: int, first: int, runs: int, policy: str | None = Non
     """Seeds ``first ..`` over ``count`` rows: seconds, and the rows each run asked for."""
     seeds = range(first, first + runs)
     tables = jnp.asarray(np.stack([problem.outputs(count, seed) for seed in seeds]))
-    starts = jnp.asarray([problem.first(count, seed) for seed in seeds])
+    num_restarts = jnp.asarray([problem.first(count, seed) for seed in seeds])
     shared = config(count)
     start = time.perf_counter()
-    picks = drivers.distribute(PLANS[plan], (starts, tables), shared, policy=policy)
+    picks = drivers.distribute(PLANS[plan], (num_restarts, tables), shared, policy=policy)
     jax.block_until_ready(picks)
     return {"seconds": time.perf_counter() - start, "picks": np.asarray(picks).tolist()}
 

@@ -27,7 +27,7 @@ def run(seed: int, proposals: int) -> dict:
     start = time.perf_counter()
     config = dpareto.config(
         bounds=np.stack([np.zeros(problem.DIMENSION), np.ones(problem.DIMENSION)]),
-        initial=problem.seeds(seed),
+        initial_design=problem.seeds(seed),
         proposals=proposals,
         reference=problem.REFERENCE,
     )

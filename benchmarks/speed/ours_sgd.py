@@ -1,4 +1,4 @@
-"""Our side of ``scripts/bench dp_sgd``: the random settings of table 4, and every lot padded to the largest."""
+"""Our side of ``scripts/bench dp_sgd``: the random settings of table 4, and every batch padded to the largest."""
 
 import os
 
@@ -44,11 +44,11 @@ def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str 
     """Seconds and useful examples of so many random settings, ten repeats of each; epochs shortened in proportion."""
     drawn = spaces.random_settings(spaces.SPACES["adult"], settings, seed)
     rows = []
-    for epochs, lot, rate, multiplier, clip in drawn:
-        steps = dp_optim.steps_of_epochs(max(1, round(epochs * most_epochs / 64)), problem.RECORDS, round(lot))
+    for epochs, batch, rate, multiplier, clip in drawn:
+        steps = dp_optim.steps_of_epochs(max(1, round(epochs * most_epochs / 64)), problem.RECORDS, round(batch))
         rows.append(
             dp_optim.settings(
-                steps=steps, lot=round(lot), learning_rate=rate, noise_multiplier=multiplier, clip_norm=clip
+                steps=steps, batch=round(batch), learning_rate=rate, noise_multiplier=multiplier, clip_norm=clip
             )
         )
     keys = jax.random.split(jax.random.key(seed), (settings, problem.REPEATS))
@@ -65,15 +65,15 @@ def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str 
     found = jax.block_until_ready(drivers.distribute(run, inputs, shared, policy=policy))
     seconds = time.perf_counter() - start
     jax.monitoring.unregister_event_duration_listener(listen)
-    examples = problem.REPEATS * sum(int(row.steps) * int(row.lot) for row in rows)
+    examples = problem.REPEATS * sum(int(row.steps) * int(row.batch) for row in rows)
     finite = bool(np.all(np.isfinite(np.asarray(found))))
     return {"seconds": seconds, "examples": examples, "compilations": len(compiled), "finite": finite}
 
 
-def train(lot: int, steps: int, seed: int) -> dict:
+def train(batch: int, steps: int, seed: int) -> dict:
     """Seconds of one training, and its accuracy on what it was trained on."""
     settings = dp_optim.settings(
-        steps=steps, lot=lot, learning_rate=problem.LEARNING_RATE, noise_multiplier=problem.NOISE_MULTIPLIER,
+        steps=steps, batch=batch, learning_rate=problem.LEARNING_RATE, noise_multiplier=problem.NOISE_MULTIPLIER,
         clip_norm=problem.CLIP_NORM,
     )  # fmt: skip
     key, shared = jax.random.key(seed), records()

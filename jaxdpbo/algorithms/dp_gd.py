@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import budgets, clipping, descent, guarantee
+from jaxdpbo.privacy import calibration, clipping, descent, guarantee
 from jaxdpbo.types import Algorithm, Objective, Query, State
 
 
@@ -46,14 +46,14 @@ def gradients_of(loss: Objective) -> Objective:
 @functools.partial(
     jax.tree_util.register_dataclass,
     data_fields=["mu", "radius", "clip_norm", "step_size", "bounds", "theta0"],
-    meta_fields=["users", "steps", "optimizer", "output", "noise", "width"],
+    meta_fields=["users", "steps", "optimizer", "output", "noise", "sigma"],
 )
 @dataclass(frozen=True)
 class Config:
     """What a run is told before it starts; made by ``config``. All of it is public.
 
     Traced: ``mu ()``, ``radius ()``, ``clip_norm ()``, ``step_size (d,)``, ``bounds (2, d)``, ``theta0 (d,)``. The rest
-    is static. ``radius`` and ``width``: see ``privacy.budgets``.
+    is static. ``radius`` and ``sigma``: see ``privacy.calibration``.
     """
 
     mu: jax.Array
@@ -67,7 +67,7 @@ class Config:
     optimizer: Callable[..., optax.GradientTransformation]
     output: str
     noise: str
-    width: int
+    sigma: int
 
 
 def config(
@@ -117,7 +117,7 @@ def config(
         return jnp.asarray(value, dtype)
 
     users, steps = _checks.size("users", users), _checks.size("steps", steps)
-    spent = budgets.budget(mu, noise, dimension=limits.shape[1], releases=steps, users=users, dtype=dtype)
+    spent = calibration.budget(mu, noise, dimension=limits.shape[1], releases=steps, users=users, dtype=dtype)
     return Config(
         **spent._asdict(),
         clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
@@ -143,7 +143,7 @@ class Public(NamedTuple):
     """
 
     step: jax.Array
-    budget: budgets.NoiseSettings
+    budget: calibration.NoiseSettings
     theta: jax.Array
     optimizer: Any
     path: jax.Array
@@ -155,12 +155,12 @@ class Info(NamedTuple):
     Attributes:
       gradient: ``(d,)``, the mean clipped gradient before noise.
       clipped_share: ``()``, the share of users whose gradient was clipped.
-      refused_users: ``()``, how many users counted as zero because their gradient was not finite.
+      nonfinite_users: ``()``, how many users counted as zero because their gradient was not finite.
     """
 
     gradient: jax.Array
     clipped_share: jax.Array
-    refused_users: jax.Array
+    nonfinite_users: jax.Array
 
 
 class Release(NamedTuple):
@@ -181,7 +181,7 @@ def init(key: jax.Array, config: Config) -> State:
     path = jnp.zeros((config.steps + 1, config.theta0.shape[0]), config.theta0.dtype)
     public = Public(
         step=jnp.zeros((), jnp.int32),
-        budget=budgets.noise_settings(config, config.clip_norm),
+        budget=calibration.noise_settings(config, config.clip_norm),
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         path=path.at[0].set(config.theta0),
@@ -229,10 +229,10 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != wanted:
         raise ValueError(f"values must have shape {wanted}, got {values.shape}")
     public = state.public
-    settings = budgets.noise_settings(config, config.clip_norm)
-    active = (public.step < config.steps) & budgets.same_noise(public.budget, settings)
+    settings = calibration.noise_settings(config, config.clip_norm)
+    active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
     gradients = jnp.where(query.mask[0], values[0].astype(public.theta.dtype), 0)
-    total, clipped, refused = clipping.summed(gradients, config.clip_norm, budgets.grid(config))
+    total, clipped, nonfinite = clipping.summed(gradients, config.clip_norm, calibration.grid(config))
     noisy, mean = descent.privatized(key, config, total)
     theta, optimizer = descent.move(config, noisy, public.optimizer, public.theta)
     after = Public(
@@ -243,7 +243,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         path=public.path.at[public.step + 1].set(theta),
     )
     after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, public)
-    info = Info(mean, clipped / config.users, refused)
+    info = Info(mean, clipped / config.users, nonfinite)
     return State(after, None), info
 
 
@@ -260,7 +260,7 @@ def privacy(config: Config) -> guarantee.Guarantee:
     Raises:
       ValueError: a stacked config; take one.
     """
-    return budgets.statement(config, guarantee.USERS, releases=config.steps, dimension=config.theta0.shape[0])
+    return calibration.statement(config, guarantee.USERS, releases=config.steps, dimension=config.theta0.shape[0])
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)

@@ -25,7 +25,7 @@ import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import budgets, clipping, descent, guarantee
+from jaxdpbo.privacy import calibration, clipping, descent, guarantee
 from jaxdpbo.surrogate import gp, gradient, gradient_design, kernels
 from jaxdpbo.types import Algorithm, Kernel, Query, State
 
@@ -35,11 +35,11 @@ MEMORIES = ("all", "nearest", "none")
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=[
-        "mu", "radius", "clip_norm", "step_size", "tolerance", "prior", "bounds", "theta0",
+        "mu", "radius", "clip_norm", "step_size", "tolerance", "model", "bounds", "theta0",
     ],
     meta_fields=[
         "users", "steps", "batch", "neighbours", "memory", "optimizer", "adaptive", "output", "noise",
-        "width", "polish_steps",
+        "sigma", "polish_steps",
     ],
 )  # fmt: skip
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Config:
     """What a run is told before it starts; made by ``config``. All of it is public.
 
     Traced (a sweep over these compiles once): ``mu ()``, ``radius ()``, ``clip_norm ()``, ``step_size (d,)``,
-    ``tolerance ()``, the numbers of ``prior``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static. ``radius`` and
-    ``width``: see ``privacy.budgets``.
+    ``tolerance ()``, the numbers of ``model``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static. ``radius`` and
+    ``sigma``: see ``privacy.calibration``.
     """
 
     mu: jax.Array
@@ -56,7 +56,7 @@ class Config:
     clip_norm: jax.Array
     step_size: jax.Array
     tolerance: jax.Array
-    prior: gp.Prior
+    model: gp.Model
     bounds: jax.Array
     theta0: jax.Array
     users: int
@@ -68,7 +68,7 @@ class Config:
     adaptive: bool
     output: str
     noise: str
-    width: int
+    sigma: int
     polish_steps: int
 
 
@@ -156,13 +156,13 @@ def config(
         return jnp.asarray(value, dtype)
 
     users, steps = _checks.size("users", users), _checks.size("steps", steps)
-    spent = budgets.budget(mu, noise, dimension=dimension, releases=steps, users=users, dtype=dtype)
+    spent = calibration.budget(mu, noise, dimension=dimension, releases=steps, users=users, dtype=dtype)
     return Config(
         **spent._asdict(),
         clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
         step_size=leaf(sizes),
         tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance, dtype=dtype)),
-        prior=gp.Prior(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
+        model=gp.Model(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
         bounds=leaf(limits),
         theta0=leaf(start),
         users=users,
@@ -194,7 +194,7 @@ class Public(NamedTuple):
     """
 
     step: jax.Array
-    budget: budgets.NoiseSettings
+    budget: calibration.NoiseSettings
     theta: jax.Array
     optimizer: Any
     points: jax.Array
@@ -218,7 +218,7 @@ class Info(NamedTuple):
       mean_loss: ``(b,)`` over users, at each point of the query.
       gradient: ``(d,)``, the mean clipped gradient before noise.
       clipped_share: ``()``, of the users.
-      refused_users: ``()``, how many counted as zero because their gradient was not finite.
+      nonfinite_users: ``()``, how many counted as zero because their gradient was not finite.
       batch_capped: ``()``, Algorithm 2 wanted more than ``batch`` points: the trace is still above the tolerance.
       factorisation_failed: ``()``, the covariance of the evaluated points could not be factored.
     """
@@ -226,7 +226,7 @@ class Info(NamedTuple):
     mean_loss: jax.Array
     gradient: jax.Array
     clipped_share: jax.Array
-    refused_users: jax.Array
+    nonfinite_users: jax.Array
     batch_capped: jax.Array
     factorisation_failed: jax.Array
 
@@ -253,7 +253,7 @@ def init(key: jax.Array, config: Config) -> State:
     nothing = gp.empty(capacity, dimension, dtype)
     public = Public(
         step=jnp.zeros((), jnp.int32),
-        budget=budgets.noise_settings(config, config.clip_norm),
+        budget=calibration.noise_settings(config, config.clip_norm),
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         points=nothing.points,
@@ -275,8 +275,8 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     public = state.public
     sizes = {"batch": config.batch, "polish_steps": config.polish_steps}
 
-    def design(posterior: gp.Posterior) -> tuple[jax.Array, jax.Array]:
-        known = config.prior, posterior, public.theta, config.bounds
+    def design(factorization: gp.Factorization) -> tuple[jax.Array, jax.Array]:
+        known = config.model, factorization, public.theta, config.bounds
         if config.adaptive:
             return gradient_design.smallest(*known, config.tolerance, **sizes)
         return gradient_design.fixed(*known, **sizes)
@@ -318,8 +318,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != (config.batch, config.users):
         raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
     public, losses = state.public, state.private.losses
-    settings = budgets.noise_settings(config, config.clip_norm)
-    active = (public.step < config.steps) & budgets.same_noise(public.budget, settings)
+    settings = calibration.noise_settings(config, config.clip_norm)
+    active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
     known, kept = _recall(config, public)
     losses_now = gp.masked(query.mask, values.astype(losses.dtype))
 
@@ -327,17 +327,17 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         losses = gp.write(losses, losses_now, public.used, active)
     memory = losses if config.memory == "all" else jnp.concatenate([state.private.losses[kept], losses_now])
 
-    def estimate(known: gp.Posterior) -> tuple[Any, ...]:
-        rows = gp.extension(config.prior, known, query.points, query.mask)
+    def estimate(known: gp.Factorization) -> tuple[Any, ...]:
+        rows = gp.extension(config.model, known, query.points, query.mask)
         extended = gp.extend(known, query.points, query.mask, rows)
-        weights = gradient.weights(config.prior, extended, public.theta)
-        trace = gradient.gradient_information(config.prior, extended, public.theta)
+        weights = gradient.weights(config.model, extended, public.theta)
+        trace = gradient.gradient_information(config.model, extended, public.theta)
         padding = ((0, 0), (0, room - rows.shape[1]))
-        total = clipping.clipped_sum(weights, memory, config.clip_norm, budgets.grid(config))
+        total = clipping.clipped_sum(weights, memory, config.clip_norm, calibration.grid(config))
         return jnp.pad(rows, padding), trace, total
 
     room = known.points.shape[0]
-    rows, trace, (total, clipped, refused) = _staged(config, known, estimate)
+    rows, trace, (total, clipped, nonfinite) = _staged(config, known, estimate)
     noisy, mean = descent.privatized(key, config, total)
     theta, optimizer = descent.move(config, noisy, public.optimizer, public.theta)
 
@@ -363,7 +363,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         mean_loss=jnp.mean(losses_now, axis=1),
         gradient=mean,
         clipped_share=clipped / config.users,
-        refused_users=refused,
+        nonfinite_users=nonfinite,
         batch_capped=config.adaptive & jnp.all(query.mask) & (trace > config.tolerance),
         factorisation_failed=active & ~jnp.all(jnp.isfinite(rows)),
     )
@@ -383,27 +383,27 @@ def privacy(config: Config) -> guarantee.Guarantee:
     Raises:
       ValueError: a stacked config; take one.
     """
-    return budgets.statement(config, guarantee.USERS, releases=config.steps, dimension=config.theta0.shape[0])
+    return calibration.statement(config, guarantee.USERS, releases=config.steps, dimension=config.theta0.shape[0])
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)
 
 
-def _staged(config: Config, posterior: gp.Posterior, function: Callable[[gp.Posterior], Any]) -> Any:
+def _staged(config: Config, factorization: gp.Factorization, function: Callable[[gp.Factorization], Any]) -> Any:
     """``function`` of the posterior, on no more rows than it needs where the memory grows."""
-    return gp.staged(posterior, config.batch, function) if config.memory == "all" else function(posterior)
+    return gp.staged(factorization, config.batch, function) if config.memory == "all" else function(factorization)
 
 
-def _recall(config: Config, public: Public) -> tuple[gp.Posterior, jax.Array]:
+def _recall(config: Config, public: Public) -> tuple[gp.Factorization, jax.Array]:
     """The posterior a step starts from, with room for a batch, and the rows of the buffer it holds."""
     if config.memory == "all":
         assert public.whitening is not None
         rows = jnp.arange(public.points.shape[0])
-        return gp.Posterior(public.points, public.mask, public.whitening, public.used), rows
+        return gp.Factorization(public.points, public.mask, public.whitening, public.used), rows
     kept = min(config.neighbours, public.points.shape[0])
-    rows = gp.nearest(config.prior, public.points, public.mask, public.theta, kept)
+    rows = gp.nearest(config.model, public.points, public.mask, public.theta, kept)
     room = jnp.zeros((config.batch, public.points.shape[1]), public.points.dtype)
     points = jnp.concatenate([public.points[rows], room])
     mask = jnp.concatenate([public.mask[rows], jnp.zeros(config.batch, bool)])
-    posterior = gp.condition(config.prior, points, mask)
-    return posterior._replace(used=jnp.asarray(kept, jnp.int32)), rows
+    factorization = gp.condition(config.model, points, mask)
+    return factorization._replace(used=jnp.asarray(kept, jnp.int32)), rows

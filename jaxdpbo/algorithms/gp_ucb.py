@@ -18,33 +18,34 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.surrogate import gp, kernels, maximize, observations
-from jaxdpbo.surrogate.ucb import beta_of_box, beta_of_candidates, ucb
+from jaxdpbo.surrogate import gp, kernels, maximize, preprocessing
+from jaxdpbo.surrogate.acquisition import beta_of_box, beta_of_candidates, ucb
 from jaxdpbo.types import Algorithm, Kernel, Query, State
 
-FIT_SPREAD = 1.0  # of the logarithms, around the numbers given
-FIT_STARTS = 2
-ANSWERS = ("observed", "believed")
+FIT_SCALE = 1.0  # of the logarithms, around the numbers given
+FIT_RESTARTS = 2
+ANSWERS = ("observed", "best_posterior_mean")
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["bounds", "candidates", "prior", "beta", "delta"],
+    data_fields=["bounds", "candidates", "model", "beta", "delta"],
     meta_fields=[
-        "users", "steps", "standardize", "refit_every", "fit_steps", "scatter", "starts", "climb_steps", "answer",
+        "users", "steps", "standardize", "refit_every", "fit_steps", "raw_samples", "num_restarts",
+        "ascent_steps", "answer",
     ],
 )  # fmt: skip
 @dataclass(frozen=True)
 class Config:
     """What a run is told before it starts; made by ``config``.
 
-    Traced: ``bounds (2, d)`` or ``candidates (c, d)``, the other None; the numbers of ``prior``; ``beta ()``, or None
+    Traced: ``bounds (2, d)`` or ``candidates (c, d)``, the other None; the numbers of ``model``; ``beta ()``, or None
     for the schedule; ``delta ()``. The rest is static.
     """
 
     bounds: jax.Array | None
     candidates: jax.Array | None
-    prior: gp.Prior
+    model: gp.Model
     beta: jax.Array | None
     delta: jax.Array
     users: int | None
@@ -52,9 +53,9 @@ class Config:
     standardize: bool
     refit_every: int
     fit_steps: int
-    scatter: int
-    starts: int
-    climb_steps: int
+    raw_samples: int
+    num_restarts: int
+    ascent_steps: int
     answer: str
 
 
@@ -72,9 +73,9 @@ def config(
     standardize: bool = True,
     refit_every: int = 0,
     fit_steps: int = 30,
-    scatter: int = 1000,
-    starts: int = 8,
-    climb_steps: int = 50,
+    raw_samples: int = 1000,
+    num_restarts: int = 8,
+    ascent_steps: int = 50,
     answer: str = "observed",
 ) -> Config:
     """Check a configuration and make its leaves canonical. With many parameters, refit: ``refit_every=10``, say.
@@ -90,17 +91,17 @@ def config(
         where not given (distances in a box grow as ``sqrt(d)``).
       noise_variance: of one observation, in units of the variance of the values with ``standardize``. Under
         ``gp.jitter(dtype) k(x, x)`` it is raised to that.
-      beta: a constant; where not given, ``ucb.beta_of_candidates`` over a finite set, ``ucb.beta_of_box`` over a box.
-      delta: of ``ucb.beta_of_candidates``; unused otherwise.
+      beta: a constant; where not given, that of ``surrogate.acquisition`` for a finite set or a box.
+      delta: of ``acquisition.beta_of_candidates``; unused otherwise.
       standardize: bring the values seen to mean 0 and variance 1 before each step. Without it the prior's mean is zero
         and its variance the kernel's.
       refit_every: fit the kernel's numbers and the noise variance after every so many steps, from where the last fit
         ended; 0 for never. By marginal likelihood and a log-normal prior around the numbers given, wide enough for a
         factor of e at one standard deviation.
       fit_steps: gradient steps of a fit.
-      scatter: points tried before the climbs, over a box.
-      starts: climbs, over a box; at most ``scatter``.
-      climb_steps: gradient steps of each.
+      raw_samples: points tried before the ascents, over a box.
+      num_restarts: ascents, over a box; at most ``raw_samples``.
+      ascent_steps: gradient steps of each.
       answer: which of the points evaluated is released: "observed", of the best value seen, or "believed", of the best
         posterior mean, for values seen through noise.
 
@@ -118,9 +119,9 @@ def config(
     if kernel_params is None:
         kernel_params = kernels.stationary_over(extent)
     kernels.check(kernel, kernel_params, dimension)
-    scattered = _checks.size("scatter", scatter)
-    if _checks.size("starts", starts) > scattered:
-        raise ValueError(f"starts must be at most scatter = {scattered}, got {starts}")
+    scattered = _checks.size("raw_samples", raw_samples)
+    if _checks.size("num_restarts", num_restarts) > scattered:
+        raise ValueError(f"num_restarts must be at most raw_samples = {scattered}, got {num_restarts}")
     _checks.flag("standardize", standardize)
     dtype = jnp.result_type(float)
 
@@ -130,7 +131,7 @@ def config(
     return Config(
         bounds=None if limits is None else leaf(limits),
         candidates=None if rows is None else leaf(rows),
-        prior=gp.Prior(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
+        model=gp.Model(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
         beta=None if beta is None else leaf(_checks.nonnegative("beta", beta)),
         delta=leaf(_checks.probability("delta", delta)),
         users=None if users is None else _checks.size("users", users),
@@ -138,9 +139,9 @@ def config(
         standardize=standardize,
         refit_every=_checks.size("refit_every", refit_every, minimum=0),
         fit_steps=_checks.size("fit_steps", fit_steps),
-        scatter=scattered,
-        starts=starts,
-        climb_steps=_checks.size("climb_steps", climb_steps),
+        raw_samples=scattered,
+        num_restarts=num_restarts,
+        ascent_steps=_checks.size("ascent_steps", ascent_steps),
         answer=_checks.choice("answer", answer, ANSWERS),
     )
 
@@ -155,15 +156,15 @@ class Private(NamedTuple):
     """Raw.
 
     Attributes:
-      prior: as last fitted.
-      posterior: of the points evaluated, ``m = T``; unused rows hold the first point of the search.
+      model: as last fitted.
+      factorization: of the points evaluated, ``m = T``; unused rows hold the first point of the search.
       rows: ``(m,)`` which candidates they are, over a finite set; otherwise None.
       utilities: ``(m,)`` as observed, minus the mean loss where there are users; -inf where not evaluated or not
         finite.
     """
 
-    prior: gp.Prior
-    posterior: gp.Posterior
+    model: gp.Model
+    factorization: gp.Factorization
     rows: jax.Array | None
     utilities: jax.Array
 
@@ -199,8 +200,8 @@ def init(key: jax.Array, config: Config) -> State:
     start = _middle(config.bounds) if config.candidates is None else config.candidates[0]
     nothing = gp.empty(config.steps, start.shape[0], start.dtype)
     private = Private(
-        prior=config.prior,
-        posterior=nothing._replace(points=nothing.points + start[None]),
+        model=config.model,
+        factorization=nothing._replace(points=nothing.points + start[None]),
         rows=None if config.candidates is None else jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, start.dtype),
     )
@@ -211,29 +212,31 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     """The point of largest upper confidence bound (algorithm 1, line 2). Reads ``state.private``.
 
     Where nothing is known yet every point is as good: the middle of a box, a candidate drawn from ``key``. Over a box
-    the largest is sought by ``maximize.scatter_and_climb`` from starts drawn from ``key``; over a finite set it is
+    the largest is sought by ``maximize.sample_and_ascend`` from starts drawn from ``key``; over a finite set it is
     exact, and ``key`` is otherwise unused.
     """
     private = state.private
     utilities = observed(config, private)
-    known = jnp.any(private.posterior.mask)
+    known = jnp.any(private.factorization.mask)
     if config.candidates is not None:
-        heights = ucb(private.prior, private.posterior, utilities, config.candidates, beta(config, state.public.step))
+        heights = ucb(
+            private.model, private.factorization, utilities, config.candidates, beta(config, state.public.step)
+        )
         drawn = jax.random.randint(key, (), 0, config.candidates.shape[0])
         row = jnp.where(known, maximize.first_of_largest(heights)[0], drawn)[None]
         return Query(config.candidates[row], jnp.ones(1, bool), row.astype(jnp.int32))
 
     assert config.bounds is not None
     width = beta(config, state.public.step)
-    point, _ = maximize.scatter_and_climb(
+    point, _ = maximize.sample_and_ascend(
         key,
-        lambda point: ucb(private.prior, private.posterior, utilities, point[None], width)[0],
+        lambda point: ucb(private.model, private.factorization, utilities, point[None], width)[0],
         config.bounds[0],
         config.bounds[1],
-        incumbent=private.posterior.points[jnp.argmax(private.utilities)],
-        scatter=config.scatter,
-        starts=config.starts,
-        steps=config.climb_steps,
+        incumbent=private.factorization.points[jnp.argmax(private.utilities)],
+        raw_samples=config.raw_samples,
+        num_restarts=config.num_restarts,
+        steps=config.ascent_steps,
     )
     return Query(jnp.where(known, point, _middle(config.bounds))[None], jnp.ones(1, bool))
 
@@ -272,18 +275,18 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     private, step = state.private, state.public.step
     active = step < config.steps
     values = values.astype(private.utilities.dtype)
-    value = values if config.users is None else observations.mean_loss(values, query.mask)
+    value = values if config.users is None else preprocessing.mean_loss(values, query.mask)
     utility = value if config.users is None else -value
     utility = jnp.where(query.mask & jnp.isfinite(utility), utility, -jnp.inf)
 
-    posterior, learnt = _learn(private, query, active)
+    factorization, learnt = _learn(private, query, active)
     rows = private.rows
     if rows is not None:
         assert query.rows is not None
         rows = gp.write(rows, query.rows, step, active)
     after = Private(
-        prior=private.prior,
-        posterior=posterior,
+        model=private.model,
+        factorization=factorization,
         rows=rows,
         utilities=gp.write(private.utilities, utility, step, active),
     )
@@ -298,11 +301,13 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
     del key
     private = state.private
     heights = private.utilities
-    if config.answer == "believed":
-        mean, _ = gp.predict(private.prior, private.posterior, observed(config, private), private.posterior.points)
+    if config.answer == "best_posterior_mean":
+        mean, _ = gp.predict(
+            private.model, private.factorization, observed(config, private), private.factorization.points
+        )
         heights = jnp.where(jnp.isfinite(heights), mean, -jnp.inf)
     best = jnp.argmax(heights)
-    return Release(private.posterior.points[best], None if private.rows is None else private.rows[best])
+    return Release(private.factorization.points[best], None if private.rows is None else private.rows[best])
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
@@ -328,8 +333,8 @@ def beta(config: Config, step: jax.Array) -> jax.Array:
 
 def observed(config: Config, private: Private) -> jax.Array:
     """The utilities ``(m,)`` as the posterior is told them: finite, and standardised where the config says so."""
-    values = observations.repaired(private.utilities, private.posterior.mask)
-    return observations.standardized(values, private.posterior.mask) if config.standardize else values
+    values = preprocessing.repaired(private.utilities, private.factorization.mask)
+    return preprocessing.standardized(values, private.factorization.mask) if config.standardize else values
 
 
 def _middle(bounds):
@@ -338,8 +343,8 @@ def _middle(bounds):
 
 def _learn(private, query, active):
     """The posterior with the query's point, and whether it took it."""
-    before = private.posterior
-    after = gp.append(private.prior, before, query.points, query.mask, when=active)
+    before = private.factorization
+    after = gp.append(private.model, before, query.points, query.mask, when=active)
     factored = jnp.all(jnp.isfinite(after.whitening))
     after = after._replace(
         mask=jnp.where(factored, after.mask, before.mask),
@@ -350,19 +355,19 @@ def _learn(private, query, active):
 
 def _refit(key, config, private):
     """The most likely numbers given the values, and the posterior under them; as it was where that fails."""
-    before, values = private.posterior, observed(config, private)
-    prior = gp.fit(
+    before, values = private.factorization, observed(config, private)
+    model = gp.fit(
         key,
-        config.prior,
+        config.model,
         before.points,
         values,
         before.mask,
-        starts=FIT_STARTS,
+        num_restarts=FIT_RESTARTS,
         steps=config.fit_steps,
-        spread=FIT_SPREAD,
-        initial=private.prior,
+        scale=FIT_SCALE,
+        initial=private.model,
     )
-    whitening = gp.condition(prior, before.points, before.mask).whitening
-    fitted = private._replace(prior=prior, posterior=before._replace(whitening=whitening))
+    whitening = gp.condition(model, before.points, before.mask).whitening
+    fitted = private._replace(model=model, factorization=before._replace(whitening=whitening))
     worked = jnp.all(jnp.isfinite(whitening)) & jnp.any(values != 0)  # zeros alone say nothing of a scale
     return jax.tree.map(lambda new, old: jnp.where(worked, new, old), fitted, private)

@@ -20,27 +20,27 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee, transforms
-from jaxdpbo.surrogate import finite, gp, maximize, noisy_inputs, observations
-from jaxdpbo.surrogate.ucb import beta_of_candidates
+from jaxdpbo.surrogate import finite_gp, gp, maximize, noisy_inputs, preprocessing
+from jaxdpbo.surrogate.acquisition import beta_of_candidates
 from jaxdpbo.types import Algorithm, Query, State
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["released", "prior", "centre", "scale", "delta", "level"],
+    data_fields=["released", "model", "centre", "scale", "delta", "level"],
     meta_fields=["steps", "statement"],
 )
 @dataclass(frozen=True)
 class Config:
     """What the modeler is told; made by ``config``.
 
-    Traced: the ``released (n, r)`` rows, or ``(n, 1 + r)`` with their numbers; the numbers of ``prior``; ``centre ()``
+    Traced: the ``released (n, r)`` rows, or ``(n, 1 + r)`` with their numbers; the numbers of ``model``; ``centre ()``
     and ``scale ()`` of the outputs; ``delta ()``; ``level ()`` of the curated rows' guarantee. Static: ``steps``;
     ``statement``, that guarantee but for its level, so that budgets do not compile anew.
     """
 
     released: jax.Array
-    prior: gp.Prior
+    model: gp.Model
     centre: jax.Array
     scale: jax.Array
     delta: jax.Array
@@ -81,15 +81,15 @@ def config(
     noise = _checks.positive("noise_variance", noise_variance)
     if noise < gp.jitter(dtype):
         raise ValueError(f"noise_variance must be at least {gp.jitter(dtype):g}, got {noise}")
-    law = curated.metadata.law if _checks.flag("noise_aware", noise_aware) else None
-    kernel, params, rows = noisy_inputs.seen_through(law, curated.z, lengthscale)
+    distribution = curated.metadata.distribution if _checks.flag("noise_aware", noise_aware) else None
+    kernel, params, rows = noisy_inputs.kernel_for(distribution, curated.z, lengthscale)
 
     def leaf(value: float) -> jax.Array:
         return jnp.asarray(value, dtype)
 
     return Config(
         released=rows,
-        prior=gp.Prior(kernel, params, leaf(noise)),
+        model=gp.Model(kernel, params, leaf(noise)),
         centre=leaf(_checks.number("centre", centre)),
         scale=leaf(_checks.positive("scale", scale)),
         delta=leaf(_checks.probability("delta", delta)),
@@ -109,12 +109,12 @@ class Private(NamedTuple):
     """What the curator told: outputs, which no transform protects.
 
     Attributes:
-      belief: about every row.
+      posterior: about every row.
       rows: ``(T,)`` asked for.
       utilities: ``(T,)`` as counted, in standard units; -inf where nothing was.
     """
 
-    belief: finite.Belief
+    posterior: finite_gp.Posterior
     rows: jax.Array
     utilities: jax.Array
 
@@ -136,7 +136,7 @@ def init(key: jax.Array, config: Config) -> State:
     """Nothing asked. ``key`` is unused."""
     del key
     private = Private(
-        belief=finite.unseen(config.prior, config.released, config.steps),
+        posterior=finite_gp.unseen(config.model, config.released, config.steps),
         rows=jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, config.scale.dtype),
     )
@@ -149,11 +149,11 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     Of equal ones the first from a row on that ``key`` draws, round the end: the very first row is uniform, and rows
     that named the same cell are not asked for in their order, which may say where they are.
     """
-    belief, step = state.private.belief, state.public.step
+    posterior, step = state.private.posterior, state.public.step
     count = config.released.shape[0]
     width = beta_of_candidates(step + 1, count, config.delta)
     start = jax.random.randint(key, (), 0, count)
-    best, _ = maximize.first_of_largest(belief.mean + jnp.sqrt(width * belief.variance), start)
+    best, _ = maximize.first_of_largest(posterior.mean + jnp.sqrt(width * posterior.variance), start)
     row = best[None].astype(jnp.int32)
     return Query(row[:, None].astype(config.scale.dtype), jnp.ones(1, bool), row)
 
@@ -187,11 +187,11 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         raise ValueError(f"values must have shape (1,), got {values.shape}")
     assert query.rows is not None
     private, step = state.private, state.public.step
-    limits = -observations.WILDEST, observations.WILDEST
-    utility = observations.counted(values, query.mask, config.centre, config.scale, limits)
+    limits = -preprocessing.MAX_STANDARDIZED, preprocessing.MAX_STANDARDIZED
+    utility = preprocessing.counted(values, query.mask, config.centre, config.scale, limits)
     active = step < config.steps
     after = Private(
-        belief=finite.observe(config.prior, private.belief, query.rows[0], utility[0], when=active),
+        posterior=finite_gp.observe(config.model, private.posterior, query.rows[0], utility[0], when=active),
         rows=gp.write(private.rows, query.rows, step, active),
         utilities=gp.write(private.utilities, utility, step, active),
     )

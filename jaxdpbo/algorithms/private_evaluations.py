@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, budgets, guarantee, keys, mechanisms, records
+from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys, mechanisms
 from jaxdpbo.privacy import ledger as privacy_ledger
 from jaxdpbo.types import Algorithm, State
 
@@ -33,12 +33,12 @@ from jaxdpbo.types import Algorithm, State
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["inner", "mu", "radius", "low", "high"],
-    meta_fields=["users", "steps", "batch", "noise", "width"],
+    meta_fields=["users", "steps", "batch", "noise", "sigma"],
 )
 @dataclass(frozen=True)
 class Config:
     """Made by ``config``. Traced: the ``inner`` config, ``mu ()``, ``radius ()``; the range of a loss, ``low ()`` and
-    ``high ()``. Static: ``users``; ``steps`` and ``batch``, the inner one's; ``noise`` and ``width``.
+    ``high ()``. Static: ``users``; ``steps`` and ``batch``, the inner one's; ``noise`` and ``sigma``.
     """
 
     inner: Any
@@ -50,7 +50,7 @@ class Config:
     steps: int
     batch: int
     noise: str
-    width: int
+    sigma: int
 
 
 def config(
@@ -80,7 +80,7 @@ def config(
     low, high = _range(loss_range)
     users, dtype = _checks.size("users", users), jnp.result_type(float)
     evaluations = inner_config.steps * query.points.shape[0]
-    spent = budgets.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=dtype)
+    spent = calibration.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=dtype)
     return Config(
         inner=inner_config,
         **spent._asdict(),
@@ -100,7 +100,7 @@ def noise_deviation(*, users: int, mu: float, loss_range: Any, evaluations: int,
     """
     low, high = _range(loss_range)
     users, evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
-    spent = budgets.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=np.float64)
+    spent = calibration.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=np.float64)
     return _deviation(spent, low, high, users, evaluations)
 
 
@@ -108,7 +108,7 @@ def _deviation(spent: Any, low: Any, high: Any, users: int, evaluations: int) ->
     if not (high - low) / 2 / users > 0:
         raise ValueError(f"loss_range must be wider for {users} users, got {low}, {high}: floats lose one user's part")
     if spent.noise == "exact":
-        return (high - low) / 2 / users * spent.width / int(spent.radius)
+        return (high - low) / 2 / users * spent.sigma / int(spent.radius)
     each = accounting.split_gdp(float(spent.mu), evaluations)
     return accounting.gaussian_standard_deviation((high - low) / users, each)
 
@@ -125,7 +125,7 @@ class Public(NamedTuple):
     """
 
     step: jax.Array
-    budget: budgets.NoiseSettings
+    budget: calibration.NoiseSettings
     inner: Any
     points: jax.Array
     values: jax.Array
@@ -180,7 +180,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     """
 
     def settings(config):
-        return budgets.noise_settings(config, config.low, config.high, releases=config.batch)
+        return calibration.noise_settings(config, config.low, config.high, releases=config.batch)
 
     def init(key, config):
         within = inner.init(key, config.inner)
@@ -203,7 +203,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
             raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
         noise_key, inner_key = jax.random.split(key)
         public = state.public
-        active = (public.step < config.steps) & budgets.same_noise(public.budget, settings(config))
+        active = (public.step < config.steps) & calibration.same_noise(public.budget, settings(config))
         released, means, clipped = released_means(noise_key, config, values.astype(config.low.dtype))
         told = -released if config.inner.users is None else released[:, None]
         within, _ = inner.tell(inner_key, config.inner, public.inner, query, told)
@@ -230,8 +230,8 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
-    """GDP, as ``budgets.statement`` says, of all evaluations together."""
-    return budgets.statement(config, guarantee.USERS, releases=config.steps * config.batch, dimension=1)
+    """GDP, as ``calibration.statement`` says, of all evaluations together."""
+    return calibration.statement(config, guarantee.USERS, releases=config.steps * config.batch, dimension=1)
 
 
 def released_means(key: jax.Array, config: Any, losses: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -251,7 +251,7 @@ def released_means(key: jax.Array, config: Any, losses: jax.Array) -> tuple[jax.
     if config.noise == "exact":
         scaled = jnp.rint((inside - middle) / half * config.radius).astype(jnp.int32)
         total = jnp.sum(jnp.clip(scaled, -config.radius, config.radius), axis=1, dtype=jnp.int32)
-        noisy = total + mechanisms.discrete_gaussian(key, total.shape, config.width)
+        noisy = total + mechanisms.discrete_gaussian(key, total.shape, config.sigma)
         step = half / config.radius / config.users
         return middle + noisy.astype(step.dtype) * step, middle + total.astype(step.dtype) * step, clipped
     means = jnp.mean(inside, axis=1)
@@ -317,7 +317,7 @@ class PrivateObjective:
           run: its name in the ledger, and of this loss and data: needed there.
 
         Raises:
-          ledger.Refused: the budget does not suffice, or the name stands for something else.
+          ledger.LedgerError: the budget does not suffice, or the name stands for something else.
           ValueError: a number out of range; ``key`` with a ledger, or no ``run``.
           TypeError: ``key`` is not a typed key, or of such a generator.
         """
@@ -327,7 +327,7 @@ class PrivateObjective:
         self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
         low, high = _range(loss_range)
         dtype = jnp.result_type(float)
-        spent = budgets.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=dtype)
+        spent = calibration.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=dtype)
         self.deviation = _deviation(spent, low, high, users, evaluations)
         self._config = Config(
             inner=None, **spent._asdict(), low=jnp.asarray(low, dtype), high=jnp.asarray(high, dtype), users=users,
@@ -343,7 +343,7 @@ class PrivateObjective:
         self._lock, self._charged, self._spent = threading.Lock(), 0, []
         if ledger is not None:
             what = f"private evaluations, {evaluations} of one point"
-            charged = records.charge(ledger, run, what, self.guarantee, "PrivateObjective", self._config)
+            charged = charges.charge(ledger, run, what, self.guarantee, "PrivateObjective", self._config)
             self._recall(charged.steps)
 
     def __call__(self, point: Any) -> float:

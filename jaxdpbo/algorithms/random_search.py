@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.surrogate import observations
+from jaxdpbo.surrogate import preprocessing
 from jaxdpbo.types import Algorithm, Query, State
 
 
@@ -91,7 +91,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     del key
     if values.shape != (config.batch, config.users):
         raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
-    means = observations.mean_loss(values.astype(config.bounds.dtype), query.mask)
+    means = preprocessing.mean_loss(values.astype(config.bounds.dtype), query.mask)
     best = jnp.argmin(means)
     better = (means[best] < state.private.loss) & (state.public.step < config.steps)
     private = Private(

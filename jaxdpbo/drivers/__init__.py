@@ -4,11 +4,11 @@ A driver checks and converts once, then passes clean arrays on. The keys of step
 ``fold_in(key, t)``, so a run resumed from a state draws the keys it would have drawn.
 """
 
-from jaxdpbo.drivers.compiled import run_scan, scan
 from jaxdpbo.drivers.loop import run_loop
-from jaxdpbo.drivers.minimum import minimize
-from jaxdpbo.drivers.runs import Diagnostics, Run, RunInterrupted
-from jaxdpbo.drivers.sweeps import Sweep, distribute, sweep
+from jaxdpbo.drivers.minimize import minimize
+from jaxdpbo.drivers.result import Diagnostics, Run, RunInterrupted
+from jaxdpbo.drivers.scan import run_scan, scan
+from jaxdpbo.drivers.sweep import Sweep, distribute, sweep
 
 __all__ = [
     "Diagnostics",

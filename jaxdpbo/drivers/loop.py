@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.drivers import recorded, runs
-from jaxdpbo.privacy import budgets, guarantee, keys
+from jaxdpbo.drivers import checkpoints, result
+from jaxdpbo.privacy import calibration, guarantee, keys
 from jaxdpbo.privacy import ledger as privacy_ledger
 from jaxdpbo.types import Algorithm, Objective, Query, State
 
@@ -29,7 +29,7 @@ def run_loop(
     ledger: str | Path | None = None,
     run: str | None = None,
     diagnostics: bool = False,
-) -> runs.Run:
+) -> result.Run:
     """A run around any Python callable: the objective sees NumPy points and is never traced.
 
     Given the same key, the same path as ``run_scan`` on the same objective, up to rounding.
@@ -51,8 +51,8 @@ def run_loop(
       ledger: charge the whole run there (``privacy.ledger``) before its first step. A process that is killed, or whose
         objective raised, may call again: what was released is given out again, otherwise the run goes on after the
         steps on record, evaluating their points again. Only a failure between the line that says that a step is drawn
-        and the line that holds it ends the run (``drivers.recorded``). Keys are the operating system's: neither ``key``
-        nor ``state`` may be given.
+        and the line that holds it ends the run (``drivers.checkpoints``). Keys are the operating system's: neither
+        ``key`` nor ``state`` may be given.
       run: its name in the ledger, and of this data: needed there.
       diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private. None where a
         release is given out again.
@@ -60,12 +60,13 @@ def run_loop(
     Raises:
       TypeError: ``key`` is not a typed key, or of such a generator.
       ValueError: ``state`` does not belong to ``config``; ``key`` or ``state`` with a ledger, or no ``run``.
-      ledger.Refused: the budget does not suffice, the name stands for another run or one that ended while it drew, or
+      ledger.LedgerError: the budget does not suffice, the name stands for another run or one that ended while it drew,
+      or
         another process goes on with it.
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of a wrong shape, or the covariance of
         the evaluated points could not be factored.
     """
-    statement, record = runs.statement_of(algorithm, objective, config), None
+    statement, record = result.statement_of(algorithm, objective, config), None
     if not isinstance(state, State | None):
         raise TypeError(f"state must be of a RunInterrupted, got {type(state).__name__}")
     if executor is not None and not hasattr(executor, "submit"):
@@ -79,17 +80,17 @@ def run_loop(
     if jax.tree.map(_shape_and_dtype, current) != jax.tree.map(_shape_and_dtype, fresh):
         raise ValueError("state must come from a run with this config: its shapes differ")
     if hasattr(fresh.public, "budget") and (
-        changed := budgets.changed_noise(current.public.budget, fresh.public.budget)
+        changed := calibration.changed_noise(current.public.budget, fresh.public.budget)
     ):
         raise ValueError(f"state must come from a run with the noise of this config, got {changed}")
 
     publics = ()
     if ledger is not None:
         like = jax.eval_shape(algorithm.release, release_key, config, fresh)
-        record = recorded.begin(ledger, run, algorithm, config, statement, fresh.public)
-        done = recorded.given_out(record, like)
+        record = checkpoints.begin(ledger, run, algorithm, config, statement, fresh.public)
+        done = checkpoints.given_out(record, like)
         if done is not None:
-            return runs.Run(done, statement)
+            return result.Run(done, statement)
         publics = record.publics
     infos = []
     start = int(current.public.step)
@@ -104,29 +105,29 @@ def run_loop(
             query = ask(algorithm, ask_key, config, current)
             values = _evaluate(objective, query, data, getattr(config, "users", None), executor)
             if record is not None and t >= len(publics):
-                record = recorded.about_to_draw(record, f"step {t}")
+                record = checkpoints.about_to_draw(record, f"step {t}")
             after, info = tell(algorithm, tell_key, config, current, query, values)
             if t < len(publics):
                 after = after._replace(public=publics[t])  # the noise drawn just now was never seen
             elif record is not None:
-                record = recorded.keep(record, current.public if t else None, after.public)
-        except privacy_ledger.Refused:
+                record = checkpoints.keep(record, current.public if t else None, after.public)
+        except privacy_ledger.LedgerError:
             raise
         except (Exception, KeyboardInterrupt) as error:
             said = f"stopped at step {t} of {config.steps} on {type(error).__name__}; the same call "
             if record is None:
-                raise runs.RunInterrupted(f"{said}with state=error.state goes on from there", current) from error
-            raise runs.RunInterrupted(f"{said}goes on, or says why it cannot") from error
+                raise result.RunInterrupted(f"{said}with state=error.state goes on from there", current) from error
+            raise result.RunInterrupted(f"{said}goes on, or says why it cannot") from error
         current = after
         infos.append(info)
     info = jax.tree.map(lambda *leaves: jnp.stack(leaves), *infos) if infos else None
-    runs.raise_on_failed_factorisation(info, current if record is None else None)
+    result.raise_on_failed_factorisation(info, current if record is None else None)
     if record is not None:
-        recorded.about_to_draw(record, "the release")
+        checkpoints.about_to_draw(record, "the release")
     released = release(algorithm, release_key, config, current)
     if record is not None:
-        released = recorded.give_out(record.ledger, record.run, released)
-    return runs.Run(released, statement, runs.Diagnostics(current, info) if diagnostics else None)
+        released = checkpoints.give_out(record.ledger, record.run, released)
+    return result.Run(released, statement, result.Diagnostics(current, info) if diagnostics else None)
 
 
 init = jax.jit(lambda algorithm, key, config: algorithm.init(key, config), static_argnums=0)

@@ -23,12 +23,28 @@ to each other (who may speak, and for how long), ``files`` what is written whole
 """
 
 from jaxdpbo.outsourcing.curator import Record, framed, open_record, serve
-from jaxdpbo.outsourcing.lines import LONGEST, MAX_QUERIES, Answer, Refused, lines_of, sender
+from jaxdpbo.outsourcing.lines import MAX_LINE_LENGTH, MAX_QUERIES, Answer, ProtocolError, lines_of, sender
 from jaxdpbo.outsourcing.modeler import Found, search
 from jaxdpbo.outsourcing.released import Published, publish, read_published
 from jaxdpbo.outsourcing.sockets import Session, connect, listen
 
 __all__ = [
-    "LONGEST", "MAX_QUERIES", "Answer", "Found", "Published", "Record", "Refused", "Session", "connect", "framed",
-    "lines_of", "listen", "open_record", "publish", "read_published", "search", "sender", "serve",
+    "MAX_LINE_LENGTH",
+    "MAX_QUERIES",
+    "Answer",
+    "Found",
+    "ProtocolError",
+    "Published",
+    "Record",
+    "Session",
+    "connect",
+    "framed",
+    "lines_of",
+    "listen",
+    "open_record",
+    "publish",
+    "read_published",
+    "search",
+    "sender",
+    "serve",
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from jaxdpbo.outsourcing.lines import (
     SCHEMA,
     VERSION,
     Answer,
-    Refused,
+    ProtocolError,
     answer_of,
     expect_schema,
     parsed,
@@ -93,8 +93,8 @@ def open_record(path: str | Path, published: Published, private: bytes, queries:
       queries: ``T``, at most 10,000.
 
     Raises:
-      Refused: the record is of another released file, other data or another number; its key is gone; it is a symbolic
-        link; the disk did not take it; or another curator has it open.
+      ProtocolError: the record is of another released file, other data or another number; its key is gone; it is a
+        symbolic link; the disk did not take it; or another curator has it open.
     """
     path = Path(path)
     if _checks.size("queries", queries) > MAX_QUERIES:
@@ -104,7 +104,7 @@ def open_record(path: str | Path, published: Published, private: bytes, queries:
             content = stream.read()
         kept, end, torn = content.rpartition(b"\n")
         if not end and torn[: len(_START)] != _START[: len(torn)]:
-            raise Refused(f"{path.name} is not a record")
+            raise ProtocolError(f"{path.name} is not a record")
         header = {
             "schema": SCHEMA,
             "version": RECORD_VERSION,
@@ -156,7 +156,7 @@ def serve(
             if set(asked) == {"answer"}:
                 return whole(asked, "answer", 0, record.rows - 1)
             reply = _answered(record, evaluate, asked)._asdict()
-        except Refused as refusal:
+        except ProtocolError as refusal:
             reply, refused = {"error": str(refusal)}, refused + 1
         send(json.dumps(reply))
         if refused == MAX_REFUSED:
@@ -166,14 +166,14 @@ def serve(
 
 def _answered(record: Record, evaluate: Callable[[int], float], asked: dict[str, Any]) -> Answer:
     if set(asked) != {"query", "row"}:
-        raise Refused('a query is {"query": its number, "row": a row number}')
+        raise ProtocolError('a query is {"query": its number, "row": a row number}')
     due = len(record.answers) + 1
     number = whole(asked, "query", 1, record.queries)
     row = whole(asked, "row", 0, record.rows - 1)
     if number < due:
-        raise Refused(f"query {number} was answered before: the greeting has its answer")
+        raise ProtocolError(f"query {number} was answered before: the greeting has its answer")
     if number > due:
-        raise Refused(f"query {number} came where {due} was due")
+        raise ProtocolError(f"query {number} came where {due} was due")
     known = {answer.row: answer.output for answer in record.answers}
     answer = Answer(number, row, known[row] if row in known else _evaluated(evaluate, row))
     _write(record, _end(record), _line(answer._asdict()))
@@ -187,7 +187,7 @@ def _evaluated(evaluate: Callable[[int], float], row: int) -> float | None:
     except Exception:  # its reason may hold private values, so nothing is chained to it
         output = None
     if output is None:
-        raise Refused(f"the evaluation of row {row} failed: ask again")
+        raise ProtocolError(f"the evaluation of row {row} failed: ask again")
     return output if math.isfinite(output) else None
 
 
@@ -205,15 +205,15 @@ def _locked(path: Path) -> Iterator[int]:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise Refused(f"{path.name} is a symbolic link: give the file that it leads to") from error
+        raise ProtocolError(f"{path.name} is a symbolic link: give the file that it leads to") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Refused(f"another curator has {path.name} open") from error
+            raise ProtocolError(f"another curator has {path.name} open") from error
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Refused(f"{path.name} must be a file")
+                raise ProtocolError(f"{path.name} must be a file")
             _expect_in_place(path, descriptor)
             yield descriptor
         finally:
@@ -230,7 +230,7 @@ def _expect_in_place(path: Path, descriptor: int) -> None:
     except FileNotFoundError:
         found = None
     if found is None or (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino):
-        raise Refused(f"{path.name} was moved, deleted or replaced: put it back and start the curator again")
+        raise ProtocolError(f"{path.name} was moved, deleted or replaced: put it back and start the curator again")
 
 
 def _key(path: Path, *, begun: bool) -> bytes:
@@ -240,7 +240,7 @@ def _key(path: Path, *, begun: bool) -> bytes:
         return files.read_secret(place)
     except FileNotFoundError as error:
         if begun:
-            raise Refused(
+            raise ProtocolError(
                 f"{place.name} is gone, and without it nobody can tell whether the data are those of {path.name}: "
                 "restore it from a copy"
             ) from error
@@ -258,12 +258,12 @@ def _read(path: Path, kept: bytes, header: dict[str, Any], rows: int) -> list[An
         ("queries", "the number of queries"),
     ):
         if begun.get(name) != header[name]:
-            raise Refused(f"{said} changed since {path.name} was begun")
+            raise ProtocolError(f"{said} changed since {path.name} was begun")
     if len(rest) > header["queries"]:
-        raise Refused(f"{path.name} has {len(rest)} answers to {header['queries']} queries")
+        raise ProtocolError(f"{path.name} has {len(rest)} answers to {header['queries']} queries")
     answers = [answer_of(parsed(line.decode(errors="replace")), k, rows) for k, line in enumerate(rest, start=1)]
     if b"".join([_line(header), *(_line(answer._asdict()) for answer in answers)]) != kept + b"\n":
-        raise Refused(f"{path.name} was not written by a curator, or was changed since")
+        raise ProtocolError(f"{path.name} was not written by a curator, or was changed since")
     return answers
 
 
@@ -288,5 +288,5 @@ def _write(record: Record, end: int, line: bytes) -> None:
             os.ftruncate(record.descriptor, end)
         if isinstance(error, OSError):
             name = record.path.name
-            raise Refused(f"{name} could not be written ({error.strerror}): make room and ask again") from error
+            raise ProtocolError(f"{name} could not be written ({error.strerror}): make room and ask again") from error
         raise

@@ -5,7 +5,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from jaxdpbo.outsourcing.lines import Refused
+from jaxdpbo.outsourcing.lines import ProtocolError
 
 SECRET_BYTES = 32
 
@@ -62,21 +62,23 @@ def read_secret(path: str | Path) -> bytes:
 
     Raises:
       FileNotFoundError: there is no such file.
-      Refused: others may read it, or it is not a file of 32 bytes.
+      ProtocolError: others may read it, or it is not a file of 32 bytes.
     """
     name = Path(path).name
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Refused(f"{name} must be a file")
+            raise ProtocolError(f"{name} must be a file")
         if found.st_mode & 0o077:
-            raise Refused(f"{name} must be closed to others: chmod 600, and make a new one if somebody has read it")
+            raise ProtocolError(
+                f"{name} must be closed to others: chmod 600, and make a new one if somebody has read it"
+            )
         secret = os.read(descriptor, SECRET_BYTES + 1)
     finally:
         os.close(descriptor)
     if len(secret) != SECRET_BYTES:
-        raise Refused(f"{name} must be {SECRET_BYTES} bytes long: restore it from a copy")
+        raise ProtocolError(f"{name} must be {SECRET_BYTES} bytes long: restore it from a copy")
     return secret
 
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
 SCHEMA, VERSION = "jaxdpbo.outsourcing", 1
-LONGEST = 2**20  # characters of a line: longer ones are read past, not kept
+MAX_LINE_LENGTH = 2**20  # characters of a line: longer ones are read past, not kept
 MAX_QUERIES = 10_000  # their answers, in one greeting, are shorter than such a line
 
 
-class Refused(Exception):
+class ProtocolError(Exception):
     """What the other party sent, or a file, is not what it should be. Says why; nothing was changed."""
 
 
@@ -29,11 +29,11 @@ def lines_of(stream: TextIO) -> Iterator[str]:
     A connection that was reset, or is not UTF-8, has ended.
     """
     with suppress(ConnectionError, UnicodeDecodeError):
-        while line := stream.readline(LONGEST):
+        while line := stream.readline(MAX_LINE_LENGTH):
             if line.endswith("\n"):
                 yield line
                 continue
-            while (rest := stream.readline(LONGEST)) and not rest.endswith("\n"):
+            while (rest := stream.readline(MAX_LINE_LENGTH)) and not rest.endswith("\n"):
                 pass
             if rest:
                 yield ""
@@ -53,32 +53,32 @@ def parsed(line: str) -> dict[str, Any]:
     """The object that a line is.
 
     Raises:
-      Refused: it is none.
+      ProtocolError: it is none.
     """
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise Refused("a line that is not a JSON object")
+        raise ProtocolError("a line that is not a JSON object")
     return content
 
 
 def answer_of(content: Any, number: int, rows: int) -> Answer:
     """The answer to query ``number``, or a refusal."""
     if not isinstance(content, dict):
-        raise Refused(f"query {number} was answered by something else")
+        raise ProtocolError(f"query {number} was answered by something else")
     try:
         query, row = whole(content, "query", number, number), whole(content, "row", 0, rows - 1)
         output = content["output"]
         if output is not None:
             output = float(output) if type(output) in (int, float) else math.nan
             if not math.isfinite(output):
-                raise Refused("an output is a finite number or null")
+                raise ProtocolError("an output is a finite number or null")
     except OverflowError as error:
-        raise Refused("an output is a finite number or null") from error
+        raise ProtocolError("an output is a finite number or null") from error
     except (KeyError, TypeError) as error:
-        raise Refused(f"query {number} was answered by something else") from error
+        raise ProtocolError(f"query {number} was answered by something else") from error
     return Answer(query, row, output)
 
 
@@ -86,16 +86,16 @@ def whole(content: dict[str, Any], name: str, least: int, most: int) -> int:
     """A whole number in ``[least, most]``, or a refusal."""
     value = content[name]
     if type(value) is not int or not least <= value <= most:
-        raise Refused(f"{name} must be a whole number from {least} to {most}")
+        raise ProtocolError(f"{name} must be a whole number from {least} to {most}")
     return value
 
 
 def expect_schema(content: dict[str, Any], who: str, version: int = VERSION) -> None:
     """Refuse another schema or version."""
     if content.get("schema") != SCHEMA:
-        raise Refused(f"{who} does not speak {SCHEMA}")
+        raise ProtocolError(f"{who} does not speak {SCHEMA}")
     if content.get("version") != version:
-        raise Refused(f"{who} speaks version {shown(content.get('version'))}, this is version {version}")
+        raise ProtocolError(f"{who} speaks version {shown(content.get('version'))}, this is version {version}")
 
 
 def shown(value: Any) -> str:

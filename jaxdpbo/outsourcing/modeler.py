@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import po_gp_ucb
-from jaxdpbo.outsourcing.lines import MAX_QUERIES, Answer, Refused, answer_of, expect_schema, parsed, shown, whole
+from jaxdpbo.outsourcing.lines import MAX_QUERIES, Answer, ProtocolError, answer_of, expect_schema, parsed, shown, whole
 from jaxdpbo.outsourcing.released import Published
 from jaxdpbo.privacy import keys
 from jaxdpbo.types import Query
@@ -46,21 +46,21 @@ def search(
       options: of ``po_gp_ucb.config``: ``lengthscale``, ``noise_variance`` and what has a default.
 
     Raises:
-      Refused: the curator has another released file or another version, refused a query, or went away.
+      ProtocolError: the curator has another released file or another version, refused a query, or went away.
     """
     init_key, ask_key, release_key = jax.random.split(keys.secret_key() if key is None else _checks.key("key", key), 3)
     replies = iter(lines)
     greeting = _reply(replies)
     expect_schema(greeting, "the curator")
     if set(greeting) != GREETING:
-        raise Refused("the curator's greeting is not one")
+        raise ProtocolError("the curator's greeting is not one")
     if greeting["released"] != published.digest:
-        raise Refused("the released file is not the curator's: it was changed, or is of another search")
+        raise ProtocolError("the released file is not the curator's: it was changed, or is of another search")
     count, steps = len(published.curated.z), whole(greeting, "queries", 1, MAX_QUERIES)
     whole(greeting, "rows", count, count)
     earlier = greeting["answers"]
     if not isinstance(earlier, list) or len(earlier) > steps:
-        raise Refused(f"the curator's answers are not a list of at most {steps}")
+        raise ProtocolError(f"the curator's answers are not a list of at most {steps}")
     earlier = [answer_of(before, number, count) for number, before in enumerate(earlier, start=1)]
     config = po_gp_ucb.config(published.curated, steps=steps, **options)
     state = po_gp_ucb.init(init_key, config)
@@ -83,7 +83,7 @@ def search(
         send(json.dumps(asked))
         answer = answer_of(_reply(replies), asked["query"], count)
         if answer.row != asked["row"]:
-            raise Refused(f"query {answer.query} asked for row {asked['row']} and was told of row {answer.row}")
+            raise ProtocolError(f"query {answer.query} asked for row {asked['row']} and was told of row {answer.row}")
         state = learn(state, answer)
     row = int(po_gp_ucb.release(release_key, config, state).row)
     send(json.dumps({"answer": row}))
@@ -97,8 +97,8 @@ _ask, _tell = jax.jit(po_gp_ucb.ask), jax.jit(lambda *arguments: po_gp_ucb.tell(
 def _reply(replies: Iterator[str]) -> dict[str, Any]:
     line = next(replies, None)
     if line is None:
-        raise Refused("the curator went away: what it answered is in its record, start again to go on")
+        raise ProtocolError("the curator went away: what it answered is in its record, start again to go on")
     reply = parsed(line)
     if "error" in reply:
-        raise Refused(f"the curator refused: {shown(reply['error'])}")
+        raise ProtocolError(f"the curator refused: {shown(reply['error'])}")
     return reply

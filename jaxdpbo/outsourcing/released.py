@@ -9,9 +9,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import laws
+from jaxdpbo import input_noise
 from jaxdpbo.outsourcing import files
-from jaxdpbo.outsourcing.lines import SCHEMA, VERSION, Refused, expect_schema, parsed
+from jaxdpbo.outsourcing.lines import SCHEMA, VERSION, ProtocolError, expect_schema, parsed
 from jaxdpbo.privacy import guarantee, transforms
 
 
@@ -29,14 +29,14 @@ def publish(path: str | Path, curated: transforms.Curated) -> None:
       FileExistsError: there is such a file. A second release of the same rows is a second spend.
     """
     path = Path(path)
-    law, projection = curated.metadata.law, curated.metadata.projection
+    distribution, projection = curated.metadata.distribution, curated.metadata.projection
     header = {
         "schema": SCHEMA,
         "version": VERSION,
         "rows": len(curated.z),
         "dimension": curated.z.shape[1],
         "kind": curated.metadata.kind,
-        "law": None if law is None else law._asdict(),
+        "distribution": None if distribution is None else distribution._asdict(),
         "projection": None if projection is None else np.asarray(projection, float).tolist(),
         "scale": curated.metadata.scale,
         "guarantee": curated.guarantee.to_dict(),
@@ -49,7 +49,7 @@ def read_published(path: str | Path) -> Published:
     """What ``publish`` wrote.
 
     Raises:
-      Refused: it is not such a file, of another version, or damaged.
+      ProtocolError: it is not such a file, of another version, or damaged.
     """
     path = Path(path)
     content = path.read_bytes()
@@ -59,13 +59,13 @@ def read_published(path: str | Path) -> Published:
         expect_schema(header, path.name)
         z = np.array([_vector(line, header["dimension"]) for line in rest])
         if len(z) != header["rows"]:
-            raise Refused(f"{path.name} has {len(z)} rows, its header says {header['rows']}")
-        law = None if header["law"] is None else laws.from_dict(header["law"])
+            raise ProtocolError(f"{path.name} has {len(z)} rows, its header says {header['rows']}")
+        distribution = None if header["distribution"] is None else input_noise.from_dict(header["distribution"])
         projection = None if header["projection"] is None else jnp.asarray(header["projection"])
-        metadata = transforms.Metadata(str(header["kind"]), law, projection, float(header["scale"]))
+        metadata = transforms.Metadata(str(header["kind"]), distribution, projection, float(header["scale"]))
         statement = guarantee.from_dict(header["guarantee"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Refused(f"{path.name} is damaged: {error}") from error
+        raise ProtocolError(f"{path.name} is damaged: {error}") from error
     curated = transforms.Curated(jnp.asarray(z, jnp.result_type(float)), metadata, statement)
     return Published(curated, hashlib.sha256(content).hexdigest())
 

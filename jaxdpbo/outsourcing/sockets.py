@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from jaxdpbo import _checks
 from jaxdpbo.outsourcing import files
-from jaxdpbo.outsourcing.lines import LONGEST, SCHEMA, VERSION, Refused
+from jaxdpbo.outsourcing.lines import MAX_LINE_LENGTH, SCHEMA, VERSION, ProtocolError
 
 HANDSHAKE_TIME = 5.0  # seconds in which a peer must prove who it is
 LINE_TIME = 10.0  # seconds from the first byte of a line to its last
@@ -72,7 +72,7 @@ def listen(place: str | Path | int, secret: str | Path) -> Iterator[Iterator[Ses
       secret: path of the file that holds it: 32 random bytes, made with mode 0600 where there is none.
 
     Raises:
-      Refused: the folder of the socket or the secret is open to others, or another curator listens there.
+      ProtocolError: the folder of the socket or the secret is open to others, or another curator listens there.
     """
     server = _tcp(place) if isinstance(place, int) else _unix(Path(place))
     with server, ExitStack() as last:
@@ -105,7 +105,7 @@ def connect(place: str | Path | int, secret: str | Path) -> Iterator[Session]:
       secret: path of the file that holds it.
 
     Raises:
-      Refused: no curator came, the file of the secret is not one, or the socket's folder is open to others.
+      ProtocolError: no curator came, the file of the secret is not one, or the socket's folder is open to others.
     """
     until = time.monotonic() + CONNECT_TIME
     while True:
@@ -127,7 +127,7 @@ def connect(place: str | Path | int, secret: str | Path) -> Iterator[Session]:
                     yield session
                     return
         if time.monotonic() > until:
-            raise Refused(f"{reason}: start the curator, with the same secret, and try again")
+            raise ProtocolError(f"{reason}: start the curator, with the same secret, and try again")
         time.sleep(_POLL)
 
 
@@ -161,7 +161,7 @@ def _clear(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise Refused(f"{path.name} must be a socket or nothing: move it away")
+        raise ProtocolError(f"{path.name} must be a socket or nothing: move it away")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_POLL)
         try:
@@ -171,7 +171,7 @@ def _clear(path: Path) -> None:
             return
         except OSError:  # its queue is full
             pass
-    raise Refused(f"another curator listens at {path.name}")
+    raise ProtocolError(f"another curator listens at {path.name}")
 
 
 def _reached(place: str | Path | int) -> socket.socket:
@@ -197,12 +197,14 @@ def _expect_own(folder: Path) -> None:
     """Others could put a socket of theirs into a folder that is open to them."""
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise Refused(f"{folder.name} must be a folder of yours that is closed to others: chmod 700")
+        raise ProtocolError(f"{folder.name} must be a folder of yours that is closed to others: chmod 700")
 
 
 def _bounded(path: Path, use: Callable[[str], None]) -> None:
     if len(os.fsencode(path)) > 100:  # 104 on some systems, with the end
-        raise Refused(f"the path of {path.name} must be shorter than 100 bytes to be a socket's: use another folder")
+        raise ProtocolError(
+            f"the path of {path.name} must be shorter than 100 bytes to be a socket's: use another folder"
+        )
     use(str(path))
 
 
@@ -284,7 +286,7 @@ def _challenge(connection: socket.socket, secret: bytes) -> Session:
 
 def _prove(connection: socket.socket, secret: bytes) -> Session:
     """The modeler's side. Raises as ``_challenge``."""
-    until, read = time.monotonic() + HANDSHAKE_TIME, _reader(connection, 2 * LONGEST)
+    until, read = time.monotonic() + HANDSHAKE_TIME, _reader(connection, 2 * MAX_LINE_LENGTH)
     hello = read(until, None).decode("ascii")
     if not hello.startswith(_HELLO):
         raise ValueError("no curator of this version")

@@ -175,7 +175,7 @@ def outcome_scores(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, n
 def interval_scores(first: np.ndarray, second: np.ndarray, bins: int = 32) -> tuple[np.ndarray, np.ndarray]:
     """The same of continuous scores cut into ``bins``: a threshold is then a union of intervals.
 
-    It pays where high scores need not mean the first: laws that differ in their spread, or have two modes.
+    It pays where high scores need not mean the first: distributions that differ in their spread, or have two modes.
     """
     learnt, _ = _halves(first, second)
     bins = _checks.size("bins", bins, minimum=2)
@@ -187,7 +187,7 @@ def interval_scores(first: np.ndarray, second: np.ndarray, bins: int = 32) -> tu
 def refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float = 1.0) -> bool:
     """Whether a bound is above the claim: it is false then, unless this was among the audits that fail by chance.
 
-    ``distance``, of the neighbours, is for "metric_dp" alone. The statement's ``variation`` is beyond any trial.
+    ``distance``, of the neighbours, is for "metric_dp" alone. The statement's ``total_variation`` is beyond any trial.
 
     Raises:
       ValueError: the bound is for a smaller delta than the claim, which it cannot speak of; a ``distance`` that is not

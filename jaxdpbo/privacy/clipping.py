@@ -23,15 +23,15 @@ def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array
       clip_norm: ``B``, positive.
 
     Returns:
-      The clipped columns ``(d, n)``; ``clipped (n,)``, True where the norm was above ``B``; ``refused (n,)``, True
+      The clipped columns ``(d, n)``; ``clipped (n,)``, True where the norm was above ``B``; ``nonfinite (n,)``, True
       where a column (or its squared norm over ``B^2``) was not finite and so counts as zero, and everywhere if
       ``1 / B`` is no normal number. Both flags are raw data.
     """
     squared = jnp.sum(jnp.square(vectors / clip_norm), axis=0)  # in units of B: squaring B itself could underflow
-    refused = ~(jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(vectors.dtype).tiny))
-    clipped = ~refused & (squared > 1.0)
+    nonfinite = ~(jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(vectors.dtype).tiny))
+    clipped = ~nonfinite & (squared > 1.0)
     scale = jnp.where(clipped, jax.lax.rsqrt(jnp.where(clipped, squared, 1.0)), 1.0)
-    return jnp.where(refused[None], 0.0, vectors) * scale[None], clipped, refused
+    return jnp.where(nonfinite[None], 0.0, vectors) * scale[None], clipped, nonfinite
 
 
 def summed(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None) -> tuple[jax.Array, ...]:
@@ -49,9 +49,9 @@ def summed(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = 
     Returns:
       The sum ``(d,)``, in units of ``grid_step`` with ``radius``; how many users were clipped, and how many refused.
     """
-    vectors, clipped, refused = clip_by_l2_norm(vectors, clip_norm)
+    vectors, clipped, nonfinite = clip_by_l2_norm(vectors, clip_norm)
     counted = vectors if radius is None else quantised(vectors, clip_norm, radius)
-    return jnp.sum(counted, axis=1, dtype=counted.dtype), jnp.sum(clipped), jnp.sum(refused)
+    return jnp.sum(counted, axis=1, dtype=counted.dtype), jnp.sum(clipped), jnp.sum(nonfinite)
 
 
 def quantised(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:

@@ -2,7 +2,7 @@
 
 ``mu``-GDP over ``T`` steps is ``mu / sqrt(T)`` a step (Dong et al. 2022, corollary 3.3), and replacing one of ``n``
 users moves a mean of vectors of norm at most ``B`` by at most ``2 B / n``: the noise of a step has standard deviation
-``2 B sqrt(T) / (n mu)`` (Sopa et al. 2025, Algorithm 1, line 8). Exact noise is at most 4 % wider, see ``budgets``.
+``2 B sqrt(T) / (n mu)`` (Sopa et al. 2025, Algorithm 1, line 8). Exact noise is at most 4 % wider, see ``calibration``.
 """
 
 from typing import Any
@@ -18,20 +18,20 @@ OUTPUTS = ("last", "last_half_mean")
 def privatized(key: jax.Array, config: Any, total: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The mean ``(d,)`` over users, each clipped to ``clip_norm``, with the noise of one of ``steps`` steps.
 
-    Formal guarantee: the part of one of ``T`` steps in what ``budgets.statement`` says of all; none where ``noise`` is
-    "none" or ``mu = inf``.
+    Formal guarantee: the part of one of ``T`` steps in what ``calibration.statement`` says of all; none where
+    ``noise`` is "none" or ``mu = inf``.
 
     Args:
       key: for the noise; used once.
-      config: with the fields ``clip_norm``, ``mu``, ``radius``, ``width``, ``steps``, ``users``, ``noise``.
-      total: ``(d,)``, of ``clipping.summed`` with ``budgets.grid(config)``.
+      config: with the fields ``clip_norm``, ``mu``, ``radius``, ``sigma``, ``steps``, ``users``, ``noise``.
+      total: ``(d,)``, of ``clipping.summed`` with ``calibration.grid(config)``.
 
     Returns:
       The noisy mean, and the raw one.
     """
     if config.noise == "exact":
         step = clipping.grid_step(config.clip_norm, config.radius, total.shape[0]) / config.users
-        noisy = total + mechanisms.discrete_gaussian(key, total.shape, config.width)
+        noisy = total + mechanisms.discrete_gaussian(key, total.shape, config.sigma)
         return noisy.astype(step.dtype) * step, total.astype(step.dtype) * step
     mean = total / config.users
     if config.noise == "none":

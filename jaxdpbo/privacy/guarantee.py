@@ -13,7 +13,7 @@ RELATIONS = ("replace_one", "add_remove", "unit_distance")
 # Whose records. One wording for all, so that one ledger can add up what is spent on the same people.
 USERS = "the users whose losses are evaluated; NOT the records a model is trained on"
 
-# Assumptions by name. An empty ``holds_if`` means always.
+# Assumptions by name. An empty ``assumptions`` means always.
 IDEAL_NOISE = "ideal real-number noise"
 KEY_SECRET = "key secret"
 PUBLIC_CONFIG = "configuration and n chosen without the users' data"
@@ -33,10 +33,10 @@ class Guarantee:
       level: the notion's own number: mu, rho, epsilon, epsilon per unit of distance, epsilon, inf.
       relation: which data sets are neighbours: "replace_one", "add_remove", "unit_distance"; None for "none".
       protects: whose records, in words.
-      holds_if: the assumptions by name that the statement rests on; empty means always.
+      assumptions: the assumptions by name that the statement rests on; empty means always.
       delta: additive slack: for every epsilon, the delta that the notion gives, plus this.
-      because: for "none", why there is no guarantee.
-      variation: the release is within this total variation distance of a mechanism of which all of this is true.
+      no_guarantee_reason: for "none", why there is no guarantee.
+      total_variation: the release is within this total variation distance of a mechanism of which all of this is true.
       unit: of "unit_distance", how far apart neighbours are at most, in the records' own units; None for the others.
         Budgets for different units do not add up.
     """
@@ -45,16 +45,16 @@ class Guarantee:
     level: float
     relation: str | None
     protects: str
-    holds_if: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     delta: float = 0.0
-    because: str = ""
-    variation: float = 0.0
+    no_guarantee_reason: str = ""
+    total_variation: float = 0.0
     unit: float | None = None
 
     def epsilon(self, delta: float) -> float:
         """The ``epsilon`` of ``(epsilon, delta)``-DP that the statement implies, under the same conditions.
 
-        inf for "none", and where ``delta`` does not cover the statement's own and ``(1 + e^epsilon) variation``.
+        inf for "none", and where ``delta`` does not cover the statement's own and ``(1 + e^epsilon) total_variation``.
 
         Raises:
           ValueError: "metric_dp" and "prior_averaged_dp" imply no (epsilon, delta)-DP; ``delta`` not in (0, 1).
@@ -65,8 +65,8 @@ class Guarantee:
         epsilon, before = 0.0, -1.0
         while epsilon > before:  # what the variation takes grows with epsilon: the least that fits, from below
             remaining = delta - self.delta
-            if self.variation:
-                remaining -= (1.0 + math.exp(min(epsilon, 700.0))) * self.variation
+            if self.total_variation:
+                remaining -= (1.0 + math.exp(min(epsilon, 700.0))) * self.total_variation
             before, epsilon = epsilon, max(epsilon, self._ideal_epsilon(remaining))
         return epsilon
 
@@ -83,27 +83,27 @@ class Guarantee:
         """The same statement, resting on these assumptions too. "none" rests on nothing."""
         if self.notion == "none":
             return self
-        return replace(self, holds_if=tuple(dict.fromkeys(self.holds_if + names)))
+        return replace(self, assumptions=tuple(dict.fromkeys(self.assumptions + names)))
 
     def without(self, name: str) -> "Guarantee":
         """The same statement, no longer resting on ``name``: for what something stronger has taken the place of."""
-        return replace(self, holds_if=tuple(each for each in self.holds_if if each != name))
+        return replace(self, assumptions=tuple(each for each in self.assumptions if each != name))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; an infinite level becomes the string "inf"."""
         fields = asdict(self)
         return fields | {
             "level": self.level if math.isfinite(self.level) else "inf",
-            "holds_if": list(self.holds_if),
+            "assumptions": list(self.assumptions),
         }
 
     def __str__(self) -> str:
         """One sentence."""
         if self.notion == "none":
-            return f"no privacy guarantee for {self.protects}: {self.because}"
+            return f"no privacy guarantee for {self.protects}: {self.no_guarantee_reason}"
         slack = f", delta={self.delta:g}" if self.delta else ""
-        slack += f", within {self.variation:.2g}" if self.variation else ""
-        conditions = f", if {'; '.join(self.holds_if)}" if self.holds_if else ""
+        slack += f", within {self.total_variation:.2g}" if self.total_variation else ""
+        conditions = f", if {'; '.join(self.assumptions)}" if self.assumptions else ""
         relation = f"{self.relation} {self.unit:g}" if self.unit else self.relation
         return f"{self.notion} {self.level:g}{slack} ({relation}) for {self.protects}{conditions}"
 
@@ -114,9 +114,9 @@ def guarantee(
     relation: str,
     protects: str,
     *,
-    holds_if: tuple[str, ...] = (),
+    assumptions: tuple[str, ...] = (),
     delta: float = 0.0,
-    variation: float = 0.0,
+    total_variation: float = 0.0,
     unit: float | None = None,
 ) -> Guarantee:
     """A checked statement.
@@ -124,27 +124,35 @@ def guarantee(
     Raises:
       ValueError: an unknown notion or relation, a level that is not positive and finite, a delta or variation outside
         [0, 1), words that are not one printable line, a "unit_distance" without its ``unit`` or a unit elsewhere.
-      TypeError: ``holds_if`` is one string: a tuple of names is wanted.
+      TypeError: ``assumptions`` is one string: a tuple of names is wanted.
     """
-    if not isinstance(holds_if, (tuple, list)) or not all(isinstance(name, str) for name in holds_if):
-        raise TypeError(f"holds_if must be a tuple of names, got {holds_if!r}")
-    for name, value in (("protects", protects), *(("holds_if", each) for each in holds_if)):
+    if not isinstance(assumptions, (tuple, list)) or not all(isinstance(name, str) for name in assumptions):
+        raise TypeError(f"assumptions must be a tuple of names, got {assumptions!r}")
+    for name, value in (("protects", protects), *(("assumptions", each) for each in assumptions)):
         _words(name, value)
     _checks.choice("notion", notion, NOTIONS[:-1])
     if (_checks.choice("relation", relation, RELATIONS) == "unit_distance") != (unit is not None):
         raise ValueError(f"unit must be given for 'unit_distance' and for no other relation, got {unit!r}")
-    delta, variation = _checks.number("delta", delta), _checks.number("variation", variation)
-    for name, value in (("delta", delta), ("variation", variation)):
+    delta, total_variation = _checks.number("delta", delta), _checks.number("total_variation", total_variation)
+    for name, value in (("delta", delta), ("total_variation", total_variation)):
         if not 0 <= value < 1:
             raise ValueError(f"{name} must lie in [0, 1), got {value}")
     level = _checks.positive("level", level)
     distance = None if unit is None else _checks.positive("unit", unit)
-    return Guarantee(notion, level, relation, protects, tuple(holds_if), delta, variation=variation, unit=distance)
+    return Guarantee(
+        notion, level, relation, protects, tuple(assumptions), delta, total_variation=total_variation, unit=distance
+    )
 
 
-def no_guarantee(protects: str, because: str) -> Guarantee:
+def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
     """The statement that there is none, and why."""
-    return Guarantee("none", math.inf, None, _words("protects", protects), because=_words("because", because))
+    return Guarantee(
+        "none",
+        math.inf,
+        None,
+        _words("protects", protects),
+        no_guarantee_reason=_words("no_guarantee_reason", no_guarantee_reason),
+    )
 
 
 def from_dict(fields: dict[str, Any]) -> Guarantee:
@@ -158,8 +166,8 @@ def from_dict(fields: dict[str, Any]) -> Guarantee:
         said = ", ".join(map(repr, fields)) if isinstance(fields, dict) else type(fields).__name__
         raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {said}")
     if _checks.choice("notion", fields["notion"], NOTIONS) == "none":
-        return no_guarantee(fields["protects"], fields["because"])
-    rest = {name: fields[name] for name in ("holds_if", "delta", "variation", "unit")}
+        return no_guarantee(fields["protects"], fields["no_guarantee_reason"])
+    rest = {name: fields[name] for name in ("assumptions", "delta", "total_variation", "unit")}
     told = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
     return told.assuming(UNCHECKED)
 

@@ -117,7 +117,7 @@ def for_release(
         if not isinstance(key, Tracer):
             refuse_trace("a chacha20 key that the traced function closes over")
         return key, statement.assuming(guarantee.KEY_SECRET)
-    if guarantee.IDEAL_NOISE not in statement.holds_if and not insecure_key:
+    if guarantee.IDEAL_NOISE not in statement.assumptions and not insecure_key:
         raise TypeError(
             f"key must be None or a chacha20 key where noise is exact, got one of {generator(key)}: insecure_key=True "
             "permits it for tests, noise='float' for research"
@@ -245,5 +245,5 @@ _USES = {"key_shape": (WORDS,), "split": _split, "random_bits": _random_bits, "f
 chacha20 = define_prng_impl(seed=_refuse, name="chacha20", tag="chacha20", **_USES)
 chacha20_test = define_prng_impl(
     seed=_seeded, name="chacha20_test", tag="chacha20_test", **_USES
-)  # the same law, from an integer
+)  # the same distribution, from an integer
 _KIND = jax.eval_shape(lambda: jax.random.wrap_key_data(jnp.zeros(WORDS, jnp.uint32), impl=chacha20)).dtype

@@ -52,19 +52,19 @@ _LINE = re.compile(rb'\{"previous": "[0-9a-f]{64}", "length": [0-9]+, "content":
 _HASH_LENGTH = len(_HASH % _BEFORE_THE_FIRST)
 
 
-class Refused(Exception):
+class LedgerError(Exception):
     """What was asked is not allowed, or the file is not what it should be. Says why; nothing was written."""
 
 
-class Overspent(Refused):
+class BudgetExceeded(LedgerError):
     """The budget does not suffice."""
 
 
-class Damaged(Refused):
+class Damaged(LedgerError):
     """The file is not what was written."""
 
 
-class Moved(Refused):
+class Moved(LedgerError):
     """Another process goes on with the run."""
 
 
@@ -86,20 +86,20 @@ class Event(NamedTuple):
       type: a notion ("gdp", "zcdp", "dp", "metric_dp"), "profile" or "selection".
       level: of a notion: mu, rho or epsilon.
       delta: additive slack, as in ``Guarantee``.
-      variation: total variation distance from the ideal mechanism.
+      total_variation: total variation distance from the ideal mechanism.
       points: of a profile: pairs ``(epsilon, delta)``, an upper bound at each epsilon.
       base: of a selection: the events of one repetition.
-      law: of a selection: how the number of repetitions is drawn, in words.
-      parameters: of that law.
+      distribution: of a selection: how the number of repetitions is drawn, in words.
+      parameters: of that distribution.
     """
 
     type: str
     level: Number = 0
     delta: Number = 0
-    variation: Number = 0
+    total_variation: Number = 0
     points: tuple[tuple[Number, Number], ...] = ()
     base: "tuple[Event, ...]" = ()
-    law: str = ""
+    distribution: str = ""
     parameters: tuple[Number, ...] = ()
 
 
@@ -139,7 +139,7 @@ class Amounts(NamedTuple):
 
     cost: Fraction
     delta: Fraction
-    variation: Fraction
+    total_variation: Fraction
 
 
 class Entry(NamedTuple):
@@ -162,7 +162,7 @@ class Budget(NamedTuple):
     notion: str
     level: Fraction
     delta: Fraction
-    variation: Fraction
+    total_variation: Fraction
     relation: str
     protects: str
     unit: Fraction | None
@@ -193,7 +193,7 @@ def create(
     notion: str,
     level: Number,
     delta: Number = 0,
-    variation: Number = 2**-64,
+    total_variation: Number = 2**-64,
     relation: str,
     protects: str,
     unit: Number | None = None,
@@ -208,7 +208,7 @@ def create(
     """
     if not isinstance(notion, str) or notion not in LEVELS:
         raise ValueError(f"notion must be one of {', '.join(map(repr, LEVELS))}, got {notion!r}")
-    budget = _written(_exact(Spend((Event(notion, level, delta, variation),), relation, protects, unit)))
+    budget = _written(_exact(Spend((Event(notion, level, delta, total_variation),), relation, protects, unit)))
     signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
     _begin(path, {"schema": SCHEMA, "version": VERSION} | budget | signed)
 
@@ -227,9 +227,9 @@ def charge(
       timeout: seconds to wait for other processes; by default without end.
 
     Raises:
-      Overspent: the budget does not suffice.
-      Refused: the spend is of another kind than the budget, the run was charged with another spend or fingerprint, or
-        the file is a copy.
+      BudgetExceeded: the budget does not suffice.
+      LedgerError: the spend is of another kind than the budget, the run was charged with another spend or fingerprint,
+        or the file is a copy.
     """
     spend, run, what = _exact(spend), _text("run", run), _text("what", what)
     if not isinstance(fingerprint, str):
@@ -242,16 +242,16 @@ def charge(
                 continue
             for name, equal in ("spend", entry.spend == spend), ("fingerprint", entry.fingerprint == fingerprint):
                 if not equal:
-                    raise Refused(
+                    raise LedgerError(
                         f"run {run!r} was charged with another {name}, for {entry.what}: what differs needs a name of "
                         "its own"
                     )
             _settle(opened)  # its writer may have been killed before it was on the disk
             return Charge(run, entry.number, opened.chain.hashes[entry.number - 1], True, *kept[run])
-        amounts = zip((COSTS[told.budget.notion], "delta", "variation"), _amounts(spend), told.left, strict=True)
+        amounts = zip((COSTS[told.budget.notion], "delta", "total_variation"), _amounts(spend), told.left, strict=True)
         short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
         if short:
-            raise Overspent(f"run {run!r} would spend {', '.join(short)}")
+            raise BudgetExceeded(f"run {run!r} would spend {', '.join(short)}")
         content = {"kind": "spend", "run": run, "what": what} | _written(spend)
         digest = _append(opened, content | {"fingerprint": fingerprint, "who": _who(), "when": _now()})
         return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None)
@@ -265,13 +265,13 @@ def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, ti
 
     Raises:
       Moved: the run has another number of steps by now.
-      Refused: the run was not charged, or has its release.
+      LedgerError: the run was not charged, or has its release.
     """
     run, content = _text("run", run), json.loads(_json("content", content))
     with _opened(path, writing=True, timeout=timeout) as opened:
         steps, release = _charged(opened, run)
         if release is not None:
-            raise Refused(f"run {run!r} has its release: nothing more may be drawn for it")
+            raise LedgerError(f"run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
             raise Moved(
                 f"run {run!r} has {len(steps)} steps on record, and step {number!r} came: another process, or a call "
@@ -286,7 +286,7 @@ def store_release(
     """Record what a charged run is about to release, and return what it may release: the FIRST payload recorded.
 
     Raises:
-      Refused: the run was not charged.
+      LedgerError: the run was not charged.
     """
     run, payload = _text("run", run), json.loads(_json("payload", payload))
     with _opened(path, writing=True, timeout=timeout) as opened:
@@ -318,7 +318,7 @@ def account(path: str | Path, *, expected_head: str | None = None) -> Account:
 
     Raises:
       Damaged: the file is not what was written, or holds no line of the expected hash.
-      Refused: it is no ledger, or one of another version.
+      LedgerError: it is no ledger, or one of another version.
     """
     with _opened(path, writing=False) as opened:
         if expected_head is not None and expected_head not in opened.chain.hashes:
@@ -335,13 +335,13 @@ def describe(path: str | Path) -> str:
     """A table: what was spent on what, author and time, released or not, what is left, and what all of it rests on."""
     told = account(path)
     budget = told.budget
-    sums = [["", COSTS[budget.notion], "delta", "variation"], ["budget", *map(_down, _allowed(budget))]]
+    sums = [["", COSTS[budget.notion], "delta", "total_variation"], ["budget", *map(_down, _allowed(budget))]]
     sums += [["spent", *map(_up, told.spent)], ["left", *map(_down, told.left)]]
-    rows = [["line", "run", "what", "spent", "delta", "variation", "steps", "released", "who", "when"]]
+    rows = [["line", "run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]]
     for entry in told.spends:
         amounts = _amounts(entry.spend)
         levels = " + ".join(f"{LEVELS[event.type]} {_up(event.level)}" for event in entry.spend.events)
-        numbers = levels, _up(amounts.delta), _up(amounts.variation), str(entry.steps)
+        numbers = levels, _up(amounts.delta), _up(amounts.total_variation), str(entry.steps)
         released = "yes" if entry.released else "no"
         rows.append([str(entry.number), entry.run, entry.what, *numbers, released, entry.who, entry.when])
     relation = budget.relation if budget.unit is None else f"{budget.relation} {_up(budget.unit)}"
@@ -360,7 +360,7 @@ class _Kept(NamedTuple):
 def _charged(opened: "_Opened", run: str) -> _Kept:
     _, kept = _account(opened)
     if run not in kept:
-        raise Refused(f"run {run!r} was not charged: nothing may be released for it")
+        raise LedgerError(f"run {run!r} was not charged: nothing may be released for it")
     return kept[run]
 
 
@@ -390,7 +390,7 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
                 releases[run] = line["payload"]
             else:
                 raise ValueError(kind)
-    except (KeyError, TypeError, ValueError, Refused) as error:
+    except (KeyError, TypeError, ValueError, LedgerError) as error:
         raise Damaged(f"{name}: line {number} is none that a ledger has there") from error
     spends = tuple(one._replace(steps=len(steps[run]), released=run in releases) for run, one in entries.items())
     costs = [_amounts(entry.spend) for entry in spends]
@@ -415,20 +415,20 @@ def _allowed(budget: Budget) -> Amounts:
 
 def _expect_the_version(name: str, header: dict[str, Any]) -> None:
     if header.get("schema") != SCHEMA:
-        raise Refused(f"{name} is no {SCHEMA}")
+        raise LedgerError(f"{name} is no {SCHEMA}")
     if header.get("version") != VERSION:
-        raise Refused(f"{name} has version {header.get('version')}, this is version {VERSION}")
+        raise LedgerError(f"{name} has version {header.get('version')}, this is version {VERSION}")
 
 
 def _expect_the_kind_of(budget: Budget, spend: Spend) -> None:
     for event in spend.events:
         if event.type != budget.notion:
-            raise Refused(f"the ledger's notion is {budget.notion!r}, the spend's is {event.type!r}")
+            raise LedgerError(f"the ledger's notion is {budget.notion!r}, the spend's is {event.type!r}")
     for name in ("relation", "unit", "protects"):
         ours, theirs = getattr(budget, name), getattr(spend, name)
         if ours != theirs:
             ours, theirs = (_up(one) if isinstance(one, Fraction) else repr(one) for one in (ours, theirs))
-            raise Refused(f"the ledger's {name} is {ours}, the spend's is {theirs}")
+            raise LedgerError(f"the ledger's {name} is {ours}, the spend's is {theirs}")
 
 
 # The chain that it is written on
@@ -493,7 +493,7 @@ def _locks() -> Any:
     try:
         import fcntl  # POSIX alone has it
     except ImportError as error:
-        raise Refused("a ledger needs POSIX file locks (fcntl), which this system lacks") from error
+        raise LedgerError("a ledger needs POSIX file locks (fcntl), which this system lacks") from error
     return fcntl
 
 
@@ -513,7 +513,7 @@ def _locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int
         except BlockingIOError as error:
             if time.monotonic() >= until:
                 os.close(descriptor)
-                raise Refused(f"another process has kept {path.name} locked for {timeout} s") from error
+                raise LedgerError(f"another process has kept {path.name} locked for {timeout} s") from error
             time.sleep(0.005)
         except BaseException:
             os.close(descriptor)
@@ -524,7 +524,7 @@ def _locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int
 def _expect_no_copy(path: Path, descriptor: int, chain: Chain) -> None:
     known = [line["inode"] for line in chain.lines if "inode" in line]
     if known and known[-1] != os.fstat(descriptor).st_ino:
-        raise Refused(
+        raise LedgerError(
             f"{path.name} is a copy: runs go on in the original, or after ledger.adopt(path) in this file alone"
         )
 
@@ -643,9 +643,11 @@ def _exact(spend: Spend) -> Spend:
 def _exact_event(event: Event) -> Event:
     if not isinstance(event, Event):
         raise TypeError(f"events must be of Event, got a {type(event).__name__}")
-    level, delta, variation = (_fraction(name, getattr(event, name)) for name in ("level", "delta", "variation"))
-    if not 0 <= delta < 1 or not 0 <= variation < 1:
-        raise ValueError(f"delta and variation must lie in [0, 1), got {event.delta!r} and {event.variation!r}")
+    level, delta, total_variation = (
+        _fraction(name, getattr(event, name)) for name in ("level", "delta", "total_variation")
+    )
+    if not 0 <= delta < 1 or not 0 <= total_variation < 1:
+        raise ValueError(f"delta and variation must lie in [0, 1), got {event.delta!r} and {event.total_variation!r}")
     kind = _text("type", event.type)
     for name in ("points", "base", "parameters"):
         if not isinstance(getattr(event, name), (tuple, list)):
@@ -653,15 +655,18 @@ def _exact_event(event: Event) -> Event:
     if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in event.points):
         raise TypeError(f"points must be pairs of epsilon and delta, got {event.points!r}")
     points = tuple((_fraction("points", one), _fraction("points", other)) for one, other in event.points)
-    base, law = tuple(map(_exact_event, event.base)), event.law and _text("law", event.law)
+    base, distribution = (
+        tuple(map(_exact_event, event.base)),
+        event.distribution and _text("distribution", event.distribution),
+    )
     parameters = tuple(_fraction("parameters", one) for one in event.parameters)
     if kind in LEVELS and level <= 0:
         raise ValueError(f"level must be positive, got {event.level!r}")
-    has = {"points": bool(points), "base": bool(base), "law": bool(law)}
-    wants = {"points": kind == "profile", "base": kind == "selection", "law": kind == "selection"}
+    has = {"points": bool(points), "base": bool(base), "distribution": bool(distribution)}
+    wants = {"points": kind == "profile", "base": kind == "selection", "distribution": kind == "selection"}
     if has != wants:
         raise ValueError(f"an event of type {kind!r} has {', '.join(n for n in wants if wants[n]) or 'a level alone'}")
-    return Event(kind, level, delta, variation, points, base, law, parameters)
+    return Event(kind, level, delta, total_variation, points, base, distribution, parameters)
 
 
 def _fraction(name: str, value: Any) -> Fraction:
@@ -679,7 +684,7 @@ def _fraction(name: str, value: Any) -> Fraction:
 def _amounts(spend: Spend) -> Amounts:
     """Of a spend whose events are all of one notion."""
     costs = (event.level**2 if event.type == "gdp" else event.level for event in spend.events)
-    slack = (sum((getattr(event, name) for event in spend.events), Fraction()) for name in ("delta", "variation"))
+    slack = (sum((getattr(event, name) for event in spend.events), Fraction()) for name in ("delta", "total_variation"))
     return Amounts(sum(costs, Fraction()), *slack)
 
 
@@ -691,11 +696,11 @@ def _written(spend: Spend) -> dict[str, Any]:
 
 
 def _written_event(event: Event) -> dict[str, Any]:
-    told: dict[str, Any] = {name: _both(getattr(event, name)) for name in ("level", "delta", "variation")}
+    told: dict[str, Any] = {name: _both(getattr(event, name)) for name in ("level", "delta", "total_variation")}
     if event.points:
         told["points"] = [[_both(one), _both(other)] for one, other in event.points]
     if event.base:
-        told |= {"base": [_written_event(one) for one in event.base], "law": event.law}
+        told |= {"base": [_written_event(one) for one in event.base], "distribution": event.distribution}
         told["parameters"] = [_both(one) for one in event.parameters]
     return {"type": event.type} | told
 
@@ -716,10 +721,10 @@ def _event(told: dict[str, Any]) -> Event:
         type=told["type"],
         level=_number(told["level"]),
         delta=_number(told["delta"]),
-        variation=_number(told["variation"]),
+        total_variation=_number(told["total_variation"]),
         points=tuple((_number(one), _number(other)) for one, other in told.get("points", ())),
         base=tuple(map(_event, told.get("base", ()))),
-        law=told.get("law", ""),
+        distribution=told.get("distribution", ""),
         parameters=tuple(map(_number, told.get("parameters", ()))),
     )
 

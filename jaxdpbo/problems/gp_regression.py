@@ -4,11 +4,11 @@ A point is ``lengthscales (10,)`` in the box ``[0, 5]^10``. A user is one valida
 error of the posterior mean given the training records. The training records are not protected: a user's loss may
 depend on them.
 
-The paper prints the dimension, the kernel (RBF), the law of the true lengthscales (uniform on the box) and
+The paper prints the dimension, the kernel (RBF), the distribution of the true lengthscales (uniform on the box) and
 ``n = 4500``. Chosen here: 500 training records besides the 4,500 users, standard normal inputs, and Gaussian noise of
 variance 0.01, known to the regression; the process has mean 0 and variance 1.
 
-A lengthscale under ``SMALLEST_LENGTHSCALE`` counts as that. Where all are 0 the correlations underflow, the
+A lengthscale under ``MIN_LENGTHSCALE`` counts as that. Where all are 0 the correlations underflow, the
 posterior mean is 0, and the loss is ``y_i^2``.
 """
 
@@ -21,7 +21,7 @@ from jax.scipy.linalg import cho_solve
 
 DIMENSION = 10
 LENGTHSCALE = (0.0, 5.0)
-SMALLEST_LENGTHSCALE = 0.01  # smaller ones leave float32 no digits of a squared distance
+MIN_LENGTHSCALE = 0.01  # smaller ones leave float32 no digits of a squared distance
 NOISE_VARIANCE = 0.01
 CHUNK = 128  # users at once: a batch of 11 points then keeps 11 x 128 x 500 correlations, not 11 x 4500 x 500
 
@@ -53,14 +53,14 @@ def sample(key: jax.Array, users: int = 4500, train: int = 500) -> tuple[Records
     lengthscale_key, input_key, target_key = jax.random.split(key, 3)
     lengthscales = start(lengthscale_key)
     inputs = jax.random.normal(input_key, (train + users, DIMENSION))
-    factor = _factor(inputs / jnp.maximum(lengthscales, SMALLEST_LENGTHSCALE)[None])
+    factor = _factor(inputs / jnp.maximum(lengthscales, MIN_LENGTHSCALE)[None])
     targets = jnp.matmul(factor, jax.random.normal(target_key, (train + users,)), precision="highest")
     return Records(inputs[:train], targets[:train], inputs[train:], targets[train:]), lengthscales
 
 
 def loss(theta: jax.Array, data: Records) -> jax.Array:
     """Squared errors ``(n,)`` at lengthscales ``theta (d,)``: entry ``i`` reads validation record ``i`` alone."""
-    lengthscales = jnp.maximum(theta, SMALLEST_LENGTHSCALE)
+    lengthscales = jnp.maximum(theta, MIN_LENGTHSCALE)
     train = data.train / lengthscales[None]
     weights = cho_solve((_factor(train), True), data.train_targets)
 

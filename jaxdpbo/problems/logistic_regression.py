@@ -16,7 +16,7 @@ from jaxdpbo.problems import splits
 from jaxdpbo.problems.datasets import Dataset
 
 REGULARISATION = (1e-3, 1.0)
-GAIN_LIPSCHITZ, LOSS_LIPSCHITZ, LARGEST_GAIN = 0.5, 1.0, 1.0
+GAIN_LIPSCHITZ, LOSS_LIPSCHITZ, MAX_GAIN = 0.5, 1.0, 1.0
 NEWTON_STEPS = 40
 
 

@@ -1,75 +1,119 @@
-"""Acquisition functions: what one more batch of points is worth.
+"""Acquisition functions: upper confidence bounds, expected improvement, and the improvement of a Pareto front.
 
-Gradient information (Sopa et al. 2025, section 3.1): ``alpha(z; D, theta) = Tr(grad k_{D u z}(theta, theta) grad^T)``,
-to be minimised. With ``D`` and ``theta`` fixed and ``W = (K + noise)^-1 grad k(theta, D)^T`` known,
-
-  ``C = grad k(theta, z) - W^T k(D, z)``                               ``(d, b)``
-  ``S = k(z, z) + noise - k(z, D) (K + noise)^-1 k(D, z)``             ``(b, b)``
-  ``alpha(z) = Tr(grad k_D grad^T) - Tr(C S^-1 C^T)``,
-
-so only a ``b x b`` block is factored while ``z`` moves. The gradient is written out rather than differentiated
-through the factorisation: with ``V = S^-1 C^T`` and ``P = (K + noise)^-1 k(D, z)``,
-
-  ``d Tr(C S^-1 C^T) = 2 <V, d grad k(theta, z)^T> - <V V^T, d(k(z, z) + noise)> + <2 (P V - W) V^T, d k(D, z)>``,
-
-and only the kernel itself is left to automatic differentiation.
+All are to be maximised. A front has two objectives that are minimised: independent normals of ``mean (2,)`` and
+``deviation (2,)``, the front given as ``pareto.strips``; its functions are exact, and 0 where nothing can be gained.
 """
-
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.stats import norm
 
-from jaxdpbo.surrogate import gp, gradient
-
-
-class GradientBelief(NamedTuple):
-    """What is known of the gradient at ``theta (d,)`` before a batch: the posterior and its ``weights (m, d)``."""
-
-    theta: jax.Array
-    posterior: gp.Posterior
-    weights: jax.Array
+from jaxdpbo.surrogate import gp
+from jaxdpbo.surrogate.pareto import Strips
 
 
-def gradient_belief(prior: gp.Prior, posterior: gp.Posterior, theta: jax.Array) -> GradientBelief:
-    """All that does not move with the batch."""
-    return GradientBelief(theta, posterior, gradient.weights(prior, posterior, theta))
+def ucb(
+    model: gp.Model, factorization: gp.Factorization, values: jax.Array, points: jax.Array, beta: jax.Array | float
+) -> jax.Array:
+    """``mean + sqrt(beta) deviation`` at ``points (k, d)``, to be maximised: shape ``(k,)``.
+
+    Srinivas, Krause, Kakade and Seeger (2010), "Gaussian process optimization in the bandit setting", algorithm 1.
+
+    Args:
+      model: the process before any evaluation.
+      factorization: the evaluated points.
+      values: ``(m,)`` utilities; masked rows are ignored.
+      points: where.
+      beta: of a schedule below.
+    """
+    mean, variance = gp.predict(model, factorization, values, points)
+    smallest = jnp.finfo(variance.dtype).tiny  # a root has no slope at 0
+    return mean + jnp.sqrt(beta * jnp.maximum(variance, smallest))
 
 
-def information_gain(prior: gp.Prior, belief: GradientBelief, points: jax.Array, mask: jax.Array) -> jax.Array:
-    """``Tr(C S^-1 C^T)``, by how much ``points (b, d)`` where ``mask (b,)`` lower the trace. A scalar."""
-    cross, block, known = _blocks(prior, belief, points, mask)
-    factor, deviation, _ = _factor(belief, cross, block, known)
-    return jnp.sum(jnp.square(solve_triangular(factor, deviation, lower=True)))
+def beta_of_candidates(t: jax.Array | int, candidates: int, delta: jax.Array | float) -> jax.Array:
+    """``2 log(c t^2 pi^2 / (6 delta))`` for step ``t = 1, 2, ...`` over ``c`` candidates: Srinivas et al., theorem 1.
+
+    With probability ``1 - delta`` the objective lies within ``sqrt(beta)`` deviations of the mean, everywhere and at
+    every step, if it was drawn from the prior.
+    """
+    t = jnp.asarray(t, jnp.result_type(float))
+    return 2.0 * jnp.log(candidates * jnp.square(t) * (jnp.pi**2 / 6.0) / delta)
 
 
-def information_gain_and_gradient(
-    prior: gp.Prior, belief: GradientBelief, points: jax.Array, mask: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """``information_gain`` and its gradient ``(b, d)`` in the points; zero rows where the mask is False."""
+def beta_of_box(t: jax.Array | int, dimension: int) -> jax.Array:
+    """``0.2 d log(2 t)`` for step ``t = 1, 2, ...``: what is used over a box in practice; no bound rests on it.
 
-    def blocks(points):
-        return _blocks(prior, belief, points, mask)
-
-    (cross, block, known), pull_back = jax.vjp(blocks, points)
-    factor, deviation, half = _factor(belief, cross, block, known)
-    v = cho_solve((factor, True), deviation)  # (b, d)
-    p = gp.matmul(belief.posterior.whitening.T, half)  # (m, b)
-    on_known = 2.0 * gp.matmul(gp.matmul(p, v) - belief.weights, v.T)
-    (slope,) = pull_back((2.0 * v, -gp.matmul(v, v.T), on_known))
-    return jnp.sum(v * deviation), slope
+    Kandasamy, Schneider and Poczos (2015), "High dimensional Bayesian optimisation and bandits via additive models",
+    the schedules with a proof (Srinivas et al., theorem 2) explore too much to be of use.
+    """
+    return 0.2 * dimension * jnp.log(2.0 * jnp.asarray(t, jnp.result_type(float)))
 
 
-def _blocks(prior, belief, points, mask):
-    """The three blocks that move with the points: ``(b, d)``, ``(b, b)``, ``(m, b)``."""
-    cross = gp.masked(mask, gradient.cross(prior, belief.theta, points))
-    known = jnp.where(mask[None, :], gp.cross_covariance(prior, belief.posterior, points), 0.0)
-    return cross, gp.covariance(prior, points, mask), known
+def expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Array) -> jax.Array:
+    """``E max(f - best, 0)`` for ``f`` normal with ``mean`` and ``variance``, elementwise, to be maximised.
+
+    Mockus, Tiesis and Zilinskas (1978). ``max(mean - best, 0)`` where the variance is 0.
+    """
+    gain = mean - best
+    deviation = jnp.sqrt(jnp.where(variance > 0, variance, 1.0))
+    z = gain / deviation
+    return jnp.where(variance > 0, gain * norm.cdf(z) + deviation * norm.pdf(z), jnp.maximum(gain, 0.0))
 
 
-def _factor(belief, cross, block, known):
-    """Cholesky factor of ``S``, ``C^T`` and ``L^-1 k(D, z)``."""
-    half = gp.whiten(belief.posterior, known)
-    factor = jnp.linalg.cholesky(block - gp.matmul(half.T, half), symmetrize_input=False)
-    return factor, cross - gp.matmul(known.T, belief.weights), half
+def probability_of_improvement(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
+    """That the point is not dominated, and below the reference (Couckuyt, Deschrijver and Dhaene 2014)."""
+    left, right = (_below(edge, mean[0], deviation[0]) for edge in (strips.left, strips.right))
+    return jnp.sum((right - left) * _below(strips.height, mean[1], deviation[1]))
+
+
+def gained_hypervolume(value: jax.Array, strips: Strips) -> jax.Array:
+    """By which a point of exactly ``value (2,)`` would enlarge what the front dominates."""
+    width = jnp.maximum(strips.right - jnp.maximum(strips.left, value[0]), 0.0)
+    return jnp.sum(width * jnp.maximum(strips.height - value[1], 0.0))
+
+
+def hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array) -> jax.Array:
+    """What the mean would gain, times the probability of improvement: Avent et al. (2020), equation 6.
+
+    The probability is the same in all increasing transforms of the objectives, the ``gain ()`` is not: it is
+    ``gained_hypervolume`` of the mean in the units that count.
+    """
+    return gain * probability_of_improvement(mean, deviation, strips)
+
+
+def log_hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array) -> jax.Array:
+    """``log hvpoi``, and where the mean gains nothing a large negative number that grows with the probability.
+
+    ``hvpoi`` is 0 on plateaus that a climb would not leave.
+    """
+    return _log(probability_of_improvement(mean, deviation, strips)) + _log(gain)
+
+
+def expected_hypervolume_improvement(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
+    """``E gained_hypervolume`` (Yang, Emmerich, Deutz and Back 2019, for minimisation)."""
+    below = _shortfall(strips.right, mean[0], deviation[0]) - _shortfall(strips.left, mean[0], deviation[0])
+    return jnp.sum(below * _shortfall(strips.height, mean[1], deviation[1]))
+
+
+def log_ehvi(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
+    """``log expected_hypervolume_improvement``, finite."""
+    return _log(expected_hypervolume_improvement(mean, deviation, strips))
+
+
+def _log(value):
+    return jnp.log(jnp.maximum(value, jnp.finfo(value.dtype).tiny))
+
+
+def _below(edge, mean, deviation):
+    """``P(Y < edge)``, with a gradient at an edge of -inf too."""
+    finite = jnp.where(jnp.isneginf(edge), mean, edge)
+    return jnp.where(jnp.isneginf(edge), 0.0, norm.cdf((finite - mean) / deviation))
+
+
+def _shortfall(edge, mean, deviation):
+    """``E max(edge - Y, 0)``."""
+    finite = jnp.where(jnp.isneginf(edge), mean, edge)
+    scaled = (finite - mean) / deviation
+    value = (finite - mean) * norm.cdf(scaled) + deviation * norm.pdf(scaled)
+    return jnp.where(jnp.isneginf(edge), 0.0, value)

@@ -40,7 +40,7 @@ matmul = partial(jnp.matmul, precision="highest")
 
 @partial(jax.tree_util.register_dataclass, data_fields=["params", "noise_variance"], meta_fields=["kernel"])
 @dataclass(frozen=True)
-class Prior:
+class Model:
     """A zero-mean Gaussian process, and the noise it is observed through.
 
     Attributes:
@@ -54,7 +54,7 @@ class Prior:
     noise_variance: jax.Array
 
 
-class Posterior(NamedTuple):
+class Factorization(NamedTuple):
     """Evaluated points and what whitens them.
 
     Attributes:
@@ -78,15 +78,15 @@ def jitter(dtype: Any) -> float:
     return 1e-4 if jnp.finfo(dtype).bits <= 32 else 1e-10
 
 
-def noise(prior: Prior, points: jax.Array) -> jax.Array:
+def noise(model: Model, points: jax.Array) -> jax.Array:
     """The diagonal ``(b,)`` added to the covariance of ``points (b, d)``: see the module's jitter rule."""
-    floor = jitter(points.dtype) * kernels.diagonal(prior.kernel, prior.params, points)
-    return jnp.maximum(prior.noise_variance, floor)
+    floor = jitter(points.dtype) * kernels.diagonal(model.kernel, model.params, points)
+    return jnp.maximum(model.noise_variance, floor)
 
 
-def empty(capacity: int, dimension: int, dtype: Any) -> Posterior:
+def empty(capacity: int, dimension: int, dtype: Any) -> Factorization:
     """A posterior that has seen nothing: the prior."""
-    return Posterior(
+    return Factorization(
         points=jnp.zeros((capacity, dimension), dtype),
         mask=jnp.zeros(capacity, bool),
         whitening=jnp.eye(capacity, dtype=dtype),
@@ -94,20 +94,20 @@ def empty(capacity: int, dimension: int, dtype: Any) -> Posterior:
     )
 
 
-def condition(prior: Prior, points: jax.Array, mask: jax.Array) -> Posterior:
+def condition(model: Model, points: jax.Array, mask: jax.Array) -> Factorization:
     """Condition on ``points (m, d)`` where ``mask (m,)`` is True, by one full factorisation, O(m^3).
 
     A failed factorisation leaves NaN in ``whitening``: it does not raise.
     """
-    factor = jnp.linalg.cholesky(covariance(prior, points, mask), symmetrize_input=False)
-    return Posterior(points, mask, _inverse(factor), jnp.asarray(points.shape[0], jnp.int32))
+    factor = jnp.linalg.cholesky(covariance(model, points, mask), symmetrize_input=False)
+    return Factorization(points, mask, _inverse(factor), jnp.asarray(points.shape[0], jnp.int32))
 
 
-def covariance(prior: Prior, points: jax.Array, mask: jax.Array) -> jax.Array:
+def covariance(model: Model, points: jax.Array, mask: jax.Array) -> jax.Array:
     """``K + diag(noise)`` where ``mask`` is True, the identity elsewhere."""
     both = mask[:, None] & mask[None, :]
-    noiseless = jnp.where(both, kernels.gram(prior.kernel, prior.params, points, points), 0.0)
-    return noiseless + jnp.diag(jnp.where(mask, noise(prior, points), 1.0))
+    noiseless = jnp.where(both, kernels.gram(model.kernel, model.params, points, points), 0.0)
+    return noiseless + jnp.diag(jnp.where(mask, noise(model, points), 1.0))
 
 
 def _inverse(factor):
@@ -115,8 +115,8 @@ def _inverse(factor):
 
 
 def append(
-    prior: Prior, posterior: Posterior, points: jax.Array, mask: jax.Array, *, when: jax.Array | bool = True
-) -> Posterior:
+    model: Model, factorization: Factorization, points: jax.Array, mask: jax.Array, *, when: jax.Array | bool = True
+) -> Factorization:
     """Condition on ``points (b, d)`` as well, where ``mask (b,)`` is True: a block of rows, O(m^2 b).
 
     ``b`` rows are used, masked ones included. Where fewer are free, or ``when`` is False, the posterior is returned as
@@ -125,38 +125,38 @@ def append(
     Raises:
       ValueError: ``b`` above the capacity, at trace time.
     """
-    return extend(posterior, points, mask, extension(prior, posterior, points, mask), when=when)
+    return extend(factorization, points, mask, extension(model, factorization, points, mask), when=when)
 
 
-def extension(prior: Prior, posterior: Posterior, points: jax.Array, mask: jax.Array) -> jax.Array:
+def extension(model: Model, factorization: Factorization, points: jax.Array, mask: jax.Array) -> jax.Array:
     """The rows ``(b, m)`` by which ``points (b, d)`` extend the whitening; NaN where the factorisation fails.
 
     Raises:
       ValueError: ``b`` above the capacity, at trace time.
     """
-    capacity, batch = posterior.points.shape[0], points.shape[0]
+    capacity, batch = factorization.points.shape[0], points.shape[0]
     if batch > capacity:
         raise ValueError(f"points must be at most the capacity {capacity}, got {batch}")
-    cross = jnp.where(mask[None, :], cross_covariance(prior, posterior, points), 0.0)
-    below = whiten(posterior, cross)  # (m, b): L^-1 k(D, z)
-    remaining = covariance(prior, points, mask) - matmul(below.T, below)
+    cross = jnp.where(mask[None, :], cross_covariance(model, factorization, points), 0.0)
+    below = whiten(factorization, cross)  # (m, b): L^-1 k(D, z)
+    remaining = covariance(model, points, mask) - matmul(below.T, below)
     block = _inverse(jnp.linalg.cholesky(remaining, symmetrize_input=False))
-    rows = -matmul(block, matmul(below.T, posterior.whitening))
-    start = posterior.used
+    rows = -matmul(block, matmul(below.T, factorization.whitening))
+    start = factorization.used
     return jax.lax.dynamic_update_slice(rows, block, (jnp.zeros_like(start), start))
 
 
 def extend(
-    posterior: Posterior, points: jax.Array, mask: jax.Array, rows: jax.Array, *, when: jax.Array | bool = True
-) -> Posterior:
+    factorization: Factorization, points: jax.Array, mask: jax.Array, rows: jax.Array, *, when: jax.Array | bool = True
+) -> Factorization:
     """Write what ``extension`` found; where ``when`` is False or too few rows are free, the posterior as it is."""
-    capacity, batch = posterior.points.shape[0], points.shape[0]
-    allowed = (posterior.used + batch <= capacity) & when
-    return Posterior(
-        points=write(posterior.points, points, posterior.used, allowed),
-        mask=write(posterior.mask, mask, posterior.used, allowed),
-        whitening=write(posterior.whitening, rows, posterior.used, allowed),
-        used=jnp.where(allowed, posterior.used + batch, posterior.used),
+    capacity, batch = factorization.points.shape[0], points.shape[0]
+    allowed = (factorization.used + batch <= capacity) & when
+    return Factorization(
+        points=write(factorization.points, points, factorization.used, allowed),
+        mask=write(factorization.mask, mask, factorization.used, allowed),
+        whitening=write(factorization.whitening, rows, factorization.used, allowed),
+        used=jnp.where(allowed, factorization.used + batch, factorization.used),
     )
 
 
@@ -167,22 +167,22 @@ def stages(capacity: int, batch: int) -> tuple[int, ...]:
     return tuple(min(capacity, batch * -(-steps * stage // count)) for stage in range(1, count + 1))
 
 
-def staged(posterior: Posterior, batch: int, function: Callable[[Posterior], Any]) -> Any:
+def staged(factorization: Factorization, batch: int, function: Callable[[Factorization], Any]) -> Any:
     """``function`` of the leading rows alone: as few of ``stages`` as hold those used and ``batch`` more.
 
-    The same numbers as ``function(posterior)`` for a fraction of the work, where what it returns has the same shapes
-    for any capacity. Under ``vmap`` over different ``used`` every stage is computed; ``lax.map`` computes one.
+    The same numbers as ``function(factorization)`` for a fraction of the work, where what it returns has the same
+    shapes for any capacity. Under ``vmap`` over different ``used`` every stage is computed; ``lax.map`` computes one.
     """
-    rows = stages(posterior.points.shape[0], batch)
+    rows = stages(factorization.points.shape[0], batch)
 
-    def on(count: int) -> Callable[[Posterior], Any]:
+    def on(count: int) -> Callable[[Factorization], Any]:
         return lambda whole: function(
-            Posterior(whole.points[:count], whole.mask[:count], whole.whitening[:count, :count], whole.used)
+            Factorization(whole.points[:count], whole.mask[:count], whole.whitening[:count, :count], whole.used)
         )
 
-    needed = posterior.used + batch
+    needed = factorization.used + batch
     stage = sum(jnp.asarray(needed > count, jnp.int32) for count in rows[:-1])
-    return jax.lax.switch(stage, [on(count) for count in rows], posterior)
+    return jax.lax.switch(stage, [on(count) for count in rows], factorization)
 
 
 def write(buffer: jax.Array, rows: jax.Array, start: jax.Array, allowed: jax.Array) -> jax.Array:
@@ -195,14 +195,14 @@ def write(buffer: jax.Array, rows: jax.Array, start: jax.Array, allowed: jax.Arr
     return jax.lax.dynamic_update_slice_in_dim(buffer, jnp.where(allowed, rows, kept), start, 0)
 
 
-def whiten(posterior: Posterior, right: jax.Array) -> jax.Array:
+def whiten(factorization: Factorization, right: jax.Array) -> jax.Array:
     """``L^-1 right`` for ``right (m, k)``; rows where the mask is False must be zero."""
-    return matmul(posterior.whitening, right)
+    return matmul(factorization.whitening, right)
 
 
-def solve(posterior: Posterior, right: jax.Array) -> jax.Array:
+def solve(factorization: Factorization, right: jax.Array) -> jax.Array:
     """``(K + noise)^-1 right`` for ``right (m, k)``; rows where the mask is False must be zero."""
-    return matmul(posterior.whitening.T, whiten(posterior, right))
+    return matmul(factorization.whitening.T, whiten(factorization, right))
 
 
 def masked(mask: jax.Array, rows: jax.Array) -> jax.Array:
@@ -210,41 +210,43 @@ def masked(mask: jax.Array, rows: jax.Array) -> jax.Array:
     return jnp.where(mask.reshape(mask.shape + (1,) * (rows.ndim - 1)), rows, 0)
 
 
-def cross_covariance(prior: Prior, posterior: Posterior, points: jax.Array) -> jax.Array:
+def cross_covariance(model: Model, factorization: Factorization, points: jax.Array) -> jax.Array:
     """``k(D, points)``, shape ``(m, k)``, zero rows where nothing was evaluated."""
-    return masked(posterior.mask, kernels.gram(prior.kernel, prior.params, posterior.points, points))
+    return masked(factorization.mask, kernels.gram(model.kernel, model.params, factorization.points, points))
 
 
-def nearest(prior: Prior, points: jax.Array, mask: jax.Array, theta: jax.Array, count: int) -> jax.Array:
+def nearest(model: Model, points: jax.Array, mask: jax.Array, theta: jax.Array, count: int) -> jax.Array:
     """The rows ``(count,)`` of the ``points (m, d)`` most correlated with ``theta (d,)``; masked ones come last."""
 
     def k(x, y):
-        return prior.kernel(prior.params, x, y)
+        return model.kernel(model.params, x, y)
 
     correlation = jax.vmap(lambda x: k(x, theta) * jax.lax.rsqrt(k(x, x) * k(theta, theta)))(points)
     return jax.lax.top_k(jnp.where(mask, correlation, -jnp.inf), count)[1]
 
 
-def predict(prior: Prior, posterior: Posterior, values: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.Array]:
+def predict(
+    model: Model, factorization: Factorization, values: jax.Array, points: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Mean and variance of the latent function at ``points (k, d)``.
 
     Args:
-      prior: the process before any evaluation.
-      posterior: the evaluated points.
+      model: the process before any evaluation.
+      factorization: the evaluated points.
       values: ``(m,)``, or ``(m, n)`` for ``n`` functions at once; masked rows are ignored.
       points: where to predict.
 
     Returns:
       The mean ``(k,)`` or ``(k, n)``, and the variance ``(k,)``, which depends on no value.
     """
-    cross = whiten(posterior, cross_covariance(prior, posterior, points))
-    mean = matmul(cross.T, whiten(posterior, masked(posterior.mask, values)))
-    variance = kernels.diagonal(prior.kernel, prior.params, points) - jnp.sum(jnp.square(cross), axis=0)
+    cross = whiten(factorization, cross_covariance(model, factorization, points))
+    mean = matmul(cross.T, whiten(factorization, masked(factorization.mask, values)))
+    variance = kernels.diagonal(model.kernel, model.params, points) - jnp.sum(jnp.square(cross), axis=0)
     return mean, jnp.maximum(variance, 0.0)
 
 
 def log_marginal_likelihood(
-    prior: Prior,
+    model: Model,
     points: jax.Array,
     values: jax.Array,
     mask: jax.Array,
@@ -253,7 +255,7 @@ def log_marginal_likelihood(
 
     Not private: it reads the values.
     """
-    factor = jnp.linalg.cholesky(covariance(prior, points, mask))
+    factor = jnp.linalg.cholesky(covariance(model, points, mask))
     whitened = solve_triangular(factor, masked(mask, values), lower=True)
     log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
     return -0.5 * (jnp.sum(jnp.square(whitened)) + log_determinant + jnp.sum(mask) * jnp.log(2.0 * jnp.pi))
@@ -261,43 +263,43 @@ def log_marginal_likelihood(
 
 def fit(
     key: jax.Array,
-    prior: Prior,
+    model: Model,
     points: jax.Array,
     values: jax.Array,
     mask: jax.Array,
     *,
-    starts: int = 8,
+    num_restarts: int = 8,
     steps: int = 200,
     within: float = 100.0,
-    spread: float = math.inf,
-    initial: Prior | None = None,
-) -> Prior:
-    """Maximise the marginal likelihood over every number of ``prior``: the kernel's and the noise variance.
+    scale: float = math.inf,
+    initial: Model | None = None,
+) -> Model:
+    """Maximise the marginal likelihood over every number of ``model``: the kernel's and the noise variance.
 
     FOR PUBLIC DATA ONLY: the result depends on the values without any privacy. The search runs over logarithms,
     within a factor ``within`` of what is passed, either way; one start is ``initial`` (the prior passed, where not
-    given), the others uniform. A finite ``spread`` is the standard deviation of a normal prior on each logarithm,
+    given), the others uniform. A finite ``scale`` is the standard deviation of a normal prior on each logarithm,
     around the number passed: where there are fewer points than numbers, the likelihood alone fits anything.
 
     Returns:
       The best prior found; never worse than ``initial``.
 
     Raises:
-      ValueError: ``starts`` or ``steps`` below 1, ``within`` not above 1, ``spread`` not positive.
+      ValueError: ``num_restarts`` or ``steps`` below 1, ``within`` not above 1, ``scale`` not positive.
     """
-    starts, steps = _checks.size("starts", starts), _checks.size("steps", steps)
+    num_restarts, steps = _checks.size("num_restarts", num_restarts), _checks.size("steps", steps)
     if _checks.positive("within", within) <= 1:
         raise ValueError(f"within must be above 1, got {within}")
-    spread = _checks.positive("spread", spread, finite=False)
-    flat, unravel = ravel_pytree(prior)
+    scale = _checks.positive("scale", scale, finite=False)
+    flat, unravel = ravel_pytree(model)
     centre, width = jnp.log(flat), jnp.log(jnp.asarray(within, flat.dtype))
 
     def utility(logarithms):
         likelihood = log_marginal_likelihood(unravel(jnp.exp(logarithms)), points, values, mask)
-        return likelihood - 0.5 * jnp.sum(jnp.square((logarithms - centre) / spread))
+        return likelihood - 0.5 * jnp.sum(jnp.square((logarithms - centre) / scale))
 
     start = centre if initial is None else jnp.log(ravel_pytree(initial)[0])
     best, _ = maximize.multi_start(
-        key, utility, centre - width, centre + width, starts=starts, steps=steps, initial=start
+        key, utility, centre - width, centre + width, num_restarts=num_restarts, steps=steps, initial=start
     )
     return unravel(jnp.exp(best))

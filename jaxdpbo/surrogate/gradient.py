@@ -3,41 +3,109 @@
 Sopa et al. (2025), section 2.4: given evaluations at ``D``,
 ``grad f(theta) ~ N(grad k(theta, D) K^-1 f(D), grad k_D(theta, theta) grad^T)``.
 The mean is linear in the values, so one ``(m, d)`` matrix of weights serves all users.
+
+What a batch ``z`` tells of it (section 3.1): ``alpha(z; D, theta) = Tr(grad k_{D u z}(theta, theta) grad^T)``, to be
+minimised. With ``D`` and ``theta`` fixed and ``W = (K + noise)^-1 grad k(theta, D)^T`` known,
+
+  ``C = grad k(theta, z) - W^T k(D, z)``                               ``(d, b)``
+  ``S = k(z, z) + noise - k(z, D) (K + noise)^-1 k(D, z)``             ``(b, b)``
+  ``alpha(z) = Tr(grad k_D grad^T) - Tr(C S^-1 C^T)``,
+
+so only a ``b x b`` block is factored while ``z`` moves. The gradient is written out rather than differentiated
+through the factorisation: with ``V = S^-1 C^T`` and ``P = (K + noise)^-1 k(D, z)``,
+
+  ``d Tr(C S^-1 C^T) = 2 <V, d grad k(theta, z)^T> - <V V^T, d(k(z, z) + noise)> + <2 (P V - W) V^T, d k(D, z)>``,
+
+and only the kernel itself is left to automatic differentiation.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
 
 from jaxdpbo.surrogate import gp
 
 
-def cross(prior: gp.Prior, theta: jax.Array, points: jax.Array) -> jax.Array:
+def cross(model: gp.Model, theta: jax.Array, points: jax.Array) -> jax.Array:
     """``grad_theta k(theta, points)``, the covariance of the gradient with the values, shape ``(p, d)``."""
-    return jax.vmap(jax.grad(prior.kernel, argnums=1), in_axes=(None, None, 0))(prior.params, theta, points)
+    return jax.vmap(jax.grad(model.kernel, argnums=1), in_axes=(None, None, 0))(model.params, theta, points)
 
 
-def prior_covariance(prior: gp.Prior, theta: jax.Array) -> jax.Array:
+def prior_covariance(model: gp.Model, theta: jax.Array) -> jax.Array:
     """``grad k(theta, theta) grad^T``, shape ``(d, d)``."""
-    return jax.jacfwd(jax.grad(prior.kernel, argnums=1), argnums=2)(prior.params, theta, theta)
+    return jax.jacfwd(jax.grad(model.kernel, argnums=1), argnums=2)(model.params, theta, theta)
 
 
-def weights(prior: gp.Prior, posterior: gp.Posterior, theta: jax.Array) -> jax.Array:
+def weights(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> jax.Array:
     """``W = (K + noise)^-1 [grad k(theta, D)]^T``, shape ``(m, d)``; zero rows where nothing was evaluated.
 
     ``W.T @ values`` is the posterior mean of the gradient at ``theta (d,)``, for values ``(m,)`` or ``(m, n)``.
     """
-    return gp.solve(posterior, gp.masked(posterior.mask, cross(prior, theta, posterior.points)))
+    return gp.solve(factorization, gp.masked(factorization.mask, cross(model, theta, factorization.points)))
 
 
-def covariance(prior: gp.Prior, posterior: gp.Posterior, theta: jax.Array) -> jax.Array:
+def covariance(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> jax.Array:
     """Posterior covariance of the gradient at ``theta``, shape ``(d, d)``. Depends on no value."""
-    half = gp.whiten(posterior, gp.masked(posterior.mask, cross(prior, theta, posterior.points)))
-    return prior_covariance(prior, theta) - gp.matmul(half.T, half)
+    half = gp.whiten(factorization, gp.masked(factorization.mask, cross(model, theta, factorization.points)))
+    return prior_covariance(model, theta) - gp.matmul(half.T, half)
 
 
-def gradient_information(prior: gp.Prior, posterior: gp.Posterior, theta: jax.Array) -> jax.Array:
+def gradient_information(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> jax.Array:
     """``Tr(grad k_D(theta, theta) grad^T)``, a scalar: what is left to learn about the gradient at ``theta``.
 
     The bias of the gradient estimate is at most the RKHS norm of a loss times its square root (Lemma A.2).
     """
-    return jnp.trace(covariance(prior, posterior, theta))
+    return jnp.trace(covariance(model, factorization, theta))
+
+
+class GradientPosterior(NamedTuple):
+    """What is known of the gradient at ``theta (d,)`` before a batch: the posterior and its ``weights (m, d)``."""
+
+    theta: jax.Array
+    factorization: gp.Factorization
+    weights: jax.Array
+
+
+def gradient_posterior(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> GradientPosterior:
+    """All that does not move with the batch."""
+    return GradientPosterior(theta, factorization, weights(model, factorization, theta))
+
+
+def information_gain(model: gp.Model, posterior: GradientPosterior, points: jax.Array, mask: jax.Array) -> jax.Array:
+    """``Tr(C S^-1 C^T)``, by how much ``points (b, d)`` where ``mask (b,)`` lower the trace. A scalar."""
+    cross, block, known = _blocks(model, posterior, points, mask)
+    factor, deviation, _ = _factor(posterior, cross, block, known)
+    return jnp.sum(jnp.square(solve_triangular(factor, deviation, lower=True)))
+
+
+def information_gain_and_gradient(
+    model: gp.Model, posterior: GradientPosterior, points: jax.Array, mask: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """``information_gain`` and its gradient ``(b, d)`` in the points; zero rows where the mask is False."""
+
+    def blocks(points):
+        return _blocks(model, posterior, points, mask)
+
+    (cross, block, known), pull_back = jax.vjp(blocks, points)
+    factor, deviation, half = _factor(posterior, cross, block, known)
+    v = cho_solve((factor, True), deviation)  # (b, d)
+    p = gp.matmul(posterior.factorization.whitening.T, half)  # (m, b)
+    on_known = 2.0 * gp.matmul(gp.matmul(p, v) - posterior.weights, v.T)
+    (slope,) = pull_back((2.0 * v, -gp.matmul(v, v.T), on_known))
+    return jnp.sum(v * deviation), slope
+
+
+def _blocks(model, posterior, points, mask):
+    """The three blocks that move with the points: ``(b, d)``, ``(b, b)``, ``(m, b)``."""
+    covariances = gp.masked(mask, cross(model, posterior.theta, points))
+    known = jnp.where(mask[None, :], gp.cross_covariance(model, posterior.factorization, points), 0.0)
+    return covariances, gp.covariance(model, points, mask), known
+
+
+def _factor(posterior, cross, block, known):
+    """Cholesky factor of ``S``, ``C^T`` and ``L^-1 k(D, z)``."""
+    half = gp.whiten(posterior.factorization, known)
+    factor = jnp.linalg.cholesky(block - gp.matmul(half.T, half), symmetrize_input=False)
+    return factor, cross - gp.matmul(known.T, posterior.weights), half

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import helmert
 
-from jaxdpbo.surrogate import acquisition, gp, gradient, maximize
+from jaxdpbo.surrogate import gp, gradient, maximize
 
 RADII = tuple(2.0 ** np.linspace(-3.5, 1.5, 6))
 FINER = (0.5**0.5, 2.0**0.5)  # times the best of them
@@ -43,8 +43,8 @@ def directions(count: int, batch: int, dimension: int) -> np.ndarray:
 
 
 def propose(
-    prior: gp.Prior,
-    posterior: gp.Posterior,
+    model: gp.Model,
+    factorization: gp.Factorization,
     theta: jax.Array,
     bounds: jax.Array,
     designs: jax.Array,
@@ -55,8 +55,8 @@ def propose(
     """A batch of low ``Tr(grad k_{D u z}(theta, theta) grad^T)`` inside the box.
 
     Args:
-      prior: the process before any evaluation.
-      posterior: what has been evaluated.
+      model: the process before any evaluation.
+      factorization: what has been evaluated.
       theta: ``(d,)``, where the gradient is wanted.
       bounds: ``(2, d)``, lower and upper; infinite sides are allowed.
       designs: ``(s, b, d)`` unit designs, see ``directions``.
@@ -66,15 +66,15 @@ def propose(
     Returns:
       The points ``(b, d)`` (``theta`` at masked rows) and the trace after evaluating them.
     """
-    belief = acquisition.gradient_belief(prior, posterior, theta)
-    variance = prior.kernel(prior.params, theta, theta)
-    scale = jnp.sqrt(variance / jnp.diagonal(gradient.prior_covariance(prior, theta)))
-    unknown = gradient.covariance(prior, posterior, theta)
+    posterior = gradient.gradient_posterior(model, factorization, theta)
+    variance = model.kernel(model.params, theta, theta)
+    scale = jnp.sqrt(variance / jnp.diagonal(gradient.prior_covariance(model, theta)))
+    unknown = gradient.covariance(model, factorization, theta)
     _, axes = jnp.linalg.eigh(scale[:, None] * unknown * scale[None, :], symmetrize_input=True)
     axes = axes[:, ::-1].T  # rows, least known first
     largest = jnp.take_along_axis(axes, jnp.argmax(jnp.abs(axes), axis=1)[:, None], axis=1)
     axes *= jnp.sign(largest)  # eigh leaves the sign open, and with it the query
-    relative = gp.noise(prior, theta[None])[0] / variance
+    relative = gp.noise(model, theta[None])[0] / variance
     radii = (1.5 * relative) ** (1 / 6) * jnp.asarray(RADII, theta.dtype)
 
     def into_box(points):
@@ -89,9 +89,9 @@ def propose(
 
     def best_radius(radii, designs):
         """The best of every design at every radius: which radius, which design, and the gain."""
-        starts = (radii[:, None, None, None] * designs[None]).reshape(-1, *designs.shape[1:])
+        scaled = (radii[:, None, None, None] * designs[None]).reshape(-1, *designs.shape[1:])
         best, gain = maximize.best_of(
-            lambda offsets: acquisition.information_gain(prior, belief, place(offsets), mask), starts
+            lambda offsets: gradient.information_gain(model, posterior, place(offsets), mask), scaled
         )
         return radii[best // len(designs)], designs[best % len(designs)], gain
 
@@ -101,7 +101,7 @@ def propose(
     points = place(radius * design)
     if polish_steps:
         points, gain = maximize.ascend(
-            lambda points: acquisition.information_gain_and_gradient(prior, belief, points, mask),
+            lambda points: gradient.information_gain_and_gradient(model, posterior, points, mask),
             into_box,
             points,
             steps=polish_steps,
@@ -111,8 +111,8 @@ def propose(
 
 
 def fixed(
-    prior: gp.Prior,
-    posterior: gp.Posterior,
+    model: gp.Model,
+    factorization: gp.Factorization,
     theta: jax.Array,
     bounds: jax.Array,
     *,
@@ -122,12 +122,12 @@ def fixed(
     """``batch`` points by ``propose``: the points ``(b, d)`` and a mask ``(b,)`` that is True throughout."""
     mask = jnp.ones(batch, bool)
     designs = jnp.asarray(directions(batch, batch, theta.shape[0]))
-    return propose(prior, posterior, theta, bounds, designs, mask, polish_steps=polish_steps)[0], mask
+    return propose(model, factorization, theta, bounds, designs, mask, polish_steps=polish_steps)[0], mask
 
 
 def smallest(
-    prior: gp.Prior,
-    posterior: gp.Posterior,
+    model: gp.Model,
+    factorization: gp.Factorization,
     theta: jax.Array,
     bounds: jax.Array,
     tolerance: jax.Array,
@@ -154,9 +154,9 @@ def smallest(
     def one_more(carry):
         count = carry[0] + 1
         designs = tables[count - 1]
-        return count, *propose(prior, posterior, theta, bounds, designs, mask(count), polish_steps=polish_steps)
+        return count, *propose(model, factorization, theta, bounds, designs, mask(count), polish_steps=polish_steps)
 
-    known = gradient.gradient_information(prior, posterior, theta)
+    known = gradient.gradient_information(model, factorization, theta)
     nothing = jnp.zeros((), jnp.int32), jnp.broadcast_to(theta, (batch, *theta.shape)), known
     count, points, _ = jax.lax.while_loop(unsatisfied, one_more, nothing)
     return points, mask(count)

@@ -40,7 +40,7 @@ def ascend(
 ) -> tuple[jax.Array, jax.Array]:
     """Projected Adam from one start, with a decaying step; keeps the best point seen, the start included.
 
-    Where the utility or its gradient is not finite the climb goes on from the best point.
+    Where the utility or its gradient is not finite the ascent goes on from the best point.
 
     Args:
       value_and_gradient: of the utility at one point, any shape.
@@ -52,7 +52,7 @@ def ascend(
     Returns:
       The best point seen and its utility.
     """
-    adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # a climb is short: longer memories would not fill
+    adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # an ascent is short: longer memories would not fill
     optimizer = optax.chain(adam, optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps, alpha=0.2)))
     size = jnp.asarray(step_size, start.dtype)
 
@@ -80,7 +80,7 @@ def multi_start(
     lower: jax.Array,
     upper: jax.Array,
     *,
-    starts: int,
+    num_restarts: int,
     steps: int,
     step_size: float = 0.05,
     initial: jax.Array | None = None,
@@ -88,11 +88,11 @@ def multi_start(
     """Maximise a differentiable utility over the box ``[lower, upper]``, both ``(d,)`` and finite.
 
     Args:
-      key: for the uniform starts.
+      key: for the uniform restarts.
       utility: scalar function of one point.
       lower: lower corner.
       upper: upper corner.
-      starts: number of starts, mapped.
+      num_restarts: how many, mapped.
       steps: Adam steps from each.
       step_size: of Adam, as a share of the box.
       initial: a point that takes the place of the first start.
@@ -102,46 +102,46 @@ def multi_start(
     """
     width = upper - lower
     value_and_gradient = jax.value_and_grad(lambda unit: utility(lower + width * unit))
-    units = jax.random.uniform(key, (starts, *lower.shape), lower.dtype)
+    units = jax.random.uniform(key, (num_restarts, *lower.shape), lower.dtype)
     if initial is not None:
         units = units.at[0].set((initial - lower) / width)
 
-    def climb(unit):
+    def ascent(unit):
         return ascend(value_and_gradient, lambda point: jnp.clip(point, 0, 1), unit, steps=steps, step_size=step_size)
 
-    found, values = jax.lax.map(climb, units)
+    found, values = jax.lax.map(ascent, units)
     best = jnp.argmax(values)
     return lower + width * found[best], values[best]
 
 
-def scatter_and_climb(
+def sample_and_ascend(
     key: jax.Array,
     utility: Callable[[jax.Array], jax.Array],
     lower: jax.Array,
     upper: jax.Array,
     *,
     incumbent: jax.Array,
-    scatter: int,
-    starts: int,
+    raw_samples: int,
+    num_restarts: int,
     steps: int,
     step_size: float = 0.05,
 ) -> tuple[jax.Array, jax.Array]:
-    """As ``multi_start``, but from the best of many points, and all climbs abreast: for a utility that is products.
+    """As ``multi_start``, but from the best of many points, and vmapped: for a utility that is products.
 
     Args:
-      key: for the scatter.
+      key: for the samples.
       utility: scalar function of one point; ``vmap`` turns its products with a vector into products with a matrix.
       lower: lower corner.
       upper: upper corner.
-      incumbent: ``(d,)``, a promising point: one climb starts from it.
-      scatter: how many points are tried: half uniform in the box, half normal around the incumbent with a twentieth
+      incumbent: ``(d,)``, a promising point: one ascent starts from it.
+      raw_samples: how many points are tried: half uniform in the box, half normal around the incumbent with a twentieth
         of the box as standard deviation.
-      starts: climbs from the best of the scatter, beside the one from the incumbent.
+      num_restarts: ascents from the best samples, beside the one from the incumbent.
       steps: Adam steps of each.
       step_size: of Adam, as a share of the box.
 
     Returns:
-      The best point seen ``(d,)`` and its utility; among climbs that end equal the first wins.
+      The best point seen ``(d,)`` and its utility; among ascents that end equal the first wins.
     """
     width = upper - lower
     dimension = lower.shape[0]
@@ -149,18 +149,18 @@ def scatter_and_climb(
     def of_unit(unit):
         return utility(lower + width * unit)
 
-    def climb(unit):
+    def ascent(unit):
         return ascend(
             jax.value_and_grad(of_unit), lambda at: jnp.clip(at, 0, 1), unit, steps=steps, step_size=step_size
         )
 
     far_key, near_key = jax.random.split(key)
     middle = ((incumbent - lower) / width)[None]
-    far = jax.random.uniform(far_key, (scatter - scatter // 2, dimension), lower.dtype)
-    near = jnp.clip(middle + 0.05 * jax.random.normal(near_key, (scatter // 2, dimension), lower.dtype), 0, 1)
+    far = jax.random.uniform(far_key, (raw_samples - raw_samples // 2, dimension), lower.dtype)
+    near = jnp.clip(middle + 0.05 * jax.random.normal(near_key, (raw_samples // 2, dimension), lower.dtype), 0, 1)
     tried = jnp.concatenate([far, near])
     utilities = jax.vmap(of_unit)(tried)
-    _, best = jax.lax.top_k(jnp.where(jnp.isnan(utilities), -jnp.inf, utilities), starts)
-    found, values = jax.vmap(climb)(jnp.concatenate([middle, tried[best]]))
+    _, best = jax.lax.top_k(jnp.where(jnp.isnan(utilities), -jnp.inf, utilities), num_restarts)
+    found, values = jax.vmap(ascent)(jnp.concatenate([middle, tried[best]]))
     winner, value = first_of_largest(values)
     return jnp.clip(lower + width * found[winner], lower, upper), value

@@ -6,8 +6,8 @@ identity of the row decides, not its place. So a point here is ``(row, z)``. A m
 ``x_i`` is one: the kernels are positive semi-definite by construction.
 
 Of ``x_i`` nothing else is known: where ``z_i = x_i + w_i`` it is anywhere, alike; where ``z_i`` names a cell all cells
-were as likely. With the squared-exponential kernel and a law of noise that is normal with random variance
-(``jaxdpbo.laws``) the mean is a sum of squared-exponential kernels.
+were as likely. With the squared-exponential kernel and a distribution of noise that is normal with random variance
+(``jaxdpbo.input_noise``) the mean is a sum of squared-exponential kernels.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks, laws
+from jaxdpbo import _checks, input_noise
 from jaxdpbo.surrogate import kernels
 from jaxdpbo.types import Kernel
 
@@ -47,29 +47,31 @@ class NamedCells:
     covariance: jax.Array
 
 
-def seen_through(law: laws.Law | laws.Response | None, rows: jax.Array, lengthscale: float) -> tuple[Kernel, Any, Any]:
-    """Kernel, its parameters and its points for released rows ``(n, d)``; without a law they are the inputs.
+def kernel_for(
+    distribution: input_noise.NoiseDistribution | input_noise.Response | None, rows: jax.Array, lengthscale: float
+) -> tuple[Kernel, Any, Any]:
+    """Kernel, its parameters and its points for released rows ``(n, d)``; without a distribution they are the inputs.
 
     Raises:
       ValueError: a lengthscale that is not positive and finite.
     """
-    if law is None:
+    if distribution is None:
         return kernels.rbf, kernels.stationary(lengthscale, rows.shape[1]), jnp.asarray(rows, jnp.result_type(float))
-    if isinstance(law, laws.Law):
-        kernel = product_rbf if law.kind == "product_laplace" else rbf
-        return kernel, noisy_inputs(law, lengthscale), numbered(rows)
-    places = np.array(law.cells)
+    if isinstance(distribution, input_noise.NoiseDistribution):
+        kernel = product_rbf if distribution.kind == "product_laplace" else rbf
+        return kernel, noisy_inputs(distribution, lengthscale), numbered(rows)
+    places = np.array(distribution.cells)
     cells = np.argmin(np.sum(np.square(np.asarray(rows)[:, None] - places[None]), axis=2), axis=1)
-    return named_cells, cell_covariance(law, lengthscale), numbered(cells[:, None])
+    return named_cells, cell_covariance(distribution, lengthscale), numbered(cells[:, None])
 
 
-def noisy_inputs(law: laws.Law, lengthscale: float) -> NoisyInputs:
-    """Parameters of ``rbf`` or ``product_rbf`` for inputs seen through ``law``.
+def noisy_inputs(distribution: input_noise.NoiseDistribution, lengthscale: float) -> NoisyInputs:
+    """Parameters of ``rbf`` or ``product_rbf`` for inputs seen through ``distribution``.
 
     Raises:
       ValueError: a lengthscale that is not positive and finite.
     """
-    variances, weights = laws.difference_variances(law)
+    variances, weights = input_noise.difference_variances(distribution)
     dtype = jnp.result_type(float)
     return NoisyInputs(
         jnp.asarray(_checks.positive("lengthscale", lengthscale), dtype),
@@ -97,9 +99,9 @@ def product_rbf(params: NoisyInputs, x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.where(x[0] == y[0], 1.0, averaged)
 
 
-def cell_covariance(response: laws.Response, lengthscale: float) -> NamedCells:
+def cell_covariance(response: input_noise.Response, lengthscale: float) -> NamedCells:
     """Parameters of ``named_cells``: a row is in the cell it names with the probability that ``response`` says, in any
-    other alike, and normal there, with ``laws.spreads``.
+    other alike, and normal there, with ``input_noise.cell_variances``.
 
     Raises:
       ValueError: a lengthscale that is not positive and finite.
@@ -108,12 +110,12 @@ def cell_covariance(response: laws.Response, lengthscale: float) -> NamedCells:
     if not np.isfinite(squared := length * length):
         raise ValueError(f"lengthscale must have a square within the floats, got {length}")
     places = np.array(response.cells)
-    spread = laws.spreads(response)
-    widened = squared + spread[:, None] + spread[None, :]
+    variances = input_noise.cell_variances(response)
+    widened = squared + variances[:, None] + variances[None, :]
     distance = np.sum(np.square(places[:, None] - places[None]), axis=2)
     between = (squared / widened) ** (places.shape[1] / 2) * np.exp(-0.5 * distance / widened)
-    chances = laws.chances(response)
-    return NamedCells(jnp.asarray(chances @ between @ chances, jnp.result_type(float)))
+    probabilities = input_noise.probabilities(response)
+    return NamedCells(jnp.asarray(probabilities @ between @ probabilities, jnp.result_type(float)))
 
 
 def named_cells(params: NamedCells, x: jax.Array, y: jax.Array) -> jax.Array:

@@ -15,18 +15,18 @@ from jaxdpbo.surrogate import gp, kernels
 
 
 def log_marginal_likelihood(
-    prior: gp.Prior, points: jax.Array, first: jax.Array, second: jax.Array, correlations: jax.Array
+    model: gp.Model, points: jax.Array, first: jax.Array, second: jax.Array, correlations: jax.Array
 ) -> jax.Array:
     """``log p(first, second)`` for each pair of tasks and each correlation, ``(p, r)``. Reads values: not private.
 
     Args:
-      prior: the process of one task, and the noise, positive.
+      model: the process of one task, and the noise, positive.
       points: ``(k, d)``, where both tasks were observed.
       first: ``(p, k)`` values of the first task of each pair.
       second: ``(p, k)`` values of the other.
       correlations: ``(r,)``, in [-1, 1].
     """
-    eigenvalues, vectors = jnp.linalg.eigh(kernels.gram(prior.kernel, prior.params, points, points))
+    eigenvalues, vectors = jnp.linalg.eigh(kernels.gram(model.kernel, model.params, points, points))
     eigenvalues = jnp.maximum(eigenvalues, 0.0)
     # Half of the squared coordinates, since sum and difference are over sqrt(2).
     summed = 0.5 * jnp.square(gp.matmul(first + second, vectors))
@@ -35,7 +35,7 @@ def log_marginal_likelihood(
     def of(correlation):
         total = jnp.zeros(first.shape[0], summed.dtype)
         for squares, scale in ((summed, 1.0 + correlation), (differed, 1.0 - correlation)):
-            variances = scale * eigenvalues + prior.noise_variance
+            variances = scale * eigenvalues + model.noise_variance
             total -= 0.5 * (jnp.sum(squares / variances[None], axis=1) + jnp.sum(jnp.log(2.0 * jnp.pi * variances)))
         return total
 

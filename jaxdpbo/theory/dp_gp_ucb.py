@@ -97,19 +97,19 @@ def shares(delta: float, release: str, *, exact: bool, constants: str = "correct
 
 
 @_checks.takes(candidates=_checks.size, step=_checks.size, share=_checks.probability)
-def confidence_width(candidates: float, step: int, share: float) -> float:
+def confidence_beta(candidates: float, step: int, share: float) -> float:
     """``beta_t = 2 log(c t^2 pi^2 / (6 share))``: Srinivas et al. (2010), lemma 5.1, on one data set."""
     return 2.0 * math.log(candidates * step**2 * math.pi**2 / (6.0 * share))
 
 
 @_checks.takes(candidates=_checks.size, share=_checks.probability)
-def final_confidence_width(candidates: float, share: float) -> float:
+def final_confidence_beta(candidates: float, share: float) -> float:
     """``2 log(c / share)``: the same at one step that was fixed beforehand, which is all that theorem 1 looks at."""
     return 2.0 * math.log(candidates / share)
 
 
 @_checks.takes(step=_checks.size, share=_checks.probability)
-def box_confidence_width(box: Box, step: int, share: float) -> float:
+def box_confidence_beta(box: Box, step: int, share: float) -> float:
     """``beta_t`` over a box: Srinivas et al. (2010), theorem 2, on one data set, its Lipschitz event included.
 
     ``2 log(2 t^2 pi^2 / (3 share)) + 2 d log(t^2 d b r sqrt(log(4 d a / share)))``.
@@ -151,22 +151,22 @@ def noise_gap(deviation: float, steps: int, share: float, constants: str = "corr
 
 @_checks.takes(
     noise_variance=_checks.positive,
-    width=_checks.unbounded,
+    beta=_checks.unbounded,
     information=_checks.unbounded,
     steps=_checks.size,
 )
-def average_regret(noise_variance: float, width: float, information: float, steps: int) -> float:
+def average_regret(noise_variance: float, beta: float, information: float, steps: int) -> float:
     """``Omega = sqrt(C_1 beta_T gamma_T / T)``, ``C_1 = 8 / log(1 + 1 / noise)``: Srinivas et al., theorem 1.
 
     Bounds ``f(x*) - max_t f(x_t)`` where lemma 5.1 holds, the kernel is normalised and every query maximises the upper
     confidence bound.
     """
-    return math.sqrt(8.0 / math.log1p(1.0 / noise_variance) * width * information / steps)
+    return math.sqrt(8.0 / math.log1p(1.0 / noise_variance) * beta * information / steps)
 
 
-@_checks.takes(width=_checks.unbounded, steps=_checks.size, candidates=_checks.size, unlearnt=_checks.unbounded)
+@_checks.takes(beta=_checks.unbounded, steps=_checks.size, candidates=_checks.size, skip_threshold=_checks.unbounded)
 def exact_regret(
-    width: float, steps: int, candidates: int, information: Callable[[float], float], *, unlearnt: float
+    beta: float, steps: int, candidates: int, information: Callable[[float], float], *, skip_threshold: float
 ) -> float:
     """``Omega_0``: bounds ``f(x*) - max_t f(x_t)`` for exact observations, in place of theorem 5's unknown constants.
 
@@ -175,29 +175,29 @@ def exact_regret(
     candidates, or more, a point repeats or all are seen: what is left is what was not learnt.
 
     Args:
-      width: ``beta_T``.
+      beta: ``beta_T``.
       steps: ``T``.
       candidates: ``c``.
       information: ``s -> gamma_T(s)``, or a bound on it.
-      unlearnt: the variance at and below which an observation is not learnt (``surrogate.finite.observe``); such a step
-        adds at most ``4 beta_T unlearnt`` to the sum of squared regrets.
+      skip_threshold: the variance at and below which an observation is not learnt (``surrogate.finite_gp.observe``);
+        such a step adds at most ``4 beta_T skip_threshold`` to the sum of squared regrets.
     """
-    rest = 4.0 * width * unlearnt
+    rest = 4.0 * beta * skip_threshold
     if steps >= candidates:
         return math.sqrt(rest)
     return min(
-        math.sqrt(average_regret(noise, width, information(noise), steps) ** 2 + rest) for noise in FICTITIOUS_NOISE
+        math.sqrt(average_regret(noise, beta, information(noise), steps) ** 2 + rest) for noise in FICTITIOUS_NOISE
     )
 
 
-@_checks.takes(width=_checks.unbounded, gap=_checks.unbounded)
-def point_sensitivity(width: float, gap: float) -> float:
+@_checks.takes(beta=_checks.unbounded, gap=_checks.unbounded)
+def point_sensitivity(beta: float, gap: float) -> float:
     """Theorem 1: how far neighbours move the posterior mean anywhere, ``2 sqrt(beta_{T+1}) + c``.
 
     The printed ``beta_{T+1}`` counts failures at every step; the corrected one, where a point alone is released, at the
     last only: the bound is a fifth to a quarter smaller, and holds with the same probability.
     """
-    return 2.0 * math.sqrt(width) + gap
+    return 2.0 * math.sqrt(beta) + gap
 
 
 @_checks.takes(regret=_checks.unbounded, gap=_checks.unbounded, noise_gap=_checks.unbounded)
@@ -278,18 +278,18 @@ def regularisation_sensitivity(
 
 @_checks.takes(
     candidates=_checks.positive,
-    width=_checks.unbounded,
+    beta=_checks.unbounded,
     sensitivity=_checks.unbounded,
     epsilon=_checks.positive,
     failure=_checks.probability,
 )
-def point_shortfall(*, candidates: float, width: float, sensitivity: float, epsilon: float, failure: float) -> float:
+def point_shortfall(*, candidates: float, beta: float, sensitivity: float, epsilon: float, failure: float) -> float:
     """Theorem 2, corrected: ``f(released) >= f(x*) - shortfall``, in units of the prior's standard deviation.
 
     ``2 sqrt(beta_{T+1}) + 2 sensitivity / epsilon (log c + log(1 / failure))``, with probability at least
     ``1 - share - failure``, ``share`` the one of lemma 5.1.
     """
-    return 2.0 * math.sqrt(width) + selection_shortfall(candidates, sensitivity, epsilon, failure)
+    return 2.0 * math.sqrt(beta) + selection_shortfall(candidates, sensitivity, epsilon, failure)
 
 
 @_checks.takes(
@@ -326,8 +326,8 @@ class Constants(NamedTuple):
     """All that a run of Algorithm 1 or 2 needs, and what its utility statements are made of.
 
     Attributes:
-      width_offset: ``beta_t = width_offset + width_slope log t``.
-      width_slope: as said.
+      beta_offset: ``beta_t = beta_offset + beta_slope log t``.
+      beta_slope: as said.
       regret: bounds ``f(x*) - max_t f(x_t)``; inf where no value is released.
       noise_gap: ``q``; 0 where no noise matters.
       last_width: ``beta_{T+1}``, of the confidence bounds that the released point rests on; inf where none is.
@@ -335,8 +335,8 @@ class Constants(NamedTuple):
       value_sensitivity: of the largest observation; inf where no value is released.
     """
 
-    width_offset: float
-    width_slope: float
+    beta_offset: float
+    beta_slope: float
     regret: float
     noise_gap: float
     last_width: float
@@ -352,7 +352,7 @@ class Constants(NamedTuple):
     correlation=_checks.fraction,
     noise_variance=_checks.nonnegative,
     constants=_constants,
-    unlearnt=_checks.unbounded,
+    skip_threshold=_checks.unbounded,
 )
 def over_candidates(
     *,
@@ -366,7 +366,7 @@ def over_candidates(
     information: Callable[[float], float],
     constants: str = "corrected",
     decay: tuple[float, float] | None = None,
-    unlearnt: float = 0.0,
+    skip_threshold: float = 0.0,
 ) -> Constants:
     """Algorithm 1, lines 2 and 5 to 9, or Algorithm 2 where ``noise_variance`` is 0.
 
@@ -381,7 +381,7 @@ def over_candidates(
       information: ``noise variance -> gamma_T``.
       constants: "corrected" or "paper".
       decay: public ``(A, tau)`` for exact observations.
-      unlearnt: see ``exact_regret``.
+      skip_threshold: see ``exact_regret``.
 
     Raises:
       ValueError: the printed Algorithm 2 without ``decay``, or ``decay`` with noise.
@@ -392,23 +392,23 @@ def over_candidates(
     share = shares(delta, release, exact=exact, constants=constants)
     everywhere = gap(candidates, correlation, share.gap)
     if release == "point" and constants == "corrected":
-        last = final_confidence_width(candidates, share.confidence)
+        last = final_confidence_beta(candidates, share.confidence)
     else:
-        last = confidence_width(candidates, steps + 1, share.confidence)
+        last = confidence_beta(candidates, steps + 1, share.confidence)
     point = point_sensitivity(last, everywhere)
-    width, noises, regret = confidence_width(candidates, steps, share.confidence), 0.0, math.inf
+    beta, noises, regret = confidence_beta(candidates, steps, share.confidence), 0.0, math.inf
     if release != "point":
         if not exact:
             noises = noise_gap(math.sqrt(noise_variance), steps, share.noise, constants)
-            regret = average_regret(noise_variance, width, information(noise_variance), steps)
+            regret = average_regret(noise_variance, beta, information(noise_variance), steps)
         elif decay is not None:
             amplitude, rate = _checks.vector("decay", decay, 2).tolist()
             regret = decayed_regret(steps, dimension, amplitude, rate, constants=constants)
         elif constants == "paper":
             raise ValueError("decay must be given where constants are the paper's and observations exact, got None")
         else:
-            regret = exact_regret(width, steps, candidates, information, unlearnt=unlearnt)
-    offset = confidence_width(candidates, 1, share.confidence)
+            regret = exact_regret(beta, steps, candidates, information, skip_threshold=skip_threshold)
+    offset = confidence_beta(candidates, 1, share.confidence)
     return Constants(offset, 4.0, regret, noises, last, point, value_sensitivity(regret, everywhere, noises))
 
 
@@ -455,14 +455,14 @@ def over_box(
     offset, slope = 0.0, 0.0
     if release != "value":
         share = shares(delta_point if release == "both" else delta, "point", exact=False)
-        offset, slope = confidence_width(grid, 1, share.confidence), 4.0
-        last = final_confidence_width(grid, share.confidence)
+        offset, slope = confidence_beta(grid, 1, share.confidence), 4.0
+        last = final_confidence_beta(grid, share.confidence)
         point = point_sensitivity(last, gap(grid, correlation, share.gap))
     if release != "point":
         share = shares(delta - delta_point if release == "both" else delta, "value", exact=False)
-        offset, slope = box_confidence_width(box, 1, share.confidence), 4.0 + 4.0 * box.dimension
-        width = box_confidence_width(box, steps, share.confidence)
-        regret = average_regret(noise_variance, width, information(noise_variance), steps) + 2.0 / steps
+        offset, slope = box_confidence_beta(box, 1, share.confidence), 4.0 + 4.0 * box.dimension
+        beta = box_confidence_beta(box, steps, share.confidence)
+        regret = average_regret(noise_variance, beta, information(noise_variance), steps) + 2.0 / steps
         noises = noise_gap(math.sqrt(noise_variance), steps, share.noise)
         net = gap(net_size(box, steps + 1, share.confidence), correlation, share.gap)
         value = value_sensitivity(regret, net + 1.0 / (steps + 1) ** 2, noises)

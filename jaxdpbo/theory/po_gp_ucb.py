@@ -57,7 +57,7 @@ def distortion_for_regret(regret: float, diameter: float, largest_output: float)
 @_checks.takes(
     regret=_checks.unbounded,
     steps=_checks.size,
-    width=_checks.unbounded,
+    beta=_checks.unbounded,
     information=_checks.unbounded,
     noise_variance=_checks.positive,
     first_constant=_checks.unbounded,
@@ -67,7 +67,7 @@ def simple_regret_bound(
     *,
     regret: float,
     steps: int,
-    width: float,
+    beta: float,
     information: float,
     noise_variance: float,
     first_constant: float,
@@ -82,15 +82,15 @@ def simple_regret_bound(
     Args:
       regret: the ``epsilon_ucb`` that the rank was chosen for.
       steps: ``T``.
-      width: ``beta_T``, of ``delta' = failure / 2``.
+      beta: ``beta_T``, of ``delta' = failure / 2``.
       information: ``gamma_T``.
       noise_variance: of an output.
       first_constant: ``C_1``, of which the paper says only that it is
         ``O(sigma_y sqrt(sigma_y^2 + noise) (sigma_y^2 / noise + 1))``.
       second_constant: ``C_2``, ``O(L sigma_y^2 / noise)``.
     """
-    spread = (second_constant + first_constant * math.sqrt(width)) ** 2 * math.log(steps) / steps
-    gained = width * information / (steps * math.log1p(1.0 / noise_variance))
+    spread = (second_constant + first_constant * math.sqrt(beta)) ** 2 * math.log(steps) / steps
+    gained = beta * information / (steps * math.log1p(1.0 / noise_variance))
     return math.sqrt(regret**2 + 24.0 * spread + 24.0 * gained)
 
 
@@ -104,7 +104,7 @@ def replace_one_regret_floor(regrets: Any, steps: int, epsilon: float) -> float:
     T e^epsilon p(s))`` over ``s``, with ``p(s)`` the share of rows of regret at most ``s``.
 
     Args:
-      regrets: ``(n,)`` of every row, which the law of a row draws from uniformly; 0 is the best.
+      regrets: ``(n,)`` of every row, which the distribution of a row draws from uniformly; 0 is the best.
       steps: ``T``.
       epsilon: of the transform.
     """

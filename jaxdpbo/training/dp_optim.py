@@ -1,7 +1,7 @@
-"""DP-SGD and DP-Adam with lots of fixed size: Avent et al. (2020), Algorithms 3 and 4.
+"""DP-SGD and DP-Adam with batches of fixed size: Avent et al. (2020), Algorithms 3 and 4.
 
-Every number is traced, the lot's size and the number of steps among them: one compilation serves a whole search. The
-training loop is compiled for lots up to each power of two, and a setting takes the smallest that holds its own.
+Every number is traced, the batch's size and the number of steps among them: one compilation serves a whole search. The
+training loop is compiled for batches up to each power of two, and a setting takes the smallest that holds its own.
 
 Formal guarantee, of the final parameters and of all before: that of ``accounting.sampled_gaussian_epsilon`` for rate
 ``m / n``, the noise multiplier and the number of steps, replace-one with ``n`` public, for ideal real-number noise.
@@ -18,55 +18,55 @@ from jax.flatten_util import ravel_pytree
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import mechanisms
-from jaxdpbo.training import lots, models
+from jaxdpbo.training import models, sampling
 
 OPTIMIZERS = {"sgd": optax.identity, "adam": optax.scale_by_adam}  # Adam's constants are those of Kingma and Ba
-SMALLEST = 8
+MIN_CAPACITY = 8
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["steps", "lot", "learning_rate", "noise_multiplier", "clip_norm"],
+    data_fields=["steps", "batch", "learning_rate", "noise_multiplier", "clip_norm"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
 class Settings:
-    """Of one training, all traced: ``steps``, ``lot`` ``m``, ``learning_rate``, ``noise_multiplier`` ``z``, the noise
+    """Of one training, all traced: ``steps``, ``batch`` ``m``, ``learning_rate``, ``noise_multiplier`` ``z``, the noise
     of the mean gradient over its sensitivity ``2 B / m``, and ``clip_norm`` ``B``.
     """
 
     steps: jax.Array
-    lot: jax.Array
+    batch: jax.Array
     learning_rate: jax.Array
     noise_multiplier: jax.Array
     clip_norm: jax.Array
 
 
-def settings(*, steps: int, lot: int, learning_rate: float, noise_multiplier: float, clip_norm: float) -> Settings:
+def settings(*, steps: int, batch: int, learning_rate: float, noise_multiplier: float, clip_norm: float) -> Settings:
     """Checked settings.
 
     Raises:
       ValueError: a number out of range; names it.
-      TypeError: ``steps`` or ``lot`` is not a whole number.
+      TypeError: ``steps`` or ``batch`` is not a whole number.
     """
     dtype = jnp.result_type(float)
     return Settings(
         steps=jnp.asarray(_checks.size("steps", steps), jnp.int32),
-        lot=jnp.asarray(_checks.size("lot", lot), jnp.int32),
+        batch=jnp.asarray(_checks.size("batch", batch), jnp.int32),
         learning_rate=jnp.asarray(_checks.positive("learning_rate", learning_rate), dtype),
         noise_multiplier=jnp.asarray(_checks.nonnegative("noise_multiplier", noise_multiplier), dtype),
         clip_norm=jnp.asarray(_checks.positive("clip_norm", clip_norm), dtype),
     )
 
 
-def steps_of_epochs(epochs: int, records: int, lot: int) -> int:
+def steps_of_epochs(epochs: int, records: int, batch: int) -> int:
     """``T round(n / m)``, at least one: what the paper's code runs."""
     records = _checks.size("records", records)
-    return _checks.size("epochs", epochs) * max(1, round(records / _checks.size("lot", lot)))
+    return _checks.size("epochs", epochs) * max(1, round(records / _checks.size("batch", batch)))
 
 
-def capacities(largest: int, records: int, smallest: int = SMALLEST) -> tuple[int, ...]:
-    """The lot sizes that are compiled for: ``smallest``, doubled up to ``largest`` itself, at most ``n``."""
+def capacities(largest: int, records: int, smallest: int = MIN_CAPACITY) -> tuple[int, ...]:
+    """The batch sizes that are compiled for: ``smallest``, doubled up to ``largest`` itself, at most ``n``."""
     top = min(_checks.size("largest", largest), _checks.size("records", records))
     powers, smallest = [], _checks.size("smallest", smallest)
     while (power := smallest << len(powers)) < top:
@@ -81,18 +81,18 @@ def train(
     settings: Settings,
     *,
     largest: int,
-    smallest: int = SMALLEST,
+    smallest: int = MIN_CAPACITY,
     optimizer: str = "sgd",
 ) -> models.Params:
     """The parameters after exactly ``settings.steps`` steps. Pure: for ``jit``, and ``lax.map`` over settings and keys.
 
     Args:
-      key: of everything random: the start, the lots, the noise.
+      key: of everything random: the start, the batches, the noise.
       model: static.
       records: of ``models.records``; everything is computed in the features' dtype, noise and sums included.
-      settings: ``lot`` above ``largest`` or ``n`` counts as that: the caller checks.
-      largest: the largest lot that will be asked for; static.
-      smallest: the smallest that is compiled for; static. ``largest`` pads every lot to that.
+      settings: ``batch`` above ``largest`` or ``n`` counts as that: the caller checks.
+      largest: the largest batch that will be asked for; static.
+      smallest: the smallest that is compiled for; static. ``largest`` pads every batch to that.
       optimizer: of ``OPTIMIZERS``; static.
 
     Raises:
@@ -110,35 +110,35 @@ def train(
 
     def loop(capacity):
         def run(settings):
-            lot = jnp.minimum(settings.lot, capacity)
+            batch = jnp.minimum(settings.batch, capacity)
 
             def some(block, carry):
-                first = block * lots.AHEAD
-                times = first + jnp.arange(lots.AHEAD)
+                first = block * sampling.AHEAD
+                times = first + jnp.arange(sampling.AHEAD)
                 keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(loop_key, t), 3))(times)
-                words = jax.vmap(lambda one: lots.words_of(one, count, capacity))(keys[:, 0])
+                words = jax.vmap(lambda one: sampling.words_of(one, count, capacity))(keys[:, 0])
 
                 def step(i, carry):
                     params, memory, seen = carry
-                    rows, mask, seen = lots.draw(keys[i, 1], words[i], lot, capacity, seen)
+                    rows, mask, seen = sampling.draw(keys[i, 1], words[i], batch, capacity, seen)
                     drawn = jax.tree.map(lambda leaf: leaf[rows], records)
                     total, _ = models.clipped_sum(model, params, drawn, mask, clip_norm)
                     deviation = 2.0 * clip_norm * multiplier
                     noised = _noised(keys[i, 2], total, deviation)
-                    mean = jax.tree.map(lambda leaf: leaf / lot.astype(leaf.dtype), noised)
+                    mean = jax.tree.map(lambda leaf: leaf / batch.astype(leaf.dtype), noised)
                     change, memory = rule.update(mean, memory, params)
                     moved = jax.tree.map(lambda p, c: p - rate * c, params, change)
                     return moved, memory, seen
 
-                carry = *carry, lots.unseen(count)
-                return jax.lax.fori_loop(0, jnp.minimum(lots.AHEAD, settings.steps - first), step, carry)[:2]
+                carry = *carry, sampling.unseen(count)
+                return jax.lax.fori_loop(0, jnp.minimum(sampling.AHEAD, settings.steps - first), step, carry)[:2]
 
-            blocks = -(-settings.steps // lots.AHEAD)
+            blocks = -(-settings.steps // sampling.AHEAD)
             return jax.lax.fori_loop(0, blocks, some, (start, rule.init(start)))[0]
 
         return run
 
-    choice = sum(jnp.asarray(settings.lot > size, jnp.int32) for size in sizes[:-1])
+    choice = sum(jnp.asarray(settings.batch > size, jnp.int32) for size in sizes[:-1])
     return jax.lax.switch(choice, [loop(size) for size in sizes], settings)
 
 

@@ -22,18 +22,20 @@ class Errors(NamedTuple):
     worst: jax.Array
 
 
-def training_epsilon(*, records: int, epochs: int, lot: int, noise_multiplier: float, delta: float) -> accounting.Bound:
+def training_epsilon(
+    *, records: int, epochs: int, batch: int, noise_multiplier: float, delta: float
+) -> accounting.Bound:
     """The smallest proved epsilon of DP-SGD or DP-Adam for so many epochs.
 
     Raises:
-      ValueError: a number out of range, a lot above the records.
+      ValueError: a number out of range, a batch above the records.
     """
-    records, lot = _checks.size("records", records), _checks.size("lot", lot)
-    if lot > records:
-        raise ValueError(f"lot must be at most the records {records}, got {lot}")
-    steps = dp_optim.steps_of_epochs(epochs, records, lot)
+    records, batch = _checks.size("records", records), _checks.size("batch", batch)
+    if batch > records:
+        raise ValueError(f"batch must be at most the records {records}, got {batch}")
+    steps = dp_optim.steps_of_epochs(epochs, records, batch)
     return accounting.sampled_gaussian_epsilon(
-        rate=lot / records, noise_multiplier=noise_multiplier, steps=steps, delta=delta
+        rate=batch / records, noise_multiplier=noise_multiplier, steps=steps, delta=delta
     )
 
 

@@ -1,6 +1,6 @@
 """The hyper-parameters of DP-SGD and DP-Adam that Avent et al. (2020) search, and how they draw them at random.
 
-A setting is ``(epochs, lot, learning rate, noise multiplier, clip norm)``, the first two whole numbers. Table 1 calls
+A setting is ``(epochs, batch, learning rate, noise multiplier, clip norm)``, the first two whole numbers. Table 1 calls
 the fourth a noise variance; in the paper's code, and here, it is the multiplier ``z``. Random settings follow tables 3
 and 4, as that code has them: drawn again where they leave their range, then rounded; their learning rates have another
 range than the search's.
@@ -12,23 +12,23 @@ import numpy as np
 
 from jaxdpbo import _checks
 
-HYPER_PARAMETERS = ("epochs", "lot", "learning_rate", "noise_multiplier", "clip_norm")
-WHOLE = (True, True, False, False, False)
+HYPER_PARAMETERS = ("epochs", "batch", "learning_rate", "noise_multiplier", "clip_norm")
+INTEGER_MASK = (True, True, False, False, False)
 
 
 class Space(NamedTuple):
-    """``bounds (2, 5)`` of the search, ``sampled (2, 5)`` of random settings, and their laws.
+    """``bounds (2, 5)`` of the search, ``sampled (2, 5)`` of random settings, and their distributions.
 
     Attributes:
       bounds: Table 1.
       sampled: Tables 3 and 4; a grid spans it too.
-      lot: mean and standard deviation of a normal lot.
+      batch: mean and standard deviation of a normal batch.
       rates: of the exponential learning rate, noise multiplier and clip norm, each from its least value on.
     """
 
     bounds: np.ndarray
     sampled: np.ndarray
-    lot: tuple[float, float]
+    batch: tuple[float, float]
     rates: tuple[float, float, float]
 
 
@@ -62,14 +62,14 @@ def random_settings(space: Space, count: int, seed: int) -> np.ndarray:
 
     columns = [
         kept(lambda size: rng.uniform(low[0], high[0], size), 0),
-        kept(lambda size: rng.normal(*space.lot, size), 1),
+        kept(lambda size: rng.normal(*space.batch, size), 1),
         *(
             kept(lambda size, c=column, r=rate: low[c] + rng.exponential(1 / r, size), column)
             for column, rate in zip((2, 3, 4), space.rates, strict=True)
         ),
     ]
     settings = np.stack(columns, axis=1)
-    settings[:, WHOLE] = np.round(settings[:, WHOLE])
+    settings[:, INTEGER_MASK] = np.round(settings[:, INTEGER_MASK])
     return settings
 
 
@@ -78,5 +78,5 @@ def grid_settings(space: Space, size: int) -> np.ndarray:
     size = _checks.size("size", size)
     axes = [np.linspace(low, high, size) for low, high in space.sampled.T]
     settings = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
-    settings[:, WHOLE] = np.round(settings[:, WHOLE])
+    settings[:, INTEGER_MASK] = np.round(settings[:, INTEGER_MASK])
     return settings

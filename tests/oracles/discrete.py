@@ -1,4 +1,4 @@
-"""Laws on the integers in long decimals and exact fractions, what tables of thresholds draw, and costs by summing."""
+"""Distributions on the integers in decimals and fractions, what tables of thresholds draw, and costs by summing."""
 
 import itertools
 import math
@@ -11,11 +11,11 @@ from scipy.special import logsumexp, ndtri_exp
 DIGITS = 70
 
 
-def gaussian(width: float, bound: int) -> np.ndarray:
-    """Of ``-bound .. bound``, ``P(x)`` proportional to ``exp(-x^2 / (2 width^2))`` on all integers, in floats."""
-    reach = max(bound, math.ceil(18 * width))
+def gaussian(sigma: float, bound: int) -> np.ndarray:
+    """Of ``-bound .. bound``, ``P(x)`` proportional to ``exp(-x^2 / (2 sigma^2))`` on all integers, in floats."""
+    reach = max(bound, math.ceil(18 * sigma))
     x = np.arange(-reach, reach + 1)
-    weights = np.exp(-((x / width) ** 2) / 2)
+    weights = np.exp(-((x / sigma) ** 2) / 2)
     return (weights / math.fsum(weights))[reach - bound : reach + bound + 1]
 
 
@@ -113,10 +113,10 @@ def summed(first: list[int], factor: int, second: list[int]) -> list[int]:
 
 def gaussian_law(limbs: np.ndarray, factors: tuple[int, ...]) -> tuple[list[int], int]:
     """What ``factors[0] x_0 + factors[1] x_1`` of two tables (or one) draws, of ``-T .. T``, and out of how many."""
-    laws = [signed(drawn(table)) for table in limbs]
-    if len(laws) == 1:
-        return laws[0], 2**129
-    return summed(laws[0], factors[1], laws[1]), 2**258
+    distributions = [signed(drawn(table)) for table in limbs]
+    if len(distributions) == 1:
+        return distributions[0], 2**129
+    return summed(distributions[0], factors[1], distributions[1]), 2**258
 
 
 def geometric_law(thresholds: np.ndarray) -> tuple[list[int], int]:
@@ -127,8 +127,8 @@ def geometric_law(thresholds: np.ndarray) -> tuple[list[int], int]:
     return counts, 2 ** (128 * len(thresholds))
 
 
-def variation(counts: list[int], total: int, exact: list[Decimal]) -> Decimal:
-    """Total variation between outcomes drawn ``counts`` times in ``total`` and a law with all the rest as its last."""
+def total_variation(counts: list[int], total: int, exact: list[Decimal]) -> Decimal:
+    """Total variation between outcomes drawn ``counts`` times in ``total`` and one with the rest as its last."""
     with localcontext() as context:
         context.prec = DIGITS
         apart = sum(abs(Decimal(n) / total - p) for n, p in zip(counts, exact[:-1], strict=True))
@@ -136,30 +136,30 @@ def variation(counts: list[int], total: int, exact: list[Decimal]) -> Decimal:
 
 
 def hockey_stick(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
-    """``delta`` at ``epsilon`` between two laws on the same points: Canonne et al. (2020), theorem 7, as a sum."""
+    """``delta`` at ``epsilon`` between two distributions on the same points: Canonne et al. (2020), theorem 7."""
     return math.fsum(np.maximum(first - math.exp(epsilon) * second, 0).ravel())
 
 
-def renyi(width: float, shift: int, order: float) -> float:
+def renyi(sigma: float, shift: int, order: float) -> float:
     """The divergence of order ``order`` between the discrete Gaussian moved by ``shift`` and itself."""
-    x = np.arange(-math.ceil(60 * width) - shift * 20, math.ceil(60 * width) + shift * 20 + 1)
-    here, there = (-(((x - s) / width) ** 2) / 2 for s in (0, shift))
+    x = np.arange(-math.ceil(60 * sigma) - shift * 20, math.ceil(60 * sigma) + shift * 20 + 1)
+    here, there = (-(((x - s) / sigma) ** 2) / 2 for s in (0, shift))
     normal = logsumexp(here)
     return (logsumexp(order * there + (1 - order) * here) - normal) / (order - 1)
 
 
-def knots(width: int, widths: float) -> np.ndarray:
-    """``width (t(k + 1) - t(k))`` of ``t(k) = -Phi^-1(P(Y >= k))`` for ``0 <= k < widths width``, in log space.
+def knots(sigma: int, sigmas: float) -> np.ndarray:
+    """``sigma (t(k + 1) - t(k))`` of ``t(k) = -Phi^-1(P(Y >= k))`` for ``0 <= k < sigmas sigma``, in log space.
 
     ``t(1 - k) = -t(k)`` by symmetry, so these are all there are.
     """
-    last = math.ceil(widths * width)
-    x = np.arange(1, last + math.ceil(12 * width) + 2)
-    weights = -((x / width) ** 2) / 2
+    last = math.ceil(sigmas * sigma)
+    x = np.arange(1, last + math.ceil(12 * sigma) + 2)
+    weights = -((x / sigma) ** 2) / 2
     total = np.logaddexp(np.log(2) + logsumexp(weights), 0.0)
     tails = np.logaddexp.accumulate(weights[::-1])[::-1] - total  # log P(Y >= k), k = 1, 2, ...
     t = -ndtri_exp(tails[: last + 1])
-    return width * np.diff(np.concatenate([[-t[0]], t]))
+    return sigma * np.diff(np.concatenate([[-t[0]], t]))
 
 
 def noisy_argmax(scores: tuple[int, ...], counts: list[int]) -> list[int]:

@@ -60,7 +60,7 @@ def maximum_information_gain(kernel: Kernel, candidates: np.ndarray, steps: int,
 def two_task_log_likelihood(
     kernel: Kernel, points: np.ndarray, first: np.ndarray, second: np.ndarray, correlation: float, noise: float
 ) -> float:
-    """By the Kronecker product and a dense normal law."""
+    """By the Kronecker product and a dense normal distribution."""
     tasks = np.array([[1.0, correlation], [correlation, 1.0]])
     covariance = np.kron(tasks, gram(kernel, points, points)) + noise * np.eye(2 * len(points))
     return float(multivariate_normal(cov=covariance).logpdf(np.concatenate([first, second])))

@@ -17,11 +17,11 @@ def means(kernel: Kernel, points: np.ndarray, noises: np.ndarray, values: np.nda
 
 def covariance(kernel: Kernel, points: np.ndarray, noises: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """``grad k_D(theta, theta) grad^T``, shape ``(d, d)``."""
-    prior = kernel.mixed(theta, theta)
+    model = kernel.mixed(theta, theta)
     if len(points) == 0:
-        return prior
+        return model
     cross = gradients(kernel, theta, points)
-    return prior - cross.T @ np.linalg.solve(observed_covariance(kernel, points, noises), cross)
+    return model - cross.T @ np.linalg.solve(observed_covariance(kernel, points, noises), cross)
 
 
 def trace(kernel: Kernel, points: np.ndarray, noises: np.ndarray, theta: np.ndarray) -> float:

@@ -1,4 +1,5 @@
-"""DP-SGD with lots without replacement by enumeration: every lot, every choice of gradients, and plain integration.
+"""DP-SGD with batches without replacement by enumeration: every batch, every choice of gradients, and plain
+integration.
 
 A mixture is ``(weights, means)`` of normals of deviation 1.
 """
@@ -37,16 +38,16 @@ def renyi(rate: float, z: float, order: float) -> float:
     return math.log(quad(tilted, mu / 2, order * mu + 14, limit=400)[0] + atom) / (order - 1)
 
 
-def choices(records: int, lot: int, z: float, values: tuple[float, ...] = (-1.0, 0.0, 1.0)):
+def choices(records: int, batch: int, z: float, values: tuple[float, ...] = (-1.0, 0.0, 1.0)):
     """Every pair of mixtures that one step on neighbouring data sets can be; clip norm 1, record 0 is replaced."""
-    lots = list(itertools.combinations(range(records), lot))
-    unit = z * 2 / lot  # the noise's deviation
+    batches = list(itertools.combinations(range(records), batch))
+    unit = z * 2 / batch  # the noise's deviation
     for own, other, *rest in itertools.product(values, repeat=records + 1):
         pair = []
         for first in (own, other):
             gradients = np.array([first, *rest])
-            means = np.array([gradients[list(one)].mean() for one in lots]) / unit
-            pair.append((np.full(len(lots), 1 / len(lots)), means))
+            means = np.array([gradients[list(one)].mean() for one in batches]) / unit
+            pair.append((np.full(len(batches), 1 / len(batches)), means))
         yield tuple(pair)
 
 

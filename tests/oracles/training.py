@@ -76,7 +76,7 @@ def permutation_sgd(features, labels, order, regularisation, passes, batch):
 
 
 def train(kind, layers, features, labels, steps, learning_rate, clip_norm, optimizer):
-    """Without noise, the lot being all records."""
+    """Without noise, the batch being all records."""
     layers = [[w.copy(), b.copy()] for w, b in layers]
     first = [[np.zeros_like(w), np.zeros_like(b)] for w, b in layers]
     second = [[np.zeros_like(w), np.zeros_like(b)] for w, b in layers]

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import budgets, guarantee
-from jaxdpbo.surrogate import gp, information, kernels, observations
+from jaxdpbo.privacy import calibration, guarantee
+from jaxdpbo.surrogate import gp, information_gain, kernels, preprocessing
 from jaxdpbo.theory import dp_gp_ucb as theory
 from jaxdpbo.types import Kernel
 
@@ -33,12 +33,13 @@ PRINTED_VALUE = "the sensitivity that theorems 3 and 5 print for the largest uti
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=[
-        "candidates", "bounds", "grid", "prior", "centre", "scale", "limits", "width_offset", "width_slope",
+        "candidates", "bounds", "grid", "model", "centre", "scale", "limits", "beta_offset", "beta_slope",
         "epsilon_point", "epsilon_value", "point_units", "value_units", "point_sensitivity", "value_sensitivity",
         "delta", "gain_grids",
     ],
     meta_fields=[
-        "steps", "release", "acquisition", "rests_on", "voids", "scatter", "starts", "climb_steps",
+        "steps", "release", "acquisition", "assumptions", "no_guarantee_reason", "raw_samples", "num_restarts",
+        "ascent_steps",
         "noise", "point_rate", "value_rate", "users",
     ],
 )  # fmt: skip
@@ -47,26 +48,26 @@ class Config:
     """What a run is told before it starts; made by ``config`` or ``lipschitz_config``.
 
     Traced, in standard units:
-      ``candidates (c, d)``, or ``bounds (2, d)`` and ``grid (g, d)``, the others None; the numbers of ``prior``;
-      ``centre ()`` and ``scale ()``; ``limits (2,)``, to which utilities are clipped; ``beta_t`` as ``width_offset +
-      width_slope log t``; the budgets, sensitivities and ``delta ()``; ``gain_grids``, of ``lipschitz_config`` with
+      ``candidates (c, d)``, or ``bounds (2, d)`` and ``grid (g, d)``, the others None; the numbers of ``model``;
+      ``centre ()`` and ``scale ()``; ``limits (2,)``, to which utilities are clipped; ``beta_t`` as ``beta_offset +
+      beta_slope log t``; the budgets, sensitivities and ``delta ()``; ``gain_grids``, of ``lipschitz_config`` with
       exact noise, one for the point and one for the value, if released (``gains.Grid``).
 
-    Static: ``steps``; ``release`` "point", "value" or "both"; ``acquisition``; ``rests_on``, the assumptions;
-    ``voids``, why there is no guarantee, or ""; sizes of the search of a box; ``noise`` and the rates of the exact one,
-    see ``privacy.budgets``; ``users``, ``n`` where the objective returns gains ``(n,)``, None where it returns one
-    utility.
+    Static: ``steps``; ``release`` "point", "value" or "both"; ``acquisition``; ``assumptions``;
+    ``no_guarantee_reason``, why there is no guarantee, or ""; sizes of the search of a box; ``noise`` and the rates of
+    the exact one, see ``privacy.calibration``; ``users``, ``n`` where the objective returns gains ``(n,)``, otherwise
+    None.
     """
 
     candidates: jax.Array | None
     bounds: jax.Array | None
     grid: jax.Array | None
-    prior: gp.Prior
+    model: gp.Model
     centre: jax.Array
     scale: jax.Array
     limits: jax.Array
-    width_offset: jax.Array
-    width_slope: jax.Array
+    beta_offset: jax.Array
+    beta_slope: jax.Array
     epsilon_point: jax.Array
     epsilon_value: jax.Array
     point_units: jax.Array
@@ -78,11 +79,11 @@ class Config:
     steps: int
     release: str
     acquisition: str
-    rests_on: tuple[str, ...]
-    voids: str
-    scatter: int
-    starts: int
-    climb_steps: int
+    assumptions: tuple[str, ...]
+    no_guarantee_reason: str
+    raw_samples: int
+    num_restarts: int
+    ascent_steps: int
     noise: str
     point_rate: Fraction
     value_rate: Fraction
@@ -115,9 +116,9 @@ def config(
     scale: float = 1.0,
     decay: tuple[float, float] | None = None,
     constants: str = "corrected",
-    scatter: int = 1000,
-    starts: int = 8,
-    climb_steps: int = 50,
+    raw_samples: int = 1000,
+    num_restarts: int = 8,
+    ascent_steps: int = 50,
     noise: str = "exact",
 ) -> Config:
     """Algorithm 1 (noisy) or 2 (exact observations). Everything here must be public, the kernel's numbers too.
@@ -146,9 +147,9 @@ def config(
       decay: ``(A, tau)``, PUBLIC constants of de Freitas et al. (2012), in standard units, in place of the computed
         regret bound of exact observations.
       constants: "corrected", or "paper" for the printed ones.
-      scatter: points tried before the climbs, over a box.
-      starts: climbs, over a box; at most ``scatter``.
-      climb_steps: gradient steps of each.
+      raw_samples: points tried before the ascents, over a box.
+      num_restarts: ascents, over a box; at most ``raw_samples``.
+      ascent_steps: gradient steps of each.
       noise: "exact", on an integer grid, or "float", for research sweeps.
 
     Raises:
@@ -165,9 +166,9 @@ def config(
         raise ValueError("exactly one of bounds and candidates must be given")
     if variance and variance < gp.jitter(jnp.result_type(float)):
         raise ValueError(f"noise_variance must be 0 or at least {gp.jitter(jnp.result_type(float)):g}, got {variance}")
-    _checks.size("starts", starts)
-    if starts > _checks.size("scatter", scatter):
-        raise ValueError(f"starts must be at most scatter = {scatter}, got {starts}")
+    _checks.size("num_restarts", num_restarts)
+    if num_restarts > _checks.size("raw_samples", raw_samples):
+        raise ValueError(f"num_restarts must be at most raw_samples = {raw_samples}, got {num_restarts}")
     shares = split(epsilon, release, point_share)
     if decay is not None:
         amplitude, rate = _checks.vector("decay", decay, 2).tolist()
@@ -177,14 +178,14 @@ def config(
     }  # fmt: skip
     if bounds is None:
         rows = _checks.distinct_rows("candidates", candidates)
-        prior = unit_prior(kernel, kernel_params, rows, variance)
+        model = unit_prior(kernel, kernel_params, rows, variance)
         found = theory.over_candidates(
             candidates=len(rows),
             dimension=rows.shape[1],
-            information=lambda noise: information.gain_bound(_noised(prior, noise), rows, steps),
+            information=lambda noise: information_gain.gain_bound(_noised(model, noise), rows, steps),
             constants=constants,
             decay=decay,
-            unlearnt=gp.jitter(jnp.result_type(float)),
+            skip_threshold=gp.jitter(jnp.result_type(float)),
             **numbers,
         )
         place = {"candidates": rows}
@@ -197,17 +198,17 @@ def config(
         if (slope is None) != (release == "point"):
             raise ValueError("slope must be given over a box where a value is released, and only there")
         points = None if grid is None else _checks.distinct_rows("grid", grid)
-        prior = unit_prior(kernel, kernel_params, limits, variance)
+        model = unit_prior(kernel, kernel_params, limits, variance)
         mass, steep = (1.0, 1.0) if slope is None else _checks.vector("slope", slope, 2).tolist()
         found = theory.over_box(
             box=theory.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
             grid=1 if points is None else len(points),
             delta_point=_checks.probability("point_share", point_share) * delta,
-            information=lambda noise: information.gain_bound_of_box(_noised(prior, noise), limits, steps),
+            information=lambda noise: information_gain.gain_bound_of_box(_noised(model, noise), limits, steps),
             **numbers,
         )
         place = {"bounds": limits, "grid": points}
-    rests_on = (
+    assumptions = (
         *of_noise(noise),
         *((COMPUTED_MEAN,) if noise == "exact" and release != "value" else ()),
         *(guarantee.PUBLIC_CONFIG, GAUSSIAN_PROCESS),
@@ -227,28 +228,28 @@ def config(
         value_sensitivity += _rounding(middle, scale, value_sensitivity)
     return canonical(
         **place,
-        prior=prior,
+        model=model,
         centre=middle,
         scale=scale,
-        limits=np.array([-observations.WILDEST, observations.WILDEST]),
-        width_offset=found.width_offset,
-        width_slope=found.width_slope,
+        limits=np.array([-preprocessing.MAX_STANDARDIZED, preprocessing.MAX_STANDARDIZED]),
+        beta_offset=found.beta_offset,
+        beta_slope=found.beta_slope,
         point_sensitivity=point_sensitivity,
         value_sensitivity=value_sensitivity,
         delta=delta,
         shares=shares,
         units=tuple(
-            budgets.units("epsilon", part if noise == "exact" else 0.0, moves)
+            calibration.units("epsilon", part if noise == "exact" else 0.0, moves)
             for part, moves in zip(shares, (2, 1), strict=True)
         ),
         steps=steps,
         release=release,
         acquisition="ucb",
-        rests_on=rests_on,
-        voids=PRINTED_VALUE if constants == "paper" and release != "point" else "",
-        scatter=scatter,
-        starts=starts,
-        climb_steps=_checks.size("climb_steps", climb_steps),
+        assumptions=assumptions,
+        no_guarantee_reason=PRINTED_VALUE if constants == "paper" and release != "point" else "",
+        raw_samples=raw_samples,
+        num_restarts=num_restarts,
+        ascent_steps=_checks.size("ascent_steps", ascent_steps),
         noise=noise,
     )
 
@@ -263,10 +264,11 @@ def split(epsilon: float, release: str, share: float) -> tuple[float, float]:
 def _rounding(centre: float, scale: float, sensitivity: float) -> float:
     """How far rounding moves two utilities, in standard units: ``(value - centre) / scale``, clipped.
 
-    A value within the limits is at most ``|centre| + WILDEST scale``: rounded to the dtype, subtracted, divided.
+    A value within the limits is at most ``|centre| + MAX_STANDARDIZED scale``: rounded to the dtype, subtracted,
+    divided.
     """
     dtype = jnp.result_type(float)
-    both = 2.0 * 3.0 * float(jnp.finfo(dtype).eps) * (observations.WILDEST + abs(centre) / scale)
+    both = 2.0 * 3.0 * float(jnp.finfo(dtype).eps) * (preprocessing.MAX_STANDARDIZED + abs(centre) / scale)
     if both > 0.1 * sensitivity:
         raise ValueError(
             f"centre must be nearer to 0 for exact noise, got {centre:g} with scale = {scale:g}: {dtype} cannot tell "
@@ -282,7 +284,7 @@ def of_noise(noise: str) -> tuple[str, ...]:
     return (guarantee.RANDOM_BITS,)
 
 
-def unit_prior(kernel: Kernel, params: Any, points: np.ndarray, noise: float) -> gp.Prior:
+def unit_prior(kernel: Kernel, params: Any, points: np.ndarray, noise: float) -> gp.Model:
     """A kernel of variance 1 at every one of ``points (k, d)``, or the corners of a box."""
     dimension = points.shape[1]
     if params is None:
@@ -292,16 +294,17 @@ def unit_prior(kernel: Kernel, params: Any, points: np.ndarray, noise: float) ->
     variances = np.asarray(kernels.diagonal(kernel, params, jnp.asarray(points, dtype)))
     if np.max(np.abs(variances - 1.0)) > 1e-5:
         raise ValueError(f"kernel must have variance 1 (scale is for the utility's), got {variances.max():g}")
-    return gp.Prior(kernel, params, jnp.asarray(noise, dtype))
+    return gp.Model(kernel, params, jnp.asarray(noise, dtype))
 
 
-def _noised(prior: gp.Prior, noise: float) -> gp.Prior:
-    return replace(prior, noise_variance=jnp.asarray(noise, prior.noise_variance.dtype))
+def _noised(model: gp.Model, noise: float) -> gp.Model:
+    return replace(model, noise_variance=jnp.asarray(noise, model.noise_variance.dtype))
 
 
 def canonical(
-    *, shares, units, candidates=None, bounds=None, grid=None, prior, steps, release, acquisition, rests_on, voids,
-    noise, scatter=1, starts=1, climb_steps=1, users=None, grids=(), **numbers,
+    *, shares, units, candidates=None, bounds=None, grid=None, model, steps, release, acquisition, assumptions,
+    no_guarantee_reason,
+    noise, raw_samples=1, num_restarts=1, ascent_steps=1, users=None, grids=(), **numbers,
 ) -> Config:  # fmt: skip
     """The record, its numbers arrays of one dtype."""
 
@@ -313,7 +316,7 @@ def canonical(
         candidates=leaf(candidates),
         bounds=leaf(bounds),
         grid=leaf(grid),
-        prior=prior,
+        model=model,
         epsilon_point=leaf(shares[0]),
         epsilon_value=leaf(shares[1]),
         point_units=point.units,
@@ -322,11 +325,11 @@ def canonical(
         steps=steps,
         release=release,
         acquisition=acquisition,
-        rests_on=rests_on,
-        voids=voids,
-        scatter=scatter,
-        starts=starts,
-        climb_steps=climb_steps,
+        assumptions=assumptions,
+        no_guarantee_reason=no_guarantee_reason,
+        raw_samples=raw_samples,
+        num_restarts=num_restarts,
+        ascent_steps=ascent_steps,
         noise=noise,
         point_rate=point.rate,
         value_rate=value.rate,

@@ -14,16 +14,16 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms.dp_gp_ucb import configs
-from jaxdpbo.privacy import budgets, guarantee
+from jaxdpbo.privacy import calibration, guarantee
 from jaxdpbo.surrogate import kernels
 from jaxdpbo.theory import dp_gp_ucb as theory
 from jaxdpbo.types import Kernel
 
 ACQUISITIONS = ("ucb", "expected_improvement", "in_order")
 LEVELS = 2**20  # of one gain; a float32 of this size is right to a quarter, so no gain is rounded by a whole one
-MOST_USERS = 2**23  # sums of their digits of 8 bits fit 32
+MAX_USERS = 2**23  # sums of their digits of 8 bits fit 32
 RATES = tuple(Fraction(1, 2**digits) for digits in (6, 9, 12, 16))
-FEWEST_UNITS = 32  # nothing is kept back for rounding: fewer units cost no more than 3 % of a budget
+MIN_UNITS = 32  # nothing is kept back for rounding: fewer units cost no more than 3 % of a budget
 MIDDLE = 2**30  # scores lie in [0, 2^31): less this, the noise can be added to them
 
 SEPARABLE_GAINS = "gains[i] depends on user i's record alone"
@@ -48,7 +48,7 @@ def lipschitz_config(
     point_share: float = 0.5,
     kernel: Kernel = kernels.matern52,
     kernel_params: Any = None,
-    width: float = 4.0,
+    beta: float = 4.0,
     constants: str = "corrected",
     noise: str = "exact",
 ) -> configs.Config:
@@ -85,7 +85,7 @@ def lipschitz_config(
       point_share: of ``epsilon``, for the point, where both are released.
       kernel: of the surrogate, which steers the search and carries no privacy.
       kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the search where not given.
-      width: ``beta`` of "ucb".
+      beta: ``beta`` of "ucb".
       constants: "corrected", or "paper".
       noise: "exact", on an integer grid, or "float", for research sweeps.
 
@@ -126,8 +126,8 @@ def lipschitz_config(
     else:
         moved = Moved(Fraction(1), Fraction(users), 0)
     shares = configs.split(epsilon, release, point_share)
-    if noise == "exact" and users > MOST_USERS:
-        raise ValueError(f"users must be at most {MOST_USERS} for exact noise, got {users} (noise='float' has no grid)")
+    if noise == "exact" and users > MAX_USERS:
+        raise ValueError(f"users must be at most {MAX_USERS} for exact noise, got {users} (noise='float' has no grid)")
     units = [
         _units(part if noise == "exact" else 0.0, moves, moved.share)
         for part, moves in zip(shares, (2, 1), strict=True)
@@ -136,12 +136,12 @@ def lipschitz_config(
     scale = largest_gain / 4.0  # so that all gains lie within two of the prior's deviations
     return configs.canonical(
         candidates=rows,
-        prior=configs.unit_prior(kernel, kernel_params, rows, 0.0),
+        model=configs.unit_prior(kernel, kernel_params, rows, 0.0),
         centre=largest_gain / 2.0,
         scale=scale,
         limits=np.array([-2.0, 2.0]),
-        width_offset=_checks.nonnegative("width", width),
-        width_slope=0.0,
+        beta_offset=_checks.nonnegative("beta", beta),
+        beta_slope=0.0,
         point_sensitivity=4.0 * float(moved.share),
         value_sensitivity=4.0 * float(moved.share),
         delta=0.0,
@@ -150,13 +150,13 @@ def lipschitz_config(
         steps=len(rows) if in_order else _checks.size("steps", steps),
         release=release,
         acquisition=acquisition,
-        rests_on=(
+        assumptions=(
             *configs.of_noise(noise),
             guarantee.PUBLIC_CONFIG,
             *((SEPARABLE_GAINS,) if in_order or smooth else ()),
             *((EXACT_TRAINING,) if smooth else ()),
         ),
-        voids=PRINTED_GAIN if constants == "paper" else "",
+        no_guarantee_reason=PRINTED_GAIN if constants == "paper" else "",
         noise=noise,
         users=users,
         grids=tuple(grids),
@@ -208,26 +208,26 @@ class Grid(NamedTuple):
     shift: jax.Array
 
 
-def _units(epsilon: float, moves: int, share: Fraction) -> budgets.Units:
-    """As ``budgets.units``, with room for scores of ``units / share``; usual budgets of ``n`` users share one rate."""
+def _units(epsilon: float, moves: int, share: Fraction) -> calibration.Units:
+    """As ``calibration.units``, with room for scores of ``units / share``; usual budgets share one rate."""
     if epsilon == 0:
-        return budgets.Units(jnp.zeros((), jnp.int32), RATES[0])
+        return calibration.Units(jnp.zeros((), jnp.int32), RATES[0])
     room = min(LEVELS, int((2 * MIDDLE - 1) * share // 1))
     usual = max(place for place, rate in enumerate(RATES) if place == 0 or (room * rate >= 4 and place < 3))
     counts = {place: int(Fraction(epsilon) / (moves * rate) // 1) for place, rate in enumerate(RATES)}
     if counts[0] > room == LEVELS:  # a larger budget gets no more
         counts[0] = room
-    fitting = [place for place, count in counts.items() if FEWEST_UNITS <= count <= room]
+    fitting = [place for place, count in counts.items() if MIN_UNITS <= count <= room]
     if fitting:
         place = min(fitting, key=lambda place: abs(place - usual))
-        return budgets.Units(jnp.asarray(counts[place], jnp.int32), RATES[place])
+        return calibration.Units(jnp.asarray(counts[place], jnp.int32), RATES[place])
     large = [count for count in counts.values() if count > room]
     if large:
         raise ValueError(
             f"users must be at most {(2 * MIDDLE - 1) // min(large)} for exact noise at epsilon = {epsilon:g}, got "
             f"{round(1 / share)}: the sum of their integers would not fit 32 bits (noise='float' has no grid)"
         )
-    smallest = float(FEWEST_UNITS * moves * RATES[-1])
+    smallest = float(MIN_UNITS * moves * RATES[-1])
     raise ValueError(
         f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' has no grid)"
     )

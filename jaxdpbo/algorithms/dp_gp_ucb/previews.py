@@ -64,7 +64,7 @@ def preview(config: Config, *, draws: int = 200, rows: int = 2000) -> Preview:
 def _mass_of_the_best(config, candidates, draws):
     """Expected probability of the best hundredth and twentieth, by draws of the prior that nobody's data enters."""
     count = candidates.shape[0]
-    covariance = kernels.gram(config.prior.kernel, config.prior.params, candidates, candidates)
+    covariance = kernels.gram(config.model.kernel, config.model.params, candidates, candidates)
     factor = jnp.linalg.cholesky(covariance + gp.jitter(covariance.dtype) * jnp.eye(count, dtype=covariance.dtype))
     drawn = gp.matmul(jax.random.normal(jax.random.key(0), (draws, count), covariance.dtype), factor.T)
     logs = jax.vmap(

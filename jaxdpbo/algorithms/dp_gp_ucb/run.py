@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dp_gp_ucb import gains
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config
-from jaxdpbo.privacy import budgets, guarantee, mechanisms
+from jaxdpbo.privacy import calibration, guarantee, mechanisms
 from jaxdpbo.privacy.mechanisms import tables
-from jaxdpbo.surrogate import finite, gp, improvement, maximize, observations
-from jaxdpbo.surrogate.ucb import ucb
+from jaxdpbo.surrogate import acquisition, finite_gp, gp, maximize, preprocessing
+from jaxdpbo.surrogate.acquisition import ucb
 from jaxdpbo.types import Algorithm, Query, State
 
 
@@ -24,13 +24,13 @@ class Private(NamedTuple):
     """Raw, in standard units.
 
     Attributes:
-      belief: about the candidates, or over a box the posterior of the points evaluated; None for "in_order".
+      posterior: about the candidates, or over a box the posterior of the points evaluated; None for "in_order".
       utilities: ``(T,)`` as observed, of gains the mean; 0 where nothing was.
       scores: ``(g, T)`` integers, of gains with exact noise: what is released, on each of ``config.gain_grids``
         (``gains.score``); 0 where nothing was observed. Otherwise None.
     """
 
-    belief: Any  # finite.Belief, gp.Posterior or None
+    posterior: Any  # finite_gp.Belief, gp.Posterior or None
     utilities: jax.Array
     scores: jax.Array | None
 
@@ -60,21 +60,21 @@ def init(key: jax.Array, config: Config) -> State:
     del key
     dtype = config.limits.dtype
     if config.acquisition == "in_order":
-        belief = None
+        posterior = None
     elif config.candidates is not None:
-        belief = finite.unseen(config.prior, config.candidates, config.steps)
+        posterior = finite_gp.unseen(config.model, config.candidates, config.steps)
     else:
         assert config.bounds is not None
-        belief = gp.empty(config.steps, config.bounds.shape[1], dtype)
+        posterior = gp.empty(config.steps, config.bounds.shape[1], dtype)
     scores = jnp.zeros((len(config.gain_grids), config.steps), jnp.int32) if config.gain_grids else None
-    return State(Public(jnp.zeros((), jnp.int32)), Private(belief, jnp.zeros(config.steps, dtype), scores))
+    return State(Public(jnp.zeros((), jnp.int32)), Private(posterior, jnp.zeros(config.steps, dtype), scores))
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
     """The point of largest acquisition (equation 3). Reads ``state.private``.
 
     Over candidates the largest is exact, the first of equal ones, and ``key`` is unused; over a box it is sought by
-    ``maximize.scatter_and_climb`` from starts drawn from ``key``.
+    ``maximize.sample_and_ascend`` from starts drawn from ``key``.
     """
     private, step = state.private, state.public.step
     if config.candidates is None:
@@ -82,11 +82,11 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     if config.acquisition == "in_order":
         row = jnp.minimum(step, config.candidates.shape[0] - 1)
     else:
-        mean, variance = private.belief.mean, private.belief.variance
+        mean, variance = private.posterior.mean, private.posterior.variance
         if config.acquisition == "ucb":
             heights = mean + jnp.sqrt(beta(config, step) * variance)
         else:
-            heights = improvement.expected_improvement(mean, variance, best(config, state))
+            heights = acquisition.expected_improvement(mean, variance, best(config, state))
         row, _ = maximize.first_of_largest(heights)
     rows = row[None].astype(jnp.int32)
     return Query(config.candidates[rows], jnp.ones(1, bool), rows)
@@ -103,7 +103,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     a user's gain NaN or infinite          counts as 0, for that user alone
     a gain outside ``[0, g*]``             counts as the nearer end
     a utility outside ``config.limits``    counts as the limit
-    a candidate already known exactly      not learnt again (``finite.observe``)
+    a candidate already known exactly      not learnt again (``finite_gp.observe``)
     =====================================  ===================================================================
 
     Args:
@@ -134,16 +134,16 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
             whole = [gains.score(each, gains.largest(config), grid) for grid in config.gain_grids]
             at = jnp.minimum(step, config.steps - 1)
             scored = jnp.where(step < config.steps, scored.at[:, at].set(jnp.stack(whole)), scored)
-    utility = observations.counted(means, query.mask, config.centre, config.scale, config.limits)
+    utility = preprocessing.counted(means, query.mask, config.centre, config.scale, config.limits)
     active = step < config.steps
     if config.acquisition == "in_order":
-        belief = None
+        posterior = None
     elif config.candidates is not None:
         assert query.rows is not None
-        belief = finite.observe(config.prior, private.belief, query.rows[0], utility[0], when=active)
+        posterior = finite_gp.observe(config.model, private.posterior, query.rows[0], utility[0], when=active)
     else:
-        belief = gp.append(config.prior, private.belief, query.points, query.mask, when=active)
-    after = Private(belief, gp.write(private.utilities, utility, step, active), scored)
+        posterior = gp.append(config.model, private.posterior, query.points, query.mask, when=active)
+    after = Private(posterior, gp.write(private.utilities, utility, step, active), scored)
     return State(Public(jnp.where(active, step + 1, step)), after), Info(config.centre + config.scale * utility)
 
 
@@ -169,7 +169,7 @@ def _chosen(key, config, state):
     if config.gain_grids:
         whole = state.private.scores[0] - gains.MIDDLE
     else:
-        whole = budgets.on_grid(scores(config, state), config.point_units, config.point_sensitivity)
+        whole = calibration.on_grid(scores(config, state), config.point_units, config.point_sensitivity)
     return mechanisms.noisy_argmax(key, whole, config.point_rate)
 
 
@@ -183,26 +183,26 @@ def _noised(key, config, state):
         noised = jnp.max(state.private.scores[-1]) - gains.MIDDLE + noise  # integers: 2^31 would not fit
         unit = gains.unit(config, config.gain_grids[-1])
         return (noised.astype(unit.dtype) + (gains.MIDDLE + 0.5)) * unit
-    whole = budgets.on_grid(best(config, state), config.value_units, config.value_sensitivity)
-    unit = budgets.grid_unit(config.value_units, config.value_sensitivity)
+    whole = calibration.on_grid(best(config, state), config.value_units, config.value_sensitivity)
+    unit = calibration.grid_unit(config.value_units, config.value_sensitivity)
     return config.centre + config.scale * ((whole + noise).astype(unit.dtype) + 0.5) * unit
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
     """What the constants earn: see the table at the top."""
-    if config.voids:
-        return guarantee.no_guarantee(guarantee.USERS, config.voids)
-    delta, variation = float(config.delta), 0.0
+    if config.no_guarantee_reason:
+        return guarantee.no_guarantee(guarantee.USERS, config.no_guarantee_reason)
+    delta, total_variation = float(config.delta), 0.0
     epsilon = float(config.epsilon_point) + float(config.epsilon_value)
     if config.noise == "exact":  # dyadic numbers: floats hold them
         point, value = int(config.point_units), int(config.value_units)
         epsilon = float(2 * point * config.point_rate + value * config.value_rate)
-        variation = (len(config.shortlist) * tables.geometric_variation(config.point_rate) if point else 0.0) + (
-            2 * tables.geometric_variation(config.value_rate) if value else 0.0
-        )
+        total_variation = (
+            len(config.shortlist) * tables.geometric_total_variation(config.point_rate) if point else 0.0
+        ) + (2 * tables.geometric_total_variation(config.value_rate) if value else 0.0)
     return guarantee.guarantee(
         "prior_averaged_dp" if delta else "dp", epsilon, "replace_one", guarantee.USERS,
-        holds_if=config.rests_on, delta=delta, variation=variation,
+        assumptions=config.assumptions, delta=delta, total_variation=total_variation,
     )  # fmt: skip
 
 
@@ -211,7 +211,7 @@ algorithm = Algorithm(init, ask, tell, release, privacy)
 
 def beta(config: Config, step: jax.Array) -> jax.Array:
     """``beta_t ()`` for the query after ``step ()`` steps, ``t = step + 1``: equation 3."""
-    return config.width_offset + config.width_slope * jnp.log(step + 1.0)
+    return config.beta_offset + config.beta_slope * jnp.log(step + 1.0)
 
 
 def best(config: Config, state: State) -> jax.Array:
@@ -227,25 +227,25 @@ def scores(config: Config, state: State) -> jax.Array:
     if config.acquisition == "in_order":
         return private.utilities
     if config.candidates is not None:
-        return private.belief.mean
-    return gp.predict(config.prior, private.belief, private.utilities, config.shortlist)[0]
+        return private.posterior.mean
+    return gp.predict(config.model, private.posterior, private.utilities, config.shortlist)[0]
 
 
 def _ask_box(key, config, state):
     """Where nothing is known yet every point is as good: the middle."""
     private = state.private
     lower, upper = config.bounds
-    point, _ = maximize.scatter_and_climb(
+    point, _ = maximize.sample_and_ascend(
         key,
         lambda point: ucb(
-            config.prior, private.belief, private.utilities, point[None], beta(config, state.public.step)
+            config.model, private.posterior, private.utilities, point[None], beta(config, state.public.step)
         )[0],
         lower,
         upper,
-        incumbent=private.belief.points[jnp.argmax(jnp.where(private.belief.mask, private.utilities, -jnp.inf))],
-        scatter=config.scatter,
-        starts=config.starts,
-        steps=config.climb_steps,
+        incumbent=private.posterior.points[jnp.argmax(jnp.where(private.posterior.mask, private.utilities, -jnp.inf))],
+        raw_samples=config.raw_samples,
+        num_restarts=config.num_restarts,
+        steps=config.ascent_steps,
     )
-    point = jnp.where(jnp.any(private.belief.mask), point, (lower + upper) / 2)
+    point = jnp.where(jnp.any(private.posterior.mask), point, (lower + upper) / 2)
     return Query(point[None], jnp.ones(1, bool))

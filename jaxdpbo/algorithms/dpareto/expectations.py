@@ -11,7 +11,7 @@ from jaxdpbo.algorithms.dpareto.configs import Config, point_of, snapped, unit_o
 from jaxdpbo.algorithms.dpareto.run import UNMEASURED, USABLE, Release
 from jaxdpbo.surrogate import maximize
 
-SCATTER, STARTS, STEPS = 4096, 8, 60
+RAW_SAMPLES, NUM_RESTARTS, STEPS = 4096, 8, 60
 
 
 class Expected(NamedTuple):
@@ -37,8 +37,8 @@ def predicted(config: Config, released: Release, points: jax.Array) -> tuple[jax
 def _predicted(config, released, points):
     given = _measured(config, released)
     posteriors = surrogates.condition(given)
-    mean, deviation = jax.lax.map(lambda unit: surrogates.believed(given, posteriors, unit), unit_of(config, points))
-    return given.mean[None] + given.spread[None] * mean, given.spread[None] * deviation
+    mean, deviation = jax.lax.map(lambda unit: surrogates.predicted(given, posteriors, unit), unit_of(config, points))
+    return given.mean[None] + given.scale[None] * mean, given.scale[None] * deviation
 
 
 @jax.jit
@@ -48,7 +48,7 @@ def improvement(config: Config, released: Release, points: jax.Array) -> jax.Arr
     posteriors, left = surrogates.condition(given), surrogates.undominated(config, given)
 
     def at(unit):
-        return surrogates.improvement(config, given, left, *surrogates.believed(given, posteriors, unit), log=False)
+        return surrogates.improvement(config, given, left, *surrogates.predicted(given, posteriors, unit), log=False)
 
     return jax.lax.map(at, unit_of(config, points))
 
@@ -79,21 +79,21 @@ def settings_for(key: jax.Array, config: Config, released: Release, *, epsilon: 
 def _settings_for(key, config, released, epsilon):
     given = _measured(config, released)
     posteriors = surrogates.condition(given)
-    limit = (jnp.log(epsilon) - given.mean[0]) / given.spread[0]
+    limit = (jnp.log(epsilon) - given.mean[0]) / given.scale[0]
 
     def utility(unit):
-        mean, _ = surrogates.believed(given, posteriors, snapped(config, unit))
+        mean, _ = surrogates.predicted(given, posteriors, snapped(config, unit))
         return -mean[1] - 100.0 * jnp.maximum(mean[0] - limit, 0.0)
 
     within = given.mask & (given.values[:, 0] <= limit)
     best = given.units[jnp.argmin(jnp.where(within, given.values[:, 1], jnp.inf))]
-    unit, _ = maximize.scatter_and_climb(
-        key, utility, jnp.zeros_like(best), jnp.ones_like(best), incumbent=best, scatter=SCATTER, starts=STARTS,
-        steps=STEPS,
+    unit, _ = maximize.sample_and_ascend(
+        key, utility, jnp.zeros_like(best), jnp.ones_like(best), incumbent=best, raw_samples=RAW_SAMPLES,
+        num_restarts=NUM_RESTARTS, steps=STEPS,
     )  # fmt: skip
     unit = snapped(config, unit)
-    mean, deviation = surrogates.believed(given, posteriors, unit)
-    middle, wide = given.mean + given.spread * mean, given.spread * deviation
+    mean, deviation = surrogates.predicted(given, posteriors, unit)
+    middle, wide = given.mean + given.scale * mean, given.scale * deviation
     ends = middle[:, None] + wide[:, None] * jnp.array([-1.96, 0.0, 1.96])[None]
     return Expected(point_of(config, unit[None])[0], jnp.exp(ends[0]), jax.nn.sigmoid(ends[1]))
 
@@ -101,4 +101,4 @@ def _settings_for(key, config, released, epsilon):
 def _measured(config, released):
     usable, known = released.failed == USABLE, released.failed != UNMEASURED
     units = unit_of(config, released.points)
-    return surrogates.measured(config, units, released.values, usable, known, released.priors)
+    return surrogates.measured(config, units, released.values, usable, known, released.models)

@@ -29,13 +29,13 @@ class Private(NamedTuple):
       units: ``(m, d)`` settings in the unit cube, whole coordinates rounded.
       values: ``(m, 2)`` epsilon and error as returned.
       failed: ``(m,)`` ``USABLE``, or why a setting counts for nothing.
-      priors: of ``log epsilon`` and of ``logit error``, as last fitted.
+      models: of ``log epsilon`` and of ``logit error``, as last fitted.
     """
 
     units: jax.Array
     values: jax.Array
     failed: jax.Array
-    priors: tuple[gp.Prior, gp.Prior]
+    models: tuple[gp.Model, gp.Model]
 
 
 class Info(NamedTuple):
@@ -55,7 +55,7 @@ class Release(NamedTuple):
       failed: ``(m,)`` why a setting counts for nothing; ``USABLE`` where it counts.
       front: ``(m,)``, True where nothing dominates the setting.
       hypervolume: ``()``.
-      priors: as last fitted, for ``settings_for``.
+      models: as last fitted, for ``settings_for``.
     """
 
     point: jax.Array
@@ -64,7 +64,7 @@ class Release(NamedTuple):
     failed: jax.Array
     front: jax.Array
     hypervolume: jax.Array
-    priors: tuple[gp.Prior, gp.Prior]
+    models: tuple[gp.Model, gp.Model]
 
 
 def init(key: jax.Array, config: Config) -> State:
@@ -75,7 +75,7 @@ def init(key: jax.Array, config: Config) -> State:
         units=jnp.zeros((capacity, config.bounds.shape[1]), config.bounds.dtype),
         values=jnp.ones((capacity, 2), config.bounds.dtype),
         failed=jnp.full(capacity, UNMEASURED, jnp.int32),
-        priors=config.prior,
+        models=config.model,
     )
     return State(Public(jnp.zeros((), jnp.int32)), private)
 
@@ -83,9 +83,9 @@ def init(key: jax.Array, config: Config) -> State:
 def ask(key: jax.Array, config: Config, state: State) -> Query:
     """The seeds, then what the surrogates expect to improve the front most (Algorithm 2, lines 5 to 7)."""
     step, batch = state.public.step, config.batch
-    seeds = config.initial.shape[0]
+    seeds = config.initial_design.shape[0]
     start = jnp.minimum(step * batch, seeds - batch)
-    seed = jax.lax.dynamic_slice_in_dim(unit_of(config, config.initial), start, batch)
+    seed = jax.lax.dynamic_slice_in_dim(unit_of(config, config.initial_design), start, batch)
 
     def proposed(count: int):
         return lambda private: surrogates.proposed(key, config, _measured(config, private, count))
@@ -142,19 +142,19 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         units=gp.write(private.units, unit_of(config, query.points), start, active),
         values=gp.write(private.values, values.astype(private.values.dtype), start, active),
         failed=gp.write(private.failed, failed, start, active),
-        priors=private.priors,
+        models=private.models,
     )
     told = start + config.batch
-    seeds = config.initial.shape[0]
+    seeds = config.initial_design.shape[0]
     due = active & ((told == seeds) | ((told > seeds) & ((told <= MANY) | (step % EVERY == 0))))
 
     def refitted(count: int):
         return lambda private: surrogates.fitted(key, config, _measured(config, private, count))
 
-    priors = jax.lax.cond(
-        due, lambda some: _over_prefixes(config, start, refitted, some), lambda some: some.priors, after
+    models = jax.lax.cond(
+        due, lambda some: _over_prefixes(config, start, refitted, some), lambda some: some.models, after
     )
-    after = after._replace(priors=priors)
+    after = after._replace(models=models)
     return State(Public(jnp.where(active, step + 1, step)), after), Info(failed, _volume(config, after))
 
 
@@ -173,7 +173,7 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
         failed=private.failed,
         front=pareto.non_dominated(values, usable),
         hypervolume=_volume(config, private),
-        priors=private.priors,
+        models=private.models,
     )
 
 
@@ -205,5 +205,5 @@ def _measured(config, private, count):
     """The leading rows alone."""
     failed = private.failed[:count]
     return surrogates.measured(
-        config, private.units[:count], private.values[:count], failed == USABLE, failed != UNMEASURED, private.priors
+        config, private.units[:count], private.values[:count], failed == USABLE, failed != UNMEASURED, private.models
     )

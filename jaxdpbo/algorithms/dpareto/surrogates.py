@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dpareto.configs import Config, snapped
-from jaxdpbo.surrogate import front_improvement, gp, maximize, pareto
+from jaxdpbo.surrogate import acquisition, gp, maximize, pareto
 
 CLIP = 1e-4  # of an error: its logit at 0 and 1
 
@@ -25,9 +25,9 @@ class Measured(NamedTuple):
       mask: ``(m,)``, True where a setting counts.
       known: ``(m,)``, True where it counts or failed.
       mean: ``(2,)``, and
-      spread: ``(2,)``, of ``transformed`` values.
+      scale: ``(2,)``, of ``transformed`` values.
       reference: ``(2,)``, standard.
-      priors: of both processes.
+      models: of both processes.
     """
 
     units: jax.Array
@@ -35,9 +35,9 @@ class Measured(NamedTuple):
     mask: jax.Array
     known: jax.Array
     mean: jax.Array
-    spread: jax.Array
+    scale: jax.Array
     reference: jax.Array
-    priors: tuple[gp.Prior, gp.Prior]
+    models: tuple[gp.Model, gp.Model]
 
 
 def transformed(values: jax.Array) -> jax.Array:
@@ -52,47 +52,47 @@ def measured(
     values: jax.Array,
     usable: jax.Array,
     known: jax.Array,
-    priors: tuple[gp.Prior, gp.Prior],
+    models: tuple[gp.Model, gp.Model],
 ) -> Measured:
     """Of ``values (m, 2)`` as returned, where ``known (m,)``, and where ``usable (m,)`` too."""
     raw = transformed(jnp.where(usable[:, None], values, 1.0))
     weight = jnp.where(usable, 1.0, 0.0)[:, None] / jnp.maximum(jnp.sum(usable), 1)
     mean = jnp.sum(raw * weight, axis=0)
-    spread = jnp.sqrt(jnp.sum(jnp.square(raw - mean[None]) * weight, axis=0))
-    spread = jnp.where(spread > 1e-6, spread, 1.0)
-    standard = (raw - mean[None]) / spread[None]
+    scale = jnp.sqrt(jnp.sum(jnp.square(raw - mean[None]) * weight, axis=0))
+    scale = jnp.where(scale > 1e-6, scale, 1.0)
+    standard = (raw - mean[None]) / scale[None]
     worst = jnp.max(jnp.where(usable[:, None], standard, 1.0), axis=0)
     standard = jnp.where(usable[:, None], standard, jnp.where(known[:, None], worst[None], 0.0))
-    reference = (transformed(config.reference) - mean) / spread
-    return Measured(units, standard, usable, known, mean, spread, reference, priors)
+    reference = (transformed(config.reference) - mean) / scale
+    return Measured(units, standard, usable, known, mean, scale, reference, models)
 
 
-def fitted(key: jax.Array, config: Config, given: Measured) -> tuple[gp.Prior, gp.Prior]:
+def fitted(key: jax.Array, config: Config, given: Measured) -> tuple[gp.Model, gp.Model]:
     """Both priors, by a few steps up the marginal likelihood from where the last fit ended."""
     keys = jax.random.split(key)
 
     def fit(number):
         return gp.fit(
-            keys[number], config.prior[number], given.units, given.values[:, number], given.known, starts=1,
-            steps=config.fit_steps, initial=given.priors[number],
+            keys[number], config.model[number], given.units, given.values[:, number], given.known, num_restarts=1,
+            steps=config.fit_steps, initial=given.models[number],
         )  # fmt: skip
 
     return fit(0), fit(1)
 
 
-def condition(given: Measured) -> tuple[gp.Posterior, gp.Posterior]:
+def condition(given: Measured) -> tuple[gp.Factorization, gp.Factorization]:
     """Both processes, given everything measured."""
-    first, second = (gp.condition(prior, given.units, given.known) for prior in given.priors)
+    first, second = (gp.condition(model, given.units, given.known) for model in given.models)
     return first, second
 
 
-def believed(
-    given: Measured, posteriors: tuple[gp.Posterior, gp.Posterior], unit: jax.Array
+def predicted(
+    given: Measured, posteriors: tuple[gp.Factorization, gp.Factorization], unit: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Mean and standard deviation ``(2,)`` of both standard objectives at ``unit (d,)``."""
     found = [
-        gp.predict(prior, posterior, given.values[:, number], unit[None])
-        for number, (prior, posterior) in enumerate(zip(given.priors, posteriors, strict=True))
+        gp.predict(model, factorization, given.values[:, number], unit[None])
+        for number, (model, factorization) in enumerate(zip(given.models, posteriors, strict=True))
     ]
     variance = jnp.stack([variance[0] for _, variance in found])
     return jnp.stack([mean[0] for mean, _ in found]), jnp.sqrt(jnp.maximum(variance, 1e-12))
@@ -110,7 +110,7 @@ def proposed(key: jax.Array, config: Config, given: Measured) -> jax.Array:
     for place, one in enumerate(jax.random.split(key, config.batch), start=room):
         posteriors = condition(given)
         unit = _searched(one, config, given, posteriors)
-        mean, _ = believed(given, posteriors, unit)
+        mean, _ = predicted(given, posteriors, unit)
         given = given._replace(
             units=given.units.at[place].set(unit),
             values=given.values.at[place].set(mean),
@@ -141,19 +141,19 @@ def improvement(
 ) -> jax.Array:
     """Of the front, by what is believed of a setting: ``config.acquisition``, or its logarithm."""
     if config.acquisition == "ehvi":
-        of = front_improvement.log_ehvi if log else front_improvement.expected_hypervolume_improvement
+        of = acquisition.log_ehvi if log else acquisition.expected_hypervolume_improvement
         return of(mean, deviation, left.standard)
     if config.acquisition == "hvpoi":
-        gain = front_improvement.gained_hypervolume(_original(given, mean), left.original)
+        gain = acquisition.gained_hypervolume(_original(given, mean), left.original)
     else:
-        gain = front_improvement.gained_hypervolume(mean, left.standard)
-    of = front_improvement.log_hvpoi if log else front_improvement.hvpoi
+        gain = acquisition.gained_hypervolume(mean, left.standard)
+    of = acquisition.log_hvpoi if log else acquisition.hvpoi
     return of(mean, deviation, left.standard, gain)
 
 
 def _original(given: Measured, standard: jax.Array) -> jax.Array:
     """Epsilon and error ``(2,)`` of standard objectives; far beyond the reference no farther."""
-    raw = given.mean + given.spread * jnp.minimum(standard, given.reference + 1.0)
+    raw = given.mean + given.scale * jnp.minimum(standard, given.reference + 1.0)
     return jnp.stack([jnp.exp(raw[0]), jax.nn.sigmoid(raw[1])])
 
 
@@ -161,14 +161,14 @@ def _searched(key, config, given, posteriors):
     left = undominated(config, given)
 
     def utility(unit):
-        return improvement(config, given, left, *believed(given, posteriors, snapped(config, unit)), log=True)
+        return improvement(config, given, left, *predicted(given, posteriors, snapped(config, unit)), log=True)
 
     search_key, front_key = jax.random.split(key)
     front = pareto.non_dominated(given.values, given.mask)
     incumbent = given.units[jnp.argmax(jax.random.uniform(front_key, front.shape) + front)]  # one of the front
     zero, one = jnp.zeros_like(incumbent), jnp.ones_like(incumbent)
-    found, _ = maximize.scatter_and_climb(
-        search_key, utility, zero, one, incumbent=incumbent, scatter=config.scatter, starts=config.starts,
-        steps=config.climb_steps,
+    found, _ = maximize.sample_and_ascend(
+        search_key, utility, zero, one, incumbent=incumbent, raw_samples=config.raw_samples,
+        num_restarts=config.num_restarts, steps=config.ascent_steps,
     )  # fmt: skip
     return snapped(config, found)

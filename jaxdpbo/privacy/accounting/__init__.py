@@ -1,4 +1,4 @@
-"""What mechanisms cost, proved: Gaussian differential privacy, lots without replacement, output perturbation, SVT."""
+"""What mechanisms cost, proved: Gaussian DP, batches without replacement, output perturbation, SVT."""
 
 from jaxdpbo.privacy.accounting.discrete import discrete_gaussian_mu, discrete_gaussian_rho, largest_distance
 from jaxdpbo.privacy.accounting.gdp import (

@@ -1,6 +1,6 @@
 """What discrete Gaussian noise on the integers costs: exact fractions, rounded towards less privacy claimed.
 
-With noise of ``width`` sigma a shift by an integer vector of length ``D`` is ``D^2 / (2 sigma^2)``-zCDP, a theorem
+With noise of ``sigma`` sigma a shift by an integer vector of length ``D`` is ``D^2 / (2 sigma^2)``-zCDP, a theorem
 (Canonne, Kamath and Steinke 2020, theorem 4). In terms of GDP it is a little worse than the Gaussian's ``D / sigma``:
 the knots of its trade-off curve lie where ``sigma (t(k + 1) - t(k)) <= 1 + kappa / sigma^2``, ``t(k) = -Phi^-1(P(Y >=
 k))``, and a shift by more, or in several dimensions, is a telescope and a tensor product of shifts by one. ``kappa``
@@ -14,44 +14,44 @@ from fractions import Fraction
 from jaxdpbo import _checks
 
 KAPPA = Fraction(1, 20)
-LEAST_WIDTH = 4
+MIN_SIGMA = 4
 
 
-def discrete_gaussian_mu(distance: float, width: int, releases: int = 1) -> float:
+def discrete_gaussian_mu(distance: float, sigma: int, releases: int = 1) -> float:
     """The GDP level of ``releases`` draws around integers that move by at most ``distance`` in l2 norm; rounded up.
 
-    ``sqrt(releases) distance / width (1 + 1 / (20 width^2))``.
+    ``sqrt(releases) distance / sigma (1 + 1 / (20 sigma^2))``.
 
     Raises:
-      ValueError: ``distance`` not positive, ``width`` below 4, ``releases`` below 1.
+      ValueError: ``distance`` not positive, ``sigma`` below 4, ``releases`` below 1.
     """
     moved = Fraction(_checks.positive("distance", distance))
-    width = _checks.size("width", width, minimum=LEAST_WIDTH)
-    squared = _checks.size("releases", releases) * (moved / width * (1 + KAPPA / width**2)) ** 2
+    sigma = _checks.size("sigma", sigma, minimum=MIN_SIGMA)
+    squared = _checks.size("releases", releases) * (moved / sigma * (1 + KAPPA / sigma**2)) ** 2
     return _root_above(squared)
 
 
-def discrete_gaussian_rho(distance: float, width: int, releases: int = 1) -> float:
-    """The zCDP level of the same, ``releases distance^2 / (2 width^2)``: the theorem, no computation; rounded up.
+def discrete_gaussian_rho(distance: float, sigma: int, releases: int = 1) -> float:
+    """The zCDP level of the same, ``releases distance^2 / (2 sigma^2)``: the theorem, no computation; rounded up.
 
     Raises:
       ValueError: as ``discrete_gaussian_mu``.
     """
     moved = Fraction(_checks.positive("distance", distance))
-    width = _checks.size("width", width, minimum=LEAST_WIDTH)
-    return above(_checks.size("releases", releases) * moved**2 / (2 * width**2))
+    sigma = _checks.size("sigma", sigma, minimum=MIN_SIGMA)
+    return above(_checks.size("releases", releases) * moved**2 / (2 * sigma**2))
 
 
-def largest_distance(mu: float, width: int, releases: int = 1) -> int:
+def largest_distance(mu: float, sigma: int, releases: int = 1) -> int:
     """The largest integer distance that costs at most ``mu``: the calibration. It may be 0.
 
-    ``discrete_gaussian_mu(largest_distance(mu, width, T), width, T) <= mu`` wherever it is positive.
+    ``discrete_gaussian_mu(largest_distance(mu, sigma, T), sigma, T) <= mu`` wherever it is positive.
 
     Raises:
-      ValueError: ``mu`` not positive and finite, ``width`` below 4, ``releases`` below 1.
+      ValueError: ``mu`` not positive and finite, ``sigma`` below 4, ``releases`` below 1.
     """
-    width = _checks.size("width", width, minimum=LEAST_WIDTH)
-    each = Fraction(_checks.positive("mu", mu)) * width / (1 + KAPPA / width**2)
+    sigma = _checks.size("sigma", sigma, minimum=MIN_SIGMA)
+    each = Fraction(_checks.positive("mu", mu)) * sigma / (1 + KAPPA / sigma**2)
     return math.isqrt(math.floor(each**2 / _checks.size("releases", releases)))
 
 

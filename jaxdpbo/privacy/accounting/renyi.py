@@ -1,4 +1,4 @@
-"""Renyi divergences of DP-SGD with lots without replacement, replace-one: of the dominating pair, and the paper's.
+"""Renyi divergences of DP-SGD with batches without replacement, replace-one: of the dominating pair, and the paper's.
 
 ``rate`` is ``q = m / n`` and ``z`` the noise multiplier (noise over the sensitivity ``2 L / m``), as in ``sampling``,
 whose pair ``pair_divergence`` is of. ``published_divergence`` is theorem 27 of Wang, Balle and Kasiviswanathan (2019),
@@ -14,7 +14,7 @@ from scipy.special import erf, gammaln, logsumexp
 
 Vector = NDArray[np.floating[Any]]
 ORDERS = 1.0 + np.geomspace(0.01, 1e4, 90)
-FARTHEST = 2000.0  # standard deviations that an order's integral may reach
+MAX_DEVIATIONS = 2000.0  # standard deviations that an order's integral may reach
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
@@ -25,7 +25,7 @@ def pair_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
 
 def pair_divergences(rate: float, z: float) -> Vector:
     """At each of ``ORDERS``; infinite where the integral would reach too far."""
-    near = (ORDERS + 1) / z + 12 <= FARTHEST
+    near = (ORDERS + 1) / z + 12 <= MAX_DEVIATIONS
     return np.array(
         [pair_divergence(rate, z, order) if one else np.inf for order, one in zip(ORDERS, near, strict=True)]
     )

@@ -1,19 +1,20 @@
-"""DP-SGD with lots of fixed size: every step a fresh uniform ``m`` of ``n`` records, without replacement. Replace-one.
+"""DP-SGD with batches of fixed size: every step a fresh uniform ``m`` of ``n`` records, without replacement.
+Replace-one.
 
-A step adds ``N(0, (z D)^2 I)`` to the mean of the lot's clipped gradients, whose sensitivity is ``D = 2 L / m``; ``q =
-m / n``. For all neighbours and all that was released before, its privacy profile is at most
+A step adds ``N(0, (z D)^2 I)`` to the mean of the batch's clipped gradients, whose sensitivity is ``D = 2 L / m``; ``q
+= m / n``. For all neighbours and all that was released before, its privacy profile is at most
 
   ``h(a) = q G(1 + (a - 1) / q)`` for ``a >= 1``, ``1 - a + a h(1 / a)`` below,  ``a = e^epsilon``,
 
-with ``G`` the Gaussian mechanism's (Balle, Barthe and Gaboardi 2018: advanced joint convexity, and a coupling of lots
-that differ by one record). A pair of distributions with that profile dominates the step, and ``T`` such pairs dominate
-``T`` adaptive steps (Zhu, Dong and Wang 2022, theorem 10). Their losses are added by FFT on a grid, every rounding
-upwards (Doroshenko et al. 2022, connecting the dots), or bounded by the pair's Renyi divergence.
+with ``G`` the Gaussian mechanism's (Balle, Barthe and Gaboardi 2018: advanced joint convexity, and a coupling of
+batches that differ by one record). A pair of distributions with that profile dominates the step, and ``T`` such pairs
+dominate ``T`` adaptive steps (Zhu, Dong and Wang 2022, theorem 10). Their losses are added by FFT on a grid, every
+rounding upwards (Doroshenko et al. 2022, connecting the dots), or bounded by the pair's Renyi divergence.
 
 This is an upper bound, the best that the profile of one step allows; no data set need attain it over many steps. The
 figure for Poisson sampling at the same ``z`` is smaller and bounds nothing here.
 
-Assumed: lots are drawn anew at every step and never released; ``n``, ``m``, ``T`` and ``z`` are chosen without the
+Assumed: batches are drawn anew at every step and never released; ``n``, ``m``, ``T`` and ``z`` are chosen without the
 data; nothing else is released.
 
 Notation: ``mu = 1 / z``; the loss of the pair is 0, or ``+-L(w)``, ``L = log(1 + q (e^t - 1))``, ``t = mu w - mu^2/2``,
@@ -32,9 +33,9 @@ from jaxdpbo.privacy.accounting import gdp, renyi
 
 TRUNCATED = 1e-12  # of delta, at most, spent on what the grid leaves out
 GRID_SHARE = 0.1  # the grid's step, in standard deviations of a step's loss: epsilon is then at most 0.15 % too large
-LONGEST = 2**22  # points of a convolution
-LEAST_NOISE = 1e-3  # a multiplier under which grids and integrals would be too long
-LARGEST = 600.0  # epsilon beyond which the grid is coarse and the Renyi bound is near
+MAX_POINTS = 2**22  # points of a convolution
+MIN_NOISE_MULTIPLIER = 1e-3  # a multiplier under which grids and integrals would be too long
+MAX_EPSILON = 600.0  # epsilon beyond which the grid is coarse and the Renyi bound is near
 
 Vector = renyi.Vector
 
@@ -69,11 +70,11 @@ def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int
     if steps * rate * erf(1.0 / (z * math.sqrt(8.0))) <= delta:
         return Bound(0.0, "union")
     if (
-        z < LEAST_NOISE
+        z < MIN_NOISE_MULTIPLIER
     ):  # the profile grows with the rate (G is convex and falls to 0), and at rate 1 it is the Gaussian's
         return Bound(gdp.gdp_epsilon(math.sqrt(steps) / z, delta), "gaussian")
     by_profile = profile_epsilon(rate, z, steps, delta)
-    if by_profile <= LARGEST:
+    if by_profile <= MAX_EPSILON:
         return Bound(by_profile, "profile")
     return min(Bound(by_profile, "profile"), Bound(renyi.pair_epsilon(rate, z, steps, delta), "renyi"))
 
@@ -101,7 +102,7 @@ def composed_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float
         rate, z = _checks.fraction("rate", rate), _checks.nonnegative("noise_multiplier", noise_multiplier)
         steps = _checks.size("steps", steps, minimum=0)
         if rate > 0 and steps > 0:
-            total += np.inf if z < LEAST_NOISE else steps * renyi.pair_divergences(rate, z)
+            total += np.inf if z < MIN_NOISE_MULTIPLIER else steps * renyi.pair_divergences(rate, z)
     return renyi.epsilon_of(orders, total, delta) if np.any(total > 0) else 0.0
 
 
@@ -113,7 +114,7 @@ def profile_epsilon(rate: float, z: float, steps: int, delta: float, share: floa
     low, high = _window(mass, step, steps, slack)
     length = 2 ** math.ceil(math.log2((high - low) / step + 4))
     rounding = 1e-16 * (length + 16 * steps)
-    if length > LONGEST or delta < 1e3 * (slack + rounding):
+    if length > MAX_POINTS or delta < 1e3 * (slack + rounding):
         return math.inf
     half = len(mass) // 2
     wrapped = np.bincount(np.arange(-half, half + 1) % length, mass, minlength=length)
@@ -137,7 +138,7 @@ def _epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
     if above.size == 0 or above[0] - scaled[0] <= delta:
         return 0.0
     upper = int(np.argmax(at_loss <= delta))
-    if upper == len(losses) or losses[upper] > LARGEST:
+    if upper == len(losses) or losses[upper] > MAX_EPSILON:
         return math.inf
     return float(min(losses[upper], math.log((above[upper] - delta) / scaled[upper]) * (1 + 1e-12) + 1e-15))
 

@@ -20,23 +20,23 @@ from jaxdpbo.privacy.mechanisms import tables
 TOGETHER = 2**16  # draws compared with a table at once: their comparisons may be written out
 
 
-def discrete_gaussian(key: jax.Array, shape: tuple[int, ...], width: int) -> jax.Array:
-    """Integers with ``P(x)`` proportional to ``exp(-x^2 / (2 width^2))``, ``|x|`` at most some 14 widths.
+def discrete_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax.Array:
+    """Integers with ``P(x)`` proportional to ``exp(-x^2 / (2 sigma^2))``, ``|x|`` at most some 14 widths.
 
     Formal guarantee: added to integers that neighbours move by at most ``s`` in l2 norm, the result is within
-    ``tables.gaussian_variation(width)`` a draw, in total variation, of a mechanism that is ``s^2 / (2 width^2)``-zCDP
-    (Canonne et al. 2020, theorem 4) and ``accounting.discrete_gaussian_mu(s, width)``-GDP. A sum that wraps around
-    2^32 is post-processing.
+    ``tables.gaussian_total_variation(sigma)`` a draw, in total variation, of a mechanism that is ``s^2 / (2
+    sigma^2)``-zCDP (Canonne et al. 2020, theorem 4) and ``accounting.discrete_gaussian_mu(s, sigma)``-GDP. A sum that
+    wraps around 2^32 is post-processing.
 
     Args:
       key: a typed key, used for these draws only.
       shape: of the draws.
-      width: an integer, static: its tables are part of the program.
+      sigma: an integer, static: its tables are part of the program.
 
     Returns:
       ``int32``.
     """
-    limbs, factors = tables.gaussian(width)
+    limbs, factors = tables.gaussian(sigma)
     shape = _checks.shape("shape", shape)
     words = [
         jax.random.bits(one, (tables.WORDS + 1, *shape), jnp.uint32) for one in jax.random.split(key)[: len(factors)]
@@ -63,7 +63,7 @@ def discrete_laplace(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> 
     """Integers with ``P(x)`` proportional to ``exp(-rate |x|)``: the difference of two geometric ones; ``int32``.
 
     Formal guarantee: added to integers that neighbours move by at most ``s`` in l1 norm, the result is within twice
-    ``tables.geometric_variation(rate)`` a draw of an ``s rate``-DP mechanism (Ghosh, Roughgarden and Sundararajan
+    ``tables.geometric_total_variation(rate)`` a draw of an ``s rate``-DP mechanism (Ghosh, Roughgarden and Sundararajan
     2009). On ``d`` coordinates that move by ``s`` in l2 norm it is ``s sqrt(d) rate``-DP.
     """
     return discrete_laplace_of(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
@@ -78,7 +78,7 @@ def discrete_laplace_of(key: jax.Array, shape: tuple[int, ...], table: jax.Array
 def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
     """Points ``(count, 2)`` of the integer plane with ``P(z)`` proportional to ``exp(-rate |z|)``; ``int32``.
 
-    Formal guarantee: added to integer points it is within ``tables.planar_variation(rate)`` a draw of a mechanism
+    Formal guarantee: added to integer points it is within ``tables.planar_total_variation(rate)`` a draw of a mechanism
     that is metric DP, ``rate`` for each unit of Euclidean distance, by the triangle inequality alone. The table is
     searched: addresses depend on the draw.
     """
@@ -91,12 +91,12 @@ def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
     return cell * (1 - 2 * turn[1:].T.astype(jnp.int32))
 
 
-def outcome(key: jax.Array, shape: tuple[int, ...], chances: tuple[Fraction, ...]) -> jax.Array:
+def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fraction, ...]) -> jax.Array:
     """Outcomes ``0, 1, ...`` drawn with these probabilities, which sum to 1; ``int32``.
 
     To within 2^-128 each, and exactly where all are multiples of it.
     """
-    table = tables.choice(chances)[None]
+    table = tables.choice(probabilities)[None]
     words = jax.random.bits(key, (tables.WORDS, 1, *_checks.shape("shape", shape)), jnp.uint32)
     return _counted(words, table)[0]
 

@@ -21,8 +21,8 @@ def noisy_argmax(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.Array
     """The first row of largest score plus geometric noise: a discrete relative of permute-and-flip.
 
     Formal guarantee: if neighbours move each of the ``scores`` by at most ``m``, the result is within
-    ``len(scores)`` times ``tables.geometric_variation(rate)`` of a ``2 m rate``-DP mechanism. With the other draws
-    fixed, row ``i`` wins where its draw is at least some ``t``, neighbours move ``t`` by ``2 m`` at most, and
+    ``len(scores)`` times ``tables.geometric_total_variation(rate)`` of a ``2 m rate``-DP mechanism. With the other
+    draws fixed, row ``i`` wins where its draw is at least some ``t``, neighbours move ``t`` by ``2 m`` at most, and
     ``P(g >= t) = exp(-rate max(t, 0))``. Ties go to the first: a fixed rule, which the proof needs. At equal epsilon
     never worse in the mean than the exponential mechanism (McKenna and Sheldon 2020, for permute-and-flip).
 

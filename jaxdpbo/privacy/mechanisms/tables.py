@@ -1,8 +1,9 @@
 """Probabilities as integers over 2^128, made on the host in decimals: what the exact mechanisms compare bits with.
 
 A table of thresholds ``t_0 <= t_1 <= ...`` is drawn from by ``#{x: u >= t_x}``, ``u`` uniform on 128 bits: outcome
-``x`` has the probability ``(t_x - t_(x-1)) / 2^128``, which is within ``2^-128`` of the law's own. The ``variation``
-functions bound the total variation distance of one draw from its law; they are theorems about tables, not measurements.
+``x`` has the probability ``(t_x - t_(x-1)) / 2^128``, which is within ``2^-128`` of the distribution's own. The
+``total_variation`` functions bound the total variation distance of one draw from its distribution; they are theorems
+about tables, not measurements.
 
 Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; each is made once.
 """
@@ -21,11 +22,11 @@ from jaxdpbo import _checks
 
 DIGITS = 80
 WORDS = 4
-WHOLE = 2**128
-REACH = 14  # standard deviations that a Gaussian table covers: beyond lie 2^-145 of the probability
-LONGEST = 31  # digits of a geometric variable
+TOTAL = 2**128
+MAX_DEVIATIONS = 14  # standard deviations that a Gaussian table covers: beyond lie 2^-145 of the probability
+MAX_DIGITS = 31  # digits of a geometric variable
 TAIL = 92  # e^-92 < 2^-132: where an exponential tail is cut
-WIDEST = 2**24  # of a Gaussian
+MAX_SIGMA = 2**24  # of a Gaussian
 FINEST, FINEST_LADDER, FINEST_PLANE = Fraction(1, 2**31), Fraction(1, 2**14), Fraction(1, 16)  # longer: no memory
 SINGLE = 32  # widths below have one table; two small ones serve the others, see ``gaussian``
 
@@ -44,18 +45,20 @@ def _rate(finest: Fraction) -> Callable[[Any], Fraction]:
     return lambda rate: _checks.rational("rate", rate, minimum=finest)
 
 
-def _width(width: Any) -> int:
-    if _checks.size("width", width) > WIDEST:
-        raise ValueError(f"width must be at most {WIDEST}, got {width}")
-    return int(width)
+def _sigma(sigma: Any) -> int:
+    if _checks.size("sigma", sigma) > MAX_SIGMA:
+        raise ValueError(f"sigma must be at most {MAX_SIGMA}, got {sigma}")
+    return int(sigma)
 
 
-def _chances(chances: Any) -> tuple[Fraction, ...]:
-    if not isinstance(chances, tuple | list):
-        raise TypeError(f"chances must be a tuple of Fractions, got {chances!r}")
-    told = tuple(_checks.rational("chances", one, minimum=Fraction(0), maximum=Fraction(1)) for one in chances)
+def _probabilities(probabilities: Any) -> tuple[Fraction, ...]:
+    if not isinstance(probabilities, tuple | list):
+        raise TypeError(f"probabilities must be a tuple of Fractions, got {probabilities!r}")
+    told = tuple(
+        _checks.rational("probabilities", one, minimum=Fraction(0), maximum=Fraction(1)) for one in probabilities
+    )
     if sum(told) != 1:
-        raise ValueError(f"chances must sum to 1, got {sum(told)}")
+        raise ValueError(f"probabilities must sum to 1, got {sum(told)}")
     return told
 
 
@@ -69,18 +72,18 @@ class Sum(NamedTuple):
     factors: tuple[int, ...]
 
 
-@_made_once(_width)
-def gaussian(width: int) -> Sum:
-    """Tables of the discrete Gaussian, ``P(x)`` proportional to ``exp(-x^2 / (2 width^2))`` on the integers.
+@_made_once(_sigma)
+def gaussian(sigma: int) -> Sum:
+    """Tables of the discrete Gaussian, ``P(x)`` proportional to ``exp(-x^2 / (2 sigma^2))`` on the integers.
 
-    From 32 on as ``x_1 + c x_2`` with variances ``a + c^2 b = width^2``: by Poisson's summation every probability is
-    within ``(1 + e) / (1 - e)`` of the law's, ``e <= 2.001 exp(-2 pi^2 a b / width^2)``, so that tables grow with the
-    square root of the width.
+    From 32 on as ``x_1 + c x_2`` with variances ``a + c^2 b = sigma^2``: by Poisson's summation every probability is
+    within ``(1 + e) / (1 - e)`` of the distribution's, ``e <= 2.001 exp(-2 pi^2 a b / sigma^2)``, so that tables grow
+    with the square root of the width.
     """
-    variance = Fraction(width) ** 2
-    if width < SINGLE:
+    variance = Fraction(sigma) ** 2
+    if sigma < SINGLE:
         return Sum(_gaussian(variance)[None], (1,))
-    first = Fraction(14 * width, 5)
+    first = Fraction(14 * sigma, 5)
     factor = math.isqrt(math.floor((variance - first) / first))
     second = (variance - first) / factor**2
     assert first * second >= Fraction(13, 2) * variance  # e < 2^-184
@@ -91,9 +94,9 @@ def gaussian(width: int) -> Sum:
     return Sum(limbs, (1, factor))
 
 
-def gaussian_variation(width: int) -> float:
+def gaussian_total_variation(sigma: int) -> float:
     """How far, at most, a draw is from the discrete Gaussian."""
-    count, length, _ = gaussian(width).limbs.shape
+    count, length, _ = gaussian(sigma).limbs.shape
     return count * ((length + 1) * 2.0**-128 + 2.0**-144)
 
 
@@ -106,19 +109,19 @@ def geometric(rate: Fraction) -> np.ndarray:
     Raises:
       ValueError: it would have more than the 31 that an ``int32`` holds.
     """
-    if digits(rate) > LONGEST:
-        raise ValueError(f"rate must be at least {TAIL / 2**LONGEST:.2g}, got {float(rate):g}")
+    if digits(rate) > MAX_DIGITS:
+        raise ValueError(f"rate must be at least {TAIL / 2**MAX_DIGITS:.2g}, got {float(rate):g}")
     with localcontext() as context:
         context.prec = DIGITS
         exact = Decimal(rate.numerator) / rate.denominator
-        chances = [1 / (1 + (exact * 2**i).exp()) for i in range(digits(rate))]
-        return _words([_rounded(chance) for chance in chances])
+        probabilities = [1 / (1 + (exact * 2**i).exp()) for i in range(digits(rate))]
+        return _words([_rounded(probability) for probability in probabilities])
 
 
 def padded(rate: Fraction) -> np.ndarray:
     """``geometric(rate)`` with digits that are never 1 added up to 31: one shape for all rates."""
     table = geometric(rate)
-    return np.concatenate([table, np.zeros((LONGEST - len(table), WORDS), np.uint32)])
+    return np.concatenate([table, np.zeros((MAX_DIGITS - len(table), WORDS), np.uint32)])
 
 
 def digits(rate: Fraction) -> int:
@@ -126,8 +129,8 @@ def digits(rate: Fraction) -> int:
     return max(1, math.ceil(math.log2(TAIL / _checks.rational("rate", rate, minimum=FINEST))))
 
 
-def geometric_variation(rate: Fraction) -> float:
-    """How far, at most, a geometric draw is from its law."""
+def geometric_total_variation(rate: Fraction) -> float:
+    """How far, at most, a geometric draw is from its distribution."""
     count = digits(rate)
     return count * 2.0**-128 + math.exp(-float(rate) * 2**count)
 
@@ -175,16 +178,16 @@ def planar(rate: Fraction) -> Octant:
         return Octant(_thresholds(masses), cells.astype(np.int32))
 
 
-def planar_variation(rate: Fraction) -> float:
-    """How far, at most, a planar draw is from its law: rounding, and what lies beyond 82 scales."""
+def planar_total_variation(rate: Fraction) -> float:
+    """How far, at most, a planar draw is from its distribution: rounding, and what lies beyond 82 scales."""
     return (len(planar(rate).cells) + 1) * 2.0**-128 + 100.0 * math.exp(-82.0)
 
 
-@_made_once(_chances)
-def choice(chances: tuple[Fraction, ...]) -> np.ndarray:
+@_made_once(_probabilities)
+def choice(probabilities: tuple[Fraction, ...]) -> np.ndarray:
     """Of outcomes ``0, 1, ...`` with these probabilities, which sum to 1: exact for multiples of 2^-128."""
-    below = itertools.accumulate(chances[:-1])
-    return _words([min(round(part * WHOLE), WHOLE - 1) for part in below])
+    below = itertools.accumulate(probabilities[:-1])
+    return _words([min(round(part * TOTAL), TOTAL - 1) for part in below])
 
 
 def truth(epsilon: float, count: int) -> Fraction:
@@ -202,12 +205,12 @@ def truth(epsilon: float, count: int) -> Fraction:
     with localcontext() as context:
         context.prec = DIGITS
         power = Fraction(Decimal(min(epsilon, 89.0)).exp().next_minus().next_minus())  # e^89 > 2^128
-    other = math.ceil(WHOLE / (power + count - 1))
-    return Fraction(WHOLE - (count - 1) * other, WHOLE)
+    other = math.ceil(TOTAL / (power + count - 1))
+    return Fraction(TOTAL - (count - 1) * other, TOTAL)
 
 
 def _gaussian(variance: Fraction) -> np.ndarray:
-    count = math.isqrt(math.ceil(REACH * REACH * variance)) + 1
+    count = math.isqrt(math.ceil(MAX_DEVIATIONS * MAX_DEVIATIONS * variance)) + 1
     with localcontext() as context:
         context.prec = DIGITS
         exact = Decimal(variance.numerator) / variance.denominator
@@ -229,8 +232,8 @@ def _thresholds(masses: list[Decimal]) -> np.ndarray:
     return _words(found)
 
 
-def _rounded(chance: Decimal) -> int:
-    return min(int((chance * WHOLE).to_integral_value(ROUND_HALF_EVEN)), WHOLE - 1)
+def _rounded(probability: Decimal) -> int:
+    return min(int((probability * TOTAL).to_integral_value(ROUND_HALF_EVEN)), TOTAL - 1)
 
 
 def _words(values: list[int]) -> np.ndarray:

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from jaxdpbo import _checks, laws
+from jaxdpbo import _checks, input_noise
 from jaxdpbo.privacy import accounting, guarantee
 from jaxdpbo.privacy.mechanisms import tables
 
 NOISES = ("exact", "float")
 CELLS = 4096  # of the product Laplace grid, as far as neighbours may be apart
 PLANAR = Fraction(1, 8)  # rate of the planar noise for a cell: its table grows with the square of the inverse
-VARIATION = 2.0**-100  # one row's noise is within this of its law, whichever it is
-WIDTHS = (4096, 65536)  # of Gaussian noise in cells, the second where the first would leave neighbours too few of them
+TOTAL_VARIATION = 2.0**-100  # one row's noise is within this of its distribution, whichever it is
+SIGMAS = (4096, 65536)  # of Gaussian noise in cells, the second where the first would leave neighbours too few of them
 END = 2.0**29  # cells from the centre: rows end there, in every coordinate
-LONGEST = 2**28  # cells between neighbours
+MAX_CELLS = 2**28  # cells between neighbours
 STEPS = (2.0**-960, 2.0**960)  # of a cell's side: beyond, float64 loses digits to its range
 
 ROWS = "the rows of X; NOT the outputs that the curator returns for them"
@@ -37,11 +37,11 @@ class Config:
       scale: the unit of distance.
       radius: rows are brought into this ball around the centre, in units of distance; inf for none.
       dimension: ``r``, of a released row.
-      law: of the noise, or of the cell that is named; None where there is none.
+      distribution: of the noise, or of the cell that is named; None where there is none.
       threshold: ``omega`` of the random projection.
       guarantee: of the release.
       cell: the side of the grid's cells, in units of distance; 0 for noise in floating point.
-      spread: of the exact noise in cells: the width of Gaussian, the rate of Laplace noise, the probability of the
+      grid_scale: of the exact noise in cells: the width of Gaussian, the rate of Laplace noise, the probability of the
         true cell; 0 for noise in floating point.
     """
 
@@ -51,10 +51,10 @@ class Config:
     dimension: int
     guarantee: guarantee.Guarantee
     radius: float = math.inf
-    law: laws.Law | laws.Response | None = None
+    distribution: input_noise.NoiseDistribution | input_noise.Response | None = None
     threshold: float = 0.0
     cell: float = 0.0
-    spread: int | Fraction = 0
+    grid_scale: int | Fraction = 0
 
 
 def random_projection(*, dimension: int, projected: int, epsilon: float, delta: float, scale: float = 1.0) -> Config:
@@ -99,7 +99,7 @@ def largest_projected(smallest_singular: float, epsilon: float, delta: float) ->
     why that transform carries no guarantee.
     """
     most = 1
-    while threshold(most, epsilon, delta) <= smallest_singular and most < _checks.MOST:
+    while threshold(most, epsilon, delta) <= smallest_singular and most < _checks.MAX_SIZE:
         most *= 2
     rank = most // 2
     while most - rank > 1:  # rank passes, or is 0; most does not
@@ -115,8 +115,8 @@ def product_laplace(
 
     Formal guarantee: metric DP, ``epsilon`` for each unit between a row and its replacement: a unit is at most
     ``sqrt(d)`` in l1 norm. With ``radius`` rows are brought into that ball, and the guarantee is ``epsilon``-DP for
-    replacing a row by any other. The root mean square of the noise is 1.15 times the planar law's for ``d = 2``, and
-    tends to 1.41 times.
+    replacing a row by any other. The root mean square of the noise is 1.15 times the planar distribution's for ``d =
+    2``, and tends to 1.41 times.
 
     Args:
       centre: ``(d,)``, public.
@@ -132,15 +132,15 @@ def product_laplace(
     origin = _checks.vector("centre", centre)
     root = math.sqrt(len(origin))
     if _checks.choice("noise", noise, NOISES) == "float":
-        law = laws.law("product_laplace", reach * root / epsilon, len(origin))
-        return _noised("product_laplace", origin, scale, law, radius, "metric_dp", "dp", epsilon)
+        distribution = input_noise.distribution("product_laplace", reach * root / epsilon, len(origin))
+        return _noised("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
     moved = math.ceil(root * CELLS) + 2 * len(origin)  # rounding down moves a coordinate by a cell, floats by another
     cell, rate = reach / CELLS, min(Fraction(epsilon) / moved, Fraction(2**10))  # a table's largest
     if rate < Fraction(1, 2**24):
         raise ValueError(f"epsilon must be at least {moved / 2**24:.2g} with exact noise, got {epsilon:g}")
-    law = laws.law("product_laplace", cell / float(rate), len(origin))
-    assert 2 * len(origin) * tables.geometric_variation(rate) < VARIATION
-    chosen = _noised("product_laplace", origin, scale, law, radius, "metric_dp", "dp", epsilon, cell, rate)
+    distribution = input_noise.distribution("product_laplace", cell / float(rate), len(origin))
+    assert 2 * len(origin) * tables.geometric_total_variation(rate) < TOTAL_VARIATION
+    chosen = _noised("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, rate)
     return _affordable(chosen, moved, in_l1=True)
 
 
@@ -169,17 +169,17 @@ def planar_laplace(
     epsilon, reach = _checks.positive("epsilon", epsilon), _reach(radius)
     origin = _checks.vector("centre", centre)
     if _checks.choice("noise", noise, NOISES) == "float":
-        law = laws.law("planar_laplace", reach / epsilon, len(origin))
-        return _noised("planar_laplace", origin, scale, law, radius, "metric_dp", "dp", epsilon)
+        distribution = input_noise.distribution("planar_laplace", reach / epsilon, len(origin))
+        return _noised("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
     if len(origin) != 2 or epsilon < 0.5:
         raise ValueError(
             f"planar_laplace is exact for 2 dimensions and epsilon of at least 0.5, got {len(origin)} and {epsilon:g}: "
             "product_laplace is for any"
         )
     cell = reach / (epsilon / float(PLANAR) - math.sqrt(2) - 2.0**-10)
-    law = laws.law("planar_laplace", cell / float(PLANAR), 2)
-    assert tables.planar_variation(PLANAR) < VARIATION
-    chosen = _noised("planar_laplace", origin, scale, law, radius, "metric_dp", "dp", epsilon, cell, PLANAR)
+    distribution = input_noise.distribution("planar_laplace", cell / float(PLANAR), 2)
+    assert tables.planar_total_variation(PLANAR) < TOTAL_VARIATION
+    chosen = _noised("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, PLANAR)
     return _affordable(chosen, Fraction(epsilon) / PLANAR)
 
 
@@ -258,7 +258,7 @@ def randomised_response(*, centre: Any, scale: float, epsilon: float, cells: Any
     count = _checks.size("the number of cells", len(_checks.distinct_rows("cells", cells)), minimum=2)
     exact = _checks.choice("noise", noise, NOISES) == "exact"
     truth = tables.truth(epsilon, count)
-    response = laws.response(cells, min(float(truth), 1 - 2.0**-53))
+    response = input_noise.response(cells, min(float(truth), 1 - 2.0**-53))
     if len(response.cells[0]) != len(origin):
         raise ValueError(f"cells must be of dimension {len(origin)}, got {len(response.cells[0])}")
     return Config(
@@ -266,9 +266,9 @@ def randomised_response(*, centre: Any, scale: float, epsilon: float, cells: Any
         centre=origin,
         scale=_checks.positive("scale", scale),
         dimension=len(origin),
-        guarantee=_statement("dp", epsilon, "replace_one", exact, variation=0.0),
-        law=response,
-        spread=truth if exact else 0,
+        guarantee=_statement("dp", epsilon, "replace_one", exact, total_variation=0.0),
+        distribution=response,
+        grid_scale=truth if exact else 0,
     )
 
 
@@ -280,11 +280,11 @@ def _reach(radius: float | None) -> float:
 def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
     reach = _reach(radius)
     if _checks.choice("noise", noise, NOISES) == "float":
-        law = laws.law("gaussian", reach / mu, dimension)
-        return _noised(kind, origin, scale, law, radius, "gdp", "gdp", mu)
+        distribution = input_noise.distribution("gaussian", reach / mu, dimension)
+        return _noised(kind, origin, scale, distribution, radius, "gdp", "gdp", mu)
     rounding = 2 * math.sqrt(dimension)  # a cell in each coordinate for rounding down, another for floats
-    for width in WIDTHS:
-        distance = accounting.largest_distance(mu, width)
+    for sigma in SIGMAS:
+        distance = accounting.largest_distance(mu, sigma)
         if distance > 32 * rounding:
             break
     else:
@@ -293,10 +293,10 @@ def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
             "more than 3 % (noise='float' has no grid)"
         )
     cell = reach / (distance - rounding)
-    law = laws.law("gaussian", width * cell, dimension)
-    level = accounting.discrete_gaussian_mu(distance, width)
-    assert dimension * tables.gaussian_variation(width) < VARIATION
-    return _affordable(_noised(kind, origin, scale, law, radius, "gdp", "gdp", level, cell, width), distance)
+    distribution = input_noise.distribution("gaussian", sigma * cell, dimension)
+    level = accounting.discrete_gaussian_mu(distance, sigma)
+    assert dimension * tables.gaussian_total_variation(sigma) < TOTAL_VARIATION
+    return _affordable(_noised(kind, origin, scale, distribution, radius, "gdp", "gdp", level, cell, sigma), distance)
 
 
 def step(config: Config) -> float:
@@ -334,7 +334,7 @@ def _affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) ->
     if not STEPS[0] <= side <= STEPS[1]:
         raise ValueError(f"scale must give cells of a side in [2^-960, 2^960] with exact noise, got {config.scale:g}")
     apart = Fraction(config.scale) / Fraction(side) if math.isinf(config.radius) else 2 * Fraction(limit(config))
-    if apart > LONGEST:
+    if apart > MAX_CELLS:
         raise ValueError(
             f"epsilon must be smaller with exact noise: neighbours would be {float(apart):.2g} cells apart, over 2^28"
         )
@@ -351,7 +351,9 @@ def _affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) ->
     return config
 
 
-def _noised(kind, centre, scale, law, radius, near, anywhere, level, cell=0.0, spread: int | Fraction = 0) -> Config:
+def _noised(
+    kind, centre, scale, distribution, radius, near, anywhere, level, cell=0.0, grid_scale: int | Fraction = 0
+) -> Config:
     notion, relation = (near, "unit_distance") if radius is None else (anywhere, "replace_one")
     scale = _checks.positive("scale", scale)
     statement = _statement(notion, level, relation, exact=cell > 0, unit=scale if radius is None else None)
@@ -359,19 +361,19 @@ def _noised(kind, centre, scale, law, radius, near, anywhere, level, cell=0.0, s
         kind=kind,
         centre=centre,
         scale=scale,
-        dimension=law.dimension,
+        dimension=distribution.dimension,
         guarantee=statement,
         radius=math.inf if radius is None else float(radius),
-        law=law,
+        distribution=distribution,
         cell=cell,
-        spread=spread,
+        grid_scale=grid_scale,
     )
 
 
-def _statement(notion, level, relation, exact, unit=None, variation=VARIATION) -> guarantee.Guarantee:
+def _statement(notion, level, relation, exact, unit=None, total_variation=TOTAL_VARIATION) -> guarantee.Guarantee:
     curve = (guarantee.DISCRETE_CURVE,) if notion == "gdp" else ()
-    rests_on = (*curve, guarantee.RANDOM_BITS) if exact else (guarantee.IDEAL_NOISE,)
+    assumptions = (*curve, guarantee.RANDOM_BITS) if exact else (guarantee.IDEAL_NOISE,)
     return guarantee.guarantee(
-        notion, level, relation, ROWS, holds_if=(*rests_on, guarantee.PUBLIC_CONFIG),
-        variation=variation if exact else 0.0, unit=unit,
+        notion, level, relation, ROWS, assumptions=(*assumptions, guarantee.PUBLIC_CONFIG),
+        total_variation=total_variation if exact else 0.0, unit=unit,
     )  # fmt: skip

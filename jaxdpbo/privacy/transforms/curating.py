@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxdpbo import laws
-from jaxdpbo.privacy import guarantee, keys, mechanisms, records
+from jaxdpbo import input_noise
+from jaxdpbo.privacy import charges, guarantee, keys, mechanisms
 from jaxdpbo.privacy import ledger as privacy_ledger
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.transforms import configs
@@ -26,13 +26,13 @@ class Metadata(NamedTuple):
 
     Attributes:
       kind: of the transform.
-      law: of the noise on a row, or of the cell it names, for the modeler's kernel; None where there is none.
+      distribution: of the noise on a row, or of the cell it names, for the modeler's kernel; None where there is none.
       projection: ``(d, r)``, the public ``P`` of ``private_projection``; otherwise None.
       scale: the unit of distance.
     """
 
     kind: str
-    law: laws.Law | laws.Response | None
+    distribution: input_noise.NoiseDistribution | input_noise.Response | None
     projection: jax.Array | None
     scale: float
 
@@ -73,7 +73,7 @@ def curate(
       run: its name in the ledger, and of these inputs: needed there.
 
     Raises:
-      ledger.Refused: the budget does not suffice, or the name stands for another release.
+      ledger.LedgerError: the budget does not suffice, or the name stands for another release.
       TypeError: ``key`` is not a typed key, or of such a generator; ``key`` or ``inputs`` is traced.
       ValueError: ``inputs`` is not ``(n, d)``; it says no value.
     """
@@ -91,15 +91,17 @@ def curate(
         raise TypeError("key must not be traced: curate runs on the host, outside jit, vmap and grad")
     charged = None
     if ledger is not None:
-        charged = records.charge_once(ledger, run, f"curate by {config.kind}", statement, config, shape)
+        charged = charges.charge_once(ledger, run, f"curate by {config.kind}", statement, config, shape)
     if charged is not None and charged.release is not None:
-        released, projection = records.from_text(_shapes(config, shape), charged.release["rows"])
+        released, projection = charges.from_text(_shapes(config, shape), charged.release["rows"])
     else:
         with np.errstate(all="ignore"):
             released, projection = _released(draw_key, noise_key, raw, config)
         if charged is not None and ledger is not None:
-            privacy_ledger.store_release(ledger, charged.run, {"rows": records.as_text((released, projection))})
-    return Curated(released, Metadata(config.kind, _law(config, projection), projection, config.scale), statement)
+            privacy_ledger.store_release(ledger, charged.run, {"rows": charges.as_text((released, projection))})
+    return Curated(
+        released, Metadata(config.kind, _distribution(config, projection), projection, config.scale), statement
+    )
 
 
 def project(key: jax.Array, config: Config, inputs: jax.Array) -> jax.Array:
@@ -129,19 +131,19 @@ def project(key: jax.Array, config: Config, inputs: jax.Array) -> jax.Array:
 def _released(draw_key, noise_key, raw, config):
     """Rows that may leave, and the projection."""
     projection, stretch = None, 1.0
-    if config.law is None:
+    if config.distribution is None:
         return project(draw_key, config, jnp.asarray(raw.astype(np.float64), jnp.result_type(float))), None
     rows = _standard(raw, config)
-    if isinstance(config.law, laws.Response):
-        return _responded(draw_key, rows, config.law, Fraction(config.spread)), None
+    if isinstance(config.distribution, input_noise.Response):
+        return _responded(draw_key, rows, config.distribution, Fraction(config.grid_scale)), None
     if config.kind == "private_projection":
         drawn = jax.random.normal(draw_key, (rows.shape[1], config.dimension), jnp.result_type(float))
         projection = drawn / config.dimension**0.5
         stretch = _stretch(projection)
         rows = rows @ np.asarray(projection, np.float64)
     if not config.cell:
-        law = config.law._replace(scale=config.law.scale * stretch)
-        return _default(rows) + laws.draw(noise_key, law, len(rows)), projection
+        distribution = config.distribution._replace(scale=config.distribution.scale * stretch)
+        return _default(rows) + input_noise.draw(noise_key, distribution, len(rows)), projection
     cells = np.floor(np.clip(rows / stretch, -configs.END, configs.END)).astype(np.int32)
     return _default((_noised(noise_key, cells, config) + 0.5) * (config.cell * stretch)), projection
 
@@ -155,11 +157,13 @@ def _shapes(config: Config, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return released, projection if config.kind == "private_projection" else None
 
 
-def _law(config: Config, projection: jax.Array | None) -> laws.Law | laws.Response | None:
+def _distribution(
+    config: Config, projection: jax.Array | None
+) -> input_noise.NoiseDistribution | input_noise.Response | None:
     """Of the noise on a row: as wide as what the projection stretches most."""
-    if projection is None or not isinstance(config.law, laws.Law):
-        return config.law
-    return config.law._replace(scale=config.law.scale * _stretch(projection))
+    if projection is None or not isinstance(config.distribution, input_noise.NoiseDistribution):
+        return config.distribution
+    return config.distribution._replace(scale=config.distribution.scale * _stretch(projection))
 
 
 def _stretch(projection: jax.Array) -> float:
@@ -170,8 +174,8 @@ def _stretch(projection: jax.Array) -> float:
 def _noised(key, cells, config) -> np.ndarray:
     """Cells moved by whole cells of noise; what wraps around 2^32 is post-processed."""
     if config.kind == "product_laplace":  # its table is traced: budgets do not compile anew
-        return np.asarray(_with_laplace(key, cells, tables.padded(Fraction(config.spread))))
-    return np.asarray(_with_noise(key, cells, config.kind, config.spread))
+        return np.asarray(_with_laplace(key, cells, tables.padded(Fraction(config.grid_scale))))
+    return np.asarray(_with_noise(key, cells, config.kind, config.grid_scale))
 
 
 @jax.jit
@@ -180,10 +184,10 @@ def _with_laplace(key, cells, table):
 
 
 @partial(jax.jit, static_argnums=(2, 3))
-def _with_noise(key, cells, kind, spread):
+def _with_noise(key, cells, kind, grid_scale):
     if kind == "planar_laplace":
-        return cells + mechanisms.planar_laplace(key, cells.shape[0], spread)
-    return cells + mechanisms.discrete_gaussian(key, cells.shape, spread)
+        return cells + mechanisms.planar_laplace(key, cells.shape[0], grid_scale)
+    return cells + mechanisms.discrete_gaussian(key, cells.shape, grid_scale)
 
 
 def _default(rows: np.ndarray) -> jax.Array:

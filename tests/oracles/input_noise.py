@@ -44,13 +44,13 @@ def averaged_over_cells(
     total = 0.0
     for a in range(count):
         for b in range(count):
-            chance = 1.0
+            probability = 1.0
             for true, said in ((a, named[0]), (b, named[1])):
                 evidence = sum(truth if cell == said else (1 - truth) / (count - 1) for cell in range(count))
-                chance *= (truth if true == said else (1 - truth) / (count - 1)) / evidence
+                probability *= (truth if true == said else (1 - truth) / (count - 1)) / evidence
             covariance = (variances[a] + variances[b]) * np.eye(dimension)
             apart = places[a] - places[b]
             wide = covariance + lengthscale**2 * np.eye(dimension)
             scale = math.sqrt(np.linalg.det(lengthscale**2 * np.eye(dimension)) / np.linalg.det(wide))
-            total += chance * scale * math.exp(-0.5 * apart @ np.linalg.solve(wide, apart))
+            total += probability * scale * math.exp(-0.5 * apart @ np.linalg.solve(wide, apart))
     return total

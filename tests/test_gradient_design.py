@@ -11,7 +11,7 @@ from oracles import gp as gp_oracle
 from oracles import gradient as oracle
 from scipy.optimize import minimize_scalar
 
-from jaxdpbo.surrogate import acquisition, gp, gradient, gradient_design, kernels, maximize
+from jaxdpbo.surrogate import gp, gradient, gradient_design, kernels, maximize
 
 DIMENSION, CAPACITY, BATCH, NOISE = 3, 12, 4, 1e-4
 PROPOSED = ("rbf", "matern32", "matern52", "polynomial2")
@@ -19,10 +19,10 @@ WIDE = np.array([[-50.0] * DIMENSION, [50.0] * DIMENSION])
 ALL = np.ones(BATCH, bool)
 
 condition = jax.jit(gp.condition)
-gain = jax.jit(acquisition.information_gain)
-gain_and_slope = jax.jit(acquisition.information_gain_and_gradient)
-autodiff_slope = jax.jit(jax.grad(acquisition.information_gain, argnums=2))
-belief_at = jax.jit(acquisition.gradient_belief)
+gain = jax.jit(gradient.information_gain)
+gain_and_slope = jax.jit(gradient.information_gain_and_gradient)
+autodiff_slope = jax.jit(jax.grad(gradient.information_gain, argnums=2))
+belief_at = jax.jit(gradient.gradient_posterior)
 
 
 propose = jax.jit(gradient_design.propose, static_argnames="polish_steps")
@@ -38,13 +38,13 @@ def scene(name, seed=0):
     mask = np.ones(CAPACITY, bool)
     mask[[2, 3, 8]] = False
     batch = theta + scales * rng.normal(size=(BATCH, DIMENSION)) * np.array([0.1, 0.3, 0.6, 1.0])[:, None]
-    posterior = condition(made.prior(NOISE), points, mask)
-    return made, posterior, theta, batch
+    factorization = condition(made.model(NOISE), points, mask)
+    return made, factorization, theta, batch
 
 
-def trace(made, posterior, theta, batch=(), mask=ALL):
+def trace(made, factorization, theta, batch=(), mask=ALL):
     """By refactoring the covariance of all known points and the batch, with the oracle's kernels."""
-    known = np.asarray(posterior.points)[np.asarray(posterior.mask)]
+    known = np.asarray(factorization.points)[np.asarray(factorization.mask)]
     points = np.concatenate([known, np.asarray(batch)[mask]]) if len(batch) else known
     return oracle.trace(made.oracle, points, gp_oracle.noise(made.oracle, points, NOISE, 1e-10), np.asarray(theta))
 
@@ -56,60 +56,60 @@ def designs(batch, dimension=DIMENSION):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_gain_is_the_fall_of_the_refactored_trace(name):
     for seed in range(4):
-        made, posterior, theta, batch = scene(name, seed)
-        belief = belief_at(made.prior(), posterior, theta)
-        found = float(gain(made.prior(NOISE), belief, batch, ALL))
-        before = trace(made, posterior, theta)
-        assert abs(found - (before - trace(made, posterior, theta, batch))) < 1e-9 * before
+        made, factorization, theta, batch = scene(name, seed)
+        posterior = belief_at(made.model(), factorization, theta)
+        found = float(gain(made.model(NOISE), posterior, batch, ALL))
+        before = trace(made, factorization, theta)
+        assert abs(found - (before - trace(made, factorization, theta, batch))) < 1e-9 * before
         assert found > 1e-3 * before
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_written_out_gradient_is_the_automatic_one(name):
     for seed in range(4):
-        made, posterior, theta, batch = scene(name, seed)
-        belief = belief_at(made.prior(), posterior, theta)
-        value, slope = gain_and_slope(made.prior(NOISE), belief, batch, ALL)
-        np.testing.assert_allclose(value, gain(made.prior(NOISE), belief, batch, ALL), rtol=1e-12)
-        automatic = autodiff_slope(made.prior(NOISE), belief, batch, ALL)
+        made, factorization, theta, batch = scene(name, seed)
+        posterior = belief_at(made.model(), factorization, theta)
+        value, slope = gain_and_slope(made.model(NOISE), posterior, batch, ALL)
+        np.testing.assert_allclose(value, gain(made.model(NOISE), posterior, batch, ALL), rtol=1e-12)
+        automatic = autodiff_slope(made.model(NOISE), posterior, batch, ALL)
         assert np.linalg.norm(slope - automatic) < 1e-8 * np.linalg.norm(automatic)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_written_out_gradient_is_the_finite_difference(name):
-    made, posterior, theta, batch = scene(name, 1)
-    belief = belief_at(made.prior(), posterior, theta)
-    slope = gain_and_slope(made.prior(NOISE), belief, batch, ALL)[1]
+    made, factorization, theta, batch = scene(name, 1)
+    posterior = belief_at(made.model(), factorization, theta)
+    slope = gain_and_slope(made.model(NOISE), posterior, batch, ALL)[1]
 
     def value(flat):
-        return float(gain(made.prior(NOISE), belief, flat.reshape(batch.shape), ALL))
+        return float(gain(made.model(NOISE), posterior, flat.reshape(batch.shape), ALL))
 
     differences = gp_oracle.richardson(value, batch.ravel(), 2e-3, levels=3).reshape(batch.shape)
     assert np.linalg.norm(slope - differences) < 1e-6 * np.linalg.norm(differences)
 
 
 def test_masked_points_are_worth_nothing_whatever_they_are():
-    made, posterior, theta, batch = scene("rbf", 2)
-    belief = belief_at(made.prior(), posterior, theta)
+    made, factorization, theta, batch = scene("rbf", 2)
+    posterior = belief_at(made.model(), factorization, theta)
     mask = np.array([True, False, True, False])
-    value, slope = gain_and_slope(made.prior(NOISE), belief, batch, mask)
-    fall = trace(made, posterior, theta) - trace(made, posterior, theta, batch, mask)
+    value, slope = gain_and_slope(made.model(NOISE), posterior, batch, mask)
+    fall = trace(made, factorization, theta) - trace(made, factorization, theta, batch, mask)
     np.testing.assert_allclose(value, fall, rtol=1e-8)
     np.testing.assert_array_equal(slope[~mask], 0.0)
     assert np.all(slope[mask] != 0.0)
     moved = np.where(mask[:, None], batch, 7.0)
-    other_value, other_slope = gain_and_slope(made.prior(NOISE), belief, moved, mask)
+    other_value, other_slope = gain_and_slope(made.model(NOISE), posterior, moved, mask)
     np.testing.assert_array_equal(other_value, value)
     np.testing.assert_array_equal(other_slope, slope)
-    assert gain(made.prior(NOISE), belief, batch, np.zeros(BATCH, bool)) == 0.0
+    assert gain(made.model(NOISE), posterior, batch, np.zeros(BATCH, bool)) == 0.0
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_points_on_theta_on_one_another_and_on_known_points_give_no_nan(name):
-    made, posterior, theta, batch = scene(name, 3)
-    belief = belief_at(made.prior(), posterior, theta)
-    batch = np.stack([theta, theta, posterior.points[0], batch[0]])
-    value, slope = gain_and_slope(made.prior(NOISE), belief, batch, ALL)
+    made, factorization, theta, batch = scene(name, 3)
+    posterior = belief_at(made.model(), factorization, theta)
+    batch = np.stack([theta, theta, factorization.points[0], batch[0]])
+    value, slope = gain_and_slope(made.model(NOISE), posterior, batch, ALL)
     assert np.isfinite(value)
     assert np.all(np.isfinite(slope))
 
@@ -122,13 +122,13 @@ def test_no_batch_beats_the_certificate(name):
     table = jnp.asarray(gradient_design.directions(rank, BATCH, DIMENSION))
     gone_beyond_a_smaller_rank = False
     for seed in range(8):
-        made, posterior, theta, batch = scene(name, seed)
-        known = np.asarray(posterior.points)[np.asarray(posterior.mask)]
+        made, factorization, theta, batch = scene(name, seed)
+        known = np.asarray(factorization.points)[np.asarray(factorization.mask)]
         noises = gp_oracle.noise(made.oracle, known, NOISE, 1e-10)
         eigenvalues = np.linalg.eigvalsh(oracle.covariance(made.oracle, known, noises, theta))[::-1]
-        arguments = (made.prior(NOISE), posterior, theta, WIDE, table, mask)
+        arguments = (made.model(NOISE), factorization, theta, WIDE, table, mask)
         for points in (batch, propose(*arguments, polish_steps=30)[0]):
-            after = trace(made, posterior, theta, points, mask)
+            after = trace(made, factorization, theta, points, mask)
             assert after >= np.sum(eigenvalues[rank:])
             gone_beyond_a_smaller_rank |= after < np.sum(eigenvalues[rank - 1 :])
     # A certificate of rank b - 1 would be false; for Matern-3/2 it happens to hold: its pairs learn too little.
@@ -159,12 +159,14 @@ def test_directions_are_unit_designs(count, dimension):
 @pytest.mark.parametrize("name", PROPOSED)
 def test_a_proposal_reaches_the_trace_it_returns_and_polish_never_harms(name):
     for seed in range(3):
-        made, posterior, theta, _ = scene(name, seed)
+        made, factorization, theta, _ = scene(name, seed)
         reached = {}
         for steps in (0, 30):
-            points, after = propose(made.prior(NOISE), posterior, theta, WIDE, designs(BATCH), ALL, polish_steps=steps)
-            before = trace(made, posterior, theta)
-            assert abs(float(after) - trace(made, posterior, theta, points)) < 1e-9 * before
+            points, after = propose(
+                made.model(NOISE), factorization, theta, WIDE, designs(BATCH), ALL, polish_steps=steps
+            )
+            before = trace(made, factorization, theta)
+            assert abs(float(after) - trace(made, factorization, theta, points)) < 1e-9 * before
             reached[steps] = float(after)
         assert reached[30] <= reached[0] + 1e-12 < before
 
@@ -175,21 +177,23 @@ def test_a_proposal_reaches_the_trace_it_returns_and_polish_never_harms(name):
     [(0.0, 0.4), (0.4, 0.0), (1e-6, 1e-6), (0.0, 1e-3), (np.inf, np.inf), (0.0, np.inf), (np.inf, 0.05)],
 )
 def test_a_proposal_stays_inside_the_box(name, below, above):
-    made, posterior, theta, _ = scene(name, 0)
+    made, factorization, theta, _ = scene(name, 0)
     bounds = np.stack([theta - below, theta + above])
     for steps in (0, 30):
-        points, after = propose(made.prior(NOISE), posterior, theta, bounds, designs(BATCH), ALL, polish_steps=steps)
+        points, after = propose(
+            made.model(NOISE), factorization, theta, bounds, designs(BATCH), ALL, polish_steps=steps
+        )
         points = np.asarray(points)
         assert np.all((bounds[0] <= points) & (points <= bounds[1]))
-        before = trace(made, posterior, theta)
-        assert abs(float(after) - trace(made, posterior, theta, points)) < 1e-9 * before
+        before = trace(made, factorization, theta)
+        assert abs(float(after) - trace(made, factorization, theta, points)) < 1e-9 * before
         assert float(after) <= before
 
 
 def test_on_a_corner_the_batch_still_learns_every_direction():
     made, _, theta, _ = scene("rbf", 0)
     nothing = gp.empty(CAPACITY, DIMENSION, float)
-    arguments = (made.prior(NOISE), nothing, theta)
+    arguments = (made.model(NOISE), nothing, theta)
     before, reach = trace(made, nothing, theta), 2 * lengthscale(DIMENSION)
     for corner in ([theta, theta + reach], [theta - reach, theta], [theta - [0, 3, 0], theta + [3, 0, 3]]):
         for steps in (0, 30):
@@ -204,26 +208,26 @@ def test_a_small_batch_goes_where_the_gradient_is_least_known(count):
     for unknown in range(DIMENSION):
         known = np.delete(0.25 * np.diag(lengthscale(DIMENSION)), unknown, axis=0)
         points = np.concatenate([theta + known, theta - known, np.zeros((CAPACITY - 4, DIMENSION))])
-        posterior = condition(made.prior(NOISE), points, np.arange(CAPACITY) < 4)
+        factorization = condition(made.model(NOISE), points, np.arange(CAPACITY) < 4)
         table = jnp.asarray(gradient_design.directions(count, BATCH, DIMENSION))
         mask = np.arange(BATCH) < count
-        batch, after = propose(made.prior(NOISE), posterior, theta, WIDE, table, mask, polish_steps=0)
+        batch, after = propose(made.model(NOISE), factorization, theta, WIDE, table, mask, polish_steps=0)
         moves = np.abs(np.asarray(batch)[:count] - theta)
         assert np.all(np.argmax(moves, axis=1) == unknown)
         np.testing.assert_allclose(np.delete(moves, unknown, axis=1), 0.0, atol=1e-9)
-        assert after < 0.1 * trace(made, posterior, theta)
+        assert after < 0.1 * trace(made, factorization, theta)
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_masked_rows_of_a_proposal_are_theta_and_teach_nothing(count):
-    made, posterior, theta, _ = scene("matern52", 1)
+    made, factorization, theta, _ = scene("matern52", 1)
     table = jnp.asarray(gradient_design.directions(count, BATCH, DIMENSION))
     mask = np.arange(BATCH) < count
-    arguments = (made.prior(NOISE), posterior, theta, WIDE)
+    arguments = (made.model(NOISE), factorization, theta, WIDE)
     for steps in (0, 30):
         points, after = propose(*arguments, table, mask, polish_steps=steps)
         np.testing.assert_array_equal(points[count:], np.tile(theta, (BATCH - count, 1)))
-        np.testing.assert_allclose(after, trace(made, posterior, theta, points, mask), rtol=1e-8)
+        np.testing.assert_allclose(after, trace(made, factorization, theta, points, mask), rtol=1e-8)
         junk = table.at[:, count:].set(5.0)
         again = propose(*arguments, junk, mask, polish_steps=steps)
         np.testing.assert_array_equal(again[0], points)
@@ -231,8 +235,8 @@ def test_masked_rows_of_a_proposal_are_theta_and_teach_nothing(count):
 
 
 def test_padding_does_not_change_what_is_proposed():
-    made, posterior, theta, _ = scene("rbf", 1)
-    arguments = (made.prior(NOISE), posterior, theta, WIDE)
+    made, factorization, theta, _ = scene("rbf", 1)
+    arguments = (made.model(NOISE), factorization, theta, WIDE)
     padded = jnp.asarray(gradient_design.directions(2, BATCH, DIMENSION))
     points, after = propose(*arguments, padded, np.arange(BATCH) < 2, polish_steps=30)
     alone, left = propose(*arguments, designs(2), np.ones(2, bool), polish_steps=30)
@@ -251,51 +255,51 @@ def test_without_earlier_points_pairs_reach_their_closed_form():
 
         optimum = DIMENSION * minimize_scalar(left, bounds=(1e-6, 3.0), method="bounded", options={"xatol": 1e-12}).fun
         pairs = 2 * DIMENSION
-        prior = gp.Prior(kernels.rbf, params, jnp.asarray(relative_noise))
-        arguments = (prior, nothing, np.zeros(DIMENSION), WIDE, designs(pairs))
+        model = gp.Model(kernels.rbf, params, jnp.asarray(relative_noise))
+        arguments = (model, nothing, np.zeros(DIMENSION), WIDE, designs(pairs))
         start = float(propose(*arguments, np.ones(pairs, bool), polish_steps=0)[1])
         polished = float(propose(*arguments, np.ones(pairs, bool), polish_steps=30)[1])
         assert 0.5 * optimum < start < 1.1 * optimum
         assert polished < 1.01 * optimum
 
 
-def joint_search(prior, posterior, theta, key, *, batch):
+def joint_search(model, factorization, theta, key, *, batch):
     """Eight random starts of a hundred steps each on all coordinates at once."""
-    belief = acquisition.gradient_belief(prior, posterior, theta)
+    posterior = gradient.gradient_posterior(model, factorization, theta)
     mask = jnp.ones(batch, bool)
 
-    def climb(start):
+    def ascent(start):
         return maximize.ascend(
-            lambda z: acquisition.information_gain_and_gradient(prior, belief, z, mask),
+            lambda z: gradient.information_gain_and_gradient(model, posterior, z, mask),
             lambda z: z,
             start,
             steps=100,
             step_size=0.05,
         )
 
-    starts = theta[None, None] + 0.3 * jax.random.normal(key, (8, batch, theta.shape[0]))
-    points, values = jax.lax.map(climb, starts)
+    num_restarts = theta[None, None] + 0.3 * jax.random.normal(key, (8, batch, theta.shape[0]))
+    points, values = jax.lax.map(ascent, num_restarts)
     best = jnp.argmax(values)
-    return points[best], gradient.gradient_information(prior, posterior, theta) - values[best]
+    return points[best], gradient.gradient_information(model, factorization, theta) - values[best]
 
 
 @partial(jax.jit, static_argnames=("batch", "joint"))
 def traces_along(path, keys, *, batch, joint):
     """The trace that each batch leaves, along a path, every batch joining what is known."""
     steps, dimension = path.shape
-    prior = gp.Prior(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(NOISE))
+    model = gp.Model(kernels.rbf, kernels.stationary(1.0, dimension), jnp.asarray(NOISE))
     bounds = jnp.stack([jnp.full(dimension, -10.0), jnp.full(dimension, 10.0)])
     mask = jnp.ones(batch, bool)
 
-    def step(posterior, now):
+    def step(factorization, now):
         theta, key = now
         if joint:
-            points, after = joint_search(prior, posterior, theta, key, batch=batch)
+            points, after = joint_search(model, factorization, theta, key, batch=batch)
         else:
             points, after = gradient_design.propose(
-                prior, posterior, theta, bounds, designs(batch, dimension), mask, polish_steps=16
+                model, factorization, theta, bounds, designs(batch, dimension), mask, polish_steps=16
             )
-        return gp.append(prior, posterior, points, mask), after
+        return gp.append(model, factorization, points, mask), after
 
     return jax.lax.scan(step, gp.empty(steps * batch, dimension, path.dtype), (path, keys))[1]
 

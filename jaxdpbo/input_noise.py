@@ -1,10 +1,11 @@
-"""Laws of the noise on inputs: one object that a curator draws from, and that a modeler's kernel is averaged over.
+"""Distributions of the noise on inputs: one object that a curator draws from, and that a modeler's kernel is
+averaged over.
 
-A ``Response`` names a cell in place of a row. A ``Law`` is of added noise: isotropic, and normal of random variance,
-``w | t ~ N(0, t I)``. ``t`` is fixed for the Gaussian, and for the planar Laplace law, of density proportional to
-``exp(-|w| / scale)`` in ``d`` dimensions, a gamma variable of shape ``(d + 1) / 2`` and scale ``2 scale^2``, since both
-have the characteristic function ``(1 + scale^2 |s|^2)^(-(d + 1) / 2)``. The product Laplace law is the planar one of
-one dimension, in every coordinate by itself.
+A ``Response`` names a cell in place of a row. A ``NoiseDistribution`` is of added noise: isotropic, and normal of
+random variance, ``w | t ~ N(0, t I)``. ``t`` is fixed for the Gaussian, and for the planar Laplace distribution, of
+density proportional to ``exp(-|w| / scale)`` in ``d`` dimensions, a gamma variable of shape ``(d + 1) / 2`` and scale
+``2 scale^2``, since both have the characteristic function ``(1 + scale^2 |s|^2)^(-(d + 1) / 2)``. The product Laplace
+distribution is the planar one of one dimension, in every coordinate by itself.
 """
 
 from typing import Any, NamedTuple
@@ -20,12 +21,12 @@ KINDS = ("gaussian", "planar_laplace", "product_laplace")
 NODES = 24  # of the quadrature over the variance
 
 
-class Law(NamedTuple):
+class NoiseDistribution(NamedTuple):
     """Noise on one input of ``dimension`` coordinates.
 
     Attributes:
       kind: "gaussian", "planar_laplace" or "product_laplace".
-      scale: the standard deviation of a coordinate; for the Laplace laws the length in the exponent.
+      scale: the standard deviation of a coordinate; for the Laplace distributions the length in the exponent.
       dimension: ``d``.
     """
 
@@ -46,13 +47,13 @@ class Response(NamedTuple):
     truth: float
 
 
-def law(kind: str, scale: float, dimension: int) -> Law:
-    """A checked law.
+def distribution(kind: str, scale: float, dimension: int) -> NoiseDistribution:
+    """A checked distribution.
 
     Raises:
       ValueError: an unknown kind, a scale that is not positive and finite, a dimension below 1.
     """
-    return Law(
+    return NoiseDistribution(
         _checks.choice("kind", kind, KINDS), _checks.positive("scale", scale), _checks.size("dimension", dimension)
     )
 
@@ -69,53 +70,56 @@ def response(cells: Any, truth: float) -> Response:
     return Response(tuple(map(tuple, places.tolist())), _checks.probability("truth", truth))
 
 
-def from_dict(fields: dict[str, Any]) -> Law | Response:
+def from_dict(fields: dict[str, Any]) -> NoiseDistribution | Response:
     """What ``_asdict`` of either made, checked as above."""
     if isinstance(fields, dict):
-        for made, names in ((response, Response._fields), (law, Law._fields)):
+        for made, names in ((response, Response._fields), (distribution, NoiseDistribution._fields)):
             if set(fields) == set(names):
                 return made(**fields)
-    raise ValueError(f"fields must be {', '.join(Law._fields)}, or {', '.join(Response._fields)}")
+    raise ValueError(f"fields must be {', '.join(NoiseDistribution._fields)}, or {', '.join(Response._fields)}")
 
 
-def draw(key: jax.Array, law: Law, count: int) -> jax.Array:
+def draw(key: jax.Array, distribution: NoiseDistribution, count: int) -> jax.Array:
     """``count`` independent draws ``(count, d)``, in the default floating dtype."""
-    shape, dtype = (count, law.dimension), jnp.result_type(float)
-    if law.kind == "gaussian":
-        return law.scale * jax.random.normal(key, shape, dtype)
-    if law.kind == "product_laplace":
-        return law.scale * jax.random.laplace(key, shape, dtype)
+    shape, dtype = (count, distribution.dimension), jnp.result_type(float)
+    if distribution.kind == "gaussian":
+        return distribution.scale * jax.random.normal(key, shape, dtype)
+    if distribution.kind == "product_laplace":
+        return distribution.scale * jax.random.laplace(key, shape, dtype)
     direction_key, radius_key = jax.random.split(key)
     directions = jax.random.normal(direction_key, shape, dtype)
     directions = directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
-    return law.scale * jax.random.gamma(radius_key, law.dimension, (count, 1), dtype) * directions
+    return distribution.scale * jax.random.gamma(radius_key, distribution.dimension, (count, 1), dtype) * directions
 
 
-def variance(law: Law) -> float:
-    """Of one coordinate: ``(d + 1) scale^2`` for the planar Laplace law, ``2 scale^2`` for the product."""
-    return law.scale**2 * {"gaussian": 1, "planar_laplace": law.dimension + 1, "product_laplace": 2}[law.kind]
+def variance(distribution: NoiseDistribution) -> float:
+    """Of one coordinate: ``(d + 1) scale^2`` for the planar Laplace distribution, ``2 scale^2`` for the product."""
+    return (
+        distribution.scale**2
+        * {"gaussian": 1, "planar_laplace": distribution.dimension + 1, "product_laplace": 2}[distribution.kind]
+    )
 
 
-def difference_variances(law: Law) -> tuple[np.ndarray, np.ndarray]:
+def difference_variances(distribution: NoiseDistribution) -> tuple[np.ndarray, np.ndarray]:
     """The variance of a coordinate of the difference of two draws, as a random variable: nodes and their weights.
 
     The sum of two independent gamma variables is gamma of shape ``d + 1``: a generalised Gauss-Laguerre rule. For the
-    product law each coordinate has its own such variable, with ``d = 1``.
+    product distribution each coordinate has its own such variable, with ``d = 1``.
     """
-    if law.kind == "gaussian":
-        return np.array([2.0 * law.scale**2]), np.ones(1)
-    nodes, weights = roots_genlaguerre(NODES, law.dimension if law.kind == "planar_laplace" else 1)
-    return 2.0 * law.scale**2 * nodes, weights / weights.sum()
+    if distribution.kind == "gaussian":
+        return np.array([2.0 * distribution.scale**2]), np.ones(1)
+    nodes, weights = roots_genlaguerre(NODES, distribution.dimension if distribution.kind == "planar_laplace" else 1)
+    return 2.0 * distribution.scale**2 * nodes, weights / weights.sum()
 
 
-def chances(response: Response) -> np.ndarray:
+def probabilities(response: Response) -> np.ndarray:
     """``(K, K)``: with what probability a row of each cell names each cell."""
     count = len(response.cells)
     other = (1.0 - response.truth) / (count - 1)
     return np.full((count, count), other) + (response.truth - other) * np.eye(count)
 
 
-def spreads(response: Response) -> np.ndarray:
+def cell_variances(response: Response) -> np.ndarray:
     """The variance ``(K,)`` of a coordinate in each cell: a cube's, as wide as the nearest other cell is far."""
     places = np.array(response.cells)
     squared = np.sum(np.square(places[:, None] - places[None]), axis=2)

@@ -25,15 +25,15 @@ def charge(path: str | Path, run: str | None, what: str, statement: guarantee.Gu
     Raises:
       ValueError: no name, or a guarantee that does not add up with others.
       TypeError: something in ``told`` has no bytes to hash.
-      ledger.Refused: the budget does not suffice, or the name stands for something else.
+      ledger.LedgerError: the budget does not suffice, or the name stands for something else.
     """
     if not isinstance(run, str) or not run:
         raise ValueError("run must be given with a ledger: a name, so that a crash or a retry does not pay twice")
     if statement.notion not in ledger.LEVELS:
         raise ValueError(f"a ledger adds up {', '.join(ledger.LEVELS)}; this run has {statement.notion!r}: {statement}")
-    event = ledger.Event(statement.notion, statement.level, statement.delta, statement.variation)
+    event = ledger.Event(statement.notion, statement.level, statement.delta, statement.total_variation)
     spend = ledger.Spend(
-        (event,), statement.relation or "", statement.protects, statement.unit, tuple(sorted(statement.holds_if))
+        (event,), statement.relation or "", statement.protects, statement.unit, tuple(sorted(statement.assumptions))
     )
     return ledger.charge(path, run, what, spend, fingerprint=fingerprint(told))
 
@@ -44,11 +44,11 @@ def charge_once(path: str | Path, run: str | None, what: str, statement: guarant
     What a failed attempt drew may have been seen, and trying until it succeeds is itself an output.
 
     Raises:
-      ledger.Refused: see ``charge``; or the run was charged before and stored no release.
+      ledger.LedgerError: see ``charge``; or the run was charged before and stored no release.
     """
     charged = charge(path, run, what, statement, *told)
     if charged.charged_before and charged.release is None:
-        raise ledger.Refused(
+        raise ledger.LedgerError(
             f"run {run!r} was charged before and did not end: what it drew may have been seen, so its budget is spent; "
             "a new attempt needs a name, and a charge, of its own"
         )

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.privacy import ledger, records
+from jaxdpbo.privacy import charges, ledger
 from jaxdpbo.types import Algorithm
 
 
@@ -44,11 +44,11 @@ def begin(path: str | Path, run: str | None, algorithm: Algorithm, config: Any, 
 
     Raises:
       ValueError: no name, or a guarantee that does not add up with others.
-      ledger.Refused: the budget does not suffice, the name stands for another run, or the run ended in a draw.
+      ledger.LedgerError: the budget does not suffice, the name stands for another run, or the run ended in a draw.
       ledger.Damaged: its states are not what was written.
     """
     path, what = Path(path).absolute(), f"{_what(algorithm, config)}, step by step"
-    charged = records.charge(path, run, what, statement, "run_loop", algorithm, config)
+    charged = charges.charge(path, run, what, statement, "run_loop", algorithm, config)
     publics, before = [], _nothing(fresh)
     for number, line in enumerate(charged.steps):
         if number % 2 == 0 and set(line) == {"draws"}:
@@ -63,7 +63,7 @@ def begin(path: str | Path, run: str | None, algorithm: Algorithm, config: Any, 
         before = _changed(before, changed)
         publics.append(before)
     if len(charged.steps) % 2 and charged.release is None:
-        raise ledger.Refused(
+        raise ledger.LedgerError(
             f"run {run!r} stopped while {charged.steps[-1]['draws']} was drawn: it may have been seen, so the run ends "
             f"there, {len(publics)} steps on record; what is left needs a name, and a charge, of its own"
         )
@@ -75,10 +75,10 @@ def begin_once(path: str | Path, run: str | None, algorithm: Algorithm, config: 
 
     Raises:
       ValueError: no name, or a guarantee that does not add up with others.
-      ledger.Refused: the budget does not suffice, or the name stands for another run or a failed attempt.
+      ledger.LedgerError: the budget does not suffice, or the name stands for another run or a failed attempt.
     """
     what = f"{_what(algorithm, config)}, in one program"
-    return records.charge_once(path, run, what, statement, "run_scan", algorithm, config)
+    return charges.charge_once(path, run, what, statement, "run_scan", algorithm, config)
 
 
 def about_to_draw(record: Record, what: str) -> Record:
@@ -99,14 +99,14 @@ def keep(record: Record, before: Any | None, after: Any) -> Record:
 
 def give_out(path: str | Path, run: str, released: Any) -> Any:
     """Store a release before anybody sees it."""
-    return records.from_text(
-        released, ledger.store_release(path, run, {"release": records.as_text(released)})["release"]
+    return charges.from_text(
+        released, ledger.store_release(path, run, {"release": charges.as_text(released)})["release"]
     )
 
 
 def given_out(charged: Any, like: Any) -> Any:
     """The release that was stored, of the shape of ``like``, or None."""
-    return None if charged.release is None else records.from_text(like, charged.release["release"])
+    return None if charged.release is None else charges.from_text(like, charged.release["release"])
 
 
 def _what(algorithm: Algorithm, config: Any) -> str:

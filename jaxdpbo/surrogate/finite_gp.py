@@ -19,7 +19,7 @@ CACHED = 2**18  # numbers of ``cross`` up to which reading its unused rows as we
 ROWS = 5  # read together above that
 
 
-class Belief(NamedTuple):
+class Posterior(NamedTuple):
     """What is believed of ``c`` candidates after some of ``m`` evaluations.
 
     Attributes:
@@ -37,10 +37,10 @@ class Belief(NamedTuple):
     used: jax.Array
 
 
-def unseen(prior: gp.Prior, candidates: jax.Array, capacity: int) -> Belief:
+def unseen(model: gp.Model, candidates: jax.Array, capacity: int) -> Posterior:
     """Before any evaluation of ``candidates (c, d)``, with room for ``capacity`` of them."""
-    variance = kernels.diagonal(prior.kernel, prior.params, candidates)
-    return Belief(
+    variance = kernels.diagonal(model.kernel, model.params, candidates)
+    return Posterior(
         columns=candidates.T,
         mean=jnp.zeros_like(variance),
         variance=variance,
@@ -50,39 +50,39 @@ def unseen(prior: gp.Prior, candidates: jax.Array, capacity: int) -> Belief:
 
 
 def observe(
-    prior: gp.Prior, belief: Belief, row: jax.Array, value: jax.Array, *, when: jax.Array | bool = True
-) -> Belief:
+    model: gp.Model, posterior: Posterior, row: jax.Array, value: jax.Array, *, when: jax.Array | bool = True
+) -> Posterior:
     """The belief after ``value ()`` was observed at candidate ``row ()``; where not ``when``, or full, as it was.
 
     A noise variance of 0 means an exact observation. A candidate whose variance is under ``gp.jitter`` of its prior
     variance is then known already, a repeat among them: it is not learnt again.
     """
-    capacity = belief.cross.shape[0]
-    here = belief.columns[:, row]
-    remaining = belief.variance[row]
-    known = (prior.noise_variance == 0) & (remaining <= gp.jitter(value.dtype) * prior.kernel(prior.params, here, here))
-    pivot = jnp.where(known, 1.0, remaining + prior.noise_variance)
-    learn = when & ~known & (belief.used < capacity)
+    capacity = posterior.cross.shape[0]
+    here = posterior.columns[:, row]
+    remaining = posterior.variance[row]
+    known = (model.noise_variance == 0) & (remaining <= gp.jitter(value.dtype) * model.kernel(model.params, here, here))
+    pivot = jnp.where(known, 1.0, remaining + model.noise_variance)
+    learn = when & ~known & (posterior.used < capacity)
 
-    covariance = kernels.row(prior.kernel, prior.params, here, belief.columns) - _explained(belief, row)
+    covariance = kernels.row(model.kernel, model.params, here, posterior.columns) - _explained(posterior, row)
     added = jnp.where(learn, covariance * jax.lax.rsqrt(pivot), 0.0)
-    surprise = jnp.where(learn, (value - belief.mean[row]) * jax.lax.rsqrt(pivot), 0.0)
-    return belief._replace(
-        mean=belief.mean + added * surprise,
-        variance=jnp.maximum(belief.variance - jnp.square(added), 0.0),
-        cross=gp.write(belief.cross, added[None], belief.used, learn),
-        used=jnp.where(learn, belief.used + 1, belief.used),
+    surprise = jnp.where(learn, (value - posterior.mean[row]) * jax.lax.rsqrt(pivot), 0.0)
+    return posterior._replace(
+        mean=posterior.mean + added * surprise,
+        variance=jnp.maximum(posterior.variance - jnp.square(added), 0.0),
+        cross=gp.write(posterior.cross, added[None], posterior.used, learn),
+        used=jnp.where(learn, posterior.used + 1, posterior.used),
     )
 
 
-def _explained(belief, row):
+def _explained(posterior, row):
     """The covariance ``(c,)`` of candidate ``row`` with all that the evaluations explain: ``cross[:, row]^T cross``."""
-    weights = belief.cross[:, row]
-    if belief.cross.size <= CACHED:
-        return gp.matmul(weights, belief.cross)
+    weights = posterior.cross[:, row]
+    if posterior.cross.size <= CACHED:
+        return gp.matmul(weights, posterior.cross)
 
     def add(block, total):
         rows = (block * ROWS + place for place in range(ROWS))
-        return total + sum(jnp.where(at < belief.used, weights[at], 0.0) * belief.cross[at] for at in rows)
+        return total + sum(jnp.where(at < posterior.used, weights[at], 0.0) * posterior.cross[at] for at in rows)
 
-    return jax.lax.fori_loop(0, -(-belief.used // ROWS), add, jnp.zeros_like(belief.mean))
+    return jax.lax.fori_loop(0, -(-posterior.used // ROWS), add, jnp.zeros_like(posterior.mean))

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-WILDEST = 1e3  # standard units: as far from the prior's mean as anything counts, and as no draw of it is
+MAX_STANDARDIZED = 1e3  # standard units: as far from the prior's mean as anything counts, and as no draw of it is
 FAILED = -3.0  # standard units: what a utility that is no number counts as
 
 

@@ -13,33 +13,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.surrogate import finite, gp, kernels
+from jaxdpbo.surrogate import finite_gp, gp, kernels
 
 NET_POINTS = 2048  # at most, of the net that stands for a box
 SHARES = (0.05, 0.2, 1.0, 5.0)  # of Young's inequality in gain_bound_of_box
 
 
-def greedy_gain(prior: gp.Prior, candidates: jax.Array, steps: int) -> jax.Array:
+def greedy_gain(model: gp.Model, candidates: jax.Array, steps: int) -> jax.Array:
     """The information ``()`` that ``steps`` greedy evaluations of ``candidates (c, d)`` gain, repeats allowed.
 
     The noise variance must be positive.
     """
 
-    def step(belief, _):
-        row = jnp.argmax(belief.variance)
-        gain = 0.5 * jnp.log1p(belief.variance[row] / prior.noise_variance)
-        return finite.observe(prior, belief, row, belief.mean[row]), gain
+    def step(posterior, _):
+        row = jnp.argmax(posterior.variance)
+        gain = 0.5 * jnp.log1p(posterior.variance[row] / model.noise_variance)
+        return finite_gp.observe(model, posterior, row, posterior.mean[row]), gain
 
-    return jnp.sum(jax.lax.scan(step, finite.unseen(prior, candidates, steps), length=steps)[1])
+    return jnp.sum(jax.lax.scan(step, finite_gp.unseen(model, candidates, steps), length=steps)[1])
 
 
-def gain_bound(prior: gp.Prior, candidates: Any, steps: int) -> float:
+def gain_bound(model: gp.Model, candidates: Any, steps: int) -> float:
     """An upper bound on ``gamma_T`` over ``candidates (c, d)``, ``T = steps``; computed once for each set of arguments.
 
     The smaller of ``greedy_gain / (1 - 1/e)`` and ``T log(1 + k / noise) / 2``, ``k`` the largest prior variance.
     """
     rows = np.ascontiguousarray(candidates, np.float64)
-    leaves, structure = jax.tree.flatten(prior)
+    leaves, structure = jax.tree.flatten(model)
     frozen = tuple((np.asarray(leaf).tobytes(), np.shape(leaf), np.asarray(leaf).dtype.str) for leaf in leaves)
     return _gain_bound(frozen, structure, rows.tobytes(), rows.shape, steps, str(jnp.result_type(float)))
 
@@ -47,17 +47,17 @@ def gain_bound(prior: gp.Prior, candidates: Any, steps: int) -> float:
 @functools.lru_cache(maxsize=4096)
 def _gain_bound(frozen, structure, rows, shape, steps, dtype) -> float:
     leaves = [jnp.asarray(np.frombuffer(data, kind).reshape(size)) for data, size, kind in frozen]
-    prior = jax.tree.unflatten(structure, leaves)
+    model = jax.tree.unflatten(structure, leaves)
     candidates = jnp.asarray(np.frombuffer(rows, np.float64).reshape(shape), dtype)
-    largest = float(jnp.max(kernels.diagonal(prior.kernel, prior.params, candidates)))
-    most = 0.5 * steps * math.log1p(largest / float(prior.noise_variance))
-    return min(float(_greedy_gain(prior, candidates, steps)) / (1.0 - math.exp(-1.0)), most)
+    largest = float(jnp.max(kernels.diagonal(model.kernel, model.params, candidates)))
+    most = 0.5 * steps * math.log1p(largest / float(model.noise_variance))
+    return min(float(_greedy_gain(model, candidates, steps)) / (1.0 - math.exp(-1.0)), most)
 
 
 _greedy_gain = jax.jit(greedy_gain, static_argnames="steps")
 
 
-def gain_bound_of_box(prior: gp.Prior, bounds: Any, steps: int) -> float:
+def gain_bound_of_box(model: gp.Model, bounds: Any, steps: int) -> float:
     """An upper bound on ``gamma_T`` over the box ``bounds (2, d)``, for a stationary kernel.
 
     A net stands for the box. With ``f(a) = f(g) + e`` for ``g`` the nearest of the net, and ``rho`` the largest
@@ -70,22 +70,22 @@ def gain_bound_of_box(prior: gp.Prior, bounds: Any, steps: int) -> float:
     Raises:
       ValueError: the kernel is not stationary.
     """
-    if not isinstance(prior.params, kernels.Stationary):
-        raise ValueError(f"kernel must be stationary over a box, got parameters {type(prior.params).__name__}")
+    if not isinstance(model.params, kernels.Stationary):
+        raise ValueError(f"kernel must be stationary over a box, got parameters {type(model.params).__name__}")
     bounds = np.asarray(bounds, np.float64)
-    sides, lengthscale = bounds[1] - bounds[0], np.asarray(prior.params.lengthscale, np.float64)
+    sides, lengthscale = bounds[1] - bounds[0], np.asarray(model.params.lengthscale, np.float64)
     counts = _cells(sides / lengthscale)
     centres = [
         low + side * (np.arange(count) + 0.5) / count for low, side, count in zip(bounds[0], sides, counts, strict=True)
     ]
     net = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1).reshape(-1, len(sides))
     middle, corner = jnp.zeros(len(sides)), jnp.asarray(sides / counts / 2)
-    variance = float(prior.params.variance)
-    apart = 2.0 * (variance - float(prior.kernel(prior.params, middle, corner)))
-    noise = float(prior.noise_variance)
+    variance = float(model.params.variance)
+    apart = 2.0 * (variance - float(model.kernel(model.params, middle, corner)))
+    noise = float(model.noise_variance)
     found = [0.5 * steps * math.log1p(variance / noise)]
     for share in SHARES:
-        sharper = gp.Prior(prior.kernel, prior.params, prior.noise_variance / (1.0 + share))
+        sharper = gp.Model(model.kernel, model.params, model.noise_variance / (1.0 + share))
         rest = 0.5 * steps * math.log1p((1.0 + 1.0 / share) * apart / noise)
         found.append(gain_bound(sharper, net, steps) + rest)
     return min(found)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo.drivers import recorded, runs
+from jaxdpbo.drivers import checkpoints, result
 from jaxdpbo.privacy import keys
 from jaxdpbo.types import Algorithm, Objective, State
 
@@ -22,7 +22,7 @@ def run_scan(
     ledger: str | Path | None = None,
     run: str | None = None,
     diagnostics: bool = False,
-) -> runs.Run:
+) -> result.Run:
     """A whole run in one compiled program.
 
     Compiles once for each algorithm, objective and set of static sizes: budgets, step sizes, clip norms, bounds, data
@@ -44,29 +44,29 @@ def run_scan(
       diagnostics: also return the raw state and per-step ``Info``. Not private. None for a release given out again.
 
     Raises:
-      ledger.Refused: the budget does not suffice, or the name stands for another run or one that failed.
+      ledger.LedgerError: the budget does not suffice, or the name stands for another run or one that failed.
       TypeError: ``key`` is not a typed key, or of such a generator.
       ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a ledger, no ``run``.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
-    statement = runs.statement_of(algorithm, objective, config)
+    statement = result.statement_of(algorithm, objective, config)
     if ledger is not None and key is not None:
         raise ValueError("key must not be given with a ledger: a run on record draws from the operating system")
     key, statement = keys.for_release(key, statement, insecure_key)
-    data = runs.arrays(data)
+    data = result.arrays(data)
     charged = None
     if ledger is not None:
         ledger = Path(ledger).absolute()
         like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)  # refuses before it costs
-        charged = recorded.begin_once(ledger, run, algorithm, config, statement)
-        done = recorded.given_out(charged, like)
+        charged = checkpoints.begin_once(ledger, run, algorithm, config, statement)
+        done = checkpoints.given_out(charged, like)
         if done is not None:
-            return runs.Run(done, statement)
+            return result.Run(done, statement)
     released, state, info = _scan(algorithm, objective, key, config, data)
-    runs.raise_on_failed_factorisation(info, state if charged is None else None)
+    result.raise_on_failed_factorisation(info, state if charged is None else None)
     if ledger is not None and charged is not None:
-        released = recorded.give_out(ledger, charged.run, released)
-    return runs.Run(released, statement, runs.Diagnostics(state, info) if diagnostics else None)
+        released = checkpoints.give_out(ledger, charged.run, released)
+    return result.Run(released, statement, result.Diagnostics(state, info) if diagnostics else None)
 
 
 def scan(algorithm: Algorithm, objective: Objective, key: jax.Array, config: Any, data: Any) -> tuple[Any, State, Any]:

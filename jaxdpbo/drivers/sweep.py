@@ -11,8 +11,8 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from jaxdpbo import _checks
-from jaxdpbo.drivers import runs
-from jaxdpbo.drivers.compiled import scan
+from jaxdpbo.drivers import result
+from jaxdpbo.drivers.scan import scan
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.keys import for_release, refuse_trace, secret_key
 from jaxdpbo.types import Algorithm, Objective
@@ -88,7 +88,7 @@ def sweep(
     if not listed or any(jax.tree.structure(one) != jax.tree.structure(listed[0]) for one in listed):
         raise ValueError(f"configs must be at least one and differ in traced numbers only, got {len(listed)}")
     common = _checks.flag("common_random_numbers", common_random_numbers)
-    statements = tuple(runs.statement_of(algorithm, objective, one) for one in listed)
+    statements = tuple(result.statement_of(algorithm, objective, one) for one in listed)
     given = _keys_of_runs(len(listed), common, seeds, key, keys)
     if common:
         statements = tuple(guarantee.no_guarantee(each.protects, ONE_KEY) for each in statements)
@@ -97,7 +97,7 @@ def sweep(
     count = given.shape[1]
     pairs = jnp.repeat(jnp.arange(len(listed)), count), given.reshape(-1)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *listed)
-    shared = stacked, runs.arrays(data)
+    shared = stacked, result.arrays(data)
     release, failed = distribute(_one_run(algorithm, objective), pairs, shared, policy=policy)
     axes = (count,) if alone else (len(listed), count)
     release, failed = jax.tree.map(lambda leaf: leaf.reshape(axes + leaf.shape[1:]), (release, failed))

@@ -10,7 +10,9 @@ import optax
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import compiled, loop, runs
+from jaxdpbo.drivers import result
+from jaxdpbo.drivers.loop import run_loop
+from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.privacy import keys
 from jaxdpbo.types import Objective, State
 
@@ -36,7 +38,7 @@ def minimize(
     ledger: str | Path | None = None,
     run: str | None = None,
     diagnostics: bool = False,
-) -> runs.Run:
+) -> result.Run:
     """Minimise the mean of per-user losses over a box by DP-GIBO, ``mu``-GDP for the users.
 
     Not quite Algorithm 1 as published (which is ``dp_gibo.config`` with its defaults, and ``run_scan`` or
@@ -70,7 +72,7 @@ def minimize(
     Raises:
       ValueError: an argument out of range or of a wrong shape; names it.
       TypeError: an argument of the wrong kind.
-      ledger.Refused: see ``run_loop``.
+      ledger.LedgerError: see ``run_loop``.
       RunInterrupted: see ``run_loop``.
     """
     if key is None:
@@ -81,7 +83,7 @@ def minimize(
             raise ValueError("progress, state and executor need traceable=False: one compiled program has no steps")
         if not callable(objective):
             raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
-        data = runs.arrays(data)
+        data = result.arrays(data)
         point = jax.ShapeDtypeStruct((box.shape[1],), jnp.result_type(float))
         shape = getattr(jax.eval_shape(objective, point, data), "shape", None)
         if shape is None or len(shape) != 1 or (users is not None and _checks.size("users", users) != shape[0]):
@@ -102,7 +104,7 @@ def minimize(
         noise=noise,
     )
     if traceable:
-        return compiled.run_scan(
+        return run_scan(
             dp_gibo.algorithm,
             objective,
             data,
@@ -113,7 +115,7 @@ def minimize(
             run=run,
             diagnostics=diagnostics,
         )
-    return loop.run_loop(
+    return run_loop(
         dp_gibo.algorithm,
         objective,
         data,

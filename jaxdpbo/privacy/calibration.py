@@ -4,7 +4,7 @@ Exact noise is fixed on the integers; what a budget sets is how many of them one
 sweep of budgets compiles once. The guarantee is derived from that number: the ``mu`` or ``epsilon`` asked for is its
 upper bound, not its source.
 
-Sums over users have Gaussian noise of a fixed ``width`` (GDP), and each user's contribution is clipped to an integer
+Sums over users have Gaussian noise of a fixed ``sigma`` (GDP), and each user's contribution is clipped to an integer
 ``radius``: replacing one moves the sum by ``2 radius``. Scores and single values have geometric or Laplace noise of a
 fixed ``rate`` (pure DP but for a total variation of 2^-100 or so), and their sensitivity becomes ``units`` of the grid.
 """
@@ -22,23 +22,23 @@ from jaxdpbo.privacy import accounting, guarantee
 from jaxdpbo.privacy.mechanisms import tables
 
 NOISES = ("exact", "float", "none")
-WIDTHS = (4096, 65536)  # the second where the first would leave a user too few grid points
+SIGMAS = (4096, 65536)  # the second where the first would leave a user too few grid points
 RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first that leaves a sensitivity enough units
-FEWEST, MOST = 100, 2**22  # units; a larger budget gets no more
-LONGEST = 2**16  # radii below, and dimensions: the guard counts squares in 32 bits
-COARSEST = 32  # times sqrt(d): radii below would lose more than 4 % to rounding
+MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
+MAX_RADIUS = 2**16  # radii below, and dimensions: the guard counts squares in 32 bits
+MIN_RADIUS = 32  # times sqrt(d): radii below would lose more than 4 % to rounding
 
 
 class Budget(NamedTuple):
-    """Fields of a config: ``mu`` and ``radius`` traced, ``noise`` and ``width`` static.
+    """Fields of a config: ``mu`` and ``radius`` traced, ``noise`` and ``sigma`` static.
 
-    ``radius`` and ``width`` are 0 unless ``noise`` is "exact", which at ``mu = inf`` becomes "none".
+    ``radius`` and ``sigma`` are 0 unless ``noise`` is "exact", which at ``mu = inf`` becomes "none".
     """
 
     mu: jax.Array
     radius: jax.Array
     noise: str
-    width: int
+    sigma: int
 
 
 def budget(mu: float, noise: str, *, dimension: int, releases: int, users: int, dtype: Any) -> Budget:
@@ -51,12 +51,12 @@ def budget(mu: float, noise: str, *, dimension: int, releases: int, users: int, 
     mu = _checks.positive("mu", mu, finite=False, dtype=dtype)
     if _checks.choice("noise", noise, NOISES) == "none" and mu != math.inf:
         raise ValueError(f"mu must be inf with noise='none', got {mu}")
-    radius = width = 0
+    radius = sigma = 0
     if noise == "exact" and mu == math.inf:
         noise = "none"
     if noise == "exact":
-        radius, width = _on_grid(min(asked, mu), dimension, releases, users)
-    return Budget(jnp.asarray(mu, dtype), jnp.asarray(radius, jnp.int32), noise, width)
+        radius, sigma = _on_grid(min(asked, mu), dimension, releases, users)
+    return Budget(jnp.asarray(mu, dtype), jnp.asarray(radius, jnp.int32), noise, sigma)
 
 
 def grid(config: Any) -> jax.Array | None:
@@ -69,7 +69,7 @@ class NoiseSettings(NamedTuple):
 
     Attributes:
       mu: ``()``, the budget.
-      radius: ``()``, and ``width ()``: of exact noise, otherwise 0.
+      radius: ``()``, and ``sigma ()``: of exact noise, otherwise 0.
       noise: ``()``, the row of ``NOISES``.
       users: ``()``.
       steps: ``()``, and ``releases ()``, the sums released in each.
@@ -78,7 +78,7 @@ class NoiseSettings(NamedTuple):
 
     mu: jax.Array
     radius: jax.Array
-    width: jax.Array
+    sigma: jax.Array
     noise: jax.Array
     users: jax.Array
     steps: jax.Array
@@ -87,7 +87,7 @@ class NoiseSettings(NamedTuple):
 
 
 def noise_settings(config: Any, *clip: jax.Array, releases: int = 1) -> NoiseSettings:
-    """Of a config with the fields ``mu``, ``radius``, ``width``, ``noise``, ``users`` and ``steps``.
+    """Of a config with the fields ``mu``, ``radius``, ``sigma``, ``noise``, ``users`` and ``steps``.
 
     Raises:
       ValueError: 2^31 users or more, at trace time.
@@ -101,7 +101,7 @@ def noise_settings(config: Any, *clip: jax.Array, releases: int = 1) -> NoiseSet
     return NoiseSettings(
         mu=config.mu,
         radius=config.radius,
-        width=count(config.width),
+        sigma=count(config.sigma),
         noise=count(NOISES.index(config.noise)),
         users=count(config.users),
         steps=count(config.steps),
@@ -131,7 +131,7 @@ def changed_noise(begun: NoiseSettings, current: NoiseSettings) -> str:
 def statement(config: Any, protects: str, *, releases: int, dimension: int) -> guarantee.Guarantee:
     """GDP for replace-one on the users, of ``releases`` sums; none at ``mu = inf``.
 
-    ``mu``-GDP for ideal noise where ``noise`` is "float"; where it is "exact" what ``radius`` and ``width`` give,
+    ``mu``-GDP for ideal noise where ``noise`` is "float"; where it is "exact" what ``radius`` and ``sigma`` give,
     within the total variation of all draws together.
 
     Raises:
@@ -141,17 +141,17 @@ def statement(config: Any, protects: str, *, releases: int, dimension: int) -> g
         raise ValueError(f"privacy takes one config, got mu of shape {config.mu.shape}")
     if config.noise != "exact" and jnp.isinf(config.mu):
         return guarantee.no_guarantee(protects, "mu is infinite: no noise was added")
-    rests_on = guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES
+    assumptions = guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES
     if config.noise == "float":
-        rests_on = guarantee.IDEAL_NOISE, *rests_on
-        return guarantee.guarantee("gdp", float(config.mu), "replace_one", protects, holds_if=rests_on)
+        assumptions = guarantee.IDEAL_NOISE, *assumptions
+        return guarantee.guarantee("gdp", float(config.mu), "replace_one", protects, assumptions=assumptions)
     return guarantee.guarantee(
         "gdp",
-        accounting.discrete_gaussian_mu(2 * int(config.radius), config.width, releases),
+        accounting.discrete_gaussian_mu(2 * int(config.radius), config.sigma, releases),
         "replace_one",
         protects,
-        holds_if=(guarantee.DISCRETE_CURVE, guarantee.RANDOM_BITS, *rests_on),
-        variation=releases * dimension * tables.gaussian_variation(config.width),
+        assumptions=(guarantee.DISCRETE_CURVE, guarantee.RANDOM_BITS, *assumptions),
+        total_variation=releases * dimension * tables.gaussian_total_variation(config.sigma),
     )
 
 
@@ -174,9 +174,9 @@ def units(name: str, epsilon: float, moves: int) -> Units:
         return Units(jnp.zeros((), jnp.int32), RATES[0])
     for rate in RATES:
         count = math.floor(Fraction(epsilon) / (moves * rate))
-        if count >= FEWEST:
-            return Units(jnp.asarray(min(count, MOST), jnp.int32), rate)
-    smallest = float(FEWEST * moves * RATES[-1])
+        if count >= MIN_UNITS:
+            return Units(jnp.asarray(min(count, MAX_UNITS), jnp.int32), rate)
+    smallest = float(MIN_UNITS * moves * RATES[-1])
     raise ValueError(
         f"{name} must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' has no grid)"
     )
@@ -206,30 +206,30 @@ def _end(dtype: Any) -> float:
 
 def _on_grid(mu: float, dimension: int, releases: int, users: int) -> tuple[int, int]:
     """Radius and width, or a refusal that says what would do."""
-    if dimension >= LONGEST:
+    if dimension >= MAX_RADIUS:
         raise ValueError(
-            f"dimensions must be fewer than {LONGEST} for exact noise, got {dimension} (noise='float' has no grid)"
+            f"dimensions must be fewer than {MAX_RADIUS} for exact noise, got {dimension} (noise='float' has no grid)"
         )
-    least = COARSEST * math.sqrt(dimension)
-    for width in WIDTHS:
-        radius = accounting.largest_distance(mu, width, releases) // 2
+    least = MIN_RADIUS * math.sqrt(dimension)
+    for sigma in SIGMAS:
+        radius = accounting.largest_distance(mu, sigma, releases) // 2
         if radius >= least:
             break
     else:
-        smallest = accounting.discrete_gaussian_mu(2 * math.ceil(least), WIDTHS[-1], releases)
+        smallest = accounting.discrete_gaussian_mu(2 * math.ceil(least), SIGMAS[-1], releases)
         raise ValueError(
             f"mu must be at least {1.005 * smallest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
             f"got {mu:g}: with less, rounding costs more than 4 % (noise='float' has no grid)"
         )
-    if radius >= LONGEST:
-        largest = accounting.discrete_gaussian_mu(2 * (LONGEST - 1), width, releases)
+    if radius >= MAX_RADIUS:
+        largest = accounting.discrete_gaussian_mu(2 * (MAX_RADIUS - 1), sigma, releases)
         raise ValueError(
             f"mu must be at most {0.995 * largest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
             f"got {mu:g}; noise='none' with mu=inf is no noise"
         )
-    if users * radius + 14 * width >= 2**31:
+    if users * radius + 14 * sigma >= 2**31:
         raise ValueError(
-            f"users must be at most {(2**31 - 14 * width - 1) // radius} for exact noise at mu = {mu:g} over "
+            f"users must be at most {(2**31 - 14 * sigma - 1) // radius} for exact noise at mu = {mu:g} over "
             f"{releases} sums, got {users}: the sum of their integers would not fit 32 bits"
         )
-    return radius, width
+    return radius, sigma

@@ -60,7 +60,7 @@ def talk(arguments, lines, send) -> None:
             published,
             chain([first], lines),
             send,
-            told=told,
+            on_answer=told,
             lengthscale=arguments.lengthscale,
             noise_variance=arguments.noise_variance,
             centre=arguments.centre,

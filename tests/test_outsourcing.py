@@ -96,7 +96,7 @@ def conversation(tmp_path, published, evaluate, cut=math.inf, key=0):
     try:
         with ours, ours.makefile("rw") as stream:
             return outsourcing.search(
-                published, outsourcing.lines_of(stream), outsourcing.sender(stream), key=jax.random.key(key), told=told,
+                published, outsourcing.lines_of(stream), outsourcing.sender(stream), key=jax.random.key(key), on_answer=told,
                 **OPTIONS,
             )  # fmt: skip
     finally:

@@ -29,8 +29,8 @@ from jaxdpbo.outsourcing.lines import (
     ProtocolError,
     answer_of,
     expect_schema,
+    integer,
     parsed,
-    whole,
 )
 from jaxdpbo.outsourcing.released import Published
 
@@ -154,7 +154,7 @@ def serve(
         try:
             asked = parsed(line)
             if set(asked) == {"answer"}:
-                return whole(asked, "answer", 0, record.rows - 1)
+                return integer(asked, "answer", 0, record.rows - 1)
             reply = _answered(record, evaluate, asked)._asdict()
         except ProtocolError as refusal:
             reply, refused = {"error": str(refusal)}, refused + 1
@@ -168,8 +168,8 @@ def _answered(record: Record, evaluate: Callable[[int], float], asked: dict[str,
     if set(asked) != {"query", "row"}:
         raise ProtocolError('a query is {"query": its number, "row": a row number}')
     due = len(record.answers) + 1
-    number = whole(asked, "query", 1, record.queries)
-    row = whole(asked, "row", 0, record.rows - 1)
+    number = integer(asked, "query", 1, record.queries)
+    row = integer(asked, "row", 0, record.rows - 1)
     if number < due:
         raise ProtocolError(f"query {number} was answered before: the greeting has its answer")
     if number > due:

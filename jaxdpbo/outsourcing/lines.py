@@ -69,7 +69,7 @@ def answer_of(content: Any, number: int, rows: int) -> Answer:
     if not isinstance(content, dict):
         raise ProtocolError(f"query {number} was answered by something else")
     try:
-        query, row = whole(content, "query", number, number), whole(content, "row", 0, rows - 1)
+        query, row = integer(content, "query", number, number), integer(content, "row", 0, rows - 1)
         output = content["output"]
         if output is not None:
             output = float(output) if type(output) in (int, float) else math.nan
@@ -82,11 +82,11 @@ def answer_of(content: Any, number: int, rows: int) -> Answer:
     return Answer(query, row, output)
 
 
-def whole(content: dict[str, Any], name: str, least: int, most: int) -> int:
-    """A whole number in ``[least, most]``, or a refusal."""
+def integer(content: dict[str, Any], name: str, least: int, most: int) -> int:
+    """An integer in ``[least, most]``; anything else is refused."""
     value = content[name]
     if type(value) is not int or not least <= value <= most:
-        raise ProtocolError(f"{name} must be a whole number from {least} to {most}")
+        raise ProtocolError(f"{name} must be an integer from {least} to {most}")
     return value
 
 

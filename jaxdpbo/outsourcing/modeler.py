@@ -1,4 +1,4 @@
-"""The modeler: asks until it has been told everything it may be."""
+"""The modeler: asks the curator until it has every answer it may have."""
 
 import json
 import math
@@ -10,7 +10,16 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import po_gp_ucb
-from jaxdpbo.outsourcing.lines import MAX_QUERIES, Answer, ProtocolError, answer_of, expect_schema, parsed, shown, whole
+from jaxdpbo.outsourcing.lines import (
+    MAX_QUERIES,
+    Answer,
+    ProtocolError,
+    answer_of,
+    expect_schema,
+    integer,
+    parsed,
+    shown,
+)
 from jaxdpbo.outsourcing.released import Published
 from jaxdpbo.privacy import keys
 from jaxdpbo.types import Query
@@ -19,7 +28,7 @@ GREETING = {"schema", "version", "released", "rows", "queries", "answers"}
 
 
 class Found(NamedTuple):
-    """The modeler's answer: the row of the largest output, that output, and everything it was told."""
+    """The modeler's answer: the row of the largest output, that output, and every answer."""
 
     row: int
     output: float
@@ -32,17 +41,17 @@ def search(
     send: Callable[[str], None],
     *,
     key: jax.Array | None = None,
-    told: Callable[[Answer], None] | None = None,
+    on_answer: Callable[[Answer], None] | None = None,
     **options: Any,
 ) -> Found:
-    """Ask the curator until it has answered all its queries; what it answered before is learnt first.
+    """Ask the curator until it has answered all its queries; what it answered before comes first.
 
     Args:
       published: the released file.
       lines: what the curator says.
       send: takes a line without its end.
       key: of the first row; from the operating system where not given.
-      told: called with every answer, those of earlier contacts included.
+      on_answer: called with every answer, those of earlier contacts included.
       options: of ``po_gp_ucb.config``: ``lengthscale``, ``noise_variance`` and what has a default.
 
     Raises:
@@ -56,8 +65,8 @@ def search(
         raise ProtocolError("the curator's greeting is not one")
     if greeting["released"] != published.digest:
         raise ProtocolError("the released file is not the curator's: it was changed, or is of another search")
-    count, steps = len(published.curated.z), whole(greeting, "queries", 1, MAX_QUERIES)
-    whole(greeting, "rows", count, count)
+    count, steps = len(published.curated.z), integer(greeting, "queries", 1, MAX_QUERIES)
+    integer(greeting, "rows", count, count)
     earlier = greeting["answers"]
     if not isinstance(earlier, list) or len(earlier) > steps:
         raise ProtocolError(f"the curator's answers are not a list of at most {steps}")
@@ -68,8 +77,8 @@ def search(
 
     def learn(state, answer):
         answers.append(answer)
-        if told is not None:
-            told(answer)
+        if on_answer is not None:
+            on_answer(answer)
         row = jnp.asarray([answer.row], jnp.int32)
         query = Query(row[:, None].astype(config.scale.dtype), jnp.ones(1, bool), row)
         output = math.nan if answer.output is None else answer.output
@@ -83,7 +92,9 @@ def search(
         send(json.dumps(asked))
         answer = answer_of(_reply(replies), asked["query"], count)
         if answer.row != asked["row"]:
-            raise ProtocolError(f"query {answer.query} asked for row {asked['row']} and was told of row {answer.row}")
+            raise ProtocolError(
+                f"query {answer.query} asked for row {asked['row']} and the answer is for row {answer.row}"
+            )
         state = learn(state, answer)
     row = int(po_gp_ucb.release(release_key, config, state).row)
     send(json.dumps({"answer": row}))

@@ -16,7 +16,7 @@ number and the line: a line that was changed, repeated, left out, reflected or p
 What this does NOT give: encryption (whoever reads the traffic of the port reads rows asked for and outputs; the number
 and time of lines is visible anyway), protection from the owner of the files, from the administrator or from a backup,
 nor service under a flood: whoever may connect can occupy the places where peers prove who they are, for five seconds
-each. A connection that ends early is not told from one that was cut.
+each. A connection that ends early cannot be distinguished from one that was cut.
 """
 
 import hashlib

@@ -32,7 +32,7 @@ class Audit(NamedTuple):
       epsilon: the lower bound at ``delta``, at ``confidence``; 0 where nothing was shown.
       mu: the lower bound on GDP's level, which holds whenever the other does.
       delta: that ``epsilon`` was bounded for.
-      correct: of ``trials`` on the first data set, how many were told right.
+      correct: of ``trials`` on the first data set, how many were classified right.
       wrong: of ``trials`` on the second, how many were taken for the first.
       trials: on each of the two, those that the bounds were counted on.
       confidence: that the bounds hold.
@@ -115,9 +115,9 @@ def threshold_audit(
     confidence = _checks.probability("confidence", confidence)
     of_all = 1.0 - (1.0 - confidence) / len(hits)  # bounds of all thresholds at once: the best is not the luckiest
     best = int(np.argmax(_bounds(hits, alarms, count, delta, of_all)[sought]))
-    told = _above(judged, tried[[best % len(tried)]])[:, 0]
+    above = _above(judged, tried[[best % len(tried)]])[:, 0]
     count = len(judged[0])
-    correct, wrong = (told if best < len(tried) else count - told).tolist()
+    correct, wrong = (above if best < len(tried) else count - above).tolist()
     return epsilon_lower_bound(correct, wrong, count, delta=delta, confidence=confidence)
 
 

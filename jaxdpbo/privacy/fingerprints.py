@@ -22,7 +22,7 @@ import numpy as np
 LIBRARIES = ("jaxdpbo", "jax", "optax", "numpy", "scipy")  # their functions go by name, and their versions with them
 
 
-def fingerprint(told: Any) -> str:
+def fingerprint(public: Any) -> str:
     """SHA-256 of everything public that a run depends on: arrays by their bytes, functions by code and all they reach.
 
     Equal in every process that runs the same versions of Python and of the libraries. Not for data nor for an
@@ -32,7 +32,7 @@ def fingerprint(told: Any) -> str:
     Raises:
       TypeError: something in it is neither numbers, text, arrays, functions nor records of them.
     """
-    return _digest((sys.version_info[:2], [_version(name) for name in LIBRARIES], told), ())
+    return _digest((sys.version_info[:2], [_version(name) for name in LIBRARIES], public), ())
 
 
 def _digest(value: Any, within: tuple[Any, ...]) -> str:

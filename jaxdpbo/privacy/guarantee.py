@@ -168,8 +168,8 @@ def from_dict(fields: dict[str, Any]) -> Guarantee:
     if _checks.choice("notion", fields["notion"], NOTIONS) == "none":
         return no_guarantee(fields["protects"], fields["no_guarantee_reason"])
     rest = {name: fields[name] for name in ("assumptions", "delta", "total_variation", "unit")}
-    told = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
-    return told.assuming(UNCHECKED)
+    stated = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
+    return stated.assuming(UNCHECKED)
 
 
 def _words(name: str, value: Any) -> str:

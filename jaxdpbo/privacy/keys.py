@@ -2,7 +2,7 @@
 
 ``chacha20`` is a generator for ``jax.random`` like JAX's own threefry, from which it differs in what a release needs:
 keys of 256 bits instead of 64, no seed (an integer cannot make a key), and words that no other use of the same key
-shares: the block that ``bits``, ``split`` and ``fold_in`` read is told apart by its last word. (Threefry's ``bits`` of
+shares: the block that ``bits``, ``split`` and ``fold_in`` read differs in its last word. (Threefry's ``bits`` of
 a key are the exclusive or of the two words of the children that ``split`` makes of it.)
 
 A key is as secret as the data: whoever holds it can subtract the noise, and ``repr`` prints it. Pass keys as arguments,

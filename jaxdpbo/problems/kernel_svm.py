@@ -46,7 +46,7 @@ def split(
       seed: of the permutation.
       train: how many records to train on.
       validation: how many users; all that is left where not given.
-      positive: the class that is told from all others.
+      positive: the class to separate from all others.
 
     Raises:
       ValueError: more records than there are.

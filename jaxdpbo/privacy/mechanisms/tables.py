@@ -54,12 +54,12 @@ def _sigma(sigma: Any) -> int:
 def _probabilities(probabilities: Any) -> tuple[Fraction, ...]:
     if not isinstance(probabilities, tuple | list):
         raise TypeError(f"probabilities must be a tuple of Fractions, got {probabilities!r}")
-    told = tuple(
+    exact = tuple(
         _checks.rational("probabilities", one, minimum=Fraction(0), maximum=Fraction(1)) for one in probabilities
     )
-    if sum(told) != 1:
-        raise ValueError(f"probabilities must sum to 1, got {sum(told)}")
-    return told
+    if sum(exact) != 1:
+        raise ValueError(f"probabilities must sum to 1, got {sum(exact)}")
+    return exact
 
 
 class Sum(NamedTuple):

@@ -22,7 +22,7 @@ Estimating them from the inputs would be a release of its own, that nobody here 
 With ``noise="exact"`` rows are rounded down to cells of a grid, in float64 on the host, and noised there by integers
 (``mechanisms.discrete``). What rounding adds to the distance of two rows is paid for by a little more noise, float64's
 own included: ``configs.rounding_bound``, checked for every config. Metric DP then holds for rows a unit of distance
-apart or more, and nearer ones are told apart by no more than those.
+apart or more, and nearer ones are no easier to distinguish than those.
 """
 
 from jaxdpbo.privacy.transforms.configs import (

@@ -1,4 +1,4 @@
-"""What each transform is told: public numbers, from which its noise, its grid and its guarantee follow."""
+"""The public numbers of each transform, from which its noise, its grid and its guarantee follow."""
 
 import math
 from dataclasses import dataclass

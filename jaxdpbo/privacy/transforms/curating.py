@@ -22,7 +22,7 @@ FAR = 2.0**100  # units from the centre where there are no cells: rows end there
 
 
 class Metadata(NamedTuple):
-    """What the modeler is told besides the rows: public, or a post-processing of what it is told.
+    """What the modeler gets besides the rows: public, or a post-processing of them.
 
     Attributes:
       kind: of the transform.

@@ -1,0 +1,125 @@
+"""`scripts/counts [CHECKOUT]`: how large and how plain the package is, of this checkout and, beside it, of another."""
+
+import argparse
+import ast
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import report
+
+ROOT = Path(__file__).parent.parent
+BOUNDS = ("clip_norm", "radius", "gradient_bound")  # twice one of these is what replacing one user moves
+# Which files of the package a call of minimize enters, until the noise is drawn.
+ENTERED = """
+import json, sys
+from pathlib import Path
+import jax.numpy as jnp
+import jaxdpbo
+package, entered, drawn = Path(jaxdpbo.__file__).parent, [], []
+def watch(frame, event, _):
+    if drawn or event != "call" or not frame.f_code.co_filename.startswith(str(package)):
+        return
+    file = str(Path(frame.f_code.co_filename).relative_to(package))
+    entered.extend([] if file in entered else [file])
+    drawn.extend(["now"] if frame.f_code.co_name == "discrete_gaussian" else [])
+def loss(point, data):
+    return jnp.sum((data - point) ** 2, axis=1)
+sys.setprofile(watch)
+jaxdpbo.minimize(loss, jnp.ones((50, 3)), bounds=[[0, 0, 0], [6, 6, 6]], mu=1.0, steps=2)
+sys.setprofile(None)
+print(json.dumps(entered))
+"""
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """All of a module, nested ones included."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines, without the docstring."""
+    first = function.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    said = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - said
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    """Without ``self``."""
+    given = function.args
+    return [one for one in (*given.posonlyargs, *given.args, *given.kwonlyargs) if one.arg not in ("self", "cls")]
+
+
+def is_any(annotation: ast.expr | None) -> bool:
+    """Whether it is ``Any`` itself."""
+    return annotation is not None and ast.unparse(annotation) == "Any"
+
+
+def doubles_a_bound(node: ast.AST) -> bool:
+    """Whether it is twice a bound on one user, such as ``2.0 * config.clip_norm``: a sensitivity written out."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return False
+    factors = [ast.unparse(side) for side in (node.left, node.right)]
+    return any(one in ("2", "2.0") for one in factors) and any(bound in one for one in factors for bound in BOUNDS)
+
+
+def computes_a_sensitivity(tree: ast.Module) -> bool:
+    """Whether a function is one, by its name, or doubles a bound on one user."""
+    named = any(function.name.endswith("sensitivity") for function in functions(tree))
+    return named or any(map(doubles_a_bound, ast.walk(tree)))
+
+
+def quantile(values: list[int], share: float) -> int:
+    """The least of ``values`` that at least this share of them does not exceed."""
+    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
+
+
+def counts(root: Path) -> dict[str, object]:
+    """Of the checkout at ``root``."""
+    files = sorted((root / "jaxdpbo").rglob("*.py"))
+    trees = {file: ast.parse(file.read_text()) for file in files}
+    lines = [len(file.read_text().splitlines()) for file in files]
+    found = [function for tree in trees.values() for function in functions(tree)]
+    public = [function for function in found if not function.name.startswith("_")]
+    lengths, many = list(map(length, found)), [len(parameters(function)) for function in found]
+    annotated = [one.annotation for function in public for one in parameters(function)]
+    alone = [sys.executable, "-c", ENTERED]
+    entered = json.loads(subprocess.run(alone, cwd=root, check=True, capture_output=True, text=True).stdout)
+    return {
+        "modules": len(files),
+        "modules of at most 400 lines, %": round(100 * sum(count <= 400 for count in lines) / len(files), 1),
+        "longest module, lines": max(lines),
+        "functions": len(found),
+        "lines of a function: median": statistics.median(lengths),
+        "lines of a function: 90th percentile": quantile(lengths, 0.9),
+        "lines of a function: most": max(lengths),
+        "functions over 80 lines": sum(one > 80 for one in lengths),
+        "parameters: median": statistics.median(many),
+        "parameters: most": max(many),
+        "functions of more than 12 parameters": sum(one > 12 for one in many),
+        "bare Any, % of public parameters": round(100 * sum(map(is_any, annotated)) / len(annotated), 1),
+        "lines of executable examples": sum(file.read_text().count(">>> ") for file in files),
+        "lines of README.md": len((root / "README.md").read_text().splitlines()),
+        "files that compute a sensitivity": sum(map(computes_a_sensitivity, trees.values())),
+        "files from minimize to the noise": len(entered),
+    }
+
+
+def main() -> None:
+    """Print both."""
+    parser = argparse.ArgumentParser(prog="scripts/counts", description=__doc__)
+    parser.add_argument("checkout", nargs="?", type=Path, help="another checkout, such as an older commit's")
+    arguments = parser.parse_args()
+    columns = {"here": counts(ROOT)}
+    if arguments.checkout is not None:
+        columns = {"there": counts(arguments.checkout.resolve())} | columns
+    rows = [[name, *(str(column[name]) for column in columns.values())] for name in columns["here"]]
+    report.print_table(["", *columns], rows)
+
+
+if __name__ == "__main__":
+    main()

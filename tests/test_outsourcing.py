@@ -96,8 +96,8 @@ def conversation(tmp_path, published, evaluate, cut=math.inf, key=0):
     try:
         with ours, ours.makefile("rw") as stream:
             return outsourcing.search(
-                published, outsourcing.lines_of(stream), outsourcing.sender(stream), key=jax.random.key(key), on_answer=told,
-                **OPTIONS,
+                published, outsourcing.lines_of(stream), outsourcing.sender(stream), key=jax.random.key(key),
+                on_answer=told, **OPTIONS,
             )  # fmt: skip
     finally:
         curator.join(timeout=60)
@@ -190,16 +190,16 @@ def test_a_row_asked_for_again_is_answered_without_another_evaluation(tmp_path, 
 
 REFUSALS = {
     ask(2, 0): "query 2 came where 1 was due",
-    ask(0, 0): "query must be a whole number from 1 to 6",
-    ask(7, 0): "query must be a whole number from 1 to 6",
-    ask(1, 40): "row must be a whole number from 0 to 39",
-    ask(1, -1): "row must be a whole number from 0 to 39",
-    ask(1, 2.0): "row must be a whole number from 0 to 39",
-    ask(1, True): "row must be a whole number from 0 to 39",
-    ask("1", 2): "query must be a whole number from 1 to 6",
+    ask(0, 0): "query must be an integer from 1 to 6",
+    ask(7, 0): "query must be an integer from 1 to 6",
+    ask(1, 40): "row must be an integer from 0 to 39",
+    ask(1, -1): "row must be an integer from 0 to 39",
+    ask(1, 2.0): "row must be an integer from 0 to 39",
+    ask(1, True): "row must be an integer from 0 to 39",
+    ask("1", 2): "query must be an integer from 1 to 6",
     '{"query": 1}': "a query is",
     '{"query": 1, "row": 2, "output": 3}': "a query is",
-    '{"answer": 40}': "answer must be a whole number from 0 to 39",
+    '{"answer": 40}': "answer must be an integer from 0 to 39",
     "{": "a line that is not a JSON object",
     "": "a line that is not a JSON object",
     "[1, 2]": "a line that is not a JSON object",
@@ -219,7 +219,7 @@ def test_a_refused_query_costs_nothing(tmp_path, published, line):
 def test_a_repeated_query_and_one_too_many_are_refused(tmp_path, published):
     replies = said_to(tmp_path, published, ask(1, 3), ask(1, 4), *(ask(k, k) for k in range(2, 8)))
     assert replies[2] == {"error": "query 1 was answered before: the greeting has its answer"}
-    assert "must be a whole number from 1 to 6" in replies[-1]["error"]
+    assert "must be an integer from 1 to 6" in replies[-1]["error"]
     assert len(said_to(tmp_path, published)[0]["answers"]) == QUERIES
 
 
@@ -500,7 +500,7 @@ def test_two_curators_do_not_serve_one_record(tmp_path, published):
         ([{}], "the curator went away"),
         ([{}, {"error": "no"}], "the curator refused: no"),
         ([{}, {"query": 1, "row": 0}], "query 1 was answered by something else"),
-        ([{}, {"query": 2, "row": 0, "output": 0}], "query must be a whole number from 1 to 1"),
+        ([{}, {"query": 2, "row": 0, "output": 0}], "query must be an integer from 1 to 1"),
         ([{}, {"query": 1, "row": 0, "output": "x"}], "an output is a finite number or null"),
         ([{}, {"query": 1, "row": 39, "output": 1.0}], "query 1 asked for row"),
         ([{"answers": [3]}], "query 1 was answered by something else"),
@@ -509,9 +509,9 @@ def test_two_curators_do_not_serve_one_record(tmp_path, published):
             [{"answers": [{"query": 1, "row": 0, "output": 0.0}] * 7}],
             "the curator's answers are not a list of at most 6",
         ),
-        ([{"rows": 41}], "rows must be a whole number from 40 to 40"),
-        ([{"queries": "6"}], "queries must be a whole number from 1 to 10000"),
-        ([{"queries": 2**53}], "queries must be a whole number from 1 to 10000"),
+        ([{"rows": 41}], "rows must be an integer from 40 to 40"),
+        ([{"queries": "6"}], "queries must be an integer from 1 to 10000"),
+        ([{"queries": 2**53}], "queries must be an integer from 1 to 10000"),
         ([{}, {"query": 1, "row": 0, "output": 10**400}], "an output is a finite number or null"),
         ([{}, {"error": "\x1b[2J" + "x" * 1000}], r"the curator refused: \?\[2Jx{196}$"),
         ([{"version": ["\x1b[2J"]}], "the curator speaks version"),

@@ -93,7 +93,7 @@ def search(
         answer = answer_of(_reply(replies), asked["query"], count)
         if answer.row != asked["row"]:
             raise ProtocolError(
-                f"query {answer.query} asked for row {asked['row']} and the answer is for row {answer.row}"
+                f"query {answer.query} asked for row {asked['row']}, answered for row {answer.row}"
             )
         state = learn(state, answer)
     row = int(po_gp_ucb.release(release_key, config, state).row)

@@ -25,7 +25,7 @@ def test_the_example_runs_and_says_what_it_released(capsys):
     with jax.numpy_rank_promotion("allow"):  # as a user has it
         exec(compile(example(), "README.md", "exec"), scope)
     printed = capsys.readouterr().out.splitlines()
-    assert "gdp 0.998535, within 6.7e-34 (replace_one)" in printed[1]
+    assert "gdp 0.998535, total variation at most 6.7e-34 (replace_one)" in printed[1]
     assert float(printed[2]) == pytest.approx(4.370, abs=1e-3)
     point = np.asarray(scope["run"].release.point)
     np.testing.assert_allclose(point, np.median(np.asarray(scope["records"]), axis=0), atol=0.5)

@@ -102,8 +102,8 @@ class Guarantee:
         if self.notion == "none":
             return f"no privacy guarantee for {self.protects}: {self.no_guarantee_reason}"
         slack = f", delta={self.delta:g}" if self.delta else ""
-        slack += f", within {self.total_variation:.2g}" if self.total_variation else ""
-        conditions = f", if {'; '.join(self.assumptions)}" if self.assumptions else ""
+        slack += f", total variation at most {self.total_variation:.2g}" if self.total_variation else ""
+        conditions = f", assuming {'; '.join(self.assumptions)}" if self.assumptions else ""
         relation = f"{self.relation} {self.unit:g}" if self.unit else self.relation
         return f"{self.notion} {self.level:g}{slack} ({relation}) for {self.protects}{conditions}"
 

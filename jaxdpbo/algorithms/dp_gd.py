@@ -156,11 +156,13 @@ class Info(NamedTuple):
       gradient: ``(d,)``, the mean clipped gradient before noise.
       clipped_share: ``()``, the share of users whose gradient was clipped.
       nonfinite_users: ``()``, how many users counted as zero because their gradient was not finite.
+      factorisation_failed: None: there is no covariance.
     """
 
     gradient: jax.Array
     clipped_share: jax.Array
     nonfinite_users: jax.Array
+    factorisation_failed: None
 
 
 class Release(NamedTuple):
@@ -243,7 +245,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         path=public.path.at[public.step + 1].set(theta),
     )
     after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, public)
-    info = Info(mean, clipped / config.users, nonfinite)
+    info = Info(mean, clipped / config.users, nonfinite, None)
     return State(after, None), info
 
 

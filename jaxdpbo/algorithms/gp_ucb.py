@@ -147,9 +147,10 @@ def config(
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken. The points are private: they follow the values."""
+    """``step ()``: steps taken; ``budget``: None. The points are private: they follow the values."""
 
     step: jax.Array
+    budget: None
 
 
 class Private(NamedTuple):
@@ -176,10 +177,12 @@ class Info(NamedTuple):
       value: ``(1,)`` the mean loss over users whose loss is finite (inf where none is), or the utility.
       learnt: ``(1,)`` whether the point entered the posterior: False where it was masked, after the last step, or
         where its covariance with the others could not be factored.
+      factorisation_failed: None: the points follow the values, and nothing raises on those; see ``tell``.
     """
 
     value: jax.Array
     learnt: jax.Array
+    factorisation_failed: None
 
 
 class Release(NamedTuple):
@@ -205,7 +208,7 @@ def init(key: jax.Array, config: Config) -> State:
         rows=None if config.candidates is None else jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, start.dtype),
     )
-    return State(Public(jnp.zeros((), jnp.int32)), private)
+    return State(Public(jnp.zeros((), jnp.int32), None), private)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -293,7 +296,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if config.refit_every:
         due = active & ((step + 1) % config.refit_every == 0)
         after = jax.lax.cond(due, lambda private: _refit(key, config, private), lambda private: private, after)
-    return State(Public(jnp.where(active, step + 1, step)), after), Info(value, learnt[None])
+    return State(Public(jnp.where(active, step + 1, step), None), after), Info(value, learnt[None], None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

@@ -28,15 +28,16 @@ from jaxdpbo.types import Algorithm, Query, State
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["released", "model", "centre", "scale", "delta", "level"],
-    meta_fields=["steps", "statement"],
+    meta_fields=["users", "steps", "statement"],
 )
 @dataclass(frozen=True)
 class Config:
     """What the modeler is told; made by ``config``.
 
     Traced: the ``released (n, r)`` rows, or ``(n, 1 + r)`` with their numbers; the numbers of ``model``; ``centre ()``
-    and ``scale ()`` of the outputs; ``delta ()``; ``level ()`` of the curated rows' guarantee. Static: ``steps``;
-    ``statement``, that guarantee but for its level, so that budgets do not compile anew.
+    and ``scale ()`` of the outputs; ``delta ()``; ``level ()`` of the curated rows' guarantee. Static: ``users``,
+    None, since the function has one output; ``steps``; ``statement``, that guarantee but for its level, so that
+    budgets do not compile anew.
     """
 
     released: jax.Array
@@ -45,6 +46,7 @@ class Config:
     scale: jax.Array
     delta: jax.Array
     level: jax.Array
+    users: None
     steps: int
     statement: guarantee.Guarantee
 
@@ -94,15 +96,17 @@ def config(
         scale=leaf(_checks.positive("scale", scale)),
         delta=leaf(_checks.probability("delta", delta)),
         level=leaf(curated.guarantee.level),
+        users=None,
         steps=_checks.size("steps", steps),
         statement=replace(curated.guarantee, level=0.0),
     )
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken."""
+    """``step ()``: steps taken; ``budget``: None, since the curator paid."""
 
     step: jax.Array
+    budget: None
 
 
 class Private(NamedTuple):
@@ -120,9 +124,13 @@ class Private(NamedTuple):
 
 
 class Info(NamedTuple):
-    """``utility (1,)`` as the run counts it, in the output's own units: finite. Raw."""
+    """``utility (1,)`` as the run counts it, in the output's own units: finite. Raw.
+
+    ``factorisation_failed`` is None: the rows follow the outputs, and nothing raises on those.
+    """
 
     utility: jax.Array
+    factorisation_failed: None
 
 
 class Release(NamedTuple):
@@ -140,7 +148,7 @@ def init(key: jax.Array, config: Config) -> State:
         rows=jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, config.scale.dtype),
     )
-    return State(Public(jnp.zeros((), jnp.int32)), private)
+    return State(Public(jnp.zeros((), jnp.int32), None), private)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -195,7 +203,9 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         rows=gp.write(private.rows, query.rows, step, active),
         utilities=gp.write(private.utilities, utility, step, active),
     )
-    return State(Public(jnp.where(active, step + 1, step)), after), Info(config.centre + config.scale * utility)
+    return State(Public(jnp.where(active, step + 1, step), None), after), Info(
+        config.centre + config.scale * utility, None
+    )
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

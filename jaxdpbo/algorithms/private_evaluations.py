@@ -137,10 +137,12 @@ class Info(NamedTuple):
     Attributes:
       mean_loss: ``(b,)`` over users, clipped, before the noise.
       clipped: ``(b,)`` how many users' losses were moved by the clip, those not finite included.
+      factorisation_failed: the inner algorithm's: its points are public here.
     """
 
     mean_loss: jax.Array
     clipped: jax.Array
+    factorisation_failed: jax.Array | None
 
 
 class Release(NamedTuple):
@@ -206,7 +208,9 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
         active = (public.step < config.steps) & calibration.same_noise(public.budget, settings(config))
         released, means, clipped = released_means(noise_key, config, values.astype(config.low.dtype))
         told = -released if config.inner.users is None else released[:, None]
-        within, _ = inner.tell(inner_key, config.inner, public.inner, query, told)
+        within, said = inner.tell(inner_key, config.inner, public.inner, query, told)
+        failed = said.factorisation_failed
+        failed = None if failed is None else active & failed
         start = jnp.minimum(public.step, config.steps - 1) * config.batch
 
         def write(buffer, rows):
@@ -220,11 +224,11 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
             points=write(public.points, query.points),
             values=write(public.values, jnp.where(query.mask, released, jnp.nan)),
         )
-        return State(after, ()), Info(means, clipped)
+        return State(after, ()), Info(means, clipped, failed)
 
     def release(key, config, state):
         answer = inner.release(key, config.inner, state.public.inner)
-        return Release(answer.point, getattr(answer, "row", None), state.public.points, state.public.values)
+        return Release(answer.point, answer.row, state.public.points, state.public.values)
 
     return Algorithm(init, ask, tell, release, privacy)
 

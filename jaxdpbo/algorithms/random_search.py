@@ -39,9 +39,10 @@ def config(*, users: int, steps: int, bounds: Any, batch: int = 1) -> Config:
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken."""
+    """``step ()``: steps taken; ``budget``: None, since nothing is paid."""
 
     step: jax.Array
+    budget: None
 
 
 class Private(NamedTuple):
@@ -52,15 +53,20 @@ class Private(NamedTuple):
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE. ``mean_loss (b,)`` over users at each point; inf where no user's loss was finite."""
+    """NOT PRIVATE. ``mean_loss (b,)`` over users at each point; inf where no user's loss was finite.
+
+    ``factorisation_failed`` is None: there is no covariance.
+    """
 
     mean_loss: jax.Array
+    factorisation_failed: None
 
 
 class Release(NamedTuple):
-    """``point (d,)``, chosen on raw losses: carries no privacy guarantee."""
+    """``point (d,)``, chosen on raw losses: carries no privacy guarantee. ``row`` is None: there are no candidates."""
 
     point: jax.Array
+    row: None
 
 
 def init(key: jax.Array, config: Config) -> State:
@@ -68,7 +74,7 @@ def init(key: jax.Array, config: Config) -> State:
     del key
     dtype = config.bounds.dtype
     return State(
-        Public(jnp.zeros((), jnp.int32)),
+        Public(jnp.zeros((), jnp.int32), None),
         Private(jnp.mean(config.bounds, axis=0), jnp.full((), jnp.inf, dtype)),
     )
 
@@ -98,13 +104,13 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         jnp.where(better, query.points[best], state.private.point),
         jnp.where(better, means[best], state.private.loss),
     )
-    return State(Public(jnp.minimum(state.public.step + 1, config.steps)), private), Info(means)
+    return State(Public(jnp.minimum(state.public.step + 1, config.steps), None), private), Info(means, None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
     """The best point seen: NOT private. ``key`` is unused."""
     del key, config
-    return Release(state.private.point)
+    return Release(state.private.point, None)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:

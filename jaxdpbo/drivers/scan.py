@@ -82,7 +82,8 @@ def scan(algorithm: Algorithm, objective: Objective, key: jax.Array, config: Any
         ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
         query = algorithm.ask(ask_key, config, state)
         values = _at_each(objective, query.points, data)
-        return algorithm.tell(tell_key, config, state, query, values)
+        state, info = algorithm.tell(tell_key, config, state, query, values)
+        return state, result.complete(info)
 
     state, info = jax.lax.scan(step, algorithm.init(init_key, config), jnp.arange(config.steps))
     return algorithm.release(release_key, config, state), state, info

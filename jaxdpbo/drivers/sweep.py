@@ -132,7 +132,8 @@ def _one_run(algorithm: Algorithm, objective: Objective) -> Callable[[Any, Any],
         (row, key), (configs, data) = pair, shared
         config = jax.tree.map(lambda leaf: leaf[row], configs)
         release, _, info = scan(algorithm, objective, key, config, data)
-        return release, jnp.any(jnp.asarray(getattr(info, "factorisation_failed", False)))
+        failed = info.factorisation_failed
+        return release, jnp.zeros((), bool) if failed is None else jnp.any(failed)
 
     return run
 

@@ -27,6 +27,7 @@ ACQUISITIONS = ("hvpoi", "hvpoi_transformed", "ehvi")
         "raw_samples",
         "num_restarts",
         "ascent_steps",
+        "users",
     ],
 )
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Config:
     raw_samples: int
     num_restarts: int
     ascent_steps: int
+    users: None  # one measurement a setting
 
 
 def config(
@@ -126,6 +128,7 @@ def config(
         raw_samples=_checks.size("raw_samples", raw_samples),
         num_restarts=_checks.size("num_restarts", num_restarts),
         ascent_steps=_checks.size("ascent_steps", ascent_steps),
+        users=None,
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import jax
 import numpy.typing as npt
 
-ArrayLike: TypeAlias = jax.Array | npt.ArrayLike  # arrays, numbers, nested sequences of numbers
+ArrayLike: TypeAlias = jax.Array | npt.ArrayLike  # arrays, numbers, nested sequences
 Data: TypeAlias = Any  # what the objective is given: a pytree of arrays, or anything where it runs in Python
 Tree: TypeAlias = Any  # a pytree of arrays
 KernelParams: TypeAlias = Any  # the numbers of a kernel: a pytree, such as kernels.Stationary

@@ -1204,6 +1204,7 @@ def configs() -> dict[str, Target]:
         "noise": either("exact", "float"),
     }  # fmt: skip
     search = {"raw_samples": either(8, 9), "num_restarts": either(1, 2), "ascent_steps": few}
+    searched_box = {"search": st.builds(maximize.Search, either(8, 9), either(1, 2), few)}
     kernel = {"kernel": either(kernels.rbf, kernels.matern52), "kernel_params": st.none()}
     gibo = {
         "batch": st.none() | few, "noise_variance": positive, "tolerance": st.none() | positive,
@@ -1263,10 +1264,10 @@ def configs() -> dict[str, Target]:
             lambda bounds: random_search.config(users=1, steps=1, bounds=bounds), {"bounds": either(*NO_NUMBERS)},
             fixed=("bounds",), check=nothing_may_pass, weight=0.2,
         ),
-        "gp_ucb.config over a box": Target(gp_ucb.config, ucb_options | search | kernel | {"bounds": boxes()},
+        "gp_ucb.config over a box": Target(gp_ucb.config, ucb_options | searched_box | kernel | {"bounds": boxes()},
             words=told, weight=2),
-        "gp_ucb.config over candidates": Target(gp_ucb.config, ucb_options | search | kernel | finite_set, words=told,
-            weight=2),
+        "gp_ucb.config over candidates": Target(gp_ucb.config, ucb_options | searched_box | kernel | finite_set,
+            words=told, weight=2),
         "dp_gp_ucb.config over candidates": Target(
             dp_gp_ucb.config, dp_ucb | search | finite_set | {"kernel_params": st.none()}, words=(*told, "amplitude"),
             weight=2, tame=("steps",),

@@ -8,9 +8,8 @@ Notation: ``T`` steps of one point each (``b = 1``), ``d`` parameters, ``c`` can
 Step ``t`` evaluates the point of largest ``mean + sqrt(beta_t) deviation`` under the posterior of the steps before.
 """
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,21 +19,15 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.surrogate import gp, kernels, maximize, preprocessing
 from jaxdpbo.surrogate.acquisition import beta_of_box, beta_of_candidates, ucb
-from jaxdpbo.types import Algorithm, Kernel, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Kernel, KernelParams, Query, State
 
 FIT_SCALE = 1.0  # of the logarithms, around the numbers given
 FIT_RESTARTS = 2
+SEARCH = maximize.Search()
 ANSWERS = ("observed", "best_posterior_mean")
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["bounds", "candidates", "model", "beta", "delta"],
-    meta_fields=[
-        "users", "steps", "standardize", "refit_every", "fit_steps", "raw_samples", "num_restarts",
-        "ascent_steps", "answer",
-    ],
-)  # fmt: skip
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
     """What a run is told before it starts; made by ``config``.
@@ -48,34 +41,30 @@ class Config:
     model: gp.Model
     beta: jax.Array | None
     delta: jax.Array
-    users: int | None
-    steps: int
-    standardize: bool
-    refit_every: int
-    fit_steps: int
-    raw_samples: int
-    num_restarts: int
-    ascent_steps: int
-    answer: str
+    users: int | None = field(metadata={"static": True})
+    steps: int = field(metadata={"static": True})
+    standardize: bool = field(metadata={"static": True})
+    refit_every: int = field(metadata={"static": True})
+    fit_steps: int = field(metadata={"static": True})
+    search: maximize.Search = field(metadata={"static": True})
+    answer: str = field(metadata={"static": True})
 
 
 def config(
     *,
     steps: int,
-    bounds: Any = None,
-    candidates: Any = None,
+    bounds: ArrayLike | None = None,
+    candidates: ArrayLike | None = None,
     users: int | None = None,
     kernel: Kernel = kernels.rbf,
-    kernel_params: Any = None,
+    kernel_params: KernelParams = None,
     noise_variance: float = 1e-4,
     beta: float | None = None,
     delta: float = 0.1,
     standardize: bool = True,
     refit_every: int = 0,
     fit_steps: int = 30,
-    raw_samples: int = 1000,
-    num_restarts: int = 8,
-    ascent_steps: int = 50,
+    search: maximize.Search = SEARCH,
     answer: str = "observed",
 ) -> Config:
     """Check a configuration and make its leaves canonical. With many parameters, refit: ``refit_every=10``, say.
@@ -99,11 +88,9 @@ def config(
         ended; 0 for never. By marginal likelihood and a log-normal prior around the numbers given, wide enough for a
         factor of e at one standard deviation.
       fit_steps: gradient steps of a fit.
-      raw_samples: points tried before the ascents, over a box.
-      num_restarts: ascents, over a box; at most ``raw_samples``.
-      ascent_steps: gradient steps of each.
-      answer: which of the points evaluated is released: "observed", of the best value seen, or "believed", of the best
-        posterior mean, for values seen through noise.
+      search: how the largest bound is sought over a box: ``maximize.Search(raw_samples, num_restarts, ascent_steps)``.
+      answer: which of the points evaluated is released: "observed", of the best value observed, or
+        "best_posterior_mean", for noisy values.
 
     Raises:
       ValueError: a number out of range, a wrong shape, both or neither of ``bounds`` and ``candidates``; names it.
@@ -119,13 +106,10 @@ def config(
     if kernel_params is None:
         kernel_params = kernels.stationary_over(extent)
     kernels.check(kernel, kernel_params, dimension)
-    scattered = _checks.size("raw_samples", raw_samples)
-    if _checks.size("num_restarts", num_restarts) > scattered:
-        raise ValueError(f"num_restarts must be at most raw_samples = {scattered}, got {num_restarts}")
     _checks.flag("standardize", standardize)
     dtype = jnp.result_type(float)
 
-    def leaf(value: Any) -> jax.Array:
+    def leaf(value: ArrayLike) -> jax.Array:
         return jnp.asarray(value, dtype)
 
     return Config(
@@ -139,9 +123,7 @@ def config(
         standardize=standardize,
         refit_every=_checks.size("refit_every", refit_every, minimum=0),
         fit_steps=_checks.size("fit_steps", fit_steps),
-        raw_samples=scattered,
-        num_restarts=num_restarts,
-        ascent_steps=_checks.size("ascent_steps", ascent_steps),
+        search=maximize.checked(search),
         answer=_checks.choice("answer", answer, ANSWERS),
     )
 
@@ -237,9 +219,9 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
         config.bounds[0],
         config.bounds[1],
         incumbent=private.factorization.points[jnp.argmax(private.utilities)],
-        raw_samples=config.raw_samples,
-        num_restarts=config.num_restarts,
-        steps=config.ascent_steps,
+        raw_samples=config.search.raw_samples,
+        num_restarts=config.search.num_restarts,
+        steps=config.search.ascent_steps,
     )
     return Query(jnp.where(known, point, _middle(config.bounds))[None], jnp.ones(1, bool))
 

@@ -11,8 +11,7 @@ the curator returns. The published transform carries no guarantee; ``privacy`` s
 Notation: ``T`` steps of one row (``b = 1``), ``n`` rows of ``r`` coordinates. A point of a query is a row number.
 """
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import jax
@@ -25,11 +24,7 @@ from jaxdpbo.surrogate.acquisition import beta_of_candidates
 from jaxdpbo.types import Algorithm, Query, State
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["released", "model", "centre", "scale", "delta", "level"],
-    meta_fields=["users", "steps", "statement"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
     """What the modeler is told; made by ``config``.
@@ -46,9 +41,9 @@ class Config:
     scale: jax.Array
     delta: jax.Array
     level: jax.Array
-    users: None
-    steps: int
-    statement: guarantee.Guarantee
+    users: None = field(metadata={"static": True})
+    steps: int = field(metadata={"static": True})
+    statement: guarantee.Guarantee = field(metadata={"static": True})
 
 
 def config(

@@ -1,8 +1,7 @@
 """Random search: uniform points, the best mean loss kept. A baseline WITHOUT privacy."""
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,21 +9,21 @@ import jax.numpy as jnp
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.surrogate import preprocessing
-from jaxdpbo.types import Algorithm, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Query, State
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["bounds"], meta_fields=["users", "steps", "batch"])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
     """Made by ``config``: traced ``bounds (2, d)``; static ``users``, ``steps``, ``batch``."""
 
     bounds: jax.Array
-    users: int
-    steps: int
-    batch: int
+    users: int = field(metadata={"static": True})
+    steps: int = field(metadata={"static": True})
+    batch: int = field(metadata={"static": True})
 
 
-def config(*, users: int, steps: int, bounds: Any, batch: int = 1) -> Config:
+def config(*, users: int, steps: int, bounds: ArrayLike, batch: int = 1) -> Config:
     """Check a configuration: ``steps`` batches of ``batch`` uniform points in ``bounds (2, d)``, finite.
 
     Raises:

@@ -18,9 +18,9 @@ Rasmussen and Williams (2006), section 2.2 and algorithm 2.1.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ from jax.scipy.linalg import solve_triangular
 
 from jaxdpbo import _checks
 from jaxdpbo.surrogate import kernels, maximize
-from jaxdpbo.types import Kernel
+from jaxdpbo.types import Kernel, KernelParams, Tree
 
 STAGES = 4  # capacities a step is compiled for: padding to the full capacity costs three times the arithmetic
 STAGE_ROWS = 64  # no stage smaller than this: under it padding costs nothing, and compiling does
@@ -38,7 +38,7 @@ STAGE_ROWS = 64  # no stage smaller than this: under it padding costs nothing, a
 matmul = partial(jnp.matmul, precision="highest")
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["params", "noise_variance"], meta_fields=["kernel"])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Model:
     """A zero-mean Gaussian process, and the noise it is observed through.
@@ -49,8 +49,8 @@ class Model:
       noise_variance: ``()`` of one observation, traced.
     """
 
-    kernel: Kernel
-    params: Any
+    kernel: Kernel = field(metadata={"static": True})
+    params: KernelParams
     noise_variance: jax.Array
 
 
@@ -70,7 +70,7 @@ class Factorization(NamedTuple):
     used: jax.Array
 
 
-def jitter(dtype: Any) -> float:
+def jitter(dtype: jax.typing.DTypeLike) -> float:
     """The smallest noise variance, relative to ``k(x, x)``, at which the factorisation is safe.
 
     1e-4 in float32, where Cholesky fails at 1e-5 for points a third of a lengthscale apart, and 1e-10 in float64.
@@ -84,7 +84,7 @@ def noise(model: Model, points: jax.Array) -> jax.Array:
     return jnp.maximum(model.noise_variance, floor)
 
 
-def empty(capacity: int, dimension: int, dtype: Any) -> Factorization:
+def empty(capacity: int, dimension: int, dtype: jax.typing.DTypeLike) -> Factorization:
     """A posterior that has seen nothing: the prior."""
     return Factorization(
         points=jnp.zeros((capacity, dimension), dtype),
@@ -167,7 +167,7 @@ def stages(capacity: int, batch: int) -> tuple[int, ...]:
     return tuple(min(capacity, batch * -(-steps * stage // count)) for stage in range(1, count + 1))
 
 
-def staged(factorization: Factorization, batch: int, function: Callable[[Factorization], Any]) -> Any:
+def staged(factorization: Factorization, batch: int, function: Callable[[Factorization], Tree]) -> Tree:
     """``function`` of the leading rows alone: as few of ``stages`` as hold those used and ``batch`` more.
 
     The same numbers as ``function(factorization)`` for a fraction of the work, where what it returns has the same
@@ -175,7 +175,7 @@ def staged(factorization: Factorization, batch: int, function: Callable[[Factori
     """
     rows = stages(factorization.points.shape[0], batch)
 
-    def on(count: int) -> Callable[[Factorization], Any]:
+    def on(count: int) -> Callable[[Factorization], Tree]:
         return lambda whole: function(
             Factorization(whole.points[:count], whole.mask[:count], whole.whitening[:count, :count], whole.used)
         )

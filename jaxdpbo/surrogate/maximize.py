@@ -1,10 +1,27 @@
 """Find the best of a candidate set, or of a box by multi-start projected Adam."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+
+from jaxdpbo import _checks
+
+
+class Search(NamedTuple):
+    """How a box is searched for the largest acquisition; static.
+
+    Attributes:
+      raw_samples: points tried before the ascents.
+      num_restarts: ascents, from the best of them; at most ``raw_samples``.
+      ascent_steps: gradient steps of each.
+    """
+
+    raw_samples: int = 1000
+    num_restarts: int = 8
+    ascent_steps: int = 50
 
 
 def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -164,3 +181,21 @@ def sample_and_ascend(
     found, values = jax.vmap(ascent)(jnp.concatenate([middle, tried[best]]))
     winner, value = first_of_largest(values)
     return jnp.clip(lower + width * found[winner], lower, upper), value
+
+
+def checked(search: Search) -> Search:
+    """A ``Search`` of Python integers that fit each other.
+
+    >>> checked(Search(raw_samples=100, num_restarts=4))
+    Search(raw_samples=100, num_restarts=4, ascent_steps=50)
+
+    Raises:
+      TypeError: not a ``Search``, or a number in it is no integer.
+      ValueError: a number below 1, or ``num_restarts`` above ``raw_samples``.
+    """
+    if not isinstance(search, Search):
+        raise TypeError(f"search must be a maximize.Search, got {type(search).__name__}")
+    found = Search(*(_checks.size(name, value) for name, value in zip(Search._fields, search, strict=True)))
+    if found.num_restarts > found.raw_samples:
+        raise ValueError(f"num_restarts must be at most raw_samples = {found.raw_samples}, got {found.num_restarts}")
+    return found

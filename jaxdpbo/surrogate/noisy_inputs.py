@@ -11,8 +11,6 @@ were as likely. With the squared-exponential kernel and a distribution of noise 
 """
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +18,10 @@ import numpy as np
 
 from jaxdpbo import _checks, input_noise
 from jaxdpbo.surrogate import kernels
-from jaxdpbo.types import Kernel
+from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["lengthscale", "variances", "weights"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NoisyInputs:
     """Numbers of ``rbf`` and ``product_rbf``.
@@ -39,7 +37,7 @@ class NoisyInputs:
     weights: jax.Array
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["covariance"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NamedCells:
     """Numbers of ``named_cells``: ``covariance (K, K)`` of two rows that name two cells."""
@@ -49,7 +47,7 @@ class NamedCells:
 
 def kernel_for(
     distribution: input_noise.NoiseDistribution | input_noise.Response | None, rows: jax.Array, lengthscale: float
-) -> tuple[Kernel, Any, Any]:
+) -> tuple[Kernel, KernelParams, jax.Array]:
     """Kernel, its parameters and its points for released rows ``(n, d)``; without a distribution they are the inputs.
 
     Raises:
@@ -124,7 +122,7 @@ def named_cells(params: NamedCells, x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.where(x[0] == y[0], 1.0, named)
 
 
-def numbered(rows: Any) -> jax.Array:
+def numbered(rows: ArrayLike) -> jax.Array:
     """``(row, z)`` pairs ``(n, 1 + d)`` of released inputs ``rows (n, d)``: points for ``rbf``."""
     released = np.asarray(rows, np.float64)
     numbers = np.arange(len(released), dtype=np.float64)[:, None]

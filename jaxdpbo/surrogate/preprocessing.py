@@ -1,7 +1,5 @@
 """What a surrogate is told: raw values made finite, and brought to the scale of its prior. Nothing here is private."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -33,7 +31,11 @@ def repaired(utilities: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def counted(
-    values: jax.Array, mask: jax.Array, centre: jax.Array, scale: jax.Array, limits: tuple[Any, Any] | jax.Array
+    values: jax.Array,
+    mask: jax.Array,
+    centre: jax.Array,
+    scale: jax.Array,
+    limits: tuple[float, float] | jax.Array,
 ) -> jax.Array:
     """``values (b,)`` in standard units, ``(value - centre) / scale``, finite and within ``limits``, whatever they are.
 

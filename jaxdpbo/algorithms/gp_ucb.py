@@ -1,8 +1,9 @@
 """GP-UCB: global Bayesian optimisation by upper confidence bounds. A baseline WITHOUT privacy.
 
 Niranjan Srinivas, Andreas Krause, Sham Kakade and Matthias Seeger (2010), "Gaussian process optimization in the bandit
-setting: no regret and experimental design", algorithm 1. What it assumes known is by default learnt, as in practice:
-the mean and the variance of the objective from the values seen, and, with ``refit_every``, the numbers of the kernel.
+setting: no regret and experimental design", algorithm 1. As in practice, what it assumes known is
+estimated by default: the mean and the variance of the objective from the observed values and, with ``refit_every``, the
+numbers of the kernel.
 
 Notation: ``T`` steps of one point each (``b = 1``), ``d`` parameters, ``c`` candidates of a finite set, ``n`` users.
 Step ``t`` evaluates the point of largest ``mean + sqrt(beta_t) deviation`` under the posterior of the steps before.
@@ -30,7 +31,7 @@ ANSWERS = ("observed", "best_posterior_mean")
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What a run is told before it starts; made by ``config``.
+    """The configuration of a run; made by ``config``. All of it is public.
 
     Traced: ``bounds (2, d)`` or ``candidates (c, d)``, the other None; the numbers of ``model``; ``beta ()``, or None
     for the schedule; ``delta ()``. The rest is static.
@@ -82,8 +83,8 @@ def config(
         ``gp.jitter(dtype) k(x, x)`` it is raised to that.
       beta: a constant; where not given, that of ``surrogate.acquisition`` for a finite set or a box.
       delta: of ``acquisition.beta_of_candidates``; unused otherwise.
-      standardize: bring the values seen to mean 0 and variance 1 before each step. Without it the prior's mean is zero
-        and its variance the kernel's.
+      standardize: bring the observed values to mean 0 and variance 1 before each step. Without it the prior's mean is
+        zero and its variance the kernel's.
       refit_every: fit the kernel's numbers and the noise variance after every so many steps, from where the last fit
         ended; 0 for never. By marginal likelihood and a log-normal prior around the numbers given, wide enough for a
         factor of e at one standard deviation.
@@ -168,7 +169,7 @@ class Info(NamedTuple):
 
 
 class Release(NamedTuple):
-    """The best point evaluated, by raw values or what they make believed: carries no privacy guarantee.
+    """The best point evaluated, by raw values or their posterior mean: carries no privacy guarantee.
 
     Attributes:
       point: ``(d,)``.
@@ -180,7 +181,7 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """Nothing seen; the middle of the box, or candidate 0, stands for the best. ``key`` is unused."""
+    """No evaluations; the middle of the box, or candidate 0, stands for the best. ``key`` is unused."""
     del key
     start = _middle(config.bounds) if config.candidates is None else config.candidates[0]
     nothing = gp.empty(config.steps, start.shape[0], start.dtype)
@@ -234,7 +235,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     =========================================  ==========================================================
     ``state.public.step == T``                 the state unchanged
     a user's loss NaN or infinite              that user does not vote
-    no user's loss, or the utility, finite     learnt as the worst value seen, and never the best
+    no user's loss, or the utility, finite     observed as the worst value so far, and never the best
     the value at a masked point                ignored
     the covariance could not be factored       the point may still be released, but the posterior forgets it
     =========================================  ==========================================================
@@ -317,7 +318,7 @@ def beta(config: Config, step: jax.Array) -> jax.Array:
 
 
 def observed(config: Config, private: Private) -> jax.Array:
-    """The utilities ``(m,)`` as the posterior is told them: finite, and standardised where the config says so."""
+    """The utilities ``(m,)`` for the posterior: finite, and standardised where the config says so."""
     values = preprocessing.repaired(private.utilities, private.factorization.mask)
     return preprocessing.standardized(values, private.factorization.mask) if config.standardize else values
 

@@ -2,8 +2,8 @@
 
 Dmitrii Kharkovskii, Zhongxiang Dai and Bryan Kian Hsiang Low (2020), "Private outsourced Bayesian optimization via
 Gaussian processes". Two parties: the curator holds ``X (n, d)`` and the function, and sends ``Z = curate(X)``
-(``privacy.transforms``, Algorithm 1); the modeler sees ``Z`` alone, asks for rows by number and is told the function
-there (this module, Algorithm 2).
+(``privacy.transforms``, Algorithm 1); the modeler has ``Z`` alone, queries rows by number and receives the function's
+values there (this module, Algorithm 2).
 
 The budget is paid before ``init``, in ``curate``: nothing here adds to it, and nothing here protects the outputs that
 the curator returns. The published transform carries no guarantee; ``privacy`` says whatever the curated rows carry.
@@ -27,7 +27,7 @@ from jaxdpbo.types import Algorithm, Query, State
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What the modeler is told; made by ``config``.
+    """The modeler's configuration; made by ``config``.
 
     Traced: the ``released (n, r)`` rows, or ``(n, 1 + r)`` with their numbers; the numbers of ``model``; ``centre ()``
     and ``scale ()`` of the outputs; ``delta ()``; ``level ()`` of the curated rows' guarantee. Static: ``users``,
@@ -105,7 +105,7 @@ class Public(NamedTuple):
 
 
 class Private(NamedTuple):
-    """What the curator told: outputs, which no transform protects.
+    """Outputs that the curator returned, which no transform protects.
 
     Attributes:
       posterior: about every row.
@@ -129,7 +129,7 @@ class Info(NamedTuple):
 
 
 class Release(NamedTuple):
-    """The modeler's answer: ``row ()``, of the largest output seen, and the same as a ``point (1,)``."""
+    """The modeler's answer: ``row ()``, of the largest output, and the same as a ``point (1,)``."""
 
     point: jax.Array
     row: jax.Array
@@ -168,8 +168,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     case                                   result
     =====================================  ===================================================================
     ``state.public.step == T``             the state unchanged
-    an output NaN or infinite              learnt as 3 deviations below the centre
-    an output 1,000 deviations away        learnt as 1,000 deviations away
+    an output NaN or infinite              observed as 3 deviations below the centre
+    an output 1,000 deviations away        observed as 1,000 deviations away
     =====================================  ===================================================================
 
     Args:

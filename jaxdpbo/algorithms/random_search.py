@@ -69,7 +69,7 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """Nothing seen; the middle of the box stands for the best. ``key`` is unused."""
+    """No evaluations; the middle of the box stands for the best. ``key`` is unused."""
     del key
     dtype = config.bounds.dtype
     return State(
@@ -107,7 +107,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """The best point seen: NOT private. ``key`` is unused."""
+    """The best point evaluated: NOT private. ``key`` is unused."""
     del key, config
     return Release(state.private.point, None)
 

@@ -85,7 +85,7 @@ def noise(model: Model, points: jax.Array) -> jax.Array:
 
 
 def empty(capacity: int, dimension: int, dtype: jax.typing.DTypeLike) -> Factorization:
-    """A posterior that has seen nothing: the prior."""
+    """No evaluations yet, with room for ``capacity``: the prior."""
     return Factorization(
         points=jnp.zeros((capacity, dimension), dtype),
         mask=jnp.zeros(capacity, bool),
@@ -98,6 +98,15 @@ def condition(model: Model, points: jax.Array, mask: jax.Array) -> Factorization
     """Condition on ``points (m, d)`` where ``mask (m,)`` is True, by one full factorisation, O(m^3).
 
     A failed factorisation leaves NaN in ``whitening``: it does not raise.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.surrogate import gp, kernels
+    >>> model = gp.Model(kernels.rbf, kernels.stationary(0.5, dimension=1), noise_variance=jnp.asarray(0.01))
+    >>> points, values = jnp.array([[0.0], [1.0]]), jnp.array([1.0, -1.0])
+    >>> factorization = gp.condition(model, points, jnp.ones(2, bool))
+    >>> mean, variance = gp.predict(model, factorization, values, jnp.array([[0.0], [0.25]]))
+    >>> print(mean.round(2), variance.round(2))
+    [0.99 0.64] [0.01 0.19]
     """
     factor = jnp.linalg.cholesky(covariance(model, points, mask), symmetrize_input=False)
     return Factorization(points, mask, _inverse(factor), jnp.asarray(points.shape[0], jnp.int32))
@@ -228,7 +237,7 @@ def nearest(model: Model, points: jax.Array, mask: jax.Array, theta: jax.Array, 
 def predict(
     model: Model, factorization: Factorization, values: jax.Array, points: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance of the latent function at ``points (k, d)``.
+    """Mean and variance of the latent function at ``points (k, d)``; ``condition`` has an example.
 
     Args:
       model: the process before any evaluation.
@@ -274,15 +283,15 @@ def fit(
     scale: float = math.inf,
     initial: Model | None = None,
 ) -> Model:
-    """Maximise the marginal likelihood over every number of ``model``: the kernel's and the noise variance.
+    """The model of largest marginal likelihood: every number is fitted, the kernel's and the noise variance.
 
     FOR PUBLIC DATA ONLY: the result depends on the values without any privacy. The search runs over logarithms,
-    within a factor ``within`` of what is passed, either way; one start is ``initial`` (the prior passed, where not
+    within a factor ``within`` of what is passed, either way; one start is ``initial`` (``model`` where not
     given), the others uniform. A finite ``scale`` is the standard deviation of a normal prior on each logarithm,
     around the number passed: where there are fewer points than numbers, the likelihood alone fits anything.
 
     Returns:
-      The best prior found; never worse than ``initial``.
+      The best model found; never worse than ``initial``.
 
     Raises:
       ValueError: ``num_restarts`` or ``steps`` below 1, ``within`` not above 1, ``scale`` not positive.

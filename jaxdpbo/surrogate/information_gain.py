@@ -1,4 +1,4 @@
-"""The maximum information gain ``gamma_T``: how much ``T`` noisy evaluations can tell. Public: no value is read.
+"""The maximum information gain ``gamma_T``: a bound on what ``T`` noisy evaluations teach. Public: no value is read.
 
 ``gamma_T = max over multisets A of T candidates of log det(I + K_A / noise) / 2`` (Srinivas et al. 2010, equation 7).
 The maximum is out of reach, a bound is not: the gain is monotone and submodular, so that greedy evaluations, each at

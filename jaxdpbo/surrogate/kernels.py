@@ -49,6 +49,14 @@ def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0)
 
     Raises:
       ValueError: a number that is not positive and finite, or a wrong shape.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.surrogate import kernels
+    >>> params, points = kernels.stationary(0.5, dimension=2), jnp.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]])
+    >>> print(kernels.gram(kernels.rbf, params, points, points).round(2))
+    [[1.   0.61 0.14]
+     [0.61 1.   0.61]
+     [0.14 0.61 1.  ]]
     """
     dimension = _checks.size("dimension", dimension)
     one = _checks.is_one(lengthscale)
@@ -70,7 +78,13 @@ def stationary_over(extent: np.ndarray) -> Stationary:
 
 
 def polynomial_of_degree(degree: int, *, offset: float = 1.0, variance: float = 1.0) -> Polynomial:
-    """Parameters for ``polynomial``: degree at least 1, offset and variance positive."""
+    """Parameters for ``polynomial``: degree at least 1, offset and variance positive.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.surrogate import kernels
+    >>> float(kernels.polynomial(kernels.polynomial_of_degree(2), jnp.ones(2), jnp.ones(2)))
+    9.0
+    """
     dtype = jnp.result_type(float)
     return Polynomial(
         jnp.asarray(_checks.positive("offset", offset), dtype),
@@ -124,7 +138,7 @@ def gram(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> 
 def row(kernel: Kernel, params: KernelParams, x: jax.Array, columns: jax.Array) -> jax.Array:
     """``k(x, y_j)`` for the columns ``y_j`` of ``columns (d, q)``, shape ``(q,)``: a row of a long Gram matrix.
 
-    A stationary kernel's, a coordinate at a time: CPUs add many distances at once so, and each one's parts in turn.
+    For a stationary kernel one coordinate at a time, which CPUs vectorise over the points.
     """
     profile = _PROFILES.get(kernel)
     if profile is None:

@@ -30,6 +30,12 @@ def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) ->
     Returns:
       Its index and its utility. Among those within rounding of the largest the first wins, so that equal candidates
       give the same choice on every backend; one whose utility is NaN wins over none.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.surrogate import maximize
+    >>> row, utility = maximize.best_of(lambda point: -jnp.sum(point**2), jnp.array([[2.0], [0.5], [-3.0]]))
+    >>> int(row), float(utility)
+    (1, -0.25)
     """
     return first_of_largest(jax.vmap(utility)(candidates))
 
@@ -55,7 +61,7 @@ def ascend(
     steps: int,
     step_size: jax.Array | float,
 ) -> tuple[jax.Array, jax.Array]:
-    """Projected Adam from one start, with a decaying step; keeps the best point seen, the start included.
+    """Projected Adam from one start, with a decaying step; keeps the best point evaluated, the start included.
 
     Where the utility or its gradient is not finite the ascent goes on from the best point.
 
@@ -67,7 +73,7 @@ def ascend(
       step_size: initial size of a step, in the units of the point; any shape that broadcasts with it.
 
     Returns:
-      The best point seen and its utility.
+      The best point evaluated and its utility.
     """
     adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # an ascent is short: longer memories would not fill
     optimizer = optax.chain(adam, optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps, alpha=0.2)))
@@ -115,7 +121,18 @@ def multi_start(
       initial: a point that takes the place of the first start.
 
     Returns:
-      The best point seen ``(d,)`` and its utility. Where the utility was NaN everywhere: a start, and -inf.
+      The best point evaluated ``(d,)`` and its utility. Where the utility was NaN everywhere: a start, and -inf.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.surrogate import maximize
+    >>> def utility(point):
+    ...     return -jnp.sum(jnp.square(point - 0.3))
+    >>> point, _ = maximize.multi_start(
+    ...     jax.random.key(0), utility, jnp.zeros(2), jnp.ones(2), num_restarts=2, steps=30
+    ... )
+    >>> print(point.round(1))
+    [0.3 0.3]
     """
     width = upper - lower
     value_and_gradient = jax.value_and_grad(lambda unit: utility(lower + width * unit))
@@ -158,7 +175,19 @@ def sample_and_ascend(
       step_size: of Adam, as a share of the box.
 
     Returns:
-      The best point seen ``(d,)`` and its utility; among ascents that end equal the first wins.
+      The best point evaluated ``(d,)`` and its utility; among ascents that end equal the first wins.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.surrogate import maximize
+    >>> def utility(point):
+    ...     return -jnp.sum(jnp.square(point - 0.3))
+    >>> point, _ = maximize.sample_and_ascend(
+    ...     jax.random.key(0), utility, jnp.zeros(2), jnp.ones(2), incumbent=jnp.full(2, 0.5),
+    ...     raw_samples=16, num_restarts=2, steps=30,
+    ... )
+    >>> print(point.round(1))
+    [0.3 0.3]
     """
     width = upper - lower
     dimension = lower.shape[0]

@@ -1,12 +1,12 @@
-"""Kernels over inputs that were seen through noise: what the modeler of an outsourced search knows of the function.
+"""Kernels over noisy inputs, for the modeler of an outsourced search.
 
-The modeler sees ``z_i``, which says something of ``x_i``. The covariance of ``f(x_i)`` and ``f(x_j)`` given both is the
+The modeler has ``z_i``, a noisy version of ``x_i``. The covariance of ``f(x_i)`` and ``f(x_j)`` given both is the
 mean of ``k(x_i, x_j)`` for two different rows, and ``k(x_i, x_i) = 1`` for a row with itself, whatever its noise: the
 identity of the row decides, not its place. So a point here is ``(row, z)``. A mean of covariances over independent
 ``x_i`` is one: the kernels are positive semi-definite by construction.
 
-Of ``x_i`` nothing else is known: where ``z_i = x_i + w_i`` it is anywhere, alike; where ``z_i`` names a cell all cells
-were as likely. With the squared-exponential kernel and a distribution of noise that is normal with random variance
+The prior of ``x_i`` is flat: over the whole space where ``z_i = x_i + w_i``, over all cells where ``z_i`` names a cell.
+With the squared-exponential kernel and a distribution of noise that is normal with random variance
 (``jaxdpbo.input_noise``) the mean is a sum of squared-exponential kernels.
 """
 
@@ -64,7 +64,7 @@ def kernel_for(
 
 
 def noisy_inputs(distribution: input_noise.NoiseDistribution, lengthscale: float) -> NoisyInputs:
-    """Parameters of ``rbf`` or ``product_rbf`` for inputs seen through ``distribution``.
+    """Parameters of ``rbf`` or ``product_rbf`` for inputs with noise of ``distribution``.
 
     Raises:
       ValueError: a lengthscale that is not positive and finite.

@@ -22,9 +22,11 @@ import jax
 import numpy.typing as npt
 
 ArrayLike: TypeAlias = jax.Array | npt.ArrayLike  # arrays, numbers, nested sequences
+DTypeLike: TypeAlias = jax.typing.DTypeLike
 Data: TypeAlias = Any  # what the objective is given: a pytree of arrays, or anything where it runs in Python
 Tree: TypeAlias = Any  # a pytree of arrays
 KernelParams: TypeAlias = Any  # the numbers of a kernel: a pytree, such as kernels.Stationary
+Unchecked: TypeAlias = Any  # what a caller gave, before it is checked
 Values: TypeAlias = Any  # what an objective returns: an array, or what becomes one
 Kernel = Callable[[KernelParams, jax.Array, jax.Array], jax.Array]  # (params, x (d,), y (d,)) -> ()
 Objective = Callable[[Any, Data], Values]  # (point (d,), data) -> values

@@ -21,7 +21,7 @@ import optax
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import calibration, clipping, descent, guarantee
-from jaxdpbo.types import Algorithm, Objective, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Objective, Query, State
 
 
 @functools.cache
@@ -75,10 +75,10 @@ def config(
     users: int,
     steps: int,
     mu: float,
-    bounds: Any,
+    bounds: ArrayLike,
     clip_norm: float = 1.0,
-    theta0: Any = None,
-    step_size: Any = None,
+    theta0: ArrayLike | None = None,
+    step_size: ArrayLike | None = None,
     optimizer: Callable[..., optax.GradientTransformation] = optax.sgd,
     output: str = "last",
     noise: str = "exact",

@@ -24,10 +24,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, types
 from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys, mechanisms
 from jaxdpbo.privacy import ledger as privacy_ledger
-from jaxdpbo.types import Algorithm, State
+from jaxdpbo.types import Algorithm, ArrayLike, Data, State
 
 
 @partial(
@@ -54,7 +54,7 @@ class Config:
 
 
 def config(
-    inner: Algorithm, inner_config: Any, *, users: int, mu: float, loss_range: Any, noise: str = "exact"
+    inner: Algorithm, inner_config: types.Config, *, users: int, mu: float, loss_range: ArrayLike, noise: str = "exact"
 ) -> Config:
     """Check a configuration.
 
@@ -92,7 +92,7 @@ def config(
     )
 
 
-def noise_deviation(*, users: int, mu: float, loss_range: Any, evaluations: int, noise: str = "exact") -> float:
+def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations: int, noise: str = "exact") -> float:
     """The standard deviation of the noise of one released mean: ``(high - low) / n`` over ``mu / sqrt(evaluations)``.
 
     Replacing one user moves the mean of ``n`` clipped losses by at most ``(high - low) / n``. On the grid it is a
@@ -292,12 +292,12 @@ class PrivateObjective:
     def __init__(
         self,
         loss: Callable[[Any, Any], Any],
-        data: Any,
+        data: Data,
         *,
         users: int,
         mu: float,
         evaluations: int,
-        loss_range: Any,
+        loss_range: ArrayLike,
         noise: str = "exact",
         key: jax.Array | None = None,
         insecure_key: bool = False,
@@ -350,7 +350,7 @@ class PrivateObjective:
             charged = charges.charge(ledger, run, what, self.guarantee, "PrivateObjective", self._config)
             self._recall(charged.steps)
 
-    def __call__(self, point: Any) -> float:
+    def __call__(self, point: ArrayLike) -> float:
         """One evaluation.
 
         Raises:

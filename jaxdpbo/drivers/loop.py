@@ -12,14 +12,14 @@ from jaxdpbo import _checks
 from jaxdpbo.drivers import checkpoints, result
 from jaxdpbo.privacy import calibration, guarantee, keys
 from jaxdpbo.privacy import ledger as privacy_ledger
-from jaxdpbo.types import Algorithm, Objective, Query, State
+from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, State
 
 
 def run_loop(
     algorithm: Algorithm,
     objective: Objective,
-    data: Any,
-    config: Any,
+    data: Data,
+    config: Config,
     *,
     key: jax.Array | None = None,
     insecure_key: bool = False,

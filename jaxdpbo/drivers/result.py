@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.types import Algorithm, Config, Info, PublicState, State, missing
+from jaxdpbo.types import Algorithm, Config, Data, Info, PublicState, State, missing
 
 
 class Diagnostics(NamedTuple):
@@ -84,7 +84,7 @@ def _require(name: str, value: object, contract: type) -> None:
         )
 
 
-def arrays(data: Any) -> Any:
+def arrays(data: Data) -> Any:
     """``data`` as JAX arrays: what they hold neither warns, nor is quoted where a leaf is no array."""
     try:
         with np.errstate(all="ignore"):

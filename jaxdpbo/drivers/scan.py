@@ -8,14 +8,14 @@ import jax.numpy as jnp
 
 from jaxdpbo.drivers import checkpoints, result
 from jaxdpbo.privacy import keys
-from jaxdpbo.types import Algorithm, Objective, State
+from jaxdpbo.types import Algorithm, Config, Data, Objective, State
 
 
 def run_scan(
     algorithm: Algorithm,
     objective: Objective,
-    data: Any,
-    config: Any,
+    data: Data,
+    config: Config,
     *,
     key: jax.Array | None = None,
     insecure_key: bool = False,
@@ -69,7 +69,9 @@ def run_scan(
     return result.Run(released, statement, result.Diagnostics(state, info) if diagnostics else None)
 
 
-def scan(algorithm: Algorithm, objective: Objective, key: jax.Array, config: Any, data: Any) -> tuple[Any, State, Any]:
+def scan(
+    algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Data
+) -> tuple[Any, State, Any]:
     """The pure function inside ``run_scan``: a whole run, for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys,
     configs and data.
 

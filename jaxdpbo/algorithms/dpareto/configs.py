@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.surrogate import gp, kernels
+from jaxdpbo.types import ArrayLike
 
 ACQUISITIONS = ("hvpoi", "hvpoi_transformed", "ehvi")
 
@@ -56,11 +56,11 @@ class Config:
 
 def config(
     *,
-    bounds: Any,
-    initial_design: Any,
+    bounds: ArrayLike,
+    initial_design: ArrayLike,
     proposals: int,
     reference: tuple[float, float] = (10.0, 0.999),
-    integer_mask: Any = None,
+    integer_mask: ArrayLike | None = None,
     batch: int = 1,
     acquisition: str = "hvpoi",
     fit_steps: int = 5,

@@ -27,11 +27,12 @@ def ucb(
       beta: of a schedule below.
 
     >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from jaxdpbo.surrogate import acquisition, gp, kernels
     >>> model = gp.Model(kernels.rbf, kernels.stationary(0.5, dimension=1), noise_variance=jnp.asarray(0.01))
     >>> factorization = gp.condition(model, jnp.array([[0.0], [1.0]]), jnp.ones(2, bool))
     >>> points = jnp.array([[0.0], [0.25]])
-    >>> print(acquisition.ucb(model, factorization, jnp.array([1.0, -1.0]), points, beta=4.0).round(1))
+    >>> print(np.asarray(acquisition.ucb(model, factorization, jnp.array([1.0, -1.0]), points, beta=4.0)).round(1))
     [1.2 1.5]
     """
     mean, variance = gp.predict(model, factorization, values, points)
@@ -67,9 +68,10 @@ def expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Array) 
     Mockus, Tiesis and Zilinskas (1978). ``max(mean - best, 0)`` where the variance is 0.
 
     >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from jaxdpbo.surrogate import acquisition
     >>> means, variances = jnp.array([0.0, 0.5, 0.5]), jnp.array([1.0, 1.0, 0.0])
-    >>> print(acquisition.expected_improvement(means, variances, jnp.asarray(0.0)).round(2))
+    >>> print(np.asarray(acquisition.expected_improvement(means, variances, jnp.asarray(0.0))).round(2))
     [0.4 0.7 0.5]
     """
     gain = mean - best

@@ -100,12 +100,13 @@ def condition(model: Model, points: jax.Array, mask: jax.Array) -> Factorization
     A failed factorisation leaves NaN in ``whitening``: it does not raise.
 
     >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from jaxdpbo.surrogate import gp, kernels
     >>> model = gp.Model(kernels.rbf, kernels.stationary(0.5, dimension=1), noise_variance=jnp.asarray(0.01))
     >>> points, values = jnp.array([[0.0], [1.0]]), jnp.array([1.0, -1.0])
     >>> factorization = gp.condition(model, points, jnp.ones(2, bool))
     >>> mean, variance = gp.predict(model, factorization, values, jnp.array([[0.0], [0.25]]))
-    >>> print(mean.round(2), variance.round(2))
+    >>> print(np.asarray(mean).round(2), np.asarray(variance).round(2))
     [0.99 0.64] [0.01 0.19]
     """
     factor = jnp.linalg.cholesky(covariance(model, points, mask), symmetrize_input=False)

@@ -51,9 +51,10 @@ def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0)
       ValueError: a number that is not positive and finite, or a wrong shape.
 
     >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from jaxdpbo.surrogate import kernels
     >>> params, points = kernels.stationary(0.5, dimension=2), jnp.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]])
-    >>> print(kernels.gram(kernels.rbf, params, points, points).round(2))
+    >>> print(np.asarray(kernels.gram(kernels.rbf, params, points, points)).round(2))
     [[1.   0.61 0.14]
      [0.61 1.   0.61]
      [0.14 0.61 1.  ]]

@@ -125,13 +125,14 @@ def multi_start(
 
     >>> import jax
     >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from jaxdpbo.surrogate import maximize
     >>> def utility(point):
     ...     return -jnp.sum(jnp.square(point - 0.3))
     >>> point, _ = maximize.multi_start(
     ...     jax.random.key(0), utility, jnp.zeros(2), jnp.ones(2), num_restarts=2, steps=30
     ... )
-    >>> print(point.round(1))
+    >>> print(np.asarray(point).round(1))
     [0.3 0.3]
     """
     width = upper - lower
@@ -179,6 +180,7 @@ def sample_and_ascend(
 
     >>> import jax
     >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from jaxdpbo.surrogate import maximize
     >>> def utility(point):
     ...     return -jnp.sum(jnp.square(point - 0.3))
@@ -186,7 +188,7 @@ def sample_and_ascend(
     ...     jax.random.key(0), utility, jnp.zeros(2), jnp.ones(2), incumbent=jnp.full(2, 0.5),
     ...     raw_samples=16, num_restarts=2, steps=30,
     ... )
-    >>> print(point.round(1))
+    >>> print(np.asarray(point).round(1))
     [0.3 0.3]
     """
     width = upper - lower

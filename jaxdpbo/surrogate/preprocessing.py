@@ -50,9 +50,10 @@ def standardized(values: jax.Array, mask: jax.Array) -> jax.Array:
     All zeros where the values are equal. Values are first divided by the largest, so that no square overflows.
 
     >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from jaxdpbo.surrogate import preprocessing
     >>> values, mask = jnp.array([1.0, 2.0, 3.0, 9.0]), jnp.array([True, True, True, False])
-    >>> print(preprocessing.standardized(values, mask).round(2))
+    >>> print(np.asarray(preprocessing.standardized(values, mask)).round(2))
     [-1.22  0.    1.22  0.  ]
     """
     largest = jnp.max(jnp.where(mask, jnp.abs(values), 0.0))

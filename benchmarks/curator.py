@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace, held: Held) -> None:
     if published.curated.guarantee != guarantee.from_dict(config.guarantee.to_dict()):
         raise outsourcing.ProtocolError(f"{released} was made under other settings: {published.curated.guarantee}")
     private = outsourcing.framed(held.source, config.kind, np.asarray(config.centre))
-    with outsourcing.open_record(record, published, private, arguments.queries) as opened:
+    with outsourcing.open_journal(record, published, private, arguments.queries) as opened:
         say(f"{released}: {len(held.inputs)} rows, may leave; {record} and its key may not")
         say(f"guarantee: {published.curated.guarantee}")
         say(f"{len(opened.answers)} of {opened.queries} queries are answered")
@@ -175,7 +175,7 @@ def watched(evaluate: Any) -> Any:
     return one
 
 
-def contacts(arguments: argparse.Namespace, record: outsourcing.Record, evaluate: Any) -> int | None:
+def contacts(arguments: argparse.Namespace, record: outsourcing.Journal, evaluate: Any) -> int | None:
     """Serve the pipe once, or a socket until the modeler says its answer."""
     if arguments.pipe:
         return serve(record, evaluate, outsourcing.lines_of(sys.stdin), outsourcing.sender(sys.stdout))
@@ -194,7 +194,7 @@ def contacts(arguments: argparse.Namespace, record: outsourcing.Record, evaluate
     return None
 
 
-def serve(record: outsourcing.Record, evaluate: Any, lines: Any, send: Any) -> int | None:
+def serve(record: outsourcing.Journal, evaluate: Any, lines: Any, send: Any) -> int | None:
     """The owner sees what is refused."""
 
     def watched(line):

@@ -21,6 +21,7 @@ from benchmarks import report
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import gp_ucb, private_evaluations, random_search
 from jaxdpbo.problems import datasets, kernel_svr
+from jaxdpbo.surrogate import maximize
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -61,8 +62,7 @@ def main() -> None:
             bounds=bounds,
             refit_every=20,
             answer="best_posterior_mean",
-            raw_samples=500,
-            num_restarts=4,
+            search=maximize.Search(raw_samples=500, num_restarts=4),
         )
         config = private_evaluations.config(gp_ucb.algorithm, search, users=users, mu=MU, loss_range=LOSS_RANGE)
         return drivers.run_loop(

@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo.types import DTypeLike, Unchecked
+
 MAX_SIZE = 2**53  # of a size: beyond it floats skip whole numbers
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -47,7 +49,7 @@ def takes(**checks: Callable[[str, Any], Any]) -> Callable[[Function], Function]
     return wrap
 
 
-def users_values(name: str, value: Any, dtype: Any) -> np.ndarray:
+def users_values(name: str, value: Unchecked, dtype: DTypeLike) -> np.ndarray:
     """Users' values as an array. What they are raises nothing and warns of nothing, only their kind does.
 
     NumPy's own complaints and warnings would quote the values, or tell a large one from a small one.
@@ -62,7 +64,7 @@ def users_values(name: str, value: Any, dtype: Any) -> np.ndarray:
     raise TypeError(f"{name} must return an array of real numbers")  # not above: it would be the context
 
 
-def size(name: str, value: Any, *, minimum: int = 1) -> int:
+def size(name: str, value: Unchecked, *, minimum: int = 1) -> int:
     """A Python integer of at least ``minimum``; booleans and floats are refused."""
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be an integer, got {value!r}")
@@ -77,7 +79,7 @@ def size(name: str, value: Any, *, minimum: int = 1) -> int:
     return integer
 
 
-def rational(name: str, value: Any, *, minimum: Fraction, maximum: Fraction = Fraction(2**10)) -> Fraction:
+def rational(name: str, value: Unchecked, *, minimum: Fraction, maximum: Fraction = Fraction(2**10)) -> Fraction:
     """An exact number within limits: a fraction or an integer, never a float."""
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
         raise TypeError(f"{name} must be a Fraction, got {value!r}")
@@ -86,21 +88,21 @@ def rational(name: str, value: Any, *, minimum: Fraction, maximum: Fraction = Fr
     return Fraction(value)
 
 
-def shape(name: str, value: Any) -> tuple[int, ...]:
+def shape(name: str, value: Unchecked) -> tuple[int, ...]:
     """The shape of an array."""
     if not isinstance(value, (tuple, list)):
         raise TypeError(f"{name} must be a tuple of integers, got {value!r}")
     return tuple(size(name, each, minimum=0) for each in value)
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: Unchecked) -> bool:
     """True or False, nothing that merely counts as one of them."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
 
 
-def number(name: str, value: Any) -> float:
+def number(name: str, value: Unchecked) -> float:
     """One real number, not NaN."""
     try:
         if (
@@ -120,7 +122,7 @@ def number(name: str, value: Any) -> float:
     return result
 
 
-def positive(name: str, value: Any, *, finite: bool = True, dtype: Any = np.float64) -> float:
+def positive(name: str, value: Unchecked, *, finite: bool = True, dtype: DTypeLike = np.float64) -> float:
     """A real number above zero, as ``dtype`` holds it; infinity only where ``finite`` is False."""
     with np.errstate(over="ignore"):
         result = float(np.asarray(number(name, value)).astype(dtype))
@@ -131,14 +133,14 @@ def positive(name: str, value: Any, *, finite: bool = True, dtype: Any = np.floa
     return result
 
 
-def single_or_double(name: str, value: Any) -> None:
+def single_or_double(name: str, value: Unchecked) -> None:
     """An array or dtype of float32 or float64; it sees no value."""
     dtype = np.dtype(getattr(value, "dtype", value))
     if dtype not in (np.float32, np.float64):
         raise TypeError(f"{name} must be float32 or float64, got {dtype.name}")
 
 
-def nonnegative(name: str, value: Any) -> float:
+def nonnegative(name: str, value: Unchecked) -> float:
     """A finite real number of at least zero."""
     result = number(name, value)
     if result < 0 or math.isinf(result):
@@ -146,7 +148,7 @@ def nonnegative(name: str, value: Any) -> float:
     return result
 
 
-def unbounded(name: str, value: Any) -> float:
+def unbounded(name: str, value: Unchecked) -> float:
     """A real number of at least zero, or infinity."""
     result = number(name, value)
     if result < 0:
@@ -154,7 +156,7 @@ def unbounded(name: str, value: Any) -> float:
     return result
 
 
-def probability(name: str, value: Any) -> float:
+def probability(name: str, value: Unchecked) -> float:
     """A real number strictly between zero and one."""
     result = number(name, value)
     if not 0 < result < 1:
@@ -162,7 +164,7 @@ def probability(name: str, value: Any) -> float:
     return result
 
 
-def fraction(name: str, value: Any) -> float:
+def fraction(name: str, value: Unchecked) -> float:
     """A real number in [0, 1]."""
     result = number(name, value)
     if not 0 <= result <= 1:
@@ -170,14 +172,14 @@ def fraction(name: str, value: Any) -> float:
     return result
 
 
-def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
+def choice(name: str, value: Unchecked, options: tuple[str, ...]) -> str:
     """One of the named options."""
     if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
     return value
 
 
-def function(name: str, value: Any) -> Callable[..., Any]:
+def function(name: str, value: Unchecked) -> Callable[..., Any]:
     """A module-level function: a fresh lambda or partial would compile anew each time."""
     if not callable(value):
         raise TypeError(f"{name} must be a function, got {value!r}")
@@ -189,7 +191,7 @@ def function(name: str, value: Any) -> Callable[..., Any]:
     return value
 
 
-def optimizer(name: str, value: Any, dimension: int) -> None:
+def optimizer(name: str, value: Unchecked, dimension: int) -> None:
     """An optax factory whose update needs gradients alone: one that asks for the loss would read raw data."""
     function(name, value)
     try:
@@ -199,7 +201,7 @@ def optimizer(name: str, value: Any, dimension: int) -> None:
         raise ValueError(f"{name} must be an optax factory whose update needs only gradients, got {value!r}") from error
 
 
-def reals(name: str, value: Any) -> np.ndarray:
+def reals(name: str, value: Unchecked) -> np.ndarray:
     """Real numbers of any shape as NumPy float64: no text, no complex number, nothing missing."""
     try:
         array = np.asarray(value)
@@ -214,7 +216,7 @@ def reals(name: str, value: Any) -> np.ndarray:
         raise TypeError(f"{name} must be an array of real numbers, got {value!r}") from None
 
 
-def vector(name: str, value: Any, length: int | None = None) -> np.ndarray:
+def vector(name: str, value: Unchecked, length: int | None = None) -> np.ndarray:
     """A finite vector ``(length,)`` as a NumPy float64 array."""
     array = reals(name, value)
     if array.ndim != 1 or array.size == 0 or (length is not None and array.size != length):
@@ -225,7 +227,7 @@ def vector(name: str, value: Any, length: int | None = None) -> np.ndarray:
     return array
 
 
-def box(name: str, value: Any, *, finite: bool = True) -> np.ndarray:
+def box(name: str, value: Unchecked, *, finite: bool = True) -> np.ndarray:
     """Bounds ``(2, d)``, the lower row strictly under the upper one, as NumPy float64."""
     array = reals(name, value)
     if array.ndim != 2 or array.shape[0] != 2 or array.shape[1] == 0:
@@ -249,7 +251,9 @@ def half_width(bounds: np.ndarray) -> np.ndarray:
     return (bounds[1] - bounds[0]) / 2
 
 
-def from_box(name: str, value: Any, bounds: np.ndarray, default: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def from_box(
+    name: str, value: Unchecked, bounds: np.ndarray, default: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
     """A vector ``(d,)``, or one number for all coordinates; where not given, ``default`` of a box that is finite."""
     if value is None:
         if not np.all(np.isfinite(bounds)):
@@ -259,12 +263,12 @@ def from_box(name: str, value: Any, bounds: np.ndarray, default: Callable[[np.nd
     return vector(name, np.full(dimension, number(name, value)) if is_one(value) else value, dimension)
 
 
-def is_one(value: Any) -> bool:
+def is_one(value: Unchecked) -> bool:
     """Whether a value is no sequence: a number, or nothing that could be an array."""
     return isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or getattr(value, "shape", None) == ()
 
 
-def rows(name: str, value: Any) -> np.ndarray:
+def rows(name: str, value: Unchecked) -> np.ndarray:
     """Finite points ``(c, d)``, at least one, as NumPy float64."""
     array = reals(name, value)
     if array.ndim != 2 or 0 in array.shape:
@@ -274,7 +278,7 @@ def rows(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def distinct_rows(name: str, value: Any) -> np.ndarray:
+def distinct_rows(name: str, value: Unchecked) -> np.ndarray:
     """Finite points ``(c, d)``, at least one, no two equal, as NumPy float64."""
     array = rows(name, value)
     unique, counts = np.unique(array, axis=0, return_counts=True)
@@ -290,14 +294,14 @@ def inside(name: str, point: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     return point
 
 
-def key(name: str, value: Any) -> jax.Array:
+def key(name: str, value: Unchecked) -> jax.Array:
     """One typed JAX key; integers, None and old-style uint32 keys are refused."""
     if _typed(name, value).ndim != 0:
         raise ValueError(f"{name} must be one key, got shape {value.shape}")
     return value
 
 
-def keys(name: str, value: Any) -> jax.Array:
+def keys(name: str, value: Unchecked) -> jax.Array:
     """Typed JAX keys of any shape with an axis, at least one, no two equal; on the host."""
     if not _typed(name, value).ndim or not value.size:
         raise ValueError(f"{name} must be an array of at least one key, got shape {value.shape}")

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import roots_genlaguerre
 
 from jaxdpbo import _checks
+from jaxdpbo.types import ArrayLike
 
 KINDS = ("gaussian", "planar_laplace", "product_laplace")
 NODES = 24  # of the quadrature over the variance
@@ -58,7 +59,7 @@ def distribution(kind: str, scale: float, dimension: int) -> NoiseDistribution:
     )
 
 
-def response(cells: Any, truth: float) -> Response:
+def response(cells: ArrayLike, truth: float) -> Response:
     """A checked response.
 
     Raises:

@@ -834,7 +834,7 @@ def parties(folder: Path) -> dict[str, Target]:
         if begun is not None:
             place.write_bytes(begun)
         try:
-            with outsourcing.open_record(place, published, b"8642097531", queries) as record:
+            with outsourcing.open_journal(place, published, b"8642097531", queries) as record:
                 outsourcing.serve(record, constant(output), said, heard.append)
         finally:
             place.unlink(missing_ok=True)
@@ -1204,6 +1204,7 @@ def configs() -> dict[str, Target]:
         "noise": either("exact", "float"),
     }  # fmt: skip
     search = {"raw_samples": either(8, 9), "num_restarts": either(1, 2), "ascent_steps": few}
+    searched_box = {"search": st.builds(maximize.Search, either(8, 9), either(1, 2), few)}
     kernel = {"kernel": either(kernels.rbf, kernels.matern52), "kernel_params": st.none()}
     gibo = {
         "batch": st.none() | few, "noise_variance": positive, "tolerance": st.none() | positive,
@@ -1263,10 +1264,10 @@ def configs() -> dict[str, Target]:
             lambda bounds: random_search.config(users=1, steps=1, bounds=bounds), {"bounds": either(*NO_NUMBERS)},
             fixed=("bounds",), check=nothing_may_pass, weight=0.2,
         ),
-        "gp_ucb.config over a box": Target(gp_ucb.config, ucb_options | search | kernel | {"bounds": boxes()},
+        "gp_ucb.config over a box": Target(gp_ucb.config, ucb_options | searched_box | kernel | {"bounds": boxes()},
             words=told, weight=2),
-        "gp_ucb.config over candidates": Target(gp_ucb.config, ucb_options | search | kernel | finite_set, words=told,
-            weight=2),
+        "gp_ucb.config over candidates": Target(gp_ucb.config, ucb_options | searched_box | kernel | finite_set,
+            words=told, weight=2),
         "dp_gp_ucb.config over candidates": Target(
             dp_gp_ucb.config, dp_ucb | search | finite_set | {"kernel_params": st.none()}, words=(*told, "amplitude"),
             weight=2, tame=("steps",),

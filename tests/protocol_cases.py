@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, random_search
 from jaxdpbo.privacy import transforms
+from jaxdpbo.surrogate import maximize
 from jaxdpbo.types import Algorithm, Objective
 
 USERS, STEPS, DIMENSION = 6, 3, 2
@@ -86,13 +87,7 @@ def _ucb(**static):
     def config(scale: float):
         places = {name: value * scale for name, value in static.items() if name == "candidates"}
         boxes = {name: value * scale for name, value in box.items()}
-        options = {
-            "steps": STEPS,
-            "noise_variance": 1e-3 * scale,
-            "raw_samples": 8,
-            "num_restarts": 1,
-            "ascent_steps": 1,
-        }
+        options = {"steps": STEPS, "noise_variance": 1e-3 * scale, "search": maximize.Search(8, 1, 1)}
         return gp_ucb.config(**(options | static | places | boxes))
 
     return config
@@ -143,8 +138,8 @@ def _outsourced(scale: float):
 
 def _front(scale: float):
     return dpareto.config(
-        bounds=BOUNDS * scale, initial=CANDIDATES[:2] * scale, proposals=STEPS - 2, reference=(10.0 * scale, 0.9),
-        raw_samples=8, num_restarts=1, ascent_steps=1, fit_steps=1,
+        bounds=BOUNDS * scale, initial_design=CANDIDATES[:2] * scale, proposals=STEPS - 2,
+        reference=(10.0 * scale, 0.9), raw_samples=8, num_restarts=1, ascent_steps=1, fit_steps=1,
     )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def conversation(folder):
     outsourcing.publish(path, transforms.curate(None, KINDS["planar_laplace"], records()))
     published = outsourcing.read_published(path)
     ours, theirs = socket.socketpair()
-    with ours, theirs, outsourcing.open_record(folder / f"record {number}", published, b"x", 4) as record:
+    with ours, theirs, outsourcing.open_journal(folder / f"record {number}", published, b"x", 4) as record:
         near, far = (end.makefile("rw") for end in (ours, theirs))
         thread = threading.Thread(
             target=outsourcing.serve,

@@ -296,7 +296,7 @@ def test_theorem_7_holds_on_real_records(trials):
         second = first + (rng.uniform(0, 0.02) if kind == "two" else 0.0)
         one, other = (np.asarray(fit(np.array([at]), data)) for at in (first, second))
         user = rng.integers(60)
-        inputs, labels = data.validation.copy(), data.validation_labels.copy()
+        inputs, labels = data.validation.copy(), data.validation_targets.copy()
         inputs[user] = rng.choice([1, -1]) * one / np.linalg.norm(one)
         labels[user] = np.sign(inputs[user] @ one)
         flipped = np.where(np.arange(60) == user, -labels, labels)

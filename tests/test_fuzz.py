@@ -168,7 +168,7 @@ def test_what_a_row_marks_is_among_its_arguments(table):
 
 # What no row is of, and where it is tried instead.
 ELSEWHERE = {
-    "scan": "pure: inside run_scan", "open_record": "inside serve", "sender": "writes what it is given",
+    "scan": "pure: inside run_scan", "open_journal": "inside serve", "sender": "writes what it is given",
     "geometric_of": "of a table, traced", "discrete_laplace_of": "of a table, traced",
     "replay": "runs what it is given", "project": "traced, inside curate", "framed": "tests/test_outsourcing.py",
     "listen": "tests/test_sockets.py", "connect": "tests/test_sockets.py",

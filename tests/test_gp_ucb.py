@@ -17,6 +17,8 @@ BOUNDS = np.array([[-1.0, 0.0], [1.0, 3.0]])
 CANDIDATES = BOUNDS[0] + (BOUNDS[1] - BOUNDS[0]) * np.random.default_rng(0).uniform(size=(40, 2))
 LENGTHSCALE, NOISE, DELTA, STEPS, USERS = 0.6, 1e-3, 0.1, 20, 3
 
+SMALL = maximize.Search(raw_samples=100, ascent_steps=30)
+
 
 def config(**changes):
     options = {
@@ -27,7 +29,7 @@ def config(**changes):
 
 
 def boxed(**changes):
-    return gp_ucb.config(**({"steps": STEPS, "bounds": BOUNDS, "raw_samples": 100, "ascent_steps": 30} | changes))
+    return gp_ucb.config(**({"steps": STEPS, "bounds": BOUNDS, "search": SMALL} | changes))
 
 
 def hills(point, data):
@@ -259,7 +261,10 @@ def test_ascents_beat_their_samples_and_stays_in_the_box():
         ({"beta": -1.0}, ValueError, "beta must be at least zero"),
         ({"delta": 1.0}, ValueError, "delta must lie strictly between 0 and 1"),
         ({"refit_every": -1}, ValueError, "refit_every must be at least 0"),
-        ({"num_restarts": 2000}, ValueError, "num_restarts must be at most raw_samples"),
+        ({"search": maximize.Search(num_restarts=2000)}, ValueError, "num_restarts must be at most raw_samples = 1000"),
+        ({"search": maximize.Search(raw_samples=0)}, ValueError, "raw_samples must be at least 1, got 0"),
+        ({"search": maximize.Search(ascent_steps=0.5)}, TypeError, "ascent_steps must be an integer"),
+        ({"search": (1000, 8, 50)}, TypeError, "search must be a maximize.Search, got tuple"),
         ({"answer": "best"}, ValueError, "answer must be one of"),
         ({"standardize": 1}, TypeError, "standardize must be True or False"),
         ({"noise_variance": 0}, ValueError, "noise_variance must be positive"),

@@ -277,8 +277,8 @@ def joint_search(model, factorization, theta, key, *, batch):
             step_size=0.05,
         )
 
-    num_restarts = theta[None, None] + 0.3 * jax.random.normal(key, (8, batch, theta.shape[0]))
-    points, values = jax.lax.map(ascent, num_restarts)
+    starts = theta[None, None] + 0.3 * jax.random.normal(key, (8, batch, theta.shape[0]))
+    points, values = jax.lax.map(ascent, starts)
     best = jnp.argmax(values)
     return points[best], gradient.gradient_information(model, factorization, theta) - values[best]
 

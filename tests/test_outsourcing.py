@@ -62,7 +62,7 @@ class Evaluations:
 
 
 def opened(tmp_path, published, private=b"x", queries=QUERIES):
-    return outsourcing.open_record(tmp_path / "record.jsonl", published, private, queries)
+    return outsourcing.open_journal(tmp_path / "record.jsonl", published, private, queries)
 
 
 def said_to(tmp_path, published, *lines, evaluate=OUTPUTS.__getitem__):
@@ -312,7 +312,7 @@ def test_a_record_is_one_file_in_its_place(tmp_path, published):
     path, away = tmp_path / "record.jsonl", tmp_path / "away"
     for link, message in ((away.symlink_to, "away is a symbolic link"), (away.hardlink_to, "away.key is gone")):
         link(path)
-        with pytest.raises(ProtocolError, match=message), outsourcing.open_record(away, published, b"x", QUERIES):
+        with pytest.raises(ProtocolError, match=message), outsourcing.open_journal(away, published, b"x", QUERIES):
             pass
         away.unlink()
     with opened(tmp_path, published) as record:

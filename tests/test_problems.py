@@ -420,7 +420,7 @@ def test_logistic_regression_is_at_its_minimum_whatever_the_regularisation():
         w = np.asarray(fit(np.array([at]), data))
 
         def penalised(w, at=at):
-            margins = data.train_labels * (data.train @ w)
+            margins = data.train_targets * (data.train @ w)
             return np.exp(at) / 2 * w @ w + np.logaddexp(0, -margins).mean()
 
         gradient = richardson(penalised, w, 1e-3)
@@ -437,7 +437,7 @@ def test_logistic_gains_have_the_constants_that_algorithm_3_is_told():
     assert np.all((gains >= 0) & (gains <= logistic_regression.MAX_GAIN))
     w = np.asarray(logistic_regression.fit(np.array([-3.0]), data))
     expected = [
-        min(max((1 + y * w @ x) / 2, 0), 1) for x, y in zip(data.validation, data.validation_labels, strict=True)
+        min(max((1 + y * w @ x) / 2, 0), 1) for x, y in zip(data.validation, data.validation_targets, strict=True)
     ]
     np.testing.assert_allclose(gains, expected, atol=1e-12)
     np.testing.assert_allclose(logistic_regression.loss(np.array([-3.0]), data), 1 - gains)
@@ -450,8 +450,8 @@ def test_the_kernel_svm_is_scikit_learns():
 
     data = kernel_svm.split(datasets.load("breast_cancer"), 0, train=80, validation=60, positive=1.0)
     for log_c, log_gamma in ((0.0, -3.0), (4.0, -5.0), (-4.0, -8.0)):
-        machine = SVC(C=np.exp(log_c), gamma=np.exp(log_gamma)).fit(data.train, data.train_labels)
-        wrong = machine.predict(data.validation) != data.validation_labels
+        machine = SVC(C=np.exp(log_c), gamma=np.exp(log_gamma)).fit(data.train, data.train_targets)
+        wrong = machine.predict(data.validation) != data.validation_targets
         np.testing.assert_array_equal(kernel_svm.loss(np.array([log_c, log_gamma]), data), wrong)
     assert kernel_svm.bounds().shape == (2, 2)
     broken = data._replace(validation=np.where(np.arange(60)[:, None] == 5, np.nan, data.validation))
@@ -469,9 +469,9 @@ def test_neither_machine_reads_another_users_record():
             np.array([1.0, -4]),
         ),
     ):
-        flipped = data.validation_labels.copy()
+        flipped = data.validation_targets.copy()
         flipped[3] *= -1
-        before, after = (np.asarray(module.loss(point, of)) for of in (data, data._replace(validation_labels=flipped)))
+        before, after = (np.asarray(module.loss(point, of)) for of in (data, data._replace(validation_targets=flipped)))
         assert np.flatnonzero(before != after).tolist() == [3]
 
 

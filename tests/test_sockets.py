@@ -183,7 +183,7 @@ def test_a_socket_that_a_kill_left_is_replaced_and_a_live_one_or_a_file_is_not(t
 
 def record_of(tmp_path):
     published = outsourcing.Published(transforms.Curated(np.zeros((8, 2)), None, None), "0" * 64)
-    return outsourcing.open_record(tmp_path / "record.jsonl", published, b"x", 3)
+    return outsourcing.open_journal(tmp_path / "record.jsonl", published, b"x", 3)
 
 
 STRANGERS = {

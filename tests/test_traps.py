@@ -151,7 +151,7 @@ DATA_DEPENDENT = {
     "while",
     "cond",
     "gather",
-    "raw_samples",
+    "scatter",
     "scatter-add",
     "dynamic_slice",
     "dynamic_update_slice",

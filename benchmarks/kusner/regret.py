@@ -72,7 +72,7 @@ def problems(s) -> dict[str, Problem]:
         return logistic_regression.split(cancer, seed, **sizes("logistic", cancer))
 
     def diabetes_split(seed):
-        return gp_regression.Records(*kernel_svr.split(diabetes, seed, **sizes("lengthscales", diabetes)))
+        return kernel_svr.split(diabetes, seed, **sizes("lengthscales", diabetes))
 
     def forest_split(seed):
         return kernel_svm.split(forest, seed, positive=positive, **sizes("svm", forest))

@@ -18,7 +18,7 @@ from benchmarks.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo, random_search
 from jaxdpbo.privacy import descent
-from jaxdpbo.problems import datasets, kernel_svr
+from jaxdpbo.problems import datasets, kernel_svr, splits
 
 SEARCH = "random search"
 
@@ -40,7 +40,7 @@ def loaded(dataset: str) -> datasets.Dataset:
 
 
 @lru_cache(maxsize=1)
-def records(problem: Problem) -> kernel_svr.Split:
+def records(problem: Problem) -> splits.Split:
     """A worker keeps the last one: a run evaluates one problem 500 times."""
     return kernel_svr.split(
         loaded(problem.dataset),

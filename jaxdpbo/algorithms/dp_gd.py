@@ -21,7 +21,7 @@ import optax
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import calibration, clipping, descent, guarantee
-from jaxdpbo.types import Algorithm, Objective, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Objective, Query, State
 
 
 @functools.cache
@@ -75,10 +75,10 @@ def config(
     users: int,
     steps: int,
     mu: float,
-    bounds: Any,
+    bounds: ArrayLike,
     clip_norm: float = 1.0,
-    theta0: Any = None,
-    step_size: Any = None,
+    theta0: ArrayLike | None = None,
+    step_size: ArrayLike | None = None,
     optimizer: Callable[..., optax.GradientTransformation] = optax.sgd,
     output: str = "last",
     noise: str = "exact",
@@ -156,11 +156,13 @@ class Info(NamedTuple):
       gradient: ``(d,)``, the mean clipped gradient before noise.
       clipped_share: ``()``, the share of users whose gradient was clipped.
       nonfinite_users: ``()``, how many users counted as zero because their gradient was not finite.
+      factorisation_failed: None: there is no covariance.
     """
 
     gradient: jax.Array
     clipped_share: jax.Array
     nonfinite_users: jax.Array
+    factorisation_failed: None
 
 
 class Release(NamedTuple):
@@ -243,7 +245,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         path=public.path.at[public.step + 1].set(theta),
     )
     after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, public)
-    info = Info(mean, clipped / config.users, nonfinite)
+    info = Info(mean, clipped / config.users, nonfinite, None)
     return State(after, None), info
 
 

@@ -27,7 +27,7 @@ import optax
 from jaxdpbo import _checks
 from jaxdpbo.privacy import calibration, clipping, descent, guarantee
 from jaxdpbo.surrogate import gp, gradient, gradient_design, kernels
-from jaxdpbo.types import Algorithm, Kernel, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Kernel, KernelParams, Query, State
 
 MEMORIES = ("all", "nearest", "none")
 
@@ -77,15 +77,15 @@ def config(
     users: int,
     steps: int,
     mu: float,
-    bounds: Any,
+    bounds: ArrayLike,
     batch: int | None = None,
     clip_norm: float = 1.0,
-    theta0: Any = None,
-    step_size: Any = None,
+    theta0: ArrayLike | None = None,
+    step_size: ArrayLike | None = None,
     optimizer: Callable[..., optax.GradientTransformation] = optax.sgd,
     output: str = "last",
     kernel: Kernel = kernels.rbf,
-    kernel_params: Any = None,
+    kernel_params: KernelParams = None,
     noise_variance: float = 1e-4,
     tolerance: float | None = None,
     memory: str = "all",

@@ -1,16 +1,16 @@
 """GP-UCB: global Bayesian optimisation by upper confidence bounds. A baseline WITHOUT privacy.
 
 Niranjan Srinivas, Andreas Krause, Sham Kakade and Matthias Seeger (2010), "Gaussian process optimization in the bandit
-setting: no regret and experimental design", algorithm 1. What it assumes known is by default learnt, as in practice:
-the mean and the variance of the objective from the values seen, and, with ``refit_every``, the numbers of the kernel.
+setting: no regret and experimental design", algorithm 1. As in practice, what it assumes known is
+estimated by default: the mean and the variance of the objective from the observed values and, with ``refit_every``, the
+numbers of the kernel.
 
 Notation: ``T`` steps of one point each (``b = 1``), ``d`` parameters, ``c`` candidates of a finite set, ``n`` users.
 Step ``t`` evaluates the point of largest ``mean + sqrt(beta_t) deviation`` under the posterior of the steps before.
 """
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,24 +20,18 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.surrogate import gp, kernels, maximize, preprocessing
 from jaxdpbo.surrogate.acquisition import beta_of_box, beta_of_candidates, ucb
-from jaxdpbo.types import Algorithm, Kernel, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Kernel, KernelParams, Query, State
 
 FIT_SCALE = 1.0  # of the logarithms, around the numbers given
 FIT_RESTARTS = 2
+SEARCH = maximize.Search()
 ANSWERS = ("observed", "best_posterior_mean")
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["bounds", "candidates", "model", "beta", "delta"],
-    meta_fields=[
-        "users", "steps", "standardize", "refit_every", "fit_steps", "raw_samples", "num_restarts",
-        "ascent_steps", "answer",
-    ],
-)  # fmt: skip
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What a run is told before it starts; made by ``config``.
+    """The configuration of a run; made by ``config``. All of it is public.
 
     Traced: ``bounds (2, d)`` or ``candidates (c, d)``, the other None; the numbers of ``model``; ``beta ()``, or None
     for the schedule; ``delta ()``. The rest is static.
@@ -48,34 +42,30 @@ class Config:
     model: gp.Model
     beta: jax.Array | None
     delta: jax.Array
-    users: int | None
-    steps: int
-    standardize: bool
-    refit_every: int
-    fit_steps: int
-    raw_samples: int
-    num_restarts: int
-    ascent_steps: int
-    answer: str
+    users: int | None = field(metadata={"static": True})
+    steps: int = field(metadata={"static": True})
+    standardize: bool = field(metadata={"static": True})
+    refit_every: int = field(metadata={"static": True})
+    fit_steps: int = field(metadata={"static": True})
+    search: maximize.Search = field(metadata={"static": True})
+    answer: str = field(metadata={"static": True})
 
 
 def config(
     *,
     steps: int,
-    bounds: Any = None,
-    candidates: Any = None,
+    bounds: ArrayLike | None = None,
+    candidates: ArrayLike | None = None,
     users: int | None = None,
     kernel: Kernel = kernels.rbf,
-    kernel_params: Any = None,
+    kernel_params: KernelParams = None,
     noise_variance: float = 1e-4,
     beta: float | None = None,
     delta: float = 0.1,
     standardize: bool = True,
     refit_every: int = 0,
     fit_steps: int = 30,
-    raw_samples: int = 1000,
-    num_restarts: int = 8,
-    ascent_steps: int = 50,
+    search: maximize.Search = SEARCH,
     answer: str = "observed",
 ) -> Config:
     """Check a configuration and make its leaves canonical. With many parameters, refit: ``refit_every=10``, say.
@@ -93,17 +83,15 @@ def config(
         ``gp.jitter(dtype) k(x, x)`` it is raised to that.
       beta: a constant; where not given, that of ``surrogate.acquisition`` for a finite set or a box.
       delta: of ``acquisition.beta_of_candidates``; unused otherwise.
-      standardize: bring the values seen to mean 0 and variance 1 before each step. Without it the prior's mean is zero
-        and its variance the kernel's.
+      standardize: bring the observed values to mean 0 and variance 1 before each step. Without it the prior's mean is
+        zero and its variance the kernel's.
       refit_every: fit the kernel's numbers and the noise variance after every so many steps, from where the last fit
         ended; 0 for never. By marginal likelihood and a log-normal prior around the numbers given, wide enough for a
         factor of e at one standard deviation.
       fit_steps: gradient steps of a fit.
-      raw_samples: points tried before the ascents, over a box.
-      num_restarts: ascents, over a box; at most ``raw_samples``.
-      ascent_steps: gradient steps of each.
-      answer: which of the points evaluated is released: "observed", of the best value seen, or "believed", of the best
-        posterior mean, for values seen through noise.
+      search: how the largest bound is sought over a box: ``maximize.Search(raw_samples, num_restarts, ascent_steps)``.
+      answer: which of the points evaluated is released: "observed", of the best value observed, or
+        "best_posterior_mean", for noisy values.
 
     Raises:
       ValueError: a number out of range, a wrong shape, both or neither of ``bounds`` and ``candidates``; names it.
@@ -119,13 +107,10 @@ def config(
     if kernel_params is None:
         kernel_params = kernels.stationary_over(extent)
     kernels.check(kernel, kernel_params, dimension)
-    scattered = _checks.size("raw_samples", raw_samples)
-    if _checks.size("num_restarts", num_restarts) > scattered:
-        raise ValueError(f"num_restarts must be at most raw_samples = {scattered}, got {num_restarts}")
     _checks.flag("standardize", standardize)
     dtype = jnp.result_type(float)
 
-    def leaf(value: Any) -> jax.Array:
+    def leaf(value: ArrayLike) -> jax.Array:
         return jnp.asarray(value, dtype)
 
     return Config(
@@ -139,17 +124,16 @@ def config(
         standardize=standardize,
         refit_every=_checks.size("refit_every", refit_every, minimum=0),
         fit_steps=_checks.size("fit_steps", fit_steps),
-        raw_samples=scattered,
-        num_restarts=num_restarts,
-        ascent_steps=_checks.size("ascent_steps", ascent_steps),
+        search=maximize.checked(search),
         answer=_checks.choice("answer", answer, ANSWERS),
     )
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken. The points are private: they follow the values."""
+    """``step ()``: steps taken; ``budget``: None. The points are private: they follow the values."""
 
     step: jax.Array
+    budget: None
 
 
 class Private(NamedTuple):
@@ -176,14 +160,16 @@ class Info(NamedTuple):
       value: ``(1,)`` the mean loss over users whose loss is finite (inf where none is), or the utility.
       learnt: ``(1,)`` whether the point entered the posterior: False where it was masked, after the last step, or
         where its covariance with the others could not be factored.
+      factorisation_failed: None: the points follow the values, and nothing raises on those; see ``tell``.
     """
 
     value: jax.Array
     learnt: jax.Array
+    factorisation_failed: None
 
 
 class Release(NamedTuple):
-    """The best point evaluated, by raw values or what they make believed: carries no privacy guarantee.
+    """The best point evaluated, by raw values or their posterior mean: carries no privacy guarantee.
 
     Attributes:
       point: ``(d,)``.
@@ -195,7 +181,7 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """Nothing seen; the middle of the box, or candidate 0, stands for the best. ``key`` is unused."""
+    """No evaluations; the middle of the box, or candidate 0, stands for the best. ``key`` is unused."""
     del key
     start = _middle(config.bounds) if config.candidates is None else config.candidates[0]
     nothing = gp.empty(config.steps, start.shape[0], start.dtype)
@@ -205,7 +191,7 @@ def init(key: jax.Array, config: Config) -> State:
         rows=None if config.candidates is None else jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, start.dtype),
     )
-    return State(Public(jnp.zeros((), jnp.int32)), private)
+    return State(Public(jnp.zeros((), jnp.int32), None), private)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -234,9 +220,9 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
         config.bounds[0],
         config.bounds[1],
         incumbent=private.factorization.points[jnp.argmax(private.utilities)],
-        raw_samples=config.raw_samples,
-        num_restarts=config.num_restarts,
-        steps=config.ascent_steps,
+        raw_samples=config.search.raw_samples,
+        num_restarts=config.search.num_restarts,
+        steps=config.search.ascent_steps,
     )
     return Query(jnp.where(known, point, _middle(config.bounds))[None], jnp.ones(1, bool))
 
@@ -249,7 +235,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     =========================================  ==========================================================
     ``state.public.step == T``                 the state unchanged
     a user's loss NaN or infinite              that user does not vote
-    no user's loss, or the utility, finite     learnt as the worst value seen, and never the best
+    no user's loss, or the utility, finite     observed as the worst value so far, and never the best
     the value at a masked point                ignored
     the covariance could not be factored       the point may still be released, but the posterior forgets it
     =========================================  ==========================================================
@@ -293,7 +279,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if config.refit_every:
         due = active & ((step + 1) % config.refit_every == 0)
         after = jax.lax.cond(due, lambda private: _refit(key, config, private), lambda private: private, after)
-    return State(Public(jnp.where(active, step + 1, step)), after), Info(value, learnt[None])
+    return State(Public(jnp.where(active, step + 1, step), None), after), Info(value, learnt[None], None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
@@ -332,7 +318,7 @@ def beta(config: Config, step: jax.Array) -> jax.Array:
 
 
 def observed(config: Config, private: Private) -> jax.Array:
-    """The utilities ``(m,)`` as the posterior is told them: finite, and standardised where the config says so."""
+    """The utilities ``(m,)`` for the posterior: finite, and standardised where the config says so."""
     values = preprocessing.repaired(private.utilities, private.factorization.mask)
     return preprocessing.standardized(values, private.factorization.mask) if config.standardize else values
 

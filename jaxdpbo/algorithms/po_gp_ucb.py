@@ -2,8 +2,8 @@
 
 Dmitrii Kharkovskii, Zhongxiang Dai and Bryan Kian Hsiang Low (2020), "Private outsourced Bayesian optimization via
 Gaussian processes". Two parties: the curator holds ``X (n, d)`` and the function, and sends ``Z = curate(X)``
-(``privacy.transforms``, Algorithm 1); the modeler sees ``Z`` alone, asks for rows by number and is told the function
-there (this module, Algorithm 2).
+(``privacy.transforms``, Algorithm 1); the modeler has ``Z`` alone, queries rows by number and receives the function's
+values there (this module, Algorithm 2).
 
 The budget is paid before ``init``, in ``curate``: nothing here adds to it, and nothing here protects the outputs that
 the curator returns. The published transform carries no guarantee; ``privacy`` says whatever the curated rows carry.
@@ -11,8 +11,7 @@ the curator returns. The published transform carries no guarantee; ``privacy`` s
 Notation: ``T`` steps of one row (``b = 1``), ``n`` rows of ``r`` coordinates. A point of a query is a row number.
 """
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import jax
@@ -25,18 +24,15 @@ from jaxdpbo.surrogate.acquisition import beta_of_candidates
 from jaxdpbo.types import Algorithm, Query, State
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["released", "model", "centre", "scale", "delta", "level"],
-    meta_fields=["steps", "statement"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What the modeler is told; made by ``config``.
+    """The modeler's configuration; made by ``config``.
 
     Traced: the ``released (n, r)`` rows, or ``(n, 1 + r)`` with their numbers; the numbers of ``model``; ``centre ()``
-    and ``scale ()`` of the outputs; ``delta ()``; ``level ()`` of the curated rows' guarantee. Static: ``steps``;
-    ``statement``, that guarantee but for its level, so that budgets do not compile anew.
+    and ``scale ()`` of the outputs; ``delta ()``; ``level ()`` of the curated rows' guarantee. Static: ``users``,
+    None, since the function has one output; ``steps``; ``statement``, that guarantee but for its level, so that
+    budgets do not compile anew.
     """
 
     released: jax.Array
@@ -45,8 +41,9 @@ class Config:
     scale: jax.Array
     delta: jax.Array
     level: jax.Array
-    steps: int
-    statement: guarantee.Guarantee
+    users: None = field(metadata={"static": True})
+    steps: int = field(metadata={"static": True})
+    statement: guarantee.Guarantee = field(metadata={"static": True})
 
 
 def config(
@@ -94,19 +91,21 @@ def config(
         scale=leaf(_checks.positive("scale", scale)),
         delta=leaf(_checks.probability("delta", delta)),
         level=leaf(curated.guarantee.level),
+        users=None,
         steps=_checks.size("steps", steps),
         statement=replace(curated.guarantee, level=0.0),
     )
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken."""
+    """``step ()``: steps taken; ``budget``: None, since the curator paid."""
 
     step: jax.Array
+    budget: None
 
 
 class Private(NamedTuple):
-    """What the curator told: outputs, which no transform protects.
+    """Outputs that the curator returned, which no transform protects.
 
     Attributes:
       posterior: about every row.
@@ -120,13 +119,17 @@ class Private(NamedTuple):
 
 
 class Info(NamedTuple):
-    """``utility (1,)`` as the run counts it, in the output's own units: finite. Raw."""
+    """``utility (1,)`` as the run counts it, in the output's own units: finite. Raw.
+
+    ``factorisation_failed`` is None: the rows follow the outputs, and nothing raises on those.
+    """
 
     utility: jax.Array
+    factorisation_failed: None
 
 
 class Release(NamedTuple):
-    """The modeler's answer: ``row ()``, of the largest output seen, and the same as a ``point (1,)``."""
+    """The modeler's answer: ``row ()``, of the largest output, and the same as a ``point (1,)``."""
 
     point: jax.Array
     row: jax.Array
@@ -140,7 +143,7 @@ def init(key: jax.Array, config: Config) -> State:
         rows=jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, config.scale.dtype),
     )
-    return State(Public(jnp.zeros((), jnp.int32)), private)
+    return State(Public(jnp.zeros((), jnp.int32), None), private)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -165,8 +168,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     case                                   result
     =====================================  ===================================================================
     ``state.public.step == T``             the state unchanged
-    an output NaN or infinite              learnt as 3 deviations below the centre
-    an output 1,000 deviations away        learnt as 1,000 deviations away
+    an output NaN or infinite              observed as 3 deviations below the centre
+    an output 1,000 deviations away        observed as 1,000 deviations away
     =====================================  ===================================================================
 
     Args:
@@ -195,7 +198,9 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         rows=gp.write(private.rows, query.rows, step, active),
         utilities=gp.write(private.utilities, utility, step, active),
     )
-    return State(Public(jnp.where(active, step + 1, step)), after), Info(config.centre + config.scale * utility)
+    return State(Public(jnp.where(active, step + 1, step), None), after), Info(
+        config.centre + config.scale * utility, None
+    )
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

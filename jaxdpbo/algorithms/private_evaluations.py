@@ -24,10 +24,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, types
 from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys, mechanisms
 from jaxdpbo.privacy import ledger as privacy_ledger
-from jaxdpbo.types import Algorithm, State
+from jaxdpbo.types import Algorithm, ArrayLike, Data, State
 
 
 @partial(
@@ -54,7 +54,7 @@ class Config:
 
 
 def config(
-    inner: Algorithm, inner_config: Any, *, users: int, mu: float, loss_range: Any, noise: str = "exact"
+    inner: Algorithm, inner_config: types.Config, *, users: int, mu: float, loss_range: ArrayLike, noise: str = "exact"
 ) -> Config:
     """Check a configuration.
 
@@ -92,7 +92,7 @@ def config(
     )
 
 
-def noise_deviation(*, users: int, mu: float, loss_range: Any, evaluations: int, noise: str = "exact") -> float:
+def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations: int, noise: str = "exact") -> float:
     """The standard deviation of the noise of one released mean: ``(high - low) / n`` over ``mu / sqrt(evaluations)``.
 
     Replacing one user moves the mean of ``n`` clipped losses by at most ``(high - low) / n``. On the grid it is a
@@ -137,10 +137,12 @@ class Info(NamedTuple):
     Attributes:
       mean_loss: ``(b,)`` over users, clipped, before the noise.
       clipped: ``(b,)`` how many users' losses were moved by the clip, those not finite included.
+      factorisation_failed: the inner algorithm's: its points are public here.
     """
 
     mean_loss: jax.Array
     clipped: jax.Array
+    factorisation_failed: jax.Array | None
 
 
 class Release(NamedTuple):
@@ -206,7 +208,9 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
         active = (public.step < config.steps) & calibration.same_noise(public.budget, settings(config))
         released, means, clipped = released_means(noise_key, config, values.astype(config.low.dtype))
         told = -released if config.inner.users is None else released[:, None]
-        within, _ = inner.tell(inner_key, config.inner, public.inner, query, told)
+        within, said = inner.tell(inner_key, config.inner, public.inner, query, told)
+        failed = said.factorisation_failed
+        failed = None if failed is None else active & failed
         start = jnp.minimum(public.step, config.steps - 1) * config.batch
 
         def write(buffer, rows):
@@ -220,11 +224,11 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
             points=write(public.points, query.points),
             values=write(public.values, jnp.where(query.mask, released, jnp.nan)),
         )
-        return State(after, ()), Info(means, clipped)
+        return State(after, ()), Info(means, clipped, failed)
 
     def release(key, config, state):
         answer = inner.release(key, config.inner, state.public.inner)
-        return Release(answer.point, getattr(answer, "row", None), state.public.points, state.public.values)
+        return Release(answer.point, answer.row, state.public.points, state.public.values)
 
     return Algorithm(init, ask, tell, release, privacy)
 
@@ -288,12 +292,12 @@ class PrivateObjective:
     def __init__(
         self,
         loss: Callable[[Any, Any], Any],
-        data: Any,
+        data: Data,
         *,
         users: int,
         mu: float,
         evaluations: int,
-        loss_range: Any,
+        loss_range: ArrayLike,
         noise: str = "exact",
         key: jax.Array | None = None,
         insecure_key: bool = False,
@@ -346,7 +350,7 @@ class PrivateObjective:
             charged = charges.charge(ledger, run, what, self.guarantee, "PrivateObjective", self._config)
             self._recall(charged.steps)
 
-    def __call__(self, point: Any) -> float:
+    def __call__(self, point: ArrayLike) -> float:
         """One evaluation.
 
         Raises:

@@ -1,8 +1,7 @@
 """Random search: uniform points, the best mean loss kept. A baseline WITHOUT privacy."""
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,21 +9,21 @@ import jax.numpy as jnp
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.surrogate import preprocessing
-from jaxdpbo.types import Algorithm, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Query, State
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["bounds"], meta_fields=["users", "steps", "batch"])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
     """Made by ``config``: traced ``bounds (2, d)``; static ``users``, ``steps``, ``batch``."""
 
     bounds: jax.Array
-    users: int
-    steps: int
-    batch: int
+    users: int = field(metadata={"static": True})
+    steps: int = field(metadata={"static": True})
+    batch: int = field(metadata={"static": True})
 
 
-def config(*, users: int, steps: int, bounds: Any, batch: int = 1) -> Config:
+def config(*, users: int, steps: int, bounds: ArrayLike, batch: int = 1) -> Config:
     """Check a configuration: ``steps`` batches of ``batch`` uniform points in ``bounds (2, d)``, finite.
 
     Raises:
@@ -39,9 +38,10 @@ def config(*, users: int, steps: int, bounds: Any, batch: int = 1) -> Config:
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken."""
+    """``step ()``: steps taken; ``budget``: None, since nothing is paid."""
 
     step: jax.Array
+    budget: None
 
 
 class Private(NamedTuple):
@@ -52,23 +52,28 @@ class Private(NamedTuple):
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE. ``mean_loss (b,)`` over users at each point; inf where no user's loss was finite."""
+    """NOT PRIVATE. ``mean_loss (b,)`` over users at each point; inf where no user's loss was finite.
+
+    ``factorisation_failed`` is None: there is no covariance.
+    """
 
     mean_loss: jax.Array
+    factorisation_failed: None
 
 
 class Release(NamedTuple):
-    """``point (d,)``, chosen on raw losses: carries no privacy guarantee."""
+    """``point (d,)``, chosen on raw losses: carries no privacy guarantee. ``row`` is None: there are no candidates."""
 
     point: jax.Array
+    row: None
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """Nothing seen; the middle of the box stands for the best. ``key`` is unused."""
+    """No evaluations; the middle of the box stands for the best. ``key`` is unused."""
     del key
     dtype = config.bounds.dtype
     return State(
-        Public(jnp.zeros((), jnp.int32)),
+        Public(jnp.zeros((), jnp.int32), None),
         Private(jnp.mean(config.bounds, axis=0), jnp.full((), jnp.inf, dtype)),
     )
 
@@ -98,13 +103,13 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         jnp.where(better, query.points[best], state.private.point),
         jnp.where(better, means[best], state.private.loss),
     )
-    return State(Public(jnp.minimum(state.public.step + 1, config.steps)), private), Info(means)
+    return State(Public(jnp.minimum(state.public.step + 1, config.steps), None), private), Info(means, None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """The best point seen: NOT private. ``key`` is unused."""
+    """The best point evaluated: NOT private. ``key`` is unused."""
     del key, config
-    return Release(state.private.point)
+    return Release(state.private.point, None)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.privacy import charges, ledger
-from jaxdpbo.types import Algorithm
+from jaxdpbo.privacy import charges, guarantee, ledger
+from jaxdpbo.types import Algorithm, Config, Tree
 
 
 class Record(NamedTuple):
@@ -39,7 +39,9 @@ class Record(NamedTuple):
     publics: tuple[Any, ...]
 
 
-def begin(path: str | Path, run: str | None, algorithm: Algorithm, config: Any, statement: Any, fresh: Any) -> Record:
+def begin(
+    path: str | Path, run: str | None, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee, fresh: Tree
+) -> Record:
     """Charge a run that goes step by step, or find how far it went; ``fresh`` is a public state of its shape.
 
     Raises:
@@ -70,7 +72,9 @@ def begin(path: str | Path, run: str | None, algorithm: Algorithm, config: Any, 
     return Record(path, charged.run, charged.release, len(charged.steps), tuple(publics))
 
 
-def begin_once(path: str | Path, run: str | None, algorithm: Algorithm, config: Any, statement: Any) -> ledger.Charge:
+def begin_once(
+    path: str | Path, run: str | None, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee
+) -> ledger.Charge:
     """Charge a run that goes in one program.
 
     Raises:
@@ -90,21 +94,21 @@ def about_to_draw(record: Record, what: str) -> Record:
     return _noted(record, {"draws": what})
 
 
-def keep(record: Record, before: Any | None, after: Any) -> Record:
+def keep(record: Record, before: Any | None, after: Tree) -> Record:
     """Put the public state after a step on the disk. ``before``: the one before it, or None."""
     before = _nothing(after) if before is None else before
     difference = np.bitwise_xor(_bytes(before), _bytes(after))  # most of a state stays as it was
     return _noted(record, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
 
 
-def give_out(path: str | Path, run: str, released: Any) -> Any:
+def give_out(path: str | Path, run: str, released: Tree) -> Any:
     """Store a release before anybody sees it."""
     return charges.from_text(
         released, ledger.store_release(path, run, {"release": charges.as_text(released)})["release"]
     )
 
 
-def given_out(charged: Any, like: Any) -> Any:
+def given_out(charged: Any, like: Tree) -> Any:
     """The release that was stored, of the shape of ``like``, or None."""
     return None if charged.release is None else charges.from_text(like, charged.release["release"])
 

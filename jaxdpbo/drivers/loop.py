@@ -12,14 +12,14 @@ from jaxdpbo import _checks
 from jaxdpbo.drivers import checkpoints, result
 from jaxdpbo.privacy import calibration, guarantee, keys
 from jaxdpbo.privacy import ledger as privacy_ledger
-from jaxdpbo.types import Algorithm, Objective, Query, State
+from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, State
 
 
 def run_loop(
     algorithm: Algorithm,
     objective: Objective,
-    data: Any,
-    config: Any,
+    data: Data,
+    config: Config,
     *,
     key: jax.Array | None = None,
     insecure_key: bool = False,
@@ -79,9 +79,8 @@ def run_loop(
     current = fresh if state is None else state
     if jax.tree.map(_shape_and_dtype, current) != jax.tree.map(_shape_and_dtype, fresh):
         raise ValueError("state must come from a run with this config: its shapes differ")
-    if hasattr(fresh.public, "budget") and (
-        changed := calibration.changed_noise(current.public.budget, fresh.public.budget)
-    ):
+    begun, budget = current.public.budget, fresh.public.budget
+    if budget is not None and (changed := calibration.changed_noise(begun, budget)):
         raise ValueError(f"state must come from a run with the noise of this config, got {changed}")
 
     publics = ()
@@ -103,7 +102,9 @@ def run_loop(
             continue
         try:
             query = ask(algorithm, ask_key, config, current)
-            values = _evaluate(objective, query, data, getattr(config, "users", None), executor)
+            values = _evaluate(objective, query, data, config.users, executor)
+            if not infos:  # before anything is drawn
+                result.complete(tell.eval_shape(algorithm, tell_key, config, current, query, values)[1])
             if record is not None and t >= len(publics):
                 record = checkpoints.about_to_draw(record, f"step {t}")
             after, info = tell(algorithm, tell_key, config, current, query, values)

@@ -2,7 +2,6 @@
 
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,20 +13,20 @@ from jaxdpbo.drivers import result
 from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.privacy import keys
-from jaxdpbo.types import Objective, State
+from jaxdpbo.types import ArrayLike, Data, Objective, State
 
 
 def minimize(
     objective: Objective,
-    data: Any,
-    bounds: Any,
+    data: Data,
+    bounds: ArrayLike,
     *,
     mu: float,
     users: int | None = None,
     steps: int = 25,
     batch: int | None = None,
     clip_norm: float = 1.0,
-    theta0: Any = None,
+    theta0: ArrayLike | None = None,
     noise: str = "exact",
     key: jax.Array | None = None,
     insecure_key: bool = False,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.types import Algorithm, State
+from jaxdpbo.types import Algorithm, Config, Data, Info, PublicState, State, missing
 
 
 class Diagnostics(NamedTuple):
@@ -47,22 +47,44 @@ class RunInterrupted(RuntimeError):
         return type(self), self.args
 
 
-def statement_of(algorithm: Algorithm, objective: Any, config: Any) -> guarantee.Guarantee:
+def statement_of(algorithm: Algorithm, objective: object, config: Config) -> guarantee.Guarantee:
     """What a run guarantees; refuses what is no algorithm, no objective or no config before anything is spent."""
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be one, such as dp_gibo.algorithm, got {type(algorithm).__name__}")
     if not callable(objective):
         raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
+    state = None
     try:
         operator.index(config.steps)
-        jax.eval_shape(algorithm.init, jax.eval_shape(lambda: jax.random.key(0)), config)
-        return algorithm.privacy(config)
+        state = jax.eval_shape(algorithm.init, jax.eval_shape(lambda: jax.random.key(0)), config)
+        statement = algorithm.privacy(config)
     except (AttributeError, TypeError):
-        said = f"config must be of this algorithm's config(...), got {type(config).__name__}"
-    raise TypeError(said)
+        statement = None
+    if state is not None:
+        if not isinstance(state, State):
+            raise TypeError(f"algorithm.init must return a State, got {type(state).__name__}")
+        _require("the config", config, Config)
+        _require("the public state", state.public, PublicState)
+    if statement is None:
+        raise TypeError(f"config must be of this algorithm's config(...), got {type(config).__name__}")
+    return statement
 
 
-def arrays(data: Any) -> Any:
+def complete(info: Info) -> Info:
+    """``info``, refused at trace time, before anything is drawn, where it lacks a field that the drivers read."""
+    _require("the Info", info, Info)
+    return info
+
+
+def _require(name: str, value: object, contract: type) -> None:
+    for field in missing(value, contract):
+        raise TypeError(
+            f"{name} of an algorithm must have the field {field!r}, None where it does not apply, "
+            f"got {type(value).__name__} without it"
+        )
+
+
+def arrays(data: Data) -> Any:
     """``data`` as JAX arrays: what they hold neither warns, nor is quoted where a leaf is no array."""
     try:
         with np.errstate(all="ignore"):
@@ -72,12 +94,13 @@ def arrays(data: Any) -> Any:
     raise TypeError("data must be a pytree of arrays of numbers")
 
 
-def raise_on_failed_factorisation(info: Any, state: State | None) -> None:
+def raise_on_failed_factorisation(info: Info | None, state: State | None) -> None:
     """A flag on public points, where an algorithm has one; the users' gradients then counted as zero.
 
-    ``state`` is None for a run on record: what it drew leaves by its record or not at all.
+    ``info`` is None where no step was taken. ``state`` is None for a run on record: what it drew leaves by its record
+    or not at all.
     """
-    failed = getattr(info, "factorisation_failed", None)
+    failed = None if info is None else info.factorisation_failed
     if failed is not None and bool(jnp.any(failed)):
         raise RunInterrupted(
             "the covariance of the evaluated points could not be factored: raise noise_variance or use float64",

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 
 from jaxdpbo.drivers import checkpoints, result
 from jaxdpbo.privacy import keys
-from jaxdpbo.types import Algorithm, Objective, State
+from jaxdpbo.types import Algorithm, Config, Data, Objective, State
 
 
 def run_scan(
     algorithm: Algorithm,
     objective: Objective,
-    data: Any,
-    config: Any,
+    data: Data,
+    config: Config,
     *,
     key: jax.Array | None = None,
     insecure_key: bool = False,
@@ -69,7 +69,9 @@ def run_scan(
     return result.Run(released, statement, result.Diagnostics(state, info) if diagnostics else None)
 
 
-def scan(algorithm: Algorithm, objective: Objective, key: jax.Array, config: Any, data: Any) -> tuple[Any, State, Any]:
+def scan(
+    algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Data
+) -> tuple[Any, State, Any]:
     """The pure function inside ``run_scan``: a whole run, for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys,
     configs and data.
 
@@ -82,7 +84,8 @@ def scan(algorithm: Algorithm, objective: Objective, key: jax.Array, config: Any
         ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
         query = algorithm.ask(ask_key, config, state)
         values = _at_each(objective, query.points, data)
-        return algorithm.tell(tell_key, config, state, query, values)
+        state, info = algorithm.tell(tell_key, config, state, query, values)
+        return state, result.complete(info)
 
     state, info = jax.lax.scan(step, algorithm.init(init_key, config), jnp.arange(config.steps))
     return algorithm.release(release_key, config, state), state, info

@@ -15,7 +15,7 @@ from jaxdpbo.drivers import result
 from jaxdpbo.drivers.scan import scan
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.keys import for_release, refuse_trace, secret_key
-from jaxdpbo.types import Algorithm, Objective
+from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 
 POLICIES = ("map", "vmap", "shard")
 ONE_KEY = "one key for several configs: equal noise cancels, and the difference of two releases is the data"
@@ -39,8 +39,8 @@ class Sweep(NamedTuple):
 def sweep(
     algorithm: Algorithm,
     objective: Objective,
-    data: Any,
-    configs: Any,
+    data: Data,
+    configs: Config | Sequence[Config],
     *,
     seeds: int | None = None,
     key: jax.Array | None = None,
@@ -132,13 +132,14 @@ def _one_run(algorithm: Algorithm, objective: Objective) -> Callable[[Any, Any],
         (row, key), (configs, data) = pair, shared
         config = jax.tree.map(lambda leaf: leaf[row], configs)
         release, _, info = scan(algorithm, objective, key, config, data)
-        return release, jnp.any(jnp.asarray(getattr(info, "factorisation_failed", False)))
+        failed = info.factorisation_failed
+        return release, jnp.zeros((), bool) if failed is None else jnp.any(failed)
 
     return run
 
 
 def distribute(
-    function: Callable[[Any, Any], Any], inputs: Any, shared: Any = None, *, policy: str | None = None
+    function: Callable[[Any, Any], Any], inputs: Tree, shared: Tree = None, *, policy: str | None = None
 ) -> Any:
     """``function(input, shared)`` for each leading index of ``inputs``, by one compiled program.
 

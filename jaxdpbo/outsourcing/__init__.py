@@ -22,7 +22,7 @@ A record that is deleted is begun anew, and answers ``queries`` more: what bound
 to each other (who may speak, and for how long), ``files`` what is written whole or not at all.
 """
 
-from jaxdpbo.outsourcing.curator import Record, framed, open_record, serve
+from jaxdpbo.outsourcing.curator import Journal, framed, open_journal, serve
 from jaxdpbo.outsourcing.lines import MAX_LINE_LENGTH, MAX_QUERIES, Answer, ProtocolError, lines_of, sender
 from jaxdpbo.outsourcing.modeler import Found, search
 from jaxdpbo.outsourcing.released import Published, publish, read_published
@@ -33,15 +33,15 @@ __all__ = [
     "MAX_QUERIES",
     "Answer",
     "Found",
+    "Journal",
     "ProtocolError",
     "Published",
-    "Record",
     "Session",
     "connect",
     "framed",
     "lines_of",
     "listen",
-    "open_record",
+    "open_journal",
     "publish",
     "read_published",
     "search",

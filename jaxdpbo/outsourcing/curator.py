@@ -39,8 +39,8 @@ MAX_REFUSED = 100  # lines of one contact
 _START = json.dumps({"schema": SCHEMA, "version": RECORD_VERSION})[:-1].encode()
 
 
-class Record(NamedTuple):
-    """The curator's memory, open and locked.
+class Journal(NamedTuple):
+    """The curator's record, open and locked.
 
     Attributes:
       path: of its file.
@@ -62,7 +62,7 @@ class Record(NamedTuple):
 
 
 def framed(*parts: bytes | str | np.ndarray) -> bytes:
-    """One ``bytes`` for ``open_record`` of all that rows and outputs come from. Different parts give different bytes.
+    """One ``bytes`` for ``open_journal`` of all that rows and outputs come from. Different parts give different bytes.
 
     Each part stands with its kind and length, an array with its dtype and shape.
 
@@ -83,7 +83,7 @@ def _pieces(part: bytes | str | np.ndarray) -> tuple[bytes, ...]:
 
 
 @contextmanager
-def open_record(path: str | Path, published: Published, private: bytes, queries: int) -> Iterator[Record]:
+def open_journal(path: str | Path, published: Published, private: bytes, queries: int) -> Iterator[Journal]:
     """Begin a record, or go on with one: of the same released file, private data and number of queries. A context.
 
     Args:
@@ -114,7 +114,7 @@ def open_record(path: str | Path, published: Published, private: bytes, queries:
         }
         count = len(published.curated.z)
         answers = _read(path, kept, header, count) if end else []
-        record = Record(path, descriptor, _line(header), published.digest, count, int(queries), answers)
+        record = Journal(path, descriptor, _line(header), published.digest, count, int(queries), answers)
         if not end:
             _write(record, 0, record.header)
             files.sync_folder(path)
@@ -124,7 +124,7 @@ def open_record(path: str | Path, published: Published, private: bytes, queries:
 
 
 def serve(
-    record: Record, evaluate: Callable[[int], float], lines: Iterable[str], send: Callable[[str], None]
+    record: Journal, evaluate: Callable[[int], float], lines: Iterable[str], send: Callable[[str], None]
 ) -> int | None:
     """Greet, then answer queries until the lines end or the modeler says its answer.
 
@@ -132,7 +132,7 @@ def serve(
     the modeler: ``listen`` admits nobody else.
 
     Args:
-      record: of ``open_record``.
+      record: of ``open_journal``.
       evaluate: the output of a row; where it raises, the query is refused, without the reason.
       lines: what the modeler says.
       send: takes a line without its end.
@@ -164,7 +164,7 @@ def serve(
     return None
 
 
-def _answered(record: Record, evaluate: Callable[[int], float], asked: dict[str, Any]) -> Answer:
+def _answered(record: Journal, evaluate: Callable[[int], float], asked: dict[str, Any]) -> Answer:
     if set(asked) != {"query", "row"}:
         raise ProtocolError('a query is {"query": its number, "row": a row number}')
     due = len(record.answers) + 1
@@ -271,12 +271,12 @@ def _line(content: dict[str, Any]) -> bytes:
     return json.dumps(content).encode() + b"\n"
 
 
-def _end(record: Record) -> int:
+def _end(record: Journal) -> int:
     """Where the next line begins: from what was answered, so that what a failed write left is written over."""
     return len(record.header) + sum(len(_line(answer._asdict())) for answer in record.answers)
 
 
-def _write(record: Record, end: int, line: bytes) -> None:
+def _write(record: Journal, end: int, line: bytes) -> None:
     """On the disk before anything is said; a line that was not taken in full is cut off again."""
     _expect_in_place(record.path, record.descriptor)
     try:

@@ -64,7 +64,7 @@ def parsed(line: str) -> dict[str, Any]:
     return content
 
 
-def answer_of(content: Any, number: int, rows: int) -> Answer:
+def answer_of(content: object, number: int, rows: int) -> Answer:
     """The answer to query ``number``, or a refusal."""
     if not isinstance(content, dict):
         raise ProtocolError(f"query {number} was answered by something else")
@@ -98,7 +98,7 @@ def expect_schema(content: dict[str, Any], who: str, version: int = VERSION) -> 
         raise ProtocolError(f"{who} speaks version {shown(content.get('version'))}, this is version {version}")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """What another party or a file says, as one short printable line."""
     text = value if isinstance(value, str) else repr(value)
     return "".join(each if each.isprintable() else "?" for each in text[:200])

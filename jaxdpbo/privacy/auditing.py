@@ -20,6 +20,7 @@ from scipy.stats import beta, norm
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
+from jaxdpbo.types import Tree
 
 SOUGHT = ("epsilon", "mu")
 THRESHOLDS = 201  # that are tried: quantiles of the first half
@@ -205,7 +206,7 @@ def refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float = 1
     return audit.epsilon > statement.level * (distance if statement.notion == "metric_dp" else 1.0)
 
 
-def replay(run: Callable[[Any], tuple[Any, Any]], first: Any, second: Any, *, order: float = 2) -> Replay:
+def replay(run: Callable[[Any], tuple[Any, Any]], first: Tree, second: Tree, *, order: float = 2) -> Replay:
     """Run on a data set and on its neighbour: what may differ moves by how much, and what must not differ does not.
 
     ``run`` fixes its own key, the same in both calls. A declared sensitivity is refuted where ``moved`` is above it, or

@@ -20,6 +20,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting, guarantee
 from jaxdpbo.privacy.mechanisms import tables
+from jaxdpbo.types import DTypeLike
 
 NOISES = ("exact", "float", "none")
 SIGMAS = (4096, 65536)  # the second where the first would leave a user too few grid points
@@ -41,7 +42,7 @@ class Budget(NamedTuple):
     sigma: int
 
 
-def budget(mu: float, noise: str, *, dimension: int, releases: int, users: int, dtype: Any) -> Budget:
+def budget(mu: float, noise: str, *, dimension: int, releases: int, users: int, dtype: DTypeLike) -> Budget:
     """A checked budget for ``releases`` sums of ``users`` vectors of ``dimension`` numbers.
 
     Raises:

@@ -10,9 +10,12 @@ import numpy as np
 
 from jaxdpbo.privacy import guarantee, ledger
 from jaxdpbo.privacy.fingerprints import fingerprint
+from jaxdpbo.types import Tree
 
 
-def charge(path: str | Path, run: str | None, what: str, statement: guarantee.Guarantee, *told: Any) -> ledger.Charge:
+def charge(
+    path: str | Path, run: str | None, what: str, statement: guarantee.Guarantee, *told: object
+) -> ledger.Charge:
     """Pay for all that a run will release, before it begins.
 
     Args:
@@ -38,7 +41,7 @@ def charge(path: str | Path, run: str | None, what: str, statement: guarantee.Gu
     return ledger.charge(path, run, what, spend, fingerprint=fingerprint(told))
 
 
-def charge_once(path: str | Path, run: str | None, what: str, statement: guarantee.Guarantee, *told: Any) -> Any:
+def charge_once(path: str | Path, run: str | None, what: str, statement: guarantee.Guarantee, *told: object) -> Any:
     """``charge`` for a release that is drawn in one go: a second attempt is refused where the first stored nothing.
 
     What a failed attempt drew may have been seen, and trying until it succeeds is itself an output.
@@ -55,7 +58,7 @@ def charge_once(path: str | Path, run: str | None, what: str, statement: guarant
     return charged
 
 
-def as_text(tree: Any) -> list[dict[str, Any]]:
+def as_text(tree: Tree) -> list[dict[str, Any]]:
     """The arrays of a pytree, for JSON."""
     arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     return [
@@ -68,7 +71,7 @@ def as_text(tree: Any) -> list[dict[str, Any]]:
     ]
 
 
-def from_text(like: Any, told: list[dict[str, Any]]) -> Any:
+def from_text(like: Tree, told: list[dict[str, Any]]) -> Any:
     """What ``as_text`` was given, in the shape of ``like``.
 
     Raises:

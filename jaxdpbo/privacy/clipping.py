@@ -4,12 +4,11 @@ A user whose vector is not finite counts as the zero vector, before the clip. Na
 (``min(1, B / NaN)`` is NaN), and raising on it would itself tell an observer something.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
+from jaxdpbo.types import DTypeLike
 
 RELATIONS = ("replace_one", "add_remove")
 CHUNK = 4096  # users at a time, give or take a half: their vectors stay in cache, and no (d, n) array is ever written
@@ -70,7 +69,7 @@ def quantised(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> ja
     return jnp.where(within[None], whole, 0)
 
 
-def reach(radius: jax.Array, dimension: int, dtype: Any) -> jax.Array:
+def reach(radius: jax.Array, dimension: int, dtype: DTypeLike) -> jax.Array:
     """The radius ``()`` that vectors are scaled to before they are rounded to integers of norm at most ``radius``."""
     return (radius.astype(dtype) - dimension**0.5 / 2) * (1 - 2.0**-16)
 

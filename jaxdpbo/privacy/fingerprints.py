@@ -22,7 +22,7 @@ import numpy as np
 LIBRARIES = ("jaxdpbo", "jax", "optax", "numpy", "scipy")  # their functions go by name, and their versions with them
 
 
-def fingerprint(public: Any) -> str:
+def fingerprint(public: object) -> str:
     """SHA-256 of everything public that a run depends on: arrays by their bytes, functions by code and all they reach.
 
     Equal in every process that runs the same versions of Python and of the libraries. Not for data nor for an

@@ -20,7 +20,7 @@ COLUMNS = (
 NAMES = ("adult", "mnist")
 
 
-class Records(NamedTuple):
+class TrainTest(NamedTuple):
     """``features (n, d)`` float64 and ``labels (n,)`` class numbers, for training and for testing; where from."""
 
     train: tuple[np.ndarray, np.ndarray]
@@ -29,7 +29,7 @@ class Records(NamedTuple):
     source: str
 
 
-def load(name: str, *, seed: int = 0, test: int | None = None) -> Records:
+def load(name: str, *, seed: int = 0, test: int | None = None) -> TrainTest:
     """Shuffled and split; ``test`` records, or as many as the paper has, or a tenth where there are too few.
 
     Raises:
@@ -44,7 +44,7 @@ def load(name: str, *, seed: int = 0, test: int | None = None) -> Records:
     parts = order[size:], order[:size]
     (train_x, train_y), (test_x, test_y) = ((features[rows], labels[rows]) for rows in parts)
     said = f"{source}; {len(train_y)} to train, {size} to test"
-    return Records((train_x, train_y), (test_x, test_y), int(labels.max()) + 1, said)
+    return TrainTest((train_x, train_y), (test_x, test_y), int(labels.max()) + 1, said)
 
 
 def _adult():

@@ -12,27 +12,18 @@ A lengthscale under ``MIN_LENGTHSCALE`` counts as that. Where all are 0 the corr
 posterior mean is 0, and the loss is ``y_i^2``.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve
+
+from jaxdpbo.problems import splits
 
 DIMENSION = 10
 LENGTHSCALE = (0.0, 5.0)
 MIN_LENGTHSCALE = 0.01  # smaller ones leave float32 no digits of a squared distance
 NOISE_VARIANCE = 0.01
 CHUNK = 128  # users at once: a batch of 11 points then keeps 11 x 128 x 500 correlations, not 11 x 4500 x 500
-
-
-class Records(NamedTuple):
-    """Inputs ``train (N, d)`` with targets ``(N,)``, and ``validation (n, d)`` with targets ``(n,)``."""
-
-    train: jax.Array
-    train_targets: jax.Array
-    validation: jax.Array
-    validation_targets: jax.Array
 
 
 def bounds() -> np.ndarray:
@@ -45,7 +36,7 @@ def start(key: jax.Array) -> jax.Array:
     return jax.random.uniform(key, (DIMENSION,), minval=LENGTHSCALE[0], maxval=LENGTHSCALE[1])
 
 
-def sample(key: jax.Array, users: int = 4500, train: int = 500) -> tuple[Records, jax.Array]:
+def sample(key: jax.Array, users: int = 4500, train: int = 500) -> tuple[splits.Split, jax.Array]:
     """Records of one draw of the process, and its true lengthscales ``(10,)``, uniform on the box.
 
     The covariance of all ``users + train`` records is factored: 200 MB in float64 at the paper's size.
@@ -55,10 +46,10 @@ def sample(key: jax.Array, users: int = 4500, train: int = 500) -> tuple[Records
     inputs = jax.random.normal(input_key, (train + users, DIMENSION))
     factor = _factor(inputs / jnp.maximum(lengthscales, MIN_LENGTHSCALE)[None])
     targets = jnp.matmul(factor, jax.random.normal(target_key, (train + users,)), precision="highest")
-    return Records(inputs[:train], targets[:train], inputs[train:], targets[train:]), lengthscales
+    return splits.Split(inputs[:train], targets[:train], inputs[train:], targets[train:]), lengthscales
 
 
-def loss(theta: jax.Array, data: Records) -> jax.Array:
+def loss(theta: jax.Array, data: splits.Split) -> jax.Array:
     """Squared errors ``(n,)`` at lengthscales ``theta (d,)``: entry ``i`` reads validation record ``i`` alone."""
     lengthscales = jnp.maximum(theta, MIN_LENGTHSCALE)
     train = data.train / lengthscales[None]

@@ -9,7 +9,6 @@ the others: the ranges are chosen here, and the type is the commonest, number 2,
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,15 +21,6 @@ GAMMA = (1e-4, 1.0)
 COVTYPE_CLASS = 2.0
 
 
-class Split(NamedTuple):
-    """Standardised records ``train (N, p)`` with labels ``(N,)`` of 1 and -1, and ``validation (n, p)`` with theirs."""
-
-    train: np.ndarray
-    train_labels: np.ndarray
-    validation: np.ndarray
-    validation_labels: np.ndarray
-
-
 def bounds() -> np.ndarray:
     """``(2, 2)``, of ``(log C, log gamma)``."""
     return np.log(np.array([C, GAMMA])).T
@@ -38,7 +28,7 @@ def bounds() -> np.ndarray:
 
 def split(
     dataset: Dataset, seed: int, *, train: int, validation: int | None = None, positive: float = COVTYPE_CLASS
-) -> Split:
+) -> splits.Split:
     """Train and validation records, standardised by the training records alone.
 
     Args:
@@ -54,10 +44,10 @@ def split(
     labels = np.where(dataset.targets == _checks.number("positive", positive), 1.0, -1.0)
     first, second = splits.divided(len(labels), seed, train=train, validation=validation)
     inputs = splits.standardised(dataset.features, first)
-    return Split(inputs[first], labels[first], inputs[second], labels[second])
+    return splits.Split(inputs[first], labels[first], inputs[second], labels[second])
 
 
-def loss(point: np.ndarray, data: Split) -> np.ndarray:
+def loss(point: np.ndarray, data: splits.Split) -> np.ndarray:
     """Errors ``(n,)``, each 0 or 1: entry ``i`` reads validation record ``i`` alone."""
     try:
         from sklearn.svm import SVC
@@ -65,8 +55,8 @@ def loss(point: np.ndarray, data: Split) -> np.ndarray:
         raise ModuleNotFoundError(SKLEARN_HINT) from error
     c, gamma = math.exp(point[0]), math.exp(point[1])
     machine = SVC(kernel="precomputed", C=c)
-    machine.fit(kernel_svr.correlations(gamma, data.train, data.train), data.train_labels)
+    machine.fit(kernel_svr.correlations(gamma, data.train, data.train), data.train_targets)
     with np.errstate(invalid="ignore", over="ignore"):  # a user who is not finite is classified wrongly
         similar = kernel_svr.correlations(gamma, data.validation, data.train[machine.support_])
         decisions = similar @ machine.dual_coef_[0] + machine.intercept_[0]
-        return np.where(decisions * data.validation_labels > 0, 0.0, 1.0)
+        return np.where(decisions * data.validation_targets > 0, 0.0, 1.0)

@@ -6,8 +6,6 @@ depend on them, and the paper takes them as public. scikit-learn fits the machin
 for ``run_loop``, not traceable.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from jaxdpbo import _checks
@@ -20,15 +18,6 @@ C = (0.1, 3.0)
 GAMMA = (0.01, 5.0)
 
 
-class Split(NamedTuple):
-    """Standardised records: ``train (N, p)`` with targets ``(N,)``, and ``validation (n, p)`` with targets ``(n,)``."""
-
-    train: np.ndarray
-    train_targets: np.ndarray
-    validation: np.ndarray
-    validation_targets: np.ndarray
-
-
 def split(
     dataset: Dataset,
     seed: int,
@@ -37,7 +26,7 @@ def split(
     validation: int | None = None,
     ordered: bool = False,
     features: int | None = None,
-) -> Split:
+) -> splits.Split:
     """Train and validation records, standardised by the TRAINING records alone.
 
     Args:
@@ -56,7 +45,7 @@ def split(
     if features is not None:
         dataset = dataset._replace(features=dataset.features[:, _columns(dataset.features.shape[1], features, seed)])
     inputs, targets = splits.standardised(dataset.features, first), splits.standardised(dataset.targets, first)
-    return Split(inputs[first], targets[first], inputs[second], targets[second])
+    return splits.Split(inputs[first], targets[first], inputs[second], targets[second])
 
 
 def bounds(features: int) -> np.ndarray:
@@ -64,7 +53,7 @@ def bounds(features: int) -> np.ndarray:
     return np.array([LOG_LENGTHSCALE] * _checks.size("features", features) + [EPSILON, C, GAMMA]).T
 
 
-def loss(point: np.ndarray, data: Split) -> np.ndarray:
+def loss(point: np.ndarray, data: splits.Split) -> np.ndarray:
     """Squared errors ``(n,)`` of the validation records: entry ``i`` reads validation record ``i`` alone."""
     try:
         from sklearn.svm import SVR

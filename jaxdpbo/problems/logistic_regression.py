@@ -6,8 +6,6 @@ the normalised ramp ``clip((1 + y w.x) / 2, 0, 1)``. Records are scaled into the
 ``GAIN_LIPSCHITZ``-Lipschitz in ``w``, the training loss ``LOSS_LIPSCHITZ``-Lipschitz, and a ``w`` of 0 gains 1/2.
 """
 
-from typing import Any, NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,21 +18,12 @@ GAIN_LIPSCHITZ, LOSS_LIPSCHITZ, MAX_GAIN = 0.5, 1.0, 1.0
 NEWTON_STEPS = 40
 
 
-class Records(NamedTuple):
-    """``train (N, p)`` in the unit ball with labels ``(N,)`` of 1 and -1, and ``validation (n, p)`` with theirs."""
-
-    train: Any
-    train_labels: Any
-    validation: Any
-    validation_labels: Any
-
-
 def bounds() -> np.ndarray:
     """``(2, 1)``, of ``log lambda``."""
     return np.log(np.asarray(REGULARISATION))[:, None]
 
 
-def split(dataset: Dataset, seed: int, *, train: int, validation: int | None = None) -> Records:
+def split(dataset: Dataset, seed: int, *, train: int, validation: int | None = None) -> splits.Split:
     """Records of two classes, standardised by the training records, each then divided by its length where above 1.
 
     Args:
@@ -53,16 +42,16 @@ def split(dataset: Dataset, seed: int, *, train: int, validation: int | None = N
     first, second = splits.divided(len(labels), seed, train=train, validation=validation)
     inputs = splits.standardised(dataset.features, first)
     inputs = inputs / np.maximum(1.0, np.linalg.norm(inputs, axis=1, keepdims=True))
-    return Records(inputs[first], labels[first], inputs[second], labels[second])
+    return splits.Split(inputs[first], labels[first], inputs[second], labels[second])
 
 
-def fit(point: jax.Array, data: Records) -> jax.Array:
+def fit(point: jax.Array, data: splits.Split) -> jax.Array:
     """The exact minimiser ``w (p,)`` at ``point (1,)``, to rounding.
 
     Newton steps damped as generalised self-concordance wants it (Sun and Tran-Dinh 2019, equation 12, nu = 2).
     """
     regularisation = jnp.exp(point[0])
-    signed = data.train * data.train_labels[:, None]
+    signed = data.train * data.train_targets[:, None]
     count, features = data.train.shape
 
     def step(w, _):
@@ -77,12 +66,12 @@ def fit(point: jax.Array, data: Records) -> jax.Array:
     return jax.lax.scan(step, start, length=NEWTON_STEPS)[0]
 
 
-def gains(point: jax.Array, data: Records) -> jax.Array:
+def gains(point: jax.Array, data: splits.Split) -> jax.Array:
     """Gains ``(n,)`` in [0, 1]: entry ``i`` reads validation record ``i`` alone."""
-    margins = data.validation_labels * (data.validation @ fit(point, data))
+    margins = data.validation_targets * (data.validation @ fit(point, data))
     return jnp.clip((1.0 + margins) / 2.0, 0.0, 1.0)
 
 
-def loss(point: jax.Array, data: Records) -> jax.Array:
+def loss(point: jax.Array, data: splits.Split) -> jax.Array:
     """``1 - gains``, to be minimised."""
     return 1.0 - gains(point, data)

@@ -1,8 +1,26 @@
 """Who trains and who is a user; and a scale for features that the users do not touch."""
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from jaxdpbo import _checks
+
+
+class Split(NamedTuple):
+    """Records that train a model, and the users' validation records.
+
+    Attributes:
+      train: ``(N, p)``.
+      train_targets: ``(N,)`` responses, or labels of 1 and -1.
+      validation: ``(n, p)``.
+      validation_targets: ``(n,)``.
+    """
+
+    train: Any
+    train_targets: Any
+    validation: Any
+    validation_targets: Any
 
 
 def divided(

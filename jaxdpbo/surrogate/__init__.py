@@ -1,1 +1,1 @@
-"""What is believed about the objective; knows nothing of privacy."""
+"""Gaussian process models of the objective, and how to search them. No privacy here: see ``jaxdpbo.privacy``."""

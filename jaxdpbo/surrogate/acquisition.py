@@ -25,6 +25,15 @@ def ucb(
       values: ``(m,)`` utilities; masked rows are ignored.
       points: where.
       beta: of a schedule below.
+
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo.surrogate import acquisition, gp, kernels
+    >>> model = gp.Model(kernels.rbf, kernels.stationary(0.5, dimension=1), noise_variance=jnp.asarray(0.01))
+    >>> factorization = gp.condition(model, jnp.array([[0.0], [1.0]]), jnp.ones(2, bool))
+    >>> points = jnp.array([[0.0], [0.25]])
+    >>> print(np.asarray(acquisition.ucb(model, factorization, jnp.array([1.0, -1.0]), points, beta=4.0)).round(1))
+    [1.2 1.5]
     """
     mean, variance = gp.predict(model, factorization, values, points)
     smallest = jnp.finfo(variance.dtype).tiny  # a root has no slope at 0
@@ -36,13 +45,16 @@ def beta_of_candidates(t: jax.Array | int, candidates: int, delta: jax.Array | f
 
     With probability ``1 - delta`` the objective lies within ``sqrt(beta)`` deviations of the mean, everywhere and at
     every step, if it was drawn from the prior.
+
+    >>> round(float(beta_of_candidates(t=1, candidates=100, delta=0.1)), 1)
+    14.8
     """
     t = jnp.asarray(t, jnp.result_type(float))
     return 2.0 * jnp.log(candidates * jnp.square(t) * (jnp.pi**2 / 6.0) / delta)
 
 
 def beta_of_box(t: jax.Array | int, dimension: int) -> jax.Array:
-    """``0.2 d log(2 t)`` for step ``t = 1, 2, ...``: what is used over a box in practice; no bound rests on it.
+    """``0.2 d log(2 t)`` for step ``t = 1, 2, ...``: the usual choice over a box in practice, without a bound.
 
     Kandasamy, Schneider and Poczos (2015), "High dimensional Bayesian optimisation and bandits via additive models",
     the schedules with a proof (Srinivas et al., theorem 2) explore too much to be of use.
@@ -54,6 +66,13 @@ def expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Array) 
     """``E max(f - best, 0)`` for ``f`` normal with ``mean`` and ``variance``, elementwise, to be maximised.
 
     Mockus, Tiesis and Zilinskas (1978). ``max(mean - best, 0)`` where the variance is 0.
+
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo.surrogate import acquisition
+    >>> means, variances = jnp.array([0.0, 0.5, 0.5]), jnp.array([1.0, 1.0, 0.0])
+    >>> print(np.asarray(acquisition.expected_improvement(means, variances, jnp.asarray(0.0))).round(2))
+    [0.4 0.7 0.5]
     """
     gain = mean - best
     deviation = jnp.sqrt(jnp.where(variance > 0, variance, 1.0))
@@ -62,19 +81,22 @@ def expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Array) 
 
 
 def probability_of_improvement(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
-    """That the point is not dominated, and below the reference (Couckuyt, Deschrijver and Dhaene 2014)."""
+    """The probability that the point is not dominated, and below the reference.
+
+    Couckuyt, Deschrijver and Dhaene (2014).
+    """
     left, right = (_below(edge, mean[0], deviation[0]) for edge in (strips.left, strips.right))
     return jnp.sum((right - left) * _below(strips.height, mean[1], deviation[1]))
 
 
 def gained_hypervolume(value: jax.Array, strips: Strips) -> jax.Array:
-    """By which a point of exactly ``value (2,)`` would enlarge what the front dominates."""
+    """The volume that a point of exactly ``value (2,)`` would add to what the front dominates."""
     width = jnp.maximum(strips.right - jnp.maximum(strips.left, value[0]), 0.0)
     return jnp.sum(width * jnp.maximum(strips.height - value[1], 0.0))
 
 
 def hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array) -> jax.Array:
-    """What the mean would gain, times the probability of improvement: Avent et al. (2020), equation 6.
+    """The volume gained at the mean, times the probability of improvement: Avent et al. (2020), equation 6.
 
     The probability is the same in all increasing transforms of the objectives, the ``gain ()`` is not: it is
     ``gained_hypervolume`` of the mean in the units that count.
@@ -85,7 +107,7 @@ def hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array
 def log_hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array) -> jax.Array:
     """``log hvpoi``, and where the mean gains nothing a large negative number that grows with the probability.
 
-    ``hvpoi`` is 0 on plateaus that a climb would not leave.
+    ``hvpoi`` is 0 on plateaus, where it has no gradient.
     """
     return _log(probability_of_improvement(mean, deviation, strips)) + _log(gain)
 

@@ -20,7 +20,7 @@ ROWS = 5  # read together above that
 
 
 class Posterior(NamedTuple):
-    """What is believed of ``c`` candidates after some of ``m`` evaluations.
+    """The posterior at ``c`` candidates after some of ``m`` evaluations.
 
     Attributes:
       columns: ``(d, c)``, the candidates.
@@ -38,7 +38,17 @@ class Posterior(NamedTuple):
 
 
 def unseen(model: gp.Model, candidates: jax.Array, capacity: int) -> Posterior:
-    """Before any evaluation of ``candidates (c, d)``, with room for ``capacity`` of them."""
+    """The prior at ``candidates (c, d)``, with room for ``capacity`` evaluations.
+
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo.surrogate import finite_gp, gp, kernels
+    >>> model = gp.Model(kernels.rbf, kernels.stationary(0.5, dimension=1), noise_variance=jnp.asarray(0.0))
+    >>> posterior = finite_gp.unseen(model, jnp.array([[0.0], [0.5], [1.0]]), capacity=2)
+    >>> posterior = finite_gp.observe(model, posterior, row=jnp.asarray(1), value=jnp.asarray(2.0))
+    >>> print(np.asarray(posterior.mean).round(2), np.asarray(posterior.variance).round(2))
+    [1.21 2.   1.21] [0.63 0.   0.63]
+    """
     variance = kernels.diagonal(model.kernel, model.params, candidates)
     return Posterior(
         columns=candidates.T,
@@ -52,10 +62,10 @@ def unseen(model: gp.Model, candidates: jax.Array, capacity: int) -> Posterior:
 def observe(
     model: gp.Model, posterior: Posterior, row: jax.Array, value: jax.Array, *, when: jax.Array | bool = True
 ) -> Posterior:
-    """The belief after ``value ()`` was observed at candidate ``row ()``; where not ``when``, or full, as it was.
+    """The posterior after ``value ()`` was observed at candidate ``row ()``; unchanged where not ``when``, or full.
 
     A noise variance of 0 means an exact observation. A candidate whose variance is under ``gp.jitter`` of its prior
-    variance is then known already, a repeat among them: it is not learnt again.
+    variance is then known already (a repeat, say), and is not observed again.
     """
     capacity = posterior.cross.shape[0]
     here = posterior.columns[:, row]

@@ -18,9 +18,9 @@ Rasmussen and Williams (2006), section 2.2 and algorithm 2.1.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ from jax.scipy.linalg import solve_triangular
 
 from jaxdpbo import _checks
 from jaxdpbo.surrogate import kernels, maximize
-from jaxdpbo.types import Kernel
+from jaxdpbo.types import Kernel, KernelParams, Tree
 
 STAGES = 4  # capacities a step is compiled for: padding to the full capacity costs three times the arithmetic
 STAGE_ROWS = 64  # no stage smaller than this: under it padding costs nothing, and compiling does
@@ -38,7 +38,7 @@ STAGE_ROWS = 64  # no stage smaller than this: under it padding costs nothing, a
 matmul = partial(jnp.matmul, precision="highest")
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["params", "noise_variance"], meta_fields=["kernel"])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Model:
     """A zero-mean Gaussian process, and the noise it is observed through.
@@ -49,8 +49,8 @@ class Model:
       noise_variance: ``()`` of one observation, traced.
     """
 
-    kernel: Kernel
-    params: Any
+    kernel: Kernel = field(metadata={"static": True})
+    params: KernelParams
     noise_variance: jax.Array
 
 
@@ -70,7 +70,7 @@ class Factorization(NamedTuple):
     used: jax.Array
 
 
-def jitter(dtype: Any) -> float:
+def jitter(dtype: jax.typing.DTypeLike) -> float:
     """The smallest noise variance, relative to ``k(x, x)``, at which the factorisation is safe.
 
     1e-4 in float32, where Cholesky fails at 1e-5 for points a third of a lengthscale apart, and 1e-10 in float64.
@@ -84,8 +84,8 @@ def noise(model: Model, points: jax.Array) -> jax.Array:
     return jnp.maximum(model.noise_variance, floor)
 
 
-def empty(capacity: int, dimension: int, dtype: Any) -> Factorization:
-    """A posterior that has seen nothing: the prior."""
+def empty(capacity: int, dimension: int, dtype: jax.typing.DTypeLike) -> Factorization:
+    """No evaluations yet, with room for ``capacity``: the prior."""
     return Factorization(
         points=jnp.zeros((capacity, dimension), dtype),
         mask=jnp.zeros(capacity, bool),
@@ -98,6 +98,16 @@ def condition(model: Model, points: jax.Array, mask: jax.Array) -> Factorization
     """Condition on ``points (m, d)`` where ``mask (m,)`` is True, by one full factorisation, O(m^3).
 
     A failed factorisation leaves NaN in ``whitening``: it does not raise.
+
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo.surrogate import gp, kernels
+    >>> model = gp.Model(kernels.rbf, kernels.stationary(0.5, dimension=1), noise_variance=jnp.asarray(0.01))
+    >>> points, values = jnp.array([[0.0], [1.0]]), jnp.array([1.0, -1.0])
+    >>> factorization = gp.condition(model, points, jnp.ones(2, bool))
+    >>> mean, variance = gp.predict(model, factorization, values, jnp.array([[0.0], [0.25]]))
+    >>> print(np.asarray(mean).round(2), np.asarray(variance).round(2))
+    [0.99 0.64] [0.01 0.19]
     """
     factor = jnp.linalg.cholesky(covariance(model, points, mask), symmetrize_input=False)
     return Factorization(points, mask, _inverse(factor), jnp.asarray(points.shape[0], jnp.int32))
@@ -167,7 +177,7 @@ def stages(capacity: int, batch: int) -> tuple[int, ...]:
     return tuple(min(capacity, batch * -(-steps * stage // count)) for stage in range(1, count + 1))
 
 
-def staged(factorization: Factorization, batch: int, function: Callable[[Factorization], Any]) -> Any:
+def staged(factorization: Factorization, batch: int, function: Callable[[Factorization], Tree]) -> Tree:
     """``function`` of the leading rows alone: as few of ``stages`` as hold those used and ``batch`` more.
 
     The same numbers as ``function(factorization)`` for a fraction of the work, where what it returns has the same
@@ -175,7 +185,7 @@ def staged(factorization: Factorization, batch: int, function: Callable[[Factori
     """
     rows = stages(factorization.points.shape[0], batch)
 
-    def on(count: int) -> Callable[[Factorization], Any]:
+    def on(count: int) -> Callable[[Factorization], Tree]:
         return lambda whole: function(
             Factorization(whole.points[:count], whole.mask[:count], whole.whitening[:count, :count], whole.used)
         )
@@ -228,7 +238,7 @@ def nearest(model: Model, points: jax.Array, mask: jax.Array, theta: jax.Array, 
 def predict(
     model: Model, factorization: Factorization, values: jax.Array, points: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance of the latent function at ``points (k, d)``.
+    """Mean and variance of the latent function at ``points (k, d)``; ``condition`` has an example.
 
     Args:
       model: the process before any evaluation.
@@ -274,15 +284,15 @@ def fit(
     scale: float = math.inf,
     initial: Model | None = None,
 ) -> Model:
-    """Maximise the marginal likelihood over every number of ``model``: the kernel's and the noise variance.
+    """The model of largest marginal likelihood: every number is fitted, the kernel's and the noise variance.
 
     FOR PUBLIC DATA ONLY: the result depends on the values without any privacy. The search runs over logarithms,
-    within a factor ``within`` of what is passed, either way; one start is ``initial`` (the prior passed, where not
+    within a factor ``within`` of what is passed, either way; one start is ``initial`` (``model`` where not
     given), the others uniform. A finite ``scale`` is the standard deviation of a normal prior on each logarithm,
     around the number passed: where there are fewer points than numbers, the likelihood alone fits anything.
 
     Returns:
-      The best prior found; never worse than ``initial``.
+      The best model found; never worse than ``initial``.
 
     Raises:
       ValueError: ``num_restarts`` or ``steps`` below 1, ``within`` not above 1, ``scale`` not positive.

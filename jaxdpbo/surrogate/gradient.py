@@ -4,7 +4,7 @@ Sopa et al. (2025), section 2.4: given evaluations at ``D``,
 ``grad f(theta) ~ N(grad k(theta, D) K^-1 f(D), grad k_D(theta, theta) grad^T)``.
 The mean is linear in the values, so one ``(m, d)`` matrix of weights serves all users.
 
-What a batch ``z`` tells of it (section 3.1): ``alpha(z; D, theta) = Tr(grad k_{D u z}(theta, theta) grad^T)``, to be
+What a batch ``z`` leaves unknown, ``alpha(z; D, theta) = Tr(grad k_{D u z}(theta, theta) grad^T)`` (section 3.1), is
 minimised. With ``D`` and ``theta`` fixed and ``W = (K + noise)^-1 grad k(theta, D)^T`` known,
 
   ``C = grad k(theta, z) - W^T k(D, z)``                               ``(d, b)``

@@ -1,4 +1,4 @@
-"""The maximum information gain ``gamma_T``: how much ``T`` noisy evaluations can tell. Public: no value is read.
+"""The maximum information gain ``gamma_T``: a bound on what ``T`` noisy evaluations teach. Public: no value is read.
 
 ``gamma_T = max over multisets A of T candidates of log det(I + K_A / noise) / 2`` (Srinivas et al. 2010, equation 7).
 The maximum is out of reach, a bound is not: the gain is monotone and submodular, so that greedy evaluations, each at
@@ -7,13 +7,13 @@ the candidate of largest variance, gain at least ``1 - 1/e`` of it (Nemhauser et
 
 import functools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo.surrogate import finite_gp, gp, kernels
+from jaxdpbo.types import ArrayLike
 
 NET_POINTS = 2048  # at most, of the net that stands for a box
 SHARES = (0.05, 0.2, 1.0, 5.0)  # of Young's inequality in gain_bound_of_box
@@ -33,7 +33,7 @@ def greedy_gain(model: gp.Model, candidates: jax.Array, steps: int) -> jax.Array
     return jnp.sum(jax.lax.scan(step, finite_gp.unseen(model, candidates, steps), length=steps)[1])
 
 
-def gain_bound(model: gp.Model, candidates: Any, steps: int) -> float:
+def gain_bound(model: gp.Model, candidates: ArrayLike, steps: int) -> float:
     """An upper bound on ``gamma_T`` over ``candidates (c, d)``, ``T = steps``; computed once for each set of arguments.
 
     The smaller of ``greedy_gain / (1 - 1/e)`` and ``T log(1 + k / noise) / 2``, ``k`` the largest prior variance.
@@ -57,7 +57,7 @@ def _gain_bound(frozen, structure, rows, shape, steps, dtype) -> float:
 _greedy_gain = jax.jit(greedy_gain, static_argnames="steps")
 
 
-def gain_bound_of_box(model: gp.Model, bounds: Any, steps: int) -> float:
+def gain_bound_of_box(model: gp.Model, bounds: ArrayLike, steps: int) -> float:
     """An upper bound on ``gamma_T`` over the box ``bounds (2, d)``, for a stationary kernel.
 
     A net stands for the box. With ``f(a) = f(g) + e`` for ``g`` the nearest of the net, and ``rho`` the largest
@@ -72,11 +72,11 @@ def gain_bound_of_box(model: gp.Model, bounds: Any, steps: int) -> float:
     """
     if not isinstance(model.params, kernels.Stationary):
         raise ValueError(f"kernel must be stationary over a box, got parameters {type(model.params).__name__}")
-    bounds = np.asarray(bounds, np.float64)
-    sides, lengthscale = bounds[1] - bounds[0], np.asarray(model.params.lengthscale, np.float64)
+    low, high = np.asarray(bounds, np.float64)
+    sides, lengthscale = high - low, np.asarray(model.params.lengthscale, np.float64)
     counts = _cells(sides / lengthscale)
     centres = [
-        low + side * (np.arange(count) + 0.5) / count for low, side, count in zip(bounds[0], sides, counts, strict=True)
+        start + side * (np.arange(count) + 0.5) / count for start, side, count in zip(low, sides, counts, strict=True)
     ]
     net = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1).reshape(-1, len(sides))
     middle, corner = jnp.zeros(len(sides)), jnp.asarray(sides / counts / 2)

@@ -9,8 +9,7 @@ and section 4.2.2 (polynomial).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -18,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.types import Kernel
+from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["lengthscale", "variance"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Stationary:
     """Numbers of a stationary kernel: ``lengthscale (d,)`` (ARD) and ``variance ()``, both positive."""
@@ -30,17 +29,17 @@ class Stationary:
     variance: jax.Array
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["offset", "variance"], meta_fields=["degree"])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Polynomial:
     """Numbers of a polynomial kernel: ``offset ()`` and ``variance ()``, both positive; ``degree`` is static."""
 
     offset: jax.Array
     variance: jax.Array
-    degree: int
+    degree: int = field(metadata={"static": True})
 
 
-def stationary(lengthscale: Any, dimension: int, *, variance: float = 1.0) -> Stationary:
+def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0) -> Stationary:
     """Parameters for ``rbf``, ``matern32`` and ``matern52``.
 
     Args:
@@ -50,6 +49,15 @@ def stationary(lengthscale: Any, dimension: int, *, variance: float = 1.0) -> St
 
     Raises:
       ValueError: a number that is not positive and finite, or a wrong shape.
+
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo.surrogate import kernels
+    >>> params, points = kernels.stationary(0.5, dimension=2), jnp.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]])
+    >>> print(np.asarray(kernels.gram(kernels.rbf, params, points, points)).round(2))
+    [[1.   0.61 0.14]
+     [0.61 1.   0.61]
+     [0.14 0.61 1.  ]]
     """
     dimension = _checks.size("dimension", dimension)
     one = _checks.is_one(lengthscale)
@@ -71,7 +79,13 @@ def stationary_over(extent: np.ndarray) -> Stationary:
 
 
 def polynomial_of_degree(degree: int, *, offset: float = 1.0, variance: float = 1.0) -> Polynomial:
-    """Parameters for ``polynomial``: degree at least 1, offset and variance positive."""
+    """Parameters for ``polynomial``: degree at least 1, offset and variance positive.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.surrogate import kernels
+    >>> float(kernels.polynomial(kernels.polynomial_of_degree(2), jnp.ones(2), jnp.ones(2)))
+    9.0
+    """
     dtype = jnp.result_type(float)
     return Polynomial(
         jnp.asarray(_checks.positive("offset", offset), dtype),
@@ -80,7 +94,7 @@ def polynomial_of_degree(degree: int, *, offset: float = 1.0, variance: float = 
     )
 
 
-def check(kernel: Kernel, params: Any, dimension: int) -> None:
+def check(kernel: Kernel, params: KernelParams, dimension: int) -> None:
     """Refuse, on the host, a kernel and parameters that do not fit each other or the dimension.
 
     Raises:
@@ -117,15 +131,15 @@ def polynomial(params: Polynomial, x: jax.Array, y: jax.Array) -> jax.Array:
     return params.variance * (jnp.dot(x, y, precision="highest") + params.offset) ** params.degree
 
 
-def gram(kernel: Kernel, params: Any, xs: jax.Array, ys: jax.Array) -> jax.Array:
+def gram(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> jax.Array:
     """``k(x_i, y_j)`` for points ``xs (p, d)`` and ``ys (q, d)``, shape ``(p, q)``."""
     return jax.vmap(lambda x: jax.vmap(lambda y: kernel(params, x, y))(ys))(xs)
 
 
-def row(kernel: Kernel, params: Any, x: jax.Array, columns: jax.Array) -> jax.Array:
+def row(kernel: Kernel, params: KernelParams, x: jax.Array, columns: jax.Array) -> jax.Array:
     """``k(x, y_j)`` for the columns ``y_j`` of ``columns (d, q)``, shape ``(q,)``: a row of a long Gram matrix.
 
-    A stationary kernel's, a coordinate at a time: CPUs add many distances at once so, and each one's parts in turn.
+    For a stationary kernel one coordinate at a time, which CPUs vectorise over the points.
     """
     profile = _PROFILES.get(kernel)
     if profile is None:
@@ -138,7 +152,7 @@ def row(kernel: Kernel, params: Any, x: jax.Array, columns: jax.Array) -> jax.Ar
     return params.variance * profile(jax.lax.fori_loop(0, len(x), add, jnp.zeros_like(columns[0])))
 
 
-def diagonal(kernel: Kernel, params: Any, xs: jax.Array) -> jax.Array:
+def diagonal(kernel: Kernel, params: KernelParams, xs: jax.Array) -> jax.Array:
     """``k(x_i, x_i)`` for points ``xs (p, d)``, shape ``(p,)``."""
     return jax.vmap(lambda x: kernel(params, x, x))(xs)
 

@@ -1,10 +1,27 @@
 """Find the best of a candidate set, or of a box by multi-start projected Adam."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+
+from jaxdpbo import _checks
+
+
+class Search(NamedTuple):
+    """How a box is searched for the largest acquisition; static.
+
+    Attributes:
+      raw_samples: points tried before the ascents.
+      num_restarts: ascents, from the best of them; at most ``raw_samples``.
+      ascent_steps: gradient steps of each.
+    """
+
+    raw_samples: int = 1000
+    num_restarts: int = 8
+    ascent_steps: int = 50
 
 
 def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -13,6 +30,12 @@ def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) ->
     Returns:
       Its index and its utility. Among those within rounding of the largest the first wins, so that equal candidates
       give the same choice on every backend; one whose utility is NaN wins over none.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.surrogate import maximize
+    >>> row, utility = maximize.best_of(lambda point: -jnp.sum(point**2), jnp.array([[2.0], [0.5], [-3.0]]))
+    >>> int(row), float(utility)
+    (1, -0.25)
     """
     return first_of_largest(jax.vmap(utility)(candidates))
 
@@ -38,7 +61,7 @@ def ascend(
     steps: int,
     step_size: jax.Array | float,
 ) -> tuple[jax.Array, jax.Array]:
-    """Projected Adam from one start, with a decaying step; keeps the best point seen, the start included.
+    """Projected Adam from one start, with a decaying step; keeps the best point evaluated, the start included.
 
     Where the utility or its gradient is not finite the ascent goes on from the best point.
 
@@ -50,7 +73,7 @@ def ascend(
       step_size: initial size of a step, in the units of the point; any shape that broadcasts with it.
 
     Returns:
-      The best point seen and its utility.
+      The best point evaluated and its utility.
     """
     adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # an ascent is short: longer memories would not fill
     optimizer = optax.chain(adam, optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps, alpha=0.2)))
@@ -98,7 +121,19 @@ def multi_start(
       initial: a point that takes the place of the first start.
 
     Returns:
-      The best point seen ``(d,)`` and its utility. Where the utility was NaN everywhere: a start, and -inf.
+      The best point evaluated ``(d,)`` and its utility. Where the utility was NaN everywhere: a start, and -inf.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo.surrogate import maximize
+    >>> def utility(point):
+    ...     return -jnp.sum(jnp.square(point - 0.3))
+    >>> point, _ = maximize.multi_start(
+    ...     jax.random.key(0), utility, jnp.zeros(2), jnp.ones(2), num_restarts=2, steps=30
+    ... )
+    >>> print(np.asarray(point).round(1))
+    [0.3 0.3]
     """
     width = upper - lower
     value_and_gradient = jax.value_and_grad(lambda unit: utility(lower + width * unit))
@@ -141,7 +176,20 @@ def sample_and_ascend(
       step_size: of Adam, as a share of the box.
 
     Returns:
-      The best point seen ``(d,)`` and its utility; among ascents that end equal the first wins.
+      The best point evaluated ``(d,)`` and its utility; among ascents that end equal the first wins.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo.surrogate import maximize
+    >>> def utility(point):
+    ...     return -jnp.sum(jnp.square(point - 0.3))
+    >>> point, _ = maximize.sample_and_ascend(
+    ...     jax.random.key(0), utility, jnp.zeros(2), jnp.ones(2), incumbent=jnp.full(2, 0.5),
+    ...     raw_samples=16, num_restarts=2, steps=30,
+    ... )
+    >>> print(np.asarray(point).round(1))
+    [0.3 0.3]
     """
     width = upper - lower
     dimension = lower.shape[0]
@@ -164,3 +212,21 @@ def sample_and_ascend(
     found, values = jax.vmap(ascent)(jnp.concatenate([middle, tried[best]]))
     winner, value = first_of_largest(values)
     return jnp.clip(lower + width * found[winner], lower, upper), value
+
+
+def checked(search: Search) -> Search:
+    """A ``Search`` of Python integers that fit each other.
+
+    >>> checked(Search(raw_samples=100, num_restarts=4))
+    Search(raw_samples=100, num_restarts=4, ascent_steps=50)
+
+    Raises:
+      TypeError: not a ``Search``, or a number in it is no integer.
+      ValueError: a number below 1, or ``num_restarts`` above ``raw_samples``.
+    """
+    if not isinstance(search, Search):
+        raise TypeError(f"search must be a maximize.Search, got {type(search).__name__}")
+    found = Search(*(_checks.size(name, value) for name, value in zip(Search._fields, search, strict=True)))
+    if found.num_restarts > found.raw_samples:
+        raise ValueError(f"num_restarts must be at most raw_samples = {found.raw_samples}, got {found.num_restarts}")
+    return found

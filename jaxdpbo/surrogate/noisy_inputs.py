@@ -1,18 +1,16 @@
-"""Kernels over inputs that were seen through noise: what the modeler of an outsourced search knows of the function.
+"""Kernels over noisy inputs, for the modeler of an outsourced search.
 
-The modeler sees ``z_i``, which says something of ``x_i``. The covariance of ``f(x_i)`` and ``f(x_j)`` given both is the
+The modeler has ``z_i``, a noisy version of ``x_i``. The covariance of ``f(x_i)`` and ``f(x_j)`` given both is the
 mean of ``k(x_i, x_j)`` for two different rows, and ``k(x_i, x_i) = 1`` for a row with itself, whatever its noise: the
 identity of the row decides, not its place. So a point here is ``(row, z)``. A mean of covariances over independent
 ``x_i`` is one: the kernels are positive semi-definite by construction.
 
-Of ``x_i`` nothing else is known: where ``z_i = x_i + w_i`` it is anywhere, alike; where ``z_i`` names a cell all cells
-were as likely. With the squared-exponential kernel and a distribution of noise that is normal with random variance
+The prior of ``x_i`` is flat: over the whole space where ``z_i = x_i + w_i``, over all cells where ``z_i`` names a cell.
+With the squared-exponential kernel and a distribution of noise that is normal with random variance
 (``jaxdpbo.input_noise``) the mean is a sum of squared-exponential kernels.
 """
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +18,10 @@ import numpy as np
 
 from jaxdpbo import _checks, input_noise
 from jaxdpbo.surrogate import kernels
-from jaxdpbo.types import Kernel
+from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["lengthscale", "variances", "weights"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NoisyInputs:
     """Numbers of ``rbf`` and ``product_rbf``.
@@ -39,7 +37,7 @@ class NoisyInputs:
     weights: jax.Array
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["covariance"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NamedCells:
     """Numbers of ``named_cells``: ``covariance (K, K)`` of two rows that name two cells."""
@@ -49,7 +47,7 @@ class NamedCells:
 
 def kernel_for(
     distribution: input_noise.NoiseDistribution | input_noise.Response | None, rows: jax.Array, lengthscale: float
-) -> tuple[Kernel, Any, Any]:
+) -> tuple[Kernel, KernelParams, jax.Array]:
     """Kernel, its parameters and its points for released rows ``(n, d)``; without a distribution they are the inputs.
 
     Raises:
@@ -66,7 +64,7 @@ def kernel_for(
 
 
 def noisy_inputs(distribution: input_noise.NoiseDistribution, lengthscale: float) -> NoisyInputs:
-    """Parameters of ``rbf`` or ``product_rbf`` for inputs seen through ``distribution``.
+    """Parameters of ``rbf`` or ``product_rbf`` for inputs with noise of ``distribution``.
 
     Raises:
       ValueError: a lengthscale that is not positive and finite.
@@ -124,7 +122,7 @@ def named_cells(params: NamedCells, x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.where(x[0] == y[0], 1.0, named)
 
 
-def numbered(rows: Any) -> jax.Array:
+def numbered(rows: ArrayLike) -> jax.Array:
     """``(row, z)`` pairs ``(n, 1 + d)`` of released inputs ``rows (n, d)``: points for ``rbf``."""
     released = np.asarray(rows, np.float64)
     numbers = np.arange(len(released), dtype=np.float64)[:, None]

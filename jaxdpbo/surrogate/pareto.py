@@ -53,6 +53,11 @@ def hypervolume(values: jax.Array, mask: jax.Array, reference: jax.Array) -> jax
 
     Points that are not below the reference in every objective count for nothing.
 
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.surrogate import pareto
+    >>> float(pareto.hypervolume(jnp.array([[1.0, 2.0], [2.0, 1.0]]), jnp.ones(2, bool), jnp.array([3.0, 3.0])))
+    3.0
+
     Raises:
       ValueError: another ``p``, at trace time.
     """

@@ -1,6 +1,4 @@
-"""What a surrogate is told: raw values made finite, and brought to the scale of its prior. Nothing here is private."""
-
-from typing import Any
+"""Raw values made finite and standardised, for a surrogate. Nothing here is private."""
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +21,7 @@ def mean_loss(losses: jax.Array, mask: jax.Array) -> jax.Array:
 def repaired(utilities: jax.Array, mask: jax.Array) -> jax.Array:
     """``utilities (m,)`` with the least finite one where one is not finite, and zeros where ``mask (m,)`` is False.
 
-    A failed evaluation is learnt as a bad one, so that a search does not ask for it again. All zeros where none is
-    finite.
+    A failed evaluation counts as a bad one, so that a search does not repeat it. All zeros where none is finite.
     """
     finite = mask & jnp.isfinite(utilities)
     least = jnp.min(jnp.where(finite, utilities, jnp.inf))
@@ -33,7 +30,11 @@ def repaired(utilities: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def counted(
-    values: jax.Array, mask: jax.Array, centre: jax.Array, scale: jax.Array, limits: tuple[Any, Any] | jax.Array
+    values: jax.Array,
+    mask: jax.Array,
+    centre: jax.Array,
+    scale: jax.Array,
+    limits: tuple[float, float] | jax.Array,
 ) -> jax.Array:
     """``values (b,)`` in standard units, ``(value - centre) / scale``, finite and within ``limits``, whatever they are.
 
@@ -47,6 +48,13 @@ def standardized(values: jax.Array, mask: jax.Array) -> jax.Array:
     """Finite ``values (m,)`` less their mean, over their standard deviation; zeros where ``mask (m,)`` is False.
 
     All zeros where the values are equal. Values are first divided by the largest, so that no square overflows.
+
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo.surrogate import preprocessing
+    >>> values, mask = jnp.array([1.0, 2.0, 3.0, 9.0]), jnp.array([True, True, True, False])
+    >>> print(np.asarray(preprocessing.standardized(values, mask)).round(2))
+    [-1.22  0.    1.22  0.  ]
     """
     largest = jnp.max(jnp.where(mask, jnp.abs(values), 0.0))
     scaled = jnp.where(mask, values / jnp.where(largest > 0, largest, 1.0), 0.0)

@@ -6,6 +6,9 @@
   ``log p(v, v') = log N(s; 0, (1 + r) K2 + noise I) + log N(d; 0, (1 - r) K2 + noise I)``,
 
 and one eigendecomposition of ``K2`` serves every ``r`` and every pair.
+
+It estimates ``r``, the ``correlation`` that DP-GP-UCB assumes, from public data: a model of two objectives, and so it
+stands with the models.
 """
 
 import jax

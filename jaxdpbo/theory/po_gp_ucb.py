@@ -5,11 +5,11 @@ It is about utility alone, and stands whatever becomes of theorem 1, the privacy
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
 from jaxdpbo import _checks
+from jaxdpbo.types import ArrayLike
 
 
 @_checks.takes(rows=_checks.size, distortion=_checks.number, failure=_checks.number)
@@ -38,7 +38,7 @@ def distance_factors(distortion: float, smallest_singular: float, threshold: flo
     return 1.0 - distortion, (1.0 + distortion) * raised
 
 
-def diagonally_dominant(covariance: Any) -> bool:
+def diagonally_dominant(covariance: ArrayLike) -> bool:
     """Definition 3: ``k_xx >= (sqrt(m - 1) + 1) sum_x' k_xx'`` in every row of ``covariance (m, m)``."""
     matrix = _checks.rows("covariance", covariance)
     if matrix.shape[0] != matrix.shape[1]:
@@ -95,7 +95,7 @@ def simple_regret_bound(
 
 
 @_checks.takes(regrets=_checks.vector, steps=_checks.size, epsilon=_checks.unbounded)
-def replace_one_regret_floor(regrets: Any, steps: int, epsilon: float) -> float:
+def replace_one_regret_floor(regrets: ArrayLike, steps: int, epsilon: float) -> float:
     """What no transform of ``epsilon``-DP for replacing a row can beat, on average: ours, not the paper's.
 
     Where rows are independent draws, an unqueried one is as its posterior has it, and ``epsilon``-DP keeps the odds of

@@ -11,12 +11,13 @@ Labels are class numbers ``0 .. k - 1``. Models of two classes have one score, w
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
+from jaxdpbo.types import DTypeLike
 
 LOSSES = ("logistic", "hinge", "softmax")
 
@@ -79,7 +80,7 @@ def mlp(features: int, hidden: Sequence[int], classes: int) -> Model:
     return Model((_checks.size("features", features), *inner, classes), "softmax")
 
 
-def init(key: jax.Array, model: Model, dtype: Any = None) -> Params:
+def init(key: jax.Array, model: Model, dtype: DTypeLike | None = None) -> Params:
     """Glorot's uniform weights, no bias; a linear model begins at 0. In the default floating dtype, or ``dtype``."""
     dtype = jnp.result_type(float) if dtype is None else dtype
     pairs = list(zip(model.sizes[:-1], model.sizes[1:], strict=True))

@@ -15,7 +15,7 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy import calibration, guarantee
 from jaxdpbo.surrogate import gp, information_gain, kernels, preprocessing
 from jaxdpbo.theory import dp_gp_ucb as theory
-from jaxdpbo.types import Kernel
+from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
 NOISES = ("exact", "float")
 
@@ -103,15 +103,15 @@ def config(
     epsilon: float,
     delta: float,
     correlation: float,
-    candidates: Any = None,
-    bounds: Any = None,
-    grid: Any = None,
+    candidates: ArrayLike | None = None,
+    bounds: ArrayLike | None = None,
+    grid: ArrayLike | None = None,
     slope: tuple[float, float] | None = None,
     release: str = "point",
     point_share: float = 0.5,
     noise_variance: float = 0.0,
     kernel: Kernel = kernels.matern52,
-    kernel_params: Any = None,
+    kernel_params: KernelParams = None,
     centre: float = 0.0,
     scale: float = 1.0,
     decay: tuple[float, float] | None = None,
@@ -284,7 +284,7 @@ def of_noise(noise: str) -> tuple[str, ...]:
     return (guarantee.RANDOM_BITS,)
 
 
-def unit_prior(kernel: Kernel, params: Any, points: np.ndarray, noise: float) -> gp.Model:
+def unit_prior(kernel: Kernel, params: KernelParams, points: np.ndarray, noise: float) -> gp.Model:
     """A kernel of variance 1 at every one of ``points (k, d)``, or the corners of a box."""
     dimension = points.shape[1]
     if params is None:

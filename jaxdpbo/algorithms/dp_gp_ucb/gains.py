@@ -6,7 +6,7 @@ score by at most ``units``: in any dtype, and in whatever order the sum is taken
 """
 
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jaxdpbo.algorithms.dp_gp_ucb import configs
 from jaxdpbo.privacy import calibration, guarantee
 from jaxdpbo.surrogate import kernels
 from jaxdpbo.theory import dp_gp_ucb as theory
-from jaxdpbo.types import Kernel
+from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
 ACQUISITIONS = ("ucb", "expected_improvement", "in_order")
 LEVELS = 2**20  # of one gain; a float32 of this size is right to a quarter, so no gain is rounded by a whole one
@@ -36,7 +36,7 @@ PRINTED_GAIN = "the second term that theorem 7 prints is half of what one user c
 
 def lipschitz_config(
     *,
-    candidates: Any,
+    candidates: ArrayLike,
     users: int,
     epsilon: float,
     largest_gain: float,
@@ -47,7 +47,7 @@ def lipschitz_config(
     release: str = "value",
     point_share: float = 0.5,
     kernel: Kernel = kernels.matern52,
-    kernel_params: Any = None,
+    kernel_params: KernelParams = None,
     beta: float = 4.0,
     constants: str = "corrected",
     noise: str = "exact",

@@ -15,9 +15,12 @@ from jaxdpbo.types import Algorithm, Query, State
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken. The points are private: they follow the utilities."""
+    """``step ()``: steps taken; ``budget``: None, since ``release`` pays. The points are private: they follow
+    the utilities.
+    """
 
     step: jax.Array
+    budget: None
 
 
 class Private(NamedTuple):
@@ -36,9 +39,13 @@ class Private(NamedTuple):
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE. ``utility (1,)`` as the run counts it, in the utility's own units: finite, and clipped."""
+    """NOT PRIVATE. ``utility (1,)`` as the run counts it, in the utility's own units: finite, and clipped.
+
+    ``factorisation_failed`` is None: the points follow the utilities, and nothing raises on those.
+    """
 
     utility: jax.Array
+    factorisation_failed: None
 
 
 class Release(NamedTuple):
@@ -67,7 +74,7 @@ def init(key: jax.Array, config: Config) -> State:
         assert config.bounds is not None
         posterior = gp.empty(config.steps, config.bounds.shape[1], dtype)
     scores = jnp.zeros((len(config.gain_grids), config.steps), jnp.int32) if config.gain_grids else None
-    return State(Public(jnp.zeros((), jnp.int32)), Private(posterior, jnp.zeros(config.steps, dtype), scores))
+    return State(Public(jnp.zeros((), jnp.int32), None), Private(posterior, jnp.zeros(config.steps, dtype), scores))
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -144,7 +151,9 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     else:
         posterior = gp.append(config.model, private.posterior, query.points, query.mask, when=active)
     after = Private(posterior, gp.write(private.utilities, utility, step, active), scored)
-    return State(Public(jnp.where(active, step + 1, step)), after), Info(config.centre + config.scale * utility)
+    return State(Public(jnp.where(active, step + 1, step), None), after), Info(
+        config.centre + config.scale * utility, None
+    )
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.surrogate import gp, kernels
+from jaxdpbo.types import ArrayLike
 
 ACQUISITIONS = ("hvpoi", "hvpoi_transformed", "ehvi")
 
@@ -27,6 +27,7 @@ ACQUISITIONS = ("hvpoi", "hvpoi_transformed", "ehvi")
         "raw_samples",
         "num_restarts",
         "ascent_steps",
+        "users",
     ],
 )
 @dataclass(frozen=True)
@@ -50,15 +51,16 @@ class Config:
     raw_samples: int
     num_restarts: int
     ascent_steps: int
+    users: None  # one measurement a setting
 
 
 def config(
     *,
-    bounds: Any,
-    initial_design: Any,
+    bounds: ArrayLike,
+    initial_design: ArrayLike,
     proposals: int,
     reference: tuple[float, float] = (10.0, 0.999),
-    integer_mask: Any = None,
+    integer_mask: ArrayLike | None = None,
     batch: int = 1,
     acquisition: str = "hvpoi",
     fit_steps: int = 5,
@@ -126,6 +128,7 @@ def config(
         raw_samples=_checks.size("raw_samples", raw_samples),
         num_restarts=_checks.size("num_restarts", num_restarts),
         ascent_steps=_checks.size("ascent_steps", ascent_steps),
+        users=None,
     )
 
 

@@ -17,9 +17,10 @@ USABLE, BAD_EPSILON, BAD_ERROR, UNMEASURED = 0, 1, 2, 3  # why a setting counts 
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken."""
+    """``step ()``: steps taken; ``budget``: None, since nothing is paid."""
 
     step: jax.Array
+    budget: None
 
 
 class Private(NamedTuple):
@@ -39,10 +40,14 @@ class Private(NamedTuple):
 
 
 class Info(NamedTuple):
-    """``failed (b,)`` and ``hypervolume ()`` of the front so far, between it and the reference. Raw."""
+    """``failed (b,)`` and ``hypervolume ()`` of the front so far, between it and the reference. Raw.
+
+    ``factorisation_failed`` is None.
+    """
 
     failed: jax.Array
     hypervolume: jax.Array
+    factorisation_failed: None
 
 
 class Release(NamedTuple):
@@ -77,7 +82,7 @@ def init(key: jax.Array, config: Config) -> State:
         failed=jnp.full(capacity, UNMEASURED, jnp.int32),
         models=config.model,
     )
-    return State(Public(jnp.zeros((), jnp.int32)), private)
+    return State(Public(jnp.zeros((), jnp.int32), None), private)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -155,7 +160,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         due, lambda some: _over_prefixes(config, start, refitted, some), lambda some: some.models, after
     )
     after = after._replace(models=models)
-    return State(Public(jnp.where(active, step + 1, step)), after), Info(failed, _volume(config, after))
+    return State(Public(jnp.where(active, step + 1, step), None), after), Info(failed, _volume(config, after), None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:

@@ -3,13 +3,13 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from jaxdpbo import _checks, input_noise
 from jaxdpbo.privacy import accounting, guarantee
 from jaxdpbo.privacy.mechanisms import tables
+from jaxdpbo.types import ArrayLike
 
 NOISES = ("exact", "float")
 CELLS = 4096  # of the product Laplace grid, as far as neighbours may be apart
@@ -109,7 +109,7 @@ def largest_projected(smallest_singular: float, epsilon: float, delta: float) ->
 
 
 def product_laplace(
-    *, centre: Any, scale: float, epsilon: float, radius: float | None = None, noise: str = "exact"
+    *, centre: ArrayLike, scale: float, epsilon: float, radius: float | None = None, noise: str = "exact"
 ) -> Config:
     """Laplace noise on every coordinate of every row: of any dimension, and the one to take.
 
@@ -145,7 +145,7 @@ def product_laplace(
 
 
 def planar_laplace(
-    *, centre: Any, scale: float, epsilon: float, radius: float | None = None, noise: str = "exact"
+    *, centre: ArrayLike, scale: float, epsilon: float, radius: float | None = None, noise: str = "exact"
 ) -> Config:
     """Noise of density proportional to ``exp(-epsilon |w|)``, ``w`` in units of distance, on every row.
 
@@ -184,7 +184,7 @@ def planar_laplace(
 
 
 def gaussian(
-    *, centre: Any, scale: float, epsilon: float, delta: float, radius: float | None = None, noise: str = "exact"
+    *, centre: ArrayLike, scale: float, epsilon: float, delta: float, radius: float | None = None, noise: str = "exact"
 ) -> Config:
     """Normal noise on every row, of the exact calibration: ``mu = gdp_mu(epsilon, delta)``.
 
@@ -207,7 +207,7 @@ def gaussian(
 
 def private_projection(
     *,
-    centre: Any,
+    centre: ArrayLike,
     scale: float,
     projected: int,
     epsilon: float,
@@ -238,7 +238,9 @@ def private_projection(
     return _normal("private_projection", origin, scale, radius, mu, projected, noise)
 
 
-def randomised_response(*, centre: Any, scale: float, epsilon: float, cells: Any, noise: str = "exact") -> Config:
+def randomised_response(
+    *, centre: ArrayLike, scale: float, epsilon: float, cells: ArrayLike, noise: str = "exact"
+) -> Config:
     """Every row becomes one of ``K`` public cells: the nearest with ``e^epsilon`` times the probability of any other.
 
     Formal guarantee: ``epsilon``-DP for replacing a row by any other. Exact probabilities are multiples of 2^-128, the

@@ -17,6 +17,7 @@ from jaxdpbo.privacy import ledger as privacy_ledger
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.transforms import configs
 from jaxdpbo.privacy.transforms.configs import Config
+from jaxdpbo.types import ArrayLike
 
 FAR = 2.0**100  # units from the centre where there are no cells: rows end there
 
@@ -48,7 +49,7 @@ class Curated(NamedTuple):
 def curate(
     key: jax.Array | None,
     config: Config,
-    inputs: Any,
+    inputs: ArrayLike,
     *,
     insecure_key: bool = False,
     ledger: str | Path | None = None,

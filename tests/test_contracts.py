@@ -1,0 +1,134 @@
+"""The fields that drivers read are required: a misspelt one is refused before anything is spent, not skipped."""
+
+from typing import NamedTuple
+
+import house
+import jax
+import pytest
+from protocol_cases import CASES, records
+
+from jaxdpbo import drivers
+from jaxdpbo.drivers import result
+from jaxdpbo.privacy import ledger
+from jaxdpbo.types import Config, Info, PublicState, missing
+
+CASE = CASES["dp_gd"]
+DRIVERS = {"scan": drivers.run_scan, "loop": drivers.run_loop}
+
+
+def renamed(value: NamedTuple, field: str):
+    """``value`` with ``field`` misspelt, as a NamedTuple of another class."""
+    names = [name[:-1] if name == field else name for name in value._fields]
+    return NamedTuple("Misspelt", [(name, object) for name in names])(*value)
+
+
+def restored(value, like):
+    return type(like)(*value)
+
+
+def with_misspelt_public(field: str):
+    """DP-GD whose own five functions agree with each other; only the drivers miss the field."""
+    honest = CASE.algorithm
+    like = jax.eval_shape(honest.init, jax.random.key(0), CASE.config(1.0)).public
+
+    def inside(state):
+        return state._replace(public=restored(state.public, like))
+
+    def outside(state):
+        return state._replace(public=renamed(state.public, field))
+
+    def tell(key, config, state, query, values):
+        state, info = honest.tell(key, config, inside(state), query, values)
+        return outside(state), info
+
+    return honest._replace(
+        init=lambda key, config: outside(honest.init(key, config)),
+        ask=lambda key, config, state: honest.ask(key, config, inside(state)),
+        tell=tell,
+        release=lambda key, config, state: honest.release(key, config, inside(state)),
+    )
+
+
+def with_misspelt_info():
+    def tell(*arguments):
+        state, info = CASE.algorithm.tell(*arguments)
+        return state, renamed(info, "factorisation_failed")
+
+    return CASE.algorithm._replace(tell=tell)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_algorithm_has_the_fields_that_drivers_read(name):
+    case = CASES[name]
+    config, key = case.config(1.0), jax.random.key(0)
+    state = jax.eval_shape(case.algorithm.init, key, config)
+    query = jax.eval_shape(case.algorithm.ask, key, config, state)
+    values = jax.ShapeDtypeStruct((*query.mask.shape, *case.shape), query.points.dtype)
+    after, info = jax.eval_shape(case.algorithm.tell, key, config, state, query, values)
+    assert missing(config, Config) == missing(info, Info) == []
+    assert missing(state.public, PublicState) == missing(after.public, PublicState) == []
+    assert (state.public.budget is None) == (after.public.budget is None)
+
+
+@pytest.mark.parametrize("field", ["step", "budget"])
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+def test_a_misspelt_public_field_is_refused_before_it_costs(driver, field, tmp_path):
+    path, algorithm = tmp_path / "ledger.jsonl", with_misspelt_public(field)
+    ledger.create(path, notion="gdp", level=9, relation="replace_one", protects="validation users", by="a test")
+    before = path.read_bytes()
+    with pytest.raises(TypeError, match=f"the public state of an algorithm must have the field '{field}'"):
+        driver(algorithm, CASE.objective, records(), CASE.config(1.0), ledger=path, run="one")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+def test_a_misspelt_flag_is_refused_before_anything_is_drawn(driver):
+    calls, algorithm = [], with_misspelt_info()
+
+    def release(*arguments):
+        calls.append(1)
+        return CASE.algorithm.release(*arguments)
+
+    key = jax.random.key(0)
+    with pytest.raises((TypeError, drivers.RunInterrupted)) as stopped:
+        driver(algorithm._replace(release=release), CASE.objective, records(), CASE.config(1.0), key=key,
+               insecure_key=True)  # fmt: skip
+    said = str(stopped.value.__cause__ or stopped.value)
+    assert "the Info of an algorithm must have the field 'factorisation_failed'" in said
+    assert not calls
+
+
+def test_a_config_without_users_is_refused():
+    class Bare(NamedTuple):
+        steps: int = 1
+
+    algorithm = CASE.algorithm._replace(
+        init=lambda key, config: CASE.algorithm.init(key, CASE.config(1.0)),
+        privacy=lambda config: CASE.algorithm.privacy(CASE.config(1.0)),
+    )
+    with pytest.raises(TypeError, match="the config of an algorithm must have the field 'users'"):
+        result.statement_of(algorithm, CASE.objective, Bare())
+
+
+def test_what_init_returns_must_be_a_state():
+    algorithm = CASE.algorithm._replace(init=lambda key, config: config.bounds)
+    with pytest.raises(TypeError, match="init must return a State, got ShapeDtypeStruct"):
+        result.statement_of(algorithm, CASE.objective, CASE.config(1.0))
+
+
+def test_a_tell_is_traced_once_though_its_shapes_are_looked_at():
+    traces = []
+
+    def tell(*arguments):
+        traces.append(1)
+        return CASE.algorithm.tell(*arguments)
+
+    algorithm, key = CASE.algorithm._replace(tell=tell), jax.random.key(0)
+    drivers.run_loop(algorithm, CASE.objective, records(), CASE.config(1.0), key=key, insecure_key=True)
+    assert len(traces) == 1
+
+
+def test_few_public_parameters_are_of_any_type(tmp_path):
+    assert house.any_share() < 0.03
+    (tmp_path / "one.py").write_text("def f(a: Any, b: int, *, c: 'Any', d: Any | None): ...\ndef _g(a: Any): ...\n")
+    assert house.any_share(tmp_path) == 0.25

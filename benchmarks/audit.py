@@ -1,6 +1,6 @@
 """``scripts/audit [NAME] [--trials N]``: what is claimed beside what an attack measures.
 
-All of it takes some 2 minutes on two cores; with 100,000 trials, as in docs/audit.json, some 5.
+All of it takes some 2 minutes on two cores; with 100,000 trials, as in docs/results/audit.json, some 5.
 """
 
 import argparse

@@ -17,7 +17,7 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, help="how many seeds to report; the paper's number where not given")
     arguments = parser.parse_args()
-    items = importlib.import_module(f"benchmarks.{arguments.paper}").ITEMS
+    items = importlib.import_module(f"benchmarks.reproductions.{arguments.paper}").ITEMS
     if arguments.item == "list":
         print("\n".join(items))
         return

@@ -7,15 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import avent, common, demo, kharkovskii, kusner, report, sopa
-from benchmarks.avent import settings as avent_settings
-from benchmarks.kharkovskii import regret as sound
-from benchmarks.kharkovskii import settings as kharkovskii_settings
-from benchmarks.kharkovskii import tables
-from benchmarks.kusner import fig1 as correlation
-from benchmarks.kusner import regret
-from benchmarks.kusner import settings as kusner_settings
-from benchmarks.sopa import fig2, fig3, fig4, fig5, settings
+from benchmarks import demo, report
+from benchmarks.reproductions import avent, common, kharkovskii, kusner, sopa
+from benchmarks.reproductions.avent import settings as avent_settings
+from benchmarks.reproductions.kharkovskii import regret as sound
+from benchmarks.reproductions.kharkovskii import settings as kharkovskii_settings
+from benchmarks.reproductions.kharkovskii import tables
+from benchmarks.reproductions.kusner import fig1 as correlation
+from benchmarks.reproductions.kusner import regret
+from benchmarks.reproductions.kusner import settings as kusner_settings
+from benchmarks.reproductions.sopa import fig2, fig3, fig4, fig5, settings
 from jaxdpbo.problems import datasets, huber_regression, kernel_svr
 
 

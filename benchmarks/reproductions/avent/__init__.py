@@ -4,7 +4,7 @@ import os
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")  # for the surrogates; training is in float32
 
-from benchmarks.avent import accountants, fronts, maps, overhead, table2
+from benchmarks.reproductions.avent import accountants, fronts, maps, overhead, table2
 
 ITEMS = {
     **maps.ITEMS, **fronts.ITEMS, "table2": table2.main, "overhead": overhead.main, "accountants": accountants.main,

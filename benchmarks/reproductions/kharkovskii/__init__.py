@@ -6,6 +6,6 @@ import os
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 
-from benchmarks.kharkovskii import branin, fig2, regret, tables
+from benchmarks.reproductions.kharkovskii import branin, fig2, regret, tables
 
 ITEMS = {"fig2": fig2.main, **tables.ITEMS, "branin": branin.main, "regret": regret.main}

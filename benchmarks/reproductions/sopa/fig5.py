@@ -6,8 +6,9 @@ procedure three times", so that only the assumed noise differs: step size and le
 
 import numpy as np
 
-from benchmarks import common, report
-from benchmarks.sopa import lengthscales, settings
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.sopa import lengthscales, settings
 
 SEARCH = "random search"
 READINGS = {"one Z for each user": False, "one Z for all users": True}

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import common
+from benchmarks.reproductions import common
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo, random_search
 from jaxdpbo.privacy import descent

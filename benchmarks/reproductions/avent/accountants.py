@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from benchmarks import common, report
-from benchmarks.avent import fronts, points, searches
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.avent import fronts, points, searches
 from jaxdpbo.privacy import accounting
 
 

@@ -17,8 +17,9 @@ import optax
 from scipy.stats import qmc
 from tqdm import tqdm
 
-from benchmarks import common, report
-from benchmarks.kusner import settings
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.kusner import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations
 from jaxdpbo.privacy import accounting

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 from tqdm import tqdm
 
-from benchmarks import common, report
-from benchmarks.kharkovskii import searches, settings
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.kharkovskii import searches, settings
 from jaxdpbo.privacy import transforms
 
 PRINTED_RUNS = 50  # the paper prints no errors: its runs are taken to vary as ours

@@ -5,8 +5,9 @@ import time
 import jax
 import numpy as np
 
-from benchmarks import common, report
-from benchmarks.avent import points, searches, settings
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.avent import points, searches, settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.training import spaces

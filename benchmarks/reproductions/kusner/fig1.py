@@ -11,8 +11,9 @@ import numpy as np
 from scipy.stats import qmc
 from tqdm import tqdm
 
-from benchmarks import common, report
-from benchmarks.kusner import settings
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.kusner import settings
 from jaxdpbo.problems import datasets, kernel_svm
 from jaxdpbo.surrogate import gp, kernels, two_task
 

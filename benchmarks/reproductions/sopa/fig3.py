@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from benchmarks import common, report
-from benchmarks.sopa import settings
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo, random_search
 from jaxdpbo.privacy import descent

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import common, report
-from benchmarks.avent import searches
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.avent import searches
 from jaxdpbo.training import spaces
 
 SEARCH_SEED, POOL_SEED, GRID_SEED, AGAIN_SEED = 1, 2, 3, 4

@@ -15,8 +15,9 @@ from types import SimpleNamespace
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks import common, report
-from benchmarks.kharkovskii import searches, settings
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.kharkovskii import searches, settings
 from jaxdpbo.privacy import transforms
 from jaxdpbo.theory import po_gp_ucb as theory
 

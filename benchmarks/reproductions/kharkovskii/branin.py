@@ -1,7 +1,7 @@
 """Branin-Hoo, as figure 2 has the others: the paper's appendix, of which the text at hand has only the name."""
 
-from benchmarks import common
-from benchmarks.kharkovskii import fig2, searches, settings
+from benchmarks.reproductions import common
+from benchmarks.reproductions.kharkovskii import fig2, searches, settings
 
 
 def main(seeds: int | None, quick: bool) -> None:

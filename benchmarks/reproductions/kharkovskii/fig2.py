@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks import common, report
-from benchmarks.kharkovskii import searches, settings, tables
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.kharkovskii import searches, settings, tables
 
 FREE = "not private"
 

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import common, report
-from benchmarks.sopa import settings
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.privacy import clipping

@@ -3,8 +3,9 @@
 import numpy as np
 from scipy import stats
 
-from benchmarks import common, report
-from benchmarks.avent import fronts, points, searches
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.avent import fronts, points, searches
 
 
 def main(seeds: int | None, quick: bool, full: bool = False) -> None:

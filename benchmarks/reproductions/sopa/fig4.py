@@ -3,8 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import common, report
-from benchmarks.sopa import lengthscales, settings
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.sopa import lengthscales, settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import gp_ucb
 from jaxdpbo.problems import gp_regression

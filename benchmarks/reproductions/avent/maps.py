@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import common, report
-from benchmarks.avent import illustrations, points, searches, settings
-from benchmarks.avent.illustrations import Illustration
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.avent import illustrations, points, searches, settings
+from benchmarks.reproductions.avent.illustrations import Illustration
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
 

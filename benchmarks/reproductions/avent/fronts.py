@@ -4,8 +4,9 @@ import time
 
 import numpy as np
 
-from benchmarks import common, report
-from benchmarks.avent import points, searches, settings
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.avent import points, searches, settings
 from jaxdpbo.problems import classification
 from jaxdpbo.training import spaces
 

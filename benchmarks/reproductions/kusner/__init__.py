@@ -4,6 +4,6 @@ import os
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 
-from benchmarks.kusner import fig1, regret
+from benchmarks.reproductions.kusner import fig1, regret
 
 ITEMS = {module.__name__.rsplit(".", 1)[1]: module.main for module in (fig1, regret)}

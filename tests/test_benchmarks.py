@@ -166,7 +166,7 @@ def test_figure_3_may_be_stopped_and_started(full_only, figure, monkeypatch, cap
     monkeypatch.setitem(TINY, "fig3", TINY["fig3"] | {"steps": 2})
     other = common.Report(settings, "fig3", first["figure"], True, first["data"])
     assert fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]
-    other.summary["settings"] = {"changed": True}
+    other.described = {"changed": True}
     assert not fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]  # settings of another run
 
 

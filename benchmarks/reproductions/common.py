@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from tqdm import tqdm
 
-from benchmarks import report
+from benchmarks import fingerprint, report, reproductions
 from jaxdpbo import drivers
 from jaxdpbo.privacy import descent
 
@@ -159,34 +159,44 @@ class Report:
 
     def __init__(self, paper: Any, item: str, title: str, quick: bool, source: str, full: bool = False):
         self.settings: SimpleNamespace = settings_of(paper, item, quick, full)
-        self.paper: str = paper.PAPER
+        self.paper: Any = paper
+        self.item: str = item
         self.stem = item + "_quick" * quick + "_full" * full  # a quick look must not replace a result
         self.started = time.perf_counter()
-        self.summary: dict[str, Any] = {
-            "figure": title,
-            "settings": described(paper, item, quick, full),
-            "data": source,
-        }
+        self.summary: dict[str, Any] = {"figure": title, "data": source}
+        self.described = plain(described(paper, item, quick, full))
         print(f"{title}\ndata: {source}\nsettings: {plain(vars(self.settings))}\n")
 
-    def path(self, ending: str) -> Any:
-        return report.folder(self.paper) / f"{self.stem}.{ending}"
+    def entry(self) -> str:
+        return reproductions.module_of(self.paper.PAPER, self.item)
 
-    def finish(self, figure: Any, **found: Any) -> None:
+    def code(self) -> str:
+        return fingerprint.digest(self.entry())
+
+    def path(self, ending: str) -> Any:
+        return report.folder(self.paper.PAPER) / f"{self.stem}.{ending}"
+
+    def finish(self, figure: Any, *, seeds: Any, **found: Any) -> None:
         """Write both files."""
         for axis in figure.axes:
             if axis.get_legend_handles_labels()[0]:
                 axis.legend(frameon=False, fontsize=8)
             axis.spines[["top", "right"]].set_visible(False)
-        self.write(**found)
+        self.write(seeds=seeds, **found)
         report.save_figure(figure, self.path("png"))
         pyplot.close(figure)
         print(f"{time.perf_counter() - self.started:.0f} s")
 
-    def write(self, **found: Any) -> None:
-        seconds = round(time.perf_counter() - self.started, 1)
-        report.write_json(
-            self.path("json"), plain(self.summary | found | {"seconds": seconds, "machine": report.machine()})
+    def write(self, *, seeds: Any, **found: Any) -> None:
+        report.write_result(
+            self.path("json"),
+            plain(self.summary | found),
+            entry=self.entry(),
+            seeds=plain(seeds),
+            noise=self.paper.NOISE[self.item],
+            dtype=self.paper.DTYPE,
+            settings=self.described,
+            started=self.started,
         )
 
 

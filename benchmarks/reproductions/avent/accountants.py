@@ -53,4 +53,4 @@ def main(seeds: int | None, quick: bool) -> None:
     print(
         "fixed beforehand; for a search, whose settings depend on the errors, at an order fixed beforehand: it is more."
     )
-    out.finish(figure, tasks=found)
+    out.finish(figure, seeds=points.SEEDS, tasks=found)

@@ -65,7 +65,7 @@ def growth(seeds: int | None, quick: bool) -> None:
     print()
     told_least(least)
     figure.tight_layout()
-    out.finish(figure, hypervolumes=curves, near_the_front=within, least_error=least)
+    out.finish(figure, seeds=points.SEEDS, hypervolumes=curves, near_the_front=within, least_error=least)
 
 
 def grids(seeds: int | None, quick: bool) -> None:
@@ -85,7 +85,7 @@ def grids(seeds: int | None, quick: bool) -> None:
         axis.set(title=name, **LIMITS)
     ways = list(next(iter(found.values())))
     report.print_table(("task", *ways), [(name, *(f"{v:.3f}" for v in one.values())) for name, one in found.items()])
-    out.finish(figure, hypervolumes=found)
+    out.finish(figure, seeds=points.SEEDS, hypervolumes=found)
 
 
 def variability(seeds: int | None, quick: bool) -> None:
@@ -109,7 +109,7 @@ def variability(seeds: int | None, quick: bool) -> None:
         ("hypervolume", "as searched", "that front, trained again", "mean", "best", "worst"),
         [(name, *(f"{v:.3f}" for v in one.values())) for name, one in found.items()],
     )
-    out.finish(figure, hypervolumes=found, trials=s.trials)
+    out.finish(figure, seeds=points.SEEDS, hypervolumes=found, trials=s.trials)
 
 
 def algorithms(seeds: int | None, quick: bool) -> None:
@@ -127,7 +127,7 @@ def algorithms(seeds: int | None, quick: bool) -> None:
     told_least(best)
     timed = one_training(s, s.timed)
     print(f"{s.timed}: {timed}")
-    out.finish(figure, least_error=best, timed={s.timed: timed})
+    out.finish(figure, seeds=points.SEEDS, least_error=best, timed={s.timed: timed})
 
 
 def told_least(errors: dict[str, dict[float, float]]) -> None:
@@ -139,7 +139,7 @@ def told_least(errors: dict[str, dict[float, float]]) -> None:
 
 def least_errors(values: np.ndarray) -> dict[float, float]:
     """Within each of ``WITHIN``; 1 where no setting is."""
-    return {epsilon: float(np.min(values[values[:, 0] <= epsilon, 1], initial_design=1.0)) for epsilon in WITHIN}
+    return {epsilon: float(np.min(values[values[:, 0] <= epsilon, 1], initial=1.0)) for epsilon in WITHIN}
 
 
 def one_training(s, name: str) -> dict:

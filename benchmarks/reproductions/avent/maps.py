@@ -42,7 +42,7 @@ def exact(item: str, title: str, make, quick: bool) -> None:
     axes[1, 1].plot(*grid[front].T, ".")
     axes[1, 1].set(xlabel=of.axes[0], ylabel=of.axes[1], xlim=of.bounds[:, 0], ylim=of.bounds[:, 1])
     figure.tight_layout()
-    out.finish(figure, hypervolume=volume, front={"settings": grid[front], "values": values[front]})
+    out.finish(figure, seeds=[0, 1], hypervolume=volume, front={"settings": grid[front], "values": values[front]})
 
 
 def surrogate(item: str, title: str, make, quick: bool) -> None:
@@ -96,7 +96,7 @@ def surrogate(item: str, title: str, make, quick: bool) -> None:
     axes[1, 1].plot(*following, "*", color="C3", markersize=10)
     figure.tight_layout()
     out.finish(
-        figure, hypervolume=volumes, surrogate_error=wrong,
+        figure, seeds=[0, 1], hypervolume=volumes, surrogate_error=wrong,
         next={"setting": following, "values": value},
     )  # fmt: skip
 

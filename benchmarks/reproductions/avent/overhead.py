@@ -34,7 +34,7 @@ def main(seeds: int | None, quick: bool) -> None:
     figure, (axis,) = common.panels(1)
     axis.bar(["search", "accountant"], [np.median(own), np.median(accountant)])
     axis.set_ylabel("seconds")
-    out.finish(figure, search=own, accountant=accountant, first_run=runs[0][0])
+    out.finish(figure, seeds=[1, len(runs)], search=own, accountant=accountant, first_run=runs[0][0])
 
 
 def of_one(s, task: searches.Task, seed: int) -> tuple[float, float, float]:

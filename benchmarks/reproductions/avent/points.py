@@ -14,6 +14,7 @@ from benchmarks.reproductions.avent import searches
 from jaxdpbo.training import spaces
 
 SEARCH_SEED, POOL_SEED, GRID_SEED, AGAIN_SEED = 1, 2, 3, 4
+SEEDS = {"search": SEARCH_SEED, "pool": POOL_SEED, "grid": GRID_SEED, "again": AGAIN_SEED}
 
 
 class Points(NamedTuple):

@@ -3,6 +3,7 @@
 from typing import Any
 
 PAPER = "avent"
+DTYPE = "float64 in surrogates and accountants, float32 in training"
 REFERENCE = (10.0, 1.0)
 ADULT = ("LogReg+SGD", "LogReg+Adam", "SVM+SGD")
 MNIST = ("MLP2+SGD",)
@@ -34,6 +35,8 @@ PRINTED: dict[str, dict[str, Any]] = {
     "overhead": FRONTS | {"seconds": 45},
     "accountants": FRONTS | {"tasks": ADULT},
 }  # fmt: skip
+
+NOISE: dict[str, str] = dict.fromkeys(PRINTED, "float") | {"overhead": "none"}  # which trains nothing
 
 # 19 parts of a pool of 5,000 hold 263 settings each: the search's 16 and 256 are 272, so the pool is a little larger.
 # On CPU: one training a setting, and at most 20 epochs and three parts of a pool for the perceptron.

@@ -21,7 +21,7 @@ def main(seeds: int | None, quick: bool, full: bool = False) -> None:
             for name, one in found.items()
         ],
     )  # fmt: skip
-    out.finish(picture(found), tasks=found, seeds=[points.SEARCH_SEED, points.POOL_SEED])
+    out.finish(picture(found), tasks=found, seeds=points.SEEDS)
 
 
 def told(mean: float, interval) -> str:

@@ -14,5 +14,11 @@ def main(seeds: int | None, quick: bool) -> None:
     figure, (axis,) = common.panels(1)
     fig2.show(axis, "branin", s, problem, means, errors)
     out.finish(
-        figure, epsilons=budgets, mean=means, standard_error=errors, runs=s.runs, notes=searches.flags([problem])
+        figure,
+        seeds=[0, s.runs],
+        epsilons=budgets,
+        mean=means,
+        standard_error=errors,
+        runs=s.runs,
+        notes=searches.flags([problem]),
     )

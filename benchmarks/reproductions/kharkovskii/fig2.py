@@ -28,7 +28,14 @@ def main(seeds: int | None, quick: bool) -> None:
         told[name] = {"data": problem.source, "epsilons": budgets}
         problems.append(problem)
         show(axis, name, of, problem, curves[name], errors[name])
-    out.finish(figure, panels=told, mean=curves, standard_error=errors, notes=searches.flags(problems))
+    out.finish(
+        figure,
+        seeds=[0, seeds or s.runs],
+        panels=told,
+        mean=curves,
+        standard_error=errors,
+        notes=searches.flags(problems),
+    )
 
 
 def panel_of(s, problem):

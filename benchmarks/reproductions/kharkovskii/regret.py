@@ -66,6 +66,7 @@ def main(seeds: int | None, quick: bool) -> None:
     report.print_table(("method", "guarantee"), NOTIONS.items())
     out.finish(
         picture(s, told, ends),
+        seeds=[0, s.runs],
         problems=told,
         notions=NOTIONS,
         mean={case: {m: [mean for mean, _ in v] for m, v in of.items()} for case, of in ends.items()},

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 PAPER = "kharkovskii"
+DTYPE = "float64"
 e = math.exp
 
 SYNTHETIC: dict[str, Any] = {"data": "synthetic", "points": 100, "steps": 50, "delta": 1e-5}
@@ -61,6 +62,8 @@ OURS: dict[str, dict[str, Any]] = {
         "loans": {"projected": 15, "epsilons": (e(1.0), e(2.0), e(2.9))}, "margin": 0.01,
     },
 }  # fmt: skip
+
+NOISE: dict[str, str] = dict.fromkeys(PRINTED, "none") | {"regret": "float"}  # none protects: a random matrix alone
 
 SMALL: dict[str, Any] = {"runs": 4, "steps": 10, "points": 20, "fitted": 60}
 QUICK: dict[str, dict[str, Any]] = dict.fromkeys(PRINTED, SMALL) | {

@@ -59,6 +59,7 @@ def main(number: int, seeds: int | None, quick: bool) -> None:
     notes = searches.flags([problem])
     out.finish(
         picture(s, told, searches.mean_and_error(clear), largest),
+        seeds=[0, s.runs],
         epsilon=epsilon,
         smallest_singular_value=problem.smallest,
         largest_r=largest,

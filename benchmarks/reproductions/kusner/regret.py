@@ -115,7 +115,14 @@ def main(seeds: int | None, quick: bool) -> None:
         )
     print(f"\ndelta={s.delta:g}; what each method guarantees:")
     report.print_table(("method", "guarantee"), NOTIONS.items())
-    out.finish(picture(s, told, regrets, errors), problems=told, notions=NOTIONS, regret=regrets, standard_error=errors)
+    out.finish(
+        picture(s, told, regrets, errors),
+        seeds={name: of["seeds"] for name, of in told.items()},
+        problems=told,
+        notions=NOTIONS,
+        regret=regrets,
+        standard_error=errors,
+    )
 
 
 def of_problem(s, name, problem, count):

@@ -8,6 +8,8 @@ size, a neighbour by adding or removing one input at random, the marginal likeli
 from typing import Any
 
 PAPER = "kusner"
+DTYPE = "float64"
+NOISE = {"fig1": "none", "regret": "float"}
 DELTA = 1e-5
 
 PRINTED: dict[str, dict[str, Any]] = {

@@ -71,6 +71,7 @@ def main(seeds: int | None, quick: bool) -> None:
     seeds = range(seeds or s.replications)
     real = Problem(s.dataset, 0, *sizes(s, len(dataset.targets)), features, s.ordered)
     small = real._replace(train=min(s.tuning_records, real.train // 2), users=min(s.tuning_records, real.train // 2))
+    reported = [0, len(seeds)]
     methods = [f"DP-GIBO, mu={mu:g}" for mu in s.mu] + [SEARCH]
     done = resumed(out, real)
     print(
@@ -85,7 +86,7 @@ def main(seeds: int | None, quick: bool) -> None:
         for mu, method in zip(s.mu, methods, strict=False):
             if method not in done["tuning"]:
                 done["tuning"][method] = tune(s, method, mu * real.users / small.users, small, pool)
-                out.write(**done)
+                out.write(seeds=reported, **done)
         for seed in seeds:
             for mu, method in zip((*s.mu, None), methods, strict=True):
                 runs = done["runs"].setdefault(method, {})
@@ -99,7 +100,7 @@ def main(seeds: int | None, quick: bool) -> None:
                     both = gibo(s, problem, mu, options, pool, said)
                     curve = both[descent.OUTPUTS.index(options["output"])]
                 runs[str(seed)] = common.plain(np.asarray(curve))
-                out.write(**done)
+                out.write(seeds=reported, **done)
 
     curves = {method: np.array([done["runs"][method][str(seed)] for seed in seeds]) for method in methods}
     print(f"\nmean validation loss of what is released, {len(seeds)} seeds; {dataset.source}")
@@ -121,7 +122,7 @@ def main(seeds: int | None, quick: bool) -> None:
         print(f"  {name}: {common.told(comparison)}")
     print()
     mean_curves = {method: values.mean(axis=0) for method, values in curves.items()}
-    out.finish(picture(s, features + 4, curves), **done, seeds=[0, len(seeds)], paired=pairs, mean_curves=mean_curves)
+    out.finish(picture(s, features + 4, curves), **done, seeds=reported, paired=pairs, mean_curves=mean_curves)
 
 
 def sizes(s: Any, total: int) -> tuple[int, int]:
@@ -130,13 +131,14 @@ def sizes(s: Any, total: int) -> tuple[int, int]:
 
 
 def resumed(out: common.Report, problem: Problem) -> dict[str, Any]:
-    """What an earlier run of the same settings on the same data wrote, the tuning and the runs."""
+    """What an earlier run of the same code and settings on the same data wrote, the tuning and the runs."""
     out.summary["problem"] = problem._asdict()
     path, fresh = out.path("json"), {"tuning": {}, "runs": {}}
     if not path.exists():
         return fresh
     written = json.loads(path.read_text())
-    if any(written.get(name) != wanted for name, wanted in common.plain(out.summary).items()):
+    asked = common.plain(out.summary) | {"settings": out.described, "code": out.code()}
+    if any(written.get(name) != wanted for name, wanted in asked.items()):
         return fresh
     found = {name: written[name] for name in fresh}
     print(f"going on from {path.name}: {sum(map(len, found['runs'].values()))} runs are there\n")

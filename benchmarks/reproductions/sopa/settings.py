@@ -7,6 +7,8 @@ and the like are chosen from the grids here, on tuning seeds that no reported nu
 from typing import Any
 
 PAPER = "sopa"
+DTYPE = "float64"
+NOISE = dict.fromkeys(("fig1", "fig2", "fig3", "fig4", "fig5"), "float")
 INF = float("inf")
 
 PRINTED: dict[str, dict[str, Any]] = {

@@ -20,4 +20,4 @@ ABOUT = {
     "dp_sgd": About("float", "float32", "sgd_problem", "0 to 4; warming 100"),
     "secure": About("both", "float64", "gibo_problem", "0 to 39; warming from 10000"),
 }
-NAMES = tuple(ABOUT)
+NAMES = (*ABOUT, "demo")

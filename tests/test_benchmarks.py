@@ -2,6 +2,7 @@
 
 import json
 
+import dataset_cases
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -227,7 +228,7 @@ KUSNER = {
 @pytest.fixture
 def kusner_item(results, monkeypatch):
     def bundled(name, honest=datasets.load):
-        return honest("digits" if name == "covtype" else name)  # no download in a test
+        return honest("digits" if name == "covtype" else name)  # a test has no file
 
     monkeypatch.setattr(datasets, "load", bundled)
 
@@ -288,7 +289,7 @@ KHARKOVSKII = {
 
 @pytest.fixture
 def kharkovskii_item(results, monkeypatch):
-    monkeypatch.setattr(datasets, "table", lambda name: None)  # the bundled stand-in
+    monkeypatch.setattr(datasets, "table", dataset_cases.table)
 
     def run(item):
         monkeypatch.setitem(kharkovskii_settings.QUICK, item, KHARKOVSKII[item])
@@ -324,7 +325,6 @@ def test_a_table_sets_the_papers_numbers_beside_ours(kharkovskii_item, item, cap
     assert all(mean >= 0 for mean in written["mean"].values())
     if item == "table4":
         assert written["largest_r"] == 10
-        assert "STAND-IN" in written["data"]
         assert "no guarantee here covers them" in written["notes"][0]
 
 
@@ -353,8 +353,8 @@ def test_sound_transforms_stand_beside_the_published_one(full_only, kharkovskii_
 
 @pytest.fixture
 def avent_item(results, monkeypatch):
-    """Runs items on few records of the bundled stand-in; all of them share what was measured."""
-    monkeypatch.setattr(datasets, "table", lambda name: None)
+    """Runs items on few drawn records; all of them share what was measured."""
+    monkeypatch.setattr(datasets, "table", dataset_cases.table)
     limits = {"LogReg+SGD": {"epochs": 2, "records": 60}}
     little = {"seeds": 3, "proposals": 3, "pool": 12, "parts": 2, "tasks": ("LogReg+SGD",), "limits": limits}
     for item in ("fig5", "fig6", "fig7", "fig8", "table2", "accountants"):

@@ -35,6 +35,8 @@ def settings_of(paper: Any, item: str, quick: bool, full: bool = False) -> Simpl
 def described(paper: Any, item: str, quick: bool, full: bool = False) -> dict[str, Any]:
     """The same for a reader, who should see which is which."""
     told = {"printed in the paper": paper.PRINTED[item], "chosen here": paper.OURS[item]}
+    if remembered := getattr(paper, "REMEMBERED", {}).get(item):
+        told["from memory of the paper, whose text at hand has lost it"] = remembered
     told |= {"changed by --quick": paper.QUICK[item]} if quick else {}
     return told | ({"changed by --full": paper.FULL[item]} if full else {})
 

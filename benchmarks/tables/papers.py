@@ -108,7 +108,8 @@ def sopa_figures() -> str:
             f"{fourth['settings']['chosen here']['train']} training records (ours; the paper does not say), "
             f"265 evaluations, {fourth['seeds'][1]} seeds: mean loss",
             f"DP-GIBO, mu = 1, {final('1')}; random search {final('random search')} (paired "
-            f"{paired('random search')}); GP-UCB {final('GP-UCB')} ({paired('GP-UCB')}); mu = inf {final('inf')}. The paper found DP-GIBO better",
+            f"{paired('random search')}); GP-UCB {final('GP-UCB')} ({paired('GP-UCB')}); mu = inf "
+            f"{final('inf')}. The paper found DP-GIBO better",
         ),
         (
             "[5](results/sopa_fig5.png)",

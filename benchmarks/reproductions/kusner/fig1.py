@@ -37,7 +37,7 @@ def main(seeds: int | None, quick: bool) -> None:
     right = np.stack(
         [1.0 - kernel_svm.loss(low + (high - low) * point, data) for point in tqdm(unit, desc="training", unit="model")]
     )
-    paper = settings.PRINTED["fig1"]["train"]
+    paper = settings.REMEMBERED["fig1"]["train"]
     print(f"{len(unit)} models on {train} records (the paper: {paper}, from memory of it)")
     print(f"{right.shape[1]} records to draw validation sets from, with replacement")
     print(f"accuracies from {right.mean(axis=1).min():.3f} to {right.mean(axis=1).max():.3f}\n")

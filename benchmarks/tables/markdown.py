@@ -34,7 +34,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def time_of(seconds: float, digits: int = 3) -> str:
     """In s or ms, rounded to so many digits."""
-    if seconds >= 1:
+    if seconds >= 0.5:
         return f"{figures(seconds, digits)} s"
     return f"{figures(seconds * 1e3, digits)} ms"
 

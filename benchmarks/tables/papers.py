@@ -233,7 +233,7 @@ def avent_least() -> str:
     least = stored("avent_fig5")["least_error"]
     within = ("0.01", "0.03", "0.1", "0.3", "1", "10")
     rows = [
-        (label, *(f"{least[f'{name}, DPareto'][e]:.3f}, {least[f'{name}, random'][e]:.3g}" for e in within))
+        (label, *(f"{least[f'{name}, DPareto'][e]:.3f}, {least[f'{name}, random'][e]:.3f}" for e in within))
         for name, label in (("LogReg+Adam", TASKS["LogReg+Adam"]), ("MLP2+SGD", "perceptron 128-64"))
     ]
     return table(("", *within), rows)

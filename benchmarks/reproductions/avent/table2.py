@@ -21,7 +21,8 @@ def main(seeds: int | None, quick: bool, full: bool = False) -> None:
             for name, one in found.items()
         ],
     )  # fmt: skip
-    out.finish(picture(found), tasks=found, seeds=points.SEEDS)
+    note = f"a part has the search's {s.seeds + s.proposals} settings; the paper's parts have 256"
+    out.finish(picture(found), tasks=found, seeds=points.SEEDS, notes=[note])
 
 
 def told(mean: float, interval) -> str:

@@ -59,7 +59,7 @@ def write_result(
         raise ValueError(f"found must leave {', '.join(taken)} to write_result")
     if lacking := [name for name in SETTINGS if name not in settings]:
         raise ValueError(f"settings must say what is {' and what is '.join(lacking)}")
-    revision, modified = committed()
+    revision, modified = AT_IMPORT
     provenance = {
         "commit": revision,
         "modified": modified,
@@ -85,6 +85,9 @@ def committed() -> tuple[str | None, bool | None]:
     except (OSError, subprocess.CalledProcessError):
         return None, None
     return head.stdout.strip(), bool(changed.stdout.strip())
+
+
+AT_IMPORT = committed()  # a commit that is made during a run is not the run's
 
 
 def machine() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """``scripts/audit [NAME] [--trials N]``: what is claimed beside what an attack measures.
 
-All of it takes some 2 minutes on two cores; with 100,000 trials, as in docs/audit.json, some 5.
+All of it takes some 2 minutes on two cores; with 100,000 trials, as in docs/results/audit.json, some 5.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import matplotlib
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks import audits, report
+from benchmarks import audits, fingerprint, report
 from jaxdpbo.privacy import auditing
 
 matplotlib.use("Agg")
@@ -49,9 +49,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = report.folder("audit")
     seconds = round(time.perf_counter() - start, 1)
     record = [_record(each) for each in found]
-    report.write_json(
+    report.write_result(
         out / f"{stem}.json",
-        {"trials": chosen.trials, "seconds": seconds, "machine": report.machine(), "rows": record},
+        {"trials": chosen.trials, "rows": record},
+        entry="benchmarks.audit",
+        within=fingerprint.DEFINITION,
+        seeds={"first neighbour": 0, "second neighbour": 1},
+        noise="both",
+        dtype="float32",
+        settings={"printed in the paper": {}, "chosen here": {"trials": chosen.trials, "name": chosen.name}},
+        started=start,
     )
     _plot(found, out / f"{stem}.png")
     wrong = [each.row.name for each in found if not each.right]

@@ -1,18 +1,26 @@
-"""``scripts/bench NAME [--quick]``."""
+"""``scripts/bench [NAME] [--quick]``: without a name, what there is."""
 
 import argparse
 import importlib
 
+from benchmarks import report
 from benchmarks.speed import NAMES
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Speed and memory beside a peer's, in one run.")
-    parser.add_argument("name", choices=NAMES)
+    parser.add_argument("name", nargs="?", choices=NAMES, help="all are listed where not given")
     parser.add_argument(
         "--quick", action="store_true", help="few repetitions and small sizes: for a look, not a figure"
     )
     arguments = parser.parse_args()
+    if arguments.name is None:
+        rows = [
+            (name, report.last_time(report.stored(f"bench_{name}")), report.first_line(f"benchmarks.speed.{name}"))
+            for name in NAMES
+        ]
+        report.print_table(("name", "last took", "what"), rows, flush=(0, 2))
+        return
     importlib.import_module(f"benchmarks.speed.{arguments.name}").main(arguments.quick)
 
 

@@ -33,6 +33,7 @@ SEEDS = range(5)
 GIBO, EVALUATED, BARE, SEARCH = "DP-GIBO, mu=1", "GP-UCB, private evaluations, mu=1", "DP-GIBO, mu=inf", "random search"
 METHODS = (GIBO, EVALUATED, BARE, SEARCH)
 NOT_PRIVATE = "not private"
+UNTUNED = "untuned, middle of the box"
 
 
 def main() -> None:
@@ -100,10 +101,12 @@ def main() -> None:
 
     print("\nmean validation loss of the released hyper-parameters (squared error; predicting the mean gives about 1)")
     private = f"mu={MU:g}: epsilon={run.guarantee.epsilon(DELTA):.2f} at delta={DELTA:g}"
-    rows = [("untuned, middle of the box", *summary(untuned), "", "uses no user")]
+    rows = [(UNTUNED, *summary(untuned), "", "uses no user")]
+    table = {UNTUNED: {"losses": untuned, "evaluations": 0, "privacy": "uses no user"}}
     for method in METHODS:
         said = private if method in (GIBO, EVALUATED) else NOT_PRIVATE
         rows.append((method, *summary(finals[method]), counts[method], said))
+        table[method] = {"losses": finals[method], "evaluations": counts[method], "privacy": said}
     report.print_table(("method", "mean", "min", "max", "evaluations", "privacy of the users"), rows)
     print("The two marked 'not private' are shown because these records are public; they are not in release.json.")
     print("So are the measured losses, of every row: a loss measured on users is not private either.\n")
@@ -118,6 +121,7 @@ def main() -> None:
             "epsilon": {"delta": DELTA, "epsilon": run.guarantee.epsilon(DELTA)},
         },
     )
+    report.write_json(out / "table.json", {"seeds": [SEEDS[0], SEEDS[-1] + 1], "methods": table})  # raw: not released
     plot(curves, batch, out / "plot.png")
     print(f"{time.perf_counter() - start:.0f} s on {report.machine()}")
 

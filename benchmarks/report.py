@@ -1,15 +1,93 @@
-"""What every benchmark prints and writes: a table, JSON and PNG under results/, and the machine it ran on."""
+"""What every benchmark prints and writes: a table, JSON and PNG under results/, and where the figures come from."""
 
+import ast
+import datetime
 import json
 import os
 import platform
+import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-RESULTS = Path(__file__).parent.parent / "results"
+from benchmarks import fingerprint
+
+RESULTS = fingerprint.ROOT / "results"
+STORED = fingerprint.ROOT / "docs" / "results"
+NOISE = {
+    "none": "no noise for privacy is drawn",
+    "exact": "integers from tables, the library's default",
+    "float": "drawn in floating point, for research; the library's default is exact",
+    "both": "exact and floating-point; each row's name says which",
+}
+FIELDS = ("commit", "modified", "date", "code", "seeds", "dtype", "noise", "settings", "seconds", "machine")
+SETTINGS = ("printed in the paper", "chosen here")
+
+
+def write_result(
+    path: Path,
+    found: dict[str, Any],
+    *,
+    entry: str,
+    seeds: Any,
+    noise: str,
+    dtype: str,
+    settings: dict[str, Any],
+    started: float,
+    within: Sequence[str] = fingerprint.FIGURE,
+) -> None:
+    """Write what was found, with its provenance (``FIELDS``), and say where.
+
+    Args:
+      path: of the file.
+      found: what was measured; none of ``FIELDS``.
+      entry: the module that measured it: ``code`` is the hash of what it imports.
+      seeds: all that were used, a range as ``[first, end]``.
+      noise: one of ``NOISE``: what is drawn for privacy.
+      dtype: of the computation.
+      settings: at least ``SETTINGS``: what the paper prints, and what was chosen here.
+      started: ``time.perf_counter()`` at the start.
+      within: packages that the hash counts.
+
+    Raises:
+      ValueError: ``found`` has a field of the provenance, or ``settings`` lacks one of its parts.
+    """
+    if taken := [name for name in FIELDS if name in found]:
+        raise ValueError(f"found must leave {', '.join(taken)} to write_result")
+    if lacking := [name for name in SETTINGS if name not in settings]:
+        raise ValueError(f"settings must say what is {' and what is '.join(lacking)}")
+    revision, modified = AT_IMPORT
+    provenance = {
+        "commit": revision,
+        "modified": modified,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "code": fingerprint.digest(entry, within),
+        "seeds": seeds,
+        "dtype": dtype,
+        "noise": f"{noise}: {NOISE[noise]}",
+        "settings": settings,
+        "seconds": round(time.perf_counter() - started, 1),
+        "machine": machine(),
+    }
+    write_json(path, found | provenance)
+
+
+def committed() -> tuple[str | None, bool | None]:
+    """The commit that is checked out, and whether a tracked file of the code differs from it; None without git."""
+    git = ["git", "-C", str(fingerprint.ROOT)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        code = ["jaxdpbo", "benchmarks", "pyproject.toml"]
+        changed = subprocess.run([*git, "status", "--porcelain", "--", *code], capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+    return head.stdout.strip(), bool(changed.stdout.strip())
+
+
+AT_IMPORT = committed()  # a commit that is made during a run is not the run's
 
 
 def machine() -> dict[str, Any]:
@@ -20,7 +98,6 @@ def machine() -> dict[str, Any]:
         "device": jax.devices()[0].device_kind,
         "python": platform.python_version(),
         "jax": jax.__version__,
-        "dtype": str(jax.numpy.zeros(()).dtype),
     }
 
 
@@ -43,21 +120,39 @@ def save_figure(figure: Any, path: Path) -> None:
     print(f"wrote {_short(path)}")
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Columns as wide as their widest cell, the first one flush left."""
+def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], flush: Sequence[int] = (0,)) -> None:
+    """Columns as wide as their widest cell, those of ``flush`` begin at the left."""
     cells = [list(header), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     for number, row in enumerate(cells):
-        first, *rest = (
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        print("  ".join([first, *rest]).rstrip())
+        placed = enumerate(zip(row, widths, strict=True))
+        print("  ".join(cell.ljust(w) if i in flush else cell.rjust(w) for i, (cell, w) in placed).rstrip())
         if number == 0:
             print("  ".join("-" * width for width in widths))
 
 
+def stored(name: str) -> dict[str, Any] | None:
+    """The committed result of that name; None where there is none."""
+    path = STORED / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def last_time(result: dict[str, Any] | None) -> str:
+    """Wall time of a stored result, in words."""
+    seconds = result and result.get("seconds")
+    if not seconds:
+        return "not recorded"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def first_line(module: str) -> str:
+    """Of a module's docstring, without the command that runs it."""
+    line = (ast.get_docstring(ast.parse(fingerprint.tree(module) or "")) or "").partition("\n")[0]
+    return line.split("``: ", 1)[-1].rstrip(".:")
+
+
 def _short(path: Path) -> str:
-    return str(path.relative_to(RESULTS.parent))
+    return str(path.relative_to(RESULTS.parent)) if path.is_relative_to(RESULTS.parent) else str(path)
 
 
 def _processor() -> str:

@@ -1535,11 +1535,11 @@ def trainings() -> dict[str, Target]:
         "kernel_svr.bounds": Target(kernel_svr.bounds, {"features": few}, tame=("features",)),
         "kernel_svm.split": Target(kernel_svm.split, splitting | {"positive": just(1.0)}, fixed=("dataset",)),
         "logistic_regression.split": Target(logistic_regression.split, splitting, fixed=("dataset",)),
-        "datasets.load": Target(datasets.load, {"name": just("diabetes")}, weight=0.2),
-        "datasets.table": Target(datasets.table, {"name": either(*datasets.TABLES)}),
+        "datasets.load": Target(datasets.load, {"name": just("diabetes")}, fixed=("download",), weight=0.2),
+        "datasets.table": Target(datasets.table, {"name": either(*datasets.TABLES)}, raises=(OSError,)),
         "classification.load": Target(
             classification.load, {"name": just("adult"), "seed": few, "test": st.none() | few}, fixed=("seed",),
-            weight=0.2
+            weight=0.2, raises=(OSError,)
         ),
         "outsourced.grid": Target(outsourced.grid, {"side": positive, "points": few}, tame=("points",)),
         "outsourced.branin_hoo": Target(outsourced.branin_hoo, {"points": few}, tame=("points",)),

@@ -2,20 +2,22 @@
 
 import json
 
+import dataset_cases
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import avent, common, demo, kharkovskii, kusner, report, sopa
-from benchmarks.avent import settings as avent_settings
-from benchmarks.kharkovskii import regret as sound
-from benchmarks.kharkovskii import settings as kharkovskii_settings
-from benchmarks.kharkovskii import tables
-from benchmarks.kusner import fig1 as correlation
-from benchmarks.kusner import regret
-from benchmarks.kusner import settings as kusner_settings
-from benchmarks.sopa import fig2, fig3, fig4, fig5, settings
+from benchmarks import demo, report
+from benchmarks.reproductions import avent, common, kharkovskii, kusner, sopa
+from benchmarks.reproductions.avent import settings as avent_settings
+from benchmarks.reproductions.kharkovskii import regret as sound
+from benchmarks.reproductions.kharkovskii import settings as kharkovskii_settings
+from benchmarks.reproductions.kharkovskii import tables
+from benchmarks.reproductions.kusner import fig1 as correlation
+from benchmarks.reproductions.kusner import regret
+from benchmarks.reproductions.kusner import settings as kusner_settings
+from benchmarks.reproductions.sopa import fig2, fig3, fig4, fig5, settings
 from jaxdpbo.problems import datasets, huber_regression, kernel_svr
 
 
@@ -165,7 +167,7 @@ def test_figure_3_may_be_stopped_and_started(full_only, figure, monkeypatch, cap
     monkeypatch.setitem(TINY, "fig3", TINY["fig3"] | {"steps": 2})
     other = common.Report(settings, "fig3", first["figure"], True, first["data"])
     assert fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]
-    other.summary["settings"] = {"changed": True}
+    other.described = {"changed": True}
     assert not fig3.resumed(other, fig3.Problem(**first["problem"]))["runs"]  # settings of another run
 
 
@@ -226,7 +228,7 @@ KUSNER = {
 @pytest.fixture
 def kusner_item(results, monkeypatch):
     def bundled(name, honest=datasets.load):
-        return honest("digits" if name == "covtype" else name)  # no download in a test
+        return honest("digits" if name == "covtype" else name)  # a test has no file
 
     monkeypatch.setattr(datasets, "load", bundled)
 
@@ -287,7 +289,7 @@ KHARKOVSKII = {
 
 @pytest.fixture
 def kharkovskii_item(results, monkeypatch):
-    monkeypatch.setattr(datasets, "table", lambda name: None)  # the bundled stand-in
+    monkeypatch.setattr(datasets, "table", dataset_cases.table)
 
     def run(item):
         monkeypatch.setitem(kharkovskii_settings.QUICK, item, KHARKOVSKII[item])
@@ -323,7 +325,6 @@ def test_a_table_sets_the_papers_numbers_beside_ours(kharkovskii_item, item, cap
     assert all(mean >= 0 for mean in written["mean"].values())
     if item == "table4":
         assert written["largest_r"] == 10
-        assert "STAND-IN" in written["data"]
         assert "no guarantee here covers them" in written["notes"][0]
 
 
@@ -352,8 +353,8 @@ def test_sound_transforms_stand_beside_the_published_one(full_only, kharkovskii_
 
 @pytest.fixture
 def avent_item(results, monkeypatch):
-    """Runs items on few records of the bundled stand-in; all of them share what was measured."""
-    monkeypatch.setattr(datasets, "table", lambda name: None)
+    """Runs items on few drawn records; all of them share what was measured."""
+    monkeypatch.setattr(datasets, "table", dataset_cases.table)
     limits = {"LogReg+SGD": {"epochs": 2, "records": 60}}
     little = {"seeds": 3, "proposals": 3, "pool": 12, "parts": 2, "tasks": ("LogReg+SGD",), "limits": limits}
     for item in ("fig5", "fig6", "fig7", "fig8", "table2", "accountants"):

@@ -4,6 +4,7 @@ import gzip
 import operator
 import os
 import warnings
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from scipy import optimize, stats
 from jaxdpbo.algorithms import random_search
 from jaxdpbo.drivers import run_loop, run_scan
 from jaxdpbo.problems import (
+    classification,
     datasets,
     gp_regression,
     huber_regression,
@@ -369,20 +371,29 @@ def test_files_are_read_from_the_folder(folder):
     np.testing.assert_array_equal(datasets.load("covtype").features, [[2767, 17]])
     folder("adult.data.gz", "39, State-gov, <=50K\n\n")
     assert datasets.table("adult") == [["39", "State-gov", "<=50K"]]
-    assert datasets.table("ames") is None
 
 
-def test_bundled_sets_stand_in_and_say_so(monkeypatch, tmp_path):
+def test_nothing_is_downloaded_and_nothing_stands_in_unasked(monkeypatch, tmp_path):
     monkeypatch.setenv("JAXDPBO_DATA", str(tmp_path / "missing"))
     assert datasets.directory() is None
+    asked = []
 
     def offline(**_):
+        asked.append(True)
         raise OSError("no network")
 
     monkeypatch.setattr("sklearn.datasets.fetch_covtype", offline)
     monkeypatch.setattr("sklearn.datasets.fetch_openml", offline)
     for name in ("covtype", "mnist", "ct_slice", "chicago"):
-        assert "STAND-IN" in datasets.load(name).source
+        with pytest.raises(FileNotFoundError, match="JAXDPBO_DATA") as refused:
+            datasets.load(name)
+        assert ("download=True" in str(refused.value)) == (name in ("covtype", "mnist"))
+    assert not asked
+    for name in ("covtype", "mnist"):
+        with pytest.raises(OSError, match="no network"):
+            datasets.load(name, download=True)
+    with pytest.raises(ValueError, match="download must be False for name='chicago'"):
+        datasets.load("chicago", download=True)
     for name, shape in (("digits", (1797, 64)), ("breast_cancer", (569, 30)), ("diabetes", (442, 10))):
         loaded = datasets.load(name)
         assert loaded.features.shape == shape
@@ -400,9 +411,7 @@ def test_the_real_files_where_they_are():
     """Shapes of the files that JAXDPBO_DATA holds; nothing to check where it is not set."""
     shapes = {"covtype": (20_000, 54), "mnist": (5_000, 784), "ct_slice": (682, 384), "chicago": (5_698, 48)}
     present = {
-        name
-        for name in shapes
-        if datasets.directory() and (datasets.directory() / datasets._SOURCES[name].file).exists()
+        name for name in shapes if datasets.directory() and (datasets.directory() / datasets._FILES[name].file).exists()
     }
     assert bool(present) == bool(os.environ.get("JAXDPBO_DATA"))
     for name in present:
@@ -526,10 +535,8 @@ def test_properties_are_cheap_where_their_output_is_large(tmp_path, monkeypatch)
     np.testing.assert_allclose(table.outputs, -np.log([200, 100]))
 
 
-def test_without_the_files_something_else_stands_in(tmp_path, monkeypatch):
+@pytest.mark.parametrize("made", [outsourced.loans, outsourced.properties, partial(classification.load, "adult")])
+def test_a_table_that_is_missing_is_an_error_that_names_its_file(tmp_path, monkeypatch, made):
     monkeypatch.setenv("JAXDPBO_DATA", str(tmp_path))
-    for made, dimension in ((outsourced.loans, 3), (outsourced.properties, 2)):
-        table = made()
-        assert table.inputs.shape == (442, dimension)
-        assert table.outputs.shape == (442,)
-        assert "STAND-IN" in table.source
+    with pytest.raises(FileNotFoundError, match=r"needs the file \S+\.gz in the directory that .* JAXDPBO_DATA names"):
+        made()

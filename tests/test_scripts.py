@@ -1,6 +1,7 @@
 """The commands parse, refuse with a message, and install nothing when told which Python; a hidden skip fails a run."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,26 @@ def test_reproduce_says_what_it_refuses(arguments, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert "installing" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (["reproduce", "kusner"], ("kusner fig1 ", "kusner regret ")),
+        (["bench"], ("dp_gibo ", "dp_gp_ucb ", "po_gp_ucb ", "dpareto ", "dp_sgd ", "secure ", "demo ")),
+    ],
+)
+def test_a_command_without_an_item_lists_what_there_is(command, lines):
+    environment = os.environ | {"JAXDPBO_PYTHON": sys.executable}
+    script, *arguments = command
+    done = subprocess.run(
+        [ROOT / "scripts" / script, *arguments], capture_output=True, text=True, env=environment, cwd=ROOT.parent
+    )
+    assert done.returncode == 0, done.stderr
+    header, _, *rows = done.stdout.splitlines()
+    assert "last took" in header
+    assert all(row.startswith(line) for row, line in zip(rows, lines, strict=True))
+    assert all(re.search(r"  \d+ (s|min)  |not recorded  ", row) for row in rows)
 
 
 @pytest.mark.parametrize(("body", "passes"), [("pass", True), ("pytest.skip('tired')", False)])

@@ -1,3 +1,23 @@
 """Measurements against peers; run by ``scripts/bench NAME``."""
 
-NAMES = ("dp_gibo", "dp_gp_ucb", "po_gp_ucb", "dpareto", "dp_sgd", "secure")
+from typing import NamedTuple
+
+
+class About(NamedTuple):
+    """What a measurement is of: the noise drawn for privacy, the dtypes, the module of its settings, and its seeds."""
+
+    noise: str
+    dtype: str
+    problem: str
+    seeds: str
+
+
+ABOUT = {
+    "dp_gibo": About("float", "float64; rows of the gradient step say which", "gibo_problem", "from 0; warming 1000"),
+    "dp_gp_ucb": About("float", "float64", "ucb_problem", "0 to 99; warming from 10000"),
+    "po_gp_ucb": About("none", "float64", "outsourced_problem", "from 0"),
+    "dpareto": About("none", "float64", "pareto_problem", "0 to 4; warming 100"),
+    "dp_sgd": About("float", "float32", "sgd_problem", "0 to 4; warming 100"),
+    "secure": About("both", "float64", "gibo_problem", "0 to 39; warming from 10000"),
+}
+NAMES = (*ABOUT, "demo")

@@ -20,17 +20,17 @@ def main(quick: bool) -> None:
     with Worker(OURS) as ours, Worker(PEER) as peer:
         compiled = {count: ours("run", seed=100, proposals=count)["seconds"] for count in (few, many)}
         peer("run", seed=100, proposals=2, threads=2)
-        short, integer_mask, peers = [], [], {threads: [] for threads in THREADS}
+        short, long, peers = [], [], {threads: [] for threads in THREADS}
         for seed in tqdm(range(seeds), unit="seed"):
             short.append(ours("run", seed=seed, proposals=few))
-            integer_mask.append(ours("run", seed=seed, proposals=many))
+            long.append(ours("run", seed=seed, proposals=many))
             for threads in THREADS:
                 peers[threads].append(peer("run", seed=seed, proposals=few, threads=threads))
         versions = ours("version"), peer("version")
     medians = {threads: statistics.median(run["seconds"] for run in runs) for threads, runs in peers.items()}
     faster = min(medians, key=medians.__getitem__)
-    first, all_of = (statistics.median(run["seconds"] for run in runs) for runs in (short, integer_mask))
-    volumes = [run["volume"] for run in integer_mask]
+    first, all_of = (statistics.median(run["seconds"] for run in runs) for runs in (short, long))
+    volumes = [run["volume"] for run in long]
     rows.finish(
         "dpareto",
         [
@@ -57,10 +57,10 @@ def main(quick: bool) -> None:
                 all_of / first,
                 compiled[many] - all_of,
                 "float64",
-                seconds=[run["seconds"] for run in integer_mask],
+                seconds=[run["seconds"] for run in long],
                 hypervolume=volumes,
                 spread_of_hypervolume=(max(volumes) - min(volumes)) / statistics.mean(volumes),
-                largest_difference_of_values=max(run["largest_difference"] for run in integer_mask),
+                largest_difference_of_values=max(run["largest_difference"] for run in long),
             ),
         ],
         quick,

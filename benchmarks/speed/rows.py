@@ -1,11 +1,15 @@
 """What a measurement is written down as, and how it is shown."""
 
+import importlib
 import statistics
+import time
 from typing import Any
 
-from benchmarks import report
+from benchmarks import fingerprint, report
+from benchmarks.speed import ABOUT
 
 CLOSE = 1e-9
+STARTED = time.perf_counter()  # one measurement a process
 
 
 def row(name, ours_s, peer_s, peer, ratio, compile_s, dtype, **more: Any) -> dict[str, Any]:
@@ -17,8 +21,6 @@ def row(name, ours_s, peer_s, peer, ratio, compile_s, dtype, **more: Any) -> dic
         "peer": peer,
         "compile_s": compile_s,
         "dtype": dtype,
-        "threads": report.machine()["cores"],
-        "machine": report.machine(),
         "more": more,
     }
 
@@ -57,7 +59,20 @@ def finish(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
     for one in rows:
         for what, value in one["more"].items():
             print(f"{one['name']}: {what}: {value}")
-    report.write_json(report.folder("bench") / (f"{name}_quick.json" if quick else f"{name}.json"), rows)
+    about = ABOUT[name]
+    problem = vars(importlib.import_module(f"benchmarks.speed.{about.problem}"))
+    chosen = {constant: value for constant, value in problem.items() if constant.isupper()}
+    report.write_result(
+        report.folder("bench") / (f"{name}_quick.json" if quick else f"{name}.json"),
+        {"rows": rows},
+        entry=f"benchmarks.speed.{name}",
+        within=fingerprint.DEFINITION,
+        seeds=about.seeds,
+        noise=about.noise,
+        dtype=about.dtype,
+        settings={"printed in the paper": {}, "chosen here": chosen, "quick": quick},
+        started=STARTED,
+    )
 
 
 def _time(seconds: float) -> str:

@@ -1,8 +1,9 @@
-"""Real records: from a directory of files, from scikit-learn's fetchers, or from what scikit-learn bundles.
+"""Real records: from a directory of files, from what scikit-learn bundles, or by an explicit download.
 
-``load(name)`` looks in this order: the file of that name in the directory that the environment variable
-``JAXDPBO_DATA`` names; scikit-learn's own download where there is one and a network; a bundled set that stands in.
-``Dataset.source`` says which it was and what it is to the papers' data: print it beside any result.
+``load(name)`` reads "digits", "breast_cancer" and "diabetes" from scikit-learn; every other set from its file in the
+directory that the environment variable ``JAXDPBO_DATA`` names. Two of them scikit-learn can fetch: with
+``download=True`` alone. Data that are missing are an error that says what to do; no other data take their place.
+``Dataset.source`` says what was read and what it is to the papers' data: print it beside any result.
 """
 
 import csv
@@ -33,37 +34,33 @@ class Dataset(NamedTuple):
     source: str
 
 
-class _Source(NamedTuple):
-    file: str | None
+class _File(NamedTuple):
+    file: str
     describes: str
     target: str  # a column's name, or "-1" for the last column of a file without a header
-    dropped: tuple[str, ...]
-    fetch: tuple[str, dict[str, Any]] | None  # a function of sklearn.datasets and its arguments
-    bundled: str
+    dropped: tuple[str, ...] = ()
+    fetch: tuple[str, dict[str, Any]] | None = None  # a function of sklearn.datasets and its arguments
 
 
-_SOURCES = {
-    "covtype": _Source(
+_FILES = {
+    "covtype": _File(
         "covtype_20k.csv.gz", "UCI Forest covertype, a random 20,000 rows: exact data, subsampled",
-        "Cover_Type", (), ("fetch_covtype", {"n_retries": 1}), "load_digits",
+        "Cover_Type", fetch=("fetch_covtype", {}),
     ),
-    "mnist": _Source(
+    "mnist": _File(
         "mnist_5k.csv.gz", "MNIST, 500 digits a class (a real 8% subset), sorted by class",
-        "-1", (), ("fetch_openml", {"name": "mnist_784", "version": 1, "as_frame": False, "n_retries": 1}),
-        "load_digits",
+        "-1", fetch=("fetch_openml", {"name": "mnist_784", "version": 1, "as_frame": False}),
     ),
-    "ct_slice": _Source(
+    "ct_slice": _File(
         "ct_slice_head.csv.gz", "UCI CT slice localisation, the file's first 682 rows: real, 2 patients only",
-        "reference", ("patientId",), None, "load_diabetes",
+        "reference", ("patientId",),
     ),
-    "chicago": _Source(
+    "chicago": _File(
         "modeldata_Chicago.csv.gz", "Chicago ridership: a STAND-IN for CT slice at scale, a time series",
-        "ridership", ("rownames", "date"), None, "load_diabetes",
+        "ridership", ("rownames", "date"),
     ),
-    "digits": _Source(None, "", "", (), None, "load_digits"),
-    "breast_cancer": _Source(None, "", "", (), None, "load_breast_cancer"),
-    "diabetes": _Source(None, "", "", (), None, "load_diabetes"),
 }  # fmt: skip
+BUNDLED = ("digits", "breast_cancer", "diabetes")
 TABLES = {
     "adult": "adult.data.gz",
     "adult_test": "adult.test.gz",
@@ -71,7 +68,7 @@ TABLES = {
     "lending_club": "modeldata_lending_club.csv.gz",
     "sacramento": "modeldata_Sacramento.csv.gz",
 }
-NAMES = tuple(_SOURCES)
+NAMES = (*_FILES, *BUNDLED)
 
 
 def directory() -> Path | None:
@@ -80,48 +77,60 @@ def directory() -> Path | None:
     return Path(value) if value and Path(value).is_dir() else None
 
 
-def table(name: str) -> list[list[str]] | None:
-    """The rows of a mixed table of ``TABLES`` as text, header included where the file has one; None without the file.
+def table(name: str) -> list[list[str]]:
+    """The rows of a mixed table of ``TABLES`` as text, header included where the file has one.
 
     Raises:
       ValueError: an unknown name.
+      FileNotFoundError: the file is not there.
     """
-    return _rows(TABLES[_checks.choice("name", name, tuple(TABLES))])
+    return _rows(name, TABLES[_checks.choice("name", name, tuple(TABLES))])
 
 
-def load(name: str) -> Dataset:
-    """A numeric data set of ``NAMES``: see the module for where it comes from.
+def load(name: str, *, download: bool = False) -> Dataset:
+    """A numeric data set of ``NAMES``.
+
+    Args:
+      name: of the set.
+      download: have scikit-learn fetch "covtype" or "mnist", whole, where the file is not there.
 
     Raises:
-      ValueError: an unknown name.
+      ValueError: an unknown name, or ``download`` of a set that cannot be fetched.
+      FileNotFoundError: the file is not there and ``download`` is False.
       ModuleNotFoundError: scikit-learn is needed and missing.
+
+    >>> load("diabetes").features.shape
+    (442, 10)
     """
-    source = _SOURCES[_checks.choice("name", name, NAMES)]
-    rows = _rows(source.file) if source.file else None
-    if rows is not None:
-        return _from_rows(rows, source)
-    if source.fetch is not None:
-        function, arguments = source.fetch
-        try:
-            bunch = _sklearn(function)(**arguments)
-        except OSError:  # no network: URLError and timeouts are OSErrors
-            pass
-        else:
-            return _from_bunch(bunch, f"{name}, downloaded by scikit-learn: the full data")
-    bundled = source.bundled.removeprefix("load_")
-    said = f"scikit-learn's bundled {bundled}" + ("" if bundled == name else f": a STAND-IN for {name}")
-    return _from_bunch(_sklearn(source.bundled)(), said)
+    if _checks.choice("name", name, NAMES) in BUNDLED:
+        return _from_bunch(_sklearn(f"load_{name}")(), f"scikit-learn's bundled {name}")
+    source = _FILES[name]
+    if download and source.fetch is None:
+        raise ValueError(f"download must be False for name={name!r}: only covtype and mnist can be fetched")
+    if download and not _path(source.file):
+        function, arguments = source.fetch or ("", {})
+        return _from_bunch(_sklearn(function)(**arguments), f"{name}, downloaded by scikit-learn: the full data")
+    return _from_rows(_rows(name, source.file, fetched=source.fetch is not None), source)
 
 
-def _rows(file: str) -> list[list[str]] | None:
+def _path(file: str) -> Path | None:
     folder = directory()
-    if folder is None or not (folder / file).exists():
-        return None
-    with gzip.open(folder / file, "rt", newline="") as stream:
+    return folder / file if folder is not None and (folder / file).exists() else None
+
+
+def _rows(name: str, file: str, fetched: bool = False) -> list[list[str]]:
+    path = _path(file)
+    if path is None:
+        value = os.environ.get("JAXDPBO_DATA")
+        raise FileNotFoundError(
+            f"name={name!r} needs the file {file} in the directory that the environment variable JAXDPBO_DATA names "
+            f"(now {value!r})" + (", or download=True" if fetched else "")
+        )
+    with gzip.open(path, "rt", newline="") as stream:
         return [row for row in csv.reader(stream, skipinitialspace=True) if row]
 
 
-def _from_rows(rows: list[list[str]], source: _Source) -> Dataset:
+def _from_rows(rows: list[list[str]], source: _File) -> Dataset:
     if source.target == "-1":
         values = np.asarray(rows, dtype=np.float64)
         return Dataset(values[:, :-1], values[:, -1], source.describes)

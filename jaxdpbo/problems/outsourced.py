@@ -71,10 +71,11 @@ def loans() -> Table:
 
     The data at hand say whether a loan went bad, not what it returned. Here every instalment of an annuity at the
     loan's rate was paid where it did not, and half of them where it did; the return is their sum over the amount.
+
+    Raises:
+      FileNotFoundError: the table is not there (``datasets.table``).
     """
     rows = datasets.table("lending_club")
-    if rows is None:
-        return _bundled("the loans", ("bmi", "bp", "s5"))
     names = ("funded_amnt", "int_rate", "annual_inc", "term", "Class")
     amount, rate, income, term, grade = zip(
         *([row[rows[0].index(name)] for name in names] for row in rows[1:]), strict=True
@@ -94,20 +95,14 @@ def properties() -> Table:
     """House sales: longitude and latitude, and minus the logarithm of the price per square foot.
 
     Sales between relatives, of foreclosed or of unfinished houses are left out: their prices are no evaluation.
+
+    Raises:
+      FileNotFoundError: the table is not there (``datasets.table``).
     """
     rows = datasets.table("ames")
-    if rows is None:
-        return _bundled("the properties", ("bmi", "bp"))
     names = ("Longitude", "Latitude", "Sale_Price", "Gr_Liv_Area")
     sold = [row for row in rows[1:] if row[rows[0].index("Sale_Condition")] == "Normal"]
     table = np.array([[float(row[rows[0].index(name)]) for name in names] for row in sold])
     return Table(
         table[:, :2], -np.log(table[:, 2] / table[:, 3]), "house sales in Ames, Iowa: a STAND-IN for Singapore's"
     )
-
-
-def _bundled(what: str, columns: tuple[str, ...]) -> Table:
-    """Without the files: progression of diabetes over some of its features."""
-    places = [("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6").index(name) for name in columns]
-    dataset = datasets.load("diabetes")
-    return Table(dataset.features[:, places], np.log(dataset.targets), f"{dataset.source}: a STAND-IN for {what}")

@@ -1,0 +1,213 @@
+"""What the papers' figures share: settings, runs over seeds, choices made on others, intervals, bands, and files."""
+
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import optax
+from tqdm import tqdm
+
+from benchmarks import fingerprint, report, reproductions
+from jaxdpbo import drivers
+from jaxdpbo.privacy import descent
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+RESAMPLES = 10_000
+TUNING_SEEDS = 10_000  # where the tuning seeds begin; the reported ones begin at 0
+
+
+def settings_of(paper: Any, item: str, quick: bool, full: bool = False) -> SimpleNamespace:
+    """Everything an item of a paper's ``settings`` module needs to know.
+
+    Printed, then ours (which replaces only what cannot be had), then quick or full.
+    """
+    changed = paper.QUICK[item] if quick else paper.FULL[item] if full else {}
+    return SimpleNamespace(**paper.PRINTED[item] | paper.OURS[item] | changed)
+
+
+def described(paper: Any, item: str, quick: bool, full: bool = False) -> dict[str, Any]:
+    """The same for a reader, who should see which is which."""
+    told = {"printed in the paper": paper.PRINTED[item], "chosen here": paper.OURS[item]}
+    if remembered := getattr(paper, "REMEMBERED", {}).get(item):
+        told["from memory of the paper, whose text at hand has lost it"] = remembered
+    told |= {"changed by --quick": paper.QUICK[item]} if quick else {}
+    return told | ({"changed by --full": paper.FULL[item]} if full else {})
+
+
+def tuning_seeds(count: int) -> range:
+    return range(TUNING_SEEDS, TUNING_SEEDS + count)
+
+
+def adagrad(step_size: Any) -> optax.GradientTransformation:
+    """AdaGrad as published (Duchi et al. 2011), and as PyTorch's default: the sum of squares begins at 0.
+
+    ``optax.adagrad`` begins it at 0.1, which 25 gradients of norm 0.05 never reach: it stays plain descent.
+    """
+    return optax.adagrad(step_size, initial_accumulator_value=0.0, eps=1e-8)
+
+
+ADAGRAD = {0.0: adagrad, 0.1: optax.adagrad}  # by where the sum of squares begins
+
+
+def over_seeds(
+    draw: Callable[[jax.Array], Any],
+    run: Callable[[Any, Any], dict[str, jax.Array]],
+    configs: Sequence[Any],
+    seeds: Sequence[int],
+    said: str,
+) -> dict[str, np.ndarray]:
+    """``run((key, config), data)`` for each config and seed: arrays with leading axes ``(configs, seeds)``.
+
+    ``data = draw(key)`` is drawn once a seed, so that all configs meet the same data and the same key. One compilation
+    for configs that differ in traced numbers.
+    """
+    devices = jax.local_devices()
+    block = len(devices) if devices[0].platform == "cpu" else len(configs)
+    policy = "map" if len(configs) == 1 else None  # a device without work would repeat another's
+    found = []
+    with tqdm(total=len(seeds) * len(configs), desc=said, unit="run", mininterval=1.0) as bar:
+        for seed in seeds:
+            data_key, run_key = jax.random.split(jax.random.key(seed))
+            data, parts = draw(data_key), []
+            for start in range(0, len(configs), block):
+                some = configs[start : start + block]
+                inputs = jnp.stack([run_key] * len(some)), jax.tree.map(lambda *leaves: jnp.stack(leaves), *some)
+                parts.append(jax.tree.map(np.asarray, drivers.distribute(run, inputs, data, policy=policy)))
+                bar.update(len(some))
+            found.append(jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts))
+    return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *found)
+
+
+def choose(said: str, tried: Sequence[dict[str, Any]], scores: Any, seeds: Sequence[int]) -> tuple[dict, dict]:
+    """The options of least score, and for the record every option's. Says so."""
+    scores = np.asarray(scores, float)
+    best = dict(tried[int(np.argmin(scores))])
+    report.print_table(
+        (f"tuning {said}, seeds {seeds[0]} to {seeds[-1]}", "score"),
+        [(in_words(one), f"{score:.4g}" + " *" * (one == best)) for one, score in zip(tried, scores, strict=True)],
+    )
+    record = [dict(one) | {"score": score} for one, score in zip(tried, scores.tolist(), strict=True)]
+    return best, {"seeds": [seeds[0], seeds[-1] + 1], "tried": record, "chosen": best}
+
+
+def in_words(options: dict[str, Any]) -> str:
+    def word(value: Any) -> Any:
+        return "scheduled" if value is None else f"{value:g}" if isinstance(value, float) else value
+
+    return ", ".join(f"{name.replace('_', ' ')} {word(value)}" for name, value in options.items())
+
+
+def grid(**choices: Sequence[Any]) -> list[dict[str, Any]]:
+    """Every combination, as keyword arguments."""
+    found: list[dict[str, Any]] = [{}]
+    for name, values in choices.items():
+        found = [one | {name: value} for one in found for value in values]
+    return found
+
+
+def interval(statistic: Callable[..., Any], *samples: Any) -> tuple[float, float, float]:
+    """``statistic(*samples, axis)`` and its 95 % percentile bootstrap interval; samples ``(seeds,)`` stay paired."""
+    values = [np.asarray(sample) for sample in samples]
+    rows = np.random.default_rng(0).integers(0, len(values[0]), (RESAMPLES, len(values[0])))
+    low, high = np.percentile(statistic(*(value[rows] for value in values), axis=1), (2.5, 97.5))
+    return float(statistic(*values, axis=0)), float(low), float(high)
+
+
+def mean_difference(first: Any, second: Any, axis: int) -> Any:
+    return np.mean(first - second, axis=axis)
+
+
+def compared(first: Any, second: Any) -> dict[str, Any]:
+    """Paired: the mean of ``first - second`` with its interval, and in how many seeds the first is lower."""
+    middle, low, high = interval(mean_difference, first, second)
+    return {"mean difference": middle, "95%": [low, high], "lower in": int(np.sum(first < second)), "of": len(first)}
+
+
+def told(comparison: dict[str, Any]) -> str:
+    low, high = comparison["95%"]
+    middle, count = comparison["mean difference"], f"{comparison['lower in']} of {comparison['of']}"
+    return f"{middle:+.4f} ({low:+.4f} to {high:+.4f}), lower in {count}"
+
+
+def answers(path: jax.Array) -> jax.Array:
+    """What would be released after each step, by "last" and by "last_half_mean": ``(2, T + 1, d)``."""
+    steps = jnp.arange(path.shape[0])
+    return jnp.stack([jax.vmap(lambda t, o=o: descent.answer(path, t, o))(steps) for o in descent.OUTPUTS])
+
+
+def band(axis: Any, values: Any, colour: str, label: str, x: Any = None, line: str = "-", mean: bool = False) -> None:
+    """Over seeds, the leading axis: median and quartiles, or mean and range."""
+    x = np.arange(values.shape[1]) if x is None else x
+    low, middle, high = np.percentile(values, (0, 50, 100) if mean else (25, 50, 75), axis=0)
+    axis.plot(x, values.mean(axis=0) if mean else middle, line, color=colour, label=label)
+    axis.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
+
+
+def panels(rows: int, columns: int = 1, **options: Any) -> tuple[Any, Any]:
+    """A figure and its axes, always an array."""
+    figure, axes = pyplot.subplots(rows, columns, figsize=(7 if columns == 1 else 4 * columns, 3.2 * rows), **options)
+    return figure, np.atleast_1d(axes)
+
+
+class Report:
+    """The clock, the settings and the two files of one figure."""
+
+    def __init__(self, paper: Any, item: str, title: str, quick: bool, source: str, full: bool = False):
+        self.settings: SimpleNamespace = settings_of(paper, item, quick, full)
+        self.paper: Any = paper
+        self.item: str = item
+        self.stem = item + "_quick" * quick + "_full" * full  # a quick look must not replace a result
+        self.started = time.perf_counter()
+        self.summary: dict[str, Any] = {"figure": title, "data": source}
+        self.described = plain(described(paper, item, quick, full))
+        print(f"{title}\ndata: {source}\nsettings: {plain(vars(self.settings))}\n")
+
+    def entry(self) -> str:
+        return reproductions.module_of(self.paper.PAPER, self.item)
+
+    def code(self) -> str:
+        return fingerprint.digest(self.entry())
+
+    def path(self, ending: str) -> Any:
+        return report.folder(self.paper.PAPER) / f"{self.stem}.{ending}"
+
+    def finish(self, figure: Any, *, seeds: Any, **found: Any) -> None:
+        """Write both files."""
+        for axis in figure.axes:
+            if axis.get_legend_handles_labels()[0]:
+                axis.legend(frameon=False, fontsize=8)
+            axis.spines[["top", "right"]].set_visible(False)
+        self.write(seeds=seeds, **found)
+        report.save_figure(figure, self.path("png"))
+        pyplot.close(figure)
+        print(f"{time.perf_counter() - self.started:.0f} s")
+
+    def write(self, *, seeds: Any, **found: Any) -> None:
+        report.write_result(
+            self.path("json"),
+            plain(self.summary | found),
+            entry=self.entry(),
+            seeds=plain(seeds),
+            noise=self.paper.NOISE[self.item],
+            dtype=self.paper.DTYPE,
+            settings=self.described,
+            started=self.started,
+        )
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: lists, strings for keys and for infinity, seven digits."""
+    if isinstance(value, dict):
+        return {f"{k:g}" if isinstance(k, float) else str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [plain(v) for v in value]
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.7g}") if np.isfinite(value) else str(value)
+    return value.item() if isinstance(value, np.generic) else value

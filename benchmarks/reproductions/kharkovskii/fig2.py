@@ -1,0 +1,70 @@
+"""Figure 2: simple regret by iteration, for the published transform at several budgets and for no privacy at all.
+
+Where the data are not the paper's, its budgets are multiplied by what makes the largest of them the smallest that puts
+``r`` within the curator's rule, as in the paper.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.kharkovskii import searches, settings, tables
+
+FREE = "not private"
+
+
+def main(seeds: int | None, quick: bool) -> None:
+    out = common.Report(settings, "fig2", "Fig. 2: simple regret by iteration and budget", quick, "see each panel")
+    s = out.settings
+    curves, errors, told, problems = {}, {}, {}, []
+    figure, axes = common.panels(1, len(s.panels))
+    for axis, (name, panel) in zip(axes, s.panels.items(), strict=True):
+        of = SimpleNamespace(**vars(s) | panel | s.shrink | {"runs": seeds or s.runs, "epsilon": panel["epsilons"][0]})
+        problem = searches.problem_of(of)
+        curves[name], errors[name], budgets = panel_of(of, problem)
+        told[name] = {"data": problem.source, "epsilons": budgets}
+        problems.append(problem)
+        show(axis, name, of, problem, curves[name], errors[name])
+    out.finish(
+        figure,
+        seeds=[0, seeds or s.runs],
+        panels=told,
+        mean=curves,
+        standard_error=errors,
+        notes=searches.flags(problems),
+    )
+
+
+def panel_of(s, problem):
+    """Mean and standard error ``(T,)`` of each budget, and the budgets."""
+    factor = tables.epsilon_for(s, problem, s.projected) / s.epsilon
+    budgets = {f"epsilon={epsilon * factor:.3g}": epsilon * factor for epsilon in s.epsilons}
+    plans = {FREE: None}
+    plans |= {name: searches.paper(problem, s.projected, epsilon, s.delta) for name, epsilon in budgets.items()}
+    found = {name: searches.regrets(s, problem, chosen, aware=False) for name, chosen in tqdm(plans.items())}
+    both = {name: searches.mean_and_error(values) for name, values in found.items()}
+    means, errors = ({name: pair[i] for name, pair in both.items()} for i in (0, 1))
+    return means, errors, budgets
+
+
+def show(axis, name, s, problem, curves, errors):
+    print(f"\n({name}) {s.data}, r={s.projected}, {s.runs} runs; {problem.source}")
+    ends = {method: (curve[-1], errors[method][-1]) for method, curve in curves.items()}
+    more = ["" if one is None else f"{one:+.3f}" for one in s.more]
+    told = [("", ""), *zip((f"{epsilon:.3g}" for epsilon in s.epsilons), more, strict=True)]
+    report.print_table(
+        ("budget", f"regret after {s.steps}", "more than not private", "the printed budget", "its printed more"),
+        [
+            (method, searches.said(*ends[method]), f"{ends[method][0] - ends[FREE][0]:+.4f}", *printed)
+            for method, printed in zip(curves, told, strict=True)
+        ],
+    )
+    for number, (method, curve) in enumerate(curves.items()):
+        steps = np.arange(1, len(curve) + 1)
+        axis.plot(steps, curve, "--" if method == FREE else "-", color=f"C{number}", label=method)
+        axis.fill_between(steps, curve - errors[method], curve + errors[method], color=f"C{number}", alpha=0.13)
+    axis.set(xlabel="iteration", title=f"({name}) {s.data}, r={s.projected}", ylim=(0, None))
+    axis.set_ylabel("simple regret: mean and standard error" if name == "a" else "")

@@ -1,0 +1,159 @@
+"""Figure 2, example 4.2: Huber regression, by DP-GIBO and by descent along true gradients, with noise and without."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.sopa import settings
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gd, dp_gibo
+from jaxdpbo.problems import huber_regression
+from jaxdpbo.surrogate import kernels
+
+GIBO, GD, PLAIN = "DP-GIBO", "DP-GD", "gradient descent"  # the last is DP-GD at mu = inf: clipped, no noise
+REWEIGHTINGS = 200
+SHOWN_STEPS = (0, 1, 2, 5, 10, 20, 50, 100)
+
+
+def main(seeds: int | None, quick: bool) -> None:
+    out = common.Report(settings, "fig2", "Fig. 2, example 4.2: Huber regression", quick, "simulated afresh each seed")
+    s = out.settings
+    seeds = seeds or s.replications
+    draw = jax.jit(partial(drawn, users=s.users))
+    shared = {
+        "users": s.users,
+        "steps": s.steps,
+        "clip_norm": s.clip_norm,
+        "bounds": np.array([[-np.inf], [np.inf]]) * np.ones(s.dimension),
+        "theta0": np.full(s.dimension, s.theta0),
+        "noise": "float",
+    }
+
+    def gibo(step_size, lengthscale):
+        numbers = kernels.stationary(lengthscale, s.dimension)
+        return dp_gibo.config(mu=s.mu, batch=s.batch, step_size=step_size, kernel_params=numbers, **shared)
+
+    def descent(mu, step_size):
+        return dp_gd.config(mu=mu, step_size=step_size, **shared)
+
+    methods = {
+        GIBO: (run_gibo, gibo, common.grid(step_size=s.step_sizes, lengthscale=s.lengthscales)),
+        GD: (run_descent, partial(descent, s.mu), common.grid(step_size=s.step_sizes)),
+        PLAIN: (run_descent, partial(descent, np.inf), common.grid(step_size=s.step_sizes)),
+    }
+    tuning, chosen, runs = {}, {}, {}
+    tuned_on = common.tuning_seeds(s.tuning_seeds)
+    for method, (run, config, tried) in methods.items():
+        found = common.over_seeds(draw, run, [config(**one) for one in tried], tuned_on, f"tuning {method}")
+        scores = np.median(found["gap"][:, :, -1], axis=1)
+        chosen[method], tuning[method] = common.choose(f"{method} by median final loss gap", tried, scores, tuned_on)
+        found = common.over_seeds(draw, run, [config(**chosen[method])], range(seeds), method)
+        runs[method] = {name: values[0] for name, values in found.items()}
+
+    print(f"\ndistance to the minimiser, medians of {seeds} seeds")
+    steps = [t for t in SHOWN_STEPS if t <= s.steps]
+    rows = [
+        (method, common.in_words(chosen[method]))
+        + tuple(f"{np.median(found['distance'][:, t]):.3g}" for t in steps)
+        + tuple(f"{np.median(found[name][:, -1]):.3g}" for name in ("gap", "distance_to_true"))
+        for method, found in runs.items()
+    ]
+    report.print_table(("method", "tuned", *(f"step {t}" for t in steps), "loss gap: end", "to the truth: end"), rows)
+
+    ratio = common.interval(ratio_of_medians, runs[GIBO]["distance"][:, -1], runs[GD]["distance"][:, -1])
+    halved = {
+        method: np.argmax(found["distance"] <= found["distance"][:, :1] / 2, axis=1) for method, found in runs.items()
+    }
+    lag = common.interval(common.mean_difference, halved[GIBO], halved[GD])
+    early = slice(0, 5)
+    below = {
+        name: float(np.mean(runs[GIBO][name][:, early] < runs[GIBO]["true"][:, early]))
+        for name in ("surrogate", "estimated")
+    }
+    at_first = {name: np.median(runs[GIBO][name][:, early], axis=0) for name in ("surrogate", "estimated", "true")}
+    print(f"\n{GIBO} / {GD}, median final distance: {ratio[0]:.3f} (95 % {ratio[1]:.3f} to {ratio[2]:.3f})")
+    print(f"lag, steps to halve the distance, mean difference: {lag[0]:+.2f} (95 % {lag[1]:+.2f} to {lag[2]:+.2f})")
+    for name, values in at_first.items():
+        print(f"gradient norm of {GIBO}, first steps, {name}: " + " ".join(f"{value:.3f}" for value in values))
+    print(f"share of the first 5 steps with a norm below the true one: {below}\n")
+    out.finish(
+        picture(runs),
+        seeds=[0, seeds],
+        tuning=tuning,
+        chosen=chosen,
+        **{f"{GIBO} / {GD}, median final distance": {"ratio": ratio[0], "95%": ratio[1:]}},
+        lag={"mean difference of steps to halve the distance": lag[0], "95%": lag[1:]},
+        below_true_in_first_5_steps=below,
+        median={m: {name: np.median(values, axis=0) for name, values in found.items()} for m, found in runs.items()},
+    )
+
+
+def ratio_of_medians(first, second, axis):
+    return np.median(first, axis=axis) / np.median(second, axis=axis)
+
+
+def drawn(key, users):
+    """Records, and the exact minimiser by iterated reweighting."""
+    data = huber_regression.sample(key, users)
+    covariates, responses = data
+    weight = jnp.minimum(1.0, 2.0 / jnp.sum(jnp.square(covariates), axis=1))
+
+    def reweighted(_, theta):
+        within = weight / jnp.maximum(jnp.abs(responses - covariates @ theta), 1.0)
+        return jnp.linalg.solve((covariates * within[:, None]).T @ covariates, covariates.T @ (within * responses))
+
+    return data, jax.lax.fori_loop(0, REWEIGHTINGS, reweighted, jnp.zeros(covariates.shape[1]))
+
+
+def run_gibo(given, drawn):
+    key, config = given
+    (data, best), loss = drawn, huber_regression.loss
+    release, _, info = drivers.scan(dp_gibo.algorithm, loss, key, config, data)
+    return measured(config, release.path, info, data, best)
+
+
+def run_descent(given, drawn):
+    key, config = given
+    (data, best), gradients = drawn, dp_gd.gradients_of(huber_regression.loss)
+    release, _, info = drivers.scan(dp_gd.algorithm, gradients, key, config, data)
+    return measured(config, release.path, info, data, best)
+
+
+def measured(config, path, info, data, best):
+    """Raw quantities (the records are simulated). ``estimated`` is with noise, ``surrogate`` before it."""
+
+    def mean_loss(theta):
+        return jnp.mean(huber_regression.loss(theta, data))
+
+    truth = jnp.asarray(huber_regression.TRUE_COEFFICIENTS)
+    return {
+        "coordinate": path[:, 0],
+        "best_coordinate": best[0],
+        "gap": jax.vmap(mean_loss)(path) - mean_loss(best),
+        "distance": jnp.linalg.norm(path - best[None], axis=1),
+        "distance_to_true": jnp.linalg.norm(path - truth[None], axis=1),
+        "true": jnp.linalg.norm(jax.vmap(jax.grad(mean_loss))(path[:-1]), axis=1),
+        "estimated": jnp.linalg.norm((path[:-1] - path[1:]) / config.step_size[None], axis=1),
+        "surrogate": jnp.linalg.norm(info.gradient, axis=1),
+    }
+
+
+def picture(runs):
+    figure, axes = common.panels(3, sharex=True)
+    for colour, (method, found) in zip(("C0", "C1", "0.4"), runs.items(), strict=True):
+        axes[0].plot(found["coordinate"][0], color=colour, label=f"{method}, seed 0")
+        common.band(axes[1], found["distance"], colour, method)
+    axes[0].axhline(huber_regression.TRUE_COEFFICIENTS[0], color="0.4", linestyle=":", label="truth")
+    common.band(axes[2], runs[GIBO]["estimated"], "C0", f"{GIBO}: estimated, with noise")
+    common.band(axes[2], runs[GIBO]["surrogate"], "C2", f"{GIBO}: estimated, before noise")
+    common.band(axes[2], runs[GIBO]["true"], "C3", f"{GIBO}: true")
+    axes[1].set_yscale("log")
+    axes[2].set_yscale("log")
+    axes[0].set_ylabel("first coordinate")
+    axes[1].set_ylabel("distance to the minimiser:\nmedian, quartiles")
+    axes[2].set(ylabel="gradient norm", xlabel="step")
+    return figure

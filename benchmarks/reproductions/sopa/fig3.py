@@ -1,0 +1,213 @@
+"""Figure 3, example 4.4: 33 hyper-parameters of a kernel machine, with and without privacy, beside random search.
+
+Slow, so it may be stopped and started: the JSON holds every run that has ended, and those are not run again.
+"""
+
+import json
+import os
+from concurrent.futures import Executor, ProcessPoolExecutor
+from functools import lru_cache
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.sopa import settings
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gibo, random_search
+from jaxdpbo.privacy import descent
+from jaxdpbo.problems import datasets, kernel_svr, splits
+
+SEARCH = "random search"
+
+
+class Problem(NamedTuple):
+    """What finds the records, in whatever process: a few numbers instead of the records."""
+
+    dataset: str
+    seed: int
+    train: int
+    users: int
+    features: int
+    ordered: bool
+
+
+@lru_cache(maxsize=1)
+def loaded(dataset: str) -> datasets.Dataset:
+    return datasets.load(dataset)
+
+
+@lru_cache(maxsize=1)
+def records(problem: Problem) -> splits.Split:
+    """A worker keeps the last one: a run evaluates one problem 500 times."""
+    return kernel_svr.split(
+        loaded(problem.dataset),
+        problem.seed,
+        train=problem.train,
+        validation=problem.users,
+        ordered=problem.ordered,
+        features=problem.features,
+    )
+
+
+def losses(point: np.ndarray, problem: Problem) -> np.ndarray:
+    return kernel_svr.loss(point, records(problem))
+
+
+def mean_loss(point: np.ndarray, problem: Problem) -> float:
+    return float(np.mean(losses(point, problem)))
+
+
+def main(seeds: int | None, quick: bool) -> None:
+    s = common.settings_of(settings, "fig3", quick)
+    dataset = loaded(s.dataset)
+    out = common.Report(
+        settings, "fig3", "Fig. 3, example 4.4: kernel support vector regression", quick, dataset.source
+    )
+    features = min(s.features, dataset.features.shape[1])
+    seeds = range(seeds or s.replications)
+    real = Problem(s.dataset, 0, *sizes(s, len(dataset.targets)), features, s.ordered)
+    small = real._replace(train=min(s.tuning_records, real.train // 2), users=min(s.tuning_records, real.train // 2))
+    reported = [0, len(seeds)]
+    methods = [f"DP-GIBO, mu={mu:g}" for mu in s.mu] + [SEARCH]
+    done = resumed(out, real)
+    print(
+        f"{real.train} records train, {real.users} are the users, {features + 3} hyper-parameters, {s.steps} steps of "
+        f"{features + 4} evaluations\ntuning: the first {small.train} and next {small.users} records, all of them "
+        f"training records of the reported runs where 'ordered'; mu scaled so that the noise is the reported runs'\n"
+    )
+    # One thread each, inherited; this process has loaded its own BLAS already.
+    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    cores = report.machine()["cores"]
+    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
+        for mu, method in zip(s.mu, methods, strict=False):
+            if method not in done["tuning"]:
+                done["tuning"][method] = tune(s, method, mu * real.users / small.users, small, pool)
+                out.write(seeds=reported, **done)
+        for seed in seeds:
+            for mu, method in zip((*s.mu, None), methods, strict=True):
+                runs = done["runs"].setdefault(method, {})
+                if str(seed) in runs:
+                    continue
+                problem, said = real._replace(seed=seed), f"{method}, seed {seed}"
+                if mu is None:
+                    curve = searched(s, problem, pool, said)
+                else:
+                    options = done["tuning"][method]["chosen"]
+                    both = gibo(s, problem, mu, options, pool, said)
+                    curve = both[descent.OUTPUTS.index(options["output"])]
+                runs[str(seed)] = common.plain(np.asarray(curve))
+                out.write(seeds=reported, **done)
+
+    curves = {method: np.array([done["runs"][method][str(seed)] for seed in seeds]) for method in methods}
+    print(f"\nmean validation loss of what is released, {len(seeds)} seeds; {dataset.source}")
+    report.print_table(
+        ("method", "tuned", "mean", "min", "max"),
+        [
+            (method, common.in_words(done["tuning"].get(method, {}).get("chosen", {})))
+            + tuple(f"{value:.4f}" for value in (f(curves[method][:, -1]) for f in (np.mean, np.min, np.max)))
+            for method in methods
+        ],
+    )
+    private, free = methods[:2]
+    pairs = {
+        f"{first} - {second}": common.compared(curves[first][:, -1], curves[second][:, -1])
+        for first, second in ((private, SEARCH), (free, SEARCH), (private, free))
+    }
+    print("\npaired differences, mean (95 % bootstrap interval)")
+    for name, comparison in pairs.items():
+        print(f"  {name}: {common.told(comparison)}")
+    print()
+    mean_curves = {method: values.mean(axis=0) for method, values in curves.items()}
+    out.finish(picture(s, features + 4, curves), **done, seeds=reported, paired=pairs, mean_curves=mean_curves)
+
+
+def sizes(s: Any, total: int) -> tuple[int, int]:
+    """Training records and users: the settings', or halves of what there is."""
+    return (s.train, s.users) if s.train + s.users <= total else (total // 2, total - total // 2)
+
+
+def resumed(out: common.Report, problem: Problem) -> dict[str, Any]:
+    """What an earlier run of the same code and settings on the same data wrote, the tuning and the runs."""
+    out.summary["problem"] = problem._asdict()
+    path, fresh = out.path("json"), {"tuning": {}, "runs": {}}
+    if not path.exists():
+        return fresh
+    written = json.loads(path.read_text())
+    asked = common.plain(out.summary) | {"settings": out.described, "code": out.code()}
+    if any(written.get(name) != wanted for name, wanted in asked.items()):
+        return fresh
+    found = {name: written[name] for name in fresh}
+    print(f"going on from {path.name}: {sum(map(len, found['runs'].values()))} runs are there\n")
+    return found
+
+
+def tune(s: Any, method: str, mu: float, small: Problem, pool: Executor) -> dict[str, Any]:
+    """Update and output by mean final loss, on the smaller problem and on seeds of its own."""
+    seeds = common.tuning_seeds(s.tuning_seeds)
+    tried = [{"step_size": size, "accumulator": start} for size, start in s.step_sizes]
+    scores = []
+    for one in tried:
+        ends = []
+        for seed in seeds:
+            said = f"tuning {method}, {common.in_words(one)}, seed {seed}"
+            ends.append([curve[-1] for curve in gibo(s, small._replace(seed=seed), mu, one, pool, said)])
+        scores.append(np.mean(ends, axis=0))
+    options = [one | {"output": output} for one in tried for output in descent.OUTPUTS]
+    _, record = common.choose(f"{method} by mean final loss", options, np.ravel(scores), seeds)
+    return common.plain(record | {"train": small.train, "users": small.users, "mu": mu})
+
+
+def gibo(s: Any, problem: Problem, mu: float, options: dict[str, Any], pool: Executor, said: str) -> np.ndarray:
+    """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``descent.OUTPUTS``.
+
+    The step size is in half-widths of the box: the parameters have sides of their own.
+    """
+    bounds, start_key, key = begun(problem)
+    config = dp_gibo.config(
+        noise="float",
+        users=problem.users,
+        steps=s.steps,
+        mu=mu,
+        bounds=bounds,
+        clip_norm=s.clip_norm,
+        theta0=jax.random.uniform(start_key, bounds.shape[1:], minval=bounds[0], maxval=bounds[1]),
+        step_size=options["step_size"] * (bounds[1] - bounds[0]) / 2,
+        optimizer=common.ADAGRAD[options["accumulator"]],
+    )
+    print(said)
+    run = drivers.run_loop(dp_gibo.algorithm, losses, problem, config, key=key, executor=pool, progress=True)
+    points = np.asarray(common.answers(run.release.path))
+    futures = [pool.submit(mean_loss, point, problem) for point in points.reshape(-1, points.shape[-1])]
+    return np.array([future.result() for future in futures]).reshape(points.shape[:2])
+
+
+def searched(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
+    """``(T + 1,)``: the least mean loss so far after each batch; the first counts for step 0 too."""
+    bounds, _, key = begun(problem)
+    config = random_search.config(users=problem.users, steps=s.steps, batch=bounds.shape[1] + 1, bounds=bounds)
+    print(said)
+    run = drivers.run_loop(
+        random_search.algorithm, losses, problem, config, key=key, executor=pool, progress=True, diagnostics=True
+    )
+    assert run.diagnostics is not None
+    means = np.asarray(run.diagnostics.info.mean_loss)
+    return np.minimum.accumulate([means[0, 0], *means.min(axis=1)])
+
+
+def begun(problem: Problem) -> tuple[np.ndarray, jax.Array, jax.Array]:
+    """The box, the key of the start, the key of the run."""
+    start_key, key = jax.random.split(jax.random.key(problem.seed))
+    return kernel_svr.bounds(problem.features), start_key, key
+
+
+def picture(s: Any, batch: int, curves: dict[str, np.ndarray]) -> Any:
+    figure, (axis,) = common.panels(1)
+    for colour, (method, values) in zip(("C0", "C3", "C1"), curves.items(), strict=True):
+        label = method if method == "DP-GIBO, mu=1" else f"{method} (not private)"
+        common.band(axis, values, colour, label, np.arange(s.steps + 1) * batch, mean=True)
+    axis.set(xlabel="evaluations", ylabel="mean loss of the answer: mean, range")
+    return figure

@@ -1,0 +1,51 @@
+"""Tables and numbers in Markdown, and the stored results they come from."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from benchmarks import report
+
+
+@cache
+def stored(name: str) -> dict[str, Any]:
+    """A committed result.
+
+    Raises:
+      ValueError: there is none.
+    """
+    found = report.stored(name)
+    if found is None:
+        raise ValueError(f"docs/results has no {name}.json")
+    return found
+
+
+def row_of(name: str, start: str, **fields: Any) -> dict[str, Any]:
+    """The row of a measurement whose name begins so and whose fields are these."""
+    rows = [one for one in stored(name)["rows"] if one["name"].startswith(start)]
+    (found,) = [one for one in rows if all(one[field] == value for field, value in fields.items())]
+    return found
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines).replace("|  |", "| |")
+
+
+def time_of(seconds: float, digits: int = 3) -> str:
+    """In s or ms, rounded to so many digits."""
+    if seconds >= 0.5:
+        return f"{figures(seconds, digits)} s"
+    return f"{figures(seconds * 1e3, digits)} ms"
+
+
+def figures(value: float, digits: int = 3) -> str:
+    """Rounded to so many digits, without an exponent, thousands apart."""
+    rounded = float(f"{value:.{digits - 1}e}")
+    places = max(0, digits - len(str(int(abs(rounded)))) if abs(rounded) >= 1 else digits)
+    said = f"{rounded:,.{places}f}"
+    return said
+
+
+def noise_of(name: str) -> str:
+    return stored(name)["noise"].partition(":")[0]

@@ -1,0 +1,208 @@
+"""The measurements of time and memory."""
+
+import numpy as np
+
+from benchmarks.tables.markdown import figures, row_of, stored, table, time_of
+
+AIMED = {10: 0.6, 33: 0.4}  # the share of the ceiling, fixed beforehand
+DTYPES = ("float32", "float64")
+
+
+def bench_dp_gibo() -> str:
+    run, cold = row_of("bench_dp_gibo", "one run of a sweep"), row_of("bench_dp_gibo", "one cold run")
+    more = run["more"]
+    ends = [
+        ", ".join(part.split(", standard deviation ")) for part in (more["ours_final_loss"], more["peer_final_loss"])
+    ]
+    ours, peer = (part.rpartition(" ")[2] for part in more["mean_trace"].split(", "))
+    return table(
+        ("", "ours", "BoTorch", "ratio"),
+        [
+            ("one run of a sweep of 100 seeds, warm", time_of(run["ours_s"], 2), time_of(run["peer_s"]))
+            + (figures(run["ratio"]),),
+            ("one run in a new process, compilation included", time_of(cold["ours_s"], 2), time_of(cold["peer_s"], 2))
+            + (figures(cold["ratio"], 2),),
+            ("final loss, mean and standard deviation over runs", *ends, ""),
+            ("trace of the gradient's covariance, mean over a run", ours, peer, ""),
+        ],
+    )
+
+
+def bench_policies() -> str:
+    rows = [row for row in stored("bench_dp_gibo")["rows"] if row["name"].startswith("two devices")]
+    said = {
+        "two devices, shard, NPROC=4": "the same with `NPROC=4`",
+        "one device, map": '"map" on one device (both cores)',
+        "one device, vmap of 8": '"vmap" of 8 on one device',
+    }
+    first = ('"shard" over two host devices', time_of(rows[0]["ours_s"], 2), "")
+    others = [
+        (said[row["peer"]], time_of(row["peer_s"], 2 if row["peer_s"] < 0.1 else 3))
+        + (f"{figures(row['ratio'], 3 if row['ratio'] < 2 else 2)} times",)
+        for row in rows
+    ]
+    return table(("policy", "per seed", "beside it"), [first, *others])
+
+
+def bench_many() -> str:
+    row = row_of("bench_dp_gibo", "1000 seeds")
+    more, peaks = row["more"], row["more"]["peak_memory_mb"]
+    budgets = float(more["seconds_of_20_budgets"])
+    rows = [
+        ("100 seeds", row["peer_s"], 100 / row["peer_s"], peaks["100"]),
+        ("1,000 seeds", row["ours_s"], 1000 / row["ours_s"], peaks["1000"]),
+        ("20 budgets x 100 seeds, one compilation", budgets, 2000 / budgets, peaks["2000"]),
+    ]
+    return table(
+        ("runs in one call of `sweep`", "seconds", "runs a second", "peak memory"),
+        [(name, f"{seconds:.1f}", f"{rate:.1f}", f"{peak:,} MB") for name, seconds, rate, peak in rows],
+    )
+
+
+def bench_gradient() -> str:
+    rows = []
+    for dtype, users in zip(DTYPES, (500_000, 250_000), strict=True):
+        for dimension, aimed in AIMED.items():
+            row = row_of("bench_dp_gibo", f"per-user gradients, n={users}, d={dimension},", dtype=dtype)
+            more = row["more"]
+            ceiling = f"{time_of(row['peer_s'], 3 if row['peer_s'] < 0.03 else 2)} ({more['bound']})"
+            sizes = [float(more[name]) / 1e6 for name in ("temporary_bytes", "n_by_d_bytes")]
+            rows.append(
+                (f"{users:,}", dimension, dtype, time_of(row["ours_s"], 3 if row["ours_s"] > 0.1 else 2), ceiling)
+                + (f"{row['ratio']:.2f}", aimed, *(f"{figures(size, 2)} MB" for size in sizes))
+            )
+    header = ("users", "d", "dtype", "ours", "ceiling", "share", "aimed at", "temporaries", "an n x d array")
+    return table(header, rows)
+
+
+def bench_solve() -> str:
+    rows = []
+    for dtype in DTYPES:
+        for dimension in AIMED:
+            name = f"per-user gradients, n=4500, d={dimension},"
+            turn, mapped = (
+                row_of("bench_dp_gibo", name, dtype=dtype, peer=peer)
+                for peer in ("a solve for every user, in turn", "the same, vmapped")
+            )
+            cells = [
+                f"{time_of(one['peer_s'])} ({figures(one['ratio'], 3 if one['ratio'] >= 100 else 2)} times)"
+                for one in (turn, mapped)
+            ]
+            rows.append((dimension, dtype, time_of(turn["ours_s"]), *cells))
+    header = ("d", "dtype", "ours", "a solve for every user, in turn")
+    return table((*header, "the same by `vmap`, which JAX merges into one solve"), rows)
+
+
+def bench_dp_gp_ucb() -> str:
+    row = row_of("bench_dp_gp_ucb", "one run")
+    cells = time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), figures(row["ratio"], 2)
+    return table(("", "ours", "scikit-learn", "ratio"), [("one run of a sweep of 100 seeds, warm", *cells)])
+
+
+def bench_po_gp_ucb() -> str:
+    recomputed, ceiling, peer = stored("bench_po_gp_ucb")["rows"]
+    rate = float(np.median(ceiling["more"]["gb_per_s"]))
+    read = f"reading what a step must read once, at the speed of both cores' reading ({rate:.1f} GB/s), "
+    return table(
+        ("n", "ours, a run", "beside", "ratio"),
+        [
+            ("36,000", time_of(recomputed["ours_s"]))
+            + (
+                f"the posterior recomputed at every step, {time_of(recomputed['peer_s'])}",
+                figures(recomputed["ratio"]),
+            ),
+            ("36,000", time_of(ceiling["ours_s"]), read + time_of(ceiling["peer_s"]), figures(ceiling["ratio"])),
+            ("10,000", time_of(peer["ours_s"]), f"scikit-learn, {time_of(peer['peer_s'])}", figures(peer["ratio"], 2)),
+        ],
+    )
+
+
+def bench_dpareto() -> str:
+    short, long = stored("bench_dpareto")["rows"]
+    volumes = short["more"]["hypervolume"]
+
+    def spread(values: list[float], places: int) -> str:
+        return f"{np.median(values):.{places}f} ({min(values):.{places}f} to {max(values):.{places}f})"
+
+    seconds = long["more"]["seconds"]
+    return table(
+        ("proposals", "ours", "BoTorch", "ratio", "hypervolume, ours", "BoTorch"),
+        [
+            (64, time_of(short["ours_s"], 2), time_of(short["peer_s"], 2), figures(short["ratio"], 2))
+            + (spread(volumes["ours"], 3), spread(volumes["peer"], 3)),
+            (256, f"{time_of(long['ours_s'], 2)} ({min(seconds):.1f} to {max(seconds):.1f})", "-", "-")
+            + (spread(long["more"]["hypervolume"], 4), "-"),
+        ],
+    )
+
+
+def avent_overhead() -> str:
+    found = stored("avent_overhead")
+    search, accountant = (float(np.median(found[name])) for name in ("search", "accountant"))
+    settings = found["settings"]["printed in the paper"]
+    each = accountant / (settings["seeds"] + settings["proposals"])
+    compiled = found["first_run"] - float(np.median(np.add(found["search"], found["accountant"])))
+    return (
+        "`scripts/reproduce avent overhead` ([JSON](results/avent_overhead.json)): such a search step by step from "
+        f"Python, with the accountant and without trainings: {search:.1f} s and {accountant:.1f} s for the accountant, "
+        f"{each * 1e3:.0f} ms a setting (medians of {len(found['search'])}; {compiled:.1f} s to compile, once). The "
+        f"paper says {settings['seconds']} s, on its machine."
+    )
+
+
+def bench_dp_sgd() -> str:
+    row = row_of("bench_dp_sgd", "64 settings")
+    rates = row["more"]["useful_examples_per_second"]
+    ours, padded = (figures(float(rates[name].split()[0])) for name in ("ours", "padded"))
+    return table(
+        ("", "useful examples a second", ""),
+        [
+            (f"batches in arrays of the next power of two, one compilation ({row['compile_s']:.0f} s)",)
+            + (f"{ours} million", ""),
+            ("every batch in an array of 512, one compilation", f"{padded} million", f"ratio {row['ratio']:.1f}"),
+        ],
+    )
+
+
+def bench_opacus() -> str:
+    rows = [row for row in stored("bench_dp_sgd")["rows"] if row["name"].startswith("1000 steps")]
+    return table(
+        ("batch", "ours", "Opacus", "ratio"),
+        [
+            (row["name"].split(",")[0].rpartition(" ")[2], time_of(row["ours_s"], 2), time_of(row["peer_s"]))
+            + (figures(row["ratio"], 2),)
+            for row in rows
+        ],
+    )
+
+
+def bench_secure() -> str:
+    rows = [row for row in stored("bench_secure")["rows"] if row["name"].startswith("one run")]
+    return table(
+        ("noise, keys", "one run", "ratio", "compile"),
+        [
+            (row["name"].partition(": ")[2], time_of(row["ours_s"]), f"{row['ratio']:.3g}", f"{row['compile_s']:.1f} s")
+            for row in rows
+        ],
+    )
+
+
+def bench_draws() -> str:
+    def milliseconds(count: int, name: str) -> str:
+        (row,) = [one for one in stored("bench_secure")["rows"] if one["name"].startswith(f"{count} draws: {name}")]
+        return f"{row['ours_s'] * 1e3:.2g}"
+
+    names = "float Gaussian, threefry", "discrete Gaussian", "discrete Laplace", "noisy argmax"
+    widths = [row["name"] for row in stored("bench_secure")["rows"] if "discrete Gaussian" in row["name"]][:2]
+    widths = [name.partition(": ")[2] for name in widths]
+    rows = [(name, *(milliseconds(count, name) for count in (10, 1000))) for name in (names[0], *widths, *names[2:])]
+    return table(("one call, in ms, for", "10 draws", "1,000 draws"), rows)
+
+
+BLOCKS = {
+    block.__name__: block
+    for block in (
+        bench_dp_gibo, bench_policies, bench_many, bench_gradient, bench_solve, bench_dp_gp_ucb, bench_po_gp_ucb,
+        bench_dpareto, avent_overhead, bench_dp_sgd, bench_opacus, bench_secure, bench_draws,
+    )
+}  # fmt: skip

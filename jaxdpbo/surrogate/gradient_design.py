@@ -11,7 +11,6 @@ scanned are multiples of that. Any kernel is served: the scale of a coordinate i
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import helmert
 
 from jaxdpbo.surrogate import gp, gradient, maximize
 
@@ -35,11 +34,18 @@ def directions(count: int, batch: int, dimension: int) -> np.ndarray:
     corners = min(count, dimension + 1)
     simplex = pairs.copy()
     if corners > 1:
-        vertices = helmert(corners).T * np.sqrt(corners / (corners - 1))  # rows of norm 1 summing to 0
+        vertices = _helmert(corners).T * np.sqrt(corners / (corners - 1))  # rows of norm 1 summing to 0
         simplex[:corners] = 0.0
         simplex[:corners, : corners - 1] = vertices
     padding = ((0, batch - count), (0, 0))
     return np.stack([np.pad(design, padding) for design in (pairs, simplex, sides)])
+
+
+def _helmert(order: int) -> np.ndarray:
+    """Orthonormal rows ``(order - 1, order)`` that sum to 0: ``scipy.linalg.helmert``, which is slow to import."""
+    places = np.arange(1, order)
+    rows = np.tril(np.ones((order, order)), -1) - np.diag(np.arange(order))
+    return rows[1:] / np.sqrt(places * (places + 1))[:, None]
 
 
 def propose(

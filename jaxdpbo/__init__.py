@@ -1,6 +1,12 @@
-"""Differentially private Bayesian optimisation in JAX."""
+"""Differentially private Bayesian optimisation in JAX.
 
-from jaxdpbo import outsourcing
+``outsourcing``, ``problems`` and ``training`` are imported where they are first asked for.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from jaxdpbo import drivers, privacy, surrogate
 from jaxdpbo.algorithms import (
     dp_gd,
     dp_gibo,
@@ -17,6 +23,9 @@ from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
 from jaxdpbo.surrogate import kernels
 
+if TYPE_CHECKING:
+    from jaxdpbo import outsourcing, problems, training
+
 __version__ = "0.1.0"
 __all__ = [
     "Guarantee",
@@ -27,17 +36,35 @@ __all__ = [
     "dp_gibo",
     "dp_gp_ucb",
     "dpareto",
+    "drivers",
     "gp_ucb",
     "kernels",
     "ledger",
     "minimize",
     "outsourcing",
     "po_gp_ucb",
+    "privacy",
     "private_evaluations",
+    "problems",
     "random_search",
     "run_loop",
     "run_scan",
     "secret_key",
+    "surrogate",
     "sweep",
+    "training",
     "transforms",
 ]
+
+_LAZY = ("outsourcing", "problems", "training")
+
+
+def __getattr__(name: str) -> Any:
+    """A package that nothing has imported yet."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'jaxdpbo' has no attribute {name!r}")
+    return importlib.import_module(f"jaxdpbo.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

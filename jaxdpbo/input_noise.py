@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import roots_genlaguerre
+import scipy
 
 from jaxdpbo import _checks
 from jaxdpbo.types import ArrayLike
@@ -109,7 +109,8 @@ def difference_variances(distribution: NoiseDistribution) -> tuple[np.ndarray, n
     """
     if distribution.kind == "gaussian":
         return np.array([2.0 * distribution.scale**2]), np.ones(1)
-    nodes, weights = roots_genlaguerre(NODES, distribution.dimension if distribution.kind == "planar_laplace" else 1)
+    order = distribution.dimension if distribution.kind == "planar_laplace" else 1
+    nodes, weights = scipy.special.roots_genlaguerre(NODES, order)
     return 2.0 * distribution.scale**2 * nodes, weights / weights.sum()
 
 

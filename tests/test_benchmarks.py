@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import demo, report
+from benchmarks import report
 from benchmarks.reproductions import avent, common, kharkovskii, kusner, sopa
 from benchmarks.reproductions.avent import settings as avent_settings
 from benchmarks.reproductions.kharkovskii import regret as sound
@@ -18,6 +18,8 @@ from benchmarks.reproductions.kusner import fig1 as correlation
 from benchmarks.reproductions.kusner import regret
 from benchmarks.reproductions.kusner import settings as kusner_settings
 from benchmarks.reproductions.sopa import fig2, fig3, fig4, fig5, settings
+from jaxdpbo import commands
+from jaxdpbo.commands import demo
 from jaxdpbo.problems import datasets, huber_regression, kernel_svr
 
 
@@ -38,7 +40,7 @@ def test_the_demo_compares_and_publishes_only_what_is_private(results, monkeypat
     monkeypatch.setattr(demo, "EVALUATIONS", 3)
     monkeypatch.setattr(demo, "SEEDS", range(1))
     monkeypatch.setattr(kernel_svr, "loss", watched)
-    demo.main()
+    commands.main(["demo", "--folder", str(results / "demo")])
     shown = capfd.readouterr()
     rows = {line.split("  ")[0]: line for line in shown.out.splitlines()}
     for method in (demo.GIBO, demo.EVALUATED):

@@ -101,7 +101,7 @@ def raise_on_failed_factorisation(info: Info | None, state: State | None) -> Non
     or not at all.
     """
     failed = None if info is None else info.factorisation_failed
-    if failed is not None and bool(jnp.any(failed)):
+    if failed is not None and bool(np.any(failed)):
         raise RunInterrupted(
             "the covariance of the evaluated points could not be factored: raise noise_variance or use float64",
             state,

@@ -92,9 +92,7 @@ def search(
         send(json.dumps(asked))
         answer = answer_of(_reply(replies), asked["query"], count)
         if answer.row != asked["row"]:
-            raise ProtocolError(
-                f"query {answer.query} asked for row {asked['row']}, answered for row {answer.row}"
-            )
+            raise ProtocolError(f"query {answer.query} asked for row {asked['row']}, answered for row {answer.row}")
         state = learn(state, answer)
     row = int(po_gp_ucb.release(release_key, config, state).row)
     send(json.dumps({"answer": row}))

@@ -1,1 +1,5 @@
-"""What may leave the house; knows nothing of Gaussian processes."""
+"""What may be released: mechanisms, accounting, guarantees; knows nothing of Gaussian processes."""
+
+from jaxdpbo import _lazy
+
+__getattr__, __dir__ = _lazy.modules_of(__name__, __path__)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import beta, norm
+import scipy
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
@@ -146,7 +146,9 @@ def declared_trade_off(statement: guarantee.Guarantee, type_one: np.ndarray) -> 
     if not np.all((rates >= 0) & (rates <= 1)):
         raise ValueError("type_one must lie in [0, 1]")
     if notion == "gdp":
-        curve = norm.cdf(norm.ppf(1.0 - np.stack([rates, np.minimum(rates + given, 1.0)])) - statement.level)
+        curve = scipy.stats.norm.cdf(
+            scipy.stats.norm.ppf(1.0 - np.stack([rates, np.minimum(rates + given, 1.0)])) - statement.level
+        )
         return np.maximum(0.0, np.maximum(curve[0] - given, curve[1]))
     with np.errstate(over="ignore"):
         odds = np.exp(statement.level)
@@ -288,14 +290,14 @@ def reconstruct(known: np.ndarray, its_release: np.ndarray, released: np.ndarray
 def _bounds(correct, wrong, trials, delta, confidence) -> dict[str, np.ndarray]:
     """Of counts ``(k,)``. Half of what may fail for each rate; the other guess's rates have the same ends."""
     tail = (1.0 - confidence) / 2.0
-    low = np.where(correct > 0, beta.ppf(tail, np.maximum(correct, 1), trials - correct + 1), 0.0)
-    high = np.where(wrong < trials, beta.ppf(1.0 - tail, wrong + 1, np.maximum(trials - wrong, 1)), 1.0)
+    low = np.where(correct > 0, scipy.stats.beta.ppf(tail, np.maximum(correct, 1), trials - correct + 1), 0.0)
+    high = np.where(wrong < trials, scipy.stats.beta.ppf(1.0 - tail, wrong + 1, np.maximum(trials - wrong, 1)), 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = [
             np.log(np.maximum(low - delta, 0.0) / high),
             np.log(np.maximum(1.0 - high - delta, 0.0) / (1.0 - low)),
         ]
-        mu = norm.ppf(low) - norm.ppf(high)
+        mu = scipy.stats.norm.ppf(low) - scipy.stats.norm.ppf(high)
     return {"epsilon": np.maximum(0.0, np.fmax(*needed)), "mu": np.fmax(0.0, mu)}
 
 

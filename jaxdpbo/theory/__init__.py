@@ -1,1 +1,5 @@
 """What the papers prove, as functions of plain numbers."""
+
+from jaxdpbo import _lazy
+
+__getattr__, __dir__ = _lazy.modules_of(__name__, __path__)

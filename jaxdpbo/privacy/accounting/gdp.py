@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr
+import scipy  # its submodules load where they are first used: half of the time to import this package
 
 from jaxdpbo import _checks
 
@@ -32,8 +31,8 @@ def gdp_delta(mu: float, epsilon: float) -> float:
         return 1.0
     if mu < 0.1:
         return _small_delta(mu, epsilon)
-    first = float(log_ndtr(mu / 2 - epsilon / mu))
-    second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    first = float(scipy.special.log_ndtr(mu / 2 - epsilon / mu))
+    second = epsilon + float(scipy.special.log_ndtr(-mu / 2 - epsilon / mu))
     if math.isinf(first) or second >= first:  # both tails under the smallest double
         return 0.0
     return math.exp(first) * -math.expm1(second - first)
@@ -142,7 +141,7 @@ def _small_delta(mu: float, epsilon: float) -> float:
     if upper < -40:  # phi is under the smallest double
         return 0.0
     x = upper - mu / 2 + mu / 2 * _NODES
-    slope = 1.0 + x * math.sqrt(math.pi / 2) * erfcx(-x / math.sqrt(2.0))
+    slope = 1.0 + x * math.sqrt(math.pi / 2) * scipy.special.erfcx(-x / math.sqrt(2.0))
     return math.exp(-(upper**2) / 2) / math.sqrt(2 * math.pi) * mu / 2 * float(_WEIGHTS @ slope)
 
 
@@ -150,7 +149,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 def _root(function, low: float, high: float) -> float:
-    return float(brentq(function, low, high, xtol=1e-300, maxiter=1000))  # pyright: ignore[reportArgumentType]
+    return float(scipy.optimize.brentq(function, low, high, xtol=1e-300, maxiter=1000))  # pyright: ignore[reportArgumentType]
 
 
 def _nudge(value: float, towards: float, holds) -> float:

@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import erf, gammaln, logsumexp
 
 Vector = NDArray[np.floating[Any]]
 ORDERS = 1.0 + np.geomspace(0.01, 1e4, 90)
@@ -42,7 +42,7 @@ def pair_divergence(rate: float, z: float, order: float) -> float:
     density = -(w**2) / 2 - 0.5 * math.log(2 * math.pi) + np.log(weights)
     parts = np.append(
         np.logaddexp(order * size, (1 - order) * size) + density,
-        math.log1p(-rate) + math.log(erf(mu / math.sqrt(8.0))) if rate < 1 else -np.inf,
+        math.log1p(-rate) + math.log(scipy.special.erf(mu / math.sqrt(8.0))) if rate < 1 else -np.inf,
     )
     return max(float(log_sum(parts)), 0.0) / (order - 1)
 
@@ -63,7 +63,8 @@ def published_divergence(rate: float, z: float, orders: NDArray[np.int64]) -> Ve
     found = []
     for order in orders.tolist():
         some = j[: order - 1]
-        choose = gammaln(order + 1) - gammaln(some + 1) - gammaln(order - some + 1)
+        log_factorial = scipy.special.gammaln
+        choose = log_factorial(order + 1) - log_factorial(some + 1) - log_factorial(order - some + 1)
         total = log_sum(np.append(choose + some * math.log(rate) + log_zeta[: order - 1], 0.0))
         found.append(float(total) / (order - 1))
     return np.array(found)
@@ -103,7 +104,7 @@ def panels(edges: Vector) -> tuple[Vector, Vector]:
 
 def log_sum(logarithms: Vector) -> Vector:
     """SciPy's ``logsumexp`` over the last axis; its type admits a sign, which is not asked for."""
-    return np.asarray(logsumexp(logarithms, axis=-1))
+    return np.asarray(scipy.special.logsumexp(logarithms, axis=-1))
 
 
 def normal_density(x: Vector) -> Vector:

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import erf, ndtr, ndtri
+import scipy
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy.accounting import gdp, renyi
@@ -67,7 +67,7 @@ def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int
         return Bound(math.inf, "gaussian")
     if rate == 1:
         return Bound(gdp.gdp_epsilon(math.sqrt(steps) / z, delta), "gaussian")
-    if steps * rate * erf(1.0 / (z * math.sqrt(8.0))) <= delta:
+    if steps * rate * scipy.special.erf(1.0 / (z * math.sqrt(8.0))) <= delta:
         return Bound(0.0, "union")
     if (
         z < MIN_NOISE_MULTIPLIER
@@ -172,7 +172,7 @@ def _on_grid(rate: float, z: float, step: float, tail: float) -> tuple[Vector, f
     that the profile is that of the grid points joined by straight lines in ``a``.
     """
     mu = 1 / z
-    far = mu - ndtri(tail)
+    far = mu - scipy.special.ndtri(tail)
     count = math.ceil(float(renyi.loss(rate, mu, np.array(far))) / step)
     edges = _place(rate, mu, step * np.arange(count + 1))
     edges[0] = mu / 2
@@ -187,10 +187,10 @@ def _on_grid(rate: float, z: float, step: float, tail: float) -> tuple[Vector, f
     positive[1:] += np.bincount(bins, np.sum(weights * up, axis=1), count)
     positive[:-1] += np.bincount(bins, np.sum(weights * (1 - up), axis=1), count)
     negative = np.exp(-step * np.arange(count + 1)) * positive
-    at_zero = positive[0] + negative[0] + (1 - rate) * erf(mu / math.sqrt(8.0))
-    negative[-1] += ndtr(-edges[-1])
+    at_zero = positive[0] + negative[0] + (1 - rate) * scipy.special.erf(mu / math.sqrt(8.0))
+    negative[-1] += scipy.special.ndtr(-edges[-1])
     mass = np.concatenate([negative[:0:-1], [at_zero], positive[1:]])
-    infinite = (1 - rate) * ndtr(-edges[-1]) + rate * ndtr(mu - edges[-1])
+    infinite = (1 - rate) * scipy.special.ndtr(-edges[-1]) + rate * scipy.special.ndtr(mu - edges[-1])
     return mass, float(infinite + max(1.0 - mass.sum() - infinite, 0.0))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, random_search
 from jaxdpbo.privacy import transforms
+from jaxdpbo.surrogate import maximize
 from jaxdpbo.types import Algorithm, Objective
 
 USERS, STEPS, DIMENSION = 6, 3, 2
@@ -143,8 +144,8 @@ def _outsourced(scale: float):
 
 def _front(scale: float):
     return dpareto.config(
-        bounds=BOUNDS * scale, initial=CANDIDATES[:2] * scale, proposals=STEPS - 2, reference=(10.0 * scale, 0.9),
-        raw_samples=8, num_restarts=1, ascent_steps=1, fit_steps=1,
+        bounds=BOUNDS * scale, initial_design=CANDIDATES[:2] * scale, proposals=STEPS - 2,
+        reference=(10.0 * scale, 0.9), search=maximize.Search(8, 1, 1), fit_steps=1,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ MODEL = models.logistic_regression(problem.FEATURES)
 
 @cache
 def records():
-    return models.records(*map(jnp.asarray, problem.records()))
+    return models.examples(*map(jnp.asarray, problem.records()))
 
 
 @cache
@@ -53,7 +53,7 @@ def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str 
         )
     keys = jax.random.split(jax.random.key(seed), (settings, problem.REPEATS))
     inputs = keys, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
-    shared, run = records(), trained(problem.LARGEST if padded else dp_optim.SMALLEST)
+    shared, run = records(), trained(problem.LARGEST if padded else dp_optim.MIN_CAPACITY)
     compiled = []
 
     def listen(event, duration, **_):

@@ -79,7 +79,7 @@ def run_loop(
     current = fresh if state is None else state
     if jax.tree.map(_shape_and_dtype, current) != jax.tree.map(_shape_and_dtype, fresh):
         raise ValueError("state must come from a run with this config: its shapes differ")
-    if hasattr(fresh.public, "budget") and (
+    if getattr(fresh.public, "budget", None) is not None and (
         changed := calibration.changed_noise(current.public.budget, fresh.public.budget)
     ):
         raise ValueError(f"state must come from a run with the noise of this config, got {changed}")

@@ -1245,9 +1245,10 @@ def configs() -> dict[str, Target]:
     of_a_search = {"config": just(searched), "released": just(measured)}
     places = {"points": floats_of(2, 2, elements=any_float).map(jnp.asarray)}
     front = {
-        "bounds": just(BOUNDS), "initial": just(CANDIDATES[:2]), "proposals": few,
+        "bounds": just(BOUNDS), "initial_design": just(CANDIDATES[:2]), "proposals": few,
         "reference": st.tuples(positive, probability),
-        "whole": st.none(), "batch": either(1, 2), "acquisition": either(*dpareto.ACQUISITIONS), "fit_steps": few,
+        "integer_mask": st.none(), "batch": either(1, 2), "acquisition": either(*dpareto.ACQUISITIONS),
+        "fit_steps": few,
     }  # fmt: skip
     evaluations = {"users": count, "mu": small, "loss_range": just((0.0, 1.0)), "noise": either("exact", "float")}
     stationary_words = ("lengthscale", "variance", "users", "evaluations")
@@ -1305,7 +1306,9 @@ def configs() -> dict[str, Target]:
              "noise_aware": st.booleans(), "centre": wide, "scale": positive, "delta": probability},
             fixed=("curated",), check=promises(po_gp_ucb.algorithm), weight=0.5,
         ),
-        "dpareto.config": Target(dpareto.config, front | search, weight=2),
+        "dpareto.config": Target(
+            dpareto.config, front | {"search": either(maximize.Search(8, 1, 1), maximize.Search(9, 2, 3))}, weight=2
+        ),
         "dpareto.settings_for": Target(
             dpareto.settings_for, {"key": key()} | of_a_search | {"epsilon": positive}, fixed=("config", "released"),
             check=finite, weight=0.3,
@@ -1485,7 +1488,7 @@ def trainings() -> dict[str, Target]:
     model = models.logistic_regression(2)
     trained = jax.jit(
         lambda features, settings: dp_optim.train(
-            jax.random.key(0), model, models.records(features, labels), settings, largest=4
+            jax.random.key(0), model, models.examples(features, labels), settings, largest=4
         )
     )
     projected = jax.jit(lambda features: permutation_sgd.train(jax.random.key(0), features, labels, 0.1, 0.1, passes=2))
@@ -1512,9 +1515,9 @@ def trainings() -> dict[str, Target]:
         "sampling.draws_of": Target(sampling.draws_of, {"records": count, "capacity": few}, check=whole),
         "training_epsilon": Target(
             oracles.training_epsilon,
-            {"records": st.integers(100, 1000), "epochs": few, "batch": st.integers(10, 100),
-             "noise_multiplier": st.floats(0.5, 8.0), "delta": probability},
-            words=("steps", "rate"), weight=0.5, check=lambda found, _: at_least_zero(found.epsilon, None),
+            {"settings": made, "records": st.integers(100, 1000), "delta": probability},
+            fixed=("settings",), words=("batch",), weight=0.5,
+            check=lambda found, _: at_least_zero(found.epsilon, None),
         ),
         "sparse_vector_errors": Target(errors, {"noise": positive}, fixed=("noise",), check=finite, named=False),
         "random_settings": Target(

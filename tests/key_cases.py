@@ -31,7 +31,7 @@ from jaxdpbo.outsourcing import lines
 from jaxdpbo.privacy import guarantee, keys, mechanisms, transforms
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.problems import gp_regression, huber_regression, location, noisy, outsourced
-from jaxdpbo.training import dp_optim, models, oracles, permutation_sgd
+from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd
 
 USES: list[tuple[bytes, str, bytes]] = []  # of which key, what, with which data
 
@@ -261,12 +261,20 @@ def _pure(key):
 def _trained(key):
     """Two trainings side by side, with batches that are drawn sparsely."""
     features = jnp.asarray(np.random.default_rng(0).normal(size=(70, 2)))
-    rows = models.records(features, jnp.arange(70) % 2)
+    rows = models.examples(features, jnp.arange(70) % 2)
     settings = dp_optim.settings(steps=3, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
     return oracles.training_errors(
         jax.random.split(key, 2), models.logistic_regression(2), rows, (features, jnp.arange(70) % 2), settings,
         largest=8,
     )  # fmt: skip
+
+
+def _measured(key):
+    """An objective at two settings, which draw keys of their own."""
+    features = jnp.asarray(np.random.default_rng(0).normal(size=(9, 2)))
+    data = objectives.Data(models.examples(features, jnp.arange(9) % 2), (features, jnp.arange(9) % 2), key)
+    measure = objectives.objective(models.logistic_regression(2), delta=0.1, largest=3, repeats=2)
+    return [measure(jnp.array([1.0, 3.0, 0.1, noise, 1.0]), data) for noise in (1.0, 2.0)]
 
 
 def _made(key):
@@ -332,6 +340,7 @@ KEY_CASES = {
         _trained,
         _of("training", "oracles.training_errors", "dp_optim.train", "sampling.words_of", "sampling.draw"),
     ),
+    "objective": Case(_measured, ("training.objectives.Data",)),
     "keys": Case(
         _made,
         _of("privacy.keys", "secret_key", "key_from_bytes", "derive", "for_release", "is_secret_kind", "generator"),

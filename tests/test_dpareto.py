@@ -8,6 +8,7 @@ from oracles import pareto as oracle
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
+from jaxdpbo.surrogate import maximize
 
 BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
 INTEGERS = [False, True, False]
@@ -27,7 +28,7 @@ def config(**changes):
         "initial_design": settings(SEEDS),
         "proposals": PROPOSALS,
         "integer_mask": INTEGERS,
-        "raw_samples": 200,
+        "search": maximize.Search(200, 4, 12),
     }
     return dpareto.config(**(options | changes))
 
@@ -39,9 +40,19 @@ def trade(point, data):
     return jnp.stack([epsilon, jax.nn.sigmoid(-2 + 3 * point[0] + lost)])
 
 
-def run(chosen=None, objective=trade, seed=0):
+def measured(point, data):
+    """``trade``, and beyond a limit of the first something else: one program for all searches here."""
+    strength, limit, beyond = data
+    return jnp.where(point[0] > limit, beyond, trade(point, strength))
+
+
+def data_of(limit=jnp.inf, beyond=(1.0, 0.5)):
+    return jnp.asarray(2.0), jnp.asarray(limit, float), jnp.asarray(beyond)
+
+
+def run(chosen=None, seed=0, **data):
     return drivers.run_scan(
-        dpareto.algorithm, objective, jnp.asarray(2.0), chosen or config(), key=jax.random.key(seed), diagnostics=True
+        dpareto.algorithm, measured, data_of(**data), chosen or config(), key=jax.random.key(seed), diagnostics=True
     )
 
 
@@ -91,9 +102,7 @@ def test_a_batch_is_of_different_settings_and_nearly_as_good():
     ],
 )  # fmt: skip
 def test_what_an_oracle_may_return_is_a_failed_setting_with_a_reason(values, reason):
-    spoiled = drivers.run_scan(
-        dpareto.algorithm, failing, jnp.asarray(values), config(), key=jax.random.key(1), diagnostics=True
-    )
+    spoiled = run(seed=1, limit=0.5, beyond=values)
     failed = np.asarray(spoiled.release.failed)
     bad = np.asarray(spoiled.release.points)[:, 0] > 0.5
     assert bad.any()
@@ -105,22 +114,13 @@ def test_what_an_oracle_may_return_is_a_failed_setting_with_a_reason(values, rea
     assert np.isfinite(spoiled.release.hypervolume)
 
 
-def failing(point, data):
-    return jnp.where(point[0] > 0.5, data, trade(point, 2.0))
-
-
 def test_a_search_of_nothing_but_failures_goes_on():
-    done = run(objective=hopeless)
+    done = run(limit=-jnp.inf, beyond=(jnp.inf, 0.5))
     assert not np.any(done.release.front)
     assert done.release.hypervolume == 0
     with pytest.raises(ValueError, match="released must hold a setting that counts"):
         dpareto.settings_for(jax.random.key(0), config(), done.release, epsilon=1.0)
     assert len(np.unique(np.asarray(done.release.points)[SEEDS:], axis=0)) > 3
-
-
-def hopeless(point, data):
-    del point
-    return jnp.array([jnp.inf, 0.5]) * data
 
 
 def test_one_program_serves_anti_ideals_bounds_and_seeds(compilations):
@@ -133,7 +133,9 @@ def test_one_program_serves_anti_ideals_bounds_and_seeds(compilations):
     keys = jax.random.key(0)
     compilations.clear()
     for other in others:
-        jax.block_until_ready(drivers.run_scan(dpareto.algorithm, trade, jnp.asarray(2.0), other, key=keys).release)
+        jax.block_until_ready(
+            drivers.run_scan(dpareto.algorithm, measured, data_of(limit=0.9), other, key=keys).release
+        )
     assert compilations["programs"] <= 6  # conversions of the data, not the search
 
 
@@ -164,6 +166,9 @@ def test_a_front_has_no_guarantee_and_says_why():
         ({"reference": (1.0, 1.0)}, ValueError, "reference must lie strictly"),
         ({"acquisition": "guess"}, ValueError, "acquisition must be one of"),
         ({"proposals": 0}, ValueError, "proposals must be at least 1"),
+        ({"search": (8, 1, 1)}, TypeError, "search must be a maximize.Search, got tuple"),
+        ({"search": maximize.Search(8, 9, 1)}, ValueError, "num_restarts must be at most raw_samples = 8, got 9"),
+        ({"search": maximize.Search(8, 1, 0)}, ValueError, "ascent_steps must be at least 1"),
     ],
 )
 def test_bad_configurations_are_named(changes, error, message):

@@ -695,7 +695,7 @@ def test_a_key_that_a_program_closes_over_is_found_in_its_text(kind, programs):
 
 ALGORITHM, OBJECTIVE, DATA, CONFIG = GD
 STATE = ALGORITHM.init(KEY, CONFIG)
-TRAINED = models.logistic_regression(2), models.records(jnp.asarray(DATA), jnp.arange(6) % 2)
+TRAINED = models.logistic_regression(2), models.examples(jnp.asarray(DATA), jnp.arange(6) % 2)
 SETTINGS = dp_optim.settings(steps=2, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
 COMPILED = {
     "scan": lambda key: scan._scan.trace(ALGORITHM, OBJECTIVE, key, CONFIG, DATA),

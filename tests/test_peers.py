@@ -35,7 +35,7 @@ def test_clipped_sums_are_jax_privacys():
             peer = clipping.clipped_grad(loss, batch_argnums=(1, 2), l2_clip_norm=clip_norm)
             with jax.numpy_rank_promotion("allow"):
                 expected = jax.jit(peer)(params, x, labels)
-            found, _ = ours(params, models.records(x, labels), jnp.ones(40, bool), jnp.asarray(clip_norm))
+            found, _ = ours(params, models.examples(x, labels), jnp.ones(40, bool), jnp.asarray(clip_norm))
             for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * clip_norm)
 

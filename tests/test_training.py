@@ -42,7 +42,15 @@ def norm_of(tree):
 
 @partial(jax.jit, static_argnums=0)
 def clipped_sum(model, params, features, labels, mask, clip_norm):
-    return models.clipped_sum(model, params, models.records(features, labels), mask, clip_norm)
+    return models.clipped_sum(model, params, models.examples(features, labels), mask, clip_norm)
+
+
+@partial(jax.jit, static_argnums=0)
+def per_example_gradients(model, params, x, y):
+    def one(x, y):
+        return jax.grad(lambda params: models.losses(model, params, x[None], y[None])[0])(params)
+
+    return jax.vmap(one)(x, y)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -52,10 +60,7 @@ def test_the_clipped_sum_is_that_of_per_example_gradients(name, clip_norm):
     mask = jnp.arange(60) % 3 > 0
     total, norms = clipped_sum(model, params, jnp.asarray(X), labels_of(name), mask, jnp.asarray(clip_norm))
 
-    def one(x, y):
-        return jax.grad(lambda params: models.losses(model, params, x[None], y[None])[0])(params)
-
-    gradients = jax.vmap(one)(jnp.asarray(X), labels_of(name))
+    gradients = per_example_gradients(model, params, jnp.asarray(X), labels_of(name))
     squared = sum(jnp.sum(jnp.square(leaf), axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(gradients))
     np.testing.assert_allclose(norms, jnp.sqrt(squared), rtol=1e-10, atol=1e-12)
     share = jnp.where(mask, jnp.minimum(1.0, clip_norm / jnp.maximum(jnp.sqrt(squared), 1e-300)), 0.0)
@@ -69,9 +74,9 @@ def test_losses_and_scores_are_the_oracles(name):
     layers = [(np.asarray(layer.weights), np.asarray(layer.bias)) for layer in params]
     expected = [oracle.loss(name, oracle.scores(layers, x), int(y)) for x, y in zip(X, labels_of(name), strict=True)]
     np.testing.assert_allclose(models.losses(model, params, jnp.asarray(X), labels_of(name)), expected, rtol=1e-12)
-    told = np.array([oracle.answer(oracle.scores(layers, x)) for x in X])
+    predicted = np.array([oracle.answer(oracle.scores(layers, x)) for x in X])
     assert models.accuracy(params, jnp.asarray(X), labels_of(name)) == pytest.approx(
-        np.mean(told == np.asarray(labels_of(name)))
+        np.mean(predicted == np.asarray(labels_of(name)))
     )
 
 
@@ -155,8 +160,8 @@ def largest_share(name, dtype, count):
     @jax.jit
     def contributions(params, features, labels, clip_norms):
         def alone(params, x, y, clip_norm):
-            records = models.records(x[None], y[None])
-            return models.clipped_sum(MODELS[name], params, records, jnp.ones(1, bool), clip_norm)[0]
+            batch = models.examples(x[None], y[None])
+            return models.clipped_sum(MODELS[name], params, batch, jnp.ones(1, bool), clip_norm)[0]
 
         return jax.vmap(alone)(params, features, labels, clip_norms)
 
@@ -198,9 +203,9 @@ def test_half_precision_is_refused_before_anything_is_drawn(dtype):
     """Trap 45: noise in the dtype of the features had 128 values."""
     x, labels, name = jnp.asarray(X, dtype), labels_of("logistic"), np.dtype(dtype).name
     said = f"features must be float32 or float64, got {name}"
-    made = models.Records(x, labels, jnp.sum(jnp.square(x), axis=1))
+    made = models.Examples(x, labels, jnp.sum(jnp.square(x), axis=1))
     calls = (
-        lambda: models.records(x, labels),
+        lambda: models.examples(x, labels),
         lambda: trained(jax.random.key(0), MODELS["logistic"], x, labels, settings(), 8),
         lambda: dp_optim.train(jax.random.key(0), MODELS["logistic"], made, settings(), largest=8),
         lambda: jax.eval_shape(lambda x: permutation_sgd.train(jax.random.key(0), x, labels, 1.0, 1.0), x),
@@ -234,7 +239,7 @@ def test_lots_are_uniform_subsets_drawn_anew(records, batch, capacity, same_word
     Words that are all alike hold one row: every such batch is drawn again.
     """
     count = 4000
-    drawn = drawn_lots(jax.random.key(0), batch, capacity, records, count, same_words)
+    drawn = drawn_batches(jax.random.key(0), batch, capacity, records, count, same_words)
     assert all(len(set(rows)) == batch for rows in drawn.tolist())
     if batch == records:
         return
@@ -266,36 +271,37 @@ def test_lots_are_uniform_subsets_drawn_anew(records, batch, capacity, same_word
         assert chi2_contingency(table).pvalue < 1e-3  # epochs of a shuffled order are not such batches
 
 
-def coarse_lots(monkeypatch, planted=False):
+def coarse_batches(monkeypatch, planted=False):
     """Twelve rows, five of them, by words of four values: ties are the rule. How often each row is drawn."""
     draw_words = jax.random.bits
     monkeypatch.setattr(sampling.jax.random, "bits", lambda *arguments: draw_words(*arguments) & 3)
     if planted:
         monkeypatch.setattr(sampling.jax.lax, "while_loop", lambda condition, body, first: first)
-    drawn = drawn_lots(jax.random.key(3), 5, 8, 12, 4000)
+    drawn = drawn_batches(jax.random.key(3), 5, 8, 12, 4000)
     assert all(len(set(rows)) == 5 for rows in drawn.tolist())
     return np.bincount(drawn.ravel(), minlength=12)
 
 
 def test_ties_among_random_words_favour_no_row(monkeypatch):
     """So the distribution of large batches is exact, however few values a word has: 2^32 are enough."""
-    assert chisquare(coarse_lots(monkeypatch)).pvalue > 1e-3
+    assert chisquare(coarse_batches(monkeypatch)).pvalue > 1e-3
 
 
-def test_lots_that_keep_ties_are_seen(monkeypatch):
-    assert chisquare(coarse_lots(monkeypatch, planted=True)).pvalue < 1e-9
+def test_batches_that_keep_ties_are_found(monkeypatch):
+    assert chisquare(coarse_batches(monkeypatch, planted=True)).pvalue < 1e-9
 
 
-def drawn_lots(key, batch, capacity, records, count, same_words=False):
+def drawn_batches(key, batch, capacity, records, count, same_words=False):
     """The rows of so many batches."""
 
-    def one(seen, keys):
+    def one(history, keys):
         words = sampling.words_of(keys[0], records, capacity) * (not same_words)
-        rows, mask, seen = sampling.draw(keys[1], words, jnp.asarray(batch), capacity, seen)
-        return seen, (rows, mask)
+        rows, mask, history = sampling.draw(keys[1], words, jnp.asarray(batch), capacity, history)
+        return history, (rows, mask)
 
     keys = jax.random.split(key, (count, 2))
-    rows, mask = map(np.asarray, jax.jit(lambda keys: jax.lax.scan(one, sampling.unseen(records), keys))(keys)[1])
+    empty = sampling.empty_history(records)
+    rows, mask = map(np.asarray, jax.jit(lambda keys: jax.lax.scan(one, empty, keys))(keys)[1])
     assert np.all(mask.sum(axis=1) == batch)
     return rows[mask].reshape(count, batch)
 
@@ -311,7 +317,7 @@ def test_the_whole_training_is_the_oracles(optimizer, name):
     """With batches of all records nothing but the start is random."""
     model = MODELS[name]
     chosen = settings(batch=60, steps=9)
-    found = trained(jax.random.key(3), model, jnp.asarray(X), labels_of(name), chosen, 60, optimizer)
+    found = trained(jax.random.key(3), model, jnp.asarray(X), labels_of(name), chosen, 60, optimizer, smallest=60)
     start = models.init(jax.random.split(jax.random.key(3))[0], model)
     layers = [[np.asarray(layer.weights), np.asarray(layer.bias)] for layer in start]
     expected = oracle.train(name, layers, X, np.asarray(labels_of(name)), 9, 0.1, 0.5, optimizer)
@@ -320,19 +326,14 @@ def test_the_whole_training_is_the_oracles(optimizer, name):
         np.testing.assert_allclose(layer.bias, bias, atol=2e-6)
 
 
-def trained(key, model, x, y, chosen, largest, optimizer="sgd"):
-    return _trained(key, model, x, y, chosen, largest, optimizer)
+@partial(jax.jit, static_argnames=("model", "largest", "optimizer", "smallest"))
+def trained(key, model, x, y, chosen, largest, optimizer="sgd", smallest=dp_optim.MIN_CAPACITY):
+    return dp_optim.train(
+        key, model, models.examples(x, y), chosen, largest=largest, optimizer=optimizer, smallest=smallest
+    )
 
 
-_trained = jax.jit(
-    lambda key, model, x, y, chosen, largest, optimizer: dp_optim.train(
-        key, model, models.records(x, y), chosen, largest=largest, optimizer=optimizer
-    ),
-    static_argnums=(1, 5, 6),
-)
-
-
-def test_exactly_so_many_steps_are_taken_and_lots_of_any_size_are_one_compilation(compilations):
+def test_exactly_so_many_steps_are_taken_and_batches_of_any_size_are_one_compilation(compilations):
     """A loss of constant slope: every step moves the bias by the learning rate times the clipped slope."""
     model, features = models.linear_svm(1), jnp.zeros((100, 1))
     labels = jnp.ones(100, jnp.int32)
@@ -347,12 +348,12 @@ def test_exactly_so_many_steps_are_taken_and_lots_of_any_size_are_one_compilatio
     assert compilations["programs"] == 0
 
 
-def test_the_noise_is_twice_the_clip_norm_times_the_multiplier_over_the_lot():
+def test_the_noise_is_twice_the_clip_norm_times_the_multiplier_over_the_batch():
     """No gradient at all: what moves is the noise."""
-    model, records = models.linear_svm(1), models.records(jnp.full((40, 1), jnp.nan), jnp.ones(40, jnp.int32))
+    model, examples = models.linear_svm(1), models.examples(jnp.full((40, 1), jnp.nan), jnp.ones(40, jnp.int32))
     chosen = settings(steps=4, batch=10, learning_rate=1.0, noise_multiplier=3.0, clip_norm=0.5)
     keys = jax.random.split(jax.random.key(0), 4000)
-    (layer,) = jax.lax.map(lambda key: dp_optim.train(key, model, records, chosen, largest=16), keys)
+    (layer,) = jax.lax.map(lambda key: dp_optim.train(key, model, examples, chosen, largest=16, smallest=16), keys)
     deviation = math.sqrt(4) * 2 * 0.5 * 3.0 / 10
     for sample in (np.asarray(layer.weights).ravel(), np.asarray(layer.bias).ravel()):
         assert kstest(sample, norm(scale=deviation).cdf).pvalue > 1e-3

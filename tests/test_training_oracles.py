@@ -1,8 +1,10 @@
 """The oracles that DPareto measures: proofs of epsilon, errors of trainings, the sparse vector technique, settings."""
 
+import dataclasses
 import functools
 import inspect
 import math
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -11,39 +13,137 @@ import pytest
 from oracles import training as oracle
 from scipy.stats import expon, kstest, norm, truncnorm, uniform
 
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dpareto
 from jaxdpbo.privacy import accounting
 from jaxdpbo.problems import classification, datasets
-from jaxdpbo.training import dp_optim, models, oracles, permutation_sgd, spaces
+from jaxdpbo.surrogate import maximize
+from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd, spaces
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 4))
 Y = (X[:, 0] + 0.1 * RNG.normal(size=200) > 0).astype(int)
+MODEL, LARGEST = models.logistic_regression(4), 64
+TEST = jnp.asarray(X), jnp.asarray(Y)
+DATA = objectives.Data(models.examples(*TEST), TEST, jax.random.key(0))
+
+
+def settings(**changes):
+    chosen = {"steps": 200, "batch": 32, "learning_rate": 0.5, "noise_multiplier": 1.0, "clip_norm": 1.0}
+    return dp_optim.settings(**(chosen | changes))
 
 
 def test_the_privacy_oracle_is_the_accountant_of_what_is_run():
-    found = oracles.training_epsilon(records=30_956, epochs=64, batch=256, noise_multiplier=1.0, delta=1e-5)
+    steps = dp_optim.steps_of_epochs(64, 30_956, 256)
+    found = oracles.training_epsilon(settings(steps=steps, batch=256), records=30_956, delta=1e-5)
     assert found == accounting.sampled_gaussian_epsilon(rate=256 / 30_956, noise_multiplier=1.0, steps=7744, delta=1e-5)
     assert found.epsilon == pytest.approx(5.5676963689, rel=1e-5)
     with pytest.raises(ValueError, match="batch must be at most the records 10, got 11"):
-        oracles.training_epsilon(records=10, epochs=1, batch=11, noise_multiplier=1.0, delta=1e-5)
+        oracles.training_epsilon(settings(batch=11), records=10, delta=1e-5)
 
 
-def test_errors_fall_with_training_and_a_diverged_training_has_error_one():
-    model = models.logistic_regression(4)
-    data = (jnp.asarray(X), jnp.asarray(Y))
-    records = models.records(*data)
-    errors = jax.jit(lambda keys, settings: oracles.training_errors(keys, model, records, data, settings, largest=64))
+def test_errors_fall_with_training_and_a_diverged_training_has_error_one(compilations):
+    """All by one program, since settings are traced."""
     keys = jax.random.split(jax.random.key(0), 3)
 
     def of(**changes):
-        chosen = {"steps": 200, "batch": 32, "learning_rate": 0.5, "noise_multiplier": 0.0, "clip_norm": 1.0}
-        return errors(keys, dp_optim.settings(**(chosen | changes)))
+        chosen = settings(**({"noise_multiplier": 0.0} | changes))
+        return oracles.training_errors(keys, MODEL, DATA.train, DATA.test, chosen, largest=LARGEST)
 
-    good, noisy = of(), of(noise_multiplier=50.0)
+    good = of()
+    compilations.clear()
+    noisy = of(noise_multiplier=50.0)
+    assert compilations["programs"] == 0
     assert good.mean < 0.1 < noisy.mean
     assert good.best <= good.mean <= good.worst
     diverged = of(learning_rate=1e308, noise_multiplier=1e3)
     assert diverged.mean == diverged.best == diverged.worst == 1.0
+
+
+def test_the_objective_is_both_oracles_at_one_setting(compilations):
+    """Beside the loop of the NumPy oracle, where batches of all examples without noise leave nothing random."""
+    measure, count = objectives.objective(MODEL, delta=1e-3, largest=20), 20
+    few = objectives.Data(models.examples(*(part[:count] for part in TEST)), TEST, jax.random.key(0))
+    start = [[np.zeros((4, 1)), np.zeros(1)]]
+    for number, (epochs, rate, clip_norm) in enumerate(((3, 0.5, 1.0), (8, 0.02, 0.3), (1, 2.0, 5.0))):
+        layers = oracle.train("logistic", start, X[:count], Y[:count], epochs, rate, clip_norm, "sgd")
+        wrong = [oracle.answer(oracle.scores(layers, x)) != y for x, y in zip(X, Y, strict=True)]
+        epsilon, error = measure(jnp.array([epochs, count, rate, 0.0, clip_norm]), few)
+        assert np.isinf(epsilon)
+        assert error == pytest.approx(np.mean(wrong), abs=1e-6)  # a float32 mean of booleans
+        if number == 0:
+            compilations.clear()
+    assert 0.01 < np.mean(wrong) < 0.5
+    again = objectives.objective(MODEL, delta=0.001, largest=20, repeats=1, optimizer="sgd")
+    assert again is measure
+    for point in ((3.3, 9.6, 0.5, 1.5, 1.0), (0.2, 500.0, 0.1, 2.0, 1.0)):  # 10 of 20: two steps an epoch; all of 20
+        epochs, batch = max(1, round(point[0])), min(round(point[1]), count)
+        epsilon, error = again(np.array(point), few)
+        expected = accounting.sampled_gaussian_epsilon(
+            rate=batch / count, noise_multiplier=point[3], steps=epochs * (count // batch), delta=1e-3
+        )
+        assert epsilon == pytest.approx(expected.epsilon, rel=1e-12)
+        assert 0 <= error <= 1
+    assert compilations["programs"] == 0
+    assert pickle.loads(pickle.dumps(measure))(jnp.array([3, 20, 0.5, -1.0, 1.0]), few)[0] == np.inf
+
+
+def test_the_objective_is_the_same_in_a_compiled_program_and_a_search_runs_on_it():
+    measure = objectives.objective(MODEL, delta=1e-3, largest=16, repeats=2)
+    low, high = np.array([1, 4, 0.1, 1.0, 0.5]), np.array([3, 16, 1.0, 4.0, 1.0])
+    config = dpareto.config(
+        bounds=np.stack([low, high]), initial_design=np.stack([low, high]), proposals=1, fit_steps=1,
+        integer_mask=spaces.INTEGER_MASK, search=maximize.Search(4, 1, 1),
+    )  # fmt: skip
+    run = drivers.run_scan(dpareto.algorithm, measure, DATA, config, key=jax.random.key(2))
+    assert np.all(np.asarray(run.release.failed) == dpareto.USABLE)
+    for point, values in zip(np.asarray(run.release.points), np.asarray(run.release.values), strict=True):
+        np.testing.assert_allclose(measure(point, DATA), values, rtol=1e-9)
+    assert run.guarantee.notion == "none"
+    given = measure(low, DATA, jax.random.split(jax.random.key(5), 2))
+    assert given[0] == run.release.values[0, 0]
+    assert given[1] != run.release.values[0, 1]  # other keys, another error
+
+
+def test_every_setting_trains_with_keys_of_its_own():
+    """Settings that differ in the last bit of one number, and other keys of the data; equal ones draw equal keys."""
+    base = settings()
+    near = [dataclasses.replace(base, steps=base.steps + 1), dataclasses.replace(base, batch=base.batch + 1)]
+    for name in ("learning_rate", "noise_multiplier", "clip_norm"):
+        near.append(dataclasses.replace(base, **{name: jnp.nextafter(getattr(base, name), jnp.asarray(9.0))}))
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), base, base, *near)
+    key_of = jax.jit(jax.vmap(objectives._key_of, in_axes=(None, 0)))
+    keys = jnp.concatenate([key_of(jax.random.key(seed), stacked) for seed in (0, 1)])
+    drawn = [tuple(words) for words in np.asarray(jax.random.key_data(keys)).tolist()]
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn)) == 2 * (1 + len(near))
+
+
+def test_settings_of_a_point_are_the_host_s():
+    """Halves to even: 5 records in batches of 2 are two steps, 7 are four."""
+    cases = [(n, batch, epochs) for n in (5, 7, 30, 30_956) for batch in (1, 2, 4, 12, 64) for epochs in (1, 3)]
+    for n in (5, 7, 30, 30_956):
+        some = np.array([(epochs, batch, 0.1, 1.0, 2.0) for m, batch, epochs in cases if m == n])
+        found = jax.vmap(functools.partial(objectives.settings_of, records=n, largest=50))(jnp.asarray(some))
+        batches = np.minimum(some[:, 1], min(n, 50)).astype(int)
+        expected = [dp_optim.steps_of_epochs(int(e), n, int(b)) for e, b in zip(some[:, 0], batches, strict=True)]
+        np.testing.assert_array_equal(found.steps, expected)
+        np.testing.assert_array_equal(found.batch, batches)
+        np.testing.assert_array_equal(found.clip_norm, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"delta": 1.0}, ValueError, "delta must lie strictly"),
+        ({"largest": 0}, ValueError, "largest must be at least 1"),
+        ({"repeats": 1.5}, TypeError, "repeats must be an integer"),
+        ({"optimizer": "lbfgs"}, ValueError, "optimizer must be one of"),
+    ],
+)
+def test_a_bad_objective_is_named(changes, error, message):
+    with pytest.raises(error, match=message):
+        objectives.objective(MODEL, **({"delta": 1e-3, "largest": 8} | changes))
 
 
 def test_output_perturbation_learns_and_its_noise_is_added_once():
@@ -113,13 +213,13 @@ def test_the_sparse_vector_technique_is_the_papers_loop():
     def loop(rng, answers, noise):
         truth = rng.permutation(np.arange(100) < 10)
         b1 = noise / (1 + (2 * answers) ** (1 / 3))
-        threshold, told, count = 0.5 + rng.laplace(scale=b1), [], 0
+        threshold, answered, count = 0.5 + rng.laplace(scale=b1), [], 0
         for query in truth:
             answer = query + rng.laplace(scale=noise - b1) >= threshold and count < answers
             count += answer
-            told.append(answer)
-        right = np.sum(np.array(told) & truth)
-        return 1 - 2 * right / (np.sum(told) + 10)
+            answered.append(answer)
+        right = np.sum(np.array(answered) & truth)
+        return 1 - 2 * right / (np.sum(answered) + 10)
 
     errors = jax.jit(oracles.sparse_vector_errors)
     keys = jax.random.split(jax.random.key(0), 3000)

@@ -31,7 +31,7 @@ def _sampled(steps: int, multiplier: float, least: float) -> Row:
     )
 
     def weight(key, labels):
-        records = models.records(jnp.asarray(features), labels)
+        records = models.examples(jnp.asarray(features), labels)
         return dp_optim.train(key, model, records, chosen, largest=LOT)[0].weights[0, 0] / chosen.learning_rate
 
     def scores(trials):

@@ -21,7 +21,7 @@ MODEL = models.logistic_regression(problem.FEATURES)
 
 @cache
 def records():
-    return models.records(*map(jnp.asarray, problem.records()))
+    return models.examples(*map(jnp.asarray, problem.records()))
 
 
 @cache

@@ -1,4 +1,7 @@
-"""What DPareto measures: models, differentially private optimisers, and the oracles of privacy and utility."""
+"""What DPareto measures: models, differentially private optimisers, the oracles of privacy and utility, and objectives.
+
+``objectives.objective`` joins them: a setting in, its epsilon and its error out.
+"""
 
 from jaxdpbo import _lazy
 

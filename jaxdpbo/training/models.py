@@ -32,11 +32,14 @@ class Layer(NamedTuple):
 Params = tuple[Layer, ...]
 
 
-class Records(NamedTuple):
-    """What is trained on, made by ``records``: ``features (n, d)``, ``labels (n,)``, and the features' squared norms.
+class Examples(NamedTuple):
+    """What is trained on; made by ``examples``.
 
     Attributes:
-      squares: ``(n,)``; infinite for a row that was not finite, whose features are 0 and whose gradient counts as zero.
+      features: ``(n, d)``.
+      labels: ``(n,)``.
+      squares: ``(n,)``, squared norms of the features; infinite for a row that was not finite, whose features are 0 and
+        whose gradient counts as zero.
     """
 
     features: jax.Array
@@ -46,10 +49,10 @@ class Records(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """Static: what is trained.
+    """What is trained; static.
 
     Attributes:
-      sizes: of the features, of each hidden layer, and of the scores.
+      sizes: number of features, width of each hidden layer, number of scores.
       loss: of ``LOSSES``.
     """
 
@@ -71,7 +74,8 @@ def mlp(features: int, hidden: Sequence[int], classes: int) -> Model:
     """ReLU layers and cross-entropy; Avent et al. (2020): ``(1000,)`` and ``(128, 64)`` on MNIST.
 
     Raises:
-      ValueError: no classes to tell apart, an empty layer.
+      ValueError: fewer than two classes, an empty layer.
+      TypeError: ``hidden`` is not a sequence.
     """
     classes = _checks.size("classes", classes, minimum=2)
     if not isinstance(hidden, Sequence) or isinstance(hidden, str):
@@ -104,14 +108,14 @@ def losses(model: Model, params: Params, features: jax.Array, labels: jax.Array)
 
 
 def accuracy(params: Params, features: jax.Array, labels: jax.Array) -> jax.Array:
-    """The share ``()`` of examples whose class is told."""
+    """The share ``()`` of examples that are classified correctly."""
     found = scores(params, features)
-    told = (found[:, 0] > 0).astype(labels.dtype) if found.shape[1] == 1 else jnp.argmax(found, axis=1)
-    return jnp.mean(told == labels)
+    predicted = (found[:, 0] > 0).astype(labels.dtype) if found.shape[1] == 1 else jnp.argmax(found, axis=1)
+    return jnp.mean(predicted == labels)
 
 
-def records(features: jax.Array, labels: jax.Array) -> Records:
-    """Once, before training: what does not change from step to step.
+def examples(features: jax.Array, labels: jax.Array) -> Examples:
+    """Prepare ``features (n, d)`` and ``labels (n,)``, once before training: what does not change from step to step.
 
     Raises:
       TypeError: ``features`` are neither float32 nor float64, at trace time: in half precision neither sums nor noise
@@ -120,11 +124,11 @@ def records(features: jax.Array, labels: jax.Array) -> Records:
     _checks.single_or_double("features", features)
     squares = jnp.sum(jnp.square(features), axis=1)
     usable = jnp.isfinite(squares)
-    return Records(jnp.where(usable[:, None], features, 0.0), labels, jnp.where(usable, squares, jnp.inf))
+    return Examples(jnp.where(usable[:, None], features, 0.0), labels, jnp.where(usable, squares, jnp.inf))
 
 
 def clipped_sum(
-    model: Model, params: Params, records: Records, mask: jax.Array, clip_norm: jax.Array
+    model: Model, params: Params, batch: Examples, mask: jax.Array, clip_norm: jax.Array
 ) -> tuple[Params, jax.Array]:
     """The sum over examples where ``mask (m,)`` of gradients clipped to norm ``B``: of all layers together.
 
@@ -135,20 +139,20 @@ def clipped_sum(
     Returns:
       The sum, of the shapes of ``params``, and the gradients' norms ``(m,)``, which are raw.
     """
-    entering = _forward(params, records.features)
-    back = [jax.vmap(jax.grad(lambda score, label: _loss(model.loss, score, label)))(entering[-1], records.labels)]
+    entering = _forward(params, batch.features)
+    back = [jax.vmap(jax.grad(lambda score, label: _loss(model.loss, score, label)))(entering[-1], batch.labels)]
     for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):
         back.append(jnp.matmul(back[-1], layer.weights.T, precision="highest") * (after > 0))
     back.reverse()
-    entering, back = jax.lax.optimization_barrier((entering, back))  # what is measured is what is added up, to the bit
-    sizes = [records.squares, *(jnp.sum(jnp.square(a), axis=1) for a in entering[1:-1])]
+    entering, back = jax.lax.optimization_barrier((entering, back))  # what is measured is bitwise what is added up
+    sizes = [batch.squares, *(jnp.sum(jnp.square(a), axis=1) for a in entering[1:-1])]
     of_layers = [  # in units of the clip norm, whose own square could underflow
         jnp.square(jnp.sqrt(size + 1.0) * (_norms(delta) / clip_norm)) for size, delta in zip(sizes, back, strict=True)
     ]
     squared = functools.reduce(jnp.add, of_layers)
     usable = mask & jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(squared.dtype).tiny)
     share = jnp.where(usable, jax.lax.rsqrt(jnp.maximum(squared, 1.0)), 0.0)
-    inputs = [records.features, *(jnp.where(usable[:, None], a, 0.0) for a in entering[1:-1])]
+    inputs = [batch.features, *(jnp.where(usable[:, None], a, 0.0) for a in entering[1:-1])]
     total = []
     for a, delta in zip(inputs, back, strict=True):
         kept = jnp.where(usable[:, None], delta, 0.0) * share[:, None]

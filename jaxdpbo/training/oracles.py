@@ -1,9 +1,10 @@
-"""The two oracles of DPareto: what ``epsilon`` a setting has, by proof, and what error, by running it.
+"""The two oracles of DPareto: the proved ``epsilon`` of a setting, and its measured error.
 
 Avent et al. (2020), sections 2 and 4. A privacy oracle is host arithmetic on the setting alone. A utility oracle runs
-the algorithm ``R`` times on the records: what it returns is raw.
+the algorithm ``R`` times on the data: what it returns is raw. ``objectives`` joins the two.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,43 +16,69 @@ from jaxdpbo.training import dp_optim, models
 
 
 class Errors(NamedTuple):
-    """Of ``R`` runs of one setting: ``mean ()``, ``best ()`` and ``worst ()``. Raw."""
+    """Errors of ``R`` runs of one setting: ``mean ()``, ``best ()`` and ``worst ()``. Raw."""
 
     mean: jax.Array
     best: jax.Array
     worst: jax.Array
 
 
-def training_epsilon(
-    *, records: int, epochs: int, batch: int, noise_multiplier: float, delta: float
-) -> accounting.Bound:
-    """The smallest proved epsilon of DP-SGD or DP-Adam for so many epochs.
+def training_epsilon(settings: dp_optim.Settings, *, records: int, delta: float) -> accounting.Bound:
+    """The smallest proved epsilon of DP-SGD or DP-Adam with these settings: host arithmetic, no data.
+
+    Formal guarantee: ``dp_optim.train`` with these settings on ``records`` examples is ``(epsilon, delta)``
+    differentially private, replace-one, under the assumptions stated there.
+
+    Args:
+      settings: concrete, not traced.
+      records: ``n``, the number of training examples.
+      delta: of the statement, in (0, 1).
 
     Raises:
-      ValueError: a number out of range, a batch above the records.
+      ValueError: a number out of range, a batch larger than ``records``.
+
+    Examples:
+      >>> from jaxdpbo.training import dp_optim, oracles
+      >>> settings = dp_optim.settings(steps=100, batch=8, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
+      >>> round(oracles.training_epsilon(settings, records=1000, delta=1e-5).epsilon, 1)
+      1.5
     """
-    records, batch = _checks.size("records", records), _checks.size("batch", batch)
+    records, batch = _checks.size("records", records), int(settings.batch)
     if batch > records:
         raise ValueError(f"batch must be at most the records {records}, got {batch}")
-    steps = dp_optim.steps_of_epochs(epochs, records, batch)
     return accounting.sampled_gaussian_epsilon(
-        rate=batch / records, noise_multiplier=noise_multiplier, steps=steps, delta=delta
+        rate=batch / records,
+        noise_multiplier=float(settings.noise_multiplier),
+        steps=int(settings.steps),
+        delta=delta,
     )
 
 
+@partial(jax.jit, static_argnames=("model", "largest", "optimizer"))
 def training_errors(
     keys: jax.Array,
     model: models.Model,
-    train: models.Records,
+    train: models.Examples,
     test: tuple[jax.Array, jax.Array],
     settings: dp_optim.Settings,
     *,
     largest: int,
     optimizer: str = "sgd",
 ) -> Errors:
-    """Errors on ``test`` after training with each of ``keys (R,)``, all a step at a time. Pure.
+    """Errors on ``test`` after training with each of ``keys (R,)``, vmapped. Pure; compiled once for all settings.
 
-    A training that diverged has error 1: no score that is not finite tells a class.
+    A training that diverged, one with a score that is not finite, has error 1.
+
+    Formal guarantee: none. The errors are raw functions of the training and the test examples.
+
+    Args:
+      keys: ``(R,)``, one for each training.
+      model: static.
+      train: of ``models.examples``.
+      test: ``features (t, d)`` and ``labels (t,)``.
+      settings: of every training.
+      largest: the largest batch that will be used; static.
+      optimizer: of ``dp_optim.OPTIMIZERS``; static.
     """
 
     def one(key):
@@ -67,8 +94,16 @@ def sparse_vector_errors(
 ) -> Errors:
     """``1 - F_1`` of the sparse vector technique on ``queries`` 0/1 queries in random order, ``ones`` of them 1.
 
-    The threshold is 1/2. ``answers ()`` is ``C``, a whole number, and ``noise ()`` the total ``b`` of the two scales,
-    split as in ``accounting.split_noise``. Avent et al. (2020), Algorithm 1 and section 2.2.
+    The threshold is 1/2. Avent et al. (2020), Algorithm 1 and section 2.2.
+
+    Formal guarantee: of one run's answers ``accounting.sparse_vector_epsilon``; of the errors returned here none.
+
+    Args:
+      keys: ``(R,)``, one for each run.
+      answers: ``C ()``, how many queries may be answered with 1; a whole number.
+      noise: ``b ()``, the sum of the two scales, split as in ``accounting.split_noise``.
+      queries: static.
+      ones: how many queries have the true answer 1; static.
     """
     answers = jnp.asarray(answers, jnp.result_type(float))
     threshold_scale = noise / (1.0 + jnp.cbrt(2.0 * answers))
@@ -79,9 +114,9 @@ def sparse_vector_errors(
         threshold = 0.5 + threshold_scale * jax.random.laplace(threshold_key)
         noised = truth + (noise - threshold_scale) * jax.random.laplace(query_key, (queries,))
         above = noised >= threshold
-        told = above & (jnp.cumsum(above) <= answers)
-        right = jnp.sum(told & truth)
-        return 1.0 - 2.0 * right / (jnp.sum(told) + ones)
+        answered = above & (jnp.cumsum(above) <= answers)
+        right = jnp.sum(answered & truth)
+        return 1.0 - 2.0 * right / (jnp.sum(answered) + ones)
 
     return _summary(jax.vmap(one)(keys))
 

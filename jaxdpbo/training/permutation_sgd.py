@@ -2,10 +2,7 @@
 
 Wu et al. (2017), algorithm 2, as in Avent et al. (2020), section 2.2: ``k`` passes over one random order, steps of
 ``min(1 / beta, 1 / (gamma t))``, the iterate kept in a ball of radius ``1 / gamma``, normal noise on the last one.
-Records lie in the unit ball: a public bound; longer ones are shortened to it. No intercept.
-
-Formal guarantee: ``accounting.learner_epsilon`` of ``accounting.learner_sensitivity``, replace-one, ``n`` public. It
-holds for every order by itself, so it does not matter how near to uniform the order is.
+Examples lie in the unit ball, a public bound: longer ones are scaled to length 1. No intercept.
 """
 
 import jax
@@ -27,9 +24,14 @@ def train(
 ) -> jax.Array:
     """The released weights ``(d,)``. Pure; ``passes`` and ``batch`` are static.
 
+    Formal guarantee: ``accounting.learner_epsilon`` of ``accounting.learner_sensitivity`` for ``regularisation``,
+    ``n``, ``batch`` and ``standard_deviation``. Replace-one, ``n`` public; it assumes ideal real-number noise and a
+    secret key that is used once. It does not depend on ``passes`` or on the order, so the order need not be exactly
+    uniform.
+
     Args:
       key: of the order and the noise.
-      features: ``(n, d)``; a row that is not finite counts as zero.
+      features: ``(n, d)``; a row that is not finite counts as zero, one longer than 1 is scaled to length 1.
       labels: ``(n,)``, 0 or 1.
       regularisation: ``gamma ()``.
       standard_deviation: ``sigma ()`` of the noise.
@@ -38,6 +40,20 @@ def train(
 
     Raises:
       TypeError: ``features`` are neither float32 nor float64, at trace time.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> from jaxdpbo.training import permutation_sgd
+      >>> features = jax.random.normal(jax.random.key(0), (40, 2))
+      >>> labels = (features[:, 0] > 0).astype(int)
+      >>> weights = permutation_sgd.train(
+      ...     jax.random.key(1), features, labels, jnp.asarray(0.1), jnp.asarray(0.01), passes=2
+      ... )
+      >>> bool(jnp.mean((features @ weights > 0) == labels) > 0.8)
+      True
+
+    References:
+      Wu et al. (2017), algorithm 2.
     """
     _checks.single_or_double("features", features)
     order_key, noise_key = jax.random.split(key)

@@ -1,5 +1,7 @@
 """Batches: uniform subsets of fixed size, without replacement, drawn anew at every step, as the accountant assumes.
 
+A batch is what Abadi et al. (2016) and Avent et al. (2020) call a lot.
+
 A small batch is drawn with replacement, and the first of equal draws are kept until there are enough: by symmetry every
 ordered subset is as likely, also given that there were enough different ones, so drawing all again where there were not
 is exact. A large one is the rows of the ``m`` smallest of ``n`` random words, all drawn again where the last of them
@@ -17,19 +19,19 @@ import numpy as np
 from jaxdpbo import _checks
 
 SPARSE = 8  # a batch up to n / 8 is drawn with replacement
-AHEAD = 32  # batches that share a call for random words
+BLOCK = 32  # batches that share a call for random words
 
 
-class Seen(NamedTuple):
-    """Tells equal draws apart: ``stamps (n,)``, when a row was last drawn, and ``time ()``."""
+class History(NamedTuple):
+    """Which rows were drawn when, to find equal draws: ``stamps (n,)``, the last draw of each row, and ``time ()``."""
 
     stamps: jax.Array
     time: jax.Array
 
 
-def unseen(records: int) -> Seen:
-    """To begin with; anew after ``AHEAD`` batches at most, before time runs out of its whole numbers."""
-    return Seen(jnp.full(records, -1, jnp.int32), jnp.zeros((), jnp.int32))
+def empty_history(records: int) -> History:
+    """No row drawn. Start from it again after at most ``BLOCK`` batches, before ``time`` overflows int32."""
+    return History(jnp.full(records, -1, jnp.int32), jnp.zeros((), jnp.int32))
 
 
 def draws_of(records: int, capacity: int) -> int:
@@ -47,45 +49,45 @@ def words_of(key: jax.Array, records: int, capacity: int) -> jax.Array:
 
 
 def draw(
-    key: jax.Array, words: jax.Array, batch: jax.Array, capacity: int, seen: Seen
-) -> tuple[jax.Array, jax.Array, Seen]:
+    key: jax.Array, words: jax.Array, batch: jax.Array, capacity: int, history: History
+) -> tuple[jax.Array, jax.Array, History]:
     """Rows of ``n``, and which of them are the batch: ``m`` different ones.
 
     Args:
-      key: of what ``words`` do not decide: not the one they came from.
+      key: for what ``words`` do not decide; not the key they were drawn with.
       words: of ``words_of``.
       batch: ``m () <= capacity``, traced.
       capacity: static, at most ``n``.
-      seen: of ``unseen(n)``, or as the last draw left it.
+      history: ``empty_history(n)``, or what the last draw returned.
 
     Returns:
-      Rows ``(c,)``, a mask ``(c,)`` with ``m`` ones, and ``seen`` to pass on: so that it is written in place.
+      Rows ``(c,)``, a mask ``(c,)`` with ``m`` ones, and the history to pass on: so that it is written in place.
     """
-    records = seen.stamps.shape[0]
+    records = history.stamps.shape[0]
     count = draws_of(records, capacity)
     if not count:
-        return _smallest(key, batch, records)[:capacity], jnp.arange(capacity) < batch, seen
+        return _smallest(key, batch, records)[:capacity], jnp.arange(capacity) < batch, history
     whole = np.uint32(2**32 // records * records - 1)  # words above it would favour the first rows
     earlier_is_more = jnp.arange(count - 1, -1, -1, dtype=jnp.int32)
 
-    def attempt(words, seen):
+    def attempt(words, history):
         rows = (words % np.uint32(records)).astype(jnp.int32)
-        own = jnp.where(words <= whole, seen.time * count + earlier_is_more, -1)
-        stamps = seen.stamps.at[rows].max(own)
+        own = jnp.where(words <= whole, history.time * count + earlier_is_more, -1)
+        stamps = history.stamps.at[rows].max(own)
         first = (stamps[rows] == own) & (own >= 0)
-        return rows, first, jnp.cumsum(first, dtype=jnp.int32), Seen(stamps, seen.time + 1)
+        return rows, first, jnp.cumsum(first, dtype=jnp.int32), History(stamps, history.time + 1)
 
     def too_few(carry):
         _, (_, _, rank, _) = carry
         return rank[-1] < batch
 
     def again(carry):
-        key, (*_, seen) = carry
+        key, (*_, history) = carry
         key, words_key = jax.random.split(key)
-        return key, attempt(words_of(words_key, records, capacity), seen)
+        return key, attempt(words_of(words_key, records, capacity), history)
 
-    _, (rows, first, rank, seen) = jax.lax.while_loop(too_few, again, (key, attempt(words, seen)))
-    return rows, first & (rank <= batch), seen
+    _, (rows, first, rank, history) = jax.lax.while_loop(too_few, again, (key, attempt(words, history)))
+    return rows, first & (rank <= batch), history
 
 
 def _smallest(key: jax.Array, batch: jax.Array, records: int) -> jax.Array:

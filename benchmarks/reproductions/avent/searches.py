@@ -1,6 +1,6 @@
 """The tasks of the paper, their two oracles, and the three ways to choose settings: search, at random, on a grid."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ from jaxdpbo.privacy import accounting
 from jaxdpbo.privacy.accounting import renyi
 from jaxdpbo.problems import classification
 from jaxdpbo.surrogate import pareto
-from jaxdpbo.training import dp_optim, models, oracles, spaces
+from jaxdpbo.training import dp_optim, models, objectives, oracles, spaces
 
 TASKS = {  # data, model, optimiser
     "LogReg+SGD": ("adult", "logistic_regression", "sgd"),
@@ -73,28 +73,25 @@ def task(name: str, delta: float, *, epochs: int | None = None, records: int | N
         box[1, 0] = min(box[1, 0], epochs or np.inf)
         box[1, 1] = min(box[1, 1], len(train[1]))
     parts = tuple((jnp.asarray(x, jnp.float32), jnp.asarray(y)) for x, y in (train, loaded.test))
-    records = models.records(*parts[0]), parts[1]
+    records = models.examples(*parts[0]), parts[1]
     return Task(name, space._replace(bounds=bounds, sampled=sampled), model, optimizer, records, loaded.source, delta)
 
 
-def settings_of(task: Task, setting: np.ndarray) -> dp_optim.Settings:
-    """A row of ``spaces``: epochs become steps."""
-    epochs, batch = (round(value) for value in setting[:2])
-    return dp_optim.settings(
-        steps=dp_optim.steps_of_epochs(epochs, task.count, batch), batch=batch, learning_rate=setting[2],
-        noise_multiplier=setting[3], clip_norm=setting[4],
-    )  # fmt: skip
+def settings_of(task: Task, settings: np.ndarray) -> dp_optim.Settings:
+    """Rows ``(k, 5)`` of ``spaces``, stacked: epochs become steps."""
+    of = partial(objectives.settings_of, records=task.count, largest=task.largest)
+    return jax.vmap(of)(jnp.asarray(settings))
 
 
 def errors(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None) -> oracles.Errors:
     """Of each of ``settings (k, 5)``: mean, best and worst ``(k,)`` of so many trainings."""
     keys = jax.random.split(jax.random.key(seed), (len(settings), repeats))
-    rows = [settings_of(task, setting) for setting in settings]
-    order = np.argsort([float(row.steps * row.batch) for row in rows])  # calls of alike length
+    rows = settings_of(task, settings)
+    order = np.argsort(np.asarray(rows.steps, float) * rows.batch)  # calls of alike length
     found = []
-    for start in tqdm(range(0, len(rows), CALL), desc=said or task.name, unit="call", disable=said is None):
+    for start in tqdm(range(0, len(settings), CALL), desc=said or task.name, unit="call", disable=said is None):
         some = order[start : start + CALL]
-        inputs = keys[some], jax.tree.map(lambda *leaves: jnp.stack(leaves), *(rows[i] for i in some))
+        inputs = keys[some], jax.tree.map(lambda leaf, some=some: leaf[some], rows)
         run = trained(task.model, task.optimizer, task.largest)
         found.append(jax.tree.map(np.asarray, drivers.distribute(run, inputs, task.records)))
     back = np.argsort(order)
@@ -114,7 +111,9 @@ def trained(model: models.Model, optimizer: str, largest: int):
 
 def epsilons(task: Task, settings: np.ndarray) -> np.ndarray:
     """Of each setting, by its task's accountant."""
-    return np.array([ACCOUNTANTS[task.accountant](*one, task.delta) for one in trainings_of(task, settings)])
+    accountant, rows = ACCOUNTANTS[task.accountant], jax.tree.map(np.asarray, settings_of(task, settings))
+    each = (jax.tree.map(lambda leaf, i=i: leaf[i], rows) for i in range(len(settings)))
+    return np.array([accountant(one, records=task.count, delta=task.delta).epsilon for one in each])
 
 
 def trainings_of(task: Task, settings: np.ndarray) -> list[tuple[float, float, int]]:
@@ -125,12 +124,13 @@ def trainings_of(task: Task, settings: np.ndarray) -> list[tuple[float, float, i
     ]
 
 
-def _proved(rate: float, noise_multiplier: float, steps: int, delta: float) -> float:
-    bound = accounting.sampled_gaussian_epsilon(rate=rate, noise_multiplier=noise_multiplier, steps=steps, delta=delta)
-    return bound.epsilon
+def published(settings: dp_optim.Settings, *, records: int, delta: float) -> accounting.Bound:
+    """The paper's accountant."""
+    rate, multiplier = int(settings.batch) / records, float(settings.noise_multiplier)
+    return accounting.Bound(renyi.published_epsilon(rate, multiplier, int(settings.steps), delta), "renyi")
 
 
-ACCOUNTANTS = {"ours": _proved, "the paper's": renyi.published_epsilon}
+ACCOUNTANTS = {"ours": oracles.training_epsilon, "the paper's": published}
 
 
 def measured(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None) -> np.ndarray:
@@ -145,12 +145,18 @@ def search(task: Task, seeds: np.ndarray, proposals: int, repeats: int, referenc
         integer_mask=spaces.INTEGER_MASK,
     )  # fmt: skip
     count = iter(range(config.steps))
+    measure = objectives.objective(
+        task.model, delta=task.delta, largest=task.largest, repeats=repeats, optimizer=task.optimizer,
+        accountant=ACCOUNTANTS[task.accountant],
+    )  # fmt: skip
 
-    def objective(setting, task):
-        return measured(task, setting[None], repeats, seed * 100_003 + next(count))[0]
+    def objective(setting, data):
+        # Keys by the step, not by the setting: those of the published results.
+        return measure(setting, data, jax.random.split(jax.random.key(seed * 100_003 + next(count)), repeats))
 
+    data = objectives.Data(*task.records, jax.random.key(seed))
     return drivers.run_loop(
-        dpareto.algorithm, objective, task, config, key=jax.random.key(seed), progress=True, diagnostics=True
+        dpareto.algorithm, objective, data, config, key=jax.random.key(seed), progress=True, diagnostics=True
     )
 
 

@@ -11,8 +11,8 @@ and why; ``accounting.composed_epsilon`` says what publishing trainings would co
 Notation: ``T`` steps of ``b`` settings each, the first of them seeds; ``d`` hyper-parameters; ``m = T b``. The search
 is in the unit cube; whole-number coordinates are rounded before a process sees them, and what is stored is rounded.
 
-``configs`` says what a search is told, ``surrogates`` what is believed, ``run`` how it goes, ``expectations`` what may
-be asked of it afterwards.
+``configs`` has the configuration, ``surrogates`` the Gaussian processes, ``run`` the five functions, ``expectations``
+predictions of a finished search. ``training.objectives.objective`` makes an objective of DP-SGD or DP-Adam.
 """
 
 from jaxdpbo.algorithms.dpareto.configs import ACQUISITIONS, Config, config

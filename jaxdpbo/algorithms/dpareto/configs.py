@@ -1,57 +1,50 @@
-"""What a search is told before it starts."""
+"""The configuration of a search, and the unit cube it searches."""
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.surrogate import gp, kernels
+from jaxdpbo.surrogate import gp, kernels, maximize
 from jaxdpbo.types import ArrayLike
 
 ACQUISITIONS = ("hvpoi", "hvpoi_transformed", "ehvi")
+SEARCH = maximize.Search(raw_samples=512, num_restarts=4, ascent_steps=12)
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["bounds", "initial_design", "reference", "model"],
-    meta_fields=[
-        "steps",
-        "batch",
-        "integer_mask",
-        "acquisition",
-        "fit_steps",
-        "raw_samples",
-        "num_restarts",
-        "ascent_steps",
-        "users",
-    ],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What a search is told before it starts; made by ``config``.
+    """The configuration of a search; made by ``config``. The fields up to ``model`` are traced, the rest is static.
 
-    Traced: ``bounds (2, d)``; ``initial_design (s, d)``, the seeds; ``reference (2,)``, the anti-ideal ``(epsilon,
-      error)``;
-    the numbers of ``model``, where the fits begin. The rest is static.
+    Attributes:
+      bounds: ``(2, d)``.
+      initial_design: ``(s, d)``.
+      reference: ``(2,)``, the anti-ideal ``(epsilon, error)``.
+      model: of ``log epsilon`` and of ``logit error``, where the fits begin.
+      steps: ``T``, those of the initial design among them.
+      batch: ``b``.
+      integer_mask: which of the ``d`` hyper-parameters are whole numbers.
+      acquisition: of ``ACQUISITIONS``.
+      fit_steps: of a refit.
+      search: for the largest acquisition.
+      users: None: an objective returns one measurement of a setting, not one for each user.
     """
 
     bounds: jax.Array
     initial_design: jax.Array
     reference: jax.Array
     model: tuple[gp.Model, gp.Model]
-    steps: int
-    batch: int
-    integer_mask: tuple[bool, ...]
-    acquisition: str
-    fit_steps: int
-    raw_samples: int
-    num_restarts: int
-    ascent_steps: int
-    users: None  # one measurement a setting
+    steps: int = field(metadata={"static": True})
+    batch: int = field(metadata={"static": True})
+    integer_mask: tuple[bool, ...] = field(metadata={"static": True})
+    acquisition: str = field(metadata={"static": True})
+    fit_steps: int = field(metadata={"static": True})
+    search: maximize.Search = field(metadata={"static": True})
+    users: None = field(metadata={"static": True})
 
 
 def config(
@@ -64,30 +57,40 @@ def config(
     batch: int = 1,
     acquisition: str = "hvpoi",
     fit_steps: int = 5,
-    raw_samples: int = 512,
-    num_restarts: int = 4,
-    ascent_steps: int = 12,
+    search: maximize.Search = SEARCH,
 ) -> Config:
     """Check a configuration.
 
     Args:
       bounds: ``(2, d)``, finite.
-      initial_design: ``(s, d)`` seeds inside of them, a multiple of ``batch``: ``random_settings`` of the problem, say.
+      initial_design: ``(s, d)`` seeds inside the bounds, ``s`` a multiple of ``batch``.
       proposals: settings after the seeds, a multiple of ``batch``.
-      reference: the anti-ideal point: what is not below it in both is worth nothing.
+      reference: the anti-ideal ``(epsilon, error)``: a setting that is not below it in both counts for nothing.
       integer_mask: ``(d,)``, True where a hyper-parameter is a whole number; its bounds are too.
-      batch: ``b``, proposed at once: each but the first as if those before had come out as believed.
+      batch: ``b``, proposed at once: each but the first as if those before it had been measured, at their
+        posterior mean.
       acquisition: of ``ACQUISITIONS``. "hvpoi" counts what a front gains in epsilon and error themselves, as
         ``Release.hypervolume`` does; "hvpoi_transformed" in their logarithm and logit, where a factor of epsilon counts
         the same however small: for fronts at small epsilon. "ehvi", the expected improvement, counts likewise.
       fit_steps: gradient steps of a refit, from where the last ended.
-      raw_samples: points tried before the ascents.
-      num_restarts: ascents; at most ``raw_samples``.
-      ascent_steps: gradient steps of each.
+      search: how the largest acquisition is searched for.
 
     Raises:
       ValueError: a number out of range, a wrong shape; names it.
       TypeError: an argument of the wrong kind.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp
+      >>> import jaxdpbo
+      >>> from jaxdpbo.surrogate import maximize
+      >>> def objective(point, data):  # more of the hyper-parameter: less epsilon, more error
+      ...     return jnp.stack([jnp.exp(data - 3 * point[0]), point[0]])
+      >>> config = jaxdpbo.dpareto.config(
+      ...     bounds=[[0.0], [1.0]], initial_design=[[0.2], [0.8]], proposals=2, search=maximize.Search(16, 1, 2)
+      ... )
+      >>> run = jaxdpbo.run_scan(jaxdpbo.dpareto.algorithm, objective, jnp.asarray(1.0), config, key=jax.random.key(0))
+      >>> run.release.values.shape, int(run.release.front.sum()), run.guarantee.notion
+      ((4, 2), 4, 'none')
     """
     box = _checks.box("bounds", bounds)
     dimension = box.shape[1]
@@ -125,9 +128,7 @@ def config(
         integer_mask=tuple(marks.tolist()),
         acquisition=_checks.choice("acquisition", acquisition, ACQUISITIONS),
         fit_steps=_checks.size("fit_steps", fit_steps),
-        raw_samples=_checks.size("raw_samples", raw_samples),
-        num_restarts=_checks.size("num_restarts", num_restarts),
-        ascent_steps=_checks.size("ascent_steps", ascent_steps),
+        search=maximize.checked(search),
         users=None,
     )
 

@@ -1,4 +1,4 @@
-"""What a finished search believes: of any setting, of the front, and which setting to use at a wanted epsilon. Raw."""
+"""Predictions of a finished search: of any setting, and which setting to use at a wanted epsilon. NOT PRIVATE."""
 
 from typing import NamedTuple
 
@@ -15,11 +15,11 @@ RAW_SAMPLES, NUM_RESTARTS, STEPS = 4096, 8, 60
 
 
 class Expected(NamedTuple):
-    """A setting, and what is believed of it: medians, and the middle 95 % of the belief.
+    """A setting, and its posterior: medians and central 95 % intervals.
 
     Attributes:
       point: ``(d,)``.
-      epsilon: ``(3,)``: 2.5 %, median, 97.5 %. An oracle says it exactly: ask it before use.
+      epsilon: ``(3,)``: 2.5 %, median, 97.5 %. A privacy oracle computes it exactly: use that before a release.
       error: ``(3,)``, likewise, of the mean error.
     """
 
@@ -43,7 +43,7 @@ def _predicted(config, released, points):
 
 @jax.jit
 def improvement(config: Config, released: Release, points: jax.Array) -> jax.Array:
-    """What ``config.acquisition`` says of ``points (k, d)``: ``(k,)``, in its own units."""
+    """``config.acquisition`` at ``points (k, d)``: ``(k,)``, in its own units."""
     given = _measured(config, released)
     posteriors, left = surrogates.condition(given), surrogates.undominated(config, given)
 
@@ -56,14 +56,14 @@ def improvement(config: Config, released: Release, points: jax.Array) -> jax.Arr
 def settings_for(key: jax.Array, config: Config, released: Release, *, epsilon: float) -> Expected:
     """The setting of least expected error among those expected to have at most this ``epsilon``.
 
-    The front has points where the search looked; the surrogates have one everywhere (the open problem of Avent et al.
-    2020, section 6). Not private: it reads the measured errors.
+    The front has points only where the search measured; the surrogates predict everywhere (the open problem of Avent et
+    al. 2020, section 6). NOT PRIVATE: it reads the measured errors.
 
     Args:
-      key: of the search for it.
+      key: for the search.
       config: of the finished search.
       released: what it released.
-      epsilon: wanted.
+      epsilon: the largest wanted.
 
     Raises:
       ValueError: ``epsilon`` is not positive, or no setting counted.

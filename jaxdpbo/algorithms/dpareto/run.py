@@ -1,4 +1,4 @@
-"""The search: its state, what it asks and learns, and the front it ends with."""
+"""The search: state, ask, tell, and the front that it releases."""
 
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ from jaxdpbo.privacy import guarantee
 from jaxdpbo.surrogate import gp, pareto
 from jaxdpbo.types import Algorithm, Query, State
 
-EVERY = 8  # steps between refits once there are
-MANY = 64  # settings
+REFIT_EVERY = 8  # steps between refits, from
+MANY = 64  # settings on
 USABLE, BAD_EPSILON, BAD_ERROR, UNMEASURED = 0, 1, 2, 3  # why a setting counts for nothing
 
 
@@ -40,9 +40,12 @@ class Private(NamedTuple):
 
 
 class Info(NamedTuple):
-    """``failed (b,)`` and ``hypervolume ()`` of the front so far, between it and the reference. Raw.
+    """NOT PRIVATE.
 
-    ``factorisation_failed`` is None.
+    Attributes:
+      failed: ``(b,)``, why a setting counts for nothing; ``USABLE`` where it counts.
+      hypervolume: ``()``, between the front so far and the reference.
+      factorisation_failed: None, since the measured points follow raw values.
     """
 
     failed: jax.Array
@@ -54,7 +57,7 @@ class Release(NamedTuple):
     """The front. NOT PRIVATE.
 
     Attributes:
-      point: ``(d,)``, of the front, that which by itself dominates most.
+      point: ``(d,)``, the setting of the front that by itself dominates the largest area.
       points: ``(m, d)`` settings.
       values: ``(m, 2)`` epsilon and error.
       failed: ``(m,)`` why a setting counts for nothing; ``USABLE`` where it counts.
@@ -86,7 +89,7 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The seeds, then what the surrogates expect to improve the front most (Algorithm 2, lines 5 to 7)."""
+    """The seeds, then the settings of largest expected improvement of the front (Algorithm 2, lines 5 to 7)."""
     step, batch = state.public.step, config.batch
     seeds = config.initial_design.shape[0]
     start = jnp.minimum(step * batch, seeds - batch)
@@ -103,7 +106,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """Learn what was measured, and refit the surrogates: after the seeds, then at every step, from ``MANY`` settings on
+    """Store what was measured, and refit the surrogates: after the seeds, then at every step, from ``MANY`` settings on
     at every eighth.
 
     =====================================  ===================================================================
@@ -115,8 +118,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     a masked setting                       ``UNMEASURED``
     =====================================  ===================================================================
 
-    A failed setting is kept with what was returned and is no part of a front; to the surrogates it is as bad as the
-    worst.
+    A failed setting is kept with what was returned and is no part of a front; the surrogates take it to be as bad as
+    the worst.
 
     Args:
       key: of the refit.
@@ -149,9 +152,9 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         failed=gp.write(private.failed, failed, start, active),
         models=private.models,
     )
-    told = start + config.batch
+    count = start + config.batch
     seeds = config.initial_design.shape[0]
-    due = active & ((told == seeds) | ((told > seeds) & ((told <= MANY) | (step % EVERY == 0))))
+    due = active & ((count == seeds) | ((count > seeds) & ((count <= MANY) | (step % REFIT_EVERY == 0))))
 
     def refitted(count: int):
         return lambda private: surrogates.fitted(key, config, _measured(config, private, count))

@@ -1,7 +1,7 @@
-"""What is believed of both objectives, how it is fitted, and which settings it makes worth measuring.
+"""The surrogates of both objectives: how they are fitted, and which settings they propose.
 
-Two independent processes, of ``log epsilon`` and of ``logit error``, each at mean 0 and variance 1 over what was
-measured, over the unit cube.
+Two independent Gaussian processes over the unit cube, of ``log epsilon`` and of ``logit error``, each standardised to
+mean 0 and variance 1 over the measured settings.
 """
 
 from typing import NamedTuple
@@ -16,17 +16,17 @@ CLIP = 1e-4  # of an error: its logit at 0 and 1
 
 
 class Measured(NamedTuple):
-    """Settings and what they came to, as the processes have it.
+    """Settings and their values, as the processes use them.
 
     Attributes:
       units: ``(m, d)``.
-      values: ``(m, 2)``, standard; the worst seen of each objective where a setting failed, so that the search leaves
-        it; 0 where there is none.
+      values: ``(m, 2)``, standardised; the worst observed of each objective where a setting failed, so that the search
+        avoids it; 0 where there is none.
       mask: ``(m,)``, True where a setting counts.
       known: ``(m,)``, True where it counts or failed.
       mean: ``(2,)``, and
       scale: ``(2,)``, of ``transformed`` values.
-      reference: ``(2,)``, standard.
+      reference: ``(2,)``, standardised.
       models: of both processes.
     """
 
@@ -54,7 +54,7 @@ def measured(
     known: jax.Array,
     models: tuple[gp.Model, gp.Model],
 ) -> Measured:
-    """Of ``values (m, 2)`` as returned, where ``known (m,)``, and where ``usable (m,)`` too."""
+    """``values (m, 2)`` as returned, where ``known (m,)``, standardised over those ``usable (m,)``."""
     raw = transformed(jnp.where(usable[:, None], values, 1.0))
     weight = jnp.where(usable, 1.0, 0.0)[:, None] / jnp.maximum(jnp.sum(usable), 1)
     mean = jnp.sum(raw * weight, axis=0)
@@ -68,7 +68,7 @@ def measured(
 
 
 def fitted(key: jax.Array, config: Config, given: Measured) -> tuple[gp.Model, gp.Model]:
-    """Both priors, by a few steps up the marginal likelihood from where the last fit ended."""
+    """Both models, by a few steps up the marginal likelihood from where the last fit ended."""
     keys = jax.random.split(key)
 
     def fit(number):
@@ -81,7 +81,7 @@ def fitted(key: jax.Array, config: Config, given: Measured) -> tuple[gp.Model, g
 
 
 def condition(given: Measured) -> tuple[gp.Factorization, gp.Factorization]:
-    """Both processes, given everything measured."""
+    """Both posteriors, given everything measured."""
     first, second = (gp.condition(model, given.units, given.known) for model in given.models)
     return first, second
 
@@ -89,7 +89,7 @@ def condition(given: Measured) -> tuple[gp.Factorization, gp.Factorization]:
 def predicted(
     given: Measured, posteriors: tuple[gp.Factorization, gp.Factorization], unit: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Mean and standard deviation ``(2,)`` of both standard objectives at ``unit (d,)``."""
+    """Posterior mean and standard deviation ``(2,)`` of both standardised objectives at ``unit (d,)``."""
     found = [
         gp.predict(model, factorization, given.values[:, number], unit[None])
         for number, (model, factorization) in enumerate(zip(given.models, posteriors, strict=True))
@@ -99,7 +99,7 @@ def predicted(
 
 
 def proposed(key: jax.Array, config: Config, given: Measured) -> jax.Array:
-    """The next batch ``(b, d)``: one after the other, each believed to come out as expected."""
+    """The next batch ``(b, d)``: one after the other, each then taken as measured at its posterior mean."""
     room = given.units.shape[0]
     given = given._replace(
         units=jnp.pad(given.units, ((0, config.batch), (0, 0))),
@@ -121,14 +121,14 @@ def proposed(key: jax.Array, config: Config, given: Measured) -> jax.Array:
 
 
 class Undominated(NamedTuple):
-    """What the front leaves, of the standard objectives and of epsilon and error."""
+    """What the front does not dominate, of the standardised objectives and of epsilon and error."""
 
     standard: pareto.Strips
     original: pareto.Strips
 
 
 def undominated(config: Config, given: Measured) -> Undominated:
-    """Once for many questions of ``improvement``."""
+    """Computed once for many calls of ``improvement``."""
     original = jax.vmap(lambda value: _original(given, value))(given.values)
     return Undominated(
         pareto.strips(given.values, given.mask, given.reference),
@@ -139,7 +139,7 @@ def undominated(config: Config, given: Measured) -> Undominated:
 def improvement(
     config: Config, given: Measured, left: Undominated, mean: jax.Array, deviation: jax.Array, *, log: bool
 ) -> jax.Array:
-    """Of the front, by what is believed of a setting: ``config.acquisition``, or its logarithm."""
+    """Of the front, by the posterior ``mean (2,)`` and ``deviation (2,)``: ``config.acquisition``, or its logarithm."""
     if config.acquisition == "ehvi":
         of = acquisition.log_ehvi if log else acquisition.expected_hypervolume_improvement
         return of(mean, deviation, left.standard)
@@ -152,7 +152,7 @@ def improvement(
 
 
 def _original(given: Measured, standard: jax.Array) -> jax.Array:
-    """Epsilon and error ``(2,)`` of standard objectives; far beyond the reference no farther."""
+    """Epsilon and error ``(2,)`` of standardised objectives, capped beyond the reference."""
     raw = given.mean + given.scale * jnp.minimum(standard, given.reference + 1.0)
     return jnp.stack([jnp.exp(raw[0]), jax.nn.sigmoid(raw[1])])
 
@@ -168,7 +168,7 @@ def _searched(key, config, given, posteriors):
     incumbent = given.units[jnp.argmax(jax.random.uniform(front_key, front.shape) + front)]  # one of the front
     zero, one = jnp.zeros_like(incumbent), jnp.ones_like(incumbent)
     found, _ = maximize.sample_and_ascend(
-        search_key, utility, zero, one, incumbent=incumbent, raw_samples=config.raw_samples,
-        num_restarts=config.num_restarts, steps=config.ascent_steps,
+        search_key, utility, zero, one, incumbent=incumbent, raw_samples=config.search.raw_samples,
+        num_restarts=config.search.num_restarts, steps=config.search.ascent_steps,
     )  # fmt: skip
     return snapped(config, found)

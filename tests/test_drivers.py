@@ -212,11 +212,11 @@ NOISES = {  # an algorithm, the config a run was begun with, one that it must no
         dp_gd.algorithm,
         descent,
         {"mu": mu_of(65536)},
-        r"mu 0.00528\d+ after 0.084\d+, width 65536 after 4096$",
+        r"mu 0.00528\d+ after 0.084\d+, sigma 65536 after 4096$",
     ),
     "users": (dp_gd.algorithm, descent, {"users": 600}, "users 600 after 6$"),
     "clip": (dp_gd.algorithm, descent, {"clip_norm": 9.0}, r"clip \[9.0\] after \[1.0\]$"),
-    "kind": (dp_gd.algorithm, descent, {"noise": "float"}, "radius 0 after 100, width 0 after 4096, noise 1 after 0$"),
+    "kind": (dp_gd.algorithm, descent, {"noise": "float"}, "radius 0 after 100, sigma 0 after 4096, noise 1 after 0$"),
     "steps": (SEARCH, searched, {"steps": 3, "batch": 2}, "steps 3 after 2, releases 2 after 3$"),
     "range": (SEARCH, searched, {"loss_range": (0.0, 9.0)}, r"clip \[0.0, 9.0\] after \[0.0, 1.0\]$"),
 }
@@ -228,7 +228,7 @@ def test_a_state_under_other_noise_is_refused(name):
     algorithm, config, changes, message = NOISES[name]
     before, after = config(), config(**changes)
     if name == "sigma":
-        assert before.radius == after.radius == 100
+        assert before.budget.radius == after.budget.radius == 100
     state = loop.init(algorithm, key(), before)
     fresh = loop.init(algorithm, key(), after)
     assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, fresh)
@@ -246,7 +246,9 @@ def test_a_state_of_another_dtype_is_not_gone_on_from():
     state = loop.init(dp_gd.algorithm, key(), descent(clip_norm=0.5))
     with jax.enable_x64(False):
         single = descent(clip_norm=0.5)
-        assert not calibration.same_noise(state.public.budget, calibration.noise_settings(single, single.clip_norm))
+        assert not calibration.same_noise(
+            state.public.budget, calibration.noise_settings(single.budget, single.clip_norm)
+        )
         with pytest.raises(ValueError, match="its shapes differ"):
             drivers.run_loop(dp_gd.algorithm, loss, records(), single, key=key(), insecure_key=True, state=state)
 

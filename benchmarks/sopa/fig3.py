@@ -17,8 +17,8 @@ from benchmarks import common, report
 from benchmarks.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo, random_search
-from jaxdpbo.privacy import descent
 from jaxdpbo.problems import datasets, kernel_svr
+from jaxdpbo.surrogate import descent
 
 SEARCH = "random search"
 

@@ -9,9 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import _checks
-
-RELATIONS = ("replace_one", "add_remove")
 CHUNK = 4096  # users at a time, give or take a half: their vectors stay in cache, and no (d, n) array is ever written
 
 
@@ -37,9 +34,8 @@ def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array
 def summed(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None) -> tuple[jax.Array, ...]:
     """Clip and add up columns; with ``radius`` as integers, so that nothing about the sum is rounded.
 
-    Moving one column moves the sum by at most ``2 B`` in l2 norm, up to rounding. With ``radius`` each column becomes
-    integers of l2 norm at most ``radius`` (``quantised``), and it is ``2 radius`` exactly, whatever the columns are
-    and in whatever order they come.
+    Replacing one column moves the sum by ``sensitivity.clipped_sum``, up to rounding. With ``radius`` each column
+    becomes integers of l2 norm at most ``radius`` (``quantised``), and it is ``sensitivity.integer_sum`` exactly.
 
     Args:
       vectors: ``(d, n)``, one user a column.
@@ -120,12 +116,3 @@ def clipped_sum(
     if rest:
         total = add(total, losses[:rows, full * chunk :])
     return total
-
-
-def clipped_sum_sensitivity(clip_norm: float, relation: str) -> float:
-    """How far, in l2, neighbours move a sum of clipped vectors: ``2 B`` for "replace_one", ``B`` for "add_remove".
-
-    Divide by ``n`` for the mean: only where ``n`` is public, so under "replace_one".
-    """
-    clip_norm = _checks.positive("clip_norm", clip_norm)
-    return clip_norm * (2.0 if _checks.choice("relation", relation, RELATIONS) == "replace_one" else 1.0)

@@ -1,10 +1,25 @@
 """Find the best of a candidate set, or of a box by multi-start projected Adam."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+
+
+class Search(NamedTuple):
+    """How a box is searched for the largest acquisition; static.
+
+    Attributes:
+      raw_samples: points tried before the ascents.
+      num_restarts: ascents, from the best of them; at most ``raw_samples``.
+      ascent_steps: gradient steps of each.
+    """
+
+    raw_samples: int = 1000
+    num_restarts: int = 8
+    ascent_steps: int = 50
 
 
 def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) -> tuple[jax.Array, jax.Array]:

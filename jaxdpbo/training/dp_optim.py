@@ -17,7 +17,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import mechanisms
+from jaxdpbo.privacy import mechanisms, sensitivity
 from jaxdpbo.training import models, sampling
 
 OPTIMIZERS = {"sgd": optax.identity, "adam": optax.scale_by_adam}  # Adam's constants are those of Kingma and Ba
@@ -123,7 +123,7 @@ def train(
                     rows, mask, seen = sampling.draw(keys[i, 1], words[i], batch, capacity, seen)
                     drawn = jax.tree.map(lambda leaf: leaf[rows], records)
                     total, _ = models.clipped_sum(model, params, drawn, mask, clip_norm)
-                    deviation = 2.0 * clip_norm * multiplier
+                    deviation = sensitivity.clipped_sum(clip_norm) * multiplier
                     noised = _noised(keys[i, 2], total, deviation)
                     mean = jax.tree.map(lambda leaf: leaf / batch.astype(leaf.dtype), noised)
                     change, memory = rule.update(mean, memory, params)

@@ -349,7 +349,7 @@ def test_bad_configurations_are_named(changes, error, message):
         ({"search": maximize.Search(0, 1, 1)}, "raw_samples must be at least 1"),
     ],
 )
-def test_bad_configurations_of_a_box_are_named(changes, message):
+def test_bad_boxes_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
         boxed(**changes)
 
@@ -358,21 +358,6 @@ def test_float32_refuses_a_point_from_exact_utilities(float32):
     with pytest.raises(ValueError, match="noise_variance must be positive where a point is released in float32"):
         config(noise="exact")
     assert config(noise="exact", release="value").noise == config(noise="exact", noise_variance=0.01).noise == "exact"
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"noise_variance": 0.0}, "over bounds no theorem covers"),
-        ({"constants": "paper"}, "over bounds no theorem covers"),
-        ({"grid": None}, "grid must be given over a box"),
-        ({"slope": None}, "slope must be given over a box"),
-        ({"num_restarts": 60}, "num_restarts must be at most raw_samples"),
-    ],
-)
-def test_bad_boxes_are_named(changes, message):
-    with pytest.raises(ValueError, match=message):
-        boxed(**changes)
 
 
 @pytest.mark.parametrize(

@@ -111,14 +111,9 @@ def lipschitz_config(
         raise ValueError(f"steps must not be given where every candidate is evaluated, got {steps}")
     if not in_order and release != "value":
         raise ValueError(f"release must be 'value' unless acquisition is 'in_order', got {release!r}")
-    known = [name for name, value in slopes.items() if np.isfinite(value)]
-    if in_order and known:
-        raise ValueError(
-            f"{known[0]} must not be given where acquisition is 'in_order': shift the gains and give the width of "
-            f"their range as largest_gain, got {slopes[known[0]]:g}"
-        )
-    smooth = len(known) == 2 and rows.shape[1] == 1
+    smooth = not in_order and rows.shape[1] == 1 and all(np.isfinite(value) for value in slopes.values())
     if in_order:
+        _no_slopes(slopes)
         moved = sensitivity.gains_in_order(users)
     elif smooth:
         moved = sensitivity.gains_along_lambda(
@@ -162,6 +157,15 @@ def lipschitz_config(
         users=users,
         gain_grids=tuple(grids),
     )
+
+
+def _no_slopes(slopes: dict[str, float]) -> None:
+    for name, value in slopes.items():
+        if np.isfinite(value):
+            raise ValueError(
+                f"{name} must not be given where acquisition is 'in_order': shift the gains and give the width of "
+                f"their range as largest_gain, got {value:g}"
+            )
 
 
 class Grid(NamedTuple):

@@ -38,6 +38,8 @@ from jaxdpbo.privacy import (
     keys,
     ledger,
     mechanisms,
+    prior_averaged,
+    sensitivity,
     transforms,
 )
 from jaxdpbo.privacy.mechanisms import tables
@@ -241,7 +243,7 @@ count, epsilon, probability = st.integers(1, 10**6), st.floats(0.05, 20.0), st.f
 small, share = st.floats(0.1, 5.0), st.floats(0.0, 1.0)
 words = st.sampled_from(["a", "the rows of X", "replace_one"])
 rate = st.sampled_from([Fraction(1, 4), Fraction(1), Fraction(3, 7), Fraction(5, 2)])
-release = st.sampled_from(ucb_theory.RELEASES)
+release = st.sampled_from(prior_averaged.RELEASES)
 
 
 def just(value: Any) -> st.SearchStrategy:
@@ -361,8 +363,8 @@ def accountants() -> dict[str, Target]:
             a.learner_epsilon, {"sensitivity": positive, "standard_deviation": positive, "delta": probability},
             check=at_least_zero,
         ),
-        "learner_sensitivity": Target(
-            a.learner_sensitivity,
+        "permutation_sgd": Target(
+            sensitivity.permutation_sgd,
             {"regularisation": positive, "records": st.integers(10, 10**5), "batch": few,
                 "bound": either("tight", "paper")},
             check=at_least_zero,
@@ -389,7 +391,7 @@ def statements() -> dict[str, Target]:
     full = {
         "notion": either(*guarantee.NOTIONS[:-1]),
         "level": positive,
-        "relation": either("replace_one", "add_remove"),
+        "relation": just("replace_one"),
         "unit": st.none(),
     }
     distant = full | {"relation": just("unit_distance"), "unit": positive}
@@ -427,15 +429,12 @@ def statements() -> dict[str, Target]:
             lambda **fields: str(guarantee.guarantee(**fields)), distant | {"protects": words} | told,
             check=lambda found, _: found.isprintable(),
         ),
-        "clipped_sum_sensitivity": Target(
-            clipping.clipped_sum_sensitivity, {"clip_norm": positive, "relation": either(*clipping.RELATIONS)},
-            check=at_least_zero,
-        ),
+        "row_distance": Target(sensitivity.row_distance, {"radius": st.none() | positive}, check=at_least_zero),
         "budget": Target(
             calibration.budget,
-            {"mu": small, "noise": either(*calibration.NOISES), "dimension": few, "releases": few, "users": count,
-             "dtype": either(np.float64, np.float32)},
-            fixed=("dimension", "releases", "users", "dtype"),
+            {"mu": small, "noise": either(*calibration.NOISES), "dimension": few, "steps": few, "releases": few,
+             "users": count, "dtype": either(np.float64, np.float32)},
+            fixed=("dimension", "releases", "dtype"),
         ),
         "secret_key": Target(
             keys.secret_key, {"shape": either((), (2,), (1, 2))}, tame=("shape",),
@@ -925,7 +924,7 @@ def parties(folder: Path) -> dict[str, Target]:
 
 
 def proofs() -> dict[str, Target]:
-    g, u, p = gibo_theory, ucb_theory, po_theory
+    g, u, p, v, s = gibo_theory, prior_averaged, po_theory, ucb_theory, sensitivity
     noise = {
         "clip_norm": positive,
         "steps": few,
@@ -974,7 +973,9 @@ def proofs() -> dict[str, Target]:
             u.box_confidence_beta, {"box": box, "step": few, "share": probability}, fixed=("box",)
         ),
         "net_size": Target(u.net_size, {"box": box, "step": few, "share": probability}, fixed=("box",)),
-        "gap": Target(u.gap, {"candidates": count, "correlation": share, "share": probability}, check=at_least_zero),
+        "utilities": Target(
+            s.utilities, {"candidates": count, "correlation": share, "share": probability}, check=at_least_zero
+        ),
         "noise_gap": Target(
             u.noise_gap, {"deviation": positive, "steps": few, "share": probability, "constants": paper},
             check=at_least_zero,
@@ -989,35 +990,35 @@ def proofs() -> dict[str, Target]:
                 "skip_threshold": positive},
             fixed=("information",), check=at_least_zero,
         ),
-        "point_sensitivity": Target(u.point_sensitivity, {"beta": positive, "gap": positive}, check=at_least_zero),
-        "value_sensitivity": Target(
-            u.value_sensitivity, {"regret": positive, "gap": positive, "noise_gap": positive}, check=at_least_zero
+        "posterior_mean": Target(s.posterior_mean, {"beta": positive, "gap": positive}, check=at_least_zero),
+        "largest_observation": Target(
+            s.largest_observation, {"regret": positive, "gap": positive, "noise_gap": positive}, check=at_least_zero
         ),
         "decayed_regret": Target(
             u.decayed_regret,
             {"steps": st.integers(3, 50), "dimension": few, "amplitude": positive, "rate": small, "constants": paper},
             check=at_least_zero,
         ),
-        "gain_sensitivity": Target(
-            u.gain_sensitivity, {"users": count, "largest_gain": positive, "smallest": positive,
+        "mean_gain": Target(
+            s.mean_gain, {"users": count, "largest_gain": positive, "smallest": positive,
                 "constants": paper} | lipschitz,
             check=at_least_zero,
         ),
-        "regularisation_sensitivity": Target(
-            u.regularisation_sensitivity, {"smallest": st.floats(0.1, 1), "largest": st.floats(1, 9)} | lipschitz,
+        "regularisation": Target(
+            s.regularisation, {"smallest": st.floats(0.1, 1), "largest": st.floats(1, 9)} | lipschitz,
             check=at_least_zero,
         ),
         "point_shortfall": Target(
-            u.point_shortfall,
+            v.point_shortfall,
             {"candidates": count, "beta": positive, "sensitivity": positive, "epsilon": epsilon,
                 "failure": probability},
         ),
         "selection_shortfall": Target(
-            u.selection_shortfall,
+            v.selection_shortfall,
             {"candidates": count, "sensitivity": positive, "epsilon": epsilon, "failure": probability},
         ),
         "value_error": Target(
-            u.value_error,
+            v.value_error,
             {"regret": positive, "noise_gap": positive, "sensitivity": positive, "epsilon": epsilon,
                 "failure": probability},
             check=at_least_zero,
@@ -1222,13 +1223,14 @@ def configs() -> dict[str, Target]:
     dp_ucb = {
         "steps": either(3), "epsilon": epsilon, "delta": probability, "correlation": share, "release": release,
         "point_share": probability, "noise_variance": either(0.0, 0.1), "centre": wide, "scale": positive,
-        "decay": st.none(), "constants": either(*ucb_theory.CONSTANTS), "noise": either("exact", "float"),
+        "noise": either("exact", "float"),
     }  # fmt: skip
+    paper = {"decay": st.none(), "constants": either(*prior_averaged.CONSTANTS)}
     gains = {
         "users": count, "epsilon": epsilon, "largest_gain": positive, "steps": few,
         "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
         "acquisition": either("ucb", "expected_improvement"), "release": just("value"), "point_share": probability,
-        "sigma": positive, "constants": either(*ucb_theory.CONSTANTS), "noise": either("exact", "float"),
+        "sigma": positive, "constants": either(*prior_averaged.CONSTANTS), "noise": either("exact", "float"),
     }  # fmt: skip
     curated = transforms.curate(
         keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
@@ -1269,21 +1271,21 @@ def configs() -> dict[str, Target]:
             words=told, weight=2),
         "gp_ucb.config over candidates": Target(gp_ucb.config, ucb_options | searched_box | kernel | finite_set,
             words=told, weight=2),
-        "dp_gp_ucb.config over candidates": Target(
-            dp_gp_ucb.config, dp_ucb | search | finite_set | {"kernel_params": st.none()}, words=(*told, "amplitude"),
-            weight=2, tame=("steps",),
+        "dp_gp_ucb.finite_config": Target(
+            dp_gp_ucb.finite_config, dp_ucb | paper | finite_set | {"kernel_params": st.none()},
+            words=(*told, "amplitude"), weight=2, tame=("steps",),
             check=promises(dp_gp_ucb.algorithm),
         ),
-        "dp_gp_ucb.config over a box": Target(
-            dp_gp_ucb.config,
-            dp_ucb | search | {"noise_variance": just(0.1), "constants": just("corrected"), "bounds": boxes(),
-                "release": just("point"), "grid": distinct()},
-            words=told, weight=2, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
+        "dp_gp_ucb.box_config": Target(
+            dp_gp_ucb.box_config,
+            dp_ucb | {"noise_variance": just(0.1), "bounds": boxes(), "release": just("point"), "grid": distinct(),
+                "search": st.builds(maximize.Search, **search)},
+            words=told, weight=2, fixed=("search",), tame=("steps",), check=promises(dp_gp_ucb.algorithm),
         ),
-        "dp_gp_ucb.config of a value over a box": Target(
-            dp_gp_ucb.config,
-            dp_ucb | search | {"noise_variance": just(0.1), "constants": just("corrected"), "bounds": just(BOUNDS),
-                "release": just("value"), "slope": st.tuples(st.floats(1, 3), positive)},
+        "dp_gp_ucb.box_config of a value": Target(
+            dp_gp_ucb.box_config,
+            dp_ucb | {"noise_variance": just(0.1), "bounds": just(BOUNDS), "release": just("value"),
+                "slope": st.tuples(st.floats(1, 3), positive)},
             words=told, weight=0.5, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.lipschitz_config": Target(

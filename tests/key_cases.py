@@ -297,7 +297,7 @@ FUNCTIONS = ("init", "ask", "tell", "release")
 ENTERED = {
     "dp_gibo": _of("algorithms.dp_gibo", *FUNCTIONS),
     "dp_gd": (
-        *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.descent.privatized", "drivers.scan.run_scan",
+        *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.private_mean.of_vectors", "drivers.scan.run_scan",
         "drivers.scan.scan",
     ),
     "dpareto": (
@@ -308,7 +308,7 @@ ENTERED = {
         *_of("algorithms.gp_ucb", *FUNCTIONS), "surrogate.gp.fit", "surrogate.maximize.multi_start",
         "surrogate.maximize.sample_and_ascend",
     ),
-    "private evaluations": _of("algorithms.private_evaluations", "released_means"),
+    "private evaluations": _of("privacy.private_mean", "of_losses"),
     "po_gp_ucb": _of("algorithms.po_gp_ucb", *FUNCTIONS),
     "random_search": _of("algorithms.random_search", *FUNCTIONS),
 }  # fmt: skip

@@ -101,12 +101,12 @@ def _gradient(scale: float):
 
 def _dp_ucb(**static):
     def config(scale: float):
-        place = {"candidates": CANDIDATES * scale}
+        make, place = dp_gp_ucb.finite_config, {"candidates": CANDIDATES * scale}
         if "bounds" in static:
-            place = {"bounds": BOUNDS * scale, "grid": CANDIDATES * scale, "slope": (1.0, scale)}
+            make, place = dp_gp_ucb.box_config, {"bounds": BOUNDS * scale, "grid": CANDIDATES * scale}
+            place |= {"slope": (1.0, scale), "search": maximize.Search(8, 1, 1)}
         options = {"steps": STEPS, "delta": 0.01 * scale, "correlation": 0.9, "release": "both", "scale": scale}
-        searched = {"raw_samples": 8, "num_restarts": 1, "ascent_steps": 1}
-        return dp_gp_ucb.config(epsilon=1e3 * scale, **(options | searched | static | place))
+        return make(epsilon=1e3 * scale, **(options | static | place))
 
     return config
 

@@ -20,7 +20,7 @@ from benchmarks.audits import rows as harness
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, private_evaluations
 from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import accounting, auditing, clipping, guarantee, mechanisms
+from jaxdpbo.privacy import accounting, auditing, clipping, guarantee, mechanisms, private_mean, sensitivity
 
 ROWS = {row.name: row for family in audits.FAMILIES.values() for row in family()}
 QUICK = 4_000
@@ -96,9 +96,9 @@ def declared(config):
     """How far one user may move what one step noises, in l2 norm."""
     if hasattr(config, "low"):
         return (config.high - config.low) / config.users * config.batch**0.5
-    radius = clipping.reach(config.radius, len(config.theta0), float) if config.noise == "exact" else 1.0
-    scale = config.radius / radius if config.noise == "exact" else 1.0
-    return clipping.clipped_sum_sensitivity(float(config.clip_norm), "replace_one") * scale / config.users
+    radius = clipping.reach(config.budget.radius, len(config.theta0), float) if config.budget.noise == "exact" else 1.0
+    scale = config.budget.radius / radius if config.budget.noise == "exact" else 1.0
+    return sensitivity.clipped_sum(float(config.clip_norm)) * scale / config.users
 
 
 def holds(found, steps=STEPS):
@@ -253,20 +253,20 @@ def test_trap_13_something_raw_steers_a_run(monkeypatch, planted):
 @pytest.mark.parametrize("noise", ["exact", "float"])
 def test_trap_13_a_range_taken_from_the_raw_losses(monkeypatch, noise):
     """Values standardised on the users' own losses: the declared range is then nobody's."""
-    case, honest = CASES["private evaluations"], private_evaluations.released_means
+    case, honest = CASES["private evaluations"], private_mean.of_losses
     config = private_evaluations.config(
         gp_ucb.algorithm, case.config(1.0).inner, users=USERS, mu=1.0, loss_range=(0.0, 3.0), noise=noise
     )
 
-    def standardised(key, config, losses):
-        ends = {"low": jnp.nanmin(losses), "high": jnp.nanmax(losses)}
-        return honest(key, config.__class__(**vars(config) | ends), losses)
+    def standardised(key, budget, losses, low, high):
+        del low, high
+        return honest(key, budget, losses, jnp.nanmin(losses), jnp.nanmax(losses))
 
     def body():
         holds(replayed(fresh(case.algorithm), config, "far"))
 
     body()
-    monkeypatch.setattr(private_evaluations, "released_means", standardised)
+    monkeypatch.setattr(private_mean, "of_losses", standardised)
     with pytest.raises(AssertionError):
         body()
 

@@ -8,7 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from oracles import clipping as oracle
 
-from jaxdpbo.privacy import clipping
+from jaxdpbo.privacy import clipping, sensitivity
 
 POINTS, DIMENSION, USERS, CHUNK = 5, 3, 20, 8
 ULP = 2.0**-53
@@ -174,7 +174,7 @@ NEIGHBOURS = st.builds(
 )
 
 
-def check_sensitivity(examples, relation="replace_one", phases=tuple(Phase)):
+def check_sensitivity(examples, share=1.0, phases=tuple(Phase)):
     """The property, over that many drawn neighbours, of the clipped mean as it stands.
 
     Rounding: a clipped vector exceeds B by a few ulps, and each of the two sums of n terms of norm at most B errs, in
@@ -189,7 +189,7 @@ def check_sensitivity(examples, relation="replace_one", phases=tuple(Phase)):
         assert np.all(np.isfinite(left))
         assert np.all(np.isfinite(right))
         rounding = (2.0 * np.sqrt(DIMENSION) * USERS + 8.0) * case.clip_norm * ULP
-        bound = clipping.clipped_sum_sensitivity(case.clip_norm, relation) / USERS
+        bound = share * sensitivity.clipped_sum(case.clip_norm) / USERS
         assert np.linalg.norm(left - right) <= bound + rounding
 
     holds()
@@ -206,7 +206,7 @@ def test_opposite_users_move_the_mean_by_the_whole_sensitivity(small_chunks):
     after[:, 11] = -100.0
     mean = compiled()
     moved = np.linalg.norm(mean(weights, before, 0.7)[0] - mean(weights, after, 0.7)[0])
-    np.testing.assert_allclose(moved, clipping.clipped_sum_sensitivity(0.7, "replace_one") / USERS, rtol=1e-12)
+    np.testing.assert_allclose(moved, sensitivity.clipped_sum(0.7) / USERS, rtol=1e-12)
 
 
 def without_nan_guard(vectors, clip_norm):
@@ -241,32 +241,10 @@ def test_the_property_sees_a_planted_clip(plant, small_chunks, monkeypatch):
         check_sensitivity(300, phases=(Phase.generate,))
 
 
-def test_the_property_sees_the_wrong_relation(small_chunks):
+def test_the_property_sees_half_the_sensitivity(small_chunks):
     """B / n is the bound for adding or removing a user; replacing one moves the mean further."""
     with pytest.raises(AssertionError):
-        check_sensitivity(300, relation="add_remove", phases=(Phase.generate,))
-
-
-def test_the_sensitivity_is_twice_the_radius_where_a_user_is_replaced():
-    assert clipping.clipped_sum_sensitivity(0.7, "replace_one") == 1.4
-    assert clipping.clipped_sum_sensitivity(0.7, "add_remove") == 0.7
-
-
-@pytest.mark.parametrize(
-    ("clip_norm", "relation", "error", "message"),
-    [
-        (1.0, "unit_distance", ValueError, "relation must be one of 'replace_one', 'add_remove', got 'unit_distance'"),
-        (1.0, None, ValueError, "relation must be one of .* got None"),
-        (0.0, "replace_one", ValueError, "clip_norm must be positive, got 0.0"),
-        (-1.0, "replace_one", ValueError, "clip_norm must be positive, got -1.0"),
-        (np.inf, "replace_one", ValueError, "clip_norm must be finite, got inf"),
-        (np.nan, "add_remove", ValueError, "clip_norm must not be NaN"),
-        ("1", "add_remove", TypeError, "clip_norm must be one real number, got '1'"),
-    ],
-)
-def test_the_sensitivity_refuses_and_names(clip_norm, relation, error, message):
-    with pytest.raises(error, match=message):
-        clipping.clipped_sum_sensitivity(clip_norm, relation)
+        check_sensitivity(300, share=0.5, phases=(Phase.generate,))
 
 
 @pytest.mark.parametrize("rows", [275, 138])

@@ -10,7 +10,7 @@ from scipy import stats
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gd
-from jaxdpbo.privacy import clipping
+from jaxdpbo.privacy import clipping, sensitivity
 from jaxdpbo.problems import huber_regression
 
 USERS, STEPS, DIMENSION = 7, 6, 2
@@ -118,7 +118,7 @@ def largest_move():
         (after, info), (after_other, info_other) = told(base), told(other)
         moves.append(float(np.linalg.norm(info.gradient - info_other.gradient)))
         np.testing.assert_array_equal(after.public.step, after_other.public.step)
-    return np.max(moves) / (clipping.clipped_sum_sensitivity(CLIP_NORM, "replace_one") / USERS)
+    return np.max(moves) / (sensitivity.clipped_sum(CLIP_NORM) / USERS)
 
 
 def test_one_user_moves_the_gradient_by_the_declared_sensitivity_at_most():

@@ -15,7 +15,7 @@ from scipy import stats
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import clipping, mechanisms
+from jaxdpbo.privacy import clipping, mechanisms, sensitivity
 from jaxdpbo.problems import location
 from jaxdpbo.surrogate import gradient_design, kernels
 
@@ -196,7 +196,7 @@ def largest_move():
             )
         ]
         assert set(differing) <= {"theta", "path", "optimizer"}  # all else public is the same, whatever a user does
-    return np.max(moves) / (clipping.clipped_sum_sensitivity(CLIP_NORM, "replace_one") / USERS)
+    return np.max(moves) / (sensitivity.clipped_sum(CLIP_NORM) / USERS)
 
 
 def test_one_user_moves_the_gradient_by_at_most_the_declared_sensitivity():

@@ -12,9 +12,8 @@ from scipy.stats import laplace as laplace_law
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gp_ucb
 from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import guarantee
-from jaxdpbo.surrogate import kernels
-from jaxdpbo.theory import dp_gp_ucb as theory
+from jaxdpbo.privacy import guarantee, prior_averaged, sensitivity
+from jaxdpbo.surrogate import kernels, maximize
 
 CANDIDATES = np.random.default_rng(0).uniform(size=(40, 2))
 LENGTHSCALE, STEPS, DELTA = np.array([0.3, 0.4]), 15, 0.05
@@ -26,7 +25,7 @@ def config(**changes):
         "steps": STEPS, "epsilon": 1.0, "delta": DELTA, "correlation": 0.95, "candidates": CANDIDATES,
         "kernel_params": kernels.stationary(LENGTHSCALE, 2),
     }  # fmt: skip
-    return dp_gp_ucb.config(**(options | changes))
+    return dp_gp_ucb.finite_config(**(options | changes))
 
 
 def gains_config(**changes):
@@ -63,11 +62,11 @@ def run(chosen, data=TOP, objective=None, seed=0, **options):
 def test_the_picks_and_the_scores_are_the_oracles(noise):
     chosen = config(noise_variance=noise, centre=0.2, scale=0.5, release="both")
     state = run(chosen).diagnostics.state
-    share = theory.shares(DELTA, "both", exact=noise == 0).confidence
+    share = prior_averaged.shares(DELTA, "both", exact=noise == 0).confidence
     kernel = kernel_oracle.matern52(LENGTHSCALE, 1.0)
     rows, values, mean = oracle.picks(
         kernel, CANDIDATES, lambda t, row: (UTILITIES[row] - 0.2) / 0.5, STEPS, noise, "ucb",
-        lambda t: theory.confidence_beta(40, t, share),
+        lambda t: prior_averaged.confidence_beta(40, t, share),
     )  # fmt: skip
     np.testing.assert_allclose(state.private.utilities, values, atol=1e-9)
     np.testing.assert_allclose(state.private.posterior.mean, mean, atol=1e-7)
@@ -252,11 +251,12 @@ GRID = np.stack(np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 1, 6)), -1).res
 
 def boxed(**changes):
     options = {
-        "candidates": None, "bounds": [[0.0, 0.0], [1.0, 1.0]], "noise_variance": 0.01, "release": "both",
-        "grid": GRID, "slope": (1.0, 5.0), "raw_samples": 50, "num_restarts": 2, "ascent_steps": 10,
-        "kernel": kernels.rbf,
+        "noise": "float", "steps": STEPS, "epsilon": 1.0, "delta": DELTA, "correlation": 0.95,
+        "kernel_params": kernels.stationary(LENGTHSCALE, 2),
+        "bounds": [[0.0, 0.0], [1.0, 1.0]], "noise_variance": 0.01, "release": "both",
+        "grid": GRID, "slope": (1.0, 5.0), "search": maximize.Search(50, 2, 10), "kernel": kernels.rbf,
     }  # fmt: skip
-    return config(**(options | changes))
+    return dp_gp_ucb.box_config(**(options | changes))
 
 
 def test_over_a_box_the_point_comes_from_the_grid_and_the_search_finds_the_top():
@@ -278,9 +278,9 @@ def test_over_a_box_the_statements_are_composed():
     assert float(both.delta) == float(point.delta) == DELTA
     assert float(point.point_sensitivity) < float(both.point_sensitivity)  # half of delta is left to it
     assert float(value.value_sensitivity) < float(both.value_sensitivity)
-    share = theory.shares(DELTA / 2, "point", exact=False)
-    expected = theory.point_sensitivity(
-        theory.final_confidence_beta(36, share.confidence), theory.gap(36, 0.95, share.gap)
+    share = prior_averaged.shares(DELTA / 2, "point", exact=False)
+    expected = sensitivity.posterior_mean(
+        prior_averaged.final_confidence_beta(36, share.confidence), sensitivity.utilities(36, 0.95, share.gap)
     )
     np.testing.assert_allclose(both.point_sensitivity, expected)
     statement = dp_gp_ucb.algorithm.privacy(value)
@@ -290,8 +290,8 @@ def test_over_a_box_the_statements_are_composed():
 
 def test_public_decay_constants_are_used_where_they_are_given():
     chosen = config(release="value", decay=(2.0, 0.5))
-    gap = theory.gap(40, 0.95, DELTA / 3)
-    np.testing.assert_allclose(chosen.value_sensitivity, theory.decayed_regret(STEPS, 2, 2.0, 0.5) + gap)
+    gap = sensitivity.utilities(40, 0.95, DELTA / 3)
+    np.testing.assert_allclose(chosen.value_sensitivity, prior_averaged.decayed_regret(STEPS, 2, 2.0, 0.5) + gap)
     assert float(chosen.value_sensitivity) < float(config(release="value").value_sensitivity)
 
 
@@ -325,7 +325,6 @@ def test_a_hand_written_loop_that_runs_on_releases_nothing_more():
         ({"constants": "printed"}, ValueError, "constants must be one of"),
         ({"point_share": 1.0}, ValueError, "point_share must lie strictly"),
         ({"kernel_params": kernels.stationary(1.0, 2, variance=2.0)}, ValueError, "kernel must have variance 1"),
-        ({"bounds": [[0, 0], [1, 1]]}, ValueError, "exactly one of bounds and candidates"),
         ({"decay": (1.0, 1.0), "noise_variance": 0.1}, ValueError, "decay is for exact observations"),
         ({"release": "value", "constants": "paper"}, ValueError, "decay must be given"),
         ({"scale": 0.0}, ValueError, "scale must be positive"),
@@ -338,25 +337,27 @@ def test_bad_configurations_are_named(changes, error, message):
         config(**changes)
 
 
-def test_float32_refuses_a_point_from_exact_utilities(float32):
-    with pytest.raises(ValueError, match="noise_variance must be positive where a point is released in float32"):
-        config(noise="exact")
-    assert config(noise="exact", release="value").noise == config(noise="exact", noise_variance=0.01).noise == "exact"
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"noise_variance": 0.0}, "over bounds no theorem covers"),
-        ({"constants": "paper"}, "over bounds no theorem covers"),
-        ({"grid": None}, "grid must be given over a box"),
-        ({"slope": None}, "slope must be given over a box"),
-        ({"num_restarts": 60}, "num_restarts must be at most raw_samples"),
+        ({"grid": None}, "grid must be given over a box where a point is released"),
+        ({"release": "value"}, "grid must be given over a box where a point is released, and only there"),
+        ({"slope": None}, "slope must be given over a box where a value is released"),
+        ({"noise_variance": 0.0}, "noise_variance must be positive, got 0.0"),
+        ({"bounds": [[1.0, 1.0], [0.0, 0.0]]}, "bounds must"),
+        ({"search": maximize.Search(4, 5, 1)}, "num_restarts must be at most raw_samples = 4, got 5"),
+        ({"search": maximize.Search(0, 1, 1)}, "raw_samples must be at least 1"),
     ],
 )
 def test_bad_boxes_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
         boxed(**changes)
+
+
+def test_float32_refuses_a_point_from_exact_utilities(float32):
+    with pytest.raises(ValueError, match="noise_variance must be positive where a point is released in float32"):
+        config(noise="exact")
+    assert config(noise="exact", release="value").noise == config(noise="exact", noise_variance=0.01).noise == "exact"
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def test_a_state_under_other_noise_is_refused(name):
     algorithm, config, changes, message = NOISES[name]
     before, after = config(), config(**changes)
     if name == "sigma":
-        assert before.radius == after.radius == 100
+        assert before.budget.radius == after.budget.radius == 100
     state = loop.init(algorithm, key(), before)
     fresh = loop.init(algorithm, key(), after)
     assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, fresh)
@@ -246,7 +246,9 @@ def test_a_state_of_another_dtype_is_not_gone_on_from():
     state = loop.init(dp_gd.algorithm, key(), descent(clip_norm=0.5))
     with jax.enable_x64(False):
         single = descent(clip_norm=0.5)
-        assert not calibration.same_noise(state.public.budget, calibration.noise_settings(single, single.clip_norm))
+        assert not calibration.same_noise(
+            state.public.budget, calibration.noise_settings(single.budget, single.clip_norm)
+        )
         with pytest.raises(ValueError, match="its shapes differ"):
             drivers.run_loop(dp_gd.algorithm, loss, records(), single, key=key(), insecure_key=True, state=state)
 

@@ -1,5 +1,6 @@
 """One user moves an exact sum by at most twice the radius, in integers; budgets and statements follow from that."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -281,12 +282,12 @@ def test_users_on_the_ball_are_rounded_to_the_nearest_and_never_dropped(dtype, d
 
 
 def budget(mu, noise="exact", dimension=3, releases=10, users=100, dtype=np.float64):
-    return calibration.budget(mu, noise, dimension=dimension, releases=releases, users=users, dtype=dtype)
+    return calibration.budget(mu, noise, users=users, steps=releases, dimension=dimension, dtype=dtype)
 
 
 def said(mu, dimension=3, releases=10, **rest):
     found = budget(mu, dimension=dimension, releases=releases, **rest)
-    return calibration.statement(found, "rows", releases=releases, dimension=dimension)
+    return calibration.statement(found, "rows")
 
 
 def allowed(dimension, releases):
@@ -360,9 +361,7 @@ def test_an_infinite_budget_is_no_noise_and_no_guarantee(noise):
     assert found.noise == ("float" if noise == "float" else "none")
     assert (int(found.radius), found.sigma) == (0, 0)
     assert calibration.grid(found) is None
-    assert calibration.statement(found, "rows", releases=10, dimension=3) == guarantee.no_guarantee(
-        "rows", "mu is infinite: no noise was added"
-    )
+    assert calibration.statement(found, "rows") == guarantee.no_guarantee("rows", "mu is infinite: no noise was added")
 
 
 def test_float_noise_has_no_grid():
@@ -427,7 +426,8 @@ def test_more_users_than_integers_can_count_are_refused(mu, dimension):
     rest = {"mu": mu, "dimension": dimension}
     found = named("^users must be at most .* for exact noise at mu = .* would not fit 32 bits", users=2**31, **rest)
     assert found == int(found)
-    radius, sigma = (int(x) for x in budget(users=int(found), **rest)[1::2])
+    largest = budget(users=int(found), **rest)
+    radius, sigma = int(largest.radius), largest.sigma
     assert found * radius + 14 * sigma < 2**31 <= (found + 1) * radius + 14 * sigma
     assert named("^users must be at most", users=int(found) + 1, **rest) == found
 
@@ -466,15 +466,15 @@ def test_a_statement_rests_on_what_its_noise_needs():
     )
     assert exact.total_variation == 10 * 3 * tables.gaussian_total_variation(4096)
     assert 0 < exact.total_variation < 2.0**-100
-    of_floats = calibration.statement(budget(0.5, "float"), "rows", releases=10, dimension=3)
+    of_floats = calibration.statement(budget(0.5, "float"), "rows")
     assert of_floats.assumptions == (guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES)
     assert (of_floats.level, of_floats.total_variation) == (0.5, 0.0)
 
 
 def test_a_stacked_config_has_no_one_statement():
-    stacked = budget(0.5)._replace(mu=jnp.array([0.5, 0.5]))
+    stacked = dataclasses.replace(budget(0.5), mu=jnp.array([0.5, 0.5]))
     with pytest.raises(ValueError, match=r"privacy takes one config, got mu of shape \(2,\)"):
-        calibration.statement(stacked, "rows", releases=10, dimension=3)
+        calibration.statement(stacked, "rows")
 
 
 # What a total variation does to a statement.

@@ -710,8 +710,8 @@ COMPILED = {
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),
     "curate": lambda key: curating._with_noise.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
-    "PrivateObjective": lambda key: private_evaluations._released_means.trace(
-        key, CASES["private evaluations"].config(1.0), np.zeros((1, 6))
+    "PrivateObjective": lambda key: private_evaluations._private_means.trace(
+        key, CASES["private evaluations"].config(1.0).budget, np.zeros((1, 6)), 0.0, 1.0
     ),
     "dp_optim": lambda key: jax.jit(dp_optim.train, static_argnames=("model", "largest")).trace(
         key, *TRAINED, SETTINGS, largest=2

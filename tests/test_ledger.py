@@ -191,7 +191,10 @@ def test_what_is_no_number_is_refused(tmp_path, level):
     [
         ({"notion": "gdp"}, "the ledger's notion is 'dp', the spend's is 'gdp'"),
         ({"notion": "prior_averaged_dp"}, "the ledger's notion is 'dp', the spend's is 'prior_averaged_dp'"),
-        ({"relation": "add_remove"}, "the ledger's relation is 'replace_one', the spend's is 'add_remove'"),
+        (
+            {"relation": "unit_distance", "unit": 1.0},
+            "the ledger's relation is 'replace_one', the spend's is 'unit_distance'",
+        ),
         ({"protects": "rows"}, "the ledger's protects is 'users', the spend's is 'rows'"),
     ],
 )
@@ -477,7 +480,7 @@ FORGED = {
     "no events": {"events": []},
     "another unit": {"unit": ["1/1", "1"]},
     "no assumptions": {"assumptions": None},
-    "another relation": {"relation": "add_remove"},
+    "another relation": {"relation": "unit_distance", "unit": ["1/1", "1"]},
     "others protected": {"protects": "rows"},
     "a run that is a list": {"run": ["one"]},
 }

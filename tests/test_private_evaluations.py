@@ -12,7 +12,7 @@ from scipy.stats import kstest, norm
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import gp_ucb, private_evaluations, random_search
 from jaxdpbo.algorithms.private_evaluations import BudgetExhausted, PrivateObjective
-from jaxdpbo.privacy import accounting, guarantee
+from jaxdpbo.privacy import accounting, guarantee, private_mean
 
 USERS, STEPS, RANGE = 200, 12, (0.0, 2.0)
 CANDIDATES = np.linspace(0.0, 1.0, 15)[:, None]
@@ -87,7 +87,8 @@ def test_released_values_carry_the_declared_noise():
 
 def raw_means(losses):
     """Before the noise, and how many were moved."""
-    return private_evaluations.released_means(jax.random.key(0), config(np.inf, noise="none"), jnp.asarray(losses))[1:]
+    chosen = config(np.inf, noise="none")
+    return private_mean.of_losses(jax.random.key(0), chosen.budget, jnp.asarray(losses), chosen.low, chosen.high)[1:]
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e300, -7.0, 0.3])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from oracles import sampling as oracle
 from scipy.stats import norm
 
-from jaxdpbo.privacy import accounting
+from jaxdpbo.privacy import accounting, sensitivity
 from jaxdpbo.privacy.accounting import renyi, sampling
 from jaxdpbo.training import permutation_sgd
 
@@ -192,8 +192,8 @@ def test_a_learner_of_output_perturbation_moves_by_at_most_the_sensitivity(batch
 
     The bound of one record over the batch, which a step suggests, is exceeded.
     """
-    bound = accounting.learner_sensitivity(regularisation=1.0, records=20, batch=batch)
-    assert accounting.learner_sensitivity(regularisation=1.0, records=20, batch=batch, bound="paper") == 2 * bound
+    bound = sensitivity.permutation_sgd(regularisation=1.0, records=20, batch=batch)
+    assert sensitivity.permutation_sgd(regularisation=1.0, records=20, batch=batch, bound="paper") == 2 * bound
     assert bound == pytest.approx(2 / (20 - 20 % batch))
     moved = learnt_apart(batch, np.random.default_rng(0))
     assert np.max(moved) <= bound
@@ -222,12 +222,12 @@ def test_the_sparse_vectors_split_spends_what_it_says():
         (lambda: accounting.split_noise(1.0, 2.5), TypeError, "answers must be an integer"),
         (lambda: accounting.split_noise(0.0, 2), ValueError, "noise must be positive"),
         (
-            lambda: accounting.learner_sensitivity(regularisation=1.0, records=3, batch=4),
+            lambda: sensitivity.permutation_sgd(regularisation=1.0, records=3, batch=4),
             ValueError,
             "batch must be at most",
         ),
         (
-            lambda: accounting.learner_sensitivity(regularisation=0.0, records=3),
+            lambda: sensitivity.permutation_sgd(regularisation=0.0, records=3),
             ValueError,
             "regularisation must be positive",
         ),

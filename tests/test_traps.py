@@ -15,7 +15,7 @@ from protocol_cases import CASES, records
 
 import jaxdpbo
 from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gp_ucb, private_evaluations, random_search
+from jaxdpbo.algorithms import dp_gd, dp_gp_ucb, private_evaluations, random_search
 from jaxdpbo.privacy import calibration, clipping, guarantee, mechanisms, transforms
 
 TESTS = Path(__file__).parent
@@ -61,7 +61,7 @@ def test_what_is_released_lies_on_the_declared_grid():
         )
         algorithm = private_evaluations.algorithm_of(random_search.algorithm)
         run = drivers.run_scan(algorithm, one_loss, jnp.asarray(records())[:, 0], config)
-        radius = config.radius if whole else 200
+        radius = config.budget.radius if whole else 200
         units = (np.asarray(run.release.values) - 1.5) / (1.5 / np.asarray(radius) / 6)
         assert bool(np.all(np.abs(units - np.rint(units)) < 1e-6)) == whole
 
@@ -200,7 +200,7 @@ def test_a_range_counts_from_end_to_end_and_an_empty_one_is_refused():
     with pytest.raises(ValueError, match="low < high"):
         private_evaluations.noise_deviation(loss_range=(5.0, 5.0), **said)
     for call in (
-        lambda: clipping.clipped_sum_sensitivity(0.0, "replace_one"),
+        lambda: dp_gd.config(users=5, steps=1, mu=1.0, bounds=[[0.0], [1.0]], clip_norm=0.0),
         lambda: dp_gp_ucb.lipschitz_config(candidates=[[0.0]], users=5, epsilon=1.0, largest_gain=0.0),
     ):
         with pytest.raises(ValueError, match="must be positive"):
@@ -228,9 +228,7 @@ def test_what_is_released_together_costs_together(noise):
     alone = dp_gp_ucb.lipschitz_config(epsilon=1.0, release="value", **options)
     deviations = [mechanism_deviation(config) for config in (halves, alone)]
     assert deviations[0] == pytest.approx(deviations[1], rel=0.02)  # a half buys half
-    few, many = (
-        calibration.budget(1.0, "exact", dimension=1, releases=count, users=9, dtype=float) for count in (1, 100)
-    )
+    few, many = (calibration.budget(1.0, "exact", users=9, steps=count, dimension=1, dtype=float) for count in (1, 100))
     assert int(many.radius) == pytest.approx(int(few.radius) / 10, rel=0.01)
 
 

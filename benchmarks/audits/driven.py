@@ -73,7 +73,7 @@ def _sum(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarray:
 
 def _difference(gradients: np.ndarray, configs: list[dp_gd.Config]) -> np.ndarray:
     """In units of the grid, where equal noise would cancel."""
-    units = [float(clipping.grid_step(each.clip_norm, each.radius, 1)) / each.users for each in configs]
+    units = [float(clipping.grid_step(each.clip_norm, each.budget.radius, 1)) / each.users for each in configs]
     return gradients[1] / units[1] - gradients[0] / units[0]
 
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.audits.rows import Row, claim, simulate
-from jaxdpbo.privacy import accounting
+from jaxdpbo.privacy import accounting, sensitivity
 from jaxdpbo.training import dp_optim, models, permutation_sgd
 
 RECORDS, LOT, DELTA = 4, 2, 0.05
@@ -47,7 +47,7 @@ def _perturbed() -> Row:
     The worst pair found, over regularisations, two dimensions, one to three records and one or five passes: it moves
     the weights by 0.49 of the bound. A flipped label moves a logistic slope by 1, and the bound allows 2.
     """
-    bound = accounting.learner_sensitivity(regularisation=GAMMA, records=3)
+    bound = sensitivity.permutation_sgd(regularisation=GAMMA, records=3)
 
     def weight(key, labels):
         numbers = jnp.asarray(GAMMA), jnp.asarray(DEVIATION)

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from benchmarks import fingerprint, report, reproductions
 from jaxdpbo import drivers
-from jaxdpbo.privacy import descent
+from jaxdpbo.surrogate import descent
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

@@ -18,7 +18,7 @@ from jaxdpbo.surrogate import kernels
 
 
 def config() -> dp_gp_ucb.Config:
-    return dp_gp_ucb.config(
+    return dp_gp_ucb.finite_config(
         noise="float",
         steps=problem.STEPS,
         epsilon=1.0,

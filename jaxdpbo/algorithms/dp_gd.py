@@ -11,7 +11,7 @@ user's gradient at ``theta``, clips it to norm ``B``, and moves along the mean p
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +20,8 @@ import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import calibration, clipping, descent, guarantee
+from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean
+from jaxdpbo.surrogate import descent
 from jaxdpbo.types import Algorithm, ArrayLike, Objective, Query, State
 
 
@@ -43,31 +44,32 @@ def gradients_of(loss: Objective) -> Objective:
     return gradients
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["mu", "radius", "clip_norm", "step_size", "bounds", "theta0"],
-    meta_fields=["users", "steps", "optimizer", "output", "noise", "sigma"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What a run is told before it starts; made by ``config``. All of it is public.
+    """What a run needs before it starts; made by ``config``. All of it is public.
 
-    Traced: ``mu ()``, ``radius ()``, ``clip_norm ()``, ``step_size (d,)``, ``bounds (2, d)``, ``theta0 (d,)``. The rest
-    is static. ``radius`` and ``sigma``: see ``privacy.calibration``.
+    Traced: the numbers of ``budget``, ``clip_norm ()``, ``step_size (d,)``, ``bounds (2, d)``, ``theta0 (d,)``. The
+    rest is static. ``budget`` holds ``n`` and ``T`` too: see ``privacy.calibration``.
     """
 
-    mu: jax.Array
-    radius: jax.Array
+    budget: calibration.Budget
     clip_norm: jax.Array
     step_size: jax.Array
     bounds: jax.Array
     theta0: jax.Array
-    users: int
-    steps: int
-    optimizer: Callable[..., optax.GradientTransformation]
-    output: str
-    noise: str
-    sigma: int
+    optimizer: Callable[..., optax.GradientTransformation] = field(metadata={"static": True})
+    output: str = field(metadata={"static": True})
+
+    @property
+    def users(self) -> int:
+        """``n``."""
+        return self.budget.users
+
+    @property
+    def steps(self) -> int:
+        """``T``."""
+        return self.budget.steps
 
 
 def config(
@@ -116,16 +118,12 @@ def config(
     def leaf(value: Any) -> jax.Array:
         return jnp.asarray(value, dtype)
 
-    users, steps = _checks.size("users", users), _checks.size("steps", steps)
-    spent = calibration.budget(mu, noise, dimension=limits.shape[1], releases=steps, users=users, dtype=dtype)
     return Config(
-        **spent._asdict(),
+        budget=calibration.budget(mu, noise, users=users, steps=steps, dimension=limits.shape[1], dtype=dtype),
         clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
         step_size=leaf(sizes),
         bounds=leaf(limits),
         theta0=leaf(start),
-        users=users,
-        steps=steps,
         optimizer=optimizer,
         output=_checks.choice("output", output, descent.OUTPUTS),
     )
@@ -183,7 +181,7 @@ def init(key: jax.Array, config: Config) -> State:
     path = jnp.zeros((config.steps + 1, config.theta0.shape[0]), config.theta0.dtype)
     public = Public(
         step=jnp.zeros((), jnp.int32),
-        budget=calibration.noise_settings(config, config.clip_norm),
+        budget=calibration.noise_settings(config.budget, config.clip_norm),
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         path=path.at[0].set(config.theta0),
@@ -200,8 +198,8 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
     """One private step. Here the budget is paid: ``mu / sqrt(T)`` a step.
 
-    Formal guarantee: ``mu / sqrt(T)``-GDP for the new iterate given the earlier ones, replace-one on users: the mean of
-    clipped gradients moves by at most ``2 B / n``, whatever the gradients are.
+    Formal guarantee: ``mu / sqrt(T)``-GDP for the new iterate given the earlier ones, replace-one on users
+    (``sensitivity.clipped_sum``), whatever the gradients are.
 
     =================================  ==================================================
     case                               result
@@ -231,12 +229,14 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != wanted:
         raise ValueError(f"values must have shape {wanted}, got {values.shape}")
     public = state.public
-    settings = calibration.noise_settings(config, config.clip_norm)
+    settings = calibration.noise_settings(config.budget, config.clip_norm)
     active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
     gradients = jnp.where(query.mask[0], values[0].astype(public.theta.dtype), 0)
-    total, clipped, nonfinite = clipping.summed(gradients, config.clip_norm, calibration.grid(config))
-    noisy, mean = descent.privatized(key, config, total)
-    theta, optimizer = descent.move(config, noisy, public.optimizer, public.theta)
+    total, clipped, nonfinite = clipping.summed(gradients, config.clip_norm, calibration.grid(config.budget))
+    noisy, mean = private_mean.of_vectors(key, config.budget, total, config.clip_norm)
+    theta, optimizer = descent.move(
+        config.optimizer, config.step_size, config.bounds, noisy, public.optimizer, public.theta
+    )
     after = Public(
         step=public.step + 1,
         budget=public.budget,
@@ -262,7 +262,7 @@ def privacy(config: Config) -> guarantee.Guarantee:
     Raises:
       ValueError: a stacked config; take one.
     """
-    return calibration.statement(config, guarantee.USERS, releases=config.steps, dimension=config.theta0.shape[0])
+    return calibration.statement(config.budget, guarantee.USERS)
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)

@@ -15,8 +15,7 @@ Theorem B.2 (any suboptimality, for a stationary kernel and searching a finite c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -25,51 +24,47 @@ import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import calibration, clipping, descent, guarantee
-from jaxdpbo.surrogate import gp, gradient, gradient_design, kernels
+from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean
+from jaxdpbo.surrogate import descent, gp, gradient, gradient_design, kernels
 from jaxdpbo.types import Algorithm, ArrayLike, Kernel, KernelParams, Query, State
 
 MEMORIES = ("all", "nearest", "none")
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=[
-        "mu", "radius", "clip_norm", "step_size", "tolerance", "model", "bounds", "theta0",
-    ],
-    meta_fields=[
-        "users", "steps", "batch", "neighbours", "memory", "optimizer", "adaptive", "output", "noise",
-        "sigma", "polish_steps",
-    ],
-)  # fmt: skip
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What a run is told before it starts; made by ``config``. All of it is public.
+    """What a run needs before it starts; made by ``config``. All of it is public.
 
-    Traced (a sweep over these compiles once): ``mu ()``, ``radius ()``, ``clip_norm ()``, ``step_size (d,)``,
-    ``tolerance ()``, the numbers of ``model``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static. ``radius`` and
-    ``sigma``: see ``privacy.calibration``.
+    Traced (a sweep over these compiles once): the numbers of ``budget``, ``clip_norm ()``, ``step_size (d,)``,
+    ``tolerance ()``, the numbers of ``model``, ``bounds (2, d)``, ``theta0 (d,)``. The rest is static. ``budget`` holds
+    ``n`` and ``T`` too: see ``privacy.calibration``.
     """
 
-    mu: jax.Array
-    radius: jax.Array
+    budget: calibration.Budget
     clip_norm: jax.Array
     step_size: jax.Array
     tolerance: jax.Array
     model: gp.Model
     bounds: jax.Array
     theta0: jax.Array
-    users: int
-    steps: int
-    batch: int
-    neighbours: int
-    memory: str
-    optimizer: Callable[..., optax.GradientTransformation]
-    adaptive: bool
-    output: str
-    noise: str
-    sigma: int
-    polish_steps: int
+    batch: int = field(metadata={"static": True})
+    neighbours: int = field(metadata={"static": True})
+    memory: str = field(metadata={"static": True})
+    optimizer: Callable[..., optax.GradientTransformation] = field(metadata={"static": True})
+    adaptive: bool = field(metadata={"static": True})
+    output: str = field(metadata={"static": True})
+    polish_steps: int = field(metadata={"static": True})
+
+    @property
+    def users(self) -> int:
+        """``n``."""
+        return self.budget.users
+
+    @property
+    def steps(self) -> int:
+        """``T``."""
+        return self.budget.steps
 
 
 def config(
@@ -155,18 +150,14 @@ def config(
     def leaf(value: Any) -> jax.Array:
         return jnp.asarray(value, dtype)
 
-    users, steps = _checks.size("users", users), _checks.size("steps", steps)
-    spent = calibration.budget(mu, noise, dimension=dimension, releases=steps, users=users, dtype=dtype)
     return Config(
-        **spent._asdict(),
+        budget=calibration.budget(mu, noise, users=users, steps=steps, dimension=dimension, dtype=dtype),
         clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
         step_size=leaf(sizes),
         tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance, dtype=dtype)),
         model=gp.Model(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
         bounds=leaf(limits),
         theta0=leaf(start),
-        users=users,
-        steps=steps,
         batch=points,
         neighbours=neighbours,
         memory=memory,
@@ -253,7 +244,7 @@ def init(key: jax.Array, config: Config) -> State:
     nothing = gp.empty(capacity, dimension, dtype)
     public = Public(
         step=jnp.zeros((), jnp.int32),
-        budget=calibration.noise_settings(config, config.clip_norm),
+        budget=calibration.noise_settings(config.budget, config.clip_norm),
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         points=nothing.points,
@@ -288,7 +279,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     """One private step: Algorithm 1, lines 5 to 8. Here the budget is paid: ``mu / sqrt(T)`` a step.
 
     Formal guarantee: ``mu / sqrt(T)``-GDP for the new iterate given the earlier ones, replace-one on users
-    (Lemma 3.1): the mean of clipped gradients moves by at most ``2 B / n``, whatever the losses are.
+    (Lemma 3.1; ``sensitivity.clipped_sum``), whatever the losses are.
 
     ==============================  =====================================================================
     case                            result
@@ -318,7 +309,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != (config.batch, config.users):
         raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
     public, losses = state.public, state.private.losses
-    settings = calibration.noise_settings(config, config.clip_norm)
+    settings = calibration.noise_settings(config.budget, config.clip_norm)
     active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
     known, kept = _recall(config, public)
     losses_now = gp.masked(query.mask, values.astype(losses.dtype))
@@ -333,13 +324,15 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         weights = gradient.weights(config.model, extended, public.theta)
         trace = gradient.gradient_information(config.model, extended, public.theta)
         padding = ((0, 0), (0, room - rows.shape[1]))
-        total = clipping.clipped_sum(weights, memory, config.clip_norm, calibration.grid(config))
+        total = clipping.clipped_sum(weights, memory, config.clip_norm, calibration.grid(config.budget))
         return jnp.pad(rows, padding), trace, total
 
     room = known.points.shape[0]
     rows, trace, (total, clipped, nonfinite) = _staged(config, known, estimate)
-    noisy, mean = descent.privatized(key, config, total)
-    theta, optimizer = descent.move(config, noisy, public.optimizer, public.theta)
+    noisy, mean = private_mean.of_vectors(key, config.budget, total, config.clip_norm)
+    theta, optimizer = descent.move(
+        config.optimizer, config.step_size, config.bounds, noisy, public.optimizer, public.theta
+    )
 
     def advance(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda new, old: jnp.where(active, new, old), new, old)
@@ -383,7 +376,7 @@ def privacy(config: Config) -> guarantee.Guarantee:
     Raises:
       ValueError: a stacked config; take one.
     """
-    return calibration.statement(config, guarantee.USERS, releases=config.steps, dimension=config.theta0.shape[0])
+    return calibration.statement(config.budget, guarantee.USERS)
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)

@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,32 +25,37 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks, types
-from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys, mechanisms
+from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys, private_mean, sensitivity
 from jaxdpbo.privacy import ledger as privacy_ledger
 from jaxdpbo.types import Algorithm, ArrayLike, Data, State
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["inner", "mu", "radius", "low", "high"],
-    meta_fields=["users", "steps", "batch", "noise", "sigma"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """Made by ``config``. Traced: the ``inner`` config, ``mu ()``, ``radius ()``; the range of a loss, ``low ()`` and
-    ``high ()``. Static: ``users``; ``steps`` and ``batch``, the inner one's; ``noise`` and ``sigma``.
+    """Made by ``config``: the ``inner`` config; ``budget``, whose ``steps`` and ``releases`` are the inner steps and
+    the evaluations in each; the range of a loss, ``low ()`` and ``high ()``, traced.
     """
 
     inner: Any
-    mu: jax.Array
-    radius: jax.Array
+    budget: calibration.Budget
     low: jax.Array
     high: jax.Array
-    users: int
-    steps: int
-    batch: int
-    noise: str
-    sigma: int
+
+    @property
+    def users(self) -> int:
+        """``n``."""
+        return self.budget.users
+
+    @property
+    def steps(self) -> int:
+        """``T``."""
+        return self.budget.steps
+
+    @property
+    def batch(self) -> int:
+        """``b``."""
+        return self.budget.releases
 
 
 def config(
@@ -78,39 +83,36 @@ def config(
     key = jax.random.key(0)
     query = jax.eval_shape(lambda: inner.ask(key, inner_config, inner.init(key, inner_config)))
     low, high = _range(loss_range)
-    users, dtype = _checks.size("users", users), jnp.result_type(float)
-    evaluations = inner_config.steps * query.points.shape[0]
-    spent = calibration.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=dtype)
-    return Config(
-        inner=inner_config,
-        **spent._asdict(),
-        low=jnp.asarray(low, dtype),
-        high=jnp.asarray(high, dtype),
-        users=users,
-        steps=inner_config.steps,
-        batch=query.points.shape[0],
+    dtype = jnp.result_type(float)
+    batch = query.points.shape[0]
+    budget = calibration.budget(
+        mu, noise, users=users, steps=inner_config.steps, releases=batch, dimension=1, dtype=dtype
     )
+    return Config(inner_config, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
 
 
 def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations: int, noise: str = "exact") -> float:
-    """The standard deviation of the noise of one released mean: ``(high - low) / n`` over ``mu / sqrt(evaluations)``.
+    """The standard deviation of the noise of one released mean: its sensitivity over ``mu / sqrt(evaluations)``.
 
-    Replacing one user moves the mean of ``n`` clipped losses by at most ``(high - low) / n``. On the grid it is a
-    little more, by what the radius was rounded down.
+    The sensitivity is ``sensitivity.mean_loss``. On the grid the noise is a little more, by what the radius was rounded
+    down.
     """
     low, high = _range(loss_range)
-    users, evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
-    spent = calibration.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=np.float64)
-    return _deviation(spent, low, high, users, evaluations)
+    evaluations = _checks.size("evaluations", evaluations)
+    budget = calibration.budget(mu, noise, users=users, steps=evaluations, dimension=1, dtype=np.float64)
+    return _deviation(budget, low, high)
 
 
-def _deviation(spent: Any, low: Any, high: Any, users: int, evaluations: int) -> float:
-    if not (high - low) / 2 / users > 0:
-        raise ValueError(f"loss_range must be wider for {users} users, got {low}, {high}: floats lose one user's part")
-    if spent.noise == "exact":
-        return (high - low) / 2 / users * spent.sigma / int(spent.radius)
-    each = accounting.split_gdp(float(spent.mu), evaluations)
-    return accounting.gaussian_standard_deviation((high - low) / users, each)
+def _deviation(budget: calibration.Budget, low: float, high: float) -> float:
+    moved = sensitivity.mean_loss(low, high, budget.users)
+    if not moved / 2 > 0:
+        raise ValueError(
+            f"loss_range must be wider for {budget.users} users, got {low}, {high}: floats lose one user's part"
+        )
+    if budget.noise == "exact":
+        return moved * budget.sigma / sensitivity.integer_sum(int(budget.radius))
+    each = accounting.split_gdp(float(budget.mu), budget.steps)
+    return accounting.gaussian_standard_deviation(moved, each)
 
 
 class Public(NamedTuple):
@@ -182,7 +184,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     """
 
     def settings(config):
-        return calibration.noise_settings(config, config.low, config.high, releases=config.batch)
+        return calibration.noise_settings(config.budget, config.low, config.high)
 
     def init(key, config):
         within = inner.init(key, config.inner)
@@ -206,7 +208,9 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
         noise_key, inner_key = jax.random.split(key)
         public = state.public
         active = (public.step < config.steps) & calibration.same_noise(public.budget, settings(config))
-        released, means, clipped = released_means(noise_key, config, values.astype(config.low.dtype))
+        released, means, clipped = private_mean.of_losses(
+            noise_key, config.budget, values.astype(config.low.dtype), config.low, config.high
+        )
         told = -released if config.inner.users is None else released[:, None]
         within, said = inner.tell(inner_key, config.inner, public.inner, query, told)
         failed = said.factorisation_failed
@@ -235,34 +239,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
 
 def privacy(config: Config) -> guarantee.Guarantee:
     """GDP, as ``calibration.statement`` says, of all evaluations together."""
-    return calibration.statement(config, guarantee.USERS, releases=config.steps * config.batch, dimension=1)
-
-
-def released_means(key: jax.Array, config: Any, losses: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Noised means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, NaN as the middle.
-
-    Formal guarantee: the part of ``b`` of ``steps batch`` evaluations in what ``privacy(config)`` says of all. Moving
-    one user's losses moves each mean by at most ``(high - low) / n``, whatever the losses are; on the grid, where each
-    loss is a whole number within ``radius``, each sum by ``2 radius`` exactly.
-
-    Returns:
-      The noised means; the raw ones, and how many losses ``(b,)`` were moved: raw data.
-    """
-    middle, half = (config.low + config.high) / 2, (config.high - config.low) / 2
-    known = jnp.where(jnp.isnan(losses), middle, losses)
-    inside = jnp.clip(known, config.low, config.high)
-    clipped = jnp.sum(inside != losses, axis=1)
-    if config.noise == "exact":
-        scaled = jnp.rint((inside - middle) / half * config.radius).astype(jnp.int32)
-        total = jnp.sum(jnp.clip(scaled, -config.radius, config.radius), axis=1, dtype=jnp.int32)
-        noisy = total + mechanisms.discrete_gaussian(key, total.shape, config.sigma)
-        step = half / config.radius / config.users
-        return middle + noisy.astype(step.dtype) * step, middle + total.astype(step.dtype) * step, clipped
-    means = jnp.mean(inside, axis=1)
-    if config.noise == "none":
-        return means, means, clipped
-    each = config.mu / jnp.sqrt(jnp.asarray(config.steps * config.batch, config.mu.dtype))
-    return mechanisms.gaussian(key, means, (config.high - config.low) / config.users / each), means, clipped
+    return calibration.statement(config.budget, guarantee.USERS)
 
 
 class BudgetExhausted(RuntimeError):
@@ -331,12 +308,9 @@ class PrivateObjective:
         self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
         low, high = _range(loss_range)
         dtype = jnp.result_type(float)
-        spent = calibration.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=dtype)
-        self.deviation = _deviation(spent, low, high, users, evaluations)
-        self._config = Config(
-            inner=None, **spent._asdict(), low=jnp.asarray(low, dtype), high=jnp.asarray(high, dtype), users=users,
-            steps=evaluations, batch=1,
-        )  # fmt: skip
+        budget = calibration.budget(mu, noise, users=users, steps=evaluations, dimension=1, dtype=dtype)
+        self.deviation = _deviation(budget, low, high)
+        self._config = Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
         if ledger is not None and key is not None:
             raise ValueError(
                 "key must not be given with a ledger: evaluations on record draw from the operating system"
@@ -375,7 +349,8 @@ class PrivateObjective:
         if losses.shape != (self._users,):
             raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
         given = jnp.asarray(losses[None])
-        value = float(_released_means(jax.random.fold_in(self._key, number), self._config, given)[0][0])
+        key, config = jax.random.fold_in(self._key, number), self._config
+        value = float(_private_means(key, config.budget, given, config.low, config.high)[0][0])
         with self._lock:
             self._note({"point": place, "value": value})
             self._spent.append(Spent(jax.tree.map(_copied, point), value))
@@ -434,7 +409,7 @@ def _copied(leaf: Any) -> Any:
     return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
-_released_means = jax.jit(released_means)
+_private_means = jax.jit(private_mean.of_losses)
 
 
 def _range(value: Any) -> tuple[float, float]:

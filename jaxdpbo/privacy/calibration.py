@@ -5,11 +5,12 @@ sweep of budgets compiles once. The guarantee is derived from that number: the `
 upper bound, not its source.
 
 Sums over users have Gaussian noise of a fixed ``sigma`` (GDP), and each user's contribution is clipped to an integer
-``radius``: replacing one moves the sum by ``2 radius``. Scores and single values have geometric or Laplace noise of a
+``radius``: ``sensitivity.integer_sum``. Scores and single values have geometric or Laplace noise of a
 fixed ``rate`` (pure DP but for a total variation of 2^-100 or so), and their sensitivity becomes ``units`` of the grid.
 """
 
 import math
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, guarantee
+from jaxdpbo.privacy import accounting, guarantee, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -30,24 +31,43 @@ MAX_RADIUS = 2**16  # radii below, and dimensions: the guard counts squares in 3
 MIN_RADIUS = 32  # times sqrt(d): radii below would lose more than 4 % to rounding
 
 
-class Budget(NamedTuple):
-    """Fields of a config: ``mu`` and ``radius`` traced, ``noise`` and ``sigma`` static.
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Budget:
+    """The part of a config that sets the noise of sums over users; made by ``budget``.
 
-    ``radius`` and ``sigma`` are 0 unless ``noise`` is "exact", which at ``mu = inf`` becomes "none".
+    Attributes:
+      mu: ``()``, traced: the GDP budget of all releases together.
+      radius: ``()``, traced: of one user's integers; 0 unless ``noise`` is "exact".
+      noise: of ``NOISES``; "exact" at ``mu = inf`` becomes "none".
+      sigma: of the integers' noise; 0 unless ``noise`` is "exact".
+      users: ``n``, public.
+      steps: ``T``, of the run.
+      releases: sums released in each step.
+      dimension: numbers in each sum.
     """
 
     mu: jax.Array
     radius: jax.Array
-    noise: str
-    sigma: int
+    noise: str = field(metadata={"static": True})
+    sigma: int = field(metadata={"static": True})
+    users: int = field(metadata={"static": True})
+    steps: int = field(metadata={"static": True})
+    releases: int = field(metadata={"static": True})
+    dimension: int = field(metadata={"static": True})
 
 
-def budget(mu: float, noise: str, *, dimension: int, releases: int, users: int, dtype: DTypeLike) -> Budget:
-    """A checked budget for ``releases`` sums of ``users`` vectors of ``dimension`` numbers.
+def budget(
+    mu: float, noise: str, *, users: int, steps: int, dimension: int, releases: int = 1, dtype: DTypeLike
+) -> Budget:
+    """A checked budget for ``steps`` times ``releases`` sums of ``users`` vectors of ``dimension`` numbers.
 
     Raises:
-      ValueError: ``mu`` not positive, finite with ``noise="none"``, or not within what exact noise can do.
+      ValueError: ``mu`` not positive, finite with ``noise="none"``, or not within what exact noise can do; a number
+        that is no size.
+      TypeError: one that is no whole number.
     """
+    users, steps = _checks.size("users", users), _checks.size("steps", steps)
     asked = _checks.positive("mu", mu, finite=False)
     mu = _checks.positive("mu", mu, finite=False, dtype=dtype)
     if _checks.choice("noise", noise, NOISES) == "none" and mu != math.inf:
@@ -56,13 +76,22 @@ def budget(mu: float, noise: str, *, dimension: int, releases: int, users: int, 
     if noise == "exact" and mu == math.inf:
         noise = "none"
     if noise == "exact":
-        radius, sigma = _on_grid(min(asked, mu), dimension, releases, users)
-    return Budget(jnp.asarray(mu, dtype), jnp.asarray(radius, jnp.int32), noise, sigma)
+        radius, sigma = _on_grid(min(asked, mu), dimension, steps * releases, users)
+    return Budget(
+        mu=jnp.asarray(mu, dtype),
+        radius=jnp.asarray(radius, jnp.int32),
+        noise=noise,
+        sigma=sigma,
+        users=users,
+        steps=steps,
+        releases=releases,
+        dimension=dimension,
+    )
 
 
-def grid(config: Any) -> jax.Array | None:
+def grid(budget: Budget) -> jax.Array | None:
     """The radius that sums are quantised with; None where they are not."""
-    return config.radius if config.noise == "exact" else None
+    return budget.radius if budget.noise == "exact" else None
 
 
 class NoiseSettings(NamedTuple):
@@ -87,26 +116,26 @@ class NoiseSettings(NamedTuple):
     clip: jax.Array
 
 
-def noise_settings(config: Any, *clip: jax.Array, releases: int = 1) -> NoiseSettings:
-    """Of a config with the fields ``mu``, ``radius``, ``sigma``, ``noise``, ``users`` and ``steps``.
+def noise_settings(budget: Budget, *clip: jax.Array) -> NoiseSettings:
+    """Of a budget, and what bounds one user's part: the clip norm, or the two ends of the range.
 
     Raises:
       ValueError: 2^31 users or more, at trace time.
     """
-    if config.users >= 2**31:
-        raise ValueError(f"users must be fewer than 2^31, got {config.users}")
+    if budget.users >= 2**31:
+        raise ValueError(f"users must be fewer than 2^31, got {budget.users}")
 
     def count(value: int) -> jax.Array:
         return jnp.asarray(value, jnp.int32)
 
     return NoiseSettings(
-        mu=config.mu,
-        radius=config.radius,
-        sigma=count(config.sigma),
-        noise=count(NOISES.index(config.noise)),
-        users=count(config.users),
-        steps=count(config.steps),
-        releases=count(releases),
+        mu=budget.mu,
+        radius=budget.radius,
+        sigma=count(budget.sigma),
+        noise=count(NOISES.index(budget.noise)),
+        users=count(budget.users),
+        steps=count(budget.steps),
+        releases=count(budget.releases),
         clip=jnp.stack(clip),
     )
 
@@ -129,30 +158,31 @@ def changed_noise(begun: NoiseSettings, current: NoiseSettings) -> str:
     )
 
 
-def statement(config: Any, protects: str, *, releases: int, dimension: int) -> guarantee.Guarantee:
-    """GDP for replace-one on the users, of ``releases`` sums; none at ``mu = inf``.
+def statement(budget: Budget, protects: str) -> guarantee.Guarantee:
+    """GDP for replace-one on the users, of all releases together; none at ``mu = inf``.
 
     ``mu``-GDP for ideal noise where ``noise`` is "float"; where it is "exact" what ``radius`` and ``sigma`` give,
     within the total variation of all draws together.
 
     Raises:
-      ValueError: a stacked config; take one.
+      ValueError: a stacked budget; take one.
     """
-    if config.mu.ndim:
-        raise ValueError(f"privacy takes one config, got mu of shape {config.mu.shape}")
-    if config.noise != "exact" and jnp.isinf(config.mu):
+    if budget.mu.ndim:
+        raise ValueError(f"privacy takes one config, got mu of shape {budget.mu.shape}")
+    if budget.noise != "exact" and jnp.isinf(budget.mu):
         return guarantee.no_guarantee(protects, "mu is infinite: no noise was added")
     assumptions = guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES
-    if config.noise == "float":
+    if budget.noise == "float":
         assumptions = guarantee.IDEAL_NOISE, *assumptions
-        return guarantee.guarantee("gdp", float(config.mu), "replace_one", protects, assumptions=assumptions)
+        return guarantee.guarantee("gdp", float(budget.mu), "replace_one", protects, assumptions=assumptions)
+    releases = budget.steps * budget.releases
     return guarantee.guarantee(
         "gdp",
-        accounting.discrete_gaussian_mu(2 * int(config.radius), config.sigma, releases),
+        accounting.discrete_gaussian_mu(sensitivity.integer_sum(int(budget.radius)), budget.sigma, releases),
         "replace_one",
         protects,
         assumptions=(guarantee.DISCRETE_CURVE, guarantee.RANDOM_BITS, *assumptions),
-        total_variation=releases * dimension * tables.gaussian_total_variation(config.sigma),
+        total_variation=releases * budget.dimension * tables.gaussian_total_variation(budget.sigma),
     )
 
 
@@ -166,7 +196,7 @@ class Units(NamedTuple):
 def units(name: str, epsilon: float, moves: int) -> Units:
     """How many grid units a sensitivity may become if a release costs ``moves units rate``; at most ``epsilon``.
 
-    ``moves`` is 2 for a choice among scores, each of which neighbours may move either way, and 1 for a single value.
+    ``moves`` is ``sensitivity.between_scores(1)`` for a choice among scores, and 1 for a single value.
 
     Raises:
       ValueError: ``epsilon`` so small that the grid would be too coarse.
@@ -206,24 +236,24 @@ def _end(dtype: Any) -> float:
 
 
 def _on_grid(mu: float, dimension: int, releases: int, users: int) -> tuple[int, int]:
-    """Radius and width, or a refusal that says what would do."""
+    """Radius and sigma, or a refusal that says what would do."""
     if dimension >= MAX_RADIUS:
         raise ValueError(
             f"dimensions must be fewer than {MAX_RADIUS} for exact noise, got {dimension} (noise='float' has no grid)"
         )
     least = MIN_RADIUS * math.sqrt(dimension)
     for sigma in SIGMAS:
-        radius = accounting.largest_distance(mu, sigma, releases) // 2
+        radius = sensitivity.largest_radius(accounting.largest_distance(mu, sigma, releases))
         if radius >= least:
             break
     else:
-        smallest = accounting.discrete_gaussian_mu(2 * math.ceil(least), SIGMAS[-1], releases)
+        smallest = accounting.discrete_gaussian_mu(sensitivity.integer_sum(math.ceil(least)), SIGMAS[-1], releases)
         raise ValueError(
             f"mu must be at least {1.005 * smallest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
             f"got {mu:g}: with less, rounding costs more than 4 % (noise='float' has no grid)"
         )
     if radius >= MAX_RADIUS:
-        largest = accounting.discrete_gaussian_mu(2 * (MAX_RADIUS - 1), sigma, releases)
+        largest = accounting.discrete_gaussian_mu(sensitivity.integer_sum(MAX_RADIUS - 1), sigma, releases)
         raise ValueError(
             f"mu must be at most {0.995 * largest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
             f"got {mu:g}; noise='none' with mu=inf is no noise"

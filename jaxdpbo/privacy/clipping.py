@@ -7,10 +7,8 @@ A user whose vector is not finite counts as the zero vector, before the clip. Na
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import _checks
 from jaxdpbo.types import DTypeLike
 
-RELATIONS = ("replace_one", "add_remove")
 CHUNK = 4096  # users at a time, give or take a half: their vectors stay in cache, and no (d, n) array is ever written
 
 
@@ -36,9 +34,8 @@ def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array
 def summed(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None) -> tuple[jax.Array, ...]:
     """Clip and add up columns; with ``radius`` as integers, so that nothing about the sum is rounded.
 
-    Moving one column moves the sum by at most ``2 B`` in l2 norm, up to rounding. With ``radius`` each column becomes
-    integers of l2 norm at most ``radius`` (``quantised``), and it is ``2 radius`` exactly, whatever the columns are
-    and in whatever order they come.
+    Replacing one column moves the sum by ``sensitivity.clipped_sum``, up to rounding. With ``radius`` each column
+    becomes integers of l2 norm at most ``radius`` (``quantised``), and it is ``sensitivity.integer_sum`` exactly.
 
     Args:
       vectors: ``(d, n)``, one user a column.
@@ -119,12 +116,3 @@ def clipped_sum(
     if rest:
         total = add(total, losses[:rows, full * chunk :])
     return total
-
-
-def clipped_sum_sensitivity(clip_norm: float, relation: str) -> float:
-    """How far, in l2, neighbours move a sum of clipped vectors: ``2 B`` for "replace_one", ``B`` for "add_remove".
-
-    Divide by ``n`` for the mean: only where ``n`` is public, so under "replace_one".
-    """
-    clip_norm = _checks.positive("clip_norm", clip_norm)
-    return clip_norm * (2.0 if _checks.choice("relation", relation, RELATIONS) == "replace_one" else 1.0)

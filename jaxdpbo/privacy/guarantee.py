@@ -8,7 +8,7 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting
 
 NOTIONS = ("gdp", "zcdp", "dp", "metric_dp", "prior_averaged_dp", "none")
-RELATIONS = ("replace_one", "add_remove", "unit_distance")
+RELATIONS = ("replace_one", "unit_distance")
 
 # Whose records. One wording for all, so that one ledger can add up what is spent on the same people.
 USERS = "the users whose losses are evaluated; NOT the records a model is trained on"
@@ -31,7 +31,7 @@ class Guarantee:
     Attributes:
       notion: "gdp", "zcdp", "dp", "metric_dp", "prior_averaged_dp" or "none".
       level: the notion's own number: mu, rho, epsilon, epsilon per unit of distance, epsilon, inf.
-      relation: which data sets are neighbours: "replace_one", "add_remove", "unit_distance"; None for "none".
+      relation: which data sets are neighbours: "replace_one", "unit_distance"; None for "none".
       protects: whose records, in words.
       assumptions: the assumptions by name that the statement rests on; empty means always.
       delta: additive slack: for every epsilon, the delta that the notion gives, plus this.

@@ -15,7 +15,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import mechanisms
+from jaxdpbo.privacy import mechanisms, sensitivity
 from jaxdpbo.training import models, sampling
 
 OPTIMIZERS = {"sgd": optax.identity, "adam": optax.scale_by_adam}  # Adam's constants are those of Kingma and Ba
@@ -128,7 +128,8 @@ def train(
     rate, multiplier, clip_norm = (
         number.astype(dtype) for number in (settings.learning_rate, settings.noise_multiplier, settings.clip_norm)
     )
-    problem = _Problem(model, examples, rule, loop_key, rate, 2.0 * clip_norm * multiplier, clip_norm)
+    noise = sensitivity.clipped_sum(clip_norm) * multiplier
+    problem = _Problem(model, examples, rule, loop_key, rate, noise, clip_norm)
     start = models.init(init_key, model, dtype)
     sizes = capacities(largest, count, smallest)
     choice = sum(jnp.asarray(settings.batch > size, jnp.int32) for size in sizes[:-1])

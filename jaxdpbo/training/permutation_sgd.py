@@ -3,6 +3,9 @@
 Wu et al. (2017), algorithm 2, as in Avent et al. (2020), section 2.2: ``k`` passes over one random order, steps of
 ``min(1 / beta, 1 / (gamma t))``, the iterate kept in a ball of radius ``1 / gamma``, normal noise on the last one.
 Examples lie in the unit ball, a public bound: longer ones are scaled to length 1. No intercept.
+
+Formal guarantee: ``accounting.learner_epsilon`` of ``sensitivity.permutation_sgd``, replace-one, ``n`` public. It
+holds for every order by itself, so it does not matter how near to uniform the order is.
 """
 
 import jax

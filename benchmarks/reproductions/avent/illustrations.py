@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.privacy import accounting, mechanisms
+from jaxdpbo.privacy import accounting, mechanisms, sensitivity
 from jaxdpbo.problems import classification
 from jaxdpbo.training import oracles, permutation_sgd
 
@@ -64,7 +64,7 @@ def regression(s: SimpleNamespace) -> Illustration:
         error = errors(keys, jnp.asarray(weights), jnp.asarray(deviations, jnp.float32))
         epsilon = [
             accounting.learner_epsilon(
-                sensitivity=accounting.learner_sensitivity(regularisation=gamma, records=len(y), bound="paper"),
+                sensitivity=sensitivity.permutation_sgd(regularisation=gamma, records=len(y), bound="paper"),
                 standard_deviation=deviation, delta=s.delta,
             )
             for gamma, deviation in zip(gammas, deviations, strict=True)

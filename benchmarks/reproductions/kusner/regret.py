@@ -186,7 +186,7 @@ def over_candidates(s, problem, candidates, users):
         answer="best_posterior_mean",
     )
     assumed = [
-        dp_gp_ucb.config(
+        dp_gp_ucb.finite_config(
             noise="float",
             steps=steps,
             epsilon=epsilon,

@@ -18,8 +18,8 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo, random_search
-from jaxdpbo.privacy import descent
 from jaxdpbo.problems import datasets, kernel_svr, splits
+from jaxdpbo.surrogate import descent
 
 SEARCH = "random search"
 

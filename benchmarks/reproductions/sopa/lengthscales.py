@@ -16,9 +16,8 @@ import numpy as np
 from benchmarks.reproductions import common
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo, random_search
-from jaxdpbo.privacy import descent
 from jaxdpbo.problems import gp_regression, noisy
-from jaxdpbo.surrogate import kernels
+from jaxdpbo.surrogate import descent, kernels
 
 OBJECTIVE = noisy.observed(gp_regression.loss)
 SOURCE = "drawn from a Gaussian process, afresh each seed"

@@ -8,8 +8,8 @@ from, and so what is guaranteed:
 ===========  ==================================  ====================  ================================================
 algorithm    made by                             releases              rests on
 ===========  ==================================  ====================  ================================================
-1            ``config(noise_variance > 0)``      point, value          the utilities of all data sets being one draw of
-2            ``config(noise_variance = 0)``      point, value          the stated Gaussian process: prior-averaged only
+1            ``finite_config``, ``box_config``   point, value          the utilities of all data sets being one draw of
+2            ``finite_config`` without noise     point, value          the stated Gaussian process: prior-averaged only
 3            ``lipschitz_config``                value                 over ``lambda`` alone Lipschitz gains and convex
                                                                        training, otherwise nothing: pure DP
 3, in order  ``lipschitz_config("in_order")``    point, value          one user, one gain: pure DP
@@ -25,7 +25,7 @@ one utility, maximised; of ``lipschitz_config`` the gains ``(n,)`` of all users,
 standard units, ``(utility - centre) / scale``.
 """
 
-from jaxdpbo.algorithms.dp_gp_ucb.configs import Config, config
+from jaxdpbo.algorithms.dp_gp_ucb.configs import Config, box_config, finite_config
 from jaxdpbo.algorithms.dp_gp_ucb.gains import lipschitz_config
 from jaxdpbo.algorithms.dp_gp_ucb.previews import Preview, preview
 from jaxdpbo.algorithms.dp_gp_ucb.run import Info, Private, Public, Release, algorithm
@@ -38,7 +38,8 @@ __all__ = [
     "Public",
     "Release",
     "algorithm",
-    "config",
+    "box_config",
+    "finite_config",
     "lipschitz_config",
     "preview",
 ]

@@ -1,10 +1,9 @@
-"""What a run of DP-GP-UCB is told before it starts, sensitivities included: computed here, on the host, from public
-numbers.
+"""What a run of DP-GP-UCB is configured with. Its sensitivities are those of ``privacy.sensitivity``, computed here on
+the host from public numbers.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,12 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import calibration, guarantee
-from jaxdpbo.surrogate import gp, information_gain, kernels, preprocessing
-from jaxdpbo.theory import dp_gp_ucb as theory
+from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity
+from jaxdpbo.surrogate import gp, information_gain, kernels, maximize, preprocessing
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
 NOISES = ("exact", "float")
+MOVES = sensitivity.between_scores(1), 1  # in units of a score: for the point a choice among them, for the value one
+SEARCH = maximize.Search()
+TRACED = (
+    "candidates", "bounds", "grid", "centre", "scale", "limits", "beta_offset", "beta_slope", "point_sensitivity",
+    "value_sensitivity", "delta",
+)  # fmt: skip
 
 GAUSSIAN_PROCESS = "the utilities of all data sets are one draw of the stated Gaussian process (Assumption 1)"
 GAUSSIAN_NOISE = "each utility is observed with independent Gaussian noise of the stated variance"
@@ -30,22 +34,10 @@ COMPUTED_MEAN = f"the posterior mean is computed to within {MEAN_ERROR:g} deviat
 PRINTED_VALUE = "the sensitivity that theorems 3 and 5 print for the largest utility is no bound"
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=[
-        "candidates", "bounds", "grid", "model", "centre", "scale", "limits", "beta_offset", "beta_slope",
-        "epsilon_point", "epsilon_value", "point_units", "value_units", "point_sensitivity", "value_sensitivity",
-        "delta", "gain_grids",
-    ],
-    meta_fields=[
-        "steps", "release", "acquisition", "assumptions", "no_guarantee_reason", "raw_samples", "num_restarts",
-        "ascent_steps",
-        "noise", "point_rate", "value_rate", "users",
-    ],
-)  # fmt: skip
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What a run is told before it starts; made by ``config`` or ``lipschitz_config``.
+    """What a run needs before it starts; made by ``finite_config``, ``box_config`` or ``lipschitz_config``.
 
     Traced, in standard units:
       ``candidates (c, d)``, or ``bounds (2, d)`` and ``grid (g, d)``, the others None; the numbers of ``model``;
@@ -54,9 +46,9 @@ class Config:
       exact noise, one for the point and one for the value, if released (``gains.Grid``).
 
     Static: ``steps``; ``release`` "point", "value" or "both"; ``acquisition``; ``assumptions``;
-    ``no_guarantee_reason``, why there is no guarantee, or ""; sizes of the search of a box; ``noise`` and the rates of
-    the exact one, see ``privacy.calibration``; ``users``, ``n`` where the objective returns gains ``(n,)``, otherwise
-    None.
+    ``no_guarantee_reason``, why there is no guarantee, or ""; ``search`` of a box, otherwise None; ``noise`` and the
+    rates of the exact one, see ``privacy.calibration``; ``users``, ``n`` where the objective returns gains ``(n,)``,
+    otherwise None.
     """
 
     candidates: jax.Array | None
@@ -76,18 +68,16 @@ class Config:
     value_sensitivity: jax.Array
     delta: jax.Array
     gain_grids: tuple[Any, ...]
-    steps: int
-    release: str
-    acquisition: str
-    assumptions: tuple[str, ...]
-    no_guarantee_reason: str
-    raw_samples: int
-    num_restarts: int
-    ascent_steps: int
-    noise: str
-    point_rate: Fraction
-    value_rate: Fraction
-    users: int | None
+    steps: int = field(metadata={"static": True})
+    release: str = field(metadata={"static": True})
+    acquisition: str = field(metadata={"static": True})
+    assumptions: tuple[str, ...] = field(metadata={"static": True})
+    no_guarantee_reason: str = field(metadata={"static": True})
+    search: maximize.Search | None = field(metadata={"static": True})
+    noise: str = field(metadata={"static": True})
+    point_rate: Fraction = field(metadata={"static": True})
+    value_rate: Fraction = field(metadata={"static": True})
+    users: int | None = field(metadata={"static": True})
 
     @property
     def shortlist(self) -> jax.Array:
@@ -97,16 +87,13 @@ class Config:
         return points
 
 
-def config(
+def finite_config(
     *,
     steps: int,
     epsilon: float,
     delta: float,
     correlation: float,
-    candidates: ArrayLike | None = None,
-    bounds: ArrayLike | None = None,
-    grid: ArrayLike | None = None,
-    slope: tuple[float, float] | None = None,
+    candidates: ArrayLike,
     release: str = "point",
     point_share: float = 0.5,
     noise_variance: float = 0.0,
@@ -116,12 +103,9 @@ def config(
     scale: float = 1.0,
     decay: tuple[float, float] | None = None,
     constants: str = "corrected",
-    raw_samples: int = 1000,
-    num_restarts: int = 8,
-    ascent_steps: int = 50,
     noise: str = "exact",
 ) -> Config:
-    """Algorithm 1 (noisy) or 2 (exact observations). Everything here must be public, the kernel's numbers too.
+    """Algorithm 1 (noisy) or 2 (exact observations) over a finite set. Everything here must be public.
 
     Formal guarantee: ``(epsilon, delta)``, replace-one, AVERAGED OVER THE PRIOR: ``delta`` counts the draws of the
     utilities for which the sensitivity bound fails, for a fixed pair of data sets. It is not differential privacy,
@@ -133,89 +117,172 @@ def config(
       epsilon: the whole budget.
       delta: the whole failure probability, in (0, 1).
       correlation: the least ``k1(V, V')`` of neighbouring data sets, in [0, 1]: 1 would mean that nobody matters.
-      candidates: ``(c, d)``, finite and distinct, to search a finite set: this or ``bounds``.
-      bounds: ``(2, d)``, finite, to search a box by Algorithm 1.
-      grid: ``(g, d)``, the points that may be released where ``bounds`` is given and a point is wanted.
-      slope: ``(a, b)``, of ``theory.Box``, where ``bounds`` is given and a value is wanted.
+      candidates: ``(c, d)``, finite and distinct.
       release: "point", "value" (the largest utility), or "both".
-      point_share: of ``epsilon``, and over a box of ``delta``, for the point, where both are released.
-      noise_variance: of one observation, in standard units; 0 for exact ones, over a finite set.
+      point_share: of ``epsilon``, for the point, where both are released.
+      noise_variance: of one observation, in standard units; 0 for exact ones.
       kernel: ``k2``, with ``k2(x, x) = 1``.
-      kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the search where not given.
+      kernel_params: its numbers, public too; a lengthscale of ``sqrt(d) / 4`` of each side of the search where not
+        given.
       centre: the prior's mean, in units of the utility.
       scale: its standard deviation, in units of the utility.
       decay: ``(A, tau)``, PUBLIC constants of de Freitas et al. (2012), in standard units, in place of the computed
         regret bound of exact observations.
       constants: "corrected", or "paper" for the printed ones.
-      raw_samples: points tried before the ascents, over a box.
-      num_restarts: ascents, over a box; at most ``raw_samples``.
-      ascent_steps: gradient steps of each.
       noise: "exact", on an integer grid, or "float", for research sweeps.
 
     Raises:
       ValueError: a number out of range, empty or duplicated candidates, a kernel whose variance is not 1, a combination
         that no theorem covers; names it.
       TypeError: an argument of the wrong kind.
+
+    >>> chosen = finite_config(
+    ...     steps=5, epsilon=1.0, delta=0.01, correlation=0.99, candidates=[[0.0], [0.5], [1.0]], noise_variance=0.1
+    ... )
+    >>> chosen.release, chosen.candidates.shape
+    ('point', (3, 1))
     """
-    steps, delta = _checks.size("steps", steps), _checks.probability("delta", delta)
-    _checks.choice("release", release, theory.RELEASES)
-    _checks.choice("constants", constants, theory.CONSTANTS)
-    correlation = _checks.fraction("correlation", correlation)
-    variance = _checks.nonnegative("noise_variance", noise_variance)
-    if (bounds is None) == (candidates is None):
-        raise ValueError("exactly one of bounds and candidates must be given")
-    if variance and variance < gp.jitter(jnp.result_type(float)):
-        raise ValueError(f"noise_variance must be 0 or at least {gp.jitter(jnp.result_type(float)):g}, got {variance}")
-    _checks.size("num_restarts", num_restarts)
-    if num_restarts > _checks.size("raw_samples", raw_samples):
-        raise ValueError(f"num_restarts must be at most raw_samples = {raw_samples}, got {num_restarts}")
+    numbers = _numbers(steps, delta, correlation, release, _checks.nonnegative("noise_variance", noise_variance))
+    _checks.choice("constants", constants, prior_averaged.CONSTANTS)
     shares = split(epsilon, release, point_share)
     if decay is not None:
         amplitude, rate = _checks.vector("decay", decay, 2).tolist()
         decay = _checks.positive("decay", amplitude), _checks.positive("decay", rate)
-    numbers = {
-        "steps": steps, "delta": delta, "correlation": correlation, "noise_variance": variance, "release": release,
-    }  # fmt: skip
-    if bounds is None:
-        rows = _checks.distinct_rows("candidates", candidates)
-        model = unit_prior(kernel, kernel_params, rows, variance)
-        found = theory.over_candidates(
-            candidates=len(rows),
-            dimension=rows.shape[1],
-            information=lambda noise: information_gain.gain_bound(_noised(model, noise), rows, steps),
-            constants=constants,
-            decay=decay,
-            skip_threshold=gp.jitter(jnp.result_type(float)),
-            **numbers,
-        )
-        place = {"candidates": rows}
-    else:
-        if not variance or decay is not None or constants == "paper":
-            raise ValueError("over bounds no theorem covers noise_variance = 0, decay or the paper's constants")
-        limits = _checks.box("bounds", bounds)
-        if (grid is None) != (release == "value"):
-            raise ValueError("grid must be given over a box where a point is released, and only there")
-        if (slope is None) != (release == "point"):
-            raise ValueError("slope must be given over a box where a value is released, and only there")
-        points = None if grid is None else _checks.distinct_rows("grid", grid)
-        model = unit_prior(kernel, kernel_params, limits, variance)
-        mass, steep = (1.0, 1.0) if slope is None else _checks.vector("slope", slope, 2).tolist()
-        found = theory.over_box(
-            box=theory.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
-            grid=1 if points is None else len(points),
-            delta_point=_checks.probability("point_share", point_share) * delta,
-            information=lambda noise: information_gain.gain_bound_of_box(_noised(model, noise), limits, steps),
-            **numbers,
-        )
-        place = {"bounds": limits, "grid": points}
+    rows = _checks.distinct_rows("candidates", candidates)
+    model = unit_prior(kernel, kernel_params, rows, numbers["noise_variance"])
+    found = prior_averaged.over_candidates(
+        candidates=len(rows),
+        dimension=rows.shape[1],
+        information=lambda noise: information_gain.gain_bound(_noised(model, noise), rows, numbers["steps"]),
+        constants=constants,
+        decay=decay,
+        skip_threshold=gp.jitter(jnp.result_type(float)),
+        **numbers,
+    )
+    return _of_one_draw(
+        found,
+        numbers,
+        noise,
+        (centre, scale),
+        shares=shares,
+        candidates=rows,
+        model=model,
+        no_guarantee_reason=PRINTED_VALUE if constants == "paper" and release != "point" else "",
+    )
+
+
+def box_config(
+    *,
+    steps: int,
+    epsilon: float,
+    delta: float,
+    correlation: float,
+    bounds: Any,
+    noise_variance: float,
+    grid: Any = None,
+    slope: tuple[float, float] | None = None,
+    release: str = "point",
+    point_share: float = 0.5,
+    kernel: Kernel = kernels.matern52,
+    kernel_params: Any = None,
+    centre: float = 0.0,
+    scale: float = 1.0,
+    search: maximize.Search = SEARCH,
+    noise: str = "exact",
+) -> Config:
+    """Algorithm 1 over a box, of noisy observations: no theorem covers exact ones there.
+
+    Formal guarantee: as ``finite_config``; where a value is released it also assumes that every query maximises the
+    upper confidence bound over the box.
+
+    Args:
+      steps: ``T``, each one evaluation.
+      epsilon: the whole budget.
+      delta: the whole failure probability, in (0, 1).
+      correlation: the least ``k1(V, V')`` of neighbouring data sets, in [0, 1]: 1 would mean that nobody matters.
+      bounds: ``(2, d)``, finite.
+      noise_variance: of one observation, in standard units, positive.
+      grid: ``(g, d)``, the points that may be released, where a point is.
+      slope: ``(a, b)``, of ``prior_averaged.Box``, where a value is released.
+      release: "point", "value" (the largest utility), or "both".
+      point_share: of ``epsilon`` and of ``delta``, for the point, where both are released.
+      kernel: ``k2``, with ``k2(x, x) = 1``.
+      kernel_params: its numbers, public too; a lengthscale of ``sqrt(d) / 4`` of each side of the box where not given.
+      centre: the prior's mean, in units of the utility.
+      scale: its standard deviation, in units of the utility.
+      search: of the upper confidence bound.
+      noise: "exact", on an integer grid, or "float", for research sweeps.
+
+    Raises:
+      ValueError: a number out of range, an empty or duplicated grid, a kernel whose variance is not 1, ``grid`` or
+        ``slope`` where it is not used or missing where it is; names it.
+      TypeError: an argument of the wrong kind.
+    """
+    numbers = _numbers(steps, delta, correlation, release, _checks.positive("noise_variance", noise_variance))
+    shares = split(epsilon, release, point_share)
+    limits = _checks.box("bounds", bounds)
+    if (grid is None) != (release == "value"):
+        raise ValueError("grid must be given over a box where a point is released, and only there")
+    if (slope is None) != (release == "point"):
+        raise ValueError("slope must be given over a box where a value is released, and only there")
+    points = None if grid is None else _checks.distinct_rows("grid", grid)
+    model = unit_prior(kernel, kernel_params, limits, numbers["noise_variance"])
+    mass, steep = (1.0, 1.0) if slope is None else _checks.vector("slope", slope, 2).tolist()
+    found = prior_averaged.over_box(
+        box=prior_averaged.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
+        grid=1 if points is None else len(points),
+        delta_point=_checks.probability("point_share", point_share) * numbers["delta"],
+        information=lambda noise: information_gain.gain_bound_of_box(_noised(model, noise), limits, numbers["steps"]),
+        **numbers,
+    )
+    return _of_one_draw(
+        found,
+        numbers,
+        noise,
+        (centre, scale),
+        shares=shares,
+        bounds=limits,
+        grid=points,
+        model=model,
+        search=_searched(search),
+        no_guarantee_reason="",
+    )
+
+
+def _searched(search: maximize.Search) -> maximize.Search:
+    found = maximize.Search(*(_checks.size(name, value) for name, value in search._asdict().items()))
+    if found.num_restarts > found.raw_samples:
+        raise ValueError(f"num_restarts must be at most raw_samples = {found.raw_samples}, got {found.num_restarts}")
+    return found
+
+
+def _numbers(steps: int, delta: float, correlation: float, release: str, variance: float) -> dict[str, Any]:
+    """What both searches have, checked."""
+    least = gp.jitter(jnp.result_type(float))
+    if variance and variance < least:
+        raise ValueError(f"noise_variance must be 0 or at least {least:g}, got {variance}")
+    return {
+        "steps": _checks.size("steps", steps),
+        "delta": _checks.probability("delta", delta),
+        "correlation": _checks.fraction("correlation", correlation),
+        "release": _checks.choice("release", release, prior_averaged.RELEASES),
+        "noise_variance": variance,
+    }
+
+
+def _of_one_draw(
+    found: prior_averaged.Constants, numbers: dict[str, Any], noise: str, units: tuple[float, float], **rest: Any
+) -> Config:
+    """The config of Algorithm 1 or 2; what rounding may add to the sensitivities is added here."""
+    release, variance = numbers["release"], numbers["noise_variance"]
     assumptions = (
         *of_noise(noise),
         *((COMPUTED_MEAN,) if noise == "exact" and release != "value" else ()),
         *(guarantee.PUBLIC_CONFIG, GAUSSIAN_PROCESS),
         GAUSSIAN_NOISE if variance else EXACT_UTILITY,
-        *((BEST_QUERIES,) if bounds is not None and release != "point" else ()),
+        *((BEST_QUERIES,) if "bounds" in rest and release != "point" else ()),
     )
-    middle, scale = _checks.number("centre", centre), _checks.positive("scale", scale)
+    middle, scale = _checks.number("centre", units[0]), _checks.positive("scale", units[1])
     point_sensitivity, value_sensitivity = found.point_sensitivity, found.value_sensitivity
     if noise == "exact" and release != "value":
         if not variance and jnp.result_type(float) != jnp.float64:
@@ -223,12 +290,11 @@ def config(
                 "noise_variance must be positive where a point is released in float32 with exact noise, got 0: float32 "
                 "loses the posterior mean of exact observations (jax_enable_x64 keeps it; noise='float' has no grid)"
             )
-        point_sensitivity += 2.0 * MEAN_ERROR
+        point_sensitivity = sensitivity.computed(point_sensitivity, MEAN_ERROR)
     if noise == "exact" and release != "point":
-        value_sensitivity += _rounding(middle, scale, value_sensitivity)
+        value_sensitivity = sensitivity.computed(value_sensitivity, _rounding(middle, scale, value_sensitivity))
     return canonical(
-        **place,
-        model=model,
+        **rest,
         centre=middle,
         scale=scale,
         limits=np.array([-preprocessing.MAX_STANDARDIZED, preprocessing.MAX_STANDARDIZED]),
@@ -236,20 +302,15 @@ def config(
         beta_slope=found.beta_slope,
         point_sensitivity=point_sensitivity,
         value_sensitivity=value_sensitivity,
-        delta=delta,
-        shares=shares,
+        delta=numbers["delta"],
         units=tuple(
             calibration.units("epsilon", part if noise == "exact" else 0.0, moves)
-            for part, moves in zip(shares, (2, 1), strict=True)
+            for part, moves in zip(rest["shares"], MOVES, strict=True)
         ),
-        steps=steps,
+        steps=numbers["steps"],
         release=release,
         acquisition="ucb",
         assumptions=assumptions,
-        no_guarantee_reason=PRINTED_VALUE if constants == "paper" and release != "point" else "",
-        raw_samples=raw_samples,
-        num_restarts=num_restarts,
-        ascent_steps=_checks.size("ascent_steps", ascent_steps),
         noise=noise,
     )
 
@@ -261,20 +322,20 @@ def split(epsilon: float, release: str, share: float) -> tuple[float, float]:
     return budget * parts[0], budget * parts[1]
 
 
-def _rounding(centre: float, scale: float, sensitivity: float) -> float:
-    """How far rounding moves two utilities, in standard units: ``(value - centre) / scale``, clipped.
+def _rounding(centre: float, scale: float, moved: float) -> float:
+    """How far rounding moves a utility, in standard units: ``(value - centre) / scale``, clipped.
 
     A value within the limits is at most ``|centre| + MAX_STANDARDIZED scale``: rounded to the dtype, subtracted,
     divided.
     """
     dtype = jnp.result_type(float)
-    both = 2.0 * 3.0 * float(jnp.finfo(dtype).eps) * (preprocessing.MAX_STANDARDIZED + abs(centre) / scale)
-    if both > 0.1 * sensitivity:
+    error = 3.0 * float(jnp.finfo(dtype).eps) * (preprocessing.MAX_STANDARDIZED + abs(centre) / scale)
+    if 2.0 * error > 0.1 * moved:
         raise ValueError(
             f"centre must be nearer to 0 for exact noise, got {centre:g} with scale = {scale:g}: {dtype} cannot tell "
             f"such utilities apart (jax_enable_x64 can, and noise='float' has no grid)"
         )
-    return both
+    return error
 
 
 def of_noise(noise: str) -> tuple[str, ...]:
@@ -301,38 +362,21 @@ def _noised(model: gp.Model, noise: float) -> gp.Model:
     return replace(model, noise_variance=jnp.asarray(noise, model.noise_variance.dtype))
 
 
-def canonical(
-    *, shares, units, candidates=None, bounds=None, grid=None, model, steps, release, acquisition, assumptions,
-    no_guarantee_reason,
-    noise, raw_samples=1, num_restarts=1, ascent_steps=1, users=None, grids=(), **numbers,
-) -> Config:  # fmt: skip
-    """The record, its numbers arrays of one dtype."""
+def canonical(*, shares: tuple[float, float], units: Any, **fields: Any) -> Config:
+    """The record, its numbers arrays of one dtype; what is not given is None or ``()``."""
+    point, value = units
+    absent = {"candidates": None, "bounds": None, "grid": None, "search": None, "users": None, "gain_grids": ()}
+    given = absent | fields
 
     def leaf(value: Any) -> Any:
         return None if value is None else jnp.asarray(value, jnp.result_type(float))
 
-    point, value = units
     return Config(
-        candidates=leaf(candidates),
-        bounds=leaf(bounds),
-        grid=leaf(grid),
-        model=model,
+        **{name: leaf(value) if name in TRACED else value for name, value in given.items()},
         epsilon_point=leaf(shares[0]),
         epsilon_value=leaf(shares[1]),
         point_units=point.units,
         value_units=value.units,
-        gain_grids=grids,
-        steps=steps,
-        release=release,
-        acquisition=acquisition,
-        assumptions=assumptions,
-        no_guarantee_reason=no_guarantee_reason,
-        raw_samples=raw_samples,
-        num_restarts=num_restarts,
-        ascent_steps=ascent_steps,
-        noise=noise,
         point_rate=point.rate,
         value_rate=value.rate,
-        users=users,
-        **{name: leaf(value) for name, value in numbers.items()},
     )

@@ -14,9 +14,8 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms.dp_gp_ucb import configs
-from jaxdpbo.privacy import calibration, guarantee
+from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity
 from jaxdpbo.surrogate import kernels
-from jaxdpbo.theory import dp_gp_ucb as theory
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
 ACQUISITIONS = ("ucb", "expected_improvement", "in_order")
@@ -62,7 +61,7 @@ def lipschitz_config(
                                         each utility by no more. Where gains are known to lie in a narrower range, shift
                                         them to begin at 0 and give its width as ``largest_gain``
     "ucb", "expected_improvement",      ``L_g L_l (1 / lambda_min - 1 / lambda_max) + g* / n``, or ``g*`` if that is
-    ``d = 1``, ``L_g`` and ``L_l``      less: see ``theory.dp_gp_ucb.regularisation_sensitivity``. The noise does not
+    ``d = 1``, ``L_g`` and ``L_l``      less: see ``sensitivity.gains_along_lambda``. The noise does not
     given                               shrink with ``n``
     "ucb", "expected_improvement",      ``g*``: neighbours may query different candidates, of which no theorem knows
     otherwise                           more than the range of a gain
@@ -96,8 +95,8 @@ def lipschitz_config(
     """
     _checks.choice("acquisition", acquisition, ACQUISITIONS)
     _checks.choice("noise", noise, configs.NOISES)
-    _checks.choice("release", release, theory.RELEASES)
-    _checks.choice("constants", constants, theory.CONSTANTS)
+    _checks.choice("release", release, prior_averaged.RELEASES)
+    _checks.choice("constants", constants, prior_averaged.CONSTANTS)
     dtype = np.dtype(jnp.result_type(float))
     users, largest_gain = _checks.size("users", users), _checks.positive("largest_gain", largest_gain, dtype=dtype)
     if not LEVELS * np.finfo(dtype).tiny <= largest_gain <= np.finfo(dtype).max / LEVELS:
@@ -112,25 +111,22 @@ def lipschitz_config(
         raise ValueError(f"steps must not be given where every candidate is evaluated, got {steps}")
     if not in_order and release != "value":
         raise ValueError(f"release must be 'value' unless acquisition is 'in_order', got {release!r}")
-    known = [name for name, value in slopes.items() if np.isfinite(value)]
-    if in_order and known:
-        raise ValueError(
-            f"{known[0]} must not be given where acquisition is 'in_order': shift the gains and give the width of "
-            f"their range as largest_gain, got {slopes[known[0]]:g}"
-        )
-    smooth = len(known) == 2 and rows.shape[1] == 1
+    smooth = not in_order and rows.shape[1] == 1 and all(np.isfinite(value) for value in slopes.values())
     if in_order:
-        moved = Moved(Fraction(1, users), Fraction(1), 0)
+        _no_slopes(slopes)
+        moved = sensitivity.gains_in_order(users)
     elif smooth:
-        moved = _along_a_path(rows.astype(dtype)[:, 0], users, largest_gain, constants, **slopes)
+        moved = sensitivity.gains_along_lambda(
+            rows.astype(dtype)[:, 0], users, largest_gain, constants=constants, **slopes
+        )
     else:
-        moved = Moved(Fraction(1), Fraction(users), 0)
+        moved = sensitivity.gains_anywhere(users)
     shares = configs.split(epsilon, release, point_share)
     if noise == "exact" and users > MAX_USERS:
         raise ValueError(f"users must be at most {MAX_USERS} for exact noise, got {users} (noise='float' has no grid)")
     units = [
         _units(part if noise == "exact" else 0.0, moves, moved.share)
-        for part, moves in zip(shares, (2, 1), strict=True)
+        for part, moves in zip(shares, configs.MOVES, strict=True)
     ]
     grids = [_grid(int(each.units), moved) for each in units if int(each.units)]
     scale = largest_gain / 4.0  # so that all gains lie within two of the prior's deviations
@@ -159,46 +155,17 @@ def lipschitz_config(
         no_guarantee_reason=PRINTED_GAIN if constants == "paper" else "",
         noise=noise,
         users=users,
-        grids=tuple(grids),
+        gain_grids=tuple(grids),
     )
 
 
-class Moved(NamedTuple):
-    """How far neighbours move the mean gain: ``share`` of ``g*``; the sum of rounded gains: ``slope levels + rest``.
-
-    ``rest`` is for rounding, where the bound is one of real gains: both sums are within ``users`` of what they stand
-    for. Where it is the range of one gain, or of all, integers keep it as they are.
-    """
-
-    share: Fraction
-    slope: Fraction
-    rest: int
-
-
-def _along_a_path(lambdas: np.ndarray, users: int, largest: float, constants: str, **slopes: float) -> Moved:
-    """Theorem 7, for two runs whose queries differ.
-
-    Let ``f`` and ``f'`` be the mean gains of neighbours, ``R`` the ``regularisation_sensitivity`` of the smallest and
-    the largest candidate. Training records are public, so ``w`` is the same function of ``lambda`` on both sides:
-    ``|f(a) - f(b)| <= R`` and ``|f(b) - f'(b)| <= g* / n`` for any two candidates, so ``f(a) <= f'(b) + R + g* / n``.
-    Let ``a`` be the best of those queried on one side, and ``b`` ANY of those queried on the other, whose best is no
-    lower than it: neither maximum is above the other by more than ``R + g* / n``, whatever the two sets are.
-
-    ``g* / n`` in place of the second term of theorem 7: that is no bound for a user whose gain is no number, which
-    counts as 0.
-    """
-    if lambdas.min() <= 0:
-        raise ValueError(f"candidates must be positive, each its own lambda, got {lambdas.min():g}")
-    least, most = (Fraction(float(end)) for end in (lambdas.min(), lambdas.max()))
-    between = Fraction(slopes["gain_lipschitz"]) * Fraction(slopes["loss_lipschitz"]) * (1 / least - 1 / most)
-    one_user = Fraction(largest) / users
-    if constants == "paper":
-        printed = theory.gain_sensitivity(
-            users, largest_gain=largest, smallest=float(least), constants=constants, **slopes
-        )
-        one_user = Fraction(printed)
-    share = (between + one_user) / Fraction(largest)
-    return Moved(share, users * share, 2 * users) if share < 1 else Moved(Fraction(1), Fraction(users), 0)
+def _no_slopes(slopes: dict[str, float]) -> None:
+    for name, value in slopes.items():
+        if np.isfinite(value):
+            raise ValueError(
+                f"{name} must not be given where acquisition is 'in_order': shift the gains and give the width of "
+                f"their range as largest_gain, got {value:g}"
+            )
 
 
 class Grid(NamedTuple):
@@ -233,7 +200,7 @@ def _units(epsilon: float, moves: int, share: Fraction) -> calibration.Units:
     )
 
 
-def _grid(units: int, moved: Moved) -> Grid:
+def _grid(units: int, moved: sensitivity.Gains) -> Grid:
     """The finest grid with ``slope levels + rest <= units 2^shift``."""
     shift, levels = 0, _levels(units, moved, 0)
     while (finer := _levels(units, moved, shift + 1)) <= LEVELS:
@@ -243,7 +210,7 @@ def _grid(units: int, moved: Moved) -> Grid:
     return Grid(jnp.asarray(min(levels, LEVELS), jnp.int32), jnp.asarray(shift, jnp.int32))
 
 
-def _levels(units: int, moved: Moved, shift: int) -> int:
+def _levels(units: int, moved: sensitivity.Gains, shift: int) -> int:
     return int(((units << shift) - moved.rest) / moved.slope // 1)
 
 

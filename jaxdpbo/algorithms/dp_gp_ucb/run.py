@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dp_gp_ucb import gains
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config
-from jaxdpbo.privacy import calibration, guarantee, mechanisms
+from jaxdpbo.privacy import calibration, guarantee, mechanisms, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.surrogate import acquisition, finite_gp, gp, maximize, preprocessing
 from jaxdpbo.surrogate.acquisition import ucb
@@ -205,7 +205,7 @@ def privacy(config: Config) -> guarantee.Guarantee:
     epsilon = float(config.epsilon_point) + float(config.epsilon_value)
     if config.noise == "exact":  # dyadic numbers: floats hold them
         point, value = int(config.point_units), int(config.value_units)
-        epsilon = float(2 * point * config.point_rate + value * config.value_rate)
+        epsilon = float(sensitivity.between_scores(point) * config.point_rate + value * config.value_rate)
         total_variation = (
             len(config.shortlist) * tables.geometric_total_variation(config.point_rate) if point else 0.0
         ) + (2 * tables.geometric_total_variation(config.value_rate) if value else 0.0)
@@ -243,6 +243,7 @@ def scores(config: Config, state: State) -> jax.Array:
 def _ask_box(key, config, state):
     """Where nothing is known yet every point is as good: the middle."""
     private = state.private
+    assert config.search is not None
     lower, upper = config.bounds
     point, _ = maximize.sample_and_ascend(
         key,
@@ -252,9 +253,9 @@ def _ask_box(key, config, state):
         lower,
         upper,
         incumbent=private.posterior.points[jnp.argmax(jnp.where(private.posterior.mask, private.utilities, -jnp.inf))],
-        raw_samples=config.raw_samples,
-        num_restarts=config.num_restarts,
-        steps=config.ascent_steps,
+        raw_samples=config.search.raw_samples,
+        num_restarts=config.search.num_restarts,
+        steps=config.search.ascent_steps,
     )
     point = jnp.where(jnp.any(private.posterior.mask), point, (lower + upper) / 2)
     return Query(point[None], jnp.ones(1, bool))

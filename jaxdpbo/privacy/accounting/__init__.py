@@ -12,7 +12,7 @@ from jaxdpbo.privacy.accounting.gdp import (
     split_gdp,
     zcdp_epsilon,
 )
-from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon, learner_sensitivity
+from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon
 from jaxdpbo.privacy.accounting.sampling import Bound, composed_epsilon, sampled_gaussian_epsilon
 from jaxdpbo.privacy.accounting.sparse_vector import sparse_vector_epsilon, split_noise
 
@@ -30,7 +30,6 @@ __all__ = [
     "gdp_mu",
     "largest_distance",
     "learner_epsilon",
-    "learner_sensitivity",
     "sampled_gaussian_epsilon",
     "sparse_vector_epsilon",
     "split_gdp",

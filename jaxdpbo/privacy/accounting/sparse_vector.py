@@ -1,10 +1,14 @@
 """The sparse vector technique (Lyu, Su and Li 2017, algorithm 7, answers without values; Avent et al. 2020, section 4).
 
-The threshold has Laplace noise of scale ``b1``, each query of scale ``b2``, queries move by at most 1 between
-neighbours, and the mechanism stops after ``C`` answers above: ``epsilon = 1 / b1 + 2 C / b2``, ``delta = 0``.
+The threshold has Laplace noise of scale ``b1``, each query of scale ``b2``. One user moves a query by at most
+``QUERY``, and its difference from the threshold by ``sensitivity.between_scores`` of that. The mechanism stops after
+``C`` answers above: ``epsilon = 1 / b1 + 2 C / b2``, ``delta = 0``.
 """
 
 from jaxdpbo import _checks
+from jaxdpbo.privacy import sensitivity
+
+QUERY = 1.0  # how far one user moves a query
 
 
 def split_noise(noise: float, answers: int) -> tuple[float, float]:
@@ -24,4 +28,4 @@ def split_noise(noise: float, answers: int) -> tuple[float, float]:
 def sparse_vector_epsilon(noise: float, answers: int) -> float:
     """``1 / b1 + 2 C / b2 = (1 + (2 C)^(1/3)) (1 + (2 C)^(2/3)) / b`` for that split."""
     threshold, queries = split_noise(noise, answers)
-    return 1.0 / threshold + 2.0 * _checks.size("answers", answers) / queries
+    return QUERY / threshold + sensitivity.between_scores(QUERY) * _checks.size("answers", answers) / queries

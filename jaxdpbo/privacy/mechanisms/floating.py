@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
+from jaxdpbo.privacy.sensitivity import between_scores
 
 FLOOR = 500.0  # the least exponent of the exponential mechanism, under the best one's 0: nobody draws exp(-500)
 
@@ -107,5 +108,5 @@ def exponential_log_probabilities(
     finite = jnp.isfinite(scores)
     best = jnp.max(jnp.where(finite, scores, -jnp.inf))
     below = jnp.where(finite, scores, best) - best  # -inf where the difference is beyond the floats
-    exponents = jnp.where(finite, jnp.maximum(below * (0.5 * epsilon / sensitivity), -FLOOR), -FLOOR)
+    exponents = jnp.where(finite, jnp.maximum(below * (epsilon / between_scores(sensitivity)), -FLOOR), -FLOOR)
     return jax.nn.log_softmax(jnp.where(jnp.any(finite), exponents, 0.0))

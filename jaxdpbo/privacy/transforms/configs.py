@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from jaxdpbo import _checks, input_noise
-from jaxdpbo.privacy import accounting, guarantee
+from jaxdpbo.privacy import accounting, guarantee, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import ArrayLike
 
@@ -128,13 +128,14 @@ def product_laplace(
     Raises:
       ValueError: a number out of range; names it.
     """
-    epsilon, reach = _checks.positive("epsilon", epsilon), _reach(radius)
+    epsilon, reach = _checks.positive("epsilon", epsilon), sensitivity.row_distance(radius)
     origin = _checks.vector("centre", centre)
-    root = math.sqrt(len(origin))
     if _checks.choice("noise", noise, NOISES) == "float":
-        distribution = input_noise.distribution("product_laplace", reach * root / epsilon, len(origin))
+        distribution = input_noise.distribution(
+            "product_laplace", reach * sensitivity.row_l1(len(origin)) / epsilon, len(origin)
+        )
         return _noised("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
-    moved = math.ceil(root * CELLS) + 2 * len(origin)  # rounding down moves a coordinate by a cell, floats by another
+    moved = sensitivity.cells_l1(CELLS, len(origin))
     cell, rate = reach / CELLS, min(Fraction(epsilon) / moved, Fraction(2**10))  # a table's largest
     if rate < Fraction(1, 2**24):
         raise ValueError(f"epsilon must be at least {moved / 2**24:.2g} with exact noise, got {epsilon:g}")
@@ -166,7 +167,7 @@ def planar_laplace(
     Raises:
       ValueError: a number out of range; names it.
     """
-    epsilon, reach = _checks.positive("epsilon", epsilon), _reach(radius)
+    epsilon, reach = _checks.positive("epsilon", epsilon), sensitivity.row_distance(radius)
     origin = _checks.vector("centre", centre)
     if _checks.choice("noise", noise, NOISES) == "float":
         distribution = input_noise.distribution("planar_laplace", reach / epsilon, len(origin))
@@ -176,7 +177,7 @@ def planar_laplace(
             f"planar_laplace is exact for 2 dimensions and epsilon of at least 0.5, got {len(origin)} and {epsilon:g}: "
             "product_laplace is for any"
         )
-    cell = reach / (epsilon / float(PLANAR) - math.sqrt(2) - 2.0**-10)
+    cell = reach / (epsilon / float(PLANAR) - sensitivity.rounding_l2(2, each=1.0) - 2.0**-10)
     distribution = input_noise.distribution("planar_laplace", cell / float(PLANAR), 2)
     assert tables.planar_total_variation(PLANAR) < TOTAL_VARIATION
     chosen = _noised("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, PLANAR)
@@ -274,17 +275,12 @@ def randomised_response(
     )
 
 
-def _reach(radius: float | None) -> float:
-    """How far apart neighbours may be: a unit, or the ball's diameter."""
-    return 1.0 if radius is None else 2.0 * _checks.positive("radius", radius)
-
-
 def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
-    reach = _reach(radius)
+    reach = sensitivity.row_distance(radius)
     if _checks.choice("noise", noise, NOISES) == "float":
         distribution = input_noise.distribution("gaussian", reach / mu, dimension)
         return _noised(kind, origin, scale, distribution, radius, "gdp", "gdp", mu)
-    rounding = 2 * math.sqrt(dimension)  # a cell in each coordinate for rounding down, another for floats
+    rounding = sensitivity.rounding_l2(dimension)
     for sigma in SIGMAS:
         distance = accounting.largest_distance(mu, sigma)
         if distance > 32 * rounding:
@@ -335,17 +331,13 @@ def _affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) ->
     side = step(config)
     if not STEPS[0] <= side <= STEPS[1]:
         raise ValueError(f"scale must give cells of a side in [2^-960, 2^960] with exact noise, got {config.scale:g}")
-    apart = Fraction(config.scale) / Fraction(side) if math.isinf(config.radius) else 2 * Fraction(limit(config))
+    apart = sensitivity.cells_apart(Fraction(config.scale) / Fraction(side), limit(config))
     if apart > MAX_CELLS:
         raise ValueError(
             f"epsilon must be smaller with exact noise: neighbours would be {float(apart):.2g} cells apart, over 2^28"
         )
-    dimension, each = config.dimension, 1 + 2 * Fraction(rounding_bound(config))
-    if in_l1:
-        left, root = paid - dimension * each, dimension * apart**2
-    else:
-        left, root = paid - apart, dimension * each**2
-    if left < 0 or left**2 < root:
+    rounding = sensitivity.computed(Fraction(1), Fraction(rounding_bound(config)))
+    if not sensitivity.cells_fit(paid, apart, config.dimension, rounding, in_l1=in_l1):
         raise ValueError(
             f"centre must have fewer coordinates with exact noise, got {len(config.centre)}: float64 would round rows "
             "by more than is kept back for it"

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxdpbo import input_noise
-from jaxdpbo.privacy import charges, guarantee, keys, mechanisms
+from jaxdpbo.privacy import charges, guarantee, keys, mechanisms, sensitivity
 from jaxdpbo.privacy import ledger as privacy_ledger
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.transforms import configs
@@ -140,7 +140,7 @@ def _released(draw_key, noise_key, raw, config):
     if config.kind == "private_projection":
         drawn = jax.random.normal(draw_key, (rows.shape[1], config.dimension), jnp.result_type(float))
         projection = drawn / config.dimension**0.5
-        stretch = _stretch(projection)
+        stretch = sensitivity.projected_row(projection)
         rows = rows @ np.asarray(projection, np.float64)
     if not config.cell:
         distribution = config.distribution._replace(scale=config.distribution.scale * stretch)
@@ -164,12 +164,7 @@ def _distribution(
     """Of the noise on a row: as wide as what the projection stretches most."""
     if projection is None or not isinstance(config.distribution, input_noise.NoiseDistribution):
         return config.distribution
-    return config.distribution._replace(scale=config.distribution.scale * _stretch(projection))
-
-
-def _stretch(projection: jax.Array) -> float:
-    """The largest singular value, and more than the rounding of float64's LAPACK."""
-    return float(np.linalg.norm(np.asarray(projection, np.float64), ord=2)) * (1 + 2.0**-16)
+    return config.distribution._replace(scale=config.distribution.scale * sensitivity.projected_row(projection))
 
 
 def _noised(key, cells, config) -> np.ndarray:

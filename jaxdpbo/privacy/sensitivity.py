@@ -1,0 +1,355 @@
+"""What one user can move: the one place for every sensitivity that a guarantee rests on.
+
+The relation is replace-one throughout: neighbouring data sets have the same public ``n`` and differ in the record of
+one user, or for a transform in one row of ``X``. Each function states how far that moves one statistic, and every
+mechanism takes its sensitivity from here:
+
+===================================  ==========================================  =======================================
+statistic                            moves by at most                            used by
+===================================  ==========================================  =======================================
+sum of vectors of norm ``B``         ``clipped_sum``: ``2 B`` in l2              DP-GIBO, DP-GD, DP-SGD
+sum of integers of norm ``radius``   ``integer_sum``: ``2 radius`` in l2         the first two and ``mean_loss``, exact
+mean of losses in a range            ``mean_loss``: ``(high - low) / n``         private evaluations
+difference of two scores             ``between_scores``: twice one score's       private choice, sparse vector
+gains of ``n`` users, Algorithm 3    ``gains_in_order``, ``gains_along_lambda``  ``dp_gp_ucb.lipschitz_config``
+                                     or ``gains_anywhere``
+posterior mean                       ``posterior_mean``                          ``dp_gp_ucb``, by ``prior_averaged``:
+largest observation                  ``largest_observation``                     on one draw of the prior only
+a row of ``X``                       ``row_distance``; on a grid ``cells_l1``    ``transforms``
+                                     or ``cells_fit``
+last iterate of permutation SGD      ``permutation_sgd``                         ``training.permutation_sgd``
+===================================  ==========================================  =======================================
+
+Functions of a clip norm, a radius or a score take numbers and traced arrays alike, and check nothing: the config makers
+check. The others run on the host and name what they refuse.
+"""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+
+from jaxdpbo import _checks
+
+Real = TypeVar("Real", float, jax.Array)  # traced or not: what comes back is of the same kind
+Number = TypeVar("Number", int, float, Fraction, jax.Array, "jax.Array | float")
+LEARNER_BOUNDS = ("tight", "paper")
+GAIN_CONSTANTS = ("corrected", "paper")
+
+
+def clipped_sum(clip_norm: Real) -> Real:
+    """A sum over users of vectors of l2 norm at most ``clip_norm``: ``2 B``, in l2.
+
+    Replacing a user takes one vector out and puts another in (Sopa et al. 2025, lemma 3.1, whose mean is this over
+    ``n``). A user whose vector is not finite counts as the zero vector, so NaN and infinities move it no further
+    (``clipping.clip_by_l2_norm``). In floating point up to rounding; ``integer_sum`` is exact. The sum over a sampled
+    batch moves as far, if the user is in the batch.
+
+    >>> clipped_sum(0.7)
+    1.4
+    """
+    return 2.0 * clip_norm
+
+
+def integer_sum(radius: Number) -> Number:
+    """A sum over users of integer vectors of l2 norm at most ``radius``: ``2 radius``, in l2, exactly.
+
+    Whatever the vectors are and in whatever order they are added, if the sum fits the integers. One dimension: integers
+    in ``[-radius, radius]``.
+
+    >>> integer_sum(56)
+    112
+    """
+    return 2 * radius
+
+
+def largest_radius(distance: int) -> int:
+    """The largest radius whose ``integer_sum`` is at most ``distance``."""
+    return distance // 2
+
+
+def mean_loss(low: Real, high: Real, users: int) -> Real:
+    """The mean of ``n`` losses, each clipped to ``[low, high]``: ``(high - low) / n``.
+
+    ``n`` is public, so it is the same on both sides. NaN counts as the middle of the range, infinities as its ends.
+
+    >>> mean_loss(0.0, 3.0, 6)
+    0.5
+    """
+    return (high - low) / users
+
+
+def between_scores(moved: Number) -> Number:
+    """The difference of two statistics, each of which moves by at most ``moved``: twice that.
+
+    One score may rise while the other falls. So a choice among scores costs ``epsilon = 2 moved rate`` (McSherry and
+    Talwar 2007, theorem 6), and an answer of the sparse vector technique twice what the query moves: it and the
+    threshold differ (Lyu, Su and Li 2017, theorem 4). A single released value moves by ``moved`` alone.
+
+    >>> between_scores(3)
+    6
+    """
+    return 2 * moved
+
+
+def computed(exact: Number, error: Number) -> Number:
+    """A statistic computed to within ``error`` on both sides: ``exact + 2 error``."""
+    return exact + 2 * error
+
+
+# Algorithm 3 of Kusner et al. (2015): gains, as shares of the largest g* that they are clipped to.
+
+
+class Gains(NamedTuple):
+    """How far one user moves what is released of the gains.
+
+    Attributes:
+      share: of ``g*``, the mean gain of the best.
+      slope: the sum of gains rounded to integers in ``[0, levels]`` moves by at most ``slope levels + rest``.
+      rest: for rounding, where the bound is one of real gains: both sums are within ``n`` of what they stand for. 0
+        where it is the range of one gain, or of all: integers keep it as they are.
+    """
+
+    share: Fraction
+    slope: Fraction
+    rest: int
+
+
+def gains_in_order(users: int) -> Gains:
+    """Every candidate is evaluated whatever is observed: one user moves the mean gain of each by at most ``g* / n``.
+
+    Gains are clipped to ``[0, g*]``; one that is no number counts as 0, for that user alone.
+
+    >>> gains_in_order(10).share
+    Fraction(1, 10)
+    """
+    return Gains(Fraction(1, users), Fraction(1), 0)
+
+
+def gains_anywhere(users: int) -> Gains:
+    """Neighbours may query different candidates: the largest mean gain moves by its whole range, ``g*``."""
+    return Gains(Fraction(1), Fraction(users), 0)
+
+
+def gains_along_lambda(
+    lambdas: Sequence[float] | np.ndarray,
+    users: int,
+    largest_gain: float,
+    *,
+    gain_lipschitz: float,
+    loss_lipschitz: float,
+    constants: str = "corrected",
+) -> Gains:
+    """The largest mean gain of two runs whose queries differ in ``lambda`` alone: theorem 7, or ``gains_anywhere``.
+
+    Let ``f`` and ``f'`` be the mean gains of neighbours, ``R`` the ``regularisation`` of the smallest and the largest
+    candidate. Training records are public, so ``w`` is the same function of ``lambda`` on both sides:
+    ``|f(a) - f(b)| <= R`` and ``|f(b) - f'(b)| <= g* / n`` for any two candidates, so ``f(a) <= f'(b) + R + g* / n``.
+    Let ``a`` be the best of those queried on one side, and ``b`` ANY of those queried on the other, whose best is no
+    lower than it: neither maximum is above the other by more than ``R + g* / n``, whatever the two sets are.
+
+    ``g* / n`` in place of the second term of theorem 7: that is no bound for a user whose gain is no number, which
+    counts as 0. With ``constants="paper"`` the printed one, which is half of what can be attained: no guarantee.
+
+    Raises:
+      ValueError: a ``lambda`` that is not positive.
+    """
+    least, most = float(np.min(lambdas)), float(np.max(lambdas))
+    if least <= 0:
+        raise ValueError(f"candidates must be positive, each its own lambda, got {least:g}")
+    slopes = {"gain_lipschitz": gain_lipschitz, "loss_lipschitz": loss_lipschitz}
+    one_user = Fraction(largest_gain) / users
+    if constants == "paper":
+        one_user = Fraction(mean_gain(users, largest_gain=largest_gain, smallest=least, constants=constants, **slopes))
+    between = regularisation(smallest=least, largest=most, **slopes)
+    if isinstance(between, float):
+        return gains_anywhere(users)
+    share = (between + one_user) / Fraction(largest_gain)
+    return Gains(share, users * share, 2 * users) if share < 1 else gains_anywhere(users)
+
+
+def _constants(name, value):
+    return _checks.choice(name, value, GAIN_CONSTANTS)
+
+
+@_checks.takes(
+    users=_checks.size,
+    largest_gain=_checks.positive,
+    smallest=_checks.positive,
+    constants=_constants,
+    gain_lipschitz=_checks.unbounded,
+    loss_lipschitz=_checks.unbounded,
+)
+def mean_gain(
+    users: int,
+    *,
+    largest_gain: float,
+    smallest: float,
+    gain_lipschitz: float,
+    loss_lipschitz: float,
+    constants: str = "corrected",
+) -> float:
+    """The mean gain of one model, theorem 7's second term: ``min(g*, 2 L_g L_l / lambda_min) / n``.
+
+    The second needs ``g(0, z)`` equal for all ``z``, as margin losses have it. With ``constants="paper"``, without the
+    2: the example in the tests exceeds it.
+    """
+    factor = 2.0 if constants == "corrected" else 1.0
+    return min(largest_gain, factor * gain_lipschitz * loss_lipschitz / smallest) / users
+
+
+@_checks.takes(
+    smallest=_checks.positive,
+    largest=_checks.positive,
+    gain_lipschitz=_checks.unbounded,
+    loss_lipschitz=_checks.unbounded,
+)
+def regularisation(
+    *, smallest: float, largest: float, gain_lipschitz: float, loss_lipschitz: float
+) -> Fraction | float:
+    """The gain between two ``lambda``, theorem 7's first term: ``L_g L_l (1 / lambda_min - 1 / lambda_max)``.
+
+    Exact, or inf where a constant is. ``w`` is the exact minimiser of ``lambda |w|^2 / 2 + mean loss``; add
+    ``2 L_g error`` for one ``error`` away.
+
+    Raises:
+      ValueError: ``smallest`` above ``largest``.
+    """
+    if smallest > largest:
+        raise ValueError(f"smallest must be at most largest, got {smallest} and {largest}")
+    apart = 1 / Fraction(smallest) - 1 / Fraction(largest)
+    if not apart:
+        return Fraction(0)  # not inf times 0
+    if math.isinf(gain_lipschitz) or math.isinf(loss_lipschitz):
+        return math.inf
+    return Fraction(gain_lipschitz) * Fraction(loss_lipschitz) * apart
+
+
+# Algorithms 1 and 2 of Kusner et al. (2015): in units of the prior's standard deviation, and only where the events of
+# ``prior_averaged`` hold, on one draw of the prior for both data sets. NOT a worst case over data sets.
+
+
+@_checks.takes(candidates=_checks.positive, correlation=_checks.fraction, share=_checks.probability)
+def utilities(candidates: float, correlation: float, share: float) -> float:
+    """The utility of any candidate: ``c = 2 sqrt((1 - k1) log(c / share))`` (proof of theorem 1).
+
+    ``f(x) - f'(x)`` is normal with variance ``2 (1 - k1)``; fails with probability ``share``.
+    """
+    return 2.0 * math.sqrt((1.0 - correlation) * math.log(max(1.0, candidates / share)))
+
+
+@_checks.takes(beta=_checks.unbounded, gap=_checks.unbounded)
+def posterior_mean(beta: float, gap: float) -> float:
+    """The posterior mean of any candidate: ``2 sqrt(beta_{T+1}) + c`` (theorem 1), with ``gap`` of ``utilities``.
+
+    The printed ``beta_{T+1}`` counts failures at every step; the corrected one, where a point alone is released, at the
+    last only: the bound is a fifth to a quarter smaller, and holds with the same probability.
+    """
+    return 2.0 * math.sqrt(beta) + gap
+
+
+@_checks.takes(regret=_checks.unbounded, gap=_checks.unbounded, noise_gap=_checks.unbounded)
+def largest_observation(regret: float, gap: float, noise_gap: float = 0.0) -> float:
+    """The largest observation: ``Omega + c + q`` (theorems 3 and 5), of the parts in ``prior_averaged``."""
+    return regret + gap + noise_gap
+
+
+# Transforms: one row of X, in units of distance and in the cells of a grid.
+
+
+def row_distance(radius: float | None) -> float:
+    """A row and its replacement, in l2: a unit ("unit_distance"), or the diameter of the ball ("replace_one").
+
+    With ``radius`` all rows are brought into that ball; one that is not finite counts as the centre.
+
+    Raises:
+      ValueError: ``radius`` not positive and finite.
+
+    >>> row_distance(None), row_distance(2.5)
+    (1.0, 5.0)
+    """
+    return 1.0 if radius is None else 2.0 * _checks.positive("radius", radius)
+
+
+def cells_apart(unit: Fraction, limit: float) -> Fraction:
+    """``row_distance`` in cells, exactly: the cells of a ``unit``, or of the diameter of a ball of ``limit`` cells."""
+    return unit if math.isinf(limit) else 2 * Fraction(limit)
+
+
+def row_l1(dimension: int) -> float:
+    """Rows a unit apart in l2, in l1: ``sqrt(d)``."""
+    return math.sqrt(dimension)
+
+
+def cells_l1(apart: int, dimension: int) -> int:
+    """Whole cells in l1 between the cells of two rows ``apart`` cells from each other in l2.
+
+    Rounding down moves each coordinate of the difference by less than a cell; one more is kept back for floats.
+    """
+    return math.ceil(row_l1(dimension) * apart) + 2 * dimension
+
+
+def rounding_l2(dimension: int, each: float = 2.0) -> float:
+    """What rounding adds to the distance of two rows in l2, in cells, ``each`` of them in every coordinate.
+
+    Rounding down moves each coordinate of the difference by less than a cell; by default one more is kept for floats.
+    """
+    return each * math.sqrt(dimension)
+
+
+def cells_fit(
+    paid: int | Fraction, apart: Fraction, dimension: int, rounding: Fraction, *, in_l1: bool = False
+) -> bool:
+    """Whether two rows ``apart`` cells from each other move their cells by at most ``paid``; exact, roots by squaring.
+
+    Each coordinate of the difference moves by at most ``rounding`` more: a cell for rounding down, and the floats'.
+    """
+    if in_l1:
+        left, root = paid - dimension * rounding, dimension * apart**2
+    else:
+        left, root = paid - apart, dimension * rounding**2
+    return left >= 0 and left**2 >= root
+
+
+def projected_row(projection: Any) -> float:
+    """A row a unit of distance from its replacement, times ``projection (d, r)``: the largest singular value.
+
+    And more than the rounding of float64's LAPACK.
+    """
+    return float(np.linalg.norm(np.asarray(projection, np.float64), ord=2)) * (1 + 2.0**-16)
+
+
+# Training.
+
+
+def permutation_sgd(*, regularisation: float, records: int, batch: int = 1, bound: str = "tight") -> float:
+    """The last iterate of ``training.permutation_sgd``, in l2, one record replaced, whatever the number of passes.
+
+    Wu et al. (2017), "Bolt-on differential privacy", algorithm 2: projected permutation SGD on
+    ``log(1 + exp(-y w.x)) + gamma |w|^2 / 2`` with ``|x| <= 1``, steps ``min(1 / beta, 1 / (gamma t))`` and
+    ``|w| <= 1 / gamma``. "paper" is ``2 L / (gamma n)`` with ``L = 1 + gamma R = 2``, of the regularised loss. "tight"
+    is half of it: the regulariser is the same for both records, and without it the loss is 1-Lipschitz. A batch does
+    not divide it: its mean moves by ``1 / b``, but there are ``b`` times fewer steps for the difference to shrink in.
+    Where ``b`` does not divide ``n`` the remainder of each pass is dropped: ``n`` becomes ``b floor(n / b)``.
+
+    Args:
+      regularisation: ``gamma``, positive.
+      records: ``n``, public.
+      batch: ``b``, at most ``n``.
+      bound: of ``LEARNER_BOUNDS``.
+
+    Raises:
+      ValueError: a number out of range, an unknown bound.
+
+    >>> permutation_sgd(regularisation=0.1, records=200)
+    0.1
+    """
+    gamma, count = _checks.positive("regularisation", regularisation), _checks.size("records", records)
+    size = _checks.size("batch", batch)
+    if size > count:
+        raise ValueError(f"batch must be at most the records {count}, got {size}")
+    lipschitz = 1.0 if _checks.choice("bound", bound, LEARNER_BOUNDS) == "tight" else 2.0
+    return 2.0 * lipschitz / (gamma * size * (count // size))

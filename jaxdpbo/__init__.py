@@ -11,7 +11,17 @@ from jaxdpbo.algorithms import (
     private_evaluations,
     random_search,
 )
-from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan, sweep
+from jaxdpbo.drivers import (
+    PrivateObjective,
+    Recording,
+    Run,
+    RunInterrupted,
+    minimize,
+    preview,
+    run_loop,
+    run_scan,
+    sweep,
+)
 from jaxdpbo.privacy import accounting, ledger, transforms
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
@@ -20,6 +30,8 @@ from jaxdpbo.surrogate import kernels
 __version__ = "0.1.0"
 __all__ = [
     "Guarantee",
+    "PrivateObjective",
+    "Recording",
     "Run",
     "RunInterrupted",
     "accounting",
@@ -33,6 +45,7 @@ __all__ = [
     "minimize",
     "outsourcing",
     "po_gp_ucb",
+    "preview",
     "private_evaluations",
     "random_search",
     "run_loop",

@@ -252,7 +252,8 @@ GRID = np.stack(np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 1, 6)), -1).res
 
 def boxed(**changes):
     options = {
-        "candidates": None, "bounds": [[0.0, 0.0], [1.0, 1.0]], "noise_variance": 0.01, "release": "both",
+        "candidates": None, "bounds": {"low": [0.0, 0.0], "high": [1.0, 1.0]},
+        "noise_variance": 0.01, "release": "both",
         "grid": GRID, "slope": (1.0, 5.0), "raw_samples": 50, "num_restarts": 2, "ascent_steps": 10,
         "kernel": kernels.rbf,
     }  # fmt: skip

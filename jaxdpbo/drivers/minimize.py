@@ -124,8 +124,7 @@ def _users(users: int | None, data: Any) -> int:
     if len(leading) != 1 or leading == {()}:
         found = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"
         raise ValueError(f"users must be given where the leaves of data share no leading length, got {found}")
-    ((count,),) = leading
-    return _checks.size("users", count)
+    return _checks.size("users", max(shape[0] for shape in leading if shape))
 
 
 def _expect_no_rows(data: Any) -> None:

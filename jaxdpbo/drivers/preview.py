@@ -86,7 +86,7 @@ def preview(
     >>> from jaxdpbo import preview
     >>> found = preview(users=20, mu=0.3, bounds=[(0, 6)] * 3)
     >>> found.helpful, round(found.relative_noise, 1)
-    (False, 3.0)
+    (False, 2.9)
     >>> preview(users=2000, mu=1.0, bounds=[(0, 6)] * 3).helpful
     True
 

@@ -59,7 +59,8 @@ def mu_of(
             f"delta must be at least {2 * kept_back:.2g} at epsilon={epsilon:g}, got {delta:g}: noise from tables is "
             f"within a total variation of {total_variation:.2g} of ideal noise"
         )
-    return _down(accounting.gdp_mu(epsilon, (delta - kept_back) * (1 - 2.0**-50)), dtype)
+    least = (delta - kept_back) * (1 - 2.0**-30)  # more than converting back can round up
+    return _down(accounting.gdp_mu(epsilon, least), dtype)
 
 
 def expect(statement: guarantee.Guarantee, epsilon: Any, delta: Any) -> None:

@@ -53,7 +53,7 @@ BUDGETS = [
     ({"epsilon": 40.0, "delta": 1e-9}, "delta must be at least .* at epsilon=40"),
 ]
 DOORS = {
-    "minimize": lambda folder, **budget: minimize(mu="no", **budget),
+    "minimize": lambda folder, **budget: minimize(**({"mu": "no"} | budget)),
     "preview": lambda folder, **budget: jaxdpbo.preview(users=USERS, bounds=SIDE, **budget),
     "PrivateObjective": lambda folder, **budget: jaxdpbo.PrivateObjective(
         loss, RECORDS, users=USERS, evaluations=2, loss_range=(0, 4), **budget
@@ -96,7 +96,7 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
 
 
 def test_a_statement_beyond_what_was_asked_for_is_refused():
-    stated = guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-7)
+    stated = guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
     asked.expect(stated, None, None)
     asked.expect(stated, 10.0, 1e-5)
     with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be stated for so many draws"):
@@ -156,12 +156,12 @@ def test_what_fails_in_python_too_is_raised_as_it_is():
         minimize(fails)
     assert caught.value.__suppress_context__
     assert caught.value.__cause__ is None
-    assert "point of shape (1,)" in caught.value.__notes__[0]
+    assert any("point of shape (1,)" in note for note in caught.value.__notes__)
     with pytest.raises(drivers.RunInterrupted):
         minimize(fails, traceable=False)
     with pytest.raises(KeyError) as caught:
         minimize(fails, traceable=True)
-    assert "point of shape (1,)" in caught.value.__notes__[0]
+    assert any("point of shape (1,)" in note for note in caught.value.__notes__)
 
 
 def test_a_later_failure_keeps_the_state():
@@ -187,7 +187,7 @@ def test_users_are_the_leading_length_of_all_leaves_or_asked_for():
     with pytest.raises(ValueError, match="users must be given"):
         minimize(python_loss, None, traceable=False)
     with pytest.raises(ValueError, match=rf"losses of shape \({USERS},\), got \(1,\)"):
-        minimize(lambda point, data: jnp.mean(jnp.square(data - point), axis=0))  # a mean for each column
+        minimize(lambda point, data: jnp.mean(jnp.square(data - point[None]), axis=0))  # a mean for each column
 
 
 # Boxes
@@ -375,7 +375,7 @@ def test_a_list_of_rows_is_named():
 def test_a_box_of_another_dimension_than_the_data_says_what_point_was_passed():
     with pytest.raises(Exception, match=r"shape|broadcast") as caught:
         minimize(data=np.ones((USERS, 4)), bounds=[(0, 1)] * 3)
-    assert "a point of shape (3,): one number a side of bounds" in caught.value.__notes__[0]
+    assert any("a point of shape (3,): one number a side of bounds" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_a_spend_of_another_kind_is_refused(tmp_path, change, message):
     for run in "new", "one":
         with pytest.raises(LedgerError) as refusal:
             ledger.charge(path, run, "w", spend(**change))
-        assert str(refusal.value) == message
+        assert str(refusal.value) == f"{path}: {message}"
     assert path.read_bytes() == before
 
 

@@ -93,7 +93,7 @@ def noise_deviation(*, users: int, mu: float, loss_range: Any, evaluations: int,
     """
     low, high = loss_interval(loss_range)
     users, evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
-    spent = calibration.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=np.float64)
+    spent = calibration.budget(mu, noise, dimension=1, releases=evaluations, users=users, dtype=jnp.result_type(float))
     return _deviation(spent, low, high, users, evaluations)
 
 

@@ -17,7 +17,17 @@ from jaxdpbo.algorithms import (
     private_evaluations,
     random_search,
 )
-from jaxdpbo.drivers import Run, RunInterrupted, minimize, run_loop, run_scan, sweep
+from jaxdpbo.drivers import (
+    PrivateObjective,
+    Recording,
+    Run,
+    RunInterrupted,
+    minimize,
+    preview,
+    run_loop,
+    run_scan,
+    sweep,
+)
 from jaxdpbo.privacy import accounting, ledger, transforms
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
@@ -29,6 +39,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Guarantee",
+    "PrivateObjective",
+    "Recording",
     "Run",
     "RunInterrupted",
     "accounting",
@@ -43,6 +55,7 @@ __all__ = [
     "minimize",
     "outsourcing",
     "po_gp_ucb",
+    "preview",
     "privacy",
     "private_evaluations",
     "problems",

@@ -4,16 +4,18 @@ They run before anything is traced and see configuration only, but for ``users_v
 """
 
 import functools
+import importlib
 import inspect
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxdpbo.types import DTypeLike, Unchecked
 
@@ -104,6 +106,11 @@ def flag(name: str, value: Unchecked) -> bool:
 
 def number(name: str, value: Unchecked) -> float:
     """One real number, not NaN."""
+    if isinstance(value, Tracer):
+        raise TypeError(
+            f"{name} must be a number that is known outside jit, vmap and grad, got a traced one: make configs on the "
+            "host and pass them to the traced function as arguments"
+        )
     try:
         if (
             isinstance(value, (bool, str, bytes))
@@ -227,11 +234,28 @@ def vector(name: str, value: Unchecked, length: int | None = None) -> np.ndarray
     return array
 
 
+def extra(module: str, name: str, what: str) -> Any:
+    """An optional module, or an ``ImportError`` that names the extra of this package that brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f"{what} needs {module}: pip install 'jaxdpbo[{name}]'") from None
+
+
 def box(name: str, value: Unchecked, *, finite: bool = True) -> np.ndarray:
-    """Bounds ``(2, d)``, the lower row strictly under the upper one, as NumPy float64."""
-    array = reals(name, value)
-    if array.ndim != 2 or array.shape[0] != 2 or array.shape[1] == 0:
-        raise ValueError(f"{name} must have shape (2, d), rows lower and upper, got {array.shape}")
+    """Bounds in any of their spellings, lower strictly under upper, as NumPy float64 ``(2, d)``: rows lower, upper.
+
+    ===================================================  ========================================================
+    spelling                                             read as
+    ===================================================  ========================================================
+    ``{"low": (d,), "high": (d,)}``                      itself
+    ``scipy.optimize.Bounds(low, high)``                 itself
+    shape ``(d, 2)``, ``d != 2``                         SciPy's pairs ``[(low, high), ...]``
+    shape ``(2, d)``, ``d != 2``                         rows lower and upper
+    shape ``(2, 2)``                                     refused: it may be either
+    ===================================================  ========================================================
+    """
+    array = _rows_of_box(name, value)
     if np.any(np.isnan(array)):
         raise ValueError(f"{name} must not hold NaN, got {array.tolist()}")
     if finite and not np.all(np.isfinite(array)):
@@ -239,6 +263,38 @@ def box(name: str, value: Unchecked, *, finite: bool = True) -> np.ndarray:
     if not np.all(array[0] < array[1]):
         raise ValueError(f"{name} must have lower < upper in each coordinate, got {array.tolist()}")
     return array
+
+
+def low_high(bounds: np.ndarray) -> dict[str, np.ndarray]:
+    """Rows ``(2, d)``, which ``box`` made, in the spelling that ``box`` reads in one way for every ``d``."""
+    return {"low": bounds[0], "high": bounds[1]}
+
+
+def _rows_of_box(name: str, value: Any) -> np.ndarray:
+    """Rows ``(2, d)`` as NumPy float64, their values not checked yet."""
+    named = None
+    if isinstance(value, Mapping):
+        if set(value) != {"low", "high"}:
+            raise ValueError(f"{name} must have the names 'low' and 'high' alone, got {', '.join(map(repr, value))}")
+        named = value["low"], value["high"]
+    elif hasattr(value, "lb") and hasattr(value, "ub"):  # scipy.optimize.Bounds, which need not be imported
+        named = value.lb, value.ub
+    if named is not None:
+        low, high = (reals(f"{name} {end}", side) for end, side in zip(("low", "high"), named, strict=True))
+        if low.ndim != 1 or low.shape != high.shape or not low.size:
+            raise ValueError(f"{name} must have low and high of one shape (d,), got {low.shape} and {high.shape}")
+        return np.stack([low, high])
+    array = reals(name, value)
+    if array.ndim != 2 or 2 not in array.shape or 0 in array.shape:
+        raise ValueError(f"{name} must be pairs (low, high), one a parameter, or have shape (2, d), got {array.shape}")
+    if array.shape == (2, 2):
+        first, second = array.tolist()
+        pairs = [list(side) for side in zip(first, second, strict=True)]
+        raise ValueError(
+            f"{name} of shape (2, 2) may be pairs or rows: write {{'low': {pairs[0]}, 'high': {pairs[1]}}} for the "
+            f"pairs (low, high), or {{'low': {first}, 'high': {second}}} for the rows lower and upper"
+        )
+    return array if array.shape[0] == 2 else array.T
 
 
 def middle(bounds: np.ndarray) -> np.ndarray:

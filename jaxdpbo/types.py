@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 ArrayLike: TypeAlias = jax.Array | npt.ArrayLike  # arrays, numbers, nested sequences
 DTypeLike: TypeAlias = jax.typing.DTypeLike
+Bounds: TypeAlias = Any  # a box, in any spelling of ``minimize``
 Data: TypeAlias = Any  # what the objective is given: a pytree of arrays, or anything where it runs in Python
 Tree: TypeAlias = Any  # a pytree of arrays
 KernelParams: TypeAlias = Any  # the numbers of a kernel: a pytree, such as kernels.Stationary

@@ -26,6 +26,7 @@ from protocol_cases import BOUNDS, CANDIDATES, CASES
 
 import jaxdpbo
 from jaxdpbo import drivers, input_noise, outsourcing
+from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, random_search
 from jaxdpbo.outsourcing import lines as spoken
 from jaxdpbo.privacy import (
@@ -265,7 +266,7 @@ any_float = st.floats() | st.sampled_from(EDGES)
 @st.composite
 def boxes(draw, dimension=2):
     low = np.asarray(draw(st.lists(st.floats(-10, 10), min_size=dimension, max_size=dimension)))
-    return np.stack([low, low + draw(st.floats(0.01, 10.0))])
+    return {"low": low, "high": low + draw(st.floats(0.01, 10.0))}
 
 
 @st.composite
@@ -1247,7 +1248,7 @@ def configs() -> dict[str, Target]:
     of_a_search = {"config": just(searched), "released": just(measured)}
     places = {"points": floats_of(2, 2, elements=any_float).map(jnp.asarray)}
     front = {
-        "bounds": just(BOUNDS), "initial_design": just(CANDIDATES[:2]), "proposals": few,
+        "bounds": just(low_high(BOUNDS)), "initial_design": just(CANDIDATES[:2]), "proposals": few,
         "reference": st.tuples(positive, probability),
         "integer_mask": st.none(), "batch": either(1, 2), "acquisition": either(*dpareto.ACQUISITIONS),
         "fit_steps": few,
@@ -1284,7 +1285,7 @@ def configs() -> dict[str, Target]:
         ),
         "dp_gp_ucb.box_config of a value": Target(
             dp_gp_ucb.box_config,
-            dp_ucb | {"noise_variance": just(0.1), "bounds": just(BOUNDS), "release": just("value"),
+            dp_ucb | {"noise_variance": just(0.1), "bounds": just(low_high(BOUNDS)), "release": just("value"),
                 "slope": st.tuples(st.floats(1, 3), positive)},
             words=told, weight=0.5, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
         ),
@@ -1330,7 +1331,7 @@ def configs() -> dict[str, Target]:
             check=at_least_zero
         ),
         "PrivateObjective": Target(
-            lambda **told: private_evaluations.PrivateObjective(first_losses, 0.8642097531864209, **told),
+            lambda **told: drivers.PrivateObjective(first_losses, 0.8642097531864209, **told),
             evaluations | {"evaluations": few, "key": secret(), "insecure_key": st.booleans()}, words=stationary_words,
         ),
     }  # fmt: skip
@@ -1350,7 +1351,7 @@ def nothing_may_pass(*_):
 
 def runners(folder: Path) -> dict[str, Target]:
     number = itertools.count()
-    bounds = np.array([[-1.0, -1.0], [1.0, 1.0]])
+    bounds = {"low": [-1.0, -1.0], "high": [1.0, 1.0]}
     config = dp_gibo.config(users=4, steps=2, mu=1.0, bounds=bounds, batch=2, polish_steps=1)
     objectives = either(loss_of_table)
     data = private_rows(rows=3, dimension=4)
@@ -1392,7 +1393,9 @@ def runners(folder: Path) -> dict[str, Target]:
             jaxdpbo.privacy.ledger.create(
                 place, notion="gdp", level=1, relation="replace_one", protects=guarantee.USERS, total_variation=1e-9
             )
-        return drivers.run_scan(dp_gibo.algorithm, config=config, ledger=place, run=run, key=key, **told).release
+        return drivers.run_scan(
+            dp_gibo.algorithm, config=config, recording=drivers.Recording(place, run), key=key, **told
+        ).release
 
     algorithms = {"algorithm": just(dp_gibo.algorithm), "config": just(config)}
     wrong_algorithms = {
@@ -1453,7 +1456,7 @@ def added_up(each, shared):
 
 
 def evaluated(losses):
-    objective = private_evaluations.PrivateObjective(
+    objective = drivers.PrivateObjective(
         lambda point, data: data, losses, users=4, mu=1.0, evaluations=1, loss_range=(0.0, 1.0)
     )
     return objective(0)

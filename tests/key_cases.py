@@ -25,7 +25,7 @@ from protocol_cases import BOUNDS, CANDIDATES, CASES, USERS, records
 
 import jaxdpbo
 from jaxdpbo import drivers, input_noise, outsourcing
-from jaxdpbo.algorithms import dpareto, private_evaluations
+from jaxdpbo.algorithms import dpareto
 from jaxdpbo.algorithms.dpareto import expectations
 from jaxdpbo.outsourcing import lines
 from jaxdpbo.privacy import guarantee, keys, mechanisms, transforms
@@ -182,7 +182,7 @@ def _curate(key):
 
 
 def _objective(key):
-    objective = private_evaluations.PrivateObjective(
+    objective = drivers.PrivateObjective(
         first_losses, records(), users=USERS, mu=1.0, evaluations=3, loss_range=(0.0, 3.0), key=key, insecure_key=True
     )
     return [objective(point) for point in np.zeros((3, 1))]  # one point thrice: other noise each time
@@ -320,7 +320,7 @@ KEY_CASES = {
     "minimize": Case(_minimize, ("drivers.minimize.minimize",)),
     "sweep": Case(_sweep, ("drivers.sweep.sweep",)),
     "curate": Case(_curate, ("privacy.transforms.curating.curate", "privacy.transforms.curating.project")),
-    "PrivateObjective": Case(_objective, ("algorithms.private_evaluations.PrivateObjective",)),
+    "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),
     "settings_for": Case(_wanted, ("algorithms.dpareto.expectations.settings_for",)),
     "pure functions": Case(

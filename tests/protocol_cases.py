@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, random_search
 from jaxdpbo.privacy import transforms
 from jaxdpbo.surrogate import maximize
@@ -66,7 +67,8 @@ def records(seed: int = 0) -> np.ndarray:
 def _gibo(**static):
     def config(scale: float):
         return dp_gibo.config(
-            users=USERS, steps=STEPS, bounds=BOUNDS * scale, mu=scale, step_size=0.3 * scale, clip_norm=0.5 * scale,
+            users=USERS, steps=STEPS, bounds=low_high(BOUNDS * scale), mu=scale, step_size=0.3 * scale,
+            clip_norm=0.5 * scale,
             noise_variance=1e-4 * scale, polish_steps=2, **({"batch": 3, "noise": "float"} | static),
         )  # fmt: skip
 
@@ -74,11 +76,11 @@ def _gibo(**static):
 
 
 def _random(scale: float):
-    return random_search.config(users=USERS, steps=STEPS, batch=2, bounds=BOUNDS * scale)
+    return random_search.config(users=USERS, steps=STEPS, batch=2, bounds=low_high(BOUNDS * scale))
 
 
 def _one_user(scale: float):
-    return random_search.config(users=1, steps=STEPS, batch=2, bounds=BOUNDS * scale)
+    return random_search.config(users=1, steps=STEPS, batch=2, bounds=low_high(BOUNDS * scale))
 
 
 def _ucb(**static):
@@ -86,7 +88,7 @@ def _ucb(**static):
 
     def config(scale: float):
         places = {name: value * scale for name, value in static.items() if name == "candidates"}
-        boxes = {name: value * scale for name, value in box.items()}
+        boxes = {name: low_high(value * scale) for name, value in box.items()}
         options = {"steps": STEPS, "noise_variance": 1e-3 * scale, "search": maximize.Search(8, 1, 1)}
         return gp_ucb.config(**(options | static | places | boxes))
 
@@ -95,7 +97,12 @@ def _ucb(**static):
 
 def _gradient(scale: float):
     return dp_gd.config(
-        users=USERS, steps=STEPS, bounds=BOUNDS * scale, mu=scale, step_size=0.3 * scale, clip_norm=0.5 * scale
+        users=USERS,
+        steps=STEPS,
+        bounds=low_high(BOUNDS * scale),
+        mu=scale,
+        step_size=0.3 * scale,
+        clip_norm=0.5 * scale,
     )
 
 
@@ -103,7 +110,7 @@ def _dp_ucb(**static):
     def config(scale: float):
         make, place = dp_gp_ucb.finite_config, {"candidates": CANDIDATES * scale}
         if "bounds" in static:
-            make, place = dp_gp_ucb.box_config, {"bounds": BOUNDS * scale, "grid": CANDIDATES * scale}
+            make, place = dp_gp_ucb.box_config, {"bounds": low_high(BOUNDS * scale), "grid": CANDIDATES * scale}
             place |= {"slope": (1.0, scale), "search": maximize.Search(8, 1, 1)}
         options = {"steps": STEPS, "delta": 0.01 * scale, "correlation": 0.9, "release": "both", "scale": scale}
         return make(epsilon=1e3 * scale, **(options | static | place))
@@ -138,7 +145,7 @@ def _outsourced(scale: float):
 
 def _front(scale: float):
     return dpareto.config(
-        bounds=BOUNDS * scale, initial_design=CANDIDATES[:2] * scale, proposals=STEPS - 2,
+        bounds=low_high(BOUNDS * scale), initial_design=CANDIDATES[:2] * scale, proposals=STEPS - 2,
         reference=(10.0 * scale, 0.9), search=maximize.Search(8, 1, 1), fit_steps=1,
     )  # fmt: skip
 

@@ -174,13 +174,22 @@ def compiled_with(algorithm, in_place):
 
 
 def descends(noise, wild, compiled=lambda algorithm: algorithm):
-    config = dp_gd.config(users=USERS, steps=2, mu=1.0, bounds=[[-2, -1], [2, 3]], clip_norm=0.5, noise=noise)
+    config = dp_gd.config(
+        users=USERS, steps=2, mu=1.0, bounds={"low": [-2, -1], "high": [2, 3]}, clip_norm=0.5, noise=noise
+    )
     holds(replayed(compiled(dp_gd.algorithm), config, wild, slopes), 2)
 
 
 def infers(noise, wild, compiled=lambda algorithm: algorithm):
     config = dp_gibo.config(
-        users=USERS, steps=2, batch=3, mu=1.0, bounds=[[-2, -1], [2, 3]], clip_norm=0.5, noise=noise, polish_steps=0
+        users=USERS,
+        steps=2,
+        batch=3,
+        mu=1.0,
+        bounds={"low": [-2, -1], "high": [2, 3]},
+        clip_norm=0.5,
+        noise=noise,
+        polish_steps=0,
     )
     holds(replayed(compiled(dp_gibo.algorithm), config, wild), 2)
 

@@ -11,7 +11,6 @@ import pytest
 from protocol_cases import CASES, records
 
 from jaxdpbo import drivers, ledger, outsourcing
-from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.privacy import keys, transforms
 
 PUBLIC = {"centre": np.zeros(2), "scale": 1.0, "epsilon": 2.0}
@@ -42,11 +41,11 @@ def loop_on_record(folder):
     run = f"run {len(ledger.account(path).spends)}"
     for _ in range(2):  # and given out again
         given = case.algorithm, case.objective, jnp.asarray(records()), case.config(1.0)
-        drivers.run_loop(*given, ledger=path, run=run)
+        drivers.run_loop(*given, recording=drivers.Recording(path, run))
 
 
 def private_objective(_):
-    objective = private_evaluations.PrivateObjective(
+    objective = drivers.PrivateObjective(
         lambda point, data: data * point, np.linspace(0, 1, 6), users=6, mu=0.5, evaluations=3, loss_range=(0, 4)
     )
     for point in (0.25, 0.5, 0.75):

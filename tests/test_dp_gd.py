@@ -9,6 +9,7 @@ from oracles import dp_gd as oracle
 from scipy import stats
 
 from jaxdpbo import drivers
+from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.privacy import clipping, sensitivity
 from jaxdpbo.problems import huber_regression
@@ -21,7 +22,8 @@ STEP_SIZE, CLIP_NORM, MU = 0.4, 0.6, 1.7
 def config(**changes):
     options = {
         "noise": "float",
-        "users": USERS, "steps": STEPS, "mu": MU, "bounds": BOUNDS, "step_size": STEP_SIZE, "clip_norm": CLIP_NORM,
+        "users": USERS, "steps": STEPS, "mu": MU, "bounds": low_high(BOUNDS),
+        "step_size": STEP_SIZE, "clip_norm": CLIP_NORM,
     }  # fmt: skip
     return dp_gd.config(**(options | changes))
 
@@ -177,7 +179,7 @@ def test_huber_regression_is_learnt():
         ({"users": 0}, ValueError, "users must be at least 1"),
         ({"steps": 0}, ValueError, "steps must be at least 1"),
         ({"theta0": [9.0, 9.0]}, ValueError, "theta0 must lie inside bounds"),
-        ({"bounds": BOUNDS * np.inf}, ValueError, "theta0 must be given where bounds are infinite"),
+        ({"bounds": low_high(BOUNDS * np.inf)}, ValueError, "theta0 must be given where bounds are infinite"),
         ({"step_size": -1.0}, ValueError, "step_size must be positive"),
         ({"optimizer": optax.lbfgs}, ValueError, "optimizer must be an optax factory"),
         ({"output": "best"}, ValueError, "output must be one of"),

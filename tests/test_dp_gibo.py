@@ -13,6 +13,7 @@ from oracles import kernels as kernel_oracle
 from scipy import stats
 
 from jaxdpbo import drivers
+from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import clipping, mechanisms, sensitivity
@@ -26,7 +27,7 @@ NOISE_VARIANCE, LENGTHSCALE, STEP_SIZE, CLIP_NORM, MU = 1e-4, 1.3, 0.2, 0.15, 1.
 
 def config(**changes):
     options = {
-        "users": USERS, "steps": STEPS, "batch": BATCH, "mu": MU, "bounds": BOUNDS, "step_size": STEP_SIZE,
+        "users": USERS, "steps": STEPS, "batch": BATCH, "mu": MU, "bounds": low_high(BOUNDS), "step_size": STEP_SIZE,
         "clip_norm": CLIP_NORM, "noise_variance": NOISE_VARIANCE, "polish_steps": 2, "noise": "float",
         "kernel_params": kernels.stationary(LENGTHSCALE, DIMENSION),
     }  # fmt: skip
@@ -415,12 +416,16 @@ def searched(step_size):
         ({"tolerance": -1.0}, ValueError, "tolerance must be positive, got -1.0"),
         ({"step_size": -0.1}, ValueError, "step_size must be positive"),
         ({"step_size": [0.1, 0.2, 0.3]}, ValueError, r"step_size must have shape \(2,\), got \(3,\)"),
-        ({"bounds": BOUNDS[::-1]}, ValueError, "bounds must have lower < upper"),
-        ({"bounds": BOUNDS[0]}, ValueError, r"bounds must have shape \(2, d\)"),
-        ({"bounds": BOUNDS.T[:, :0]}, ValueError, r"bounds must have shape \(2, d\)"),
-        ({"bounds": [[np.nan, 0], [1, 1]]}, ValueError, "bounds must not hold NaN"),
+        ({"bounds": low_high(BOUNDS[::-1])}, ValueError, "bounds must have lower < upper"),
+        (
+            {"bounds": BOUNDS[0]},
+            ValueError,
+            r"bounds must be pairs \(low, high\), one a parameter, or have shape \(2, d\)",
+        ),
+        ({"bounds": BOUNDS.T[:, :0]}, ValueError, r"bounds must be pairs \(low, high\), one a parameter"),
+        ({"bounds": low_high([[np.nan, 0], [1, 1]])}, ValueError, "bounds must not hold NaN"),
         ({"bounds": "box"}, TypeError, "bounds must be a"),
-        ({"bounds": BOUNDS * np.inf}, ValueError, "must be given where bounds are infinite"),
+        ({"bounds": low_high(BOUNDS * np.inf)}, ValueError, "must be given where bounds are infinite"),
         ({"theta0": [0.0, 2.5]}, ValueError, "theta0 must lie inside bounds"),
         ({"theta0": [0.0]}, ValueError, r"theta0 must have shape \(2,\), got \(1,\)"),
         ({"theta0": [0.0, np.nan]}, ValueError, "theta0 must be finite"),

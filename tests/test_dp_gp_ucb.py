@@ -253,7 +253,7 @@ def boxed(**changes):
     options = {
         "noise": "float", "steps": STEPS, "epsilon": 1.0, "delta": DELTA, "correlation": 0.95,
         "kernel_params": kernels.stationary(LENGTHSCALE, 2),
-        "bounds": [[0.0, 0.0], [1.0, 1.0]], "noise_variance": 0.01, "release": "both",
+        "bounds": {"low": [0.0, 0.0], "high": [1.0, 1.0]}, "noise_variance": 0.01, "release": "both",
         "grid": GRID, "slope": (1.0, 5.0), "search": maximize.Search(50, 2, 10), "kernel": kernels.rbf,
     }  # fmt: skip
     return dp_gp_ucb.box_config(**(options | changes))

@@ -282,13 +282,15 @@ def entries():
 
     def minimized(rows):
         options = {"mu": 1.0, "steps": 2, "batch": 2, "noise": "float"}
-        return drivers.minimize(gibo.objective, rows, [[-1.0, -1.0], [1.0, 1.0]], **options, **seeded)[:2]
+        return drivers.minimize(gibo.objective, rows, {"low": [-1.0, -1.0], "high": [1.0, 1.0]}, **options, **seeded)[
+            :2
+        ]
 
     def curated(transform):
         return lambda rows: jaxdpbo.transforms.curate(seeded["key"], transform, rows, insecure_key=True)
 
     def evaluated(rows):
-        objective = jaxdpbo.private_evaluations.PrivateObjective(
+        objective = jaxdpbo.PrivateObjective(
             lambda _, data: data[:, 0], rows, users=USERS, mu=1.0, evaluations=1, loss_range=(0.0, 1.0), **seeded
         )
         return objective(0), objective.guarantee

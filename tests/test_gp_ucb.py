@@ -9,6 +9,7 @@ from oracles import ucb as oracle
 from oracles.gp import predict
 
 from jaxdpbo import drivers
+from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import gp_ucb
 from jaxdpbo.drivers import loop
 from jaxdpbo.surrogate import acquisition, kernels, maximize, preprocessing
@@ -29,7 +30,7 @@ def config(**changes):
 
 
 def boxed(**changes):
-    return gp_ucb.config(**({"steps": STEPS, "bounds": BOUNDS, "search": SMALL} | changes))
+    return gp_ucb.config(**({"steps": STEPS, "bounds": low_high(BOUNDS), "search": SMALL} | changes))
 
 
 def hills(point, data):

@@ -19,8 +19,9 @@ from oracles import chacha20 as oracle
 from protocol_cases import CASES, loss, records
 
 from jaxdpbo import drivers, outsourcing
-from jaxdpbo.algorithms import dp_gd, private_evaluations
-from jaxdpbo.drivers import loop
+from jaxdpbo._checks import low_high
+from jaxdpbo.algorithms import dp_gd
+from jaxdpbo.drivers import loop, private_objective
 from jaxdpbo.privacy import guarantee, keys, mechanisms, transforms
 from jaxdpbo.privacy.transforms import curating
 from jaxdpbo.training import dp_optim, models, permutation_sgd
@@ -623,12 +624,12 @@ WITHOUT_A_KEY = {
     "curate": lambda _: transforms.curate(None, LAPLACE, np.zeros((3, 1))).z,
     "run_scan": lambda _: drivers.run_scan(*GD).release.point,
     "run_loop": lambda _: drivers.run_loop(*GD).release.point,
-    "minimize": lambda _: drivers.minimize(loss, records(), key_cases.BOUNDS, mu=1.0).release.point,
+    "minimize": lambda _: drivers.minimize(loss, records(), low_high(key_cases.BOUNDS), mu=1.0).release.point,
     "minimize from Python": lambda _: drivers.minimize(
-        loss, records(), key_cases.BOUNDS, mu=1.0, users=6, traceable=False
+        loss, records(), low_high(key_cases.BOUNDS), mu=1.0, users=6, traceable=False
     ).release.point,
     "sweep": lambda _: drivers.sweep(*GD, seeds=2).release.point,
-    "PrivateObjective": lambda _: private_evaluations.PrivateObjective(
+    "PrivateObjective": lambda _: drivers.PrivateObjective(
         loss, records(), users=6, mu=1.0, evaluations=3, loss_range=(0.0, 3.0)
     )(np.zeros(2)),
     "search": lambda _: outsourcing.search(
@@ -710,7 +711,7 @@ COMPILED = {
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),
     "curate": lambda key: curating._with_noise.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
-    "PrivateObjective": lambda key: private_evaluations._private_means.trace(
+    "PrivateObjective": lambda key: private_objective._private_means.trace(
         key, CASES["private evaluations"].config(1.0).budget, np.zeros((1, 6)), 0.0, 1.0
     ),
     "dp_optim": lambda key: jax.jit(dp_optim.train, static_argnames=("model", "largest")).trace(

@@ -11,7 +11,7 @@ from scipy.stats import kstest, norm
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import gp_ucb, private_evaluations, random_search
-from jaxdpbo.algorithms.private_evaluations import BudgetExhausted, PrivateObjective
+from jaxdpbo.drivers import BudgetExhausted, PrivateObjective
 from jaxdpbo.privacy import accounting, guarantee, private_mean
 
 USERS, STEPS, RANGE = 200, 12, (0.0, 2.0)

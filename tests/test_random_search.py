@@ -6,11 +6,12 @@ import pytest
 from protocol_cases import BOUNDS, USERS, loss, records
 
 from jaxdpbo import drivers
+from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import random_search
 
 
 def config(**changes):
-    return random_search.config(**({"users": USERS, "steps": 5, "batch": 4, "bounds": BOUNDS} | changes))
+    return random_search.config(**({"users": USERS, "steps": 5, "batch": 4, "bounds": low_high(BOUNDS)} | changes))
 
 
 def test_the_best_of_all_points_is_released():
@@ -57,7 +58,7 @@ def test_users_without_a_finite_loss_do_not_vote():
         ({"users": 0}, "users must be at least 1"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"batch": -1}, "batch must be at least 1"),
-        ({"bounds": [[0.0, -np.inf], [1.0, 1.0]]}, "bounds must be finite"),
+        ({"bounds": low_high([[0.0, -np.inf], [1.0, 1.0]])}, "bounds must be finite"),
     ],
 )
 def test_bad_configurations_are_named(changes, message):

@@ -60,7 +60,12 @@ def watched(case, seen, at=None):
 
 def go(case, path, objective, **options):
     return drivers.run_loop(
-        case.algorithm, objective, jnp.asarray(records()), case.config(1.0), ledger=path, run="first", **options
+        case.algorithm,
+        objective,
+        jnp.asarray(records()),
+        case.config(1.0),
+        recording=drivers.Recording(path, "first"),
+        **options,
     )
 
 
@@ -183,7 +188,7 @@ def attempt(driver, path, left, name="dp_gd"):
     case = CASES[name]
     given = case.algorithm, case.objective, jnp.asarray(records()), case.config(1.0)
     try:
-        run = driver(*given, ledger=path, run="x")
+        run = driver(*given, recording=drivers.Recording(path, "x"))
     except BaseException as error:
         if getattr(error, "state", None) is not None:
             left.append(path_of(error.state.public))
@@ -231,9 +236,9 @@ def tried_until_it_succeeds(*arguments):
     try:
         return honest_begin(*arguments)
     except ledger.LedgerError:
-        path, run, *_ = arguments
-        steps = [line for line in ledger.read(path).lines if line.get("kind") == "step"]
-        return checkpoints.Record(path, run, None, len(steps), tuple(on_record(path)))
+        recording, *_ = arguments
+        steps = [line for line in ledger.read(recording.path).lines if line.get("kind") == "step"]
+        return checkpoints.Checkpoint(recording, None, len(steps), tuple(on_record(recording.path)))
 
 
 honest_begin = checkpoints.begin
@@ -264,8 +269,8 @@ def test_an_interrupted_run_carries_no_state_and_the_other_driver_does_not_go_on
     def on_record_of(path):
         return [line for line in ledger.read(path).lines if line.get("kind") == "step"]
 
-    box = [[-1.0] * 2, [1.0] * 2]
-    options = {"mu": 1.0, "steps": STEPS, "ledger": path, "run": "march"}
+    box = {"low": [-1.0] * 2, "high": [1.0] * 2}
+    options = {"mu": 1.0, "steps": STEPS, "recording": drivers.Recording(path, "march")}
     with pytest.raises(drivers.RunInterrupted, match="stopped at step 2 of 3 on MemoryError; the same call") as stopped:
         drivers.minimize(loss, records(), box, users=len(records()), traceable=False, **options)
     assert stopped.value.state is None
@@ -296,12 +301,12 @@ def test_a_program_that_failed_after_it_drew_has_spent_its_charge(tmp_path, monk
 def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
     case, path = CASES["dp_gibo"], book(tmp_path)
     given = case.algorithm, case.objective, jnp.asarray(records()), case.config(1.0)
-    run = drivers.run_scan(*given, ledger=path, run="scan")
-    same(drivers.run_scan(*given, ledger=path, run="scan"), run)
-    other = drivers.run_scan(*given, ledger=path, run="another")
+    run = drivers.run_scan(*given, recording=drivers.Recording(path, "scan"))
+    same(drivers.run_scan(*given, recording=drivers.Recording(path, "scan")), run)
+    other = drivers.run_scan(*given, recording=drivers.Recording(path, "another"))
     assert np.any(np.asarray(other.release.point) != np.asarray(run.release.point))
     with pytest.raises(ledger.LedgerError, match="another fingerprint, for dp_gibo, 3 steps, in one program"):
-        drivers.run_loop(*given, ledger=path, run="scan")
+        drivers.run_loop(*given, recording=drivers.Recording(path, "scan"))
     told = ledger.account(path)
     assert len(told.spends) == 2
     assert told.spent.cost < 2  # two runs of mu = 1, each a little less on the grid
@@ -320,7 +325,9 @@ def test_another_config_under_the_same_name_is_refused(tmp_path):
     case, path = CASES["dp_gibo"], book(tmp_path)
     go(case, path, watched(case, []))
     with pytest.raises(ledger.LedgerError, match="another"):
-        drivers.run_loop(case.algorithm, case.objective, records(), case.config(0.9), ledger=path, run="first")
+        drivers.run_loop(
+            case.algorithm, case.objective, records(), case.config(0.9), recording=drivers.Recording(path, "first")
+        )
 
 
 def test_a_second_process_that_goes_on_with_a_run_is_turned_away(tmp_path):
@@ -347,7 +354,8 @@ def test_nothing_raw_is_on_record(tmp_path):
     go(case, path, secret)
     assert list(tmp_path.iterdir()) == [path]
     state, config = state_of(case), case.config(1.0)
-    record = checkpoints.begin(path, "first", case.algorithm, config, case.algorithm.privacy(config), state.public)
+    recording, statement = drivers.Recording(path, "first"), case.algorithm.privacy(config)
+    record = checkpoints.begin(recording, case.algorithm, config, statement, state.public)
     assert len(record.publics) == STEPS
     lines = [line["content"] for line in ledger.read(path).lines if line.get("kind") == "step"]
     assert [set(line) for line in lines] == [{"draws"}, {"public"}] * STEPS + [{"draws"}]
@@ -361,15 +369,23 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
     case, path = CASES["dp_gibo"], book(tmp_path)
     given = case.algorithm, case.objective, records(), case.config(1.0)
     with pytest.raises(ValueError, match="run must be given"):
-        driver(*given, ledger=path)
+        driver(*given, recording=drivers.Recording(path, ""))
+    with pytest.raises(TypeError, match="recording must be Recording\\(path, run\\), got PosixPath"):
+        driver(*given, recording=path)
     with pytest.raises(ValueError, match="key"):
-        driver(*given, ledger=path, run="x", key=jax.random.key(0), insecure_key=True)
+        driver(*given, recording=drivers.Recording(path, "x"), key=jax.random.key(0), insecure_key=True)
     free = CASES["random_search"]
     with pytest.raises(ValueError, match="'none'"):
-        driver(free.algorithm, free.objective, records(), free.config(1.0), ledger=path, run="x")
+        driver(free.algorithm, free.objective, records(), free.config(1.0), recording=drivers.Recording(path, "x"))
     averaged = CASES["dp_gp_ucb"]
     with pytest.raises(ValueError, match="prior_averaged_dp"):
-        driver(averaged.algorithm, averaged.objective, records(), averaged.config(1.0), ledger=path, run="x")
+        driver(
+            averaged.algorithm,
+            averaged.objective,
+            records(),
+            averaged.config(1.0),
+            recording=drivers.Recording(path, "x"),
+        )
     assert not ledger.account(path).spends
 
 
@@ -525,7 +541,8 @@ def slow(point, data):
     print("asked", *[float(x).hex() for x in point], flush=True)
     time.sleep(float(pause))
     return np.asarray(case.objective(jnp.asarray(point), data))
-run = drivers.run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), ledger=path, run="first")
+where = drivers.Recording(path, "first")
+run = drivers.run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), recording=where)
 print("released", *[float(x).hex() for x in np.asarray(run.release.path).ravel()], flush=True)
 """
 
@@ -589,8 +606,14 @@ def private_objective(path, evaluations=3, loss=None, **changes):
     def square(point, data):
         return (data - point) ** 2
 
-    options = {"users": 4, "mu": 0.5, "evaluations": evaluations, "loss_range": (0.0, 4.0), "ledger": path, "run": "bo"}
-    return private_evaluations.PrivateObjective(loss or square, np.linspace(0.0, 1.0, 4), **(options | changes))
+    options = {
+        "users": 4,
+        "mu": 0.5,
+        "evaluations": evaluations,
+        "loss_range": (0.0, 4.0),
+        "recording": drivers.Recording(path, "bo"),
+    }
+    return drivers.PrivateObjective(loss or square, np.linspace(0.0, 1.0, 4), **(options | changes))
 
 
 def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path):
@@ -608,7 +631,7 @@ def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path)
     last = private_objective(path)
     assert last.remaining == 1, "what was charged stays charged"
     last(0.75)
-    with pytest.raises(private_evaluations.BudgetExhausted):
+    with pytest.raises(drivers.BudgetExhausted):
         private_objective(path)(1.0)
     with pytest.raises(ledger.Moved):
         first(0.3)  # it does not know what the others did
@@ -628,7 +651,7 @@ def spent_through(path, other, budget=4):
     for name in (path, path.with_name("other.jsonl")) * budget:
         try:
             values.append(private_objective(name, budget)(0.5))
-        except (ledger.LedgerError, OSError, private_evaluations.BudgetExhausted):
+        except (ledger.LedgerError, OSError, drivers.BudgetExhausted):
             continue
     return len(values)
 
@@ -716,17 +739,20 @@ def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
             real = getattr(module, failing)
             patch.setattr(module, failing, lambda *rest, real=real: real(*rest) and 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                transforms.curate(None, chosen, np.ones((3, 2)), ledger=path, run="rows")
+                transforms.curate(None, chosen, np.ones((3, 2)), recording=drivers.Recording(path, "rows"))
         if failing == "_released":
             with pytest.raises(ledger.LedgerError, match="did not end"):
-                transforms.curate(None, chosen, np.ones((3, 2)), ledger=path, run="rows")
+                transforms.curate(None, chosen, np.ones((3, 2)), recording=drivers.Recording(path, "rows"))
         else:  # it was stored: the same rows, not others
-            one, two = (transforms.curate(None, chosen, np.ones((3, 2)), ledger=path, run="rows").z for _ in range(2))
+            one, two = (
+                transforms.curate(None, chosen, np.ones((3, 2)), recording=drivers.Recording(path, "rows")).z
+                for _ in range(2)
+            )
             np.testing.assert_array_equal(one, two)
 
 
 def test_a_fork_does_not_draw_the_same_noise(monkeypatch):
-    objective = private_evaluations.PrivateObjective(
+    objective = drivers.PrivateObjective(
         lambda point, data: data * point, np.ones(4), users=4, mu=0.5, evaluations=3, loss_range=(0, 4)
     )
     process = os.getpid()
@@ -746,10 +772,12 @@ def test_curated_rows_are_given_out_again(kind, tmp_path):
     ledger.create(
         path, notion=statement.notion, level=statement.level, relation="replace_one", protects=statement.protects
     )
-    first, again = (transforms.curate(None, chosen, inputs, ledger=path, run="rows") for _ in range(2))
+    first, again = (
+        transforms.curate(None, chosen, inputs, recording=drivers.Recording(path, "rows")) for _ in range(2)
+    )
     np.testing.assert_array_equal(first.z, again.z)
     assert first.metadata.distribution == again.metadata.distribution
     assert first.guarantee == again.guarantee
     assert [entry.released for entry in ledger.account(path).spends] == [True]
     with pytest.raises(ledger.BudgetExceeded):
-        transforms.curate(None, chosen, inputs, ledger=path, run="more")
+        transforms.curate(None, chosen, inputs, recording=drivers.Recording(path, "more"))

@@ -488,7 +488,7 @@ def test_a_stranger_in_the_curators_place_is_passed_over(place, secret, monkeypa
 @pytest.mark.parametrize("place", KINDS, indirect=True)
 def test_a_modeler_that_finds_nobody_says_so(place, secret, monkeypatch):
     monkeypatch.setattr(sockets, "CONNECT_TIME", 0.2)
-    with pytest.raises(ProtocolError, match="there is no curator: start the curator"):
+    with pytest.raises(ProtocolError, match=r"there is no curator at .* after 0\.2 s: start the curator"):
         outsourcing.connect(place, secret).__enter__()
     with curating(place, secret, echo):
         other = secret.with_name("other")

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.audits.algorithms import STEP_SIZE, WORST, either_end, slope_times_place
 from benchmarks.audits.rows import Row, claim
 from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gd, private_evaluations
+from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.privacy import accounting, clipping, guarantee, ledger
 
 BUDGETS = 0.3, 1.0  # of the two configs of a sweep
@@ -133,7 +133,11 @@ def _interrupted(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> l
 
         given = SLOPES if driver is drivers.run_scan else objective
         try:
-            paths.append(np.asarray(driver(dp_gd.algorithm, given, slopes, chosen, ledger=path, run="x").release.path))
+            paths.append(
+                np.asarray(
+                    driver(dp_gd.algorithm, given, slopes, chosen, recording=drivers.Recording(path, "x")).release.path
+                )
+            )
         except drivers.RunInterrupted as error:
             if error.state is not None:
                 paths.append(np.asarray(error.state.public.path)[: int(error.state.public.step) + 1])
@@ -156,7 +160,7 @@ def _copied(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> list[n
     link.symlink_to(path)
     for name in (path, copy, link, path):
         try:
-            run = drivers.run_scan(dp_gd.algorithm, SLOPES, slopes, chosen, ledger=name, run="x")
+            run = drivers.run_scan(dp_gd.algorithm, SLOPES, slopes, chosen, recording=drivers.Recording(name, "x"))
             paths.append(np.asarray(run.release.path))
         except (ledger.LedgerError, FileNotFoundError):
             pass
@@ -164,11 +168,9 @@ def _copied(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> list[n
     return paths
 
 
-def _objective(path: Path | None, losses: np.ndarray) -> private_evaluations.PrivateObjective:
-    on = {} if path is None else {"ledger": path, "run": "x"}
-    return private_evaluations.PrivateObjective(
-        either_end, losses, users=2, mu=1.0, evaluations=2, loss_range=(0.0, 1.0), **on
-    )
+def _objective(path: Path | None, losses: np.ndarray) -> drivers.PrivateObjective:
+    on = {} if path is None else {"recording": drivers.Recording(path, "x")}
+    return drivers.PrivateObjective(either_end, losses, users=2, mu=1.0, evaluations=2, loss_range=(0.0, 1.0), **on)
 
 
 @cache
@@ -187,7 +189,7 @@ def _objectives(trials: int) -> tuple[np.ndarray, np.ndarray]:
                 objective = _objective(name, losses)
                 found += [one.value for one in objective.spent]
                 found += [objective(None) for _ in range(objective.remaining if len(found) else 1)]
-            except (ledger.LedgerError, FileNotFoundError, private_evaluations.BudgetExhausted):
+            except (ledger.LedgerError, FileNotFoundError, drivers.BudgetExhausted):
                 pass
             shutil.copy(path, copy)
             link.exists() or link.symlink_to(path)

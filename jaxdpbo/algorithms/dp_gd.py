@@ -22,7 +22,7 @@ import optax
 from jaxdpbo import _checks
 from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean
 from jaxdpbo.surrogate import descent
-from jaxdpbo.types import Algorithm, ArrayLike, Objective, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Objective, Query, State
 
 
 @functools.cache
@@ -77,7 +77,7 @@ def config(
     users: int,
     steps: int,
     mu: float,
-    bounds: ArrayLike,
+    bounds: Bounds,
     clip_norm: float = 1.0,
     theta0: ArrayLike | None = None,
     step_size: ArrayLike | None = None,

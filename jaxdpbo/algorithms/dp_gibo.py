@@ -26,7 +26,7 @@ import optax
 from jaxdpbo import _checks
 from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean
 from jaxdpbo.surrogate import descent, gp, gradient, gradient_design, kernels
-from jaxdpbo.types import Algorithm, ArrayLike, Kernel, KernelParams, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Kernel, KernelParams, Query, State
 
 MEMORIES = ("all", "nearest", "none")
 
@@ -72,7 +72,7 @@ def config(
     users: int,
     steps: int,
     mu: float,
-    bounds: ArrayLike,
+    bounds: Bounds,
     batch: int | None = None,
     clip_norm: float = 1.0,
     theta0: ArrayLike | None = None,

@@ -20,7 +20,7 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.surrogate import gp, kernels, maximize, preprocessing
 from jaxdpbo.surrogate.acquisition import beta_of_box, beta_of_candidates, ucb
-from jaxdpbo.types import Algorithm, ArrayLike, Kernel, KernelParams, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Kernel, KernelParams, Query, State
 
 FIT_SCALE = 1.0  # of the logarithms, around the numbers given
 FIT_RESTARTS = 2
@@ -54,7 +54,7 @@ class Config:
 def config(
     *,
     steps: int,
-    bounds: ArrayLike | None = None,
+    bounds: Bounds | None = None,
     candidates: ArrayLike | None = None,
     users: int | None = None,
     kernel: Kernel = kernels.rbf,

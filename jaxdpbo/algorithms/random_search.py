@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.surrogate import preprocessing
-from jaxdpbo.types import Algorithm, ArrayLike, Query, State
+from jaxdpbo.types import Algorithm, Bounds, Query, State
 
 
 @jax.tree_util.register_dataclass
@@ -23,7 +23,7 @@ class Config:
     batch: int = field(metadata={"static": True})
 
 
-def config(*, users: int, steps: int, bounds: ArrayLike, batch: int = 1) -> Config:
+def config(*, users: int, steps: int, bounds: Bounds, batch: int = 1) -> Config:
     """Check a configuration: ``steps`` batches of ``batch`` uniform points in ``bounds (2, d)``, finite.
 
     Raises:

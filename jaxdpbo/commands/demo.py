@@ -21,6 +21,7 @@ from jaxdpbo.algorithms import gp_ucb, private_evaluations, random_search
 from jaxdpbo.commands import tables
 from jaxdpbo.problems import datasets, kernel_svr
 from jaxdpbo.surrogate import maximize
+from jaxdpbo.types import Bounds
 
 MU, DELTA = 1.0, 1e-5
 STEPS, TRAIN = 25, 142
@@ -118,7 +119,7 @@ def compare(dataset: datasets.Dataset) -> Comparison:
 
 
 def of_seed(
-    loss: Callable[..., Any], mean_loss: Callable[[Any], float], data: Any, bounds: Any, key: Any, untuned: float
+    loss: Callable[..., Any], mean_loss: Callable[[Any], float], data: Any, bounds: Bounds, key: Any, untuned: float
 ) -> dict[str, tuple[float, Any]]:
     """For each method the loss of what it releases, and of its iterates."""
     found = {}
@@ -134,7 +135,7 @@ def of_seed(
     return found
 
 
-def gibo(loss: Callable[..., Any], data: Any, bounds: Any, mu: float, key: Any) -> drivers.Run:
+def gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key: Any) -> drivers.Run:
     """DP-GIBO with the defaults of ``minimize``."""
     users = len(data.validation_targets)
     return drivers.minimize(
@@ -142,7 +143,7 @@ def gibo(loss: Callable[..., Any], data: Any, bounds: Any, mu: float, key: Any) 
     )
 
 
-def evaluated(loss: Callable[..., Any], data: Any, bounds: Any, key: Any) -> drivers.Run:
+def evaluated(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
     """GP-UCB, which sees noised mean losses alone."""
     search = gp_ucb.config(
         steps=EVALUATIONS,
@@ -157,7 +158,7 @@ def evaluated(loss: Callable[..., Any], data: Any, bounds: Any, key: Any) -> dri
     return drivers.run_loop(algorithm, loss, data, config, key=key, insecure_key=True)
 
 
-def searched(loss: Callable[..., Any], data: Any, bounds: Any, key: Any) -> drivers.Run:
+def searched(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
     """Random search, which protects nobody."""
     config = random_search.config(
         users=len(data.validation_targets), steps=STEPS, batch=bounds.shape[1] + 1, bounds=bounds

@@ -39,7 +39,9 @@ def meet(arguments: argparse.Namespace) -> None:
     """By the pipe or the socket that the arguments name."""
     if arguments.pipe:
         return talk(arguments, outsourcing.lines_of(sys.stdin), outsourcing.sender(sys.stdout))
-    with outsourcing.connect(*places.of(arguments, arguments.released.parent)) as session:
+    place, secret = places.of(arguments, arguments.released.parent)
+    print(f"modeler: looking for a curator at {place}", file=sys.stderr)
+    with outsourcing.connect(place, secret) as session:
         return talk(arguments, session.lines, session.send)
 
 

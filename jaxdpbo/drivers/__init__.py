@@ -6,17 +6,27 @@ A driver checks and converts once, then passes clean arrays on. The keys of step
 
 from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.minimize import minimize
-from jaxdpbo.drivers.result import Diagnostics, Run, RunInterrupted
+from jaxdpbo.drivers.preview import Preview, preview
+from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective, Spent
+from jaxdpbo.drivers.result import Diagnostics, ObjectiveError, Run, RunInterrupted
 from jaxdpbo.drivers.scan import run_scan, scan
 from jaxdpbo.drivers.sweep import Sweep, distribute, sweep
+from jaxdpbo.privacy.charges import Recording
 
 __all__ = [
+    "BudgetExhausted",
     "Diagnostics",
+    "ObjectiveError",
+    "Preview",
+    "PrivateObjective",
+    "Recording",
     "Run",
     "RunInterrupted",
+    "Spent",
     "Sweep",
     "distribute",
     "minimize",
+    "preview",
     "run_loop",
     "run_scan",
     "scan",

@@ -10,7 +10,6 @@ often a step was drawn until it went well would be an output of its own. Nothing
 
 import base64
 import zlib
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -21,27 +20,25 @@ from jaxdpbo.privacy import charges, guarantee, ledger
 from jaxdpbo.types import Algorithm, Config, Tree
 
 
-class Record(NamedTuple):
-    """A charged run of ``run_loop``.
+class Checkpoint(NamedTuple):
+    """How far a charged run of ``run_loop`` has gone.
 
     Attributes:
-      ledger: where.
-      run: its name there.
+      recording: its ledger, and its name there.
       release: what was stored as its release, None if nothing.
       steps: how many lines stand under its charge.
       publics: the public states after the steps taken, first to last.
     """
 
-    ledger: str | Path
-    run: str
+    recording: charges.Recording
     release: dict[str, Any] | None
     steps: int
     publics: tuple[Any, ...]
 
 
 def begin(
-    path: str | Path, run: str | None, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee, fresh: Tree
-) -> Record:
+    recording: charges.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee, fresh: Tree
+) -> Checkpoint:
     """Charge a run that goes step by step, or find how far it went; ``fresh`` is a public state of its shape.
 
     Raises:
@@ -49,8 +46,8 @@ def begin(
       ledger.LedgerError: the budget does not suffice, the name stands for another run, or the run ended in a draw.
       ledger.Damaged: its states are not what was written.
     """
-    path, what = Path(path).absolute(), f"{_what(algorithm, config)}, step by step"
-    charged = charges.charge(path, run, what, statement, "run_loop", algorithm, config)
+    recording, what = charges.located(recording), f"{_what(algorithm, config)}, step by step"
+    charged = charges.charge(recording, what, statement, "run_loop", algorithm, config)
     publics, before = [], _nothing(fresh)
     for number, line in enumerate(charged.steps):
         if number % 2 == 0 and set(line) == {"draws"}:
@@ -61,19 +58,22 @@ def begin(
                 raise ValueError(kind)
             changed = zlib.decompress(base64.b64decode(text))
         except (TypeError, ValueError, zlib.error) as error:
-            raise ledger.Damaged(f"run {run!r} has no public state at step {number // 2}") from error
+            raise ledger.Damaged(
+                f"{recording.path}: run {charged.run!r} has no public state at step {number // 2}"
+            ) from error
         before = _changed(before, changed)
         publics.append(before)
     if len(charged.steps) % 2 and charged.release is None:
         raise ledger.LedgerError(
-            f"run {run!r} stopped while {charged.steps[-1]['draws']} was drawn: it may have been seen, so the run ends "
-            f"there, {len(publics)} steps on record; what is left needs a name, and a charge, of its own"
+            f"{recording.path}: run {charged.run!r} stopped while {charged.steps[-1]['draws']} was drawn: it may have "
+            f"been seen, so the run ends there, {len(publics)} steps on record; what is left needs a name, and a "
+            "charge, of its own"
         )
-    return Record(path, charged.run, charged.release, len(charged.steps), tuple(publics))
+    return Checkpoint(recording, charged.release, len(charged.steps), tuple(publics))
 
 
 def begin_once(
-    path: str | Path, run: str | None, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee
+    recording: charges.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee
 ) -> ledger.Charge:
     """Charge a run that goes in one program.
 
@@ -82,30 +82,29 @@ def begin_once(
       ledger.LedgerError: the budget does not suffice, or the name stands for another run or a failed attempt.
     """
     what = f"{_what(algorithm, config)}, in one program"
-    return charges.charge_once(path, run, what, statement, "run_scan", algorithm, config)
+    return charges.charge_once(recording, what, statement, "run_scan", algorithm, config)
 
 
-def about_to_draw(record: Record, what: str) -> Record:
+def about_to_draw(checkpoint: Checkpoint, what: str) -> Checkpoint:
     """On the disk before a step is drawn.
 
     Raises:
       ledger.Moved: another process goes on with this run.
     """
-    return _noted(record, {"draws": what})
+    return _noted(checkpoint, {"draws": what})
 
 
-def keep(record: Record, before: Any | None, after: Tree) -> Record:
+def keep(checkpoint: Checkpoint, before: Any | None, after: Tree) -> Checkpoint:
     """Put the public state after a step on the disk. ``before``: the one before it, or None."""
     before = _nothing(after) if before is None else before
     difference = np.bitwise_xor(_bytes(before), _bytes(after))  # most of a state stays as it was
-    return _noted(record, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
+    return _noted(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
 
 
-def give_out(path: str | Path, run: str, released: Tree) -> Any:
+def give_out(recording: charges.Recording, released: Tree) -> Any:
     """Store a release before anybody sees it."""
-    return charges.from_text(
-        released, ledger.store_release(path, run, {"release": charges.as_text(released)})["release"]
-    )
+    stored = ledger.store_release(*recording, {"release": charges.as_text(released)})
+    return charges.from_text(released, stored["release"])
 
 
 def given_out(charged: Any, like: Tree) -> Any:
@@ -117,9 +116,9 @@ def _what(algorithm: Algorithm, config: Any) -> str:
     return f"{algorithm.tell.__module__.removeprefix('jaxdpbo.algorithms.')}, {config.steps} steps"
 
 
-def _noted(record: Record, line: dict[str, Any]) -> Record:
-    ledger.note(record.ledger, record.run, record.steps + 1, line)
-    return record._replace(steps=record.steps + 1)
+def _noted(checkpoint: Checkpoint, line: dict[str, Any]) -> Checkpoint:
+    ledger.note(*checkpoint.recording, checkpoint.steps + 1, line)
+    return checkpoint._replace(steps=checkpoint.steps + 1)
 
 
 def _nothing(tree: Any) -> Any:

@@ -1,7 +1,8 @@
 """A run around any Python callable: step by step, resumable, a batch at once through an executor."""
 
+from collections.abc import Callable
 from concurrent.futures import Executor
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,8 +11,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.drivers import checkpoints, result
-from jaxdpbo.privacy import calibration, guarantee, keys
-from jaxdpbo.privacy import ledger as privacy_ledger
+from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, State
 
 
@@ -26,13 +26,22 @@ def run_loop(
     state: State | None = None,
     executor: Executor | None = None,
     progress: bool = False,
-    ledger: str | Path | None = None,
-    run: str | None = None,
+    recording: charges.Recording | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
-    """A run around any Python callable: the objective sees NumPy points and is never traced.
+    """A run around any Python callable: the objective gets NumPy float64 points and is never traced.
 
-    Given the same key, the same path as ``run_scan`` on the same objective, up to rounding.
+    Given the same key, the same path as ``run_scan`` on the same objective, up to rounding. What is released is of the
+    kind that the objective gets: NumPy arrays, floats as float64.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import random_search, run_loop
+    >>> def losses(point, data):
+    ...     return np.square(data - point[0])
+    >>> config = random_search.config(users=3, steps=2, batch=1, bounds=[(0.0, 1.0)])
+    >>> run = run_loop(random_search.algorithm, losses, np.array([0.1, 0.5, 0.9]), config)
+    >>> type(run.release.point[0]).__name__
+    'float64'
 
     Args:
       algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
@@ -48,31 +57,32 @@ def run_loop(
         point, so the path is the same as without one. A process pool pickles ``objective`` and ``data`` for every
         point: pass what finds the data rather than the data. Left open at the end.
       progress: show a bar of steps; needs the ``progress`` extra. It counts, and shows nothing of the data.
-      ledger: charge the whole run there (``privacy.ledger``) before its first step. A process that is killed, or whose
-        objective raised, may call again: what was released is given out again, otherwise the run goes on after the
-        steps on record, evaluating their points again. Only a failure between the line that says that a step is drawn
-        and the line that holds it ends the run (``drivers.checkpoints``). Keys are the operating system's: neither
-        ``key`` nor ``state`` may be given.
-      run: its name in the ledger, and of this data: needed there.
+      recording: ``Recording(path, run)``: charge the whole run to a ledger (``privacy.ledger``) before its first step.
+        A process that is killed, or whose objective raised, may call again: what was released is given out again,
+        otherwise the run goes on after the steps on record, evaluating their points again. Only a failure between the
+        line that says that a step is drawn and the line that holds it ends the run (``drivers.checkpoints``). Keys are
+        the operating system's: neither ``key`` nor ``state`` may be given.
       diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private. None where a
         release is given out again.
 
     Raises:
       TypeError: ``key`` is not a typed key, or of such a generator.
-      ValueError: ``state`` does not belong to ``config``; ``key`` or ``state`` with a ledger, or no ``run``.
+      ValueError: ``state`` does not belong to ``config``; ``key`` or ``state`` with a recording.
+      ImportError: the extra that ``progress`` needs is missing.
+      ObjectiveError: the first values are not real numbers of the shape that the algorithm wants; nothing was spent.
       ledger.LedgerError: the budget does not suffice, the name stands for another run or one that ended while it drew,
-      or
-        another process goes on with it.
-      RunInterrupted: the objective raised (Ctrl-C included) or returned values of a wrong shape, or the covariance of
-        the evaluated points could not be factored.
+        or another process goes on with it.
+      RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the
+        covariance of the evaluated points could not be factored.
     """
-    statement, record = result.statement_of(algorithm, objective, config), None
+    statement, checkpoint = result.statement_of(algorithm, objective, config), None
+    count = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
     if not isinstance(state, State | None):
         raise TypeError(f"state must be of a RunInterrupted, got {type(state).__name__}")
     if executor is not None and not hasattr(executor, "submit"):
         raise TypeError(f"executor must be one of concurrent.futures, got {type(executor).__name__}")
-    if ledger is not None and (key is not None or state is not None):
-        raise ValueError("key and state must not be given with a ledger: the record says how a run goes on")
+    if recording is not None and (key is not None or state is not None):
+        raise ValueError("key and state must not be given with a recording: the record says how a run goes on")
     key, statement = keys.for_release(key, statement, insecure_key)
     init_key, loop_key, release_key = run_keys(key)
     fresh: State = init(algorithm, init_key, config)
@@ -84,51 +94,50 @@ def run_loop(
         raise ValueError(f"state must come from a run with the noise of this config, got {changed}")
 
     publics = ()
-    if ledger is not None:
+    if recording is not None:
         like = jax.eval_shape(algorithm.release, release_key, config, fresh)
-        record = checkpoints.begin(ledger, run, algorithm, config, statement, fresh.public)
-        done = checkpoints.given_out(record, like)
+        checkpoint = checkpoints.begin(recording, algorithm, config, statement, fresh.public)
+        done = checkpoints.given_out(checkpoint, like)
         if done is not None:
-            return result.Run(done, statement)
-        publics = record.publics
+            return result.Run(_as_numpy(done), statement)
+        publics = checkpoint.publics
     infos = []
     start = int(current.public.step)
     if start:  # nobody can say any more where the keys of the earlier steps came from
         statement = statement.assuming(guarantee.KEY_SECRET)
-    for t in _count(start, config.steps, progress):
+    for t in _steps(start, config.steps, count):
         ask_key, tell_key = step_keys(loop_key, t)
         if t < len(publics) and not jax.tree.leaves(current.private):
             current = current._replace(public=publics[t])
             continue
         try:
             query = ask(algorithm, ask_key, config, current)
-            values = _evaluate(objective, query, data, config.users, executor)
-            if not infos:  # before anything is drawn
-                result.complete(tell.eval_shape(algorithm, tell_key, config, current, query, values)[1])
-            if record is not None and t >= len(publics):
-                record = checkpoints.about_to_draw(record, f"step {t}")
+            first = partial(_expect_values, algorithm, tell_key, config, current, query) if not infos else None
+            values = _evaluate(objective, query, data, config.users, executor, first)
+            if checkpoint is not None and t >= len(publics):
+                checkpoint = checkpoints.about_to_draw(checkpoint, f"step {t}")
             after, info = tell(algorithm, tell_key, config, current, query, values)
             if t < len(publics):
                 after = after._replace(public=publics[t])  # the noise drawn just now was never seen
-            elif record is not None:
-                record = checkpoints.keep(record, current.public if t else None, after.public)
-        except privacy_ledger.LedgerError:
+            elif checkpoint is not None:
+                checkpoint = checkpoints.keep(checkpoint, current.public if t else None, after.public)
+        except (ledger.LedgerError, result.ObjectiveError):
             raise
         except (Exception, KeyboardInterrupt) as error:
             said = f"stopped at step {t} of {config.steps} on {type(error).__name__}; the same call "
-            if record is None:
-                raise result.RunInterrupted(f"{said}with state=error.state goes on from there", current) from error
-            raise result.RunInterrupted(f"{said}goes on, or says why it cannot") from error
+            if checkpoint is None:
+                raise result.RunInterrupted(f"{said}with state=error.state goes on from there", current, t) from error
+            raise result.RunInterrupted(f"{said}goes on, or says why it cannot", step=t) from error
         current = after
         infos.append(info)
     info = jax.tree.map(lambda *leaves: np.stack(leaves), *infos) if infos else None  # jnp: a program for each shape
-    result.raise_on_failed_factorisation(info, current if record is None else None)
-    if record is not None:
-        checkpoints.about_to_draw(record, "the release")
+    result.raise_on_failed_factorisation(info, current if checkpoint is None else None)
+    if checkpoint is not None:
+        checkpoints.about_to_draw(checkpoint, "the release")
     released = release(algorithm, release_key, config, current)
-    if record is not None:
-        released = checkpoints.give_out(record.ledger, record.run, released)
-    return result.Run(released, statement, result.Diagnostics(current, info) if diagnostics else None)
+    if checkpoint is not None:
+        released = checkpoints.give_out(checkpoint.recording, released)
+    return result.Run(_as_numpy(released), statement, result.Diagnostics(current, info) if diagnostics else None)
 
 
 # Each of these is one program: what runs outside of one is compiled operation by operation.
@@ -144,20 +153,54 @@ release = jax.jit(lambda algorithm, key, config, state: algorithm.release(key, c
 
 
 def _evaluate(
-    objective: Objective, query: Query, data: Any, users: int | None, executor: Executor | None
+    objective: Objective,
+    query: Query,
+    data: Any,
+    users: int | None,
+    executor: Executor | None,
+    first: Callable[[Any], None] | None,
 ) -> np.ndarray:
-    """Values ``(b, ...)`` at the query's points; zeros at masked ones, which are not evaluated."""
-    points, mask = np.asarray(query.points), np.asarray(query.mask)
+    """Values ``(b, ...)`` at the query's points; zeros at masked ones, which are not evaluated.
+
+    ``first`` gets what was returned first, before another point is evaluated.
+    """
+    points, mask, dtype = np.asarray(query.points, np.float64), np.asarray(query.mask), query.points.dtype
     rows = np.flatnonzero(mask)
     raw = _at_once(executor, objective, points[rows], data) if executor else (objective(x, data) for x in points[rows])
-    found = [_checks.users_values("objective", value, points.dtype) for value in raw]
+    found = []
+    for value in raw:
+        if first is not None and not found:
+            first(value)
+        found.append(_checks.users_values("objective", value, dtype))
     shapes = {value.shape for value in found} or {() if users is None else (users,)}
     if len(shapes) > 1:
         raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
-    values = np.zeros((len(points), *shapes.pop()), points.dtype)
+    values = np.zeros((len(points), *shapes.pop()), dtype)
     for row, value in zip(rows, found, strict=True):
         values[row] = value
     return values
+
+
+def _expect_values(
+    algorithm: Algorithm, key: jax.Array, config: Any, state: State, query: Query, returned: Any
+) -> None:
+    """Nothing where ``tell`` takes such values; its shapes alone are asked."""
+    try:
+        shape = _checks.users_values("objective", returned, query.points.dtype).shape
+    except TypeError as error:
+        raise result.ObjectiveError(str(error)) from None
+    values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
+    try:
+        tell.eval_shape(algorithm, key, config, state, query, values)
+    except (TypeError, ValueError) as error:
+        raise result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None
+
+
+def _as_numpy(released: Any) -> Any:
+    """What a Python objective gets: NumPy, floats as float64."""
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf, np.float64 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype), released
+    )
 
 
 def _at_once(executor: Executor, objective: Objective, points: np.ndarray, data: Any) -> list[Any]:
@@ -170,12 +213,9 @@ def _at_once(executor: Executor, objective: Objective, points: np.ndarray, data:
             future.cancel()
 
 
-def _count(start: int, stop: int, progress: bool) -> Any:
-    if not progress:
-        return range(start, stop)
-    from tqdm import tqdm  # an extra: imported where it is used
-
-    return tqdm(range(start, stop), initial=start, total=stop, unit="step")
+def _steps(start: int, stop: int, bar: Any) -> Any:
+    steps = range(start, stop)
+    return steps if bar is None else bar(steps, initial=start, total=stop, unit="step")
 
 
 def _shape_and_dtype(leaf: Any) -> tuple[Any, ...]:

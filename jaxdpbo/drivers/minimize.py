@@ -1,27 +1,30 @@
 """The one call most users need: private minimisation over a box, with defaults that work."""
 
 from concurrent.futures import Executor
-from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
+import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import result
 from jaxdpbo.drivers.loop import run_loop
+from jaxdpbo.drivers.preview import config_of, note_on
 from jaxdpbo.drivers.scan import run_scan
-from jaxdpbo.privacy import keys
-from jaxdpbo.types import ArrayLike, Data, Objective, State
+from jaxdpbo.privacy import charges, keys
+from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, State
 
 
 def minimize(
     objective: Objective,
     data: Data,
-    bounds: ArrayLike,
+    bounds: Bounds,
     *,
-    mu: float,
+    mu: float | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
     users: int | None = None,
     steps: int = 25,
     batch: int | None = None,
@@ -30,12 +33,11 @@ def minimize(
     noise: str = "exact",
     key: jax.Array | None = None,
     insecure_key: bool = False,
-    traceable: bool = True,
+    traceable: bool | str = "auto",
     state: State | None = None,
     executor: Executor | None = None,
     progress: bool = False,
-    ledger: str | Path | None = None,
-    run: str | None = None,
+    recording: charges.Recording | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
     """Minimise the mean of per-user losses over a box by DP-GIBO, ``mu``-GDP for the users.
@@ -44,12 +46,24 @@ def minimize(
     ``run_loop``): the update is coordinate AdaGrad with the half-width of the box as step, and the answer is the mean
     of the last half of the path. Both are post-processing of the same privatised gradients.
 
+    >>> import numpy as np
+    >>> from jaxdpbo import minimize
+    >>> def loss(point, data):
+    ...     return np.abs(data - point).sum(axis=1)
+    >>> run = minimize(loss, np.full((500, 1), 2.0), [(0, 6)], epsilon=3, delta=1e-5, steps=4, batch=2)
+    >>> run.release.point.shape, run.guarantee.epsilon(delta=1e-5) <= 3
+    ((1,), True)
+
     Args:
       objective: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
       data: what the objective needs: a pytree of arrays, or anything where ``traceable`` is False.
-      bounds: ``(2, d)``, lower and upper, finite.
-      mu: the total GDP budget; ``inf`` for none.
-      users: ``n``; needed where ``traceable`` is False, otherwise read off the objective's shape.
+      bounds: finite, in a spelling of ``_checks.box``: pairs ``[(low, high), ...]`` or rows ``(2, d)`` where ``d`` is
+        not 2, ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds`` for any ``d``.
+      mu: the total GDP budget; ``inf`` for none. Needed, or ``epsilon`` and ``delta``.
+      epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down. What the
+        guarantee states at ``delta`` is at most this.
+      delta: in (0, 1); it has no default.
+      users: ``n``; where not given, the leading length that all leaves of ``data`` share.
       steps: ``T``; the objective is evaluated ``T b`` times.
       batch: ``b``; ``d + 1`` where not given.
       clip_norm: ``B``, the bound on one user's gradient, chosen without the data.
@@ -57,74 +71,124 @@ def minimize(
       noise: "exact", or "float" for research sweeps.
       key: for tests; from the operating system where not given.
       insecure_key: permit a key of a generator without a security claim, see ``run_scan``.
-      traceable: True runs one compiled program (``run_scan``); False calls the objective from Python (``run_loop``).
-      state: of a ``RunInterrupted``, to go on from there with the same arguments; only with ``traceable=False``.
-      executor: evaluates the points of a batch at once, see ``run_loop``; only with ``traceable=False``.
-      progress: show a bar of steps; only with ``traceable=False``.
-      ledger: charge the run there before it begins, see ``run_loop`` and ``privacy.ledger``.
-      run: its name in the ledger, and of this data.
+      traceable: True runs one compiled program (``run_scan``); False calls the objective from Python (``run_loop``);
+        "auto" the first if JAX can trace the objective. It is traced by shapes and dtypes alone, so what is chosen
+        depends on code and shapes and never on what ``data`` hold. Say False for an objective with side effects.
+      state: of a ``RunInterrupted``, to go on from there with the same arguments; only from Python.
+      executor: evaluates the points of a batch at once, see ``run_loop``; only from Python.
+      progress: show a bar of steps; only from Python.
+      recording: ``Recording(path, run)``: charge the run to a ledger before it begins, see ``run_loop``.
       diagnostics: also return raw state and info. Not private.
 
     Returns:
-      ``Run(release, guarantee)``: ``release.point (d,)`` is the answer.
+      ``Run(release, guarantee)``: ``release.point (d,)`` is the answer, NumPy float64 where the objective ran in
+      Python. ``note`` says where the released path is no different from noise, see ``preview.note_on``.
 
     Raises:
       ValueError: an argument out of range or of a wrong shape; names it.
       TypeError: an argument of the wrong kind.
       ledger.LedgerError: see ``run_loop``.
-      RunInterrupted: see ``run_loop``.
+      RunInterrupted: see ``run_loop``. With "auto", what an objective that JAX can not trace raises before the first
+        step is raised as it is.
     """
     if key is None:
         keys.refuse_trace("the key of a run")
-    box = _checks.box("bounds", bounds)
-    if traceable:
-        if progress or state is not None or executor is not None:
-            raise ValueError("progress, state and executor need traceable=False: one compiled program has no steps")
-        if not callable(objective):
-            raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
-        data = result.arrays(data)
-        point = jax.ShapeDtypeStruct((box.shape[1],), jnp.result_type(float))
-        shape = getattr(jax.eval_shape(objective, point, data), "shape", None)
-        if shape is None or len(shape) != 1 or (users is not None and _checks.size("users", users) != shape[0]):
-            raise ValueError(f"objective must return losses of shape ({users or 'n'},), got {shape}")
-        users = shape[0]
-    if users is None:
-        raise ValueError("users must be given where traceable is False, got None")
-    config = dp_gibo.config(
-        users=users,
-        steps=steps,
-        mu=mu,
-        bounds=box,
-        batch=batch,
-        clip_norm=clip_norm,
-        theta0=theta0,
-        optimizer=optax.adagrad,
-        output="last_half_mean",
-        noise=noise,
-    )
-    if traceable:
-        return run_scan(
-            dp_gibo.algorithm,
-            objective,
-            data,
-            config,
-            key=key,
-            insecure_key=insecure_key,
-            ledger=ledger,
-            run=run,
-            diagnostics=diagnostics,
+    if not callable(objective):
+        raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
+    box = _checks.low_high(_checks.box("bounds", bounds))
+    from_python = progress or state is not None or executor is not None
+    auto = isinstance(traceable, str) and traceable == "auto"
+    must = not auto and _checks.flag("traceable", traceable)
+    if must and from_python:
+        raise ValueError("progress, state and executor need traceable=False: one compiled program has no steps")
+    if auto or must:
+        _expect_no_rows(data)
+    count = _users(users, data)
+    config = config_of(count, box, mu, epsilon, delta, steps, batch, clip_norm, theta0, noise)
+    shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
+    trying = must or (auto and not from_python)
+    traced = _traced(objective, data, config, must=must) if trying else None
+    if traced is not None:
+        run = run_scan(dp_gibo.algorithm, objective, traced, config, **shared)
+    else:
+        shared |= {"state": state, "executor": executor, "progress": progress}
+        run = _from_python(objective, data, config, tried=trying, **shared)
+    return run._replace(note=note_on(run.release.path, config))
+
+
+def _users(users: int | None, data: Any) -> int:
+    """``n``, given or the leading length of all leaves."""
+    if users is not None:
+        return _checks.size("users", users)
+    leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in jax.tree.leaves(data)}
+    if len(leading) != 1 or leading == {()}:
+        found = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"
+        raise ValueError(f"users must be given where the leaves of data share no leading length, got {found}")
+    return _checks.size("users", max(shape[0] for shape in leading if shape))
+
+
+def _expect_no_rows(data: Any) -> None:
+    """Nothing, unless ``data`` is a list of numbers or of rows: to JAX each number is an array of its own."""
+    plain = (bool, int, float)
+    rows = data if isinstance(data, list) else []
+    if rows and all(isinstance(row, plain) or _is_row(row) for row in rows):
+        raise TypeError(
+            f"data must be arrays, got a list of {len(rows)} rows: numpy.asarray(data) makes an array of it, "
+            "traceable=False passes it to a Python objective as it is"
         )
-    return run_loop(
-        dp_gibo.algorithm,
-        objective,
-        data,
-        config,
-        key=key,
-        insecure_key=insecure_key,
-        state=state,
-        executor=executor,
-        progress=progress,
-        ledger=ledger,
-        run=run,
-        diagnostics=diagnostics,
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(each, (bool, int, float)) for each in value)
+
+
+def _traced(objective: Objective, data: Any, config: dp_gibo.Config, *, must: bool) -> Any:
+    """``data`` as JAX arrays, or None where JAX can not trace the objective. Reads kinds and shapes alone.
+
+    Raises:
+      ValueError: the objective returns another shape than ``(n,)``.
+      TypeError: it returns complex numbers; or whatever it raises, where it must be traced.
+    """
+    if not must and not all(map(_is_numeric, jax.tree.leaves(data))):
+        return None
+    arrays = result.arrays(data)
+    point = jax.ShapeDtypeStruct((config.bounds.shape[1],), config.bounds.dtype)
+    try:
+        returned = jax.eval_shape(objective, point, arrays)
+    except Exception as error:  # not JAX's own alone: scikit-learn refuses a tracer with a ValueError
+        if not must:
+            return None
+        error.add_note(_called(config))
+        raise
+    shape, dtype = getattr(returned, "shape", None), getattr(returned, "dtype", None)
+    if dtype is None and not must:
+        return None
+    if dtype is None or shape != (config.users,):
+        raise ValueError(f"objective must return losses of shape ({config.users},), got {shape}")
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(f"objective must return real losses, got {dtype}")
+    return arrays
+
+
+def _is_numeric(leaf: Any) -> bool:
+    if isinstance(leaf, (bool, int, float)):
+        return True
+    return isinstance(leaf, (jax.Array, np.ndarray, np.generic)) and (
+        jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool
     )
+
+
+def _from_python(objective: Objective, data: Any, config: dp_gibo.Config, *, tried: bool, **options: Any) -> result.Run:
+    """``run_loop``; where tracing was tried before, what the objective raises at once is raised as it is."""
+    try:
+        return run_loop(dp_gibo.algorithm, objective, data, config, **options)
+    except result.RunInterrupted as error:
+        failed = error.__cause__
+        if not tried or error.step != 0 or not isinstance(failed, Exception):
+            raise
+    failed.add_note(_called(config))
+    raise failed from None
+
+
+def _called(config: dp_gibo.Config) -> str:
+    return f"the objective was called with a point of shape ({config.bounds.shape[1]},): one number a side of bounds"

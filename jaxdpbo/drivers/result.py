@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
+from jax.sharding import AxisType, NamedSharding
 
-from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy import guarantee, keys
 from jaxdpbo.types import Algorithm, Config, Data, Info, PublicState, State, missing
 
 
@@ -21,12 +23,22 @@ class Diagnostics(NamedTuple):
 class Run(NamedTuple):
     """What a run returns: all that may be published, and under which guarantee.
 
-    ``diagnostics`` is None unless asked for; with it this tuple prints and pickles private arrays.
+    Attributes:
+      release: of the algorithm.
+      guarantee: of the release.
+      diagnostics: None unless asked for; with it this tuple prints and pickles private arrays.
+      note: what ``release`` itself shows of the run, in words, "" where nothing: see ``preview.note_on``. It is
+        computed from the release and public numbers alone.
     """
 
     release: Any
     guarantee: guarantee.Guarantee
     diagnostics: Diagnostics | None = None
+    note: str = ""
+
+
+class ObjectiveError(ValueError):
+    """The first values of an objective have the wrong shape or kind: one sentence, and nothing was spent on them."""
 
 
 class RunInterrupted(RuntimeError):
@@ -34,17 +46,31 @@ class RunInterrupted(RuntimeError):
 
     ``run_loop(..., state=error.state)`` goes on from there. The state is raw, so it is kept out of ``repr``, ``str``
     and pickles of this exception. It is None for a run on record, which goes on by its record alone: a second way on
-    would be a second transcript under one charge.
+    would be a second transcript under one charge. ``step`` is the number of steps taken, where it is known.
     """
 
-    def __init__(self, message: str, state: State | None = None):
+    def __init__(self, message: str, state: State | None = None, step: int | None = None):
         """``message`` says at which step; ``state`` is the state before it."""
         super().__init__(message)
-        self.state = state
+        self.state, self.step = state, step
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the message alone."""
         return type(self), self.args
+
+
+def expect_host(driver: str, key: Any) -> None:
+    """Nothing, unless a driver is called under a trace.
+
+    Raises:
+      RuntimeError: it is; says what to do.
+    """
+    if isinstance(key, Tracer):
+        raise RuntimeError(
+            f"{driver} runs on the host and can not be traced: under jit, vmap or grad call "
+            "drivers.scan(algorithm, objective, key, config, data)"
+        )
+    keys.refuse_trace("the key of a run")
 
 
 def statement_of(algorithm: Algorithm, objective: object, config: Config) -> guarantee.Guarantee:
@@ -85,13 +111,28 @@ def _require(name: str, value: object, contract: type) -> None:
 
 
 def arrays(data: Data) -> Any:
-    """``data`` as JAX arrays: what they hold neither warns, nor is quoted where a leaf is no array."""
+    """``data`` as JAX arrays: what they hold neither warns, nor is quoted where a leaf is no array.
+
+    Raises:
+      TypeError: a leaf is no array of numbers.
+      ValueError: one is sharded over explicit axes, the default of ``jax.make_mesh``.
+    """
+    if any(map(_is_explicit, jax.tree.leaves(data))):
+        raise ValueError(
+            "data must be sharded over Auto axes, got explicit ones: "
+            "jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,) * len(names)) makes such a mesh"
+        )
     try:
         with np.errstate(all="ignore"):
             return jax.tree.map(jnp.asarray, data)
     except Exception:  # whatever an array-like says
         pass
     raise TypeError("data must be a pytree of arrays of numbers")
+
+
+def _is_explicit(leaf: Any) -> bool:
+    sharding = getattr(leaf, "sharding", None)
+    return isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types
 
 
 def raise_on_failed_factorisation(info: Info | None, state: State | None) -> None:

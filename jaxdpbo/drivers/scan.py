@@ -1,13 +1,12 @@
 """A whole run in one compiled program."""
 
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxdpbo.drivers import checkpoints, result
-from jaxdpbo.privacy import keys
+from jaxdpbo.privacy import charges, keys
 from jaxdpbo.types import Algorithm, Config, Data, Objective, State
 
 
@@ -19,14 +18,22 @@ def run_scan(
     *,
     key: jax.Array | None = None,
     insecure_key: bool = False,
-    ledger: str | Path | None = None,
-    run: str | None = None,
+    recording: charges.Recording | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
     """A whole run in one compiled program.
 
     Compiles once for each algorithm, objective and set of static sizes: budgets, step sizes, clip norms, bounds, data
     and keys are arguments.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import random_search, run_scan
+    >>> def losses(point, data):
+    ...     return jnp.square(data - point[0])
+    >>> config = random_search.config(users=3, steps=2, batch=1, bounds=[(0.0, 1.0)])
+    >>> run = run_scan(random_search.algorithm, losses, jnp.array([0.1, 0.5, 0.9]), config)
+    >>> run.release.point.shape, run.guarantee.notion
+    ((1,), 'none')
 
     Args:
       algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
@@ -37,35 +44,36 @@ def run_scan(
       key: a typed key for tests and sweeps; from the operating system where not given.
       insecure_key: permit one of a generator without a security claim, such as ``jax.random.key(0)``, though the noise
         is exact; the guarantee says so.
-      ledger: charge the run there (``privacy.ledger``) before it begins. What was released under its name is given out
-        again. A run that fails, or is killed, has spent its charge: ``run_loop`` is the one that goes on. No ``key``
-        may be given.
-      run: its name in the ledger, and of this data: needed there.
+      recording: ``Recording(path, run)``: charge the run to a ledger (``privacy.ledger``) before it begins. What was
+        released under its name is given out again. A run that fails, or is killed, has spent its charge: ``run_loop``
+        is the one that goes on. No ``key`` may be given.
       diagnostics: also return the raw state and per-step ``Info``. Not private. None for a release given out again.
 
     Raises:
       ledger.LedgerError: the budget does not suffice, or the name stands for another run or one that failed.
       TypeError: ``key`` is not a typed key, or of such a generator.
-      ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a ledger, no ``run``.
+      ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a recording; data
+        sharded over explicit axes.
+      RuntimeError: under jit, vmap, grad or another trace: ``scan`` is the function to call there.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
+    result.expect_host("run_scan", key)
     statement = result.statement_of(algorithm, objective, config)
-    if ledger is not None and key is not None:
-        raise ValueError("key must not be given with a ledger: a run on record draws from the operating system")
+    if recording is not None and key is not None:
+        raise ValueError("key must not be given with a recording: a run on record draws from the operating system")
     key, statement = keys.for_release(key, statement, insecure_key)
     data = result.arrays(data)
-    charged = None
-    if ledger is not None:
-        ledger = Path(ledger).absolute()
+    if recording is not None:
+        recording = charges.located(recording)
         like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)  # refuses before it costs
-        charged = checkpoints.begin_once(ledger, run, algorithm, config, statement)
+        charged = checkpoints.begin_once(recording, algorithm, config, statement)
         done = checkpoints.given_out(charged, like)
         if done is not None:
             return result.Run(done, statement)
     released, state, info = _scan(algorithm, objective, key, config, data)
-    result.raise_on_failed_factorisation(info, state if charged is None else None)
-    if ledger is not None and charged is not None:
-        released = checkpoints.give_out(ledger, charged.run, released)
+    result.raise_on_failed_factorisation(info, state if recording is None else None)
+    if recording is not None:
+        released = checkpoints.give_out(recording, released)
     return result.Run(released, statement, result.Diagnostics(state, info) if diagnostics else None)
 
 
@@ -99,11 +107,20 @@ def _at_each(objective: Objective, points: jax.Array, data: Any) -> jax.Array:
     """
 
     def at(point):
-        returned = objective(point, data)
         try:
-            return jnp.asarray(returned)
+            returned = objective(point, data)
+        except Exception as error:
+            error.add_note(f"the objective was traced at a point of shape {point.shape}")
+            raise
+        said = f"objective must return an array of real numbers, got {type(returned).__name__}"
+        try:
+            values = jnp.asarray(returned)
         except (TypeError, ValueError):
-            said = f"objective must return an array of real numbers, got {type(returned).__name__}"
+            pass
+        else:
+            if not jnp.iscomplexobj(values):
+                return values
+            said = f"objective must return real numbers, got {values.dtype}"
         raise TypeError(said)
 
     return jax.lax.map(at, points) if jax.default_backend() == "cpu" else jax.vmap(at)(points)

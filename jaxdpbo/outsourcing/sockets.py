@@ -127,7 +127,9 @@ def connect(place: str | Path | int, secret: str | Path) -> Iterator[Session]:
                     yield session
                     return
         if time.monotonic() > until:
-            raise ProtocolError(f"{reason}: start the curator, with the same secret, and try again")
+            where = f"port {place}" if isinstance(place, int) else place
+            said = f"{reason} at {where} after {CONNECT_TIME:g} s"
+            raise ProtocolError(f"{said}: start the curator, with the same secret, and try again")
         time.sleep(_POLL)
 
 

@@ -2,7 +2,7 @@
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,35 +13,59 @@ from jaxdpbo.privacy.fingerprints import fingerprint
 from jaxdpbo.types import Tree
 
 
-def charge(
-    path: str | Path, run: str | None, what: str, statement: guarantee.Guarantee, *told: object
-) -> ledger.Charge:
+class Recording(NamedTuple):
+    """Where a release goes on record: a budget that it is paid out of, and a name.
+
+    Attributes:
+      path: of a ledger that ``ledger.create`` began.
+      run: its name there, and of its data and objective: a crash or a retry under one name does not pay twice.
+    """
+
+    path: str | Path
+    run: str
+
+
+def located(recording: Any) -> Recording:
+    """A checked recording with an absolute path: an objective may change the working directory.
+
+    Raises:
+      TypeError: it is no ``Recording``, or its path is none.
+      ValueError: its ``run`` is no name.
+    """
+    if not isinstance(recording, Recording):
+        raise TypeError(f"recording must be Recording(path, run), got {type(recording).__name__}")
+    if not isinstance(recording.run, str) or not recording.run:
+        raise ValueError(f"run must be given with a ledger, as a name of the release, got {recording.run!r}")
+    if not isinstance(recording.path, (str, Path)):
+        raise TypeError(f"path of a recording must be a path, got {recording.path!r}")
+    return Recording(Path(recording.path).absolute(), recording.run)
+
+
+def charge(recording: Recording, what: str, statement: guarantee.Guarantee, *public: object) -> ledger.Charge:
     """Pay for all that a run will release, before it begins.
 
     Args:
-      path: of the ledger.
-      run: its name there; needed.
+      recording: where, and its name there.
       what: it is, in words.
       statement: what it guarantees, which is its cost.
-      told: all public that it depends on, such as the algorithm and its config.
+      public: all public that it depends on, such as the algorithm and its config.
 
     Raises:
       ValueError: no name, or a guarantee that does not add up with others.
-      TypeError: something in ``told`` has no bytes to hash.
+      TypeError: something in ``public`` has no bytes to hash, or ``recording`` is none.
       ledger.LedgerError: the budget does not suffice, or the name stands for something else.
     """
-    if not isinstance(run, str) or not run:
-        raise ValueError("run must be given with a ledger: a name, so that a crash or a retry does not pay twice")
+    path, run = located(recording)
     if statement.notion not in ledger.LEVELS:
         raise ValueError(f"a ledger adds up {', '.join(ledger.LEVELS)}; this run has {statement.notion!r}: {statement}")
     event = ledger.Event(statement.notion, statement.level, statement.delta, statement.total_variation)
     spend = ledger.Spend(
         (event,), statement.relation or "", statement.protects, statement.unit, tuple(sorted(statement.assumptions))
     )
-    return ledger.charge(path, run, what, spend, fingerprint=fingerprint(told))
+    return ledger.charge(path, run, what, spend, fingerprint=fingerprint(public))
 
 
-def charge_once(path: str | Path, run: str | None, what: str, statement: guarantee.Guarantee, *told: object) -> Any:
+def charge_once(recording: Recording, what: str, statement: guarantee.Guarantee, *public: object) -> ledger.Charge:
     """``charge`` for a release that is drawn in one go: a second attempt is refused where the first stored nothing.
 
     What a failed attempt drew may have been seen, and trying until it succeeds is itself an output.
@@ -49,11 +73,11 @@ def charge_once(path: str | Path, run: str | None, what: str, statement: guarant
     Raises:
       ledger.LedgerError: see ``charge``; or the run was charged before and stored no release.
     """
-    charged = charge(path, run, what, statement, *told)
+    charged = charge(recording, what, statement, *public)
     if charged.charged_before and charged.release is None:
         raise ledger.LedgerError(
-            f"run {run!r} was charged before and did not end: what it drew may have been seen, so its budget is spent; "
-            "a new attempt needs a name, and a charge, of its own"
+            f"{recording.path}: run {charged.run!r} was charged before and did not end: what it drew may have been "
+            "seen, so its budget is spent; a new attempt needs a name, and a charge, of its own"
         )
     return charged
 

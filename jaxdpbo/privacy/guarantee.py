@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting
+from jaxdpbo.privacy import accounting, ledger
 
 NOTIONS = ("gdp", "zcdp", "dp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "unit_distance")
 
 # Whose records. One wording for all, so that one ledger can add up what is spent on the same people.
-USERS = "the users whose losses are evaluated; NOT the records a model is trained on"
+USERS = ledger.USERS
 
 # Assumptions by name. An empty ``assumptions`` means always.
 IDEAL_NOISE = "ideal real-number noise"

@@ -42,6 +42,7 @@ from typing import Any, NamedTuple, TypeAlias
 SCHEMA, VERSION = "jaxdpbo.ledger", 2
 LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # of each notion
 COSTS = LEVELS | {"gdp": "mu^2"}  # what adds up over releases
+USERS = "the users whose losses are evaluated; NOT the records a model is trained on"  # what runs protect
 BITS = 4096  # at most, of a numerator or denominator: any float has fewer, and Python writes such numbers in full
 
 Number: TypeAlias = Any  # an int, a Fraction, a float at its binary value, or a string such as "0.1" or "1/10"
@@ -190,33 +191,79 @@ class Account(NamedTuple):
 def create(
     path: str | Path,
     *,
-    notion: str,
-    level: Number,
-    delta: Number = 0,
+    mu: Number | None = None,
+    epsilon: float | None = None,
+    delta: Number | None = None,
+    notion: str | None = None,
+    level: Number | None = None,
     total_variation: Number = 2**-64,
-    relation: str,
-    protects: str,
+    relation: str = "replace_one",
+    protects: str = USERS,
     unit: Number | None = None,
     by: str | None = None,
 ) -> None:
     """Begin a ledger with a budget: numbers that add up, as in ``Event``, and words that every spend must share.
 
-    ``by`` is the user and the machine unless said otherwise.
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> create(path, mu=2)
+    >>> account(path).left.cost  # mu^2 adds up
+    Fraction(4, 1)
+
+    Args:
+      path: of the file, which must not exist.
+      mu: a budget of the notion "gdp".
+      epsilon: with ``delta``, the same as the largest ``mu`` that implies both, rounded down; no default.
+      delta: in (0, 1) with ``epsilon``; with ``notion`` and ``level``, additive slack, 0 where not given.
+      notion: of another budget, of this ``level``.
+      level: see ``notion``.
+      total_variation: what the total variations of all spends may add up to.
+      relation: which data sets are neighbours.
+      protects: whose records; where not given, the wording that runs of this package are charged with.
+      unit: of the relation "unit_distance".
+      by: the user and the machine unless said otherwise.
 
     Raises:
+      ValueError: the budget is given twice, in part or not at all, or a number is out of range; names it.
       FileExistsError: there is such a file. A second budget for the same records is a second spend.
+      FileNotFoundError: its folder does not exist.
     """
-    if not isinstance(notion, str) or notion not in LEVELS:
-        raise ValueError(f"notion must be one of {', '.join(map(repr, LEVELS))}, got {notion!r}")
-    budget = _written(_exact(Spend((Event(notion, level, delta, total_variation),), relation, protects, unit)))
+    asked = _asked(mu, epsilon, delta, notion, level, total_variation)
+    budget = _written(_exact(Spend((Event(*asked, total_variation),), relation, protects, unit)))
     signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
     _begin(path, {"schema": SCHEMA, "version": VERSION} | budget | signed)
+
+
+def _asked(mu: Any, epsilon: Any, delta: Any, notion: Any, level: Any, total_variation: Any) -> tuple[Any, Any, Any]:
+    """Notion, level and slack of a budget that was given in one of three ways."""
+    if mu is None and epsilon is None and not (notion is None and level is None):
+        if not isinstance(notion, str) or notion not in LEVELS:
+            raise ValueError(f"notion must be one of {', '.join(map(repr, LEVELS))}, got {notion!r}")
+        if level is None:
+            raise ValueError(f"level must be given with notion={notion!r}")
+        return notion, level, 0 if delta is None else delta
+    if notion is not None or level is not None:
+        raise ValueError("notion and level must not be given with mu or epsilon, which set a budget of notion 'gdp'")
+    if mu is not None and epsilon is None and delta is None:
+        return "gdp", _fraction("mu", mu), 0
+    from jaxdpbo.privacy.asked import mu_of  # an auditor loads this file alone, and creates none
+
+    return "gdp", mu_of(mu, epsilon, delta, total_variation=float(_fraction("total_variation", total_variation))), 0
 
 
 def charge(
     path: str | Path, run: str, what: str, spend: Spend, *, fingerprint: str = "", timeout: float | None = None
 ) -> Charge:
     """Pay for a release, before it is made. A run pays once, however often it asks.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> create(path, mu=2)
+    >>> paid = charge(path, "march", "a mean", Spend((Event("gdp", 1),), "replace_one", USERS))
+    >>> paid.charged_before, account(path).left.cost
+    (False, Fraction(3, 1))
 
     Args:
       path: of the ledger.
@@ -236,22 +283,22 @@ def charge(
         raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
     with _opened(path, writing=True, timeout=timeout) as opened:
         told, kept = _account(opened)
-        _expect_the_kind_of(told.budget, spend)
+        _expect_the_kind_of(opened.path, told.budget, spend)
         for entry in told.spends:
             if entry.run != run:
                 continue
             for name, equal in ("spend", entry.spend == spend), ("fingerprint", entry.fingerprint == fingerprint):
                 if not equal:
                     raise LedgerError(
-                        f"run {run!r} was charged with another {name}, for {entry.what}: what differs needs a name of "
-                        "its own"
+                        f"{opened.path}: run {run!r} was charged with another {name}, for {entry.what}: what differs "
+                        "needs a name of its own"
                     )
             _settle(opened)  # its writer may have been killed before it was on the disk
             return Charge(run, entry.number, opened.chain.hashes[entry.number - 1], True, *kept[run])
         amounts = zip((COSTS[told.budget.notion], "delta", "total_variation"), _amounts(spend), told.left, strict=True)
         short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
         if short:
-            raise BudgetExceeded(f"run {run!r} would spend {', '.join(short)}")
+            raise BudgetExceeded(f"{opened.path}: run {run!r} would spend {', '.join(short)}")
         content = {"kind": "spend", "run": run, "what": what} | _written(spend)
         digest = _append(opened, content | {"fingerprint": fingerprint, "who": _who(), "when": _now()})
         return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None)
@@ -271,11 +318,11 @@ def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, ti
     with _opened(path, writing=True, timeout=timeout) as opened:
         steps, release = _charged(opened, run)
         if release is not None:
-            raise LedgerError(f"run {run!r} has its release: nothing more may be drawn for it")
+            raise LedgerError(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
             raise Moved(
-                f"run {run!r} has {len(steps)} steps on record, and step {number!r} came: another process, or a call "
-                "that was interrupted, went on"
+                f"{opened.path}: run {run!r} has {len(steps)} steps on record, and step {number!r} came: another "
+                "process, or a call that was interrupted, went on"
             )
         _append(opened, {"kind": "step", "run": run, "number": number, "when": _now(), "content": content}, named=True)
 
@@ -322,7 +369,7 @@ def account(path: str | Path, *, expected_head: str | None = None) -> Account:
     """
     with _opened(path, writing=False) as opened:
         if expected_head is not None and expected_head not in opened.chain.hashes:
-            raise Damaged(f"{opened.path.name} does not hold the expected line: it was cut short or written anew")
+            raise Damaged(f"{opened.path} does not hold the expected line: it was cut short or written anew")
         return _account(opened)[0]
 
 
@@ -360,13 +407,13 @@ class _Kept(NamedTuple):
 def _charged(opened: "_Opened", run: str) -> _Kept:
     _, kept = _account(opened)
     if run not in kept:
-        raise LedgerError(f"run {run!r} was not charged: nothing may be released for it")
+        raise LedgerError(f"{opened.path}: run {run!r} was not charged: nothing may be released for it")
     return kept[run]
 
 
 def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
     """What the lines of a ledger add up to, and what stands under each charge."""
-    name = opened.path.name
+    name = opened.path
     header, *lines = opened.chain.lines
     _expect_the_version(name, header)
     entries: dict[str, Entry] = {}
@@ -382,7 +429,7 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
                 adopted.append(f"a copy, adopted {line['when']} by {line['by']}")
             elif kind == "spend" and run not in entries:
                 spend, words = _spend(line), (line["fingerprint"], line["who"], line["when"])
-                _expect_the_kind_of(budget, spend)
+                _expect_the_kind_of(name, budget, spend)
                 entries[run], steps[run] = Entry(number, run, line["what"], spend, *words, 0, released=False), []
             elif kind == "step" and run not in releases and line["number"] == len(steps[run]) + 1:
                 steps[run].append(line["content"])
@@ -413,22 +460,22 @@ def _allowed(budget: Budget) -> Amounts:
     return _amounts(Spend((Event(*budget[:4]),), budget.relation, budget.protects))
 
 
-def _expect_the_version(name: str, header: dict[str, Any]) -> None:
+def _expect_the_version(name: Path, header: dict[str, Any]) -> None:
     if header.get("schema") != SCHEMA:
         raise LedgerError(f"{name} is no {SCHEMA}")
     if header.get("version") != VERSION:
         raise LedgerError(f"{name} has version {header.get('version')}, this is version {VERSION}")
 
 
-def _expect_the_kind_of(budget: Budget, spend: Spend) -> None:
+def _expect_the_kind_of(path: Path, budget: Budget, spend: Spend) -> None:
     for event in spend.events:
         if event.type != budget.notion:
-            raise LedgerError(f"the ledger's notion is {budget.notion!r}, the spend's is {event.type!r}")
+            raise LedgerError(f"{path}: the ledger's notion is {budget.notion!r}, the spend's is {event.type!r}")
     for name in ("relation", "unit", "protects"):
         ours, theirs = getattr(budget, name), getattr(spend, name)
         if ours != theirs:
             ours, theirs = (_up(one) if isinstance(one, Fraction) else repr(one) for one in (ours, theirs))
-            raise LedgerError(f"the ledger's {name} is {ours}, the spend's is {theirs}")
+            raise LedgerError(f"{path}: the ledger's {name} is {ours}, the spend's is {theirs}")
 
 
 # The chain that it is written on
@@ -448,12 +495,19 @@ def _begin(path: str | Path, content: dict[str, Any]) -> None:
     """Create a chain of one line, which holds its inode, whole or not at all. It never replaces a file."""
     path = Path(path)
     unfinished = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:  # it would name the unfinished file
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         line, _ = _line(_BEFORE_THE_FIRST, content | {"inode": os.fstat(descriptor).st_ino})
         _write(descriptor, line, 0)
         os.fsync(descriptor)
-        os.link(unfinished, path)  # a rename would replace
+        try:
+            os.link(unfinished, path)  # a rename would replace
+        except FileExistsError:
+            said = "there is such a file, and a second budget for the same records would be a second spend"
+            raise FileExistsError(errno.EEXIST, said, str(path)) from None
     finally:
         os.close(descriptor)
         unfinished.unlink()
@@ -513,7 +567,7 @@ def _locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int
         except BlockingIOError as error:
             if time.monotonic() >= until:
                 os.close(descriptor)
-                raise LedgerError(f"another process has kept {path.name} locked for {timeout} s") from error
+                raise LedgerError(f"another process has kept {path} locked for {timeout} s") from error
             time.sleep(0.005)
         except BaseException:
             os.close(descriptor)
@@ -525,7 +579,7 @@ def _expect_no_copy(path: Path, descriptor: int, chain: Chain) -> None:
     known = [line["inode"] for line in chain.lines if "inode" in line]
     if known and known[-1] != os.fstat(descriptor).st_ino:
         raise LedgerError(
-            f"{path.name} is a copy: runs go on in the original, or after ledger.adopt(path) in this file alone"
+            f"{path} is a copy: runs go on in the original, or after ledger.adopt(path) in this file alone"
         )
 
 
@@ -551,17 +605,17 @@ def _verified(path: Path, content: bytes) -> tuple[Chain, int]:
         body, digest = line[:-_HASH_LENGTH], hashlib.sha256(line[:-_HASH_LENGTH]).hexdigest()
         match = _LINE.fullmatch(line)
         if not match or match[2] != (_HASH % digest).encode():
-            raise Damaged(f"{path.name}: line {number} is damaged")
+            raise Damaged(f"{path}: line {number} is damaged")
         if not body.startswith((_START % previous).encode()):
-            raise Damaged(f"{path.name}: line {number} does not follow the line before it")
+            raise Damaged(f"{path}: line {number} does not follow the line before it")
         try:
             lines.append(json.loads(match[1].decode()))
         except ValueError as error:
-            raise Damaged(f"{path.name}: line {number} is not JSON") from error
+            raise Damaged(f"{path}: line {number} is not JSON") from error
         hashes.append(digest)
         previous = digest
     if not lines or not _may_be_torn(tail, (_START % previous).encode()):
-        raise Damaged(f"{path.name}: line {len(lines) + 1} is damaged")
+        raise Damaged(f"{path}: line {len(lines) + 1} is damaged")
     chain, end = Chain(tuple(lines), previous, tuple(hashes)), len(content) - len(tail)
     _known[path] = _Prefix(end, hashlib.sha256(content[:end]).digest(), chain)
     return chain, end
@@ -670,6 +724,7 @@ def _exact_event(event: Event) -> Event:
 
 
 def _fraction(name: str, value: Any) -> Fraction:
+    value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):
         raise TypeError(f"{name} must be a number, or a string that is one, got {value!r}")
     try:
@@ -679,6 +734,12 @@ def _fraction(name: str, value: Any) -> Fraction:
     if max(exact.numerator.bit_length(), exact.denominator.bit_length()) > BITS:
         raise ValueError(f"{name} must be a fraction of numbers below 2^{BITS}")
     return exact
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of NumPy and JAX as Python's own, their arrays as lists; anything else as it is."""
+    convert = getattr(value, "tolist", None)
+    return convert() if callable(convert) else value
 
 
 def _amounts(spend: Spend) -> Amounts:
@@ -762,7 +823,7 @@ def _json(name: str, value: Any) -> str:
     if not isinstance(value, dict):
         raise TypeError(f"{name} must be a dictionary, got a {type(value).__name__}")
     try:
-        return json.dumps(value, allow_nan=False)
+        return json.dumps(value, allow_nan=False, default=_plain)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be JSON, its numbers finite") from None
 

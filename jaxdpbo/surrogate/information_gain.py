@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo.surrogate import finite_gp, gp, kernels
-from jaxdpbo.types import ArrayLike
+from jaxdpbo.types import ArrayLike, Bounds
 
 NET_POINTS = 2048  # at most, of the net that stands for a box
 SHARES = (0.05, 0.2, 1.0, 5.0)  # of Young's inequality in gain_bound_of_box
@@ -57,7 +57,7 @@ def _gain_bound(frozen, structure, rows, shape, steps, dtype) -> float:
 _greedy_gain = jax.jit(greedy_gain, static_argnames="steps")
 
 
-def gain_bound_of_box(model: gp.Model, bounds: ArrayLike, steps: int) -> float:
+def gain_bound_of_box(model: gp.Model, bounds: Bounds, steps: int) -> float:
     """An upper bound on ``gamma_T`` over the box ``bounds (2, d)``, for a stationary kernel.
 
     A net stands for the box. With ``f(a) = f(g) + e`` for ``g`` the nearest of the net, and ``rho`` the largest

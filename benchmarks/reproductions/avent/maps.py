@@ -56,7 +56,8 @@ def surrogate(item: str, title: str, make, quick: bool) -> None:
     chosen[:, of.integer_mask] = np.round(chosen[:, of.integer_mask])
     found = points.kept(lambda: (chosen, of.measured(chosen)), "random", of.name, vars(s))
     config = dpareto.config(
-        bounds=of.bounds, initial_design=found.settings, proposals=1, integer_mask=of.integer_mask, fit_steps=FITTED,
+        bounds={"low": of.bounds[0], "high": of.bounds[1]},
+        initial_design=found.settings, proposals=1, integer_mask=of.integer_mask, fit_steps=FITTED,
         reference=(s.reference[0], min(s.reference[1], 0.999)),
     )  # fmt: skip
 

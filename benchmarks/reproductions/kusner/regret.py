@@ -272,7 +272,7 @@ def descents(s, name, problem, splits, keys, users):
             users=users,
             steps=steps,
             mu=accounting.gdp_mu(epsilon, s.delta),
-            bounds=problem.bounds,
+            bounds=dict(zip(("low", "high"), problem.bounds, strict=True)),
             optimizer=optax.adagrad,
             output="last_half_mean",
         )

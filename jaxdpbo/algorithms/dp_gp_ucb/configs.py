@@ -13,7 +13,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity
 from jaxdpbo.surrogate import gp, information_gain, kernels, maximize, preprocessing
-from jaxdpbo.types import ArrayLike, Kernel, KernelParams
+from jaxdpbo.types import ArrayLike, Bounds, Kernel, KernelParams
 
 NOISES = ("exact", "float")
 MOVES = sensitivity.between_scores(1), 1  # in units of a score: for the point a choice among them, for the value one
@@ -177,7 +177,7 @@ def box_config(
     epsilon: float,
     delta: float,
     correlation: float,
-    bounds: Any,
+    bounds: Bounds,
     noise_variance: float,
     grid: Any = None,
     slope: tuple[float, float] | None = None,
@@ -244,16 +244,9 @@ def box_config(
         bounds=limits,
         grid=points,
         model=model,
-        search=_searched(search),
+        search=maximize.checked(search),
         no_guarantee_reason="",
     )
-
-
-def _searched(search: maximize.Search) -> maximize.Search:
-    found = maximize.Search(*(_checks.size(name, value) for name, value in search._asdict().items()))
-    if found.num_restarts > found.raw_samples:
-        raise ValueError(f"num_restarts must be at most raw_samples = {found.raw_samples}, got {found.num_restarts}")
-    return found
 
 
 def _numbers(steps: int, delta: float, correlation: float, release: str, variance: float) -> dict[str, Any]:

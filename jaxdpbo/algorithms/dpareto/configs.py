@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.surrogate import gp, kernels, maximize
-from jaxdpbo.types import ArrayLike
+from jaxdpbo.types import ArrayLike, Bounds
 
 ACQUISITIONS = ("hvpoi", "hvpoi_transformed", "ehvi")
 SEARCH = maximize.Search(raw_samples=512, num_restarts=4, ascent_steps=12)
@@ -49,7 +49,7 @@ class Config:
 
 def config(
     *,
-    bounds: ArrayLike,
+    bounds: Bounds,
     initial_design: ArrayLike,
     proposals: int,
     reference: tuple[float, float] = (10.0, 0.999),

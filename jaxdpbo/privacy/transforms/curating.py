@@ -3,7 +3,6 @@
 import math
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,8 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxdpbo import input_noise
-from jaxdpbo.privacy import charges, guarantee, keys, mechanisms, sensitivity
-from jaxdpbo.privacy import ledger as privacy_ledger
+from jaxdpbo.privacy import charges, guarantee, keys, ledger, mechanisms, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.transforms import configs
 from jaxdpbo.privacy.transforms.configs import Config
@@ -52,8 +50,7 @@ def curate(
     inputs: ArrayLike,
     *,
     insecure_key: bool = False,
-    ledger: str | Path | None = None,
-    run: str | None = None,
+    recording: charges.Recording | None = None,
 ) -> Curated:
     """What may leave, once: A SECOND CALL IS A SECOND SPEND, and two releases of one row average their noise away.
 
@@ -69,17 +66,16 @@ def curate(
       config: of a transform.
       inputs: ``(n, d)``, private, in an order that says nothing of them: a sorted table tells on every row.
       insecure_key: permit a key of a generator without a security claim where the noise is exact.
-      ledger: charge the release there (``privacy.ledger``); the same ``run`` is then given the same rows again, and
-        one that failed has spent its charge. No ``key`` may be given.
-      run: its name in the ledger, and of these inputs: needed there.
+      recording: ``Recording(path, run)``: charge the release to a ledger (``privacy.ledger``). The same run is then
+        given the same rows again, and one that failed has spent its charge. No ``key`` may be given.
 
     Raises:
       ledger.LedgerError: the budget does not suffice, or the name stands for another release.
       TypeError: ``key`` is not a typed key, or of such a generator; ``key`` or ``inputs`` is traced.
       ValueError: ``inputs`` is not ``(n, d)``; it says no value.
     """
-    if ledger is not None and key is not None:
-        raise ValueError("key must not be given with a ledger: a release on record draws from the operating system")
+    if recording is not None and key is not None:
+        raise ValueError("key must not be given with a recording: a release on record draws from the operating system")
     raw = _numbers(inputs)
     if raw is None:
         raise TypeError("inputs must be an array (n, d) of real numbers")
@@ -91,15 +87,16 @@ def curate(
     if isinstance(draw_key, Tracer):
         raise TypeError("key must not be traced: curate runs on the host, outside jit, vmap and grad")
     charged = None
-    if ledger is not None:
-        charged = charges.charge_once(ledger, run, f"curate by {config.kind}", statement, config, shape)
+    if recording is not None:
+        recording = charges.located(recording)
+        charged = charges.charge_once(recording, f"curate by {config.kind}", statement, config, shape)
     if charged is not None and charged.release is not None:
         released, projection = charges.from_text(_shapes(config, shape), charged.release["rows"])
     else:
         with np.errstate(all="ignore"):
             released, projection = _released(draw_key, noise_key, raw, config)
-        if charged is not None and ledger is not None:
-            privacy_ledger.store_release(ledger, charged.run, {"rows": charges.as_text((released, projection))})
+        if recording is not None:
+            ledger.store_release(*recording, {"rows": charges.as_text((released, projection))})
     return Curated(
         released, Metadata(config.kind, _distribution(config, projection), projection, config.scale), statement
     )

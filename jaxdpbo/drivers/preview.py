@@ -1,0 +1,191 @@
+"""Before a budget is spent: how large the noise of ``minimize`` is against all that it could hide.
+
+Everything here is computed from public numbers, or from a release: nothing reads the users' losses. That the losses are
+NaN, that all users are refused or that the loss is flat are facts about the users' records: no result may say so. What
+may be said is what everybody sees: ``note_on`` compares the released path with what noise alone gives.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxdpbo import _checks
+from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.privacy import asked, clipping, guarantee, sensitivity
+from jaxdpbo.types import Bounds
+
+TARGET = 0.25  # noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
+ACCUMULATED = 0.1  # what ``optax.adagrad`` begins its sum of squares at
+NO_DIFFERENT = (
+    "the released path is no different from what noise alone gives: a flat loss, losses that are not finite, a start "
+    "at a minimum, or too few users for the budget (jaxdpbo.preview shows the noise beforehand)"
+)
+
+
+class Preview(NamedTuple):
+    """What ``minimize`` would do with these public numbers.
+
+    Attributes:
+      guarantee: of the run.
+      evaluations: of the objective, ``T b``.
+      deviation: standard deviation of the noise on one coordinate of a step's mean gradient: loss per unit of the
+        parameter.
+      relative_noise: the norm of a step's noise, root mean square, over ``clip_norm``, the largest mean gradient.
+      wander: how far noise alone moves a parameter in all steps, over half its side of the box: 1 is anywhere.
+      loss_noise: what that noise makes of the loss from the middle of the box to a corner, over the width of
+        ``loss_range``; None where no range was given.
+      users: ``n``.
+      users_needed: ``n`` at which ``relative_noise`` would be a quarter.
+      helpful: whether ``relative_noise`` is at most 1.
+    """
+
+    guarantee: guarantee.Guarantee
+    evaluations: int
+    deviation: float
+    relative_noise: float
+    wander: float
+    loss_noise: float | None
+    users: int
+    users_needed: int
+    helpful: bool
+
+    def __str__(self) -> str:
+        """A paragraph."""
+        said = [
+            f"{self.evaluations} evaluations for {self.users} users, {self.guarantee.notion} {self.guarantee.level:g}.",
+            f"The noise of a step is {self.relative_noise:.2g} times the largest gradient that clip_norm leaves;",
+            f"alone it moves a parameter by {100 * self.wander:.2g} % of half its side of the box.",
+        ]
+        if self.loss_noise is not None:
+            said.append(f"From the middle to a corner it is {100 * self.loss_noise:.2g} % of the loss range.")
+        if not self.helpful:
+            said.append("NOT HELPFUL: expect little more than a random point.")
+        if self.users < self.users_needed:
+            ten = self.relative_noise / 10
+            said.append(f"{10 * self.users} users make it {ten:.2g} times, {self.users_needed} users {TARGET:g} times.")
+        return " ".join(said)
+
+
+def preview(
+    *,
+    users: int,
+    bounds: Bounds,
+    mu: float | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    steps: int = 25,
+    batch: int | None = None,
+    clip_norm: float = 1.0,
+    loss_range: Any = None,
+    noise: str = "exact",
+) -> Preview:
+    """How large the noise of ``minimize`` with these arguments would be. Nothing is spent and no data are read.
+
+    >>> from jaxdpbo import preview
+    >>> found = preview(users=20, mu=0.3, bounds=[(0, 6)] * 3)
+    >>> found.helpful, round(found.relative_noise, 1)
+    (False, 2.9)
+    >>> preview(users=2000, mu=1.0, bounds=[(0, 6)] * 3).helpful
+    True
+
+    Args:
+      users: ``n``.
+      bounds: see ``minimize``.
+      mu: the total GDP budget; or ``epsilon`` and ``delta``, see ``minimize``.
+      epsilon: with ``delta``, in place of ``mu``.
+      delta: it has no default.
+      steps: ``T``.
+      batch: ``b``; ``d + 1`` where not given.
+      clip_norm: ``B``.
+      loss_range: ``(low, high)`` of a user's loss, chosen without the data; for ``loss_noise`` alone.
+      noise: "exact", or "float".
+
+    Raises:
+      ValueError: an argument out of range or of a wrong shape; names it.
+      TypeError: an argument of the wrong kind.
+    """
+    config = config_of(users, bounds, mu, epsilon, delta, steps, batch, clip_norm, None, noise)
+    box, clip = np.asarray(config.bounds, np.float64), float(config.clip_norm)
+    half, dimension = _checks.half_width(box), box.shape[1]
+    deviation = deviation_of(config)
+    relative = deviation * math.sqrt(dimension) / clip
+    taken = np.arange(1, config.steps + 1)
+    wander = math.sqrt(float(np.sum(deviation**2 / (ACCUMULATED + taken * deviation**2))))
+    share = None
+    if loss_range is not None:
+        low, high = _checks.vector("loss_range", loss_range, 2).tolist()
+        if not low < high:
+            raise ValueError(f"loss_range must have low < high, got {low}, {high}")
+        share = deviation * float(np.linalg.norm(half)) / (high - low)
+    return Preview(
+        guarantee=dp_gibo.algorithm.privacy(config),
+        evaluations=config.steps * config.batch,
+        deviation=deviation,
+        relative_noise=relative,
+        wander=wander,
+        loss_noise=share,
+        users=config.users,
+        users_needed=max(1, math.ceil(config.users * relative / TARGET)),
+        helpful=relative <= 1,
+    )
+
+
+def config_of(
+    users: Any, bounds: Bounds, mu: Any, epsilon: Any, delta: Any, steps: Any, batch: Any, clip_norm: Any, theta0: Any,
+    noise: Any,
+) -> dp_gibo.Config:  # fmt: skip
+    """DP-GIBO as ``minimize`` runs it: the config, whose guarantee is within the budget that was asked for."""
+    config = dp_gibo.config(
+        users=users,
+        steps=steps,
+        mu=asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float)),
+        bounds=_checks.low_high(_checks.box("bounds", bounds)),
+        batch=batch,
+        clip_norm=clip_norm,
+        theta0=theta0,
+        optimizer=optax.adagrad,
+        output="last_half_mean",
+        noise=noise,
+    )
+    asked.expect(dp_gibo.algorithm.privacy(config), epsilon, delta)
+    return config
+
+
+def deviation_of(config: dp_gibo.Config) -> float:
+    """The standard deviation of the noise on one coordinate of a step's mean gradient; 0 for no noise."""
+    budget = config.budget
+    if budget.noise == "none":
+        return 0.0
+    if budget.noise == "exact":
+        unit = clipping.grid_step(config.clip_norm, budget.radius, config.bounds.shape[1])
+        return float(unit) * budget.sigma / budget.users
+    moved = float(sensitivity.clipped_sum(config.clip_norm))
+    return moved * math.sqrt(budget.steps) / (budget.users * float(budget.mu))
+
+
+def note_on(path: Any, config: dp_gibo.Config) -> str:
+    """What a released path shows of its own run, in words; "" where nothing.
+
+    Formal guarantee: none is spent. It is a function of the release and of public numbers.
+
+    The steps are turned back into noised gradients by the rule of AdaGrad. Were they noise alone, their squares over
+    the variance of the noise would add up to a chi-squared variable of ``T d`` degrees of freedom; the note says so
+    where the sum is below that variable's quantile at 99.9 % (Wilson and Hilferty 1931). A coordinate that stops at
+    the box counts as what it moved.
+
+    Args:
+      path: ``(T + 1, d)``, as released.
+      config: of the run, by ``config_of``.
+    """
+    points, box = np.asarray(path, np.float64), np.asarray(config.bounds, np.float64)
+    moved = np.clip(np.abs(np.diff(points, axis=0)) / _checks.half_width(box), 0.0, 1 - 1e-9)
+    sum_of_squares, total = np.full(points.shape[1], ACCUMULATED), 0.0
+    for share in np.square(moved):
+        squares = share * sum_of_squares / (1 - share)
+        sum_of_squares, total = sum_of_squares + squares, total + float(np.sum(squares))
+    variance, freedom = deviation_of(config) ** 2, moved.size
+    quantile = freedom * (1 - 2 / (9 * freedom) + 3.09 * math.sqrt(2 / (9 * freedom))) ** 3
+    return NO_DIFFERENT if total <= quantile * variance else ""

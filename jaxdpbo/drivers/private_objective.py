@@ -1,0 +1,227 @@
+"""Private evaluations for an optimiser that is not ours: a scalar function of a per-user loss that counts its budget.
+
+The one object here with a state of its own, since it counts a budget that somebody else spends.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.algorithms import private_evaluations
+from jaxdpbo.privacy import asked, calibration, charges, keys, ledger, private_mean
+
+
+class BudgetExhausted(RuntimeError):
+    """Every evaluation that the budget was split into is spent."""
+
+
+class Spent(NamedTuple):
+    """One released evaluation, public: where, and the noised mean loss."""
+
+    point: Any
+    value: float
+
+
+class PrivateObjective:
+    """``objective(point) -> float``, a noised mean loss: for any optimiser, which need not know that it is private.
+
+    Formal guarantee: ``mu``-GDP, replace-one, for all that it ever returns together. The budget is split equally among
+    ``evaluations`` calls beforehand; a call is charged before the loss is computed, so one that raises stays charged.
+    What the exception of a loss says is the loss's own affair. Threads may share one object; processes may not: each
+    copy would count for itself and draw the same noise, so it refuses to be pickled, and to work after a fork.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import PrivateObjective
+    >>> def loss(point, data):
+    ...     return np.square(data - point)
+    >>> records = np.linspace(0, 1, 500)
+    >>> objective = PrivateObjective(loss, records, users=500, mu=1.0, evaluations=2, loss_range=(0, 1))
+    >>> value = objective(0.5)
+    >>> objective.remaining, objective.deviation < 0.01
+    (1, True)
+
+    Attributes:
+      deviation: the standard deviation of the noise of one value.
+      guarantee: what all evaluations together give.
+    """
+
+    def __init__(
+        self,
+        loss: Callable[[Any, Any], Any],
+        data: Any,
+        *,
+        evaluations: int,
+        loss_range: Any,
+        users: int,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        noise: str = "exact",
+        key: jax.Array | None = None,
+        insecure_key: bool = False,
+        recording: charges.Recording | None = None,
+    ):
+        """Check and split.
+
+        Args:
+          loss: ``(point, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
+          data: passed on untouched.
+          evaluations: how many there may be.
+          loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there. NaN counts as its
+            middle: no value says that losses were not finite.
+          users: ``n``, public.
+          mu: the GDP budget of all evaluations together; or ``epsilon`` and ``delta``.
+          epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down.
+          delta: in (0, 1); it has no default.
+          noise: see ``config``.
+          key: a typed key for tests; from the operating system where not given.
+          insecure_key: permit a key of a generator without a security claim.
+          recording: ``Recording(path, run)``: charge all evaluations to a ledger (``privacy.ledger``). An object of
+            the same run in another process goes on: what was returned is among ``spent``, what was charged stays
+            charged. No ``key`` may be given.
+
+        Raises:
+          ledger.LedgerError: the budget does not suffice, or the name stands for something else.
+          ValueError: a number out of range, a budget given twice or not at all; ``key`` with a recording.
+          TypeError: ``key`` is not a typed key, or of such a generator.
+        """
+        if key is None:
+            keys.refuse_trace("the key of the evaluations")
+        self._loss, self._data = loss, data
+        self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
+        low, high = private_evaluations.loss_interval(loss_range)
+        dtype = jnp.result_type(float)
+        level = asked.mu_of(mu, epsilon, delta, dtype=dtype)
+        self.deviation = private_evaluations.noise_deviation(
+            users=self._users, mu=level, noise=noise, loss_range=(low, high), evaluations=self._evaluations
+        )
+        budget = calibration.budget(level, noise, users=self._users, steps=self._evaluations, dimension=1, dtype=dtype)
+        self._config = private_evaluations.Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
+        if recording is not None and key is not None:
+            raise ValueError(
+                "key must not be given with a recording: evaluations on record draw from the operating system"
+            )
+        statement = private_evaluations.privacy(self._config)
+        asked.expect(statement, epsilon, delta)
+        self._key, self.guarantee = keys.for_release(key, statement, insecure_key)
+        self._recording = None if recording is None else charges.located(recording)
+        self._noted, self._process = 0, os.getpid()
+        self._lock, self._charged, self._spent = threading.Lock(), 0, []
+        if self._recording is not None:
+            what = f"private evaluations, {self._evaluations} of one point"
+            charged = charges.charge(self._recording, what, self.guarantee, "PrivateObjective", self._config)
+            self._recall(charged.steps)
+
+    def __call__(self, point: Any) -> float:
+        """One evaluation.
+
+        Raises:
+          BudgetExhausted: none is left.
+          RuntimeError: another process than the one that made this object.
+          TypeError: ``point`` does not fit on record: numbers, text, arrays, lists and dicts of them do.
+          ValueError: the losses do not have the shape ``(n,)``; it says no value.
+          TypeError: they are no real numbers; it says none of them.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "a PrivateObjective works in the process that made it: a fork would draw its noise twice"
+            )
+        place = None if self._recording is None else _written(point)
+        with self._lock:
+            if self._charged == self._evaluations:
+                raise BudgetExhausted(f"all {self._evaluations} evaluations are spent")
+            self._note({"charged": self._charged + 1})
+            number, self._charged = self._charged, self._charged + 1
+        returned = self._loss(point, self._data)
+        losses = _checks.users_values("loss", returned, self._config.low.dtype)
+        if losses.shape != (self._users,):
+            raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
+        given = jnp.asarray(losses[None])
+        key, config = jax.random.fold_in(self._key, number), self._config
+        value = float(_private_means(key, config.budget, given, config.low, config.high)[0][0])
+        with self._lock:
+            self._note({"point": place, "value": value})
+            self._spent.append(Spent(jax.tree.map(_copied, point), value))
+        return value
+
+    def _note(self, line: dict[str, Any]) -> None:
+        """On the disk before anything is done or said; public, as all that is returned."""
+        if self._recording is not None:
+            ledger.note(*self._recording, self._noted + 1, line)
+            self._noted += 1
+
+    def _recall(self, steps: tuple[dict[str, Any], ...]) -> None:
+        """What other processes noted."""
+        self._noted = len(steps)
+        for line in steps:
+            if "charged" in line:
+                self._charged = line["charged"]
+            else:
+                self._spent.append(Spent(_read(line["point"]), line["value"]))
+
+    @property
+    def remaining(self) -> int:
+        """Evaluations left."""
+        with self._lock:
+            return self._evaluations - self._charged
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """All that was returned so far, in the order in which it was: public."""
+        with self._lock:
+            return tuple(self._spent)
+
+    def __repr__(self) -> str:
+        """Counts, no data."""
+        return f"PrivateObjective({self.guarantee}; {self.remaining} of {self._evaluations} evaluations left)"
+
+    def __reduce__(self) -> Any:
+        """Refuse."""
+        raise TypeError("a PrivateObjective cannot be pickled: two copies would spend one budget twice")
+
+
+def _written(point: Any) -> Any:
+    """A point for JSON; refused before anything is charged."""
+    try:
+        told = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), point)
+        json.dumps(told, allow_nan=False)
+    except (TypeError, ValueError):
+        told = point
+    else:
+        return told
+    raise TypeError(f"point must be finite numbers, text, and lists or dicts of them on record, got {told!r}")
+
+
+def _read(point: Any) -> Any:
+    """What ``_written`` made: dictionaries as they were, lists of numbers as arrays."""
+    if isinstance(point, dict):
+        return {name: _read(each) for name, each in point.items()}
+    if isinstance(point, list):
+        array = np.asarray(point) if _is_regular(point) else None
+        return [_read(each) for each in point] if array is None else array
+    return point
+
+
+def _is_regular(point: list[Any]) -> bool:
+    """Whether it holds numbers alone, or rows of equal length."""
+    leaves, structure = jax.tree.flatten(point)
+    if not all(isinstance(leaf, (bool, int, float)) for leaf in leaves):
+        return False
+    return all(not isinstance(each, list) for each in point) or (
+        len({jax.tree.structure(each) for each in point}) == 1 and structure.num_leaves > 0
+    )
+
+
+def _copied(leaf: Any) -> Any:
+    """An optimiser may write its next point into the array of this one."""
+    return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+_private_means = jax.jit(private_mean.of_losses)

@@ -1,0 +1,453 @@
+"""The front door: budgets by epsilon, losses of any kind, boxes in one reading, refusals of one sentence."""
+
+import math
+import re
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+
+import jaxdpbo
+from jaxdpbo import drivers, ledger
+from jaxdpbo._checks import box, low_high
+from jaxdpbo.algorithms import dp_gibo, random_search
+from jaxdpbo.drivers.preview import NO_DIFFERENT, config_of, deviation_of, note_on
+from jaxdpbo.privacy import asked, guarantee
+
+USERS = 40
+RECORDS = np.random.default_rng(0).uniform(0.0, 6.0, size=(USERS, 1))
+SIDE = [(0.0, 6.0)]
+SMALL = {"steps": 2, "batch": 2, "noise": "float"}  # one program for all of these tests
+
+
+def loss(point, data):
+    return jnp.log1p(jnp.sum((data - point[None]) ** 2, axis=1))
+
+
+def python_loss(point, data):
+    """What scikit-learn does with a tracer: an error of its own."""
+    if not isinstance(point, np.ndarray) or not isinstance(point[0], np.float64):
+        raise ValueError("Got a tracer")
+    return np.log1p(np.sum((data - point) ** 2, axis=1))
+
+
+def minimize(objective=loss, data=RECORDS, bounds=SIDE, **changes):
+    options = SMALL | {"mu": 1.0} | changes
+    return jaxdpbo.minimize(objective, data, bounds, **{name: each for name, each in options.items() if each != "no"})
+
+
+# Budgets
+
+NEITHER = "mu must be given, or epsilon and delta: a budget has no default"
+BUDGETS = [
+    ({}, NEITHER),
+    ({"mu": 1.0, "epsilon": 3.0, "delta": 1e-5}, "mu, or epsilon and delta, must be given, not both: got mu=1.0"),
+    ({"mu": 1.0, "delta": 1e-5}, "not both: got mu=1.0, delta=1e-05"),
+    ({"epsilon": 3.0}, "delta must be given with epsilon, got epsilon=3.0: it has no default"),
+    ({"delta": 1e-5}, "epsilon must be given with delta, got delta=1e-05"),
+    ({"epsilon": -1.0, "delta": 1e-5}, "epsilon must be at least zero"),
+    ({"epsilon": 1.0, "delta": 0.0}, "delta must lie strictly between 0 and 1"),
+    ({"epsilon": 40.0, "delta": 1e-9}, "delta must be at least .* at epsilon=40"),
+]
+DOORS = {
+    "minimize": lambda folder, **budget: minimize(**({"mu": "no"} | budget)),
+    "preview": lambda folder, **budget: jaxdpbo.preview(users=USERS, bounds=SIDE, **budget),
+    "PrivateObjective": lambda folder, **budget: jaxdpbo.PrivateObjective(
+        loss, RECORDS, users=USERS, evaluations=2, loss_range=(0, 4), **budget
+    ),
+    "ledger.create": lambda folder, **budget: ledger.create(folder / "ledger.jsonl", **budget),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("budget", "message"), BUDGETS)
+def test_a_budget_is_given_once_and_whole(door, budget, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        DOORS[door](tmp_path, **budget)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_stated_epsilon_is_at_most_the_one_asked_for(dtype):
+    for epsilon in (0.01, 0.3, 1.0, 3.0, 10.0, 20.0):
+        for delta in (1e-9, 1e-5, 1e-3, 0.1):
+            mu = asked.mu_of(epsilon=epsilon, delta=delta, dtype=dtype)
+            assert float(dtype(mu)) == mu
+            for variation in (0.0, asked.TOTAL_VARIATION):
+                stated = guarantee.guarantee("gdp", mu, "replace_one", "them", total_variation=variation)
+                assert stated.epsilon(delta) <= epsilon
+            above = guarantee.guarantee("gdp", mu * (1 + 1e-6), "replace_one", "them")
+            assert above.epsilon(delta) > epsilon, "no more is given away than rounding needs"
+
+
+@pytest.mark.parametrize("noise", ["exact", "float"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (3.0, 1e-5), (8.0, 1e-3)])
+def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon, delta, request):
+    budget = {"epsilon": epsilon, "delta": delta, "noise": noise}
+    for wide in (True, False):
+        with jax.enable_x64(wide):
+            stated = jaxdpbo.preview(users=2000, bounds=SIDE, **budget).guarantee
+            assert 0.9 * epsilon < stated.epsilon(delta) <= epsilon
+            made = jaxdpbo.PrivateObjective(loss, RECORDS, users=USERS, evaluations=3, loss_range=(0, 4), **budget)
+            assert 0.9 * epsilon < made.guarantee.epsilon(delta) <= epsilon
+
+
+def test_a_statement_beyond_what_was_asked_for_is_refused():
+    stated = guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
+    asked.expect(stated, None, None)
+    asked.expect(stated, 10.0, 1e-5)
+    with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be stated for so many draws"):
+        asked.expect(stated, 4.0, 1e-5)
+
+
+# Losses of any kind
+
+
+def test_what_jax_cannot_trace_is_called_from_python_and_gets_numpy():
+    run = minimize(python_loss)
+    assert type(run.release.point) is np.ndarray
+    assert type(run.release.point[0]) is np.float64
+    traced = minimize(loss)
+    assert isinstance(traced.release.point, jax.Array)
+
+
+def test_a_support_vector_machine_takes_what_is_released():
+    svm = pytest.importorskip("sklearn.svm")
+    inputs, labels = np.random.default_rng(1).normal(size=(USERS, 2)), np.arange(USERS) % 2
+
+    def error(point, data):
+        model = svm.SVC(C=point[0]).fit(inputs, labels)
+        return (model.predict(data) != labels).astype(float)
+
+    with jax.enable_x64(False):
+        run = minimize(error, inputs, bounds=[(0.1, 10.0)])
+    svm.SVC(C=run.release.point[0]).fit(inputs, labels)
+
+
+def test_what_is_chosen_depends_on_code_and_shapes_alone():
+    """No value is read before the choice: data of NaN and of infinities choose as any others."""
+    seen = []
+
+    def watched(point, data):
+        seen.append(isinstance(data, jax.core.Tracer) and isinstance(point, jax.core.Tracer))
+        return loss(point, data)
+
+    for data in (RECORDS, RECORDS * np.nan, RECORDS + np.inf):
+        seen.clear()
+        assert isinstance(minimize(watched, data).release.point, jax.Array)
+        assert all(seen), "only abstract values were ever seen"
+
+    def choosy(point, data):
+        seen.append(bool(jnp.all(data > 0)))  # a tracer has no truth: Python, whatever the values
+        return np.zeros(USERS)
+
+    for data in (RECORDS, -RECORDS, RECORDS * np.nan):
+        assert type(minimize(choosy, data).release.point) is np.ndarray
+
+
+def test_what_fails_in_python_too_is_raised_as_it_is():
+    def fails(point, data):
+        raise KeyError("no such column")
+
+    with pytest.raises(KeyError, match="no such column") as caught:
+        minimize(fails)
+    assert caught.value.__suppress_context__
+    assert caught.value.__cause__ is None
+    assert any("point of shape (1,)" in note for note in caught.value.__notes__)
+    with pytest.raises(drivers.RunInterrupted):
+        minimize(fails, traceable=False)
+    with pytest.raises(KeyError) as caught:
+        minimize(fails, traceable=True)
+    assert any("point of shape (1,)" in note for note in caught.value.__notes__)
+
+
+def test_a_later_failure_keeps_the_state():
+    calls = []
+
+    def fails_later(point, data):
+        calls.append(point)
+        if len(calls) > 4:  # one of them was the trace
+            raise OSError("gone")
+        return python_loss(point, data)
+
+    with pytest.raises(drivers.RunInterrupted, match="stopped at step 1") as caught:
+        minimize(fails_later)
+    assert caught.value.step == 1
+    assert caught.value.state is not None
+
+
+def test_users_are_the_leading_length_of_all_leaves_or_asked_for():
+    pair = RECORDS, RECORDS[:, 0]
+    assert minimize(lambda point, data: loss(point, data[0]), pair).release.point.shape == (1,)
+    with pytest.raises(ValueError, match="users must be given where the leaves of data share no leading length, got 3"):
+        minimize(lambda point, data: loss(point, data[0]), (RECORDS, np.ones(3)))
+    with pytest.raises(ValueError, match="users must be given"):
+        minimize(python_loss, None, traceable=False)
+    with pytest.raises(ValueError, match=rf"losses of shape \({USERS},\), got \(1,\)"):
+        minimize(lambda point, data: jnp.mean(jnp.square(data - point[None]), axis=0))  # a mean for each column
+
+
+# Boxes
+
+
+def test_boxes_are_read_in_one_way_or_not_at_all():
+    rows = np.array([[0.0, 1.0, 2.0], [5.0, 6.0, 7.0]])
+    for spelling in (rows, rows.tolist(), rows.T, list(zip(*rows.tolist(), strict=True)), jnp.asarray(rows)):
+        np.testing.assert_array_equal(box("bounds", spelling), rows)
+    for dimension in (1, 2, 3):
+        some = rows[:, :dimension]
+        for spelling in (low_high(some), scipy.optimize.Bounds(*some), {"low": [*some[0]], "high": [*some[1]]}):
+            np.testing.assert_array_equal(box("bounds", spelling), some)
+    np.testing.assert_array_equal(box("bounds", [(0.0, 1.0)]), [[0.0], [1.0]])
+    np.testing.assert_array_equal(box("bounds", [[0.0], [1.0]]), [[0.0], [1.0]])
+
+
+@pytest.mark.parametrize("spelling", [[(0, 1), (2, 3)], [[0, 2], [1, 3]], np.array([[0, 1], [2, 3]]), jnp.eye(2)])
+def test_two_by_two_is_refused_with_both_spellings(spelling):
+    with pytest.raises(ValueError, match=r"bounds of shape \(2, 2\) may be pairs or rows: write ") as caught:
+        random_search.config(users=1, steps=1, bounds=spelling)
+    found = [eval(text) for text in re.findall(r"\{.*?\}", str(caught.value))]
+    array = np.asarray(spelling, float)
+    for said, rows in zip(found, (array.T, array), strict=True):
+        np.testing.assert_array_equal([said["low"], said["high"]], rows)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "message"),
+    [
+        ({"low": [0.0]}, "bounds must have the names 'low' and 'high' alone, got 'low'"),
+        ({"low": [0.0], "high": [1.0, 2.0]}, r"bounds must have low and high of one shape \(d,\)"),
+        ({"low": [1.0], "high": [0.0]}, "bounds must have lower < upper"),
+        ([0.0, 1.0], r"bounds must be pairs \(low, high\), one a parameter, or have shape \(2, d\), got \(2,\)"),
+        (np.zeros((3, 3)), "bounds must be pairs"),
+    ],
+)
+def test_what_is_no_box_is_named(spelling, message):
+    with pytest.raises(ValueError, match=message):
+        random_search.config(users=1, steps=1, bounds=spelling)
+
+
+# Before spending, and after
+
+
+def test_a_preview_shows_what_does_not_help():
+    options = {"bounds": [(0, 6)] * 3, "loss_range": (0, 4)}
+    poor, good = jaxdpbo.preview(users=20, mu=0.3, **options), jaxdpbo.preview(users=2000, mu=1.0, **options)
+    assert (poor.helpful, good.helpful) == (False, True)
+    assert "NOT HELPFUL" in str(poor)
+    assert "NOT HELPFUL" not in str(good)
+    assert f"{poor.users_needed} users" in str(poor)
+    assert jaxdpbo.preview(users=poor.users_needed, mu=0.3, **options).relative_noise == pytest.approx(0.25, rel=0.03)
+    ideal = 2 * math.sqrt(25) / (2000 * 1.0)
+    assert ideal <= good.deviation < 1.05 * ideal
+    assert good.loss_noise == pytest.approx(good.deviation * 3 * math.sqrt(3) / 4)
+    with pytest.raises(ValueError, match="loss_range must have low < high"):
+        jaxdpbo.preview(users=20, mu=1.0, bounds=SIDE, loss_range=(1, 0))
+
+
+def test_a_preview_is_of_the_noise_that_a_run_has():
+    """Steps of users without a gradient are noise alone: turned back, they have the deviation that was said."""
+    config = config_of(USERS, SIDE, 0.5, None, None, 2, 2, 1.0, None, "float")
+    keys = jax.random.split(jax.random.key(0), 2000)
+    paths = jax.lax.map(lambda key: drivers.scan(dp_gibo.algorithm, nothing, key, config, RECORDS)[0].path, keys)
+    moved = np.diff(np.asarray(paths)[:, :2, 0], axis=1)[:, 0] / 3.0
+    inside = np.abs(moved) < 0.999
+    gradients = np.sqrt(0.1) * moved[inside] / np.sqrt(1 - moved[inside] ** 2)
+    assert np.median(np.abs(gradients)) == pytest.approx(0.6745 * deviation_of(config), rel=0.1)
+
+
+def nothing(point, data):
+    return 0.0 * data[:, 0]
+
+
+def test_a_path_that_is_no_different_from_noise_says_so():
+    def lost(point, data):
+        return jnp.nan * data[:, 0]
+
+    for objective in (nothing, lost):
+        notes = [minimize(objective, key=jax.random.key(seed), insecure_key=True).note for seed in range(5)]
+        assert notes.count(NO_DIFFERENT) >= 4
+
+    def steep(point, data):
+        return 50.0 * point[0] + 0 * data[:, 0]
+
+    assert minimize(steep, mu=5.0, steps=4, data=np.repeat(RECORDS, 50, axis=0)).note == ""
+
+
+def test_a_note_is_a_function_of_what_is_released():
+    run = minimize(python_loss, diagnostics=True)
+    config = config_of(USERS, SIDE, 1.0, None, None, 2, 2, 1.0, None, "float")
+    assert run.note == note_on(run.release.path, config)
+
+
+# The ledger
+
+
+def test_the_ledgers_line_works_as_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger.create("budget.jsonl", mu=2)
+    options = {"recording": jaxdpbo.Recording("budget.jsonl", "march"), "noise": "exact"}
+    first, again = (minimize(**options) for _ in range(2))
+    np.testing.assert_array_equal(first.release.point, again.release.point)
+    assert first.note == again.note
+    assert float(ledger.account("budget.jsonl").left.cost) == pytest.approx(3.0, abs=0.01)
+    with pytest.raises(FileExistsError, match=r"second spend: 'budget\.jsonl'"):
+        ledger.create("budget.jsonl", mu=2)
+    with pytest.raises(FileNotFoundError, match=r"'nowhere/budget\.jsonl'"):
+        ledger.create("nowhere/budget.jsonl", mu=2)
+    with pytest.raises(ledger.BudgetExceeded, match=r"budget\.jsonl: run 'april' would spend"):
+        minimize(recording=jaxdpbo.Recording("budget.jsonl", "april"), mu=3.0, noise="exact")
+
+
+def test_a_ledger_of_epsilon_holds_what_implies_it(tmp_path):
+    for epsilon, delta in ((0.5, 1e-6), (3.0, 1e-5)):
+        path = tmp_path / f"{epsilon}.jsonl"
+        ledger.create(path, epsilon=epsilon, delta=delta)
+        budget = ledger.account(path).budget
+        stated = guarantee.guarantee(
+            "gdp", float(budget.level), "replace_one", "them", total_variation=float(budget.total_variation)
+        )
+        assert 0.999 * epsilon < stated.epsilon(delta) <= epsilon
+        assert (budget.relation, budget.protects, budget.delta) == ("replace_one", guarantee.USERS, 0)
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        ({"notion": "gdp"}, "level must be given with notion='gdp'"),
+        ({"level": 1}, "notion must be one of .*, got None"),
+        ({"mu": 1, "level": 1}, "notion and level must not be given with mu or epsilon"),
+        ({"mu": math.inf}, "mu must be a finite number"),
+    ],
+)
+def test_a_ledgers_budget_is_one_of_three(budget, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        ledger.create(tmp_path / "ledger.jsonl", **budget)
+
+
+def test_numbers_of_numpy_and_jax_are_python_numbers_on_record(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=np.int64(2))
+    spend = ledger.Spend((ledger.Event("gdp", jnp.asarray(1.0)),), "replace_one", ledger.USERS)
+    assert ledger.charge(path, "one", "a mean", spend).run == "one"
+    ledger.note(path, "one", 1, {"count": np.int64(3), "rows": np.arange(2)})
+    stored = ledger.store_release(path, "one", {"point": jnp.asarray([0.25]), "value": np.float32(0.5)})
+    assert stored == {"point": [0.25], "value": 0.5}
+    assert ledger.charge(path, "one", "a mean", spend).steps == ({"count": 3, "rows": [0, 1]},)
+
+
+def test_what_was_spent_comes_back_as_plain_dicts(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=2)
+    made = {"users": np.int64(4), "mu": np.float64(1.0), "evaluations": np.int64(4), "loss_range": (0, 1)}
+
+    def objective(**changes):
+        return jaxdpbo.PrivateObjective(
+            lambda point, data: data, np.zeros(4), recording=jaxdpbo.Recording(path, "bo"), **(made | changes)
+        )
+
+    first = objective()
+    points = {"C": np.float32(0.5), "kernel": "rbf", "degree": np.int64(3)}, [0.25, 0.5], jnp.asarray(0.125)
+    for point in points:
+        first(point)
+    spent = objective(users=4, evaluations=4).spent
+    assert spent[0].point == {"C": 0.5, "kernel": "rbf", "degree": 3}
+    assert all(type(value) in (float, str, int) for value in spent[0].point.values())
+    np.testing.assert_array_equal(spent[1].point, [0.25, 0.5])
+    assert spent[2].point == 0.125
+    assert [one.value for one in spent] == [one.value for one in first.spent]
+
+
+# One sentence, at once
+
+
+def test_a_list_of_rows_is_named():
+    with pytest.raises(TypeError, match=rf"data must be arrays, got a list of {USERS} rows: numpy\.asarray"):
+        minimize(data=RECORDS.tolist())
+    assert minimize(
+        lambda point, data: [abs(row[0] - point[0]) for row in data], RECORDS.tolist(), users=USERS, traceable=False
+    ).release.point.shape == (1,)
+
+
+def test_a_box_of_another_dimension_than_the_data_says_what_point_was_passed():
+    with pytest.raises(Exception, match=r"shape|broadcast") as caught:
+        minimize(data=np.ones((USERS, 4)), bounds=[(0, 1)] * 3)
+    assert any("a point of shape (3,): one number a side of bounds" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (np.zeros(USERS + 1), rf"objective must not return values of shape \({USERS + 1},\)"),
+        (np.zeros(USERS, complex), "objective must return an array of real numbers"),
+        ("a", "objective must return an array of real numbers"),
+    ],
+)
+def test_wrong_first_values_are_refused_before_the_second_evaluation(returned, message):
+    calls = []
+
+    def wrong(point, data):
+        calls.append(point)
+        return returned
+
+    with pytest.raises(drivers.ObjectiveError, match=message) as caught:
+        minimize(wrong, traceable=False)
+    assert len(calls) == 1
+    assert caught.value.__suppress_context__
+
+
+def test_complex_losses_are_named():
+    def turned(point, data):
+        return loss(point, data) * 1j
+
+    for options in ({}, {"traceable": True}):
+        with pytest.raises(TypeError, match="objective must return real losses, got complex128"):
+            minimize(turned, **options)
+    config = random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
+    with pytest.raises(TypeError, match="objective must return real numbers, got complex128"):
+        drivers.run_scan(random_search.algorithm, turned, RECORDS, config)
+
+
+def test_a_missing_extra_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=2)
+    with pytest.raises(ImportError, match=r"progress=True needs tqdm: pip install 'jaxdpbo\[progress\]'"):
+        minimize(progress=True, recording=jaxdpbo.Recording(path, "march"), noise="exact")
+    assert not ledger.account(path).spends, "at once: nothing was charged"
+
+
+def test_a_driver_under_a_trace_says_what_to_call():
+    config = random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
+
+    def traced(key):
+        return drivers.run_scan(random_search.algorithm, loss, RECORDS, config, key=key).release.point
+
+    for call in (jax.jit(traced), jax.vmap(traced)):
+        with pytest.raises(RuntimeError, match=r"run_scan runs on the host .* call drivers\.scan\("):
+            call(jax.random.split(jax.random.key(0), 2))
+
+
+def test_a_config_of_a_tracer_says_what_to_do():
+    def made(mu):
+        return dp_gibo.config(users=4, steps=1, mu=mu, bounds=SIDE).mu
+
+    for trace in (jax.jit(made), jax.vmap(made)):
+        with pytest.raises(TypeError, match="mu must be a number that is known outside jit, vmap and grad") as caught:
+            trace(jnp.ones(2))
+        assert "Traced" not in str(caught.value)
+
+
+def test_data_over_explicit_axes_are_named():
+    mesh = jax.make_mesh((1,), ("users",), axis_types=(jax.sharding.AxisType.Explicit,))
+    placed = jax.device_put(RECORDS, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("users")))
+    config = random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
+    for call in (
+        lambda: minimize(data=placed),
+        lambda: drivers.run_scan(random_search.algorithm, loss, placed, config),
+    ):
+        with pytest.raises(ValueError, match="data must be sharded over Auto axes, got explicit ones"):
+            call()

@@ -146,6 +146,4 @@ def test_an_inner_algorithms_failed_factorisation_is_passed_on():
 
     wrapped = private_evaluations.algorithm_of(random_search.algorithm._replace(tell=tell))
     with pytest.raises(drivers.RunInterrupted, match="could not be factored"):
-        drivers.run_scan(
-            wrapped, case.objective, records(), case.config(1.0), key=jax.random.key(0), insecure_key=True
-        )
+        drivers.run_scan(wrapped, case.objective, records(), case.config(1.0), key=jax.random.key(0), insecure_key=True)

@@ -4,10 +4,12 @@ from typing import NamedTuple
 
 import house
 import jax
+import jax.numpy as jnp
 import pytest
 from protocol_cases import CASES, records
 
 from jaxdpbo import drivers
+from jaxdpbo.algorithms import private_evaluations, random_search
 from jaxdpbo.drivers import result
 from jaxdpbo.privacy import ledger
 from jaxdpbo.types import Config, Info, PublicState, missing
@@ -132,3 +134,16 @@ def test_few_public_parameters_are_of_any_type(tmp_path):
     assert house.any_share() < 0.03
     (tmp_path / "one.py").write_text("def f(a: Any, b: int, *, c: 'Any', d: Any | None): ...\ndef _g(a: Any): ...\n")
     assert house.any_share(tmp_path) == 0.25
+
+
+def test_an_inner_algorithms_failed_factorisation_is_passed_on():
+    """Its points are public here, so that the driver may raise."""
+    case = CASES["private evaluations, random search"]
+
+    def tell(*arguments):
+        state, info = random_search.tell(*arguments)
+        return state, info._replace(factorisation_failed=jnp.ones((), bool))
+
+    wrapped = private_evaluations.algorithm_of(random_search.algorithm._replace(tell=tell))
+    with pytest.raises(drivers.RunInterrupted, match="could not be factored"):
+        drivers.run_scan(wrapped, case.objective, records(), case.config(1.0), key=jax.random.key(0), insecure_key=True)

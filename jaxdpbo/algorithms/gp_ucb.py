@@ -23,7 +23,7 @@ from jaxdpbo.surrogate.acquisition import beta_of_box, beta_of_candidates, ucb
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Kernel, KernelParams, Query, State
 
 FIT_SCALE = 1.0  # of the logarithms, around the numbers given
-FIT_RESTARTS = 2
+_FIT_RESTARTS = 2
 SEARCH = maximize.Search()
 ANSWERS = ("observed", "best_posterior_mean")
 
@@ -348,7 +348,7 @@ def _refit(key, config, private):
         before.points,
         values,
         before.mask,
-        num_restarts=FIT_RESTARTS,
+        num_restarts=_FIT_RESTARTS,
         steps=config.fit_steps,
         scale=FIT_SCALE,
         initial=private.model,

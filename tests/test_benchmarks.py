@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import avent, common, demo, kharkovskii, kusner, report, sopa
+from benchmarks import avent, common, kharkovskii, kusner, report, sopa
 from benchmarks.avent import settings as avent_settings
 from benchmarks.kharkovskii import regret as sound
 from benchmarks.kharkovskii import settings as kharkovskii_settings
@@ -16,6 +16,8 @@ from benchmarks.kusner import fig1 as correlation
 from benchmarks.kusner import regret
 from benchmarks.kusner import settings as kusner_settings
 from benchmarks.sopa import fig2, fig3, fig4, fig5, settings
+from jaxdpbo import commands
+from jaxdpbo.commands import demo
 from jaxdpbo.problems import datasets, huber_regression, kernel_svr
 
 
@@ -36,7 +38,7 @@ def test_the_demo_compares_and_publishes_only_what_is_private(results, monkeypat
     monkeypatch.setattr(demo, "EVALUATIONS", 3)
     monkeypatch.setattr(demo, "SEEDS", range(1))
     monkeypatch.setattr(kernel_svr, "loss", watched)
-    demo.main()
+    commands.main(["demo", "--folder", str(results / "demo")])
     shown = capfd.readouterr()
     rows = {line.split("  ")[0]: line for line in shown.out.splitlines()}
     for method in (demo.GIBO, demo.EVALUATED):

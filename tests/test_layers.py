@@ -2,6 +2,7 @@
 
 import ast
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,16 +105,35 @@ def test_importing_the_package_needs_no_extra_and_changes_no_configuration():
         "import jaxdpbo.problems.classification\n"
         "assert dict(jax.config.values) == before\n"
     )
-    done = subprocess.run([__import__("sys").executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_the_package_neither_prints_nor_configures(path):
+@pytest.mark.parametrize("path", [path for path in modules() if "commands" not in path.parts], ids=name_of)
+def test_the_package_neither_prints_nor_configures(path):  # its commands are programs: they do
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             assert ast.unparse(node.func) not in ("print", "jax.config.update", "warnings.warn")
+
+
+def test_the_modules_of_a_package_are_there_after_one_import():
+    code = (
+        "import sys, jaxdpbo\n"
+        "slow = {'scipy.special', 'scipy.optimize', 'scipy.linalg', 'scipy.stats', 'jaxdpbo.outsourcing',\n"
+        "  'jaxdpbo.training.models', 'jaxdpbo.problems.datasets', 'matplotlib', 'tqdm', 'sklearn'}\n"
+        "assert not slow & set(sys.modules), slow & set(sys.modules)\n"
+        "jaxdpbo.outsourcing.serve, jaxdpbo.training.dp_optim.train, jaxdpbo.problems.kernel_svr.loss\n"
+        "jaxdpbo.privacy.auditing.replay, jaxdpbo.surrogate.two_task, jaxdpbo.drivers.scan, jaxdpbo.transforms.curate\n"
+        "assert {'training', 'outsourcing', '__version__'} <= set(dir(jaxdpbo))\n"
+        "assert 'models' in dir(jaxdpbo.training)\n"
+        "for module in (jaxdpbo, jaxdpbo.training):\n"
+        "  try: module.nothing\n"
+        "  except AttributeError as error: assert module.__name__ in str(error) and 'nothing' in str(error)\n"
+        "  else: raise AssertionError\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_nothing_unexpected_stands_at_the_root():

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxdpbo import outsourcing
+from jaxdpbo import commands, outsourcing
 from jaxdpbo.outsourcing import ProtocolError
 from jaxdpbo.privacy import guarantee, transforms
 
@@ -674,12 +674,9 @@ CHANGED = "the private data, or what the outputs come from, changed"
     ],
 )
 def test_the_curator_says_what_it_refuses(tmp_path, table, monkeypatch, capsys, changes, message):
-    from benchmarks import curator
-
     def started_again(*more):
         sys.modules.pop("slow", None)
-        monkeypatch.setattr(sys, "argv", ["curator", *map(str, table), "--pipe", *more])
-        curator.main()
+        commands.main(["curator", *map(str, table), "--pipe", *more])
 
     monkeypatch.setattr(outsourcing, "serve", lambda *_: None)
     monkeypatch.syspath_prepend(tmp_path)
@@ -707,12 +704,7 @@ def test_the_curator_says_what_it_refuses(tmp_path, table, monkeypatch, capsys, 
         (["--port=5151", "--secret=x", "--pipe"], "--pipe and --port exclude each other"),
     ],
 )
-def test_a_port_needs_a_secret(monkeypatch, capsys, program, arguments, message):
-    from benchmarks import curator, modeler
-
-    monkeypatch.setattr(
-        sys, "argv", [program, "--epsilon=1" if program == "curator" else "--lengthscale=1", *arguments]
-    )
+def test_a_port_needs_a_secret(capsys, program, arguments, message):
     with pytest.raises(SystemExit):
-        {"curator": curator, "modeler": modeler}[program].main()
+        commands.main([program, "--epsilon=1" if program == "curator" else "--lengthscale=1", *arguments])
     assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``scripts/curator``: holds the rows and the function, publishes the rows transformed, answers queries.
+"""``jaxdpbo curator``: holds the rows and the function, publishes the rows transformed, answers queries.
 
 Everything it says to its owner goes to standard error. The modeler comes to a Unix socket that its owner alone can
 open, to a port of this machine with a shared secret, or over standard output and input. Files in ``--folder``:
@@ -6,15 +6,12 @@ open, to a port of this machine with a shared secret, or over standard output an
 socket and its secret.
 """
 
-import os
-
-os.environ.setdefault("JAX_ENABLE_X64", "1")
-
 import argparse
 import csv
 import importlib
 import io
 import math
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -23,8 +20,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from benchmarks import places, report
 from jaxdpbo import outsourcing
+from jaxdpbo.commands import places
 from jaxdpbo.privacy import guarantee, transforms
 from jaxdpbo.problems import outsourced
 
@@ -40,17 +37,8 @@ class Held(NamedTuple):
     source: bytes
 
 
-def main() -> None:
-    arguments = parsed()
-    try:
-        held = example() if arguments.table is None else of_table(arguments)
-        run(arguments, held)
-    except (outsourcing.ProtocolError, ValueError, OSError) as error:
-        sys.exit(f"curator: {error}")
-
-
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/curator", description=__doc__.splitlines()[0])
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this command."""
     parser.add_argument("table", nargs="?", type=Path, help="a CSV file with a header; an example where not given")
     parser.add_argument("--inputs", help="columns that are the rows' coordinates: a,b,c")
     parser.add_argument("--output", help="the column to be maximised")
@@ -64,19 +52,27 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--radius", type=float, help="in units: then epsilon is for any replacement in that ball")
     parser.add_argument("--projected", type=int, default=10, help="r of the random projection, which protects nobody")
     parser.add_argument("--queries", type=int, default=50)
-    parser.add_argument("--folder", type=Path, default=report.RESULTS / "outsourcing")
+    parser.add_argument("--folder", type=Path, default=places.FOLDER)
     places.add_arguments(parser)
-    arguments = places.parsed(parser)
+
+
+def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Publish where nothing is published yet, then serve until the modeler gives its answer."""
+    places.check(arguments, parser)
     if arguments.table is not None:
         for name in ("inputs", "centre", "unit"):
             if getattr(arguments, name) is None:
                 parser.error(f"--{name} is needed: it is public, and is not estimated from the table")
         if (arguments.output is None) == (arguments.function is None):
             parser.error("one of --output and --function is needed")
-    return arguments
+    try:
+        serve_all(arguments, example() if arguments.table is None else of_table(arguments))
+    except (outsourcing.ProtocolError, ValueError, OSError) as error:
+        sys.exit(f"curator: {error}")
 
 
 def numbers(text: str) -> list[float]:
+    """Of an argument, separated by commas."""
     return [float(word) for word in text.split(",")]
 
 
@@ -126,7 +122,8 @@ def of_table(arguments: argparse.Namespace) -> Held:
     return Held(inputs, lambda row: function(row, inputs[row]), source)
 
 
-def run(arguments: argparse.Namespace, held: Held) -> None:
+def serve_all(arguments: argparse.Namespace, held: Held) -> None:
+    """Publish, or read what was published, and answer until the modeler gives its answer."""
     arguments.folder.mkdir(parents=True, exist_ok=True)
     released, record = arguments.folder / "released.jsonl", arguments.folder / "record.jsonl"
     config = chosen(arguments, held.inputs.shape[1])
@@ -206,8 +203,5 @@ def serve(record: outsourcing.Record, evaluate: Any, lines: Any, send: Any) -> i
 
 
 def say(text: str) -> None:
+    """To the owner, on standard error."""
     print(text, file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    main()

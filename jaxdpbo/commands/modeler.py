@@ -1,49 +1,52 @@
-"""``scripts/modeler``: sees the released rows alone, asks for rows by number, finds the row of the largest output.
+"""``jaxdpbo modeler``: holds the released rows alone, asks for rows by number, finds the row of the largest output.
 
-It keeps nothing: the curator's greeting tells it all answers so far. Everything it says to its owner goes to standard
-error. It finds the curator's Unix socket beside the released file; see ``scripts/curator`` for the other ways.
+It keeps nothing: the curator's greeting holds all answers so far. Everything it says to its owner goes to standard
+error. It finds the curator's Unix socket beside the released file; see ``jaxdpbo curator`` for the other ways.
 """
-
-import os
-
-os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from tqdm import tqdm
-
-from benchmarks import places, report
 from jaxdpbo import outsourcing
+from jaxdpbo.commands import places
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="scripts/modeler", description=__doc__.splitlines()[0])
-    parser.add_argument("released", nargs="?", type=Path, default=report.RESULTS / "outsourcing" / "released.jsonl")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this command."""
+    parser.add_argument("released", nargs="?", type=Path, default=places.FOLDER / "released.jsonl")
     parser.add_argument("--lengthscale", type=float, required=True, help="in units of distance, as the rows are")
     parser.add_argument("--noise-variance", type=float, default=1e-4, help="of an output, in standard units")
     parser.add_argument("--centre", type=float, default=0.0, help="of the outputs")
     parser.add_argument("--scale", type=float, default=1.0, help="of the outputs: their standard deviation")
     places.add_arguments(parser)
-    arguments = places.parsed(parser)
+
+
+def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Ask until every query is answered, then give the answer."""
+    places.check(arguments, parser)
     try:
-        run(arguments)
+        meet(arguments)
     except (ConnectionError, TimeoutError):  # while writing: a reader sees the end of its lines
         sys.exit("modeler: the curator went away: start again to go on")
     except (outsourcing.ProtocolError, ValueError, OSError) as error:
         sys.exit(f"modeler: {error}")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def meet(arguments: argparse.Namespace) -> None:
+    """By the pipe or the socket that the arguments name."""
     if arguments.pipe:
         return talk(arguments, outsourcing.lines_of(sys.stdin), outsourcing.sender(sys.stdout))
     with outsourcing.connect(*places.of(arguments, arguments.released.parent)) as session:
         return talk(arguments, session.lines, session.send)
 
 
-def talk(arguments, lines, send) -> None:
+def talk(arguments: argparse.Namespace, lines: Iterator[str], send: Callable[[str], None]) -> None:
+    """One contact with the curator."""
+    from tqdm import tqdm  # an extra: imported where it is used
+
     # The greeting comes first: once a curator speaks, its released file is there.
     first = next(lines, None)
     if first is None:
@@ -67,7 +70,3 @@ def talk(arguments, lines, send) -> None:
             scale=arguments.scale,
         )
     print(f"row {found.row}: output {found.output:.6g}, the largest of {len(found.answers)}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()

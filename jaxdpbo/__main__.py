@@ -1,0 +1,5 @@
+"""``python -m jaxdpbo``."""
+
+from jaxdpbo.commands import main
+
+main()

@@ -1,0 +1,221 @@
+"""``jaxdpbo demo``, the main job on real records: tune a kernel machine on 300 patients, under a guarantee for each.
+
+scikit-learn's bundled diabetes records: 142 patients train a support vector regression and count as public, the loss
+of the other 300 (the users) steers its 13 hyper-parameters. Two methods of budget mu = 1, DP-GIBO and GP-UCB by private
+evaluations, whose values may all be published; beside them random search, and DP-GIBO without privacy. Measured losses
+are raw: they can be shown here because these records are public.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import gp_ucb, private_evaluations, random_search
+from jaxdpbo.commands import tables
+from jaxdpbo.problems import datasets, kernel_svr
+
+MU, DELTA = 1.0, 1e-5
+STEPS, TRAIN = 25, 142
+EVALUATIONS, LOSS_RANGE = 60, (0.0, 4.0)  # of GP-UCB: each evaluation more makes all of them noisier
+SEEDS = range(5)
+GIBO, EVALUATED, BARE, SEARCH = "DP-GIBO, mu=1", "GP-UCB, private evaluations, mu=1", "DP-GIBO, mu=inf", "random search"
+METHODS = (GIBO, EVALUATED, BARE, SEARCH)
+PRIVATE = (GIBO, EVALUATED)
+UNTUNED, NOT_PRIVATE = "untuned, middle of the box", "not private"
+
+
+class Comparison(NamedTuple):
+    """What the demo found.
+
+    Attributes:
+      rows: a dict for each method, the untuned machine first: "method", "losses" (one a seed), "mean", "min", "max",
+        "evaluations" of one seed, "private".
+      curves: of each method, the mean loss of its iterates, a list for each seed.
+      batch: evaluations a step of the methods that take steps.
+      run: what a hospital would publish: one run of DP-GIBO, its noise from the operating system.
+    """
+
+    rows: list[dict[str, Any]]
+    curves: dict[str, list[Any]]
+    batch: int
+    run: drivers.Run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of this command."""
+    parser.add_argument("--folder", type=Path, default=Path("results") / "demo", help="for release.json and plot.png")
+
+
+def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Compare, print the table, write what may be published and a plot."""
+    del parser
+    import matplotlib  # an extra: imported where it is used
+
+    matplotlib.use("Agg")
+    start = time.perf_counter()
+    dataset = datasets.load("diabetes")
+    users, dimension = len(dataset.targets) - TRAIN, dataset.features.shape[1] + 3
+    print(f"{dataset.source}: {TRAIN} patients train, {users} are the users; {dimension} hyper-parameters")
+    print(f"{STEPS} steps of {dimension + 1} evaluations, {EVALUATIONS} for private evaluations; {len(SEEDS)} seeds\n")
+    found = compare(dataset)
+    show(found)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    release, picture = arguments.folder / "release.json", arguments.folder / "plot.png"
+    release.write_text(json.dumps(published(found.run), indent=1) + "\n")
+    plot(found, picture)
+    print(f"wrote {release}\nwrote {picture}\n{time.perf_counter() - start:.0f} s")
+
+
+def compare(dataset: datasets.Dataset) -> Comparison:
+    """Every method on every seed, then the run that would be published."""
+    from tqdm import tqdm  # an extra: imported where it is used
+
+    bounds = kernel_svr.bounds(dataset.features.shape[1])
+    batch = bounds.shape[1] + 1
+    counts = dict.fromkeys(METHODS, STEPS * batch) | {EVALUATED: EVALUATIONS}
+    finals = {method: [] for method in (UNTUNED, *METHODS)}
+    curves = {method: [] for method in METHODS}
+    total = len(SEEDS) * sum(counts.values()) + STEPS * batch
+    with tqdm(total=total, unit="evaluation", mininterval=1.0) as bar:
+
+        def loss(point, data):
+            bar.update()
+            return kernel_svr.loss(point, data)
+
+        for seed in SEEDS:
+            data, key = kernel_svr.split(dataset, seed, train=TRAIN), jax.random.key(seed)
+
+            def mean_loss(point, data=data):
+                return float(kernel_svr.loss(np.asarray(point), data).mean())
+
+            untuned = mean_loss(bounds.mean(axis=0))
+            finals[UNTUNED].append(untuned)
+            for method, (final, curve) in of_seed(loss, mean_loss, data, bounds, key, untuned).items():
+                finals[method].append(final)
+                curves[method].append(curve)
+        run = gibo(loss, kernel_svr.split(dataset, 0, train=TRAIN), bounds, MU, None)
+    rows = [
+        {
+            "method": method,
+            "losses": losses,
+            "mean": float(np.mean(losses)),
+            "min": float(np.min(losses)),
+            "max": float(np.max(losses)),
+            "evaluations": counts.get(method, 0),
+            "private": method in (UNTUNED, *PRIVATE),
+        }
+        for method, losses in finals.items()
+    ]
+    return Comparison(rows, curves, batch, run)
+
+
+def of_seed(
+    loss: Callable[..., Any], mean_loss: Callable[[Any], float], data: Any, bounds: Any, key: Any, untuned: float
+) -> dict[str, tuple[float, Any]]:
+    """For each method the loss of what it releases, and of its iterates."""
+    found = {}
+    for method, mu in ((GIBO, MU), (BARE, np.inf)):
+        released = gibo(loss, data, bounds, mu, key).release
+        found[method] = mean_loss(released.point), [mean_loss(theta) for theta in released.path]
+    released = evaluated(loss, data, bounds, key).release
+    found[EVALUATED] = mean_loss(released.point), [untuned, *map(mean_loss, best_so_far(released))]
+    run = searched(loss, data, bounds, key)
+    assert run.diagnostics is not None
+    batches = np.asarray(run.diagnostics.info.mean_loss).min(axis=1)
+    found[SEARCH] = mean_loss(run.release.point), np.minimum.accumulate([untuned, *batches])
+    return found
+
+
+def gibo(loss: Callable[..., Any], data: Any, bounds: Any, mu: float, key: Any) -> drivers.Run:
+    """DP-GIBO with the defaults of ``minimize``."""
+    users = len(data.validation_targets)
+    return drivers.minimize(
+        loss, data, bounds, mu=mu, users=users, steps=STEPS, key=key, insecure_key=True, traceable=False
+    )
+
+
+def evaluated(loss: Callable[..., Any], data: Any, bounds: Any, key: Any) -> drivers.Run:
+    """GP-UCB, which sees noised mean losses alone."""
+    search = gp_ucb.config(
+        steps=EVALUATIONS,
+        bounds=bounds,
+        refit_every=20,
+        answer="best_posterior_mean",
+        raw_samples=500,
+        num_restarts=4,
+    )
+    users = len(data.validation_targets)
+    config = private_evaluations.config(gp_ucb.algorithm, search, users=users, mu=MU, loss_range=LOSS_RANGE)
+    algorithm = private_evaluations.algorithm_of(gp_ucb.algorithm)
+    return drivers.run_loop(algorithm, loss, data, config, key=key, insecure_key=True)
+
+
+def searched(loss: Callable[..., Any], data: Any, bounds: Any, key: Any) -> drivers.Run:
+    """Random search, which protects nobody."""
+    config = random_search.config(
+        users=len(data.validation_targets), steps=STEPS, batch=bounds.shape[1] + 1, bounds=bounds
+    )
+    return drivers.run_loop(random_search.algorithm, loss, data, config, key=key, diagnostics=True)
+
+
+def show(found: Comparison) -> None:
+    """The table on standard output."""
+    print("\nmean validation loss of the released hyper-parameters (squared error; predicting the mean gives about 1)")
+    private = f"mu={MU:g}: epsilon={found.run.guarantee.epsilon(DELTA):.2f} at delta={DELTA:g}"
+    said = {UNTUNED: "uses no user", **dict.fromkeys(METHODS, NOT_PRIVATE), **dict.fromkeys(PRIVATE, private)}
+    tables.print_table(
+        ("method", "mean", "min", "max", "evaluations", "privacy of the users"),
+        [
+            (row["method"], *(f"{row[name]:.3f}" for name in ("mean", "min", "max")), row["evaluations"] or "",
+             said[row["method"]])
+            for row in found.rows
+        ],
+    )  # fmt: skip
+    print("The two marked 'not private' are shown because these records are public; they are not in release.json.")
+    print("So are the measured losses, of every row: a loss measured on users is not private either.\n")
+
+
+def published(run: drivers.Run) -> dict[str, Any]:
+    """What a hospital would publish: the hyper-parameters and their guarantee, nothing raw."""
+    point = np.asarray(run.release.point).tolist()
+    names = [f"log_lengthscale_{i}" for i in range(len(point) - 3)] + ["epsilon", "C", "gamma"]
+    return {
+        "hyper_parameters": dict(zip(names, point, strict=True)),
+        "guarantee": run.guarantee.to_dict() | {"in_words": str(run.guarantee)},
+        "epsilon": {"delta": DELTA, "epsilon": run.guarantee.epsilon(DELTA)},
+    }
+
+
+def best_so_far(released: Any) -> np.ndarray:
+    """The point of the least released value after each evaluation."""
+    values = np.asarray(released.values)
+    best = [int(np.argmin(values[: t + 1])) for t in range(len(values))]
+    return np.asarray(released.points)[best]
+
+
+def plot(found: Comparison, path: Path) -> None:
+    """The mean and range over seeds of every method's iterates."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.2))
+    styles = dict(zip(METHODS, (("C0", "-"), ("C2", "-"), ("C0", "--"), ("C1", "-")), strict=True))
+    for method, seeds in found.curves.items():
+        seeds = np.asarray(seeds)
+        evaluations = np.arange(seeds.shape[1]) * (1 if method == EVALUATED else found.batch)
+        colour, line = styles[method]
+        label = method if method in PRIVATE else f"{method} ({NOT_PRIVATE})"
+        axes.plot(evaluations, seeds.mean(axis=0), line, color=colour, label=label)
+        axes.fill_between(evaluations, seeds.min(axis=0), seeds.max(axis=0), color=colour, alpha=0.12, linewidth=0)
+    axes.set(xlabel="evaluations", ylabel="mean validation loss of the iterate")
+    axes.set_title(f"Kernel SVR on the diabetes records: mean and range of {len(SEEDS)} seeds", fontsize=10)
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    pyplot.close(figure)

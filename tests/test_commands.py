@@ -1,0 +1,87 @@
+"""``jaxdpbo COMMAND``: every command says what it is, refuses with a sentence, and answers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxdpbo import commands, ledger
+
+ROOT = Path(__file__).parent.parent
+USERS = "the users whose losses are evaluated"
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A ledger of mu = 2 with one run of mu = 1."""
+    path = tmp_path / "budget.jsonl"
+    ledger.create(path, notion="gdp", level=2, relation="replace_one", protects=USERS)
+    ledger.charge(path, "march", "a mean", ledger.Spend((ledger.Event("gdp", 1),), "replace_one", USERS))
+    return path
+
+
+def said(capsys, *arguments):
+    commands.main([str(argument) for argument in arguments])
+    return capsys.readouterr().out
+
+
+def refusal(*arguments):
+    with pytest.raises(SystemExit) as end:
+        commands.main([str(argument) for argument in arguments])
+    return str(end.value)
+
+
+def test_the_module_is_the_console_script():
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxdpbo", "ledger", "head", "nowhere.jsonl"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "nowhere.jsonl" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert 'jaxdpbo = "jaxdpbo.commands:main"' in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_every_command_helps(capsys, name):
+    with pytest.raises(SystemExit) as end:
+        commands.main([name, "--help"])
+    assert end.value.code == 0
+    assert f"usage: jaxdpbo {name}" in capsys.readouterr().out
+
+
+def test_what_is_no_command_is_refused(capsys):
+    for arguments in ([], ["audit"]):
+        with pytest.raises(SystemExit) as end:
+            commands.main(arguments)
+        assert end.value.code == 2
+    with pytest.raises(SystemExit):
+        commands.main(["--help"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in commands.COMMANDS)
+
+
+def test_the_ledger_is_described_and_verified_against_a_head_noted_earlier(capsys, path):
+    assert said(capsys, "ledger", "describe", path) == ledger.describe(path) + "\n"
+    head = said(capsys, "ledger", "head", path).strip()
+    assert head == ledger.head(path)
+    ledger.charge(path, "april", "a mean", ledger.Spend((ledger.Event("gdp", 1),), "replace_one", USERS))
+    assert "whole, 2 runs charged" in said(capsys, "ledger", "verify", path, "--head", head)
+    assert "whole, 2 runs charged" in said(capsys, "ledger", "verify", path)
+
+
+def test_a_ledger_that_was_cut_short_is_not_verified(path):
+    head = ledger.head(path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+    assert "expected line" in refusal("ledger", "verify", path, "--head", head)
+    path.write_bytes(lines[0].replace(b"gdp", b"gdq") + lines[1])
+    for action in ("verify", "describe", "head"):
+        assert "budget.jsonl" in refusal("ledger", action, path)
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    for name in ("matplotlib", "tqdm"):
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, name, None)
+            assert f"{name} is missing: pip install 'jaxdpbo[{commands.EXTRAS[name]}]'" in refusal("demo")

@@ -3,14 +3,12 @@
 import json
 import os
 import platform
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from jaxdpbo.commands.tables import print_table
-
-__all__ = ["RESULTS", "folder", "machine", "print_table", "save_figure", "write_json"]
 RESULTS = Path(__file__).parent.parent / "results"
 
 
@@ -43,6 +41,19 @@ def save_figure(figure: Any, path: Path) -> None:
     """Write a matplotlib figure, and say where."""
     figure.savefig(path, dpi=120, bbox_inches="tight")
     print(f"wrote {_short(path)}")
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Columns as wide as their widest cell, the first one flush left."""
+    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    for number, row in enumerate(cells):
+        first, *rest = (
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  ".join([first, *rest]).rstrip())
+        if number == 0:
+            print("  ".join("-" * width for width in widths))
 
 
 def _short(path: Path) -> str:

@@ -115,10 +115,11 @@ def of_table(arguments: argparse.Namespace) -> Held:
     module, _, name = arguments.function.partition(":")
     sys.path.insert(0, os.getcwd())
     loaded = importlib.import_module(module)
-    if getattr(loaded, "__file__", None) is None:
+    file = getattr(loaded, "__file__", None)
+    if file is None:
         raise ValueError(f"--function: {module} has no file; use a module of your own that calls it")
     function = getattr(loaded, name)
-    source = outsourcing.framed("function", content, inputs, arguments.function, Path(loaded.__file__).read_bytes())
+    source = outsourcing.framed("function", content, inputs, arguments.function, Path(file).read_bytes())
     return Held(inputs, lambda row: function(row, inputs[row]), source)
 
 

@@ -26,7 +26,7 @@ STEPS, TRAIN = 25, 142
 EVALUATIONS, LOSS_RANGE = 60, (0.0, 4.0)  # of GP-UCB: each evaluation more makes all of them noisier
 SEEDS = range(5)
 GIBO, EVALUATED, BARE, SEARCH = "DP-GIBO, mu=1", "GP-UCB, private evaluations, mu=1", "DP-GIBO, mu=inf", "random search"
-METHODS = (GIBO, EVALUATED, BARE, SEARCH)
+METHODS: tuple[str, ...] = (GIBO, EVALUATED, BARE, SEARCH)
 PRIVATE = (GIBO, EVALUATED)
 UNTUNED, NOT_PRIVATE = "untuned, middle of the box", "not private"
 
@@ -79,7 +79,7 @@ def compare(dataset: datasets.Dataset) -> Comparison:
 
     bounds = kernel_svr.bounds(dataset.features.shape[1])
     batch = bounds.shape[1] + 1
-    counts = dict.fromkeys(METHODS, STEPS * batch) | {EVALUATED: EVALUATIONS}
+    counts = {method: EVALUATIONS if method == EVALUATED else STEPS * batch for method in METHODS}
     finals = {method: [] for method in (UNTUNED, *METHODS)}
     curves = {method: [] for method in METHODS}
     total = len(SEEDS) * sum(counts.values()) + STEPS * batch

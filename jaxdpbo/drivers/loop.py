@@ -74,7 +74,7 @@ def run_loop(
     if ledger is not None and (key is not None or state is not None):
         raise ValueError("key and state must not be given with a ledger: the record says how a run goes on")
     key, statement = keys.for_release(key, statement, insecure_key)
-    init_key, loop_key, release_key = jax.random.split(key, 3)
+    init_key, loop_key, release_key = run_keys(key)
     fresh: State = init(algorithm, init_key, config)
     current = fresh if state is None else state
     if jax.tree.map(_shape_and_dtype, current) != jax.tree.map(_shape_and_dtype, fresh):
@@ -97,7 +97,7 @@ def run_loop(
     if start:  # nobody can say any more where the keys of the earlier steps came from
         statement = statement.assuming(guarantee.KEY_SECRET)
     for t in _count(start, config.steps, progress):
-        ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
+        ask_key, tell_key = step_keys(loop_key, t)
         if t < len(publics) and not jax.tree.leaves(current.private):
             current = current._replace(public=publics[t])
             continue
@@ -120,7 +120,7 @@ def run_loop(
             raise result.RunInterrupted(f"{said}goes on, or says why it cannot") from error
         current = after
         infos.append(info)
-    info = jax.tree.map(lambda *leaves: jnp.stack(leaves), *infos) if infos else None
+    info = jax.tree.map(lambda *leaves: np.stack(leaves), *infos) if infos else None  # jnp: a program for each shape
     result.raise_on_failed_factorisation(info, current if record is None else None)
     if record is not None:
         checkpoints.about_to_draw(record, "the release")
@@ -130,6 +130,9 @@ def run_loop(
     return result.Run(released, statement, result.Diagnostics(current, info) if diagnostics else None)
 
 
+# Each of these is one program: what runs outside of one is compiled operation by operation.
+run_keys = jax.jit(lambda key: tuple(jax.random.split(key, 3)))
+step_keys = jax.jit(lambda loop_key, t: tuple(jax.random.split(jax.random.fold_in(loop_key, t))))
 init = jax.jit(lambda algorithm, key, config: algorithm.init(key, config), static_argnums=0)
 ask = jax.jit(lambda algorithm, key, config, state: algorithm.ask(key, config, state), static_argnums=0)
 tell = jax.jit(

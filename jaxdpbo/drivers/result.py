@@ -78,7 +78,7 @@ def raise_on_failed_factorisation(info: Any, state: State | None) -> None:
     ``state`` is None for a run on record: what it drew leaves by its record or not at all.
     """
     failed = getattr(info, "factorisation_failed", None)
-    if failed is not None and bool(jnp.any(failed)):
+    if failed is not None and bool(np.any(failed)):
         raise RunInterrupted(
             "the covariance of the evaluated points could not be factored: raise noise_variance or use float64",
             state,

@@ -46,7 +46,8 @@ def ascend(
       value_and_gradient: of the utility at one point, any shape.
       project: maps a point into the feasible set.
       start: a feasible point.
-      steps: gradient steps; ``steps + 1`` evaluations.
+      steps: gradient steps; ``steps + 1`` evaluations, all in one loop: outside of it the utility would be
+        compiled a second time.
       step_size: initial size of a step, in the units of the point; any shape that broadcasts with it.
 
     Returns:
@@ -70,8 +71,8 @@ def ascend(
         return (moved, memory, best), None
 
     worst = (start, jnp.full((), -jnp.inf, start.dtype))
-    (point, _, best), _ = jax.lax.scan(step, (start, optimizer.init(start), worst), length=steps)
-    return keep_best(best, point, value_and_gradient(point)[0])
+    (_, _, best), _ = jax.lax.scan(step, (start, optimizer.init(start), worst), length=steps + 1)
+    return best
 
 
 def multi_start(

@@ -1,0 +1,98 @@
+"""``scripts/bench first_answer [--against PATH]``: how long a new user waits, in fresh processes without any cache.
+
+Each part runs in a process of its own, the parts and the checkouts interleaved, and the least of three is the figure:
+what a machine that does something else adds is never negative. Beside it stands the import of JAX and optax, which
+nobody can save. With ``--against`` a second checkout, such as a clone of an earlier commit, runs in the same way.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tqdm import tqdm
+
+from benchmarks import report
+from benchmarks.speed import rows
+
+ROUNDS = 3
+IMPORT = "import jax, optax"
+PROBLEM = """
+import jax.numpy as jnp
+import numpy as np
+import jaxdpbo
+
+records = np.random.default_rng(0).gamma(2.0, size=(2000, {d}))
+
+def loss(point, data):
+    return {np}.log1p({np}.sum((data - point) ** 2, axis=1))
+
+bounds = np.array([[0.0] * {d}, [6.0] * {d}])
+run = jaxdpbo.minimize(loss, {records}, bounds=bounds, mu=1.0, {more})
+print(run.release.point, run.guarantee, run.guarantee.epsilon(delta=1e-5))
+"""
+
+
+def problem(dimension: int, python: bool = False, more: str = "") -> str:
+    kind = {"np": "np", "records": "records"} if python else {"np": "jnp", "records": "jnp.asarray(records)"}
+    return PROBLEM.format(d=dimension, more=more, **kind)
+
+
+PARTS = {
+    IMPORT: IMPORT,
+    "import jaxdpbo": "import jaxdpbo",
+    "README's example, d=3": problem(3),
+    "the same, traceable=False": problem(3, python=True, more="traceable=False, users=2000"),
+    "d=20": problem(20),
+    "d=100, 45 steps": problem(100, more="steps=45"),
+}
+QUICK = tuple(PARTS)[:3]
+
+
+def seconds(code: str, root: Path) -> float:
+    """Of a whole process: from its start to its end, by its own clock for the part that counts."""
+    timed = f"import time\nstart = time.perf_counter()\n{code}\nprint(time.perf_counter() - start)"
+    dropped = {"JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"}
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
+    with tempfile.TemporaryDirectory() as elsewhere:  # the checkout is found by its path alone
+        done = subprocess.run(
+            [sys.executable, "-c", timed], env=environment | {"PYTHONPATH": str(root)}, cwd=elsewhere,
+            capture_output=True, text=True, timeout=900,
+        )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return float(done.stdout.split()[-1])
+
+
+def main(quick: bool, against: Path | None = None) -> None:
+    checkouts = {"ours": Path(__file__).parents[2]} | ({} if against is None else {"before": against.absolute()})
+    parts = QUICK if quick else tuple(PARTS)
+    taken = {part: {side: [] for side in checkouts} for part in parts}
+    for side in checkouts.values():  # writes the byte code, which an installed package has
+        seconds("import jaxdpbo", side)
+    with tqdm(total=ROUNDS * len(parts) * len(checkouts), unit="process") as bar:
+        for _ in range(ROUNDS):
+            for part in parts:
+                for side, root in checkouts.items():
+                    taken[part][side].append(seconds(PARTS[part], root))
+                    bar.update()
+    least = {part: {side: min(values) for side, values in of.items()} for part, of in taken.items()}
+    base = min(least[IMPORT].values())
+    found = []
+    for part in parts:
+        ours, before = least[part]["ours"], least[part].get("before")
+        more = {"over_import": ours / base, "seconds": json.dumps(taken[part])}
+        if before is None:
+            found.append(rows.row(part, ours, base, IMPORT, ours / base, None, "float32", **more))
+        else:
+            found.append(rows.row(part, ours, before, "before", before / ours, None, "float32", **more))
+    report.print_table(
+        ("what", *checkouts, "ours / import"),
+        [
+            (part, *(f"{of[side]:.2f} s" for side in checkouts), f"{of['ours'] / base:.2f}")
+            for part, of in least.items()
+        ],
+    )
+    rows.finish("first_answer", found, quick)

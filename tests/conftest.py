@@ -23,6 +23,13 @@ LISTED_SKIPS: dict[str, str] = {
     "tests/test_peers.py::test_hypervolumes_are_pymoos[2]": "pymoo is not on a lent machine",
     "tests/test_peers.py::test_hypervolumes_are_pymoos[3]": "pymoo is not on a lent machine",
     **{
+        f"tests/test_packaging.py::{name}": "with --full only: builds, and installs from a package index"
+        for name in (
+            "test_wheel_and_sdist_give_the_example_in_an_empty_environment",
+            "test_the_lowest_stated_versions_run_the_example",
+        )
+    },
+    **{
         f"tests/test_benchmarks.py::{name}": "with --full only: a figure's whole program, half a minute to compile"
         for name in (
             "test_figure_3_may_be_stopped_and_started",

@@ -316,31 +316,3 @@ def test_over_a_run_the_trace_is_within_a_twentieth_of_a_joint_search(trials):
         joint = traces_along(path, keys, batch=batch, joint=True)
         assert np.all(ours > 0)
         assert np.mean(ours) <= 1.05 * np.mean(joint)
-
-
-def test_a_search_among_the_nearest_points_leaves_as_small_a_trace_as_one_among_all(monkeypatch):
-    """Of a large buffer: here 55 of up to 275 points, five batches, as 512 are of 4,545 at d = 100."""
-    dimension, batch, steps = 10, 11, 25
-    moves = np.random.default_rng(0).normal(size=(steps, dimension))
-    path = jnp.asarray(np.cumsum(0.3 * moves / np.sqrt(dimension), axis=0))
-    keys = jax.random.split(jax.random.key(0), steps)
-    along = partial(traces_along.__wrapped__, path, keys, batch=batch, joint=False)
-    everything = jax.jit(lambda: along())()
-    monkeypatch.setattr(gradient_design, "LARGE", 5 * batch)
-    monkeypatch.setattr(gradient_design, "NEAREST", 5 * batch)
-    nearest = jax.jit(lambda: along())()
-    assert not np.array_equal(nearest, everything)
-    assert np.mean(nearest) <= 1.02 * np.mean(everything)
-    assert np.max(nearest / everything) <= 1.1
-
-
-def test_the_trace_after_a_search_among_few_is_of_all_points(monkeypatch):
-    made, factorization, theta, _ = scene("rbf", 0)
-    monkeypatch.setattr(gradient_design, "LARGE", CAPACITY - 1)
-    monkeypatch.setattr(gradient_design, "NEAREST", 3)
-    points, after = jax.jit(
-        lambda: gradient_design.propose(
-            made.model(NOISE), factorization, theta, WIDE, designs(BATCH), ALL, polish_steps=8
-        )
-    )()
-    np.testing.assert_allclose(after, trace(made, factorization, theta, points), rtol=1e-8)

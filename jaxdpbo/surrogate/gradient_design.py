@@ -16,7 +16,6 @@ from jaxdpbo.surrogate import gp, gradient, maximize
 
 RADII = tuple(2.0 ** np.linspace(-3.5, 1.5, 6))
 FINER = (0.5**0.5, 2.0**0.5)  # times the best of them
-LARGE, NEAREST = 1024, 512  # from so many rows on, so many are searched with
 STEP_SHARE = 0.2  # of the winning radius: the polish's initial step
 
 
@@ -73,8 +72,7 @@ def propose(
     Returns:
       The points ``(b, d)`` (``theta`` at masked rows) and the trace after evaluating them.
     """
-    searched = _nearby(model, factorization, theta)
-    posterior = gradient.gradient_posterior(model, searched, theta)
+    posterior = gradient.gradient_posterior(model, factorization, theta)
     variance = model.kernel(model.params, theta, theta)
     scale = jnp.sqrt(variance / jnp.diagonal(gradient.prior_covariance(model, theta)))
     unknown = gradient.covariance(model, factorization, theta)
@@ -125,21 +123,7 @@ def propose(
             steps=polish_steps,
             step_size=STEP_SHARE * radius * scale[None],
         )
-    if searched is not factorization:
-        gain = gradient.information_gain(model, gradient.gradient_posterior(model, factorization, theta), points, mask)
     return points, jnp.trace(unknown) - gain
-
-
-def _nearby(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> gp.Factorization:
-    """What the search looks at: all evaluated points, or of a large buffer those most correlated with ``theta``.
-
-    A gain costs ``O(m^2 b)``, and a search takes 38 of them and 17 gradients: of 92 s at d = 100 nearly all. Directions
-    and the trace that is returned are of all points.
-    """
-    if factorization.points.shape[0] <= LARGE:
-        return factorization
-    rows = gp.nearest(model, factorization.points, factorization.mask, theta, NEAREST)
-    return gp.condition(model, factorization.points[rows], factorization.mask[rows])
 
 
 def fixed(

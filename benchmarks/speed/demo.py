@@ -3,6 +3,8 @@
 import json
 import time
 
+import jax
+
 from benchmarks import demo, report
 
 ENTRY = demo.__name__
@@ -10,6 +12,7 @@ ENTRY = demo.__name__
 
 def main(quick: bool) -> None:
     """The whole demo: it has no smaller size."""
+    jax.config.update("jax_enable_x64", True)  # as scripts/demo has it
     started = time.perf_counter()
     demo.main()
     found = json.loads((report.folder("demo") / "table.json").read_text())

@@ -2,6 +2,9 @@
 
 import argparse
 import inspect
+import os
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")  # before report imports jax
 
 from benchmarks import report, reproductions
 

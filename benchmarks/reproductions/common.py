@@ -160,6 +160,8 @@ class Report:
     """The clock, the settings and the two files of one figure."""
 
     def __init__(self, paper: Any, item: str, title: str, quick: bool, source: str, full: bool = False):
+        if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+            raise RuntimeError("figures are float64: set JAX_ENABLE_X64=1 before jax is imported")
         self.settings: SimpleNamespace = settings_of(paper, item, quick, full)
         self.paper: Any = paper
         self.item: str = item

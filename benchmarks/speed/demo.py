@@ -2,6 +2,8 @@
 
 import time
 
+import jax
+
 from benchmarks import report
 from jaxdpbo.commands import demo
 from jaxdpbo.problems import datasets
@@ -11,6 +13,7 @@ ENTRY = demo.__name__
 
 def main(quick: bool) -> None:
     """The whole demo: it has no smaller size."""
+    jax.config.update("jax_enable_x64", True)  # as scripts/demo has it
     started = time.perf_counter()
     found = demo.compare(datasets.load("diabetes"))
     demo.show(found)

@@ -143,8 +143,8 @@ def _outsourced(scale: float):
 
 def _front(scale: float):
     return dpareto.config(
-        bounds=BOUNDS * scale, initial=CANDIDATES[:2] * scale, proposals=STEPS - 2, reference=(10.0 * scale, 0.9),
-        raw_samples=8, num_restarts=1, ascent_steps=1, fit_steps=1,
+        bounds=BOUNDS * scale, initial_design=CANDIDATES[:2] * scale, proposals=STEPS - 2,
+        reference=(10.0 * scale, 0.9), raw_samples=8, num_restarts=1, ascent_steps=1, fit_steps=1,
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Malformed, extreme and adversarial arguments to every public function: a clear refusal, or a valid result.
 
-``fuzzing`` is the table of what is called and with what. Never another exception than was documented, never a hang, no
-NaN, and no private value in any message. atheris 3.0.0 was tried and left out: in a minute on each of three parsers,
-154,000 files, it found nothing that the corrupted files here had not, for 35 MB and another way to run tests.
+``fuzz_targets`` is the table of what is called and with what. Never another exception than was documented, never a
+hang, no NaN, and no private value in any message. atheris 3.0.0 was tried and left out: in a minute on each of three
+parsers, 154,000 files, it found nothing that the corrupted files here had not, for 35 MB and another way to run tests.
 """
 
 import importlib
@@ -15,13 +15,14 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 
-import fuzzing
+import fuzz_targets
 import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fuzzing import MARK, Target
+from fuzz_targets import objectives, odd_values
+from fuzz_targets.target import MARK, Target
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 from protocol_cases import CASES, STEPS, USERS
@@ -140,7 +141,7 @@ def fuzz(name: str, target: Target, calls: int, tally: Counter) -> None:
     @hypothesis.settings(
         max_examples=calls, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck)
     )
-    @hypothesis.given(fuzzing.arguments(target))
+    @hypothesis.given(odd_values.arguments(target))
     def one(arguments):
         tally[called(target, arguments)] += 1
 
@@ -154,7 +155,7 @@ def fuzz(name: str, target: Target, calls: int, tally: Counter) -> None:
 def table(tmp_path, monkeypatch):
     """Every row; a path that is wrong lands in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    return fuzzing.table(tmp_path)
+    return fuzz_targets.table(tmp_path)
 
 
 def test_what_a_row_marks_is_among_its_arguments(table):
@@ -218,7 +219,7 @@ def test_hypothesis_reports_what_it_finds():
 
 def of_any_pattern(rng, *shape):
     """Numbers, among them, in any pattern, those that no user should have."""
-    odd = rng.choice(fuzzing.EDGES, size=shape)
+    odd = rng.choice(odd_values.EDGES, size=shape)
     share = rng.choice([0.0, 0.05, 0.5, 1.0], size=shape[:1]).reshape(-1, *(1,) * (len(shape) - 1))
     scale = 10.0 ** rng.uniform(-320, 300, size=(shape[0], *(1,) * (len(shape) - 1)))
     found = np.where(rng.uniform(size=shape) < share, odd, scale * rng.normal(size=shape))
@@ -226,10 +227,10 @@ def of_any_pattern(rng, *shape):
 
 
 OBJECTIVES = {
-    (USERS,): fuzzing.loss_of_table,
-    (): fuzzing.utility_of_table,
-    (2,): fuzzing.two_of_table,
-    (2, USERS): fuzzing.gradient_of_table,
+    (USERS,): objectives.loss_of_table,
+    (): objectives.utility_of_table,
+    (2,): objectives.two_of_table,
+    (2, USERS): objectives.gradient_of_table,
 }
 TOGETHER = 32
 

@@ -1,9 +1,12 @@
 """What is fuzzed: a row for each public function, its valid arguments, and the odd ones that take their place.
 
-One module for each package of ``jaxdpbo``; ``test_fuzz`` checks the rows against the package's public functions.
+One module for each package of ``jaxdpbo``; ``coverage`` checks them against the package's public
+functions.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fuzz_targets.algorithms import configs, protocols
 from fuzz_targets.drivers import runners
@@ -19,7 +22,18 @@ from fuzz_targets.transforms import curators
 
 def table(folder: Path) -> dict[str, Target]:
     """Every row; ``folder`` is for files."""
-    return {
-        **accountants(), **statements(), **noises(), **curators(), **ledgers(folder), **parties(folder), **proofs(),
-        **surrogates(), **configs(), **runners(folder), **protocols(), **trainings(),
-    }  # fmt: skip
+    return together(
+        accountants(), statements(), noises(), curators(), ledgers(folder), parties(folder), proofs(), surrogates(),
+        configs(), runners(folder), protocols(), trainings(),
+    )  # fmt: skip
+
+
+def together(*tables: Mapping[str, Any]) -> dict[str, Any]:
+    """One table; no two rows may have the same name."""
+    found: dict[str, Any] = {}
+    for rows in tables:
+        for name in rows:
+            if name in found:
+                raise ValueError(f"two rows are named {name!r}")
+        found |= rows
+    return found

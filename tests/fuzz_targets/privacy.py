@@ -191,7 +191,7 @@ def noises() -> dict[str, Target]:
         "geometric": Target(m.geometric, plain | {"rate": rate}, odd=odd, weight=0.2),
         "outcome": Target(
             m.outcome, plain | {"probabilities": probabilities}, odd=odd | {"probabilities": wrong}, weight=0.2),
-        "planar_laplace": Target(
+        "mechanisms.planar_laplace": Target(
             m.planar_laplace, {"key": key(), "count": few, "rate": either(Fraction(1), Fraction(2))}, tame=("count",),
             weight=0.2,
         ),

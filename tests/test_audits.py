@@ -36,16 +36,6 @@ def test_what_is_claimed_holds_at_95_percent(name, trials):
         assert row.least * row.claimed <= found.measured <= row.claimed
 
 
-def test_the_table_has_every_private_algorithm_and_every_mechanism():
-    named = " ".join(ROWS)
-    for name in set(mechanisms.__all__) - {"FLOOR", "exponential_log_probabilities", "tables", "largest_score", "top"}:
-        assert name.removesuffix("_of") in named, name
-    for case in CASES.values():
-        if case.private and case.notion != "prior_averaged_dp":
-            module = case.algorithm.privacy.__module__.split(".")[2]
-            assert module in named or module == "po_gp_ucb", module  # which pays in a transform, and has a row of that
-
-
 # Traps 8, 11 and 13: replays.
 WILD = {"far": [1e6, -1e6], "NaN": [np.nan, 0.0], "infinite": [np.inf, -np.inf]}
 STEERED = {"theta", "path", "optimizer", "inner", "values"}  # public, and a function of what was released

@@ -159,9 +159,6 @@ def statements() -> dict[str, Target]:
             odd={"data": st.sampled_from([b"8642097531", "8642097531", 8642097531, bytearray(b"86420" * 7), None,
                 [86420]])},
         ),
-        "derive": Target(
-            keys.derive, {"key": secret().filter(lambda one: one is not None), "label": st.binary(max_size=9)},
-        ),
         "for_release": Target(
             keys.for_release, {"key": secret(), "statement": ideal, "insecure_key": st.booleans()},
             fixed=("statement",), check=lambda found, _: is_guarantee(found[1], None),

@@ -391,15 +391,6 @@ def test_either_side_of_a_threshold_may_speak_for_the_first():
     assert (up.trials, up.confidence, up.delta) == (2000, 0.95, 0.0)
 
 
-def test_intervals_see_what_no_threshold_does():
-    rng = np.random.default_rng(2)
-    split = rng.normal(size=4000) * 0.1 + rng.choice([-1.0, 1.0], 4000)
-    whole = rng.normal(size=4000) * 2.0
-    by_threshold = auditing.threshold_audit(split, whole, sought="mu").mu
-    by_intervals = auditing.threshold_audit(*auditing.interval_scores(split, whole), sought="mu").mu
-    assert by_intervals > by_threshold + 0.5
-
-
 def test_trap_33_outcomes_are_not_judged_on_the_trials_that_ranked_them():
     """Many outcomes that say nothing: in hindsight some would."""
     rng = np.random.default_rng(3)

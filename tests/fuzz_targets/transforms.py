@@ -97,11 +97,6 @@ def curators() -> dict[str, Target]:
         ),
         "trade_off": Target(auditing.trade_off, {"first": floats_of(8), "second": floats_of(8)}, words=("scores",),
             weight=0.3),
-        "interval_scores": Target(
-            auditing.interval_scores, {"first": floats_of(8), "second": floats_of(8), "bins": st.integers(2, 9)},
-            tame=("bins",),
-            words=("scores",), weight=0.3,
-        ),
         "epsilon_lower_bound": Target(
             auditing.epsilon_lower_bound,
             {"correct": st.integers(0, 9), "wrong": st.integers(0, 9), "trials": st.integers(9, 50),

@@ -443,8 +443,8 @@ def test_a_bound_refutes_what_is_below_it():
             assert auditing.refuted(shown, statement, distance=3.0) == wrong
     assert not auditing.refuted(shown, guarantee.no_guarantee("rows", "none was made"))
     at_delta = auditing.epsilon_lower_bound(900, 100, 1000, delta=1e-5)
-    for rho, wrong in ((0.01, True), (1.0, False)):
-        assert auditing.refuted(at_delta, guarantee.guarantee("zcdp", rho, "replace_one", "rows")) == wrong
+    for mu, wrong in ((0.1, True), (1e3, False)):  # with a slack of its own
+        assert auditing.refuted(at_delta, guarantee.guarantee("gdp", mu, "replace_one", "rows", delta=1e-6)) == wrong
     with pytest.raises(ValueError, match=r"delta must be at least the claim's 0.01, got 1e-05"):
         auditing.refuted(at_delta, guarantee.guarantee("dp", 1.0, "replace_one", "rows", delta=0.01))
 

@@ -186,7 +186,7 @@ def refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float = 1
         return False
     if statement.notion == "gdp" and not statement.delta:
         return audit.mu > statement.level
-    if statement.notion in ("gdp", "zcdp"):
+    if statement.notion == "gdp":
         return audit.epsilon > statement.epsilon(audit.delta)
     if audit.delta < statement.delta:
         raise ValueError(f"delta must be at least the claim's {statement.delta:g}, got {audit.delta:g}")

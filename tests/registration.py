@@ -81,7 +81,8 @@ def with_examples_wanted() -> dict[str, Callable[..., Any]]:
     for name, module in algorithm_modules().items():
         makers = [each for each in vars(module) if each == "config" or each.endswith("_config")]
         found |= {f"{name}.{maker}": each for maker, each in _functions(module, makers).items()}
-    found |= {f"mechanisms.{name}": each for name, each in drawing_mechanisms().items() if name in mechanisms.__all__}
+    drawn = {name: each for name, each in drawing_mechanisms().items() if not name.endswith("_of")}
+    found |= {f"mechanisms.{name}": each for name, each in drawn.items()}
     found |= {f"transforms.{name}": each for name, each in transform_makers().items()}
     found["transforms.curate"] = transforms.curate
     return found | {f"ledger.{name}": getattr(ledger, name) for name in ("create", "charge", "describe")}

@@ -41,6 +41,10 @@ def secret_key(shape: tuple[int, ...] = ()) -> jax.Array:
 
     Raises:
       RuntimeError: under a trace.
+
+    >>> import jaxdpbo
+    >>> jaxdpbo.secret_key((2,)).shape
+    (2,)
     """
     refuse_trace("the key of secret_key()")
     shape = _checks.shape("shape", shape)

@@ -281,9 +281,8 @@ def _made(key):
     """Keys themselves: none is used, no two are alike."""
     del key
     first, second = keys.secret_key(), keys.secret_key()
-    derived = [keys.derive(first, label) for label in (b"", b"noise")]
     given, _ = keys.for_release(None, guarantee.no_guarantee("rows", "a test"), False)
-    several = [first, second, *derived, given, *keys.secret_key((2,))]
+    several = [first, second, given, *keys.secret_key((2,))]
     assert len({np.asarray(jax.random.key_data(each)).tobytes() for each in several}) == len(several)
     assert all(map(keys.is_secret_kind, several))
     assert keys.generator(keys.key_from_bytes(bytes(32))) == "chacha20"
@@ -343,7 +342,7 @@ KEY_CASES = {
     "objective": Case(_measured, ("training.objectives.Data",)),
     "keys": Case(
         _made,
-        _of("privacy.keys", "secret_key", "key_from_bytes", "derive", "for_release", "is_secret_kind", "generator"),
+        _of("privacy.keys", "secret_key", "key_from_bytes", "for_release", "is_secret_kind", "generator"),
         draws=False,
     ),
 }  # fmt: skip

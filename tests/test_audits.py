@@ -36,16 +36,6 @@ def test_what_is_claimed_holds_at_95_percent(name, trials):
         assert row.least * row.claimed <= found.measured <= row.claimed
 
 
-def test_the_table_has_every_private_algorithm_and_every_mechanism():
-    named = " ".join(ROWS)
-    for name in set(mechanisms.__all__) - {"FLOOR", "exponential_log_probabilities", "tables", "largest_score", "top"}:
-        assert name.removesuffix("_of") in named, name
-    for case in CASES.values():
-        if case.private and case.notion != "prior_averaged_dp":
-            module = case.algorithm.privacy.__module__.split(".")[2]
-            assert module in named or module == "po_gp_ucb", module  # which pays in a transform, and has a row of that
-
-
 # Traps 8, 11 and 13: replays.
 WILD = {"far": [1e6, -1e6], "NaN": [np.nan, 0.0], "infinite": [np.inf, -np.inf]}
 STEERED = {"theta", "path", "optimizer", "inner", "values"}  # public, and a function of what was released
@@ -410,15 +400,6 @@ def test_either_side_of_a_threshold_may_speak_for_the_first():
     assert (up.trials, up.confidence, up.delta) == (2000, 0.95, 0.0)
 
 
-def test_intervals_see_what_no_threshold_does():
-    rng = np.random.default_rng(2)
-    split = rng.normal(size=4000) * 0.1 + rng.choice([-1.0, 1.0], 4000)
-    whole = rng.normal(size=4000) * 2.0
-    by_threshold = auditing.threshold_audit(split, whole, sought="mu").mu
-    by_intervals = auditing.threshold_audit(*auditing.interval_scores(split, whole), sought="mu").mu
-    assert by_intervals > by_threshold + 0.5
-
-
 def test_trap_33_outcomes_are_not_judged_on_the_trials_that_ranked_them():
     """Many outcomes that say nothing: in hindsight some would."""
     rng = np.random.default_rng(3)
@@ -471,8 +452,8 @@ def test_a_bound_refutes_what_is_below_it():
             assert auditing.refuted(shown, statement, distance=3.0) == wrong
     assert not auditing.refuted(shown, guarantee.no_guarantee("rows", "none was made"))
     at_delta = auditing.epsilon_lower_bound(900, 100, 1000, delta=1e-5)
-    for rho, wrong in ((0.01, True), (1.0, False)):
-        assert auditing.refuted(at_delta, guarantee.guarantee("zcdp", rho, "replace_one", "rows")) == wrong
+    for mu, wrong in ((0.1, True), (1e3, False)):  # with a slack of its own
+        assert auditing.refuted(at_delta, guarantee.guarantee("gdp", mu, "replace_one", "rows", delta=1e-6)) == wrong
     with pytest.raises(ValueError, match=r"delta must be at least the claim's 0.01, got 1e-05"):
         auditing.refuted(at_delta, guarantee.guarantee("dp", 1.0, "replace_one", "rows", delta=0.01))
 

@@ -489,10 +489,8 @@ def brute(notion, level, total_variation, slack, delta):
     epsilons = np.arange(0, 12, 1e-3)
     if notion == "gdp":  # Dong et al. (2022), corollary 2.13
         ideal = norm.cdf(level / 2 - epsilons / level) - np.exp(epsilons) * norm.cdf(-level / 2 - epsilons / level)
-    elif notion == "dp":
+    else:
         ideal = np.where(epsilons >= level, 0.0, np.inf)
-    else:  # Bun and Steinke (2016): epsilon = rho + 2 sqrt(rho log(1 / delta))
-        ideal = np.where(epsilons >= level, np.exp(-((epsilons - level) ** 2) / (4 * level)), np.inf)
     enough = ideal + slack + (1 + np.exp(epsilons)) * total_variation <= delta
     return epsilons[np.argmax(enough)] if enough.any() else math.inf
 
@@ -504,8 +502,6 @@ def brute(notion, level, total_variation, slack, delta):
         ("gdp", 1.0, 1e-7, 5e-6, 1e-5),
         ("gdp", 1.0, 1e-6, 0.0, 1e-5),  # no epsilon has room for it
         ("gdp", 1.0, 2e-5, 0.0, 1e-3),
-        ("zcdp", 0.1, 1e-6, 0.0, 1e-4),
-        ("zcdp", 0.1, 1e-5, 1e-6, 1e-4),
         ("dp", 0.7, 1e-6, 0.0, 3.1e-6),
         ("dp", 0.7, 1e-6, 0.0, 3.0e-6),  # (1 + e^0.7) 1e-6 is 3.014e-6
         ("dp", 0.7, 1e-6, 1e-6, 4.1e-6),
@@ -535,7 +531,7 @@ def test_a_variation_of_exact_noise_costs_nothing_that_is_seen_and_no_delta_unde
 
 def test_more_delta_never_costs_more_epsilon_whatever_the_variation():
     deltas = (1e-9, 1e-6, 2e-6, 1e-5, 1e-4, 1e-3, 0.5)
-    for notion, total_variation in itertools.product(("gdp", "zcdp", "dp"), (1e-12, 1e-7, 1e-4)):
+    for notion, total_variation in itertools.product(("gdp", "dp"), (1e-12, 1e-7, 1e-4)):
         epsilons = [of(notion, 0.5, total_variation).epsilon(delta) for delta in deltas]
         assert epsilons == sorted(epsilons, reverse=True)
 

@@ -29,11 +29,6 @@ def test_gdp_with_slack_has_the_rest_of_delta_to_spend():
     assert of("gdp", 1.0, delta=2e-5).epsilon(1e-5) == math.inf
 
 
-def test_zcdp_converts_by_bun_and_steinke():
-    assert of("zcdp", 0.5).epsilon(1e-5) == pytest.approx(0.5 + 2 * math.sqrt(0.5 * math.log(1e5)), rel=1e-14)
-    assert of("zcdp", 0.5, delta=1e-6).epsilon(1e-5) == accounting.zcdp_epsilon(0.5, 9e-6)
-
-
 def test_dp_is_its_own_epsilon_at_any_larger_delta():
     assert of("dp", 0.7).epsilon(1e-12) == 0.7
     assert of("dp", 0.7, delta=1e-5).epsilon(1e-5) == 0.7
@@ -64,7 +59,7 @@ def test_delta_must_be_a_probability(made, delta):
 
 
 def test_more_delta_never_costs_more_epsilon():
-    for made in (GDP, of("zcdp", 0.5), of("dp", 1.0, delta=1e-6), of("gdp", 1.0, delta=1e-6)):
+    for made in (GDP, of("dp", 1.0, delta=1e-6), of("gdp", 1.0, delta=1e-6)):
         epsilons = [made.epsilon(delta) for delta in (1e-9, 1e-6, 2e-6, 1e-3, 0.5)]
         assert epsilons == sorted(epsilons, reverse=True)
 

@@ -1,6 +1,5 @@
 """Keys for release: ChaCha20 as in its RFC, no seeds, each key used once, the default one the operating system's."""
 
-import hashlib
 import os
 import pickle
 import random
@@ -131,9 +130,6 @@ def test_the_streams_stay_what_they_were():
     )
     assert hexes(words(jax.random.fold_in(KEY, 7))) == (
         "a4f08ca2 0b71786d 094637ba 63f922eb 7cf28707 99b64ddf 25547cef 5607f6c2"
-    )
-    assert hexes(words(keys.derive(KEY, b"noise"))) == (
-        "8cdad21c ce6579e3 8f7bfc0b 48c9846a 75bad9ba ea79b068 f5a4e4cd 0b4e7107"
     )
 
 
@@ -280,44 +276,6 @@ def test_bytes_of_another_length_make_no_key_and_are_not_shown(data):
 def test_only_bytes_make_a_key(data):
     with pytest.raises(TypeError, match=rf"^data must be bytes, got {type(data).__name__}$"):
         keys.key_from_bytes(data)
-
-
-def test_keys_derived_by_labels_are_hashes_that_differ():
-    labels = [b"", b"noise", b"noise\0", b"nois", b"x" * 10_000, b"x" * 9_999]
-    derived = [keys.derive(KEY, label) for label in labels]
-    assert all(keys.is_secret_kind(key) for key in derived)
-    assert len({words(key).tobytes() for key in [KEY, *derived]}) == 1 + len(labels)
-    for label, key in zip(labels, derived, strict=True):
-        np.testing.assert_array_equal(words(keys.derive(keys.key_from_bytes(BYTES), label)), words(key))
-        expected = hashlib.blake2b(label, digest_size=32, key=BYTES, person=b"jaxdpbo").digest()
-        assert words(key).astype("<u4").tobytes() == expected
-    assert np.any(words(keys.derive(derived[0], b"noise")) != words(derived[1]))
-
-
-def test_fold_in_drops_what_derive_keeps():
-    """Why labels are hashed: NumPy's integers lose their upper half on the way."""
-    np.testing.assert_array_equal(
-        words(jax.random.fold_in(KEY, np.int64(2**32 + 5))), words(jax.random.fold_in(KEY, 5))
-    )
-    long, short = ((2**32 + 5).to_bytes(8, "little"), (5).to_bytes(8, "little"))
-    assert np.any(words(keys.derive(KEY, long)) != words(keys.derive(KEY, short)))
-
-
-@pytest.mark.parametrize(
-    ("key", "label", "error", "message"),
-    [
-        (jax.random.key(123456), b"", TypeError, "^key must be a chacha20 key, got threefry2x32$"),
-        (jax.random.key(5, impl=keys.chacha20_test), b"", TypeError, "^key must be a chacha20 key, got chacha20_test$"),
-        (KEY, "noise", TypeError, "^label must be bytes, got str$"),
-        (KEY, 5, TypeError, "^label must be bytes, got int$"),
-        (jax.random.split(KEY), b"", ValueError, r"^key must be one key, got shape \(2,\)$"),
-        (words(KEY), b"", TypeError, r"^key must be a typed key such as jax.random.key\(seed\), got ndarray$"),
-        (5, b"", TypeError, "^key must be a typed key such as .*, got int$"),
-    ],
-)
-def test_derive_refuses_and_shows_no_word(key, label, error, message):
-    with pytest.raises(error, match=message):
-        keys.derive(key, label)
 
 
 def test_a_pickled_key_works_in_a_new_process_that_has_the_package(tmp_path):
@@ -619,7 +577,6 @@ GD = CASES["dp_gd"].algorithm, CASES["dp_gd"].objective, records(), CASES["dp_gd
 WITHOUT_A_KEY = {
     "secret_key": lambda _: keys.secret_key(),
     "key_from_bytes": lambda _: keys.key_from_bytes(BYTES),
-    "derive": lambda _: keys.derive(KEY, b"noise"),
     "for_release": lambda _: keys.for_release(None, EXACT, False)[0],
     "curate": lambda _: transforms.curate(None, LAPLACE, np.zeros((3, 1))).z,
     "run_scan": lambda _: drivers.run_scan(*GD).release.point,

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transform_cases import KINDS
 
 from jaxdpbo import commands, outsourcing
 from jaxdpbo.outsourcing import ProtocolError
@@ -27,17 +28,8 @@ from jaxdpbo.privacy import guarantee, transforms
 ROOT = Path(__file__).parent.parent
 INPUTS = np.random.default_rng(0).uniform(-3, 3, (40, 2))
 OUTPUTS = np.sin(INPUTS).sum(axis=1)
-PUBLIC = {"centre": np.zeros(2), "scale": 1.0, "epsilon": 2.0}
 QUERIES = 6
 OPTIONS = {"lengthscale": 1.0, "noise_variance": 1e-3}
-KINDS = {
-    "planar_laplace": transforms.planar_laplace(**PUBLIC),
-    "product_laplace": transforms.product_laplace(**PUBLIC),
-    "gaussian": transforms.gaussian(**PUBLIC, delta=1e-5, radius=4.0),
-    "private_projection": transforms.private_projection(**PUBLIC, delta=1e-5, projected=1),
-    "randomised_response": transforms.randomised_response(**PUBLIC, cells=[[-1.0, 0.0], [1.0, 0.0]]),
-    "random_projection": transforms.random_projection(dimension=2, projected=3, epsilon=2.0, delta=1e-5),
-}
 
 
 def curated(kind="planar_laplace"):

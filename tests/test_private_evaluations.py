@@ -11,7 +11,7 @@ from scipy.stats import kstest, norm
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import gp_ucb, private_evaluations, random_search
-from jaxdpbo.drivers import BudgetExhausted, PrivateObjective
+from jaxdpbo.drivers import BudgetExhausted, PrivateObjective, loop
 from jaxdpbo.privacy import accounting, guarantee, private_mean
 
 USERS, STEPS, RANGE = 200, 12, (0.0, 2.0)
@@ -85,6 +85,7 @@ def test_released_values_carry_the_declared_noise():
     assert accounting.compose_gdp([each] * STEPS) == pytest.approx(0.7)
 
 
+@jax.jit
 def raw_means(losses):
     """Before the noise, and how many were moved."""
     chosen = config(np.inf, noise="none")
@@ -118,14 +119,14 @@ def test_the_whole_state_is_what_was_released():
     state = run(config()).diagnostics.state
     assert state.private == ()
     chosen, key = config(), jax.random.key(5)
-    start = ALGORITHM.init(key, chosen)
-    query = ALGORITHM.ask(key, chosen, start)
+    start = loop.init(ALGORITHM, key, chosen)
+    query = loop.ask(ALGORITHM, key, chosen, start)
     told = []
     for shift in (0.0, 0.25):  # other users' losses, the same mean: the same everything
         losses = np.full((1, USERS), 0.75)
         losses[0, :100] += shift
         losses[0, 100:] -= shift
-        told.append(ALGORITHM.tell(key, chosen, start, query, jnp.asarray(losses))[0])
+        told.append(loop.tell(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), *told)
 
 

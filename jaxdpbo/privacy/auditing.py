@@ -175,18 +175,6 @@ def outcome_scores(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, n
     return scores[of_first], scores[of_second]
 
 
-def interval_scores(first: np.ndarray, second: np.ndarray, bins: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """The same of continuous scores cut into ``bins``: a threshold is then a union of intervals.
-
-    It pays where high scores need not mean the first: distributions that differ in their spread, or have two modes.
-    """
-    learnt, _ = _halves(first, second)
-    bins = _checks.size("bins", bins, minimum=2)
-    edges = np.quantile(np.concatenate(learnt), np.linspace(0, 1, bins + 1)[1:-1], method="lower")
-    cut = (np.searchsorted(edges, scores, side="left") for scores in (first, second))
-    return outcome_scores(*cut)
-
-
 def refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float = 1.0) -> bool:
     """Whether a bound is above the claim: it is false then, unless this was among the audits that fail by chance.
 
@@ -201,7 +189,7 @@ def refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float = 1
         return False
     if statement.notion == "gdp" and not statement.delta:
         return audit.mu > statement.level
-    if statement.notion in ("gdp", "zcdp"):
+    if statement.notion == "gdp":
         return audit.epsilon > statement.epsilon(audit.delta)
     if audit.delta < statement.delta:
         raise ValueError(f"delta must be at least the claim's {statement.delta:g}, got {audit.delta:g}")

@@ -7,7 +7,7 @@ from typing import Any
 from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting, ledger
 
-NOTIONS = ("gdp", "zcdp", "dp", "metric_dp", "prior_averaged_dp", "none")
+NOTIONS = ("gdp", "dp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "unit_distance")
 
 # Whose records. One wording for all, so that one ledger can add up what is spent on the same people.
@@ -29,8 +29,8 @@ class Guarantee:
     """A privacy statement.
 
     Attributes:
-      notion: "gdp", "zcdp", "dp", "metric_dp", "prior_averaged_dp" or "none".
-      level: the notion's own number: mu, rho, epsilon, epsilon per unit of distance, epsilon, inf.
+      notion: "gdp", "dp", "metric_dp", "prior_averaged_dp" or "none".
+      level: the notion's own number: mu, epsilon, epsilon per unit of distance, epsilon, inf.
       relation: which data sets are neighbours: "replace_one", "unit_distance"; None for "none".
       protects: whose records, in words.
       assumptions: the assumptions by name that the statement rests on; empty means always.
@@ -77,7 +77,7 @@ class Guarantee:
             return self.level
         if delta == 0:
             return math.inf
-        return (accounting.gdp_epsilon if self.notion == "gdp" else accounting.zcdp_epsilon)(self.level, delta)
+        return accounting.gdp_epsilon(self.level, delta)
 
     def assuming(self, *names: str) -> "Guarantee":
         """The same statement, resting on these assumptions too. "none" rests on nothing."""

@@ -17,7 +17,6 @@ caller suspends (``jax.core.eval_context``) or leaves by a thread of its own, an
 Threefry keys stay usable where nothing is released: tests, benchmarks, research sweeps.
 """
 
-import hashlib
 import math
 import os
 from functools import partial
@@ -42,6 +41,10 @@ def secret_key(shape: tuple[int, ...] = ()) -> jax.Array:
 
     Raises:
       RuntimeError: under a trace.
+
+    >>> import jaxdpbo
+    >>> jaxdpbo.secret_key((2,)).shape
+    (2,)
     """
     refuse_trace("the key of secret_key()")
     shape = _checks.shape("shape", shape)
@@ -63,26 +66,6 @@ def key_from_bytes(data: bytes) -> jax.Array:
     if len(data) != 4 * WORDS:
         raise ValueError(f"data must be {4 * WORDS} bytes, got {len(data)}")
     return jax.random.wrap_key_data(_words(data), impl=chacha20)
-
-
-def derive(key: jax.Array, label: bytes) -> jax.Array:
-    """A key for one purpose of a named kind, on the host: BLAKE2b keyed with ``key``, of any ``label``.
-
-    ``jax.random.fold_in`` takes 32 bits and drops the rest of what it is given; a label may be of any length, and two
-    labels give keys that tell nothing of each other.
-
-    Raises:
-      TypeError: ``key`` is not a ``chacha20`` key, or ``label`` is not bytes.
-      ValueError: more keys than one.
-      RuntimeError: under a trace.
-    """
-    refuse_trace("the key of derive(...)")
-    if not is_secret_kind(_checks.key("key", key)):
-        raise TypeError(f"key must be a chacha20 key, got {generator(key)}")
-    if not isinstance(label, bytes):
-        raise TypeError(f"label must be bytes, got {type(label).__name__}")
-    secret = np.asarray(jax.random.key_data(key), "<u4").tobytes()
-    return key_from_bytes(hashlib.blake2b(label, digest_size=4 * WORDS, key=secret, person=b"jaxdpbo").digest())
 
 
 def for_release(

@@ -35,6 +35,11 @@ def discrete_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax
 
     Returns:
       ``int32``.
+
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import mechanisms
+    >>> mechanisms.discrete_gaussian(secret_key(), (3,), sigma=4).shape
+    (3,)
     """
     limbs, factors = tables.gaussian(sigma)
     shape = _checks.shape("shape", shape)
@@ -46,7 +51,14 @@ def discrete_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax
 
 
 def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Array:
-    """Integers with ``P(g)`` proportional to ``exp(-rate g)``, ``0 <= g < 2^tables.digits(rate)``; ``int32``."""
+    """Integers with ``P(g)`` proportional to ``exp(-rate g)``, ``0 <= g < 2^tables.digits(rate)``; ``int32``.
+
+    >>> from fractions import Fraction
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import mechanisms
+    >>> bool((mechanisms.geometric(secret_key(), (3,), Fraction(1, 2)) >= 0).all())
+    True
+    """
     return geometric_of(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
 
 
@@ -65,6 +77,12 @@ def discrete_laplace(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> 
     Formal guarantee: added to integers that neighbours move by at most ``s`` in l1 norm, the result is within twice
     ``tables.geometric_total_variation(rate)`` a draw of an ``s rate``-DP mechanism (Ghosh, Roughgarden and Sundararajan
     2009). On ``d`` coordinates that move by ``s`` in l2 norm it is ``s sqrt(d) rate``-DP.
+
+    >>> from fractions import Fraction
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import mechanisms
+    >>> mechanisms.discrete_laplace(secret_key(), (3,), Fraction(1, 2)).shape
+    (3,)
     """
     return discrete_laplace_of(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
 
@@ -81,6 +99,12 @@ def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
     Formal guarantee: added to integer points it is within ``tables.planar_total_variation(rate)`` a draw of a mechanism
     that is metric DP, ``rate`` for each unit of Euclidean distance, by the triangle inequality alone. The table is
     searched: addresses depend on the draw.
+
+    >>> from fractions import Fraction
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import mechanisms
+    >>> mechanisms.planar_laplace(secret_key(), 3, Fraction(1)).shape
+    (3, 2)
     """
     octant, count = tables.planar(rate), _checks.size("count", count, minimum=0)
     where, way = jax.random.split(key)
@@ -95,6 +119,12 @@ def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fractio
     """Outcomes ``0, 1, ...`` drawn with these probabilities, which sum to 1; ``int32``.
 
     To within 2^-128 each, and exactly where all are multiples of it.
+
+    >>> from fractions import Fraction
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import mechanisms
+    >>> mechanisms.outcome(secret_key(), (3,), (Fraction(1, 4), Fraction(3, 4))).shape
+    (3,)
     """
     table = tables.choice(probabilities)[None]
     words = jax.random.bits(key, (tables.WORDS, 1, *_checks.shape("shape", shape)), jnp.uint32)

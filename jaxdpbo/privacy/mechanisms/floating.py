@@ -33,6 +33,12 @@ def gaussian(key: jax.Array, value: jax.Array, standard_deviation: jax.Array | f
 
     Raises:
       TypeError: ``value`` is of another dtype, at trace time: bfloat16 noise has 128 values in all.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import mechanisms
+    >>> mechanisms.gaussian(secret_key(), jnp.zeros(3), 2.0).shape
+    (3,)
     """
     _checks.single_or_double("value", value)
     deviation = jnp.asarray(standard_deviation, value.dtype)
@@ -62,6 +68,12 @@ def laplace(key: jax.Array, value: jax.Array, scale: jax.Array | float) -> jax.A
 
     Raises:
       TypeError: ``value`` is of another dtype, at trace time: bfloat16 noise has 128 values in all.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import mechanisms
+    >>> mechanisms.laplace(secret_key(), jnp.zeros(3), 2.0).shape
+    (3,)
     """
     _checks.single_or_double("value", value)
     return value + jnp.asarray(scale, value.dtype) * jax.random.laplace(key, value.shape, value.dtype)
@@ -96,6 +108,12 @@ def exponential(
 
     Raises:
       TypeError: ``scores`` are of another dtype, at trace time.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import mechanisms
+    >>> int(mechanisms.exponential(secret_key(), jnp.array([0.0, 0.0, 900.0]), epsilon=1.0, sensitivity=1.0))
+    2
     """
     _checks.single_or_double("scores", scores)
     return jax.random.categorical(key, exponential_log_probabilities(scores, epsilon, sensitivity), mode="high")

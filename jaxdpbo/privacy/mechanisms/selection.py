@@ -33,6 +33,13 @@ def noisy_argmax(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.Array
 
     Returns:
       The row ``()``, an integer.
+
+    >>> from fractions import Fraction
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import mechanisms
+    >>> int(mechanisms.noisy_argmax(secret_key(), jnp.array([0, 0, 9999], jnp.int32), Fraction(1, 2)))
+    2
     """
     limit = largest_score(rate)
     return jnp.argmax(jnp.clip(scores, -limit, limit) + geometric(key, scores.shape, rate))
@@ -68,6 +75,13 @@ def exact_exponential(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.
 
     Raises:
       ValueError: too many candidates, at trace time.
+
+    >>> from fractions import Fraction
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import mechanisms
+    >>> int(mechanisms.exact_exponential(secret_key(), jnp.array([0, 0, 120], jnp.int32), Fraction(1, 2)))
+    2
     """
     if scores.shape[0] >= 2**LIMB:
         raise ValueError(f"scores must be fewer than {2**LIMB}, got {scores.shape[0]}")

@@ -72,6 +72,10 @@ def random_projection(*, dimension: int, projected: int, epsilon: float, delta: 
 
     Raises:
       ValueError: a number out of range; names it.
+
+    >>> from jaxdpbo import transforms
+    >>> transforms.random_projection(dimension=4, projected=2, epsilon=1.0, delta=1e-5).guarantee.notion
+    'none'
     """
     size, rank = _checks.size("dimension", dimension), _checks.size("projected", projected)
     delta, epsilon = _checks.probability("delta", delta), _checks.positive("epsilon", epsilon)
@@ -127,6 +131,10 @@ def product_laplace(
 
     Raises:
       ValueError: a number out of range; names it.
+
+    >>> from jaxdpbo import transforms
+    >>> transforms.product_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=1.0).guarantee.notion
+    'metric_dp'
     """
     epsilon, reach = _checks.positive("epsilon", epsilon), sensitivity.row_distance(radius)
     origin = _checks.vector("centre", centre)
@@ -166,6 +174,10 @@ def planar_laplace(
 
     Raises:
       ValueError: a number out of range; names it.
+
+    >>> from jaxdpbo import transforms
+    >>> transforms.planar_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=1.0).guarantee.notion
+    'metric_dp'
     """
     epsilon, reach = _checks.positive("epsilon", epsilon), sensitivity.row_distance(radius)
     origin = _checks.vector("centre", centre)
@@ -201,6 +213,10 @@ def gaussian(
 
     Raises:
       ValueError: a number out of range; names it.
+
+    >>> from jaxdpbo import transforms
+    >>> transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, delta=1e-5).guarantee.notion
+    'gdp'
     """
     mu, origin = accounting.gdp_mu(epsilon, delta), _checks.vector("centre", centre)
     return _normal("gaussian", origin, scale, radius, mu, len(origin), noise)
@@ -232,6 +248,11 @@ def private_projection(
 
     Raises:
       ValueError: a number out of range; names it.
+
+    >>> from jaxdpbo import transforms
+    >>> place = {'centre': [0.0, 0.0], 'scale': 1.0}
+    >>> transforms.private_projection(**place, epsilon=1.0, delta=1e-5, projected=1).guarantee.notion
+    'gdp'
     """
     mu, origin = accounting.gdp_mu(epsilon, delta), _checks.vector("centre", centre)
     if _checks.size("projected", projected) >= len(origin):
@@ -256,6 +277,11 @@ def randomised_response(
 
     Raises:
       ValueError: a number out of range; names it.
+
+    >>> from jaxdpbo import transforms
+    >>> place = {'centre': [0.0, 0.0], 'scale': 1.0, 'cells': [[0.0, 0.0], [1.0, 1.0]]}
+    >>> transforms.randomised_response(**place, epsilon=1.0).guarantee.notion
+    'dp'
     """
     epsilon, origin = _checks.positive("epsilon", epsilon), _checks.vector("centre", centre)
     count = _checks.size("the number of cells", len(_checks.distinct_rows("cells", cells)), minimum=2)

@@ -73,6 +73,11 @@ def curate(
       ledger.LedgerError: the budget does not suffice, or the name stands for another release.
       TypeError: ``key`` is not a typed key, or of such a generator; ``key`` or ``inputs`` is traced.
       ValueError: ``inputs`` is not ``(n, d)``; it says no value.
+
+    >>> from jaxdpbo import transforms
+    >>> chosen = transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, delta=1e-5)
+    >>> transforms.curate(None, chosen, [[0.5, 1.0], [2.0, -1.0]]).z.shape
+    (2, 2)
     """
     if recording is not None and key is not None:
         raise ValueError("key must not be given with a recording: a release on record draws from the operating system")

@@ -1,0 +1,206 @@
+"""Rows of ``jaxdpbo.algorithms``."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from hypothesis import strategies as st
+from protocol_cases import BOUNDS, CANDIDATES, CASES
+
+from fuzz_targets.objectives import first_losses
+from fuzz_targets.odd_values import anything, is_gigantic
+from fuzz_targets.target import Target, at_least_zero, finite, promises
+from fuzz_targets.valid_values import (
+    any_float,
+    boxes,
+    count,
+    distinct,
+    either,
+    epsilon,
+    few,
+    floats_of,
+    just,
+    key,
+    positive,
+    probability,
+    release,
+    secret,
+    share,
+    small,
+    wide,
+)
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, random_search
+from jaxdpbo.privacy import (
+    keys,
+    transforms,
+)
+from jaxdpbo.surrogate import kernels
+from jaxdpbo.theory import dp_gp_ucb as ucb_theory
+
+NO_NUMBERS = (
+    np.array([[0j, 0], [1, 1]]), [[0j, 0.0], [1.0, 1.0]], [["0", "0"], ["1", "1"]], np.array([["0"], ["1"]]),
+    [[b"0"], [b"1"]],
+    np.array([["0"], ["1"]], object), [[None, 0.0], [1.0, 1.0]],
+    np.array(["2020-01-01", "2021-01-01"], "datetime64[D]")[:, None],
+)  # fmt: skip
+
+
+def nothing_may_pass(*_):
+    return False
+
+
+def configs() -> dict[str, Target]:
+    descent = {
+        "users": either(4, 100), "steps": few, "mu": small, "bounds": boxes(), "clip_norm": positive,
+        "theta0": st.none(),
+        "step_size": st.none() | positive, "optimizer": either(optax.sgd, optax.adagrad),
+        "output": either("last", "last_half_mean"),
+        "noise": either("exact", "float"),
+    }  # fmt: skip
+    search = {"raw_samples": either(8, 9), "num_restarts": either(1, 2), "ascent_steps": few}
+    kernel = {"kernel": either(kernels.rbf, kernels.matern52), "kernel_params": st.none()}
+    gibo = {
+        "batch": st.none() | few, "noise_variance": positive, "tolerance": st.none() | positive,
+        "memory": either(*dp_gibo.MEMORIES),
+        "neighbours": just(0), "polish_steps": few, "allow_incomplete_gradient": st.booleans(),
+    }  # fmt: skip
+    finite_set = {"candidates": distinct()}
+    told = ("bounds", "candidates", "theta0", "step_size", "kernel_params", "kernel")
+    ucb_options = {
+        "steps": just(3), "users": st.none() | few, "noise_variance": positive, "beta": st.none() | positive,
+        "delta": probability,
+        "standardize": st.booleans(), "refit_every": st.integers(0, 3), "fit_steps": few,
+        "answer": either(*gp_ucb.ANSWERS),
+    }  # fmt: skip
+    dp_ucb = {
+        "steps": either(3), "epsilon": epsilon, "delta": probability, "correlation": share, "release": release,
+        "point_share": probability, "noise_variance": either(0.0, 0.1), "centre": wide, "scale": positive,
+        "decay": st.none(), "constants": either(*ucb_theory.CONSTANTS), "noise": either("exact", "float"),
+    }  # fmt: skip
+    gains = {
+        "users": count, "epsilon": epsilon, "largest_gain": positive, "steps": few,
+        "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
+        "acquisition": either("ucb", "expected_improvement"), "release": just("value"), "point_share": probability,
+        "beta": positive, "constants": either(*ucb_theory.CONSTANTS), "noise": either("exact", "float"),
+    }  # fmt: skip
+    curated = transforms.curate(
+        keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
+        CANDIDATES[:4],
+    )  # fmt: skip
+    inner = gp_ucb.config(steps=3, candidates=CANDIDATES[:4])
+    searched = CASES["dpareto"].config(1.0)
+    measured = dpareto.Release(
+        point=jnp.asarray(CANDIDATES[0]), points=jnp.asarray(CANDIDATES[:3]),
+        values=jnp.asarray([[1.0, 0.1], [2.0, 0.2], [0.5, 0.5]]), failed=jnp.zeros(3, jnp.int32),
+        front=jnp.ones(3, bool),
+        hypervolume=jnp.asarray(1.0), models=searched.model,
+    )  # fmt: skip
+    of_a_search = {"config": just(searched), "released": just(measured)}
+    places = {"points": floats_of(2, 2, elements=any_float).map(jnp.asarray)}
+    front = {
+        "bounds": just(BOUNDS), "initial_design": just(CANDIDATES[:2]), "proposals": few,
+        "reference": st.tuples(positive, probability),
+        "integer_mask": st.none(), "batch": either(1, 2), "acquisition": either(*dpareto.ACQUISITIONS),
+        "fit_steps": few,
+    }  # fmt: skip
+    evaluations = {"users": count, "mu": small, "loss_range": just((0.0, 1.0)), "noise": either("exact", "float")}
+    stationary_words = ("lengthscale", "variance", "users", "evaluations")
+    return {
+        "dp_gibo.config": Target(
+            dp_gibo.config, descent | gibo | kernel, words=told, check=promises(dp_gibo.algorithm), weight=3
+        ),
+        "dp_gd.config": Target(dp_gd.config, descent, check=promises(dp_gd.algorithm), weight=2),
+        "random_search.config": Target(
+            random_search.config, {"users": count, "steps": few, "bounds": boxes(), "batch": few},
+            check=promises(random_search.algorithm),
+        ),
+        "bounds that are no numbers": Target(
+            lambda bounds: random_search.config(users=1, steps=1, bounds=bounds), {"bounds": either(*NO_NUMBERS)},
+            fixed=("bounds",), check=nothing_may_pass, weight=0.2,
+        ),
+        "gp_ucb.config over a box": Target(gp_ucb.config, ucb_options | search | kernel | {"bounds": boxes()},
+            words=told, weight=2),
+        "gp_ucb.config over candidates": Target(gp_ucb.config, ucb_options | search | kernel | finite_set, words=told,
+            weight=2),
+        "dp_gp_ucb.config over candidates": Target(
+            dp_gp_ucb.config, dp_ucb | search | finite_set | {"kernel_params": st.none()}, words=(*told, "amplitude"),
+            weight=2, tame=("steps",),
+            check=promises(dp_gp_ucb.algorithm),
+        ),
+        "dp_gp_ucb.config over a box": Target(
+            dp_gp_ucb.config,
+            dp_ucb | search | {"noise_variance": just(0.1), "constants": just("corrected"), "bounds": boxes(),
+                "release": just("point"), "grid": distinct()},
+            words=told, weight=2, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
+        ),
+        "dp_gp_ucb.config of a value over a box": Target(
+            dp_gp_ucb.config,
+            dp_ucb | search | {"noise_variance": just(0.1), "constants": just("corrected"), "bounds": just(BOUNDS),
+                "release": just("value"), "slope": st.tuples(st.floats(1, 3), positive)},
+            words=told, weight=0.5, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
+        ),
+        "dp_gp_ucb.lipschitz_config": Target(
+            dp_gp_ucb.lipschitz_config, gains | finite_set, words=told, weight=2, check=promises(dp_gp_ucb.algorithm)
+        ),
+        "dp_gp_ucb.lipschitz_config, in order": Target(
+            dp_gp_ucb.lipschitz_config,
+            gains | finite_set | {"steps": st.none(), "acquisition": just("in_order"), "release": release,
+                "gain_lipschitz": just(math.inf), "loss_lipschitz": just(math.inf)},
+            words=told, weight=2, check=promises(dp_gp_ucb.algorithm),
+        ),
+        "dp_gp_ucb.preview": Target(
+            dp_gp_ucb.preview, {"config": just(CASES["dp_gp_ucb"].config(1.0)), "draws": just(4), "rows": just(9)},
+            fixed=("config",), tame=("draws",),
+            odd={"rows": anything().filter(lambda x: not is_gigantic(x)) | just(10**9)}, weight=0.3,
+        ),
+        "po_gp_ucb.config": Target(
+            po_gp_ucb.config,
+            {"curated": just(curated), "steps": few, "lengthscale": positive, "noise_variance": positive,
+             "noise_aware": st.booleans(), "centre": wide, "scale": positive, "delta": probability},
+            fixed=("curated",), check=promises(po_gp_ucb.algorithm), weight=0.5,
+        ),
+        "dpareto.config": Target(dpareto.config, front | search, weight=2),
+        "dpareto.settings_for": Target(
+            dpareto.settings_for, {"key": key()} | of_a_search | {"epsilon": positive}, fixed=("config", "released"),
+            check=finite, weight=0.3,
+        ),
+        "dpareto.predicted": Target(
+            dpareto.predicted, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
+        ),
+        "dpareto.improvement": Target(
+            dpareto.improvement, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
+        ),
+        "private_evaluations.config": Target(
+            private_evaluations.config, {"inner": just(gp_ucb.algorithm), "inner_config": just(inner)} | evaluations,
+            fixed=("inner", "inner_config"), words=stationary_words, weight=0.3,
+        ),
+        "private_evaluations.noise_deviation": Target(
+            private_evaluations.noise_deviation, evaluations | {"evaluations": few}, words=stationary_words,
+            check=at_least_zero
+        ),
+        "PrivateObjective": Target(
+            lambda **told: private_evaluations.PrivateObjective(first_losses, 0.8642097531864209, **told),
+            evaluations | {"evaluations": few, "key": secret(), "insecure_key": st.booleans()}, words=stationary_words,
+        ),
+    }  # fmt: skip
+
+
+def protocols() -> dict[str, Target]:
+    """``tell`` of every algorithm, values of wrong shapes: refused at trace time."""
+    found = {}
+    for name, case in CASES.items():
+        config = case.config(1.0)
+        state = jax.eval_shape(case.algorithm.init, jax.random.key(0), config)
+        query = jax.eval_shape(case.algorithm.ask, jax.random.key(0), config, state)
+
+        def tell(shape, case=case, config=config, state=state, query=query):
+            values = jax.ShapeDtypeStruct(shape, jnp.result_type(float))
+            return str(jax.eval_shape(case.algorithm.tell, jax.random.key(0), config, state, query, values))
+
+        shapes = st.lists(st.integers(0, 7), max_size=4).map(tuple)
+        found[f"tell of {name}"] = Target(
+            tell, {"shape": shapes}, fixed=("shape",), words=("values",), weight=0.1
+        )  # fmt: skip
+    return found

@@ -1,0 +1,166 @@
+"""Which public functions of the package the rows call, and why the others have none."""
+
+import dis
+import functools
+import importlib
+import inspect
+import pkgutil
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jaxdpbo
+
+PACKAGE = "jaxdpbo."
+
+# Why a public function has no row -> which, by module. A function that is gone or has a row may not stand here.
+EXEMPT: dict[str, dict[str, str]] = {
+    "an algorithm's five functions: the rows of the drivers, and the row `tell of` each": {
+        "algorithms.dp_gd": "init ask tell release privacy",
+        "algorithms.dp_gibo": "init ask tell release privacy",
+        "algorithms.dp_gp_ucb.run": "init ask tell release privacy",
+        "algorithms.dpareto.run": "init ask tell release privacy",
+        "algorithms.gp_ucb": "init ask tell release privacy",
+        "algorithms.po_gp_ucb": "init ask tell release privacy",
+        "algorithms.private_evaluations": "privacy",
+        "algorithms.random_search": "init ask tell release privacy",
+        "drivers.loop": "init ask tell release",
+    },
+    "traced: arrays of a checked config, inside the rows of the drivers": {
+        "algorithms.dp_gp_ucb.gains": "counted score rounded summed unit largest",
+        "algorithms.dp_gp_ucb.run": "beta best scores",
+        "algorithms.dpareto.configs": "snapped unit_of point_of",
+        "algorithms.dpareto.surrogates": (
+            "transformed measured fitted condition predicted proposed undominated improvement"
+        ),
+        "algorithms.gp_ucb": "beta observed",
+        "algorithms.private_evaluations": "released_means",
+        "drivers.scan": "scan",
+        "privacy.clipping": "summed quantised reach grid_step",
+        "privacy.descent": "privatized move answer",
+        "privacy.mechanisms.discrete": "geometric_of discrete_laplace_of at_least",
+        "privacy.transforms.curating": "project",
+        "surrogate.acquisition": (
+            "ucb expected_improvement probability_of_improvement gained_hypervolume hvpoi log_hvpoi "
+            "expected_hypervolume_improvement log_ehvi"
+        ),
+        "surrogate.finite_gp": "unseen observe",
+        "surrogate.gp": (
+            "jitter noise empty covariance append extension extend stages staged write whiten solve masked "
+            "cross_covariance nearest predict log_marginal_likelihood"
+        ),
+        "surrogate.gradient": (
+            "cross prior_covariance weights covariance gradient_information gradient_posterior information_gain "
+            "information_gain_and_gradient"
+        ),
+        "surrogate.gradient_design": "directions propose fixed smallest",
+        "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram row diagonal",
+        "surrogate.maximize": "best_of ascend multi_start sample_and_ascend",
+        "surrogate.noisy_inputs": "kernel_for rbf product_rbf named_cells numbered",
+        "surrogate.two_task": "log_marginal_likelihood",
+        "training.models": "init scores losses accuracy clipped_sum",
+        "training.sampling": "unseen words_of draw",
+    },
+    "on the host, with what a checked caller made": {
+        "algorithms.dp_gp_ucb.configs": "split of_noise unit_prior canonical",
+        "algorithms.private_evaluations": "algorithm_of",
+        "drivers.checkpoints": "begin begin_once about_to_draw keep give_out given_out",
+        "drivers.result": "statement_of arrays raise_on_failed_factorisation",
+        "outsourcing.lines": "sender whole expect_schema shown",
+        "privacy.accounting.discrete": "above",
+        "privacy.accounting.renyi": (
+            "pair_epsilon pair_divergences pair_divergence published_divergence published_epsilon epsilon_of loss "
+            "panels log_sum normal_density"
+        ),
+        "privacy.accounting.sampling": "profile_epsilon",
+        "privacy.calibration": "grid noise_settings same_noise changed_noise statement units on_grid grid_unit",
+        "privacy.charges": "charge_once as_text",
+        "privacy.keys": "refuse_trace is_secret_kind generator",
+        "privacy.mechanisms.tables": "gaussian planar truth",
+        "privacy.transforms.configs": "step limit rounding_bound",
+        "surrogate.information_gain": "greedy_gain gain_bound gain_bound_of_box",
+    },
+    "runs what it is given": {"privacy.auditing": "replay", "training.oracles": "training_errors"},
+    "an objective, its data or where they are: what `sample`, `split` and `load` return": {
+        "algorithms.dp_gd": "gradients_of",
+        "problems.datasets": "directory",
+        "problems.gp_regression": "bounds sample loss",
+        "problems.huber_regression": "loss",
+        "problems.kernel_svm": "bounds loss",
+        "problems.kernel_svr": "loss correlations",
+        "problems.location": "loss minimiser",
+        "problems.logistic_regression": "bounds fit gains loss",
+        "problems.noisy": "observed",
+        "problems.outsourced": "output draws loans properties",
+        "problems.splits": "standardised",
+    },
+    "files and sockets: tests/test_outsourcing.py and tests/test_sockets.py": {
+        "outsourcing.curator": "framed",
+        "outsourcing.files": "write_once write_all sync_folder new_secret read_secret kept_secret",
+        "outsourcing.sockets": "listen connect",
+    },
+    "any tree of arrays: tests/test_recorded_runs.py": {"privacy.fingerprints": "fingerprint"},
+}
+
+
+def exempt() -> list[str]:
+    """Every name in ``EXEMPT``, as often as it stands there."""
+    return [f"{module}.{name}" for of in EXEMPT.values() for module, names in of.items() for name in names.split()]
+
+
+def public_functions() -> dict[str, Callable[..., Any]]:
+    """``module.function`` without the package's name, of every module whose own name is public."""
+    found = {}
+    for _, name, _ in pkgutil.walk_packages(jaxdpbo.__path__, PACKAGE):
+        if any(part.startswith("_") for part in name.split(".")):
+            continue
+        for own, value in vars(importlib.import_module(name)).items():
+            function = inspect.unwrap(value) if callable(value) else None  # of jax.jit and of checks
+            if not own.startswith("_") and inspect.isfunction(function) and value.__module__ == name:
+                found[f"{name.removeprefix(PACKAGE)}.{own}"] = function
+    return found
+
+
+def mentioned(thing: Any, done: set[int] | None = None) -> Iterator[Callable[..., Any]]:
+    """The package's functions that a row's callable is, or names in its own code and in that of its helpers."""
+    done = set() if done is None else done
+    if isinstance(thing, functools.partial):
+        thing = thing.func
+    thing = inspect.unwrap(thing)
+    if not isinstance(thing, types.FunctionType) or id(thing) in done:
+        return
+    done.add(id(thing))
+    if thing.__module__.startswith(PACKAGE):
+        yield thing
+        return
+    for value in named_in(thing.__code__, _names(thing)):
+        if callable(value):
+            yield from mentioned(value, done)
+
+
+def named_in(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
+    """What a code reads: names, and attributes of modules."""
+    value = None
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_FROM_DICT_OR_DEREF"):
+            value = names.get(step.argval)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(value, types.ModuleType):
+            value = getattr(value, step.argval, None)
+        else:
+            value = None
+        if value is not None and not isinstance(value, types.ModuleType):
+            yield value
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from named_in(inner, names)
+
+
+def _names(function: types.FunctionType) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}}
+
+
+def without_a_row(calls: list[Callable[..., Any]]) -> set[str]:
+    """The public functions that none of ``calls`` names."""
+    named = {id(function) for call in calls for function in mentioned(call)}
+    return {name for name, function in public_functions().items() if id(function) not in named}

@@ -1,0 +1,144 @@
+"""Rows of ``jaxdpbo.drivers``."""
+
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+import jaxdpbo
+from fuzz_targets.objectives import loss_of_table, says_nothing, says_text, two_of_table, utility_of_table
+from fuzz_targets.odd_values import odd_private
+from fuzz_targets.target import OF_PATHS, Target
+from fuzz_targets.valid_values import (
+    any_float,
+    either,
+    few,
+    floats_of,
+    just,
+    positive,
+    private_rows,
+    secret,
+    small,
+    words,
+)
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, private_evaluations
+from jaxdpbo.privacy import (
+    guarantee,
+    ledger,
+)
+
+
+def runners(folder: Path) -> dict[str, Target]:
+    number = itertools.count()
+    bounds = np.array([[-1.0, -1.0], [1.0, 1.0]])
+    config = dp_gibo.config(users=4, steps=2, mu=1.0, bounds=bounds, batch=2, polish_steps=1)
+    objectives = either(loss_of_table)
+    data = private_rows(rows=3, dimension=4)
+    safe = {"key": secret(), "insecure_key": st.booleans()}
+    odd_data = {
+        "data": odd_private(),
+        "objective": either(None, 5, "a", len, says_nothing, says_text, utility_of_table, two_of_table),
+    }
+    shared = {"objective": objectives, "data": data}
+    refused = {"raises": (drivers.RunInterrupted, ledger.LedgerError), "private": ("data",), "nan": False}
+    known = (
+        "len",
+        "algorithm",
+        "config",
+        "objective",
+        "data",
+        "users",
+        "values",
+        "losses",
+        "key",
+        "ledger",
+        "run",
+        "state",
+    )
+
+    def losses_of(point, data):
+        """For Python: as many numbers as there are, of whatever kind."""
+        return data
+
+    def scanned(algorithm, config, **told):
+        return drivers.run_scan(algorithm, config=config, **told).release
+
+    def looped(algorithm, config, **told):
+        return drivers.run_loop(algorithm, losses_of, config=config, **told).release
+
+    def scan_on_record(ledger, run, key, **told):
+        place = folder / f"r{next(number)}" if ledger is None else ledger
+        if ledger is None:
+            jaxdpbo.privacy.ledger.create(
+                place, notion="gdp", level=1, relation="replace_one", protects=guarantee.USERS, total_variation=1e-9
+            )
+        return drivers.run_scan(dp_gibo.algorithm, config=config, ledger=place, run=run, key=key, **told).release
+
+    algorithms = {"algorithm": just(dp_gibo.algorithm), "config": just(config)}
+    wrong_algorithms = {
+        "algorithm": either(None, 5, "dp_gibo", dp_gibo, (1, 2, 3, 4, 5), dp_gd.algorithm, dict),
+        "config": either(
+            None, 5, "a", {}, gp_ucb.config(steps=2, bounds=bounds), SimpleNamespace(steps=2), dp_gibo.Config
+        ),
+    }
+    stateless = {"state": st.none(), "executor": st.none(), "progress": just(False)}
+    one = st.builds(lambda seed: jax.random.split(jax.random.key(seed), 2), few)
+    minimized = {
+        "mu": small, "steps": just(2), "batch": just(2), "clip_norm": positive, "noise": just("exact"),
+        "bounds": just(bounds),
+        "theta0": st.none(), "users": st.none() | just(4),
+    }  # fmt: skip
+    return {
+        "run_scan": Target(
+            scanned, algorithms | shared | safe, odd=odd_data | wrong_algorithms, words=known, weight=2, **refused
+        ),
+        "run_scan on record": Target(
+            scan_on_record, shared | {"ledger": st.none(), "run": words, "key": st.none()},
+            odd=odd_data | {"ledger": either(5, "\x00", folder / "no" / "such", folder / "template", b"x", folder)},
+            words=(*known, *OF_PATHS), **refused | {"raises": (OSError, ledger.LedgerError, drivers.RunInterrupted)},
+            weight=0.3,
+        ),
+        "run_loop": Target(
+            looped, algorithms | {"data": floats_of(4, elements=any_float)} | safe | stateless,
+            odd={"data": odd_private(), "state": either(5, "a", (), (1, 2), object(), SimpleNamespace(public=1)),
+                 "executor": either(5, "a", object())} | wrong_algorithms,
+            fixed=("progress",), words=known, weight=2, **refused,
+        ),
+        "minimize": Target(
+            lambda **told: drivers.minimize(**told).release, shared | minimized | safe,
+            tame=("steps", "batch", "users"),
+            odd=odd_data, words=(*known, "noise"), weight=2, **refused,
+        ),
+        "sweep": Target(
+            lambda configs, **told: drivers.sweep(dp_gibo.algorithm, configs=configs, **told).release,
+            shared | {"configs": just(config), "keys": one, "policy": st.none() | just("map")},
+            odd=odd_data | {"configs": either(None, [], (), 5, "ab", [config, 5], [None])}, words=known, **refused,
+        ),
+        "distribute": Target(
+            lambda inputs, policy: drivers.distribute(added_up, inputs, jnp.ones(()), policy=policy),
+            {"inputs": floats_of(2), "policy": st.none() | just("map")},
+            odd={"inputs": either(None, [], {}, 5.0, [np.zeros(2), np.zeros(3)], np.zeros((0, 2)), "ab", [object()],
+                ())},
+        ),
+        "PrivateObjective of anything": Target(
+            lambda losses: evaluated(losses), {"losses": floats_of(4, elements=any_float)},
+            odd={"losses": odd_private()},
+            private=("losses",), words=("loss",),
+        ),
+    }  # fmt: skip
+
+
+def added_up(each, shared):
+    return each + shared
+
+
+def evaluated(losses):
+    objective = private_evaluations.PrivateObjective(
+        lambda point, data: data, losses, users=4, mu=1.0, evaluations=1, loss_range=(0.0, 1.0)
+    )
+    return objective(0)

@@ -1,0 +1,231 @@
+"""Rows of ``jaxdpbo.privacy``: accounting, statements, keys and mechanisms."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from fuzz_targets.odd_values import anything
+from fuzz_targets.target import Target, at_least_zero, finite, is_guarantee, unit, whole
+from fuzz_targets.valid_values import (
+    any_float,
+    count,
+    either,
+    epsilon,
+    few,
+    floats_of,
+    just,
+    key,
+    positive,
+    probability,
+    rate,
+    secret,
+    small,
+    words,
+)
+from jaxdpbo.privacy import (
+    accounting,
+    calibration,
+    clipping,
+    guarantee,
+    keys,
+    mechanisms,
+)
+from jaxdpbo.privacy.mechanisms import tables
+
+
+def accountants() -> dict[str, Target]:
+    a = accounting
+    sampled = {"rate": st.floats(1e-4, 1.0), "noise_multiplier": st.floats(0.3, 10), "steps": st.integers(0, 500)}
+    training = st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(0.5, 5.0), st.integers(0, 50)), max_size=2)
+    return {
+        "compose_gdp": Target(a.compose_gdp, {"mus": st.lists(positive, max_size=4)}, words=("mu",),
+            check=at_least_zero),
+        "composed_epsilon": Target(
+            a.composed_epsilon, {"trainings": training, "delta": probability},
+            words=("rate", "noise_multiplier", "steps"),
+            check=at_least_zero, weight=0.3,
+        ),
+        "discrete_gaussian_mu": Target(
+            a.discrete_gaussian_mu, {"distance": positive, "sigma": st.integers(4, 10**5), "releases": count},
+            check=at_least_zero,
+        ),
+        "discrete_gaussian_rho": Target(
+            a.discrete_gaussian_rho, {"distance": positive, "sigma": st.integers(4, 10**5), "releases": count},
+            check=at_least_zero,
+        ),
+        "dp_event": Target(a.dp_event, {"mu": positive, "steps": count}),
+        "gaussian_mu": Target(
+            a.gaussian_mu, {"sensitivity": positive, "standard_deviation": positive}, check=at_least_zero
+        ),
+        "gaussian_standard_deviation": Target(
+            a.gaussian_standard_deviation, {"sensitivity": positive, "mu": positive}, check=at_least_zero
+        ),
+        "gdp_delta": Target(a.gdp_delta, {"mu": positive, "epsilon": epsilon}, check=unit),
+        "gdp_epsilon": Target(a.gdp_epsilon, {"mu": positive, "delta": probability}, check=at_least_zero),
+        "gdp_mu": Target(a.gdp_mu, {"epsilon": epsilon, "delta": probability}, check=at_least_zero),
+        "largest_distance": Target(
+            a.largest_distance, {"mu": positive, "sigma": st.integers(4, 10**5), "releases": count}, check=whole
+        ),
+        "learner_epsilon": Target(
+            a.learner_epsilon, {"sensitivity": positive, "standard_deviation": positive, "delta": probability},
+            check=at_least_zero,
+        ),
+        "learner_sensitivity": Target(
+            a.learner_sensitivity,
+            {"regularisation": positive, "records": st.integers(10, 10**5), "batch": few,
+                "bound": either("tight", "paper")},
+            check=at_least_zero,
+        ),
+        "sampled_gaussian_epsilon": Target(
+            a.sampled_gaussian_epsilon, sampled | {"delta": probability},
+            check=lambda found, _: at_least_zero(found.epsilon, None), weight=0.5,
+        ),
+        "sparse_vector_epsilon": Target(
+            a.sparse_vector_epsilon, {"noise": positive, "answers": count}, check=at_least_zero
+        ),
+        "split_gdp": Target(a.split_gdp, {"mu": positive, "steps": count}, check=at_least_zero),
+        "split_noise": Target(a.split_noise, {"noise": positive, "answers": count}),
+        "zcdp_epsilon": Target(a.zcdp_epsilon, {"rho": positive, "delta": probability}, check=at_least_zero),
+    }  # fmt: skip
+
+
+def statements() -> dict[str, Target]:
+    told = {
+        "assumptions": st.lists(words, max_size=2).map(tuple),
+        "delta": st.floats(0, 0.5),
+        "total_variation": st.floats(0, 1e-20),
+    }
+    full = {
+        "notion": either(*guarantee.NOTIONS[:-1]),
+        "level": positive,
+        "relation": either("replace_one", "add_remove"),
+        "unit": st.none(),
+    }
+    distant = full | {"relation": just("unit_distance"), "unit": positive}
+    made = st.one_of(st.builds(guarantee.guarantee, **each, protects=words, **told) for each in (full, full, distant))
+    ideal = st.builds(
+        lambda level: guarantee.guarantee("gdp", level, "replace_one", "them", total_variation=1e-25), positive
+    )
+    fields = made.map(lambda one: one.to_dict())
+
+    @st.composite
+    def wrong_fields(draw):
+        some = dict(draw(fields))
+        name = draw(st.sampled_from([*some, "more"]))
+        if draw(st.booleans()):
+            some.pop(name, None)
+        else:
+            some[name] = draw(anything())
+        return some
+
+    names = tuple(guarantee.Guarantee.__dataclass_fields__) + ("guarantee", "of the JSON")
+    return {
+        "guarantee": Target(guarantee.guarantee, full | {"protects": words} | told, check=is_guarantee),
+        "guarantee of a unit": Target(guarantee.guarantee, distant | {"protects": words} | told, check=is_guarantee),
+        "no_guarantee": Target(
+            guarantee.no_guarantee, {"protects": words, "no_guarantee_reason": words}, check=is_guarantee),
+        "from_dict": Target(
+            guarantee.from_dict, {"fields": fields}, odd={"fields": wrong_fields() | anything()}, words=names,
+            check=is_guarantee,
+        ),
+        "Guarantee.epsilon": Target(
+            lambda one, delta: one.epsilon(delta), {"one": ideal, "delta": probability}, fixed=("one",),
+            check=at_least_zero,
+        ),
+        "Guarantee of anything, printed": Target(
+            lambda **fields: str(guarantee.guarantee(**fields)), distant | {"protects": words} | told,
+            check=lambda found, _: found.isprintable(),
+        ),
+        "clipped_sum_sensitivity": Target(
+            clipping.clipped_sum_sensitivity, {"clip_norm": positive, "relation": either(*clipping.RELATIONS)},
+            check=at_least_zero,
+        ),
+        "budget": Target(
+            calibration.budget,
+            {"mu": small, "noise": either(*calibration.NOISES), "dimension": few, "releases": few, "users": count,
+             "dtype": either(np.float64, np.float32)},
+            fixed=("dimension", "releases", "users", "dtype"),
+        ),
+        "secret_key": Target(
+            keys.secret_key, {"shape": either((), (2,), (1, 2))}, tame=("shape",),
+            odd={"shape": st.sampled_from([None, -1, 3, (-1,), ("a",), (1.5,), (True,), 2.5, "ab", [2], (0,), (None,),
+                b"a"])},
+        ),
+        "key_from_bytes": Target(
+            keys.key_from_bytes, {"data": st.binary(min_size=32, max_size=32)}, private=("data",),
+            odd={"data": st.sampled_from([b"8642097531", "8642097531", 8642097531, bytearray(b"86420" * 7), None,
+                [86420]])},
+        ),
+        "for_release": Target(
+            keys.for_release, {"key": secret(), "statement": ideal, "insecure_key": st.booleans()},
+            fixed=("statement",), check=lambda found, _: is_guarantee(found[1], None),
+        ),
+    }  # fmt: skip
+
+
+def noises() -> dict[str, Target]:
+    m, shape = mechanisms, either((), (3,))
+    scores = floats_of(5, elements=any_float).map(jnp.asarray)
+    whole_scores = st.lists(st.integers(-(2**31), 2**31 - 1), min_size=5, max_size=5).map(
+        lambda x: jnp.asarray(x, jnp.int32)
+    )
+    row = {"check": lambda found, _: 0 <= int(found) < 5}
+    probabilities = either((Fraction(1, 2), Fraction(1, 2)), (Fraction(1),), (Fraction(1, 3), Fraction(2, 3)))
+    wrong = anything() | either((Fraction(-1), Fraction(2)), (Fraction(0),), (0.5, 0.5), ("a",), (Fraction(1, 2),))
+    wrong_shapes = st.sampled_from([None, -1, (-1,), "ab", ("a",), (1.5,), 2.5, (None,), b"a"])
+    plain = {"key": key(), "shape": shape}
+    odd = {"shape": wrong_shapes}
+    logs = jax.jit(m.exponential_log_probabilities)
+    return {
+        "discrete_gaussian": Target(
+            m.discrete_gaussian, plain | {"sigma": either(4, 40)}, tame=("sigma",), odd=odd, words=("shape",),
+            weight=0.2,
+        ),
+        "discrete_laplace": Target(m.discrete_laplace, plain | {"rate": rate}, odd=odd, weight=0.2),
+        "geometric": Target(m.geometric, plain | {"rate": rate}, odd=odd, weight=0.2),
+        "outcome": Target(
+            m.outcome, plain | {"probabilities": probabilities}, odd=odd | {"probabilities": wrong}, weight=0.2),
+        "mechanisms.planar_laplace": Target(
+            m.planar_laplace, {"key": key(), "count": few, "rate": either(Fraction(1), Fraction(2))}, tame=("count",),
+            weight=0.2,
+        ),
+        "noisy_argmax": Target(m.noisy_argmax, {"key": key(), "scores": whole_scores, "rate": rate}, fixed=("scores",),
+            **row),
+        "exact_exponential": Target(
+            m.exact_exponential, {"key": key(), "scores": whole_scores, "rate": rate}, fixed=("scores",), weight=0.2,
+            **row
+        ),
+        "largest_score": Target(m.largest_score, {"rate": rate}, check=whole),
+        "top": Target(m.top, {"rate": rate}, check=whole),
+        "exponential_log_probabilities": Target(
+            logs, {"scores": scores, "epsilon": positive, "sensitivity": positive},
+            fixed=("scores", "epsilon", "sensitivity"),
+            check=finite,
+        ),
+        "exponential": Target(
+            m.exponential, {"key": key(), "scores": scores, "epsilon": positive, "sensitivity": positive},
+            fixed=("scores", "epsilon", "sensitivity"), named=False, **row,
+        ),
+        "gaussian, in floats": Target(
+            jax.jit(m.gaussian), {"key": key(), "value": scores, "standard_deviation": positive},
+            fixed=("key", "value", "standard_deviation"), nan=True,
+        ),
+        "laplace, in floats": Target(
+            jax.jit(m.laplace), {"key": key(), "value": scores, "scale": positive}, fixed=("key", "value", "scale"),
+            nan=True
+        ),
+        "tables.digits": Target(tables.digits, {"rate": rate}, check=whole),
+        "tables.geometric": Target(tables.geometric, {"rate": rate}),
+        "tables.padded": Target(tables.padded, {"rate": rate}),
+        "tables.geometric_variation": Target(tables.geometric_total_variation, {"rate": rate}, check=unit),
+        "tables.gaussian_variation": Target(
+            tables.gaussian_total_variation, {"sigma": either(1, 4, 31, 32, 4096)}, tame=("sigma",), check=unit
+        ),
+        "tables.ladder": Target(tables.ladder, {"rate": rate}),
+        "tables.planar_variation": Target(tables.planar_total_variation, {"rate": either(Fraction(1), Fraction(2))},
+            check=unit),
+        "tables.choice": Target(tables.choice, {"probabilities": probabilities}, odd={"probabilities": wrong}),
+    }  # fmt: skip

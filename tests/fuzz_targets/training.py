@@ -1,0 +1,100 @@
+"""Rows of ``jaxdpbo.training`` and ``jaxdpbo.problems``."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from protocol_cases import CANDIDATES
+
+from fuzz_targets.target import Target, at_least_zero, finite, whole
+from fuzz_targets.valid_values import any_float, count, either, few, floats_of, just, key, positive, probability, small
+from jaxdpbo.problems import (
+    classification,
+    datasets,
+    gp_regression,
+    huber_regression,
+    kernel_svm,
+    kernel_svr,
+    location,
+    logistic_regression,
+    outsourced,
+    splits,
+)
+from jaxdpbo.training import dp_optim, models, oracles, permutation_sgd, sampling, spaces
+
+
+def trainings() -> dict[str, Target]:
+    settings = {
+        "steps": few,
+        "batch": few,
+        "learning_rate": positive,
+        "noise_multiplier": positive,
+        "clip_norm": positive,
+    }
+    labels = jnp.asarray([0, 1] * 4)
+    model = models.logistic_regression(2)
+    trained = jax.jit(
+        lambda features, settings: dp_optim.train(
+            jax.random.key(0), model, models.records(features, labels), settings, largest=4
+        )
+    )
+    projected = jax.jit(lambda features: permutation_sgd.train(jax.random.key(0), features, labels, 0.1, 0.1, passes=2))
+    errors = jax.jit(
+        lambda noise: oracles.sparse_vector_errors(jax.random.split(jax.random.key(0), 2), 3, noise, queries=5, ones=2)
+    )
+    made = st.builds(dp_optim.settings, **settings | {"learning_rate": small, "clip_norm": small})
+    any_rows = floats_of(8, 2, elements=any_float).map(jnp.asarray)
+    dataset = datasets.Dataset(CANDIDATES, np.arange(9.0) % 2, "nine rows")
+    splitting = {"dataset": just(dataset), "seed": few, "train": few, "validation": st.none() | few}
+    return {
+        "logistic_regression": Target(models.logistic_regression, {"features": few}),
+        "linear_svm": Target(models.linear_svm, {"features": few}),
+        "mlp": Target(models.mlp, {"features": few, "hidden": st.lists(few, max_size=2), "classes": st.integers(2, 4)}),
+        "dp_optim.settings": Target(dp_optim.settings, settings),
+        "steps_of_epochs": Target(dp_optim.steps_of_epochs, {"epochs": count, "records": count, "batch": count},
+            check=whole),
+        "capacities": Target(dp_optim.capacities, {"largest": count, "records": count, "smallest": either(1, 8)}),
+        "dp_optim.train": Target(
+            trained, {"features": any_rows, "settings": made}, fixed=("features", "settings"), check=finite, named=False
+        ),
+        "permutation_sgd.train": Target(projected, {"features": any_rows}, fixed=("features",), check=finite,
+            named=False),
+        "sampling.draws_of": Target(sampling.draws_of, {"records": count, "capacity": few}, check=whole),
+        "training_epsilon": Target(
+            oracles.training_epsilon,
+            {"records": st.integers(100, 1000), "epochs": few, "batch": st.integers(10, 100),
+             "noise_multiplier": st.floats(0.5, 8.0), "delta": probability},
+            words=("steps", "rate"), weight=0.5, check=lambda found, _: at_least_zero(found.epsilon, None),
+        ),
+        "sparse_vector_errors": Target(errors, {"noise": positive}, fixed=("noise",), check=finite, named=False),
+        "random_settings": Target(
+            spaces.random_settings, {"space": either(*spaces.SPACES.values()), "count": few, "seed": few},
+            fixed=("space",), tame=("count",),
+        ),
+        "grid_settings": Target(
+            spaces.grid_settings, {"space": either(*spaces.SPACES.values()), "size": few}, fixed=("space",),
+            tame=("size",)
+        ),
+        "splits.divided": Target(
+            splits.divided, {"total": st.integers(8, 50), "seed": few, "train": few, "validation": st.none() | few,
+                             "ordered": st.booleans()},
+            tame=("total",),
+        ),
+        "kernel_svr.split": Target(kernel_svr.split,
+            splitting | {"ordered": st.booleans(), "features": st.none() | just(1)}, fixed=("dataset",)),
+        "kernel_svr.bounds": Target(kernel_svr.bounds, {"features": few}, tame=("features",)),
+        "kernel_svm.split": Target(kernel_svm.split, splitting | {"positive": just(1.0)}, fixed=("dataset",)),
+        "logistic_regression.split": Target(logistic_regression.split, splitting, fixed=("dataset",)),
+        "datasets.load": Target(datasets.load, {"name": just("diabetes")}, weight=0.2),
+        "datasets.table": Target(datasets.table, {"name": either(*datasets.TABLES)}),
+        "classification.load": Target(
+            classification.load, {"name": just("adult"), "seed": few, "test": st.none() | few}, fixed=("seed",),
+            weight=0.2
+        ),
+        "outsourced.grid": Target(outsourced.grid, {"side": positive, "points": few}, tame=("points",)),
+        "outsourced.branin_hoo": Target(outsourced.branin_hoo, {"points": few}, tame=("points",)),
+        "location.sample": Target(location.sample, {"key": key(), "users": few}, tame=("users",), named=False),
+        "huber_regression.sample": Target(huber_regression.sample, {"key": key(), "users": few}, tame=("users",),
+            named=False),
+        "gp_regression.start": Target(gp_regression.start, {"key": key()}),
+    }  # fmt: skip

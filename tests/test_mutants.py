@@ -272,7 +272,6 @@ def results_of(slot, tmp_path, wanted, tree="one"):
 
 
 def test_a_red_test_kills_a_no_op_survives_and_nothing_runs_twice(slot, tmp_path, apart, monkeypatch, capsys):
-    monkeypatch.setattr(run, "LIMIT", 20.0)
     changes = ["return x / 2", "return x - 1", "n = n + 1"]
     monkeypatch.setattr(run, "LIMIT", 12.0)
     chosen, results = results_of(slot, tmp_path, changes)
@@ -298,6 +297,13 @@ def test_a_test_that_is_red_anyway_kills_nobody(slot, tmp_path, apart):
     (one,), results = results_of(slot, tmp_path, ["return x - 1"])
     assert results.controls == {"tests/test_it.py::test_nothing": False}
     assert results.of(one)["status"] == "survived"
+
+
+def test_a_tree_that_cannot_be_imported_is_an_error_and_no_kill(slot, tmp_path, apart):
+    (slot.tree / "jaxdpbo/__init__.py").write_text("import nothing_of_that_name")
+    with pytest.raises(RuntimeError, match="fail without a mutant"):
+        results_of(slot, tmp_path, ["return x - 1"])
+    assert not (tmp_path / "mutants.jsonl").exists()
 
 
 def test_recording_says_which_functions_each_test_enters(slot, tmp_path, apart):

@@ -312,15 +312,21 @@ class Results:
         self.path, self.tree = path, tree
         self.mutants: dict[tuple[str, ...], dict] = {}
         self.controls: dict[str, bool] = {}
+        self.unproved: set[str] = set()  # killed, and were not run on the tree as it is since
         if path.exists():
             for line in path.read_text().splitlines():
                 self._take(json.loads(line))
 
     def _take(self, line: dict) -> None:
         if "control" in line:
+            self.unproved.discard(line["control"])
             if line["green"] or line["tree"] == self.tree:
                 self.controls[line["control"]] = line["green"]
+            else:
+                self.controls.pop(line["control"], None)
         else:
+            if line["status"] == "killed" and line["test"].startswith("tests/"):
+                self.unproved.add(line["test"])
             self.mutants[tuple(line[name] for name in ("module", "function", "change", "source"))] = line
 
     def add(self, line: dict) -> None:
@@ -352,13 +358,18 @@ def examine(mutation: mutations.Mutation, tests: list[str], known: Map, results:
                 answer = yield wanted | {"limit": max(1.0, LIMIT - gone)}
             if answer == "time":
                 status = "time"
-            elif answer is None:  # the process died: so must it not without the mutant
-                answer = yield {"work": session.judge, "tests": part, "seconds": LIMIT, "limit": 2 * LIMIT}
-                if not isinstance(answer, dict) or answer["red"]:
-                    raise RuntimeError(f"tests fail without a mutant ({part}): {answer} {_tail(slot)}")
-                status, killer = "killed", "crash"
+            elif answer is None or answer["status"] == session.UNIMPORTABLE:  # at once: does it without the mutant too?
+                sound = yield {
+                    "work": session.judge,
+                    "tests": part[: 1 if answer else None],
+                    "seconds": LIMIT,
+                    "limit": 300.0,
+                }
+                if not isinstance(sound, dict) or sound["status"] == session.UNIMPORTABLE:
+                    raise RuntimeError(f"tests fail without a mutant ({part}): {sound} {_tail(slot)}")
+                status, killer = "killed", answer["red"][0] if answer else "crash"
             else:
-                ran, left = ran + answer["ran"], left + answer["left"]
+                ran, left = ran + len(answer["ran"]), left + answer["left"]
                 if answer["red"]:
                     status, killer = "killed", answer["red"][0]
             if status != "survived":
@@ -379,12 +390,12 @@ def control(tests: list[str], results: Results) -> Task:
 
     def task(slot: Slot):
         answer = yield {"work": session.judge, "tests": tests, "seconds": 1e4, "first": False, "limit": 900.0}
-        red = set(answer["red"]) if isinstance(answer, dict) else set(tests)
+        ran, red = (set(answer["ran"]), set(answer["red"])) if isinstance(answer, dict) else (set(), set(tests))
         for test in tests:
-            green = test not in red
+            green = test not in red and (test in ran or "::" not in test)
             results.add({"control": test, "green": green})
             if not green:
-                print(f"red without a mutant, so it kills nobody: {test}", flush=True)
+                print(f"not green without a mutant, so it kills nobody: {test}", flush=True)
 
     return task
 
@@ -397,16 +408,7 @@ def judge_all(sample: list[mutations.Mutation], again: bool, known: Map, results
         ]
         drive((examine(one, known.tests_of(one), known, results) for one in waiting), slots)
         again = False
-        killers = sorted(
-            {
-                line["test"]
-                for one in sample
-                if (line := results.of(one))
-                and line["test"] not in (None, "crash")
-                and line["test"] not in results.controls
-            }
-        )
-        killers = [test for test in killers if not test.startswith("import: ")]
+        killers = sorted(results.unproved)
         size = max(1, min(40, -(-len(killers) // len(slots))))
         drive((control(killers[at : at + size], results) for at in range(0, len(killers), size)), slots)
         if all(results.of(one) for one in sample):

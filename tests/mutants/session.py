@@ -20,13 +20,15 @@ import traceback
 from pathlib import Path
 
 LOCAL = ("jaxdpbo", "benchmarks", "tests")
+NEEDED = ("jax", "numpy", "optax", "scipy", "pytest", "hypothesis")
+UNIMPORTABLE = -1  # the status of a run whose package cannot be imported
 LARGEST = 2**30  # bytes of a file that a mutant may write
 
 
 def preload(root: Path) -> None:
     """Import what the tests and the package import from elsewhere."""
     own = {path.stem for path in (root / "tests").iterdir()} | set(LOCAL)
-    names = {"pytest", "_pytest.assertion.rewrite", "_hypothesis_pytestplugin", "jax.experimental", "jax.monitoring"}
+    names = {*NEEDED, "_pytest.assertion.rewrite", "_hypothesis_pytestplugin", "jax.experimental", "jax.monitoring"}
     for path in (*(root / "tests").rglob("*.py"), *(root / "jaxdpbo").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import):
@@ -38,7 +40,8 @@ def preload(root: Path) -> None:
             try:
                 importlib.import_module(name)
             except ImportError:
-                continue
+                if name in NEEDED:
+                    raise  # else every mutant would die of it
     threads = Path("/proc/self/task")
     if threads.exists() and len(list(threads.iterdir())) > 1:
         raise RuntimeError("an import started a thread: a fork would lose it")
@@ -93,7 +96,7 @@ class Chosen:
         self.place = {test: place for place, test in enumerate(tests)}
         self.files = [test for test in tests if "::" not in test]  # whole ones
         self.seconds, self.begun = seconds, time.monotonic()
-        self.ran, self.left, self.red = 0, 0, []
+        self.ran, self.left, self.red = [], 0, []
 
     def pytest_collection_modifyitems(self, items):
         def place(item):
@@ -109,8 +112,8 @@ class Chosen:
         if report.failed and report.nodeid not in self.red:
             self.red.append(report.nodeid)
 
-    def pytest_runtest_logfinish(self):
-        self.ran += 1
+    def pytest_runtest_logfinish(self, nodeid):
+        self.ran.append(nodeid)
 
     def pytest_runtest_protocol(self, item, nextitem):
         if time.monotonic() - self.begun > self.seconds:
@@ -127,7 +130,7 @@ def judge(root: Path, tests: list[str], seconds: float, first: bool = True) -> d
         status = _pytest(root, files, plugin, *(["-x"] if first else []))
     except Exception as error:  # the package itself cannot be imported
         traceback.print_exc()
-        return {"red": [f"import: {type(error).__name__}"], "ran": 0, "left": 0, "status": -1}
+        return {"red": [f"import: {type(error).__name__}"], "ran": [], "left": 0, "status": UNIMPORTABLE}
     return {"red": plugin.red, "ran": plugin.ran, "left": plugin.left, "status": status}
 
 

@@ -142,12 +142,12 @@ def sound(mutation: Mutation, source: bytes) -> bool:
 
 
 def _change(source: bytes, start: int, end: int, new: str) -> str:
-    """The lines as they were and as they are, on one line."""
+    """The lines as they were and as they are, on one line, without comments."""
     first = source.rfind(b"\n", 0, start) + 1
     last = source.find(b"\n", end)
     last = len(source) if last < 0 else last
     old, head, tail = (part.decode() for part in (source[first:last], source[first:start], source[end:last]))
-    before, after = (" ".join(part.split()) for part in (old, head + new + tail))
+    before, after = (" ".join(re.sub(r"(^|\s)#[^\n]*", "", part).split()) for part in (old, head + new + tail))
     if max(len(before), len(after)) > 240:  # a long call: its hash stands for its end
         digest = hashlib.sha256(f"{before} {after}".encode()).hexdigest()[:8]
         before, after = before[:200] + "...", f"{after[:200]}... [{digest}]"

@@ -3,6 +3,7 @@
 import ast
 import json
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -239,7 +240,7 @@ def apart(monkeypatch):
             "Path(sys.argv[3]).write_text(json.dumps(done))"
         )
         command = [
-            "python",
+            sys.executable,
             "-c",
             code,
             str(ROOT / "tests"),
@@ -249,14 +250,13 @@ def apart(monkeypatch):
             json.dumps(options),
         ]
         with log.open("w") as file:
-            child = subprocess.Popen(
-                command, executable=session.sys.executable, cwd=root, stdout=file, stderr=file, start_new_session=True
-            )
+            child = subprocess.Popen(command, cwd=root, stdout=file, stderr=file, start_new_session=True)
         children.append(child)
         return child.pid
 
     children: list[subprocess.Popen] = []
     monkeypatch.setattr(session, "fork", start)
+    return start
 
 
 def results_of(slot, tmp_path, wanted, tree="one"):
@@ -274,7 +274,10 @@ def results_of(slot, tmp_path, wanted, tree="one"):
 
 def test_a_red_test_kills_a_no_op_survives_and_nothing_runs_twice(slot, tmp_path, apart, monkeypatch, capsys):
     changes = ["return x / 2", "return x - 1", "n = n + 1"]
-    monkeypatch.setattr(run, "LIMIT", 12.0)
+    monkeypatch.setattr(run, "LIMIT", 5.0)
+    results_of(slot, tmp_path, changes[2:])
+    monkeypatch.undo()
+    monkeypatch.setattr(session, "fork", apart)
     chosen, results = results_of(slot, tmp_path, changes)
     status = {one.function: results.of(one)["status"] for one in chosen}
     assert status == {"_double": "killed", "forever": "time", "unseen": "survived"}

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import resource
+import signal
 import sys
 import time
 import traceback
@@ -55,6 +56,7 @@ def fork(root: Path, log: Path, answer: Path, work, **options) -> int:
         return child
     try:
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         written = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
         null = os.open(os.devnull, os.O_RDONLY)
         for given, place in ((null, 0), (written, 1), (written, 2)):

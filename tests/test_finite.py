@@ -28,7 +28,7 @@ def _believe(model, candidates, rows, values, capacity=None):
     def step(posterior, seen):
         return finite_gp.observe(model, posterior, *seen), None
 
-    return jax.lax.scan(step, finite_gp.unseen(model, candidates, capacity or len(rows)), (rows, values))[0]
+    return jax.lax.scan(step, finite_gp.prior(model, candidates, capacity or len(rows)), (rows, values))[0]
 
 
 _believed = jax.jit(_believe, static_argnames="capacity")
@@ -69,7 +69,7 @@ def test_exact_observations_are_reproduced_and_learnt_once():
 def test_no_more_is_learnt_than_there_is_room_for_or_than_is_wanted():
     full = best_posterior_mean(0.1, np.array([1, 2, 3]), np.ones(3), capacity=2)
     np.testing.assert_array_equal(full.mean, best_posterior_mean(0.1, np.array([1, 2]), np.ones(2), capacity=2).mean)
-    start = finite_gp.unseen(model(0.1), jnp.asarray(CANDIDATES), 2)
+    start = finite_gp.prior(model(0.1), jnp.asarray(CANDIDATES), 2)
     same = finite_gp.observe(model(0.1), start, jnp.array(1), jnp.array(2.0), when=False)
     jax.tree.map(np.testing.assert_array_equal, same, start)
 
@@ -109,7 +109,7 @@ def test_the_mean_is_computed_to_within_what_exact_noise_allows_for(bits, trials
                 lambda before, seen: (lambda after: (after, after.used > before.used))(
                     finite_gp.observe(model, before, *seen)
                 ),
-                finite_gp.unseen(model, jnp.asarray(points)[:, None], 50),
+                finite_gp.prior(model, jnp.asarray(points)[:, None], 50),
                 (rows, values),
             )
         )

@@ -139,7 +139,7 @@ def init(key: jax.Array, config: Config) -> State:
     """Nothing asked. ``key`` is unused."""
     del key
     private = Private(
-        posterior=finite_gp.unseen(config.model, config.released, config.steps),
+        posterior=finite_gp.prior(config.model, config.released, config.steps),
         rows=jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, config.scale.dtype),
     )

@@ -58,7 +58,7 @@ def config(
 
     Args:
       inner: an algorithm that maximises one utility a point (``gp_ucb.config(users=None)``), or minimises the mean loss
-        of ONE user (``random_search.config(users=1)``): that one is told the released mean.
+        of ONE user (``random_search.config(users=1)``): its one value is the released mean.
       inner_config: its config; ``noise_deviation`` says how noisy the values will be.
       users: ``n``, public.
       mu: the GDP budget of all evaluations together; ``inf`` for none.
@@ -115,7 +115,7 @@ class Public(NamedTuple):
     Attributes:
       step: ``()`` steps taken.
       budget: all that sets the noise, as the run was begun.
-      inner: the whole state of the inner algorithm, its "private" part included: it was told released values only.
+      inner: the whole state of the inner algorithm, its "private" part included: it got released values only.
       points: ``(T b, d)`` evaluated so far.
       values: ``(T b,)`` released mean losses; NaN where nothing was evaluated.
     """
@@ -159,7 +159,7 @@ class Release(NamedTuple):
 
 @lru_cache
 def algorithm_of(inner: Algorithm) -> Algorithm:
-    """``inner``, told released values only. One record for each inner algorithm, so that runs are not compiled twice.
+    """``inner``, given released values only. One record for each inner algorithm, so that runs are not compiled twice.
 
     Formal guarantee: ``mu``-GDP, replace-one, for the answer and for all points and values together.
 
@@ -173,7 +173,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     another inner config of the same sizes      the run goes on: it acts on what was released
     a loss outside the range                    counts as the end of the range
     a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
-    a masked point                              not released: the inner algorithm is told so
+    a masked point                              not released: the mask passes on to the inner algorithm
     ==========================================  ======================================================
     """
 
@@ -205,8 +205,8 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
         released, means, clipped = private_mean.of_losses(
             noise_key, config.budget, values.astype(config.low.dtype), config.low, config.high
         )
-        told = -released if config.inner.users is None else released[:, None]
-        within, said = inner.tell(inner_key, config.inner, public.inner, query, told)
+        given = -released if config.inner.users is None else released[:, None]
+        within, said = inner.tell(inner_key, config.inner, public.inner, query, given)
         failed = said.factorisation_failed
         failed = None if failed is None else active & failed
         start = jnp.minimum(public.step, config.steps - 1) * config.batch

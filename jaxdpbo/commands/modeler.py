@@ -57,7 +57,7 @@ def talk(arguments: argparse.Namespace, lines: Iterator[str], send: Callable[[st
     print(f"guarantee: {published.curated.guarantee}", file=sys.stderr)
     with tqdm(unit="query", file=sys.stderr) as bar:
 
-        def told(answer):
+        def show(answer):
             bar.set_postfix(row=answer.row, output=answer.output)
             bar.update()
 
@@ -65,7 +65,7 @@ def talk(arguments: argparse.Namespace, lines: Iterator[str], send: Callable[[st
             published,
             chain([first], lines),
             send,
-            on_answer=told,
+            on_answer=show,
             lengthscale=arguments.lengthscale,
             noise_variance=arguments.noise_variance,
             centre=arguments.centre,

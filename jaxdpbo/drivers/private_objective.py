@@ -190,13 +190,13 @@ class PrivateObjective:
 def _written(point: Any) -> Any:
     """A point for JSON; refused before anything is charged."""
     try:
-        told = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), point)
-        json.dumps(told, allow_nan=False)
+        plain = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), point)
+        json.dumps(plain, allow_nan=False)
     except (TypeError, ValueError):
-        told = point
+        plain = point
     else:
-        return told
-    raise TypeError(f"point must be finite numbers, text, and lists or dicts of them on record, got {told!r}")
+        return plain
+    raise TypeError(f"point must be finite numbers, text, and lists or dicts of them on record, got {plain!r}")
 
 
 def _read(point: Any) -> Any:

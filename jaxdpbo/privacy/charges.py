@@ -95,25 +95,25 @@ def as_text(tree: Tree) -> list[dict[str, Any]]:
     ]
 
 
-def from_text(like: Tree, told: list[dict[str, Any]]) -> Any:
+def from_text(like: Tree, written: list[dict[str, Any]]) -> Any:
     """What ``as_text`` was given, in the shape of ``like``.
 
     Raises:
       ledger.Damaged: it is of another shape.
     """
     leaves, shape = jax.tree.flatten(like)
-    if not isinstance(told, list) or len(told) != len(leaves):
+    if not isinstance(written, list) or len(written) != len(leaves):
         raise ledger.Damaged(f"what was recorded is not the {len(leaves)} arrays of this run")
-    return jax.tree.unflatten(shape, [jnp.asarray(_array(*pair)) for pair in zip(leaves, told, strict=True)])
+    return jax.tree.unflatten(shape, [jnp.asarray(_array(*pair)) for pair in zip(leaves, written, strict=True)])
 
 
-def _array(like: Any, told: Any) -> np.ndarray:
+def _array(like: Any, written: Any) -> np.ndarray:
     kinds = {"dtype": str, "shape": list, "data": str}
-    if not isinstance(told, dict) or {name: type(value) for name, value in told.items()} != kinds:
+    if not isinstance(written, dict) or {name: type(value) for name, value in written.items()} != kinds:
         raise ledger.Damaged("what was recorded is no array")
-    if (told["dtype"], told["shape"]) != (str(like.dtype), list(like.shape)):
+    if (written["dtype"], written["shape"]) != (str(like.dtype), list(like.shape)):
         raise ledger.Damaged("what was recorded is of other shapes than this run's")
     try:
-        return np.frombuffer(base64.b64decode(told["data"], validate=True), like.dtype).reshape(like.shape)
+        return np.frombuffer(base64.b64decode(written["data"], validate=True), like.dtype).reshape(like.shape)
     except ValueError as error:
         raise ledger.Damaged("what was recorded is no array") from error

@@ -282,9 +282,9 @@ def charge(
     if not isinstance(fingerprint, str):
         raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
     with _opened(path, writing=True, timeout=timeout) as opened:
-        told, kept = _account(opened)
-        _expect_the_kind_of(opened.path, told.budget, spend)
-        for entry in told.spends:
+        found, kept = _account(opened)
+        _expect_the_kind_of(opened.path, found.budget, spend)
+        for entry in found.spends:
             if entry.run != run:
                 continue
             for name, equal in ("spend", entry.spend == spend), ("fingerprint", entry.fingerprint == fingerprint):
@@ -295,7 +295,9 @@ def charge(
                     )
             _settle(opened)  # its writer may have been killed before it was on the disk
             return Charge(run, entry.number, opened.chain.hashes[entry.number - 1], True, *kept[run])
-        amounts = zip((COSTS[told.budget.notion], "delta", "total_variation"), _amounts(spend), told.left, strict=True)
+        amounts = zip(
+            (COSTS[found.budget.notion], "delta", "total_variation"), _amounts(spend), found.left, strict=True
+        )
         short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
         if short:
             raise BudgetExceeded(f"{opened.path}: run {run!r} would spend {', '.join(short)}")
@@ -380,21 +382,21 @@ def head(path: str | Path) -> str:
 
 def describe(path: str | Path) -> str:
     """A table: what was spent on what, author and time, released or not, what is left, and what all of it rests on."""
-    told = account(path)
-    budget = told.budget
+    found = account(path)
+    budget = found.budget
     sums = [["", COSTS[budget.notion], "delta", "total_variation"], ["budget", *map(_down, _allowed(budget))]]
-    sums += [["spent", *map(_up, told.spent)], ["left", *map(_down, told.left)]]
+    sums += [["spent", *map(_up, found.spent)], ["left", *map(_down, found.left)]]
     rows = [["line", "run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]]
-    for entry in told.spends:
+    for entry in found.spends:
         amounts = _amounts(entry.spend)
         levels = " + ".join(f"{LEVELS[event.type]} {_up(event.level)}" for event in entry.spend.events)
         numbers = levels, _up(amounts.delta), _up(amounts.total_variation), str(entry.steps)
         released = "yes" if entry.released else "no"
         rows.append([str(entry.number), entry.run, entry.what, *numbers, released, entry.who, entry.when])
     relation = budget.relation if budget.unit is None else f"{budget.relation} {_up(budget.unit)}"
-    begun = [f"{budget.notion} ({relation}) for {budget.protects}, begun {told.when} by {told.by}", *told.adopted]
-    rests = ["", "The sums hold if:", *(f"- {name}" for name in told.assumptions)] if told.assumptions else []
-    return "\n".join([*begun, "", *_table(sums), *rests, "", *_table(rows), "", f"head {told.head}"])
+    begun = [f"{budget.notion} ({relation}) for {budget.protects}, begun {found.when} by {found.by}", *found.adopted]
+    rests = ["", "The sums hold if:", *(f"- {name}" for name in found.assumptions)] if found.assumptions else []
+    return "\n".join([*begun, "", *_table(sums), *rests, "", *_table(rows), "", f"head {found.head}"])
 
 
 class _Kept(NamedTuple):
@@ -444,8 +446,8 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
     spent = Amounts(*(sum((getattr(cost, name) for cost in costs), Fraction()) for name in Amounts._fields))
     left = Amounts(*(has - used for has, used in zip(_allowed(budget), spent, strict=True)))
     assumptions = tuple(dict.fromkeys(each for entry in spends for each in entry.spend.assumptions))
-    told = Account(budget, by, when, tuple(adopted), spends, assumptions, spent, left, opened.chain.head)
-    return told, {run: _Kept(tuple(steps[run]), releases.get(run)) for run in entries}
+    found = Account(budget, by, when, tuple(adopted), spends, assumptions, spent, left, opened.chain.head)
+    return found, {run: _Kept(tuple(steps[run]), releases.get(run)) for run in entries}
 
 
 def _budget(spend: Spend) -> Budget:
@@ -757,13 +759,13 @@ def _written(spend: Spend) -> dict[str, Any]:
 
 
 def _written_event(event: Event) -> dict[str, Any]:
-    told: dict[str, Any] = {name: _both(getattr(event, name)) for name in ("level", "delta", "total_variation")}
+    written: dict[str, Any] = {name: _both(getattr(event, name)) for name in ("level", "delta", "total_variation")}
     if event.points:
-        told["points"] = [[_both(one), _both(other)] for one, other in event.points]
+        written["points"] = [[_both(one), _both(other)] for one, other in event.points]
     if event.base:
-        told |= {"base": [_written_event(one) for one in event.base], "distribution": event.distribution}
-        told["parameters"] = [_both(one) for one in event.parameters]
-    return {"type": event.type} | told
+        written |= {"base": [_written_event(one) for one in event.base], "distribution": event.distribution}
+        written["parameters"] = [_both(one) for one in event.parameters]
+    return {"type": event.type} | written
 
 
 def _both(value: Fraction) -> list[str]:
@@ -777,21 +779,21 @@ def _spend(line: dict[str, Any]) -> Spend:
     return _exact(Spend(events, line["relation"], line["protects"], unit, tuple(line["assumptions"])))
 
 
-def _event(told: dict[str, Any]) -> Event:
+def _event(written: dict[str, Any]) -> Event:
     return Event(
-        type=told["type"],
-        level=_number(told["level"]),
-        delta=_number(told["delta"]),
-        total_variation=_number(told["total_variation"]),
-        points=tuple((_number(one), _number(other)) for one, other in told.get("points", ())),
-        base=tuple(map(_event, told.get("base", ()))),
-        distribution=told.get("distribution", ""),
-        parameters=tuple(map(_number, told.get("parameters", ()))),
+        type=written["type"],
+        level=_number(written["level"]),
+        delta=_number(written["delta"]),
+        total_variation=_number(written["total_variation"]),
+        points=tuple((_number(one), _number(other)) for one, other in written.get("points", ())),
+        base=tuple(map(_event, written.get("base", ()))),
+        distribution=written.get("distribution", ""),
+        parameters=tuple(map(_number, written.get("parameters", ()))),
     )
 
 
-def _number(told: list[str]) -> Fraction:
-    exact, _ = told
+def _number(written: list[str]) -> Fraction:
+    exact, _ = written
     return _number_of(exact)
 
 

@@ -164,7 +164,7 @@ def exact_regret(
 
     Exact observations leave no more variance than noisy ones at the same points would, so ``average_regret`` bounds
     the regret for ANY noise variance ``s``: the least over ``FICTITIOUS_NOISE`` is taken. With as many steps as
-    candidates, or more, a point repeats or all are seen: what is left is what was not learnt.
+    candidates, or more, a point repeats or all are observed: what is left is what was not learnt.
 
     Args:
       beta: ``beta_T``.

@@ -37,14 +37,14 @@ class Posterior(NamedTuple):
     used: jax.Array
 
 
-def unseen(model: gp.Model, candidates: jax.Array, capacity: int) -> Posterior:
+def prior(model: gp.Model, candidates: jax.Array, capacity: int) -> Posterior:
     """The prior at ``candidates (c, d)``, with room for ``capacity`` evaluations.
 
     >>> import jax.numpy as jnp
     >>> import numpy as np
     >>> from jaxdpbo.surrogate import finite_gp, gp, kernels
     >>> model = gp.Model(kernels.rbf, kernels.stationary(0.5, dimension=1), noise_variance=jnp.asarray(0.0))
-    >>> posterior = finite_gp.unseen(model, jnp.array([[0.0], [0.5], [1.0]]), capacity=2)
+    >>> posterior = finite_gp.prior(model, jnp.array([[0.0], [0.5], [1.0]]), capacity=2)
     >>> posterior = finite_gp.observe(model, posterior, row=jnp.asarray(1), value=jnp.asarray(2.0))
     >>> print(np.asarray(posterior.mean).round(2), np.asarray(posterior.variance).round(2))
     [1.21 2.   1.21] [0.63 0.   0.63]

@@ -111,8 +111,8 @@ def propose(
         found = jax.vmap(lambda one: gradient.information_gain(model, posterior, place(one), mask))(offsets)
         return gains.at[turn].set(found), None
 
-    unseen = jnp.full((len(RADII) + 1, len(designs)), -jnp.inf, theta.dtype)
-    gains, _ = jax.lax.scan(look, unseen, jnp.arange(len(RADII) + 1))
+    nothing = jnp.full((len(RADII) + 1, len(designs)), -jnp.inf, theta.dtype)
+    gains, _ = jax.lax.scan(look, nothing, jnp.arange(len(RADII) + 1))
     radius, design = best_of(gains[:-1])
     best, gain = maximize.first_of_largest(gains[-1])
     radius *= finer[best]

@@ -30,7 +30,7 @@ def greedy_gain(model: gp.Model, candidates: jax.Array, steps: int) -> jax.Array
         gain = 0.5 * jnp.log1p(posterior.variance[row] / model.noise_variance)
         return finite_gp.observe(model, posterior, row, posterior.mean[row]), gain
 
-    return jnp.sum(jax.lax.scan(step, finite_gp.unseen(model, candidates, steps), length=steps)[1])
+    return jnp.sum(jax.lax.scan(step, finite_gp.prior(model, candidates, steps), length=steps)[1])
 
 
 def gain_bound(model: gp.Model, candidates: ArrayLike, steps: int) -> float:

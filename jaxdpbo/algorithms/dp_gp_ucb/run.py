@@ -63,13 +63,13 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """Nothing seen. ``key`` is unused."""
+    """Nothing observed. ``key`` is unused."""
     del key
     dtype = config.limits.dtype
     if config.acquisition == "in_order":
         posterior = None
     elif config.candidates is not None:
-        posterior = finite_gp.unseen(config.model, config.candidates, config.steps)
+        posterior = finite_gp.prior(config.model, config.candidates, config.steps)
     else:
         assert config.bounds is not None
         posterior = gp.empty(config.steps, config.bounds.shape[1], dtype)
@@ -226,12 +226,12 @@ def beta(config: Config, step: jax.Array) -> jax.Array:
 def best(config: Config, state: State) -> jax.Array:
     """The largest utility ``()`` observed so far, in standard units; the least limit where there is none. Raw."""
     private, step = state.private, state.public.step
-    seen = jnp.arange(config.steps) < step
-    return jnp.max(jnp.where(seen, private.utilities, config.limits[0]))
+    observed = jnp.arange(config.steps) < step
+    return jnp.max(jnp.where(observed, private.utilities, config.limits[0]))
 
 
 def scores(config: Config, state: State) -> jax.Array:
-    """What the exponential mechanism is told: the posterior mean, or for "in_order" the utilities. Raw."""
+    """What the exponential mechanism scores: the posterior mean, or for "in_order" the utilities. Raw."""
     private = state.private
     if config.acquisition == "in_order":
         return private.utilities

@@ -13,11 +13,12 @@ import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.algorithms import dp_gibo, private_evaluations
 from jaxdpbo.privacy import asked, clipping, guarantee, sensitivity
 from jaxdpbo.types import Bounds
 
 TARGET = 0.25  # noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
+SUMMED = 1000  # steps that are added up one by one
 ACCUMULATED = 0.1  # what ``optax.adagrad`` begins its sum of squares at
 NO_DIFFERENT = (
     "the released path is no different from what noise alone gives: a flat loss, losses that are not finite, a start "
@@ -112,13 +113,10 @@ def preview(
     half, dimension = _checks.half_width(box), box.shape[1]
     deviation = deviation_of(config)
     relative = deviation * math.sqrt(dimension) / clip
-    taken = np.arange(1, config.steps + 1)
-    wander = math.sqrt(float(np.sum(deviation**2 / (ACCUMULATED + taken * deviation**2))))
+    wander = _wander(deviation, config.steps)
     share = None
     if loss_range is not None:
-        low, high = _checks.vector("loss_range", loss_range, 2).tolist()
-        if not low < high:
-            raise ValueError(f"loss_range must have low < high, got {low}, {high}")
+        low, high = private_evaluations.loss_interval(loss_range)
         share = deviation * float(np.linalg.norm(half)) / (high - low)
     return Preview(
         guarantee=dp_gibo.algorithm.privacy(config),
@@ -164,6 +162,16 @@ def deviation_of(config: dp_gibo.Config) -> float:
         return float(unit) * budget.sigma / budget.users
     moved = float(sensitivity.clipped_sum(config.clip_norm))
     return moved * math.sqrt(budget.steps) / (budget.users * float(budget.mu))
+
+
+def _wander(deviation: float, steps: int) -> float:
+    """What noise alone adds up to in AdaGrad's unit steps, root mean square; beyond ``SUMMED`` steps an integral."""
+    taken = np.arange(1, min(steps, SUMMED) + 1)
+    total = float(np.sum(deviation**2 / (ACCUMULATED + taken * deviation**2)))
+    if steps > SUMMED:  # the midpoint rule, within 1 / (24 SUMMED^2)
+        begun = ACCUMULATED + (SUMMED + 0.5) * deviation**2
+        total += math.log1p((steps - SUMMED) * deviation**2 / begun)
+    return math.sqrt(total)
 
 
 def note_on(path: Any, config: dp_gibo.Config) -> str:

@@ -31,13 +31,15 @@ from fuzz_targets.valid_values import (
     small,
     wide,
 )
+from jaxdpbo import drivers
+from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, random_search
 from jaxdpbo.privacy import (
     keys,
+    prior_averaged,
     transforms,
 )
-from jaxdpbo.surrogate import kernels
-from jaxdpbo.theory import dp_gp_ucb as ucb_theory
+from jaxdpbo.surrogate import kernels, maximize
 
 NO_NUMBERS = (
     np.array([[0j, 0], [1, 1]]), [[0j, 0.0], [1.0, 1.0]], [["0", "0"], ["1", "1"]], np.array([["0"], ["1"]]),
@@ -60,6 +62,7 @@ def configs() -> dict[str, Target]:
         "noise": either("exact", "float"),
     }  # fmt: skip
     search = {"raw_samples": either(8, 9), "num_restarts": either(1, 2), "ascent_steps": few}
+    searched_box = {"search": st.builds(maximize.Search, either(8, 9), either(1, 2), few)}
     kernel = {"kernel": either(kernels.rbf, kernels.matern52), "kernel_params": st.none()}
     gibo = {
         "batch": st.none() | few, "noise_variance": positive, "tolerance": st.none() | positive,
@@ -77,13 +80,14 @@ def configs() -> dict[str, Target]:
     dp_ucb = {
         "steps": either(3), "epsilon": epsilon, "delta": probability, "correlation": share, "release": release,
         "point_share": probability, "noise_variance": either(0.0, 0.1), "centre": wide, "scale": positive,
-        "decay": st.none(), "constants": either(*ucb_theory.CONSTANTS), "noise": either("exact", "float"),
+        "noise": either("exact", "float"),
     }  # fmt: skip
+    paper = {"decay": st.none(), "constants": either(*prior_averaged.CONSTANTS)}
     gains = {
         "users": count, "epsilon": epsilon, "largest_gain": positive, "steps": few,
         "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
         "acquisition": either("ucb", "expected_improvement"), "release": just("value"), "point_share": probability,
-        "beta": positive, "constants": either(*ucb_theory.CONSTANTS), "noise": either("exact", "float"),
+        "beta": positive, "constants": either(*prior_averaged.CONSTANTS), "noise": either("exact", "float"),
     }  # fmt: skip
     curated = transforms.curate(
         keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
@@ -100,7 +104,7 @@ def configs() -> dict[str, Target]:
     of_a_search = {"config": just(searched), "released": just(measured)}
     places = {"points": floats_of(2, 2, elements=any_float).map(jnp.asarray)}
     front = {
-        "bounds": just(BOUNDS), "initial_design": just(CANDIDATES[:2]), "proposals": few,
+        "bounds": just(low_high(BOUNDS)), "initial_design": just(CANDIDATES[:2]), "proposals": few,
         "reference": st.tuples(positive, probability),
         "integer_mask": st.none(), "batch": either(1, 2), "acquisition": either(*dpareto.ACQUISITIONS),
         "fit_steps": few,
@@ -120,25 +124,25 @@ def configs() -> dict[str, Target]:
             lambda bounds: random_search.config(users=1, steps=1, bounds=bounds), {"bounds": either(*NO_NUMBERS)},
             fixed=("bounds",), check=nothing_may_pass, weight=0.2,
         ),
-        "gp_ucb.config over a box": Target(gp_ucb.config, ucb_options | search | kernel | {"bounds": boxes()},
+        "gp_ucb.config over a box": Target(gp_ucb.config, ucb_options | searched_box | kernel | {"bounds": boxes()},
             words=told, weight=2),
-        "gp_ucb.config over candidates": Target(gp_ucb.config, ucb_options | search | kernel | finite_set, words=told,
-            weight=2),
-        "dp_gp_ucb.config over candidates": Target(
-            dp_gp_ucb.config, dp_ucb | search | finite_set | {"kernel_params": st.none()}, words=(*told, "amplitude"),
-            weight=2, tame=("steps",),
+        "gp_ucb.config over candidates": Target(gp_ucb.config, ucb_options | searched_box | kernel | finite_set,
+            words=told, weight=2),
+        "dp_gp_ucb.finite_config": Target(
+            dp_gp_ucb.finite_config, dp_ucb | paper | finite_set | {"kernel_params": st.none()},
+            words=(*told, "amplitude"), weight=2, tame=("steps",),
             check=promises(dp_gp_ucb.algorithm),
         ),
-        "dp_gp_ucb.config over a box": Target(
-            dp_gp_ucb.config,
-            dp_ucb | search | {"noise_variance": just(0.1), "constants": just("corrected"), "bounds": boxes(),
-                "release": just("point"), "grid": distinct()},
-            words=told, weight=2, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
+        "dp_gp_ucb.box_config": Target(
+            dp_gp_ucb.box_config,
+            dp_ucb | {"noise_variance": just(0.1), "bounds": boxes(), "release": just("point"), "grid": distinct(),
+                "search": st.builds(maximize.Search, **search)},
+            words=told, weight=2, fixed=("search",), tame=("steps",), check=promises(dp_gp_ucb.algorithm),
         ),
-        "dp_gp_ucb.config of a value over a box": Target(
-            dp_gp_ucb.config,
-            dp_ucb | search | {"noise_variance": just(0.1), "constants": just("corrected"), "bounds": just(BOUNDS),
-                "release": just("value"), "slope": st.tuples(st.floats(1, 3), positive)},
+        "dp_gp_ucb.box_config of a value": Target(
+            dp_gp_ucb.box_config,
+            dp_ucb | {"noise_variance": just(0.1), "bounds": just(low_high(BOUNDS)), "release": just("value"),
+                "slope": st.tuples(st.floats(1, 3), positive)},
             words=told, weight=0.5, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.lipschitz_config": Target(
@@ -161,7 +165,9 @@ def configs() -> dict[str, Target]:
              "noise_aware": st.booleans(), "centre": wide, "scale": positive, "delta": probability},
             fixed=("curated",), check=promises(po_gp_ucb.algorithm), weight=0.5,
         ),
-        "dpareto.config": Target(dpareto.config, front | search, weight=2),
+        "dpareto.config": Target(
+            dpareto.config, front | {"search": either(maximize.Search(8, 1, 1), maximize.Search(9, 2, 3))}, weight=2
+        ),
         "dpareto.settings_for": Target(
             dpareto.settings_for, {"key": key()} | of_a_search | {"epsilon": positive}, fixed=("config", "released"),
             check=finite, weight=0.3,
@@ -181,7 +187,7 @@ def configs() -> dict[str, Target]:
             check=at_least_zero
         ),
         "PrivateObjective": Target(
-            lambda **told: private_evaluations.PrivateObjective(first_losses, 0.8642097531864209, **told),
+            lambda **told: drivers.PrivateObjective(first_losses, 0.8642097531864209, **told),
             evaluations | {"evaluations": few, "key": secret(), "insecure_key": st.booleans()}, words=stationary_words,
         ),
     }  # fmt: skip

@@ -12,21 +12,26 @@ from hypothesis import strategies as st
 import jaxdpbo
 from fuzz_targets.objectives import loss_of_table, says_nothing, says_text, two_of_table, utility_of_table
 from fuzz_targets.odd_values import odd_private
-from fuzz_targets.target import OF_PATHS, Target
+from fuzz_targets.target import OF_PATHS, Target, is_guarantee
 from fuzz_targets.valid_values import (
     any_float,
+    boxes,
+    count,
     either,
+    epsilon,
     few,
     floats_of,
     just,
     positive,
     private_rows,
+    probability,
     secret,
     small,
     words,
 )
 from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, private_evaluations
+from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb
+from jaxdpbo.drivers.preview import NO_DIFFERENT, note_on
 from jaxdpbo.privacy import (
     guarantee,
     ledger,
@@ -35,7 +40,7 @@ from jaxdpbo.privacy import (
 
 def runners(folder: Path) -> dict[str, Target]:
     number = itertools.count()
-    bounds = np.array([[-1.0, -1.0], [1.0, 1.0]])
+    bounds = {"low": [-1.0, -1.0], "high": [1.0, 1.0]}
     config = dp_gibo.config(users=4, steps=2, mu=1.0, bounds=bounds, batch=2, polish_steps=1)
     objectives = either(loss_of_table)
     data = private_rows(rows=3, dimension=4)
@@ -77,7 +82,9 @@ def runners(folder: Path) -> dict[str, Target]:
             jaxdpbo.privacy.ledger.create(
                 place, notion="gdp", level=1, relation="replace_one", protects=guarantee.USERS, total_variation=1e-9
             )
-        return drivers.run_scan(dp_gibo.algorithm, config=config, ledger=place, run=run, key=key, **told).release
+        return drivers.run_scan(
+            dp_gibo.algorithm, config=config, recording=drivers.Recording(place, run), key=key, **told
+        ).release
 
     algorithms = {"algorithm": just(dp_gibo.algorithm), "config": just(config)}
     wrong_algorithms = {
@@ -114,6 +121,22 @@ def runners(folder: Path) -> dict[str, Target]:
             tame=("steps", "batch", "users"),
             odd=odd_data, words=(*known, "noise"), weight=2, **refused,
         ),
+        "preview": Target(
+            drivers.preview,
+            {"users": count, "bounds": boxes(), "mu": small, "epsilon": st.none(), "delta": st.none(),
+             "steps": few, "batch": st.none() | few, "clip_norm": positive,
+             "loss_range": st.none() | just((0.0, 2.0)), "noise": either("exact", "float")},
+            check=foretells, weight=2,
+        ),
+        "preview of an epsilon": Target(
+            drivers.preview,
+            {"users": count, "bounds": boxes(3), "mu": st.none(), "epsilon": epsilon, "delta": probability},
+            check=foretells,
+        ),
+        "note_on": Target(
+            note_on, {"path": floats_of(3, 2, elements=st.floats(-1, 1)), "config": just(config)},
+            fixed=("path", "config"), check=lambda found, _: found in ("", NO_DIFFERENT), weight=0.3,
+        ),
         "sweep": Target(
             lambda configs, **told: drivers.sweep(dp_gibo.algorithm, configs=configs, **told).release,
             shared | {"configs": just(config), "keys": one, "policy": st.none() | just("map")},
@@ -133,12 +156,18 @@ def runners(folder: Path) -> dict[str, Target]:
     }  # fmt: skip
 
 
+def foretells(found, _):
+    """Finite numbers, a guarantee, and a text of one line."""
+    numbers = [found.deviation, found.relative_noise, found.wander, found.loss_noise or 0.0]
+    return is_guarantee(found.guarantee, None) and bool(np.all(np.isfinite(numbers))) and str(found).isprintable()
+
+
 def added_up(each, shared):
     return each + shared
 
 
 def evaluated(losses):
-    objective = private_evaluations.PrivateObjective(
+    objective = drivers.PrivateObjective(
         lambda point, data: data, losses, users=4, mu=1.0, evaluations=1, loss_range=(0.0, 1.0)
     )
     return objective(0)

@@ -120,6 +120,12 @@ def ledgers(folder: Path) -> dict[str, Target]:
             lambda told: charges.from_text(like, told), {"told": just(told)}, odd={"told": odd_told | anything()},
             named=False, raises=(ledger.LedgerError,),
         ),
+        "charges.located": Target(
+            charges.located, {"recording": st.builds(charges.Recording, either("a", folder / "b", b"c"), words)},
+            odd={"recording": st.builds(charges.Recording, wrong, words)
+                | st.builds(charges.Recording, just("a"), anything()) | anything()},
+            words=("run", "ledger", "path", *OF_PATHS), check=lambda found, _: Path(found.path).is_absolute(),
+        ),
         "ledger.create": Target(on(ledger.create, fresh), paths | budget, words=fields, **common),
         "ledger.charge": Target(
             on(lambda path, **told: ledger.charge(path, **told), adopted),

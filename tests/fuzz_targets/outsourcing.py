@@ -78,7 +78,7 @@ def parties(folder: Path) -> dict[str, Target]:
         if begun is not None:
             place.write_bytes(begun)
         try:
-            with outsourcing.open_record(place, published, b"8642097531", queries) as record:
+            with outsourcing.open_journal(place, published, b"8642097531", queries) as record:
                 outsourcing.serve(record, constant(output), said, heard.append)
         finally:
             place.unlink(missing_ok=True)

@@ -27,11 +27,12 @@ from fuzz_targets.valid_values import (
 )
 from jaxdpbo.privacy import (
     accounting,
+    asked,
     calibration,
-    clipping,
     guarantee,
     keys,
     mechanisms,
+    sensitivity,
 )
 from jaxdpbo.privacy.mechanisms import tables
 
@@ -73,8 +74,8 @@ def accountants() -> dict[str, Target]:
             a.learner_epsilon, {"sensitivity": positive, "standard_deviation": positive, "delta": probability},
             check=at_least_zero,
         ),
-        "learner_sensitivity": Target(
-            a.learner_sensitivity,
+        "permutation_sgd": Target(
+            sensitivity.permutation_sgd,
             {"regularisation": positive, "records": st.integers(10, 10**5), "batch": few,
                 "bound": either("tight", "paper")},
             check=at_least_zero,
@@ -101,7 +102,7 @@ def statements() -> dict[str, Target]:
     full = {
         "notion": either(*guarantee.NOTIONS[:-1]),
         "level": positive,
-        "relation": either("replace_one", "add_remove"),
+        "relation": just("replace_one"),
         "unit": st.none(),
     }
     distant = full | {"relation": just("unit_distance"), "unit": positive}
@@ -139,15 +140,25 @@ def statements() -> dict[str, Target]:
             lambda **fields: str(guarantee.guarantee(**fields)), distant | {"protects": words} | told,
             check=lambda found, _: found.isprintable(),
         ),
-        "clipped_sum_sensitivity": Target(
-            clipping.clipped_sum_sensitivity, {"clip_norm": positive, "relation": either(*clipping.RELATIONS)},
-            check=at_least_zero,
-        ),
+        "row_distance": Target(sensitivity.row_distance, {"radius": st.none() | positive}, check=at_least_zero),
         "budget": Target(
             calibration.budget,
-            {"mu": small, "noise": either(*calibration.NOISES), "dimension": few, "releases": few, "users": count,
-             "dtype": either(np.float64, np.float32)},
-            fixed=("dimension", "releases", "users", "dtype"),
+            {"mu": small, "noise": either(*calibration.NOISES), "dimension": few, "steps": few, "releases": few,
+             "users": count, "dtype": either(np.float64, np.float32)},
+            fixed=("dimension", "releases", "dtype"),
+        ),
+        "mu_of": Target(
+            asked.mu_of,
+            {"mu": st.none(), "epsilon": epsilon, "delta": st.floats(1e-9, 0.9),
+             "total_variation": either(asked.TOTAL_VARIATION, 2.0**-64), "dtype": either(np.float64, np.float32)},
+            fixed=("total_variation", "dtype"), check=at_least_zero,
+        ),
+        "mu_of mu": Target(
+            asked.mu_of, {"mu": positive, "epsilon": st.none(), "delta": st.none()}, check=at_least_zero
+        ),
+        "expect": Target(
+            asked.expect, {"statement": ideal, "epsilon": st.none() | epsilon, "delta": probability},
+            fixed=("statement", "epsilon", "delta"),
         ),
         "secret_key": Target(
             keys.secret_key, {"shape": either((), (2,), (1, 2))}, tame=("shape",),

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 
+from fuzz_targets.odd_values import anything
 from fuzz_targets.target import Target, finite
 from fuzz_targets.valid_values import any_float, either, few, floats_of, just, positive, probability
 from jaxdpbo import input_noise
@@ -64,6 +65,11 @@ def surrogates() -> dict[str, Target]:
         "pareto.strips": pure(jax.jit(pareto.strips), values=values, mask=mask, reference=just(jnp.ones(2))),
         "pareto.hypervolume of anything": pure(
             jax.jit(pareto.hypervolume), values=values, mask=mask, reference=just(jnp.ones(2))
+        ),
+        "maximize.checked": Target(
+            maximize.checked, {"search": st.builds(maximize.Search, either(8, 9), either(1, 2), few)},
+            odd={"search": st.builds(maximize.Search, anything(), anything(), anything()) | anything()},
+            words=maximize.Search._fields,
         ),
         "first_of_largest": pure(
             jax.jit(maximize.first_of_largest), lambda found, _: 0 <= int(found[0]) < 5,

@@ -17,13 +17,14 @@ from fuzz_targets.valid_values import (
     share,
     small,
 )
+from jaxdpbo.privacy import prior_averaged, sensitivity
 from jaxdpbo.theory import dp_gibo as gibo_theory
 from jaxdpbo.theory import dp_gp_ucb as ucb_theory
 from jaxdpbo.theory import po_gp_ucb as po_theory
 
 
 def proofs() -> dict[str, Target]:
-    g, u, p = gibo_theory, ucb_theory, po_theory
+    g, u, p, v, s = gibo_theory, prior_averaged, po_theory, ucb_theory, sensitivity
     noise = {
         "clip_norm": positive,
         "steps": few,
@@ -72,7 +73,9 @@ def proofs() -> dict[str, Target]:
             u.box_confidence_beta, {"box": box, "step": few, "share": probability}, fixed=("box",)
         ),
         "net_size": Target(u.net_size, {"box": box, "step": few, "share": probability}, fixed=("box",)),
-        "gap": Target(u.gap, {"candidates": count, "correlation": share, "share": probability}, check=at_least_zero),
+        "utilities": Target(
+            s.utilities, {"candidates": count, "correlation": share, "share": probability}, check=at_least_zero
+        ),
         "noise_gap": Target(
             u.noise_gap, {"deviation": positive, "steps": few, "share": probability, "constants": paper},
             check=at_least_zero,
@@ -87,35 +90,35 @@ def proofs() -> dict[str, Target]:
                 "skip_threshold": positive},
             fixed=("information",), check=at_least_zero,
         ),
-        "point_sensitivity": Target(u.point_sensitivity, {"beta": positive, "gap": positive}, check=at_least_zero),
-        "value_sensitivity": Target(
-            u.value_sensitivity, {"regret": positive, "gap": positive, "noise_gap": positive}, check=at_least_zero
+        "posterior_mean": Target(s.posterior_mean, {"beta": positive, "gap": positive}, check=at_least_zero),
+        "largest_observation": Target(
+            s.largest_observation, {"regret": positive, "gap": positive, "noise_gap": positive}, check=at_least_zero
         ),
         "decayed_regret": Target(
             u.decayed_regret,
             {"steps": st.integers(3, 50), "dimension": few, "amplitude": positive, "rate": small, "constants": paper},
             check=at_least_zero,
         ),
-        "gain_sensitivity": Target(
-            u.gain_sensitivity, {"users": count, "largest_gain": positive, "smallest": positive,
+        "mean_gain": Target(
+            s.mean_gain, {"users": count, "largest_gain": positive, "smallest": positive,
                 "constants": paper} | lipschitz,
             check=at_least_zero,
         ),
-        "regularisation_sensitivity": Target(
-            u.regularisation_sensitivity, {"smallest": st.floats(0.1, 1), "largest": st.floats(1, 9)} | lipschitz,
+        "regularisation": Target(
+            s.regularisation, {"smallest": st.floats(0.1, 1), "largest": st.floats(1, 9)} | lipschitz,
             check=at_least_zero,
         ),
         "point_shortfall": Target(
-            u.point_shortfall,
+            v.point_shortfall,
             {"candidates": count, "beta": positive, "sensitivity": positive, "epsilon": epsilon,
                 "failure": probability},
         ),
         "selection_shortfall": Target(
-            u.selection_shortfall,
+            v.selection_shortfall,
             {"candidates": count, "sensitivity": positive, "epsilon": epsilon, "failure": probability},
         ),
         "value_error": Target(
-            u.value_error,
+            v.value_error,
             {"regret": positive, "noise_gap": positive, "sensitivity": positive, "epsilon": epsilon,
                 "failure": probability},
             check=at_least_zero,

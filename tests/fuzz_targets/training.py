@@ -1,5 +1,7 @@
 """Rows of ``jaxdpbo.training`` and ``jaxdpbo.problems``."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +22,12 @@ from jaxdpbo.problems import (
     outsourced,
     splits,
 )
-from jaxdpbo.training import dp_optim, models, oracles, permutation_sgd, sampling, spaces
+from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd, sampling, spaces
+
+
+def possible(found, given):
+    """A batch of the records, and a step at least."""
+    return 1 <= int(found.batch) <= min(given["largest"], given["records"]) and int(found.steps) >= 1
 
 
 def trainings() -> dict[str, Target]:
@@ -35,7 +42,7 @@ def trainings() -> dict[str, Target]:
     model = models.logistic_regression(2)
     trained = jax.jit(
         lambda features, settings: dp_optim.train(
-            jax.random.key(0), model, models.records(features, labels), settings, largest=4
+            jax.random.key(0), model, models.examples(features, labels), settings, largest=4
         )
     )
     projected = jax.jit(lambda features: permutation_sgd.train(jax.random.key(0), features, labels, 0.1, 0.1, passes=2))
@@ -62,9 +69,21 @@ def trainings() -> dict[str, Target]:
         "sampling.draws_of": Target(sampling.draws_of, {"records": count, "capacity": few}, check=whole),
         "training_epsilon": Target(
             oracles.training_epsilon,
-            {"records": st.integers(100, 1000), "epochs": few, "batch": st.integers(10, 100),
-             "noise_multiplier": st.floats(0.5, 8.0), "delta": probability},
-            words=("steps", "rate"), weight=0.5, check=lambda found, _: at_least_zero(found.epsilon, None),
+            {"settings": made, "records": st.integers(100, 1000), "delta": probability},
+            fixed=("settings",), words=("batch",), weight=0.5,
+            check=lambda found, _: at_least_zero(found.epsilon, None),
+        ),
+        "objectives.objective": Target(
+            objectives.objective,
+            {"model": just(model), "delta": probability, "largest": few, "repeats": few,
+             "optimizer": either(*dp_optim.OPTIMIZERS)},
+            fixed=("model",),
+        ),
+        "objectives.settings_of": Target(
+            objectives.settings_of,
+            {"point": floats_of(5, elements=st.floats(-10, 1000) | just(math.nan)).map(jnp.asarray), "records": count,
+             "largest": count},
+            fixed=("point", "records", "largest"), nan=True, check=possible,
         ),
         "sparse_vector_errors": Target(errors, {"noise": positive}, fixed=("noise",), check=finite, named=False),
         "random_settings": Target(
@@ -86,10 +105,10 @@ def trainings() -> dict[str, Target]:
         "kernel_svm.split": Target(kernel_svm.split, splitting | {"positive": just(1.0)}, fixed=("dataset",)),
         "logistic_regression.split": Target(logistic_regression.split, splitting, fixed=("dataset",)),
         "datasets.load": Target(datasets.load, {"name": just("diabetes")}, weight=0.2),
-        "datasets.table": Target(datasets.table, {"name": either(*datasets.TABLES)}),
+        "datasets.table": Target(datasets.table, {"name": either(*datasets.TABLES)}, raises=(OSError,)),
         "classification.load": Target(
             classification.load, {"name": just("adult"), "seed": few, "test": st.none() | few}, fixed=("seed",),
-            weight=0.2
+            weight=0.2, raises=(OSError,)
         ),
         "outsourced.grid": Target(outsourced.grid, {"side": positive, "points": few}, tame=("points",)),
         "outsourced.branin_hoo": Target(outsourced.branin_hoo, {"points": few}, tame=("points",)),

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from fuzz_targets.odd_values import EDGES
 from jaxdpbo.privacy import (
     keys,
+    prior_averaged,
 )
-from jaxdpbo.theory import dp_gp_ucb as ucb_theory
 
 few, positive, wide = st.integers(1, 4), st.floats(1e-3, 1e3), st.floats(-1e3, 1e3)
 count, epsilon, probability = st.integers(1, 10**6), st.floats(0.05, 20.0), st.floats(1e-6, 0.9)
 small, share = st.floats(0.1, 5.0), st.floats(0.0, 1.0)
 words = st.sampled_from(["a", "the rows of X", "replace_one"])
 rate = st.sampled_from([Fraction(1, 4), Fraction(1), Fraction(3, 7), Fraction(5, 2)])
-release = st.sampled_from(ucb_theory.RELEASES)
+release = st.sampled_from(prior_averaged.RELEASES)
 
 
 def just(value: Any) -> st.SearchStrategy:
@@ -42,7 +42,7 @@ any_float = st.floats() | st.sampled_from(EDGES)
 @st.composite
 def boxes(draw, dimension=2):
     low = np.asarray(draw(st.lists(st.floats(-10, 10), min_size=dimension, max_size=dimension)))
-    return np.stack([low, low + draw(st.floats(0.01, 10.0))])
+    return {"low": low, "high": low + draw(st.floats(0.01, 10.0))}
 
 
 @st.composite

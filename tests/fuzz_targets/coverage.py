@@ -44,7 +44,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "expected_hypervolume_improvement log_ehvi"
         ),
         "surrogate.descent": "move answer",
-        "surrogate.finite_gp": "unseen observe",
+        "surrogate.finite_gp": "prior observe",
         "surrogate.gp": (
             "jitter noise empty covariance append extension extend stages staged write whiten solve masked "
             "cross_covariance nearest predict log_marginal_likelihood"

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import house
 import jax
 import jax.numpy as jnp
 import pytest
@@ -128,12 +127,6 @@ def test_a_tell_is_traced_once_though_its_shapes_are_looked_at():
     algorithm, key = CASE.algorithm._replace(tell=tell), jax.random.key(0)
     drivers.run_loop(algorithm, CASE.objective, records(), CASE.config(1.0), key=key, insecure_key=True)
     assert len(traces) == 1
-
-
-def test_few_public_parameters_are_of_any_type(tmp_path):
-    assert house.any_share() < 0.03
-    (tmp_path / "one.py").write_text("def f(a: Any, b: int, *, c: 'Any', d: Any | None): ...\ndef _g(a: Any): ...\n")
-    assert house.any_share(tmp_path) == 0.25
 
 
 def test_an_inner_algorithms_failed_factorisation_is_passed_on():

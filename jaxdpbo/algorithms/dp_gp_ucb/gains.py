@@ -146,17 +146,18 @@ def lipschitz_config(
         steps=len(rows) if in_order else _checks.size("steps", steps),
         release=release,
         acquisition=acquisition,
-        assumptions=(
-            *configs.of_noise(noise),
-            guarantee.PUBLIC_CONFIG,
-            *((SEPARABLE_GAINS,) if in_order or smooth else ()),
-            *((EXACT_TRAINING,) if smooth else ()),
-        ),
+        assumptions=_assumed(noise, in_order, smooth),
         no_guarantee_reason=PRINTED_GAIN if constants == "paper" else "",
         noise=noise,
         users=users,
         gain_grids=tuple(grids),
     )
+
+
+def _assumed(noise: str, in_order: bool, smooth: bool) -> tuple[str, ...]:
+    """What the sensitivity of a gain rests on; nothing of the gains where it is their whole range."""
+    gains = (SEPARABLE_GAINS,) if in_order or smooth else ()
+    return *configs.of_noise(noise), guarantee.PUBLIC_CONFIG, *gains, *((EXACT_TRAINING,) if smooth else ())
 
 
 def _no_slopes(slopes: dict[str, float]) -> None:

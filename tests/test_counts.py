@@ -1,0 +1,49 @@
+"""The package stays small and plain: the counts of `scripts/counts`, with limits."""
+
+import ast
+from pathlib import Path
+
+from benchmarks import counts
+
+PACKAGE = Path(__file__).parent.parent / "jaxdpbo"
+TREES = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+MANY = ("minimize", "run_", "config", "__init__")  # entry points and makers of configs may have more parameters
+LONG = {  # modules of more than 400 lines, and why
+    "privacy/ledger.py": "an auditor loads it alone, by its path",
+}
+BOUNDS_ALONE = {"theory/dp_gibo.py"}  # a convergence bound: no guarantee rests on it
+
+
+def test_no_function_is_long():
+    found = [
+        (name, one.name) for name, tree in TREES.items() for one in counts.functions(tree) if counts.length(one) > 80
+    ]
+    assert found == []
+
+
+def test_few_functions_have_many_parameters():
+    found = {
+        one.name
+        for tree in TREES.values()
+        for one in counts.functions(tree)
+        if len(counts.parameters(one)) > 12 and not one.name.startswith(MANY) and not one.name.endswith("config")
+    }
+    assert found == set()
+
+
+def test_modules_are_short():
+    lines = {name: len((PACKAGE / name).read_text().splitlines()) for name in TREES}
+    assert {name for name, count in lines.items() if count > 410} == set(LONG)
+
+
+def test_one_file_says_what_a_user_moves():
+    found = {name for name, tree in TREES.items() if counts.computes_a_sensitivity(tree)}
+    assert found - BOUNDS_ALONE == {"privacy/sensitivity.py"}
+    assert counts.computes_a_sensitivity(ast.parse("def f(config): return 2.0 * config.clip_norm"))
+    assert counts.computes_a_sensitivity(ast.parse("def gain_sensitivity(): ..."))
+
+
+def test_few_public_parameters_are_of_any_type(tmp_path):
+    assert counts.any_share(PACKAGE) < 0.03
+    (tmp_path / "one.py").write_text("def f(a: Any, b: int, *, c: 'Any', d: Any | None): ...\ndef _g(a: Any): ...\n")
+    assert counts.any_share(tmp_path) == 0.25

@@ -206,9 +206,10 @@ def create(
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from jaxdpbo.privacy import ledger
     >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
-    >>> create(path, mu=2)
-    >>> account(path).left.cost  # mu^2 adds up
+    >>> ledger.create(path, mu=2)
+    >>> ledger.account(path).left.cost  # mu^2 adds up
     Fraction(4, 1)
 
     Args:
@@ -259,10 +260,12 @@ def charge(
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from jaxdpbo.privacy import ledger
     >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
-    >>> create(path, mu=2)
-    >>> paid = charge(path, "march", "a mean", Spend((Event("gdp", 1),), "replace_one", USERS))
-    >>> paid.charged_before, account(path).left.cost
+    >>> ledger.create(path, mu=2)
+    >>> spend = ledger.Spend((ledger.Event("gdp", 1),), "replace_one", ledger.USERS)
+    >>> paid = ledger.charge(path, "march", "a mean", spend)
+    >>> paid.charged_before, ledger.account(path).left.cost
     (False, Fraction(3, 1))
 
     Args:
@@ -379,7 +382,16 @@ def head(path: str | Path) -> str:
 
 
 def describe(path: str | Path) -> str:
-    """A table: what was spent on what, author and time, released or not, what is left, and what all of it rests on."""
+    """A table: what was spent on what, author and time, released or not, what is left, and what all of it rests on.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxdpbo.privacy import ledger
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> ledger.create(path, mu=2)
+    >>> print(ledger.describe(path))
+    gdp (replace_one) for ...
+    """
     told = account(path)
     budget = told.budget
     sums = [["", COSTS[budget.notion], "delta", "total_variation"], ["budget", *map(_down, _allowed(budget))]]

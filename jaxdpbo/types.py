@@ -79,7 +79,8 @@ class Info(Protocol):
 def missing(value: object, contract: type) -> list[str]:
     """The fields of ``contract``, one of the protocols above, that ``value`` lacks.
 
-    >>> missing(State(public=(), private=()), PublicState)
+    >>> from jaxdpbo import types
+    >>> types.missing(types.State(public=(), private=()), types.PublicState)
     ['step', 'budget']
     """
     fields = [name for name, member in vars(contract).items() if isinstance(member, property)]

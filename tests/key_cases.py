@@ -297,7 +297,7 @@ ENTERED = {
     "dp_gibo": _of("algorithms.dp_gibo", *FUNCTIONS),
     "dp_gd": (
         *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.private_mean.of_vectors", "drivers.scan.run_scan",
-        "drivers.scan.scan",
+        "drivers.scan.scan", "drivers.result.expect_host",
     ),
     "dpareto": (
         *_of("algorithms.dpareto.run", *FUNCTIONS), *_of("algorithms.dpareto.surrogates", "fitted", "proposed")
@@ -311,10 +311,13 @@ ENTERED = {
     "po_gp_ucb": _of("algorithms.po_gp_ucb", *FUNCTIONS),
     "random_search": _of("algorithms.random_search", *FUNCTIONS),
 }  # fmt: skip
+# Hand their key to drivers that have cases; one key serves several methods on purpose, on public records.
+COMPARED = _of("commands.demo", "of_seed", "gibo", "evaluated", "searched")
 KEY_CASES = {
     **{name: Case(_protocol(case), ENTERED.get(name, ())) for name, case in CASES.items()},
     "run_loop": Case(
-        _protocol(CASES["dp_gd"], drivers.run_loop), ("drivers.loop.run_loop", *_of("drivers.loop", *FUNCTIONS))
+        _protocol(CASES["dp_gd"], drivers.run_loop),
+        _of("drivers.loop", "run_loop", "run_keys", "step_keys", *FUNCTIONS),
     ),
     "minimize": Case(_minimize, ("drivers.minimize.minimize",)),
     "sweep": Case(_sweep, ("drivers.sweep.sweep",)),

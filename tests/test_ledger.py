@@ -451,17 +451,17 @@ def test_a_table_rounds_against_the_spender(tmp_path):
 def test_a_file_of_something_else_is_refused(tmp_path):
     header = ledger.read(begun(tmp_path)).lines[0]
     for content, message in (
-        ({"schema": "other"}, "a is no jaxdpbo.ledger"),
+        ({"schema": "other"}, "a is not a jaxdpbo.ledger"),
         ({"schema": "jaxdpbo.ledger", "version": 1}, "a has version 1, this is version 2"),
-        ({"schema": "jaxdpbo.ledger", "version": 2}, "a: line 1 is none that a ledger has there"),
-        (header | {"events": []}, "a: line 1 is none that a ledger has there"),
-        (header | {"events": [header["events"][0] | {"type": "none"}]}, "a: line 1 is none that a ledger has there"),
+        ({"schema": "jaxdpbo.ledger", "version": 2}, "a: line 1 is not a valid ledger entry"),
+        (header | {"events": []}, "a: line 1 is not a valid ledger entry"),
+        (header | {"events": [header["events"][0] | {"type": "none"}]}, "a: line 1 is not a valid ledger entry"),
     ):
         (tmp_path / "a").unlink(missing_ok=True)
         ledger._begin(tmp_path / "a", content)
         with pytest.raises(LedgerError) as refusal:
             ledger.account(tmp_path / "a")
-        assert str(refusal.value) == message
+        assert str(refusal.value) == f"{tmp_path}/{message}"
 
 
 FORGED = {
@@ -495,7 +495,7 @@ def test_a_line_that_no_ledger_has_is_refused_though_its_hash_is_right(tmp_path,
     if change.keys() & {"level", "type"}:
         change = {"events": [line["events"][0] | change]}
     append(path, line | {"run": "four"} | change)
-    with pytest.raises(Damaged, match="line 6 is none that a ledger has there"):
+    with pytest.raises(Damaged, match="line 6 is not a valid ledger entry"):
         ledger.account(path)
     with pytest.raises(Damaged):
         ledger.charge(path, "five", "w", spend())
@@ -786,7 +786,7 @@ def test_a_writer_waits_for_the_lock_as_long_as_it_is_told(tmp_path):
             lambda: ledger.note(path, "two", 1, {}, timeout=0),
             lambda: ledger.store_release(path, "two", {}, timeout=0),
         ):
-            with pytest.raises(LedgerError, match=r"another process has kept ledger\.jsonl locked for 0"):
+            with pytest.raises(LedgerError, match=r"another process has kept .*ledger\.jsonl locked for 0"):
                 write()
         assert 0.05 <= time.monotonic() - since < 2
         thread = threading.Thread(target=ledger.charge, args=(path, "three", "w", spend()), kwargs={"timeout": 60})

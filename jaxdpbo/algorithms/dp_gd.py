@@ -106,6 +106,11 @@ def config(
     Raises:
       ValueError: a number out of range, a wrong shape, bounds reversed, ``theta0`` outside; names the argument.
       TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import dp_gd
+    >>> chosen = dp_gd.config(users=500, steps=5, mu=1.0, bounds=[(0, 6)] * 3)
+    >>> dp_gd.algorithm.privacy(chosen).level <= 1.0
+    True
     """
     limits = _checks.box("bounds", bounds, finite=False)
     start = _checks.inside("theta0", _checks.from_box("theta0", theta0, limits, _checks.middle), limits)

@@ -121,6 +121,11 @@ def config(
     Raises:
       ValueError: a number out of range, a wrong shape, bounds reversed, ``theta0`` outside; names the argument.
       TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import dp_gibo
+    >>> chosen = dp_gibo.config(users=500, steps=5, mu=1.0, bounds=[(0, 6)] * 3)
+    >>> dp_gibo.algorithm.privacy(chosen).level <= 1.0
+    True
     """
     limits = _checks.box("bounds", bounds, finite=False)
     dimension = limits.shape[1]

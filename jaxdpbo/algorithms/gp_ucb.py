@@ -96,6 +96,10 @@ def config(
     Raises:
       ValueError: a number out of range, a wrong shape, both or neither of ``bounds`` and ``candidates``; names it.
       TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import gp_ucb
+    >>> gp_ucb.config(steps=5, candidates=[[0.0], [0.5], [1.0]]).candidates.shape
+    (3, 1)
     """
     if (bounds is None) == (candidates is None):
         raise ValueError("exactly one of bounds and candidates must be given")

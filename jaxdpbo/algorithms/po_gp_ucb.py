@@ -73,6 +73,13 @@ def config(
     Raises:
       ValueError: a number out of range; names it.
       TypeError: an argument of the wrong kind.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import po_gp_ucb, transforms
+    >>> transform = transforms.product_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=1.0)
+    >>> curated = transforms.curate(None, transform, np.ones((9, 2)))
+    >>> po_gp_ucb.config(curated, steps=3, lengthscale=0.5, noise_variance=0.1).steps
+    3
     """
     dtype = jnp.result_type(float)
     noise = _checks.positive("noise_variance", noise_variance)

@@ -68,6 +68,12 @@ def config(
     Raises:
       ValueError: a number out of range, or an inner config that wants more users than one.
       TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import gp_ucb, private_evaluations
+    >>> inner = gp_ucb.config(steps=5, candidates=[[0.0], [0.5], [1.0]])
+    >>> chosen = private_evaluations.config(gp_ucb.algorithm, inner, users=500, mu=1.0, loss_range=(0, 1))
+    >>> chosen.users, chosen.steps
+    (500, 5)
     """
     if inner_config.users not in (None, 1):
         raise ValueError(

@@ -28,6 +28,11 @@ def config(*, users: int, steps: int, bounds: Bounds, batch: int = 1) -> Config:
 
     Raises:
       ValueError: a size below 1, or bounds reversed, infinite or of a wrong shape.
+
+    >>> from jaxdpbo import random_search
+    >>> chosen = random_search.config(users=3, steps=2, bounds=[(0, 1)])
+    >>> random_search.algorithm.privacy(chosen).notion
+    'none'
     """
     return Config(
         bounds=jnp.asarray(_checks.box("bounds", bounds), jnp.result_type(float)),

@@ -206,9 +206,10 @@ def create(
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from jaxdpbo.privacy import ledger
     >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
-    >>> create(path, mu=2)
-    >>> account(path).left.cost  # mu^2 adds up
+    >>> ledger.create(path, mu=2)
+    >>> ledger.account(path).left.cost  # mu^2 adds up
     Fraction(4, 1)
 
     Args:
@@ -259,10 +260,12 @@ def charge(
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from jaxdpbo.privacy import ledger
     >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
-    >>> create(path, mu=2)
-    >>> paid = charge(path, "march", "a mean", Spend((Event("gdp", 1),), "replace_one", USERS))
-    >>> paid.charged_before, account(path).left.cost
+    >>> ledger.create(path, mu=2)
+    >>> spend = ledger.Spend((ledger.Event("gdp", 1),), "replace_one", ledger.USERS)
+    >>> paid = ledger.charge(path, "march", "a mean", spend)
+    >>> paid.charged_before, ledger.account(path).left.cost
     (False, Fraction(3, 1))
 
     Args:
@@ -381,7 +384,16 @@ def head(path: str | Path) -> str:
 
 
 def describe(path: str | Path) -> str:
-    """A table: what was spent on what, author and time, released or not, what is left, and what all of it rests on."""
+    """A table: what was spent on what, author and time, released or not, what is left, and what all of it rests on.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from jaxdpbo.privacy import ledger
+    >>> path = Path(tempfile.mkdtemp()) / "budget.jsonl"
+    >>> ledger.create(path, mu=2)
+    >>> print(ledger.describe(path))
+    gdp (replace_one) for ...
+    """
     found = account(path)
     budget = found.budget
     sums = [["", COSTS[budget.notion], "delta", "total_variation"], ["budget", *map(_down, _allowed(budget))]]
@@ -440,7 +452,7 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
             else:
                 raise ValueError(kind)
     except (KeyError, TypeError, ValueError, LedgerError) as error:
-        raise Damaged(f"{name}: line {number} is none that a ledger has there") from error
+        raise Damaged(f"{name}: line {number} is not a valid ledger entry") from error
     spends = tuple(one._replace(steps=len(steps[run]), released=run in releases) for run, one in entries.items())
     costs = [_amounts(entry.spend) for entry in spends]
     spent = Amounts(*(sum((getattr(cost, name) for cost in costs), Fraction()) for name in Amounts._fields))
@@ -464,7 +476,7 @@ def _allowed(budget: Budget) -> Amounts:
 
 def _expect_the_version(name: Path, header: dict[str, Any]) -> None:
     if header.get("schema") != SCHEMA:
-        raise LedgerError(f"{name} is no {SCHEMA}")
+        raise LedgerError(f"{name} is not a {SCHEMA}")
     if header.get("version") != VERSION:
         raise LedgerError(f"{name} has version {header.get('version')}, this is version {VERSION}")
 

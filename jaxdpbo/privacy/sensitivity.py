@@ -48,7 +48,8 @@ def clipped_sum(clip_norm: Real) -> Real:
     (``clipping.clip_by_l2_norm``). In floating point up to rounding; ``integer_sum`` is exact. The sum over a sampled
     batch moves as far, if the user is in the batch.
 
-    >>> clipped_sum(0.7)
+    >>> from jaxdpbo.privacy import sensitivity
+    >>> sensitivity.clipped_sum(0.7)
     1.4
     """
     return 2.0 * clip_norm
@@ -60,7 +61,8 @@ def integer_sum(radius: Number) -> Number:
     Whatever the vectors are and in whatever order they are added, if the sum fits the integers. One dimension: integers
     in ``[-radius, radius]``.
 
-    >>> integer_sum(56)
+    >>> from jaxdpbo.privacy import sensitivity
+    >>> sensitivity.integer_sum(56)
     112
     """
     return 2 * radius
@@ -76,7 +78,8 @@ def mean_loss(low: Real, high: Real, users: int) -> Real:
 
     ``n`` is public, so it is the same on both sides. NaN counts as the middle of the range, infinities as its ends.
 
-    >>> mean_loss(0.0, 3.0, 6)
+    >>> from jaxdpbo.privacy import sensitivity
+    >>> sensitivity.mean_loss(0.0, 3.0, 6)
     0.5
     """
     return (high - low) / users
@@ -89,7 +92,8 @@ def between_scores(moved: Number) -> Number:
     Talwar 2007, theorem 6), and an answer of the sparse vector technique twice what the query moves: it and the
     threshold differ (Lyu, Su and Li 2017, theorem 4). A single released value moves by ``moved`` alone.
 
-    >>> between_scores(3)
+    >>> from jaxdpbo.privacy import sensitivity
+    >>> sensitivity.between_scores(3)
     6
     """
     return 2 * moved
@@ -123,7 +127,8 @@ def gains_in_order(users: int) -> Gains:
 
     Gains are clipped to ``[0, g*]``; one that is no number counts as 0, for that user alone.
 
-    >>> gains_in_order(10).share
+    >>> from jaxdpbo.privacy import sensitivity
+    >>> sensitivity.gains_in_order(10).share
     Fraction(1, 10)
     """
     return Gains(Fraction(1, users), Fraction(1), 0)
@@ -268,7 +273,8 @@ def row_distance(radius: float | None) -> float:
     Raises:
       ValueError: ``radius`` not positive and finite.
 
-    >>> row_distance(None), row_distance(2.5)
+    >>> from jaxdpbo.privacy import sensitivity
+    >>> sensitivity.row_distance(None), sensitivity.row_distance(2.5)
     (1.0, 5.0)
     """
     return 1.0 if radius is None else 2.0 * _checks.positive("radius", radius)
@@ -344,7 +350,8 @@ def permutation_sgd(*, regularisation: float, records: int, batch: int = 1, boun
     Raises:
       ValueError: a number out of range, an unknown bound.
 
-    >>> permutation_sgd(regularisation=0.1, records=200)
+    >>> from jaxdpbo.privacy import sensitivity
+    >>> sensitivity.permutation_sgd(regularisation=0.1, records=200)
     0.1
     """
     gamma, count = _checks.positive("regularisation", regularisation), _checks.size("records", records)

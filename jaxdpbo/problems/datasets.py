@@ -99,7 +99,8 @@ def load(name: str, *, download: bool = False) -> Dataset:
       FileNotFoundError: the file is not there and ``download`` is False.
       ModuleNotFoundError: scikit-learn is needed and missing.
 
-    >>> load("diabetes").features.shape
+    >>> from jaxdpbo.problems import datasets
+    >>> datasets.load("diabetes").features.shape
     (442, 10)
     """
     if _checks.choice("name", name, NAMES) in BUNDLED:

@@ -46,7 +46,8 @@ def beta_of_candidates(t: jax.Array | int, candidates: int, delta: jax.Array | f
     With probability ``1 - delta`` the objective lies within ``sqrt(beta)`` deviations of the mean, everywhere and at
     every step, if it was drawn from the prior.
 
-    >>> round(float(beta_of_candidates(t=1, candidates=100, delta=0.1)), 1)
+    >>> from jaxdpbo.surrogate import acquisition
+    >>> round(float(acquisition.beta_of_candidates(t=1, candidates=100, delta=0.1)), 1)
     14.8
     """
     t = jnp.asarray(t, jnp.result_type(float))

@@ -218,7 +218,8 @@ def sample_and_ascend(
 def checked(search: Search) -> Search:
     """A ``Search`` of Python integers that fit each other.
 
-    >>> checked(Search(raw_samples=100, num_restarts=4))
+    >>> from jaxdpbo.surrogate import maximize
+    >>> maximize.checked(maximize.Search(raw_samples=100, num_restarts=4))
     Search(raw_samples=100, num_restarts=4, ascent_steps=50)
 
     Raises:

@@ -79,7 +79,7 @@ def objective(
     case                               result
     =================================  ===================================================================
     batch above ``largest`` or ``n``   trained and accounted for as that
-    epochs or batch below 1            counts as 1
+    epochs or batch below 1, or NaN    counts as 1
     noise multiplier not positive      epsilon is inf: the search marks the setting ``BAD_EPSILON``
     training diverged                  its error is 1
     =================================  ===================================================================
@@ -143,12 +143,13 @@ def settings_of(point: jax.Array, *, records: int, largest: int) -> dp_optim.Set
     Epochs become steps as in ``dp_optim.steps_of_epochs``: ``T round(n / m)``, at least one, halves to even.
 
     Args:
-      point: epochs, batch, learning rate, noise multiplier, clip norm; the first two are rounded, and at least 1.
+      point: epochs, batch, learning rate, noise multiplier, clip norm; the first two are rounded, and at least 1;
+        NaN counts as 1.
       records: ``n``.
       largest: a larger batch counts as this; so does one above ``n``.
     """
     point = jnp.asarray(point, jnp.result_type(float))
-    epochs, batch = jnp.maximum(jnp.round(point[:2]), 1).astype(jnp.int32)
+    epochs, batch = jnp.fmax(jnp.round(point[:2]), 1).astype(jnp.int32)
     batch = jnp.minimum(batch, min(largest, records))
     whole, rest = records // batch, records % batch
     up = (2 * rest > batch) | ((2 * rest == batch) & (whole % 2 == 1))  # whole numbers: exact in float32 too

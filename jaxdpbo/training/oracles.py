@@ -41,7 +41,7 @@ def training_epsilon(settings: dp_optim.Settings, *, records: int, delta: float)
       >>> from jaxdpbo.training import dp_optim, oracles
       >>> settings = dp_optim.settings(steps=100, batch=8, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
       >>> round(oracles.training_epsilon(settings, records=1000, delta=1e-5).epsilon, 1)
-      1.5
+      0.6
     """
     records, batch = _checks.size("records", records), int(settings.batch)
     if batch > records:

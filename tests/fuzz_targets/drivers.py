@@ -50,7 +50,11 @@ def runners(folder: Path) -> dict[str, Target]:
         "objective": either(None, 5, "a", len, says_nothing, says_text, utility_of_table, two_of_table),
     }
     shared = {"objective": objectives, "data": data}
-    refused = {"raises": (drivers.RunInterrupted, ledger.LedgerError), "private": ("data",), "nan": False}
+    refused = {
+        "raises": (drivers.RunInterrupted, drivers.ObjectiveError, ledger.LedgerError),
+        "private": ("data",),
+        "nan": False,
+    }
     known = (
         "len",
         "algorithm",
@@ -107,7 +111,7 @@ def runners(folder: Path) -> dict[str, Target]:
         "run_scan on record": Target(
             scan_on_record, shared | {"ledger": st.none(), "run": words, "key": st.none()},
             odd=odd_data | {"ledger": either(5, "\x00", folder / "no" / "such", folder / "template", b"x", folder)},
-            words=(*known, *OF_PATHS), **refused | {"raises": (OSError, ledger.LedgerError, drivers.RunInterrupted)},
+            words=(*known, *OF_PATHS), **refused | {"raises": (OSError, *refused["raises"])},
             weight=0.3,
         ),
         "run_loop": Target(

@@ -106,7 +106,7 @@ def proofs() -> dict[str, Target]:
         ),
         "regularisation": Target(
             s.regularisation, {"smallest": st.floats(0.1, 1), "largest": st.floats(1, 9)} | lipschitz,
-            check=at_least_zero,
+            check=lambda found, _: found >= 0,
         ),
         "point_shortfall": Target(
             v.point_shortfall,

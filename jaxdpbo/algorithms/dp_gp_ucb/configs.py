@@ -136,7 +136,8 @@ def finite_config(
         that no theorem covers; names it.
       TypeError: an argument of the wrong kind.
 
-    >>> chosen = finite_config(
+    >>> from jaxdpbo import dp_gp_ucb
+    >>> chosen = dp_gp_ucb.finite_config(
     ...     steps=5, epsilon=1.0, delta=0.01, correlation=0.99, candidates=[[0.0], [0.5], [1.0]], noise_variance=0.1
     ... )
     >>> chosen.release, chosen.candidates.shape
@@ -217,6 +218,13 @@ def box_config(
       ValueError: a number out of range, an empty or duplicated grid, a kernel whose variance is not 1, ``grid`` or
         ``slope`` where it is not used or missing where it is; names it.
       TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import dp_gp_ucb
+    >>> chosen = dp_gp_ucb.box_config(
+    ...     steps=5, epsilon=1.0, delta=0.01, correlation=0.99, bounds=[(0, 1)], noise_variance=0.1, grid=[[0.0], [0.5]]
+    ... )
+    >>> chosen.release, chosen.grid.shape
+    ('point', (2, 1))
     """
     numbers = _numbers(steps, delta, correlation, release, _checks.positive("noise_variance", noise_variance))
     shares = split(epsilon, release, point_share)

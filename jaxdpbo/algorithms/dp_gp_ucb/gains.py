@@ -92,6 +92,13 @@ def lipschitz_config(
       ValueError: a number out of range, empty or duplicated candidates, more users than exact sums hold, a combination
         that no theorem covers; names it.
       TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import dp_gp_ucb
+    >>> chosen = dp_gp_ucb.lipschitz_config(
+    ...     candidates=[[0.1], [1.0]], users=500, epsilon=1.0, largest_gain=1.0, acquisition="in_order"
+    ... )
+    >>> chosen.steps, dp_gp_ucb.algorithm.privacy(chosen).notion
+    (2, 'dp')
     """
     _checks.choice("acquisition", acquisition, ACQUISITIONS)
     _checks.choice("noise", noise, configs.NOISES)

@@ -76,7 +76,7 @@ def expect_host(driver: str, key: Any) -> None:
 def statement_of(algorithm: Algorithm, objective: object, config: Config) -> guarantee.Guarantee:
     """What a run guarantees; refuses what is no algorithm, no objective or no config before anything is spent."""
     if not isinstance(algorithm, Algorithm):
-        raise TypeError(f"algorithm must be one, such as dp_gibo.algorithm, got {type(algorithm).__name__}")
+        raise TypeError(f"algorithm must be an Algorithm, such as dp_gibo.algorithm, got {type(algorithm).__name__}")
     if not callable(objective):
         raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
     state = None

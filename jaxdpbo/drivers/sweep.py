@@ -86,7 +86,7 @@ def sweep(
     alone = not isinstance(configs, Sequence)
     listed = (configs,) if alone else tuple(configs)
     if not listed or any(jax.tree.structure(one) != jax.tree.structure(listed[0]) for one in listed):
-        raise ValueError(f"configs must be at least one and differ in traced numbers only, got {len(listed)}")
+        raise ValueError(f"configs must be non-empty and share their static fields, got {len(listed)}")
     common = _checks.flag("common_random_numbers", common_random_numbers)
     statements = tuple(result.statement_of(algorithm, objective, one) for one in listed)
     given = _keys_of_runs(len(listed), common, seeds, key, keys)

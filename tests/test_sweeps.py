@@ -117,7 +117,7 @@ TWO = [CASE.config(scale) for scale in (0.7, 1.0)]
     ("configs", "options", "error", "message"),
     [
         ([], {"seeds": 4}, ValueError, "configs must be non-empty"),
-        ([TWO[0], CASES["random_search"].config(1.0)], {"seeds": 4}, ValueError, "differ in traced numbers only"),
+        ([TWO[0], CASES["random_search"].config(1.0)], {"seeds": 4}, ValueError, "share their static fields"),
         (TWO[0], {"keys": KEYS[0]}, ValueError, r"keys must be an array of at least one key, got shape \(\)"),
         (TWO[0], {"keys": KEYS[:0]}, ValueError, r"keys must be an array of at least one key, got shape \(0,\)"),
         (TWO[0], {"keys": np.arange(4)}, TypeError, "keys must be a typed key"),

@@ -7,7 +7,10 @@ import numpy as np
 
 def loss_of_table(point, table):
     """A row ``(n,)`` of ``table (k, n)``, which one the bits of the point say: values that no point explains."""
-    table = jnp.atleast_2d(*jax.tree.leaves(table)[:1] or [jnp.zeros(4)])
+    leaf = (jax.tree.leaves(table) or [jnp.zeros(4)])[0]
+    if (leaf if hasattr(leaf, "dtype") else np.asarray(leaf)).dtype.kind not in "fiubc":
+        raise TypeError("data of this objective must be numbers")  # JAX would quote them
+    table = jnp.atleast_2d(leaf)
     words = jax.lax.bitcast_convert_type(jnp.asarray(point), jnp.uint32).ravel()
     mixed = jnp.sum(words * jnp.asarray(np.arange(1, 2 * words.size, 2), jnp.uint32), dtype=jnp.uint32)
     return table[(mixed >> 7) % table.shape[0]]

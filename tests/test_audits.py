@@ -349,7 +349,7 @@ def test_trap_29_the_same_noise_on_two_releases(monkeypatch, noise):
         assert audits.measured(row, QUICK).verdict == "holds"
 
     body()
-    monkeypatch.setattr(drivers.scan.jax.random, "fold_in", lambda key, data: key)
+    monkeypatch.setattr(jax.random, "fold_in", lambda key, data: key)
     with pytest.raises(AssertionError):
         body()
 
@@ -364,11 +364,12 @@ def test_trap_29_a_key_used_twice(monkeypatch, driver):
             driver(fresh(dp_gd.algorithm), turning, data, twice("exact"), key=jax.random.key(0), insecure_key=True)
 
     body()
-    monkeypatch.setattr(drivers.scan.jax.random, "fold_in", lambda key, data: key)
+    monkeypatch.setattr(jax.random, "fold_in", lambda key, data: key)
+    jax.clear_caches()  # the keys of a step are one program, traced before
     with pytest.raises((jax.errors.KeyReuseError, drivers.RunInterrupted)) as caught:
         body()
-    cause = caught.value.__cause__ if driver is drivers.run_loop else caught.value
-    assert isinstance(cause, jax.errors.KeyReuseError)
+    jax.clear_caches()
+    assert jax.errors.KeyReuseError in (type(caught.value), type(caught.value.__cause__))
 
 
 # The bounds themselves.

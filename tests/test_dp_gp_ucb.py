@@ -344,7 +344,7 @@ def test_bad_configurations_are_named(changes, error, message):
         ({"release": "value"}, "grid must be given over a box where a point is released, and only there"),
         ({"slope": None}, "slope must be given over a box where a value is released"),
         ({"noise_variance": 0.0}, "noise_variance must be positive, got 0.0"),
-        ({"bounds": [[1.0, 1.0], [0.0, 0.0]]}, "bounds must"),
+        ({"bounds": {"low": [1.0, 1.0], "high": [0.0, 0.0]}}, "bounds must"),
         ({"search": maximize.Search(4, 5, 1)}, "num_restarts must be at most raw_samples = 4, got 5"),
         ({"search": maximize.Search(0, 1, 1)}, "raw_samples must be at least 1"),
     ],

@@ -65,7 +65,7 @@ def test_rows_a_unit_apart_cost_a_unit_whatever_the_centre_and_the_default_dtype
 
 def worst(chosen, apart):
     """The largest cost over what the statement says."""
-    squared = max(oracle.squared_cost(chosen.kind, chosen.spread, row) for row in apart)
+    squared = max(oracle.squared_cost(chosen.kind, chosen.grid_scale, row) for row in apart)
     return math.sqrt(squared / Fraction(chosen.guarantee.level) ** 2)
 
 
@@ -132,7 +132,7 @@ def excess(chosen, cells_of, pairs):
                 assert all(low <= cell <= high for cell, (low, high) in zip(its, ends, strict=True))
     level = Fraction(chosen.guarantee.level) ** 2
     return max(
-        oracle.squared_cost(chosen.kind, chosen.spread, row) / (level * units)
+        oracle.squared_cost(chosen.kind, chosen.grid_scale, row) / (level * units)
         for row, units in zip(both[1] - both[0], allowed, strict=True)
     )
 
@@ -165,7 +165,7 @@ def test_noise_that_pays_for_no_rounding_is_seen(kind, dimension, cells_of):
             elif kind == "planar_laplace":
                 planted = replace(chosen, cell=reach * float(configs.PLANAR) / epsilon)
             else:
-                distance = accounting.largest_distance(accounting.gdp_mu(epsilon, 1e-5), chosen.spread)
+                distance = accounting.largest_distance(accounting.gdp_mu(epsilon, 1e-5), chosen.grid_scale)
                 planted = replace(chosen, cell=reach / distance)
             rng = np.random.default_rng(0)
             pairs = (neighbours if radius is None else anywhere)(rng, planted, 200, np.float64)
@@ -187,7 +187,7 @@ def test_rows_along_the_longest_direction_of_a_projection_move_by_no_more_than_i
             first = chosen.centre + rng.normal(0, 10, (40, 5))
             second = first + direction * chosen.scale * (1 - 2.0**-20)
             apart = cells_of(chosen, second, seed) - cells_of(chosen, first, seed)
-            costs = [oracle.squared_cost(chosen.kind, chosen.spread, row) for row in apart]
+            costs = [oracle.squared_cost(chosen.kind, chosen.grid_scale, row) for row in apart]
             assert 0.98 < max(costs) / Fraction(chosen.guarantee.level) ** 2 <= 1
 
 

@@ -200,23 +200,11 @@ def _written(point: Any) -> Any:
 
 
 def _read(point: Any) -> Any:
-    """What ``_written`` made: dictionaries as they were, lists of numbers as arrays."""
-    if isinstance(point, dict):
-        return {name: _read(each) for name, each in point.items()}
-    if isinstance(point, list):
-        array = np.asarray(point) if _is_regular(point) else None
-        return [_read(each) for each in point] if array is None else array
-    return point
-
-
-def _is_regular(point: list[Any]) -> bool:
-    """Whether it holds numbers alone, or rows of equal length."""
-    leaves, structure = jax.tree.flatten(point)
-    if not all(isinstance(leaf, (bool, int, float)) for leaf in leaves):
-        return False
-    return all(not isinstance(each, list) for each in point) or (
-        len({jax.tree.structure(each) for each in point}) == 1 and structure.num_leaves > 0
-    )
+    """What ``_written`` made: a list of numbers is an array again, everything else is plain."""
+    try:
+        return np.asarray(point, np.float64) if isinstance(point, list) else point
+    except (TypeError, ValueError):  # text, or rows of different lengths
+        return point
 
 
 def _copied(leaf: Any) -> Any:

@@ -78,7 +78,7 @@ def test_a_misspelt_public_field_is_refused_before_it_costs(driver, field, tmp_p
     ledger.create(path, notion="gdp", level=9, relation="replace_one", protects="validation users", by="a test")
     before = path.read_bytes()
     with pytest.raises(TypeError, match=f"the public state of an algorithm must have the field '{field}'"):
-        driver(algorithm, CASE.objective, records(), CASE.config(1.0), ledger=path, run="one")
+        driver(algorithm, CASE.objective, records(), CASE.config(1.0), recording=drivers.Recording(path, "one"))
     assert path.read_bytes() == before
 
 

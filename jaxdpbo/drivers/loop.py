@@ -184,16 +184,17 @@ def _evaluate(
 def _expect_values(
     algorithm: Algorithm, key: jax.Array, config: Any, state: State, query: Query, returned: Any
 ) -> None:
-    """Nothing where ``tell`` takes such values; its shapes alone are asked."""
+    """Nothing where ``tell`` takes such values and gives a whole ``Info``; its shapes alone are asked."""
     try:
         shape = _checks.users_values("objective", returned, query.points.dtype).shape
     except TypeError as error:
         raise result.ObjectiveError(str(error)) from None
     values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
     try:
-        tell.eval_shape(algorithm, key, config, state, query, values)
+        _, info = tell.eval_shape(algorithm, key, config, state, query, values)
     except (TypeError, ValueError) as error:
         raise result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None
+    result.complete(info)
 
 
 def _as_numpy(released: Any) -> Any:

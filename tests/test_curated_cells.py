@@ -161,10 +161,8 @@ def test_noise_that_pays_for_no_rounding_is_seen(kind, dimension, cells_of):
             reach = chosen.cell * float(Fraction(chosen.scale) / Fraction(chosen.scale * chosen.cell))
             reach = reach if radius is None else 2 * radius
             if kind == "product_laplace":
-                slack = math.ceil(math.sqrt(dimension) * configs.CELLS)
-                planted = replace(chosen, grid_scale=Fraction(epsilon) / slack)
-                    chosen, grid_scale=Fraction(epsilon) / math.ceil(math.sqrt(dimension) * configs.CELLS)
-                )
+                cells = math.ceil(math.sqrt(dimension) * configs.CELLS)
+                planted = replace(chosen, grid_scale=Fraction(epsilon) / cells)
             elif kind == "planar_laplace":
                 planted = replace(chosen, cell=reach * float(configs.PLANAR) / epsilon)
             else:

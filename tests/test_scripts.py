@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import speed
+
 ROOT = Path(__file__).parent.parent
 COMMANDS = sorted(path for path in (ROOT / "scripts").iterdir() if not path.name.startswith("_"))
 
@@ -40,7 +42,7 @@ def test_reproduce_says_what_it_refuses(arguments, message):
     ("command", "lines"),
     [
         (["reproduce", "kusner"], ("kusner fig1 ", "kusner regret ")),
-        (["bench"], ("dp_gibo ", "dp_gp_ucb ", "po_gp_ucb ", "dpareto ", "dp_sgd ", "secure ", "demo ")),
+        (["bench"], tuple(f"{name} " for name in speed.NAMES)),
     ],
 )
 def test_a_command_without_an_item_lists_what_there_is(command, lines):

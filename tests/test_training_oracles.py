@@ -106,7 +106,7 @@ def test_the_objective_is_the_same_in_a_compiled_program_and_a_search_runs_on_it
 
 
 def test_every_setting_trains_with_keys_of_its_own():
-    """Other keys where one number differs in the last of 32 bits, or the data's key does; equal settings have equal ones."""
+    """Other keys where a number differs in the last of 32 bits, or the data's key does; equal settings, equal keys."""
     base = settings()
     near = [dataclasses.replace(base, steps=base.steps + 1), dataclasses.replace(base, batch=base.batch + 1)]
     for name in ("learning_rate", "noise_multiplier", "clip_norm"):

@@ -54,7 +54,9 @@ QUICK = tuple(PARTS)[:3]
 def seconds(code: str, root: Path) -> float:
     """Of a whole process: from its start to its end, by its own clock for the part that counts."""
     timed = f"import time\nstart = time.perf_counter()\n{code}\nprint(time.perf_counter() - start)"
-    dropped = {"JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"}
+    dropped = {
+        "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "PYTHONDONTWRITEBYTECODE",
+    }  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if name not in dropped}
     with tempfile.TemporaryDirectory() as elsewhere:  # the checkout is found by its path alone
         done = subprocess.run(

@@ -69,7 +69,7 @@ def run_loop(
       TypeError: ``key`` is not a typed key, or of such a generator.
       ValueError: ``state`` does not belong to ``config``; ``key`` or ``state`` with a recording.
       ImportError: the extra that ``progress`` needs is missing.
-      ObjectiveError: the first values are not real numbers of the shape that the algorithm wants; nothing was spent.
+      ObjectiveError: the first values are not real numbers of the shape that the algorithm wants; nothing was drawn.
       ledger.LedgerError: the budget does not suffice, the name stands for another run or one that ended while it drew,
         or another process goes on with it.
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the

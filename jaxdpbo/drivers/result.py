@@ -38,7 +38,10 @@ class Run(NamedTuple):
 
 
 class ObjectiveError(ValueError):
-    """The first values of an objective have the wrong shape or kind: one sentence, and nothing was spent on them."""
+    """The first values of an objective have the wrong shape or kind: one sentence, and nothing was drawn.
+
+    A charge that a recording made stays, and the same call goes on under it.
+    """
 
 
 class RunInterrupted(RuntimeError):

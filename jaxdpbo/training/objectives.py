@@ -94,7 +94,8 @@ def objective(
 
     Returns:
       A function of ``point`` and ``data``, a ``Data``. The keys of its trainings are derived from ``data.key`` and the
-      setting, so it is deterministic, and two settings share no key. A caller's own loop may pass ``keys (R,)``.
+      setting, so it is deterministic, and two settings, as
+      ``settings_of`` rounds them, share no key. A caller's own loop may pass ``keys (R,)``.
 
     Raises:
       ValueError: a number out of range, an unknown optimizer.
@@ -148,7 +149,7 @@ def settings_of(point: jax.Array, *, records: int, largest: int) -> dp_optim.Set
       records: ``n``.
       largest: a larger batch counts as this; so does one above ``n``.
     """
-    point = jnp.asarray(point, jnp.result_type(float))
+    point = jnp.asarray(point, jnp.float32).astype(jnp.result_type(float))  # all that their key holds, see ``_key_of``
     epochs, batch = jnp.fmax(jnp.round(point[:2]), 1).astype(jnp.int32)
     batch = jnp.minimum(batch, min(largest, records))
     whole, rest = records // batch, records % batch

@@ -52,7 +52,7 @@ def main(quick: bool) -> None:
 
 
 def beside_opacus(quick: bool) -> list[dict]:
-    """One training for each batch, by turns; the peer with the better number of threads."""
+    """One training for each batch, interleaved; the peer with the better number of threads."""
     steps, rounds = (50, 1) if quick else (1000, 5)
     found = []
     with Worker(OURS) as ours, Worker(PEER) as peer:

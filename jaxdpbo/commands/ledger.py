@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of this command."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, summary in {
-        "describe": "a table of what was spent on what, by whom and when, and what is left",
+        "describe": "a table of what was spent on what, by which program, when, and what is left",
         "verify": "check every line, and that the ledger holds a line noted earlier",
         "head": "the last line's hash, to be kept elsewhere",
     }.items():

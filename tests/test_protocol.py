@@ -15,11 +15,25 @@ from jaxdpbo.privacy import guarantee
 
 SENTINEL = 0.123456789
 SEEDED = {"insecure_key": True}  # integer seeds are for tests
+RECORDS = {"rows": records(), "mark": np.array(np.nan)}
+MARKED = RECORDS | {"mark": np.array(SENTINEL)}
+
+
+@functools.cache
+def case_named(name):
+    """The case, whose values are all ``data["mark"]`` where that is a number: one program for both."""
+    case = CASES[name]
+
+    def objective(point, data):
+        values = case.objective(point, data["rows"])
+        return jnp.where(jnp.isnan(data["mark"]), values, jnp.broadcast_to(data["mark"], values.shape))
+
+    return case._replace(objective=objective)
 
 
 @pytest.fixture(params=CASES, name="case")
 def case_of(request):
-    return CASES[request.param]
+    return case_named(request.param)
 
 
 def key(seed=0):
@@ -28,7 +42,7 @@ def key(seed=0):
 
 def run(case, seed=0, scale=1.0, **options):
     return drivers.run_scan(
-        case.algorithm, case.objective, records(), case.config(scale), **SEEDED, key=key(seed), **options
+        case.algorithm, case.objective, RECORDS, case.config(scale), **SEEDED, key=key(seed), **options
     )
 
 
@@ -49,7 +63,7 @@ def ask(case, seed, config, state):
 
 @functools.partial(jax.jit, static_argnums=0)
 def evaluate(objective, points):
-    return jax.vmap(objective, in_axes=(0, None))(points, jnp.asarray(records()))
+    return jax.vmap(objective, in_axes=(0, None))(points, jax.tree.map(jnp.asarray, RECORDS))
 
 
 def values_at(case, query):
@@ -69,7 +83,7 @@ def test_scan_and_loop_agree(case):
     looped = drivers.run_loop(
         case.algorithm,
         lambda point, data: np.asarray(case.objective(point, data)),
-        records(),
+        RECORDS,
         case.config(1.0),
         key=key(),
         **SEEDED,
@@ -79,7 +93,10 @@ def test_scan_and_loop_agree(case):
     assert looped.guarantee == scanned.guarantee
 
 
-def test_eager_and_jit_agree_on_a_step(case):
+@pytest.mark.parametrize("name", {case.algorithm: name for name, case in reversed(CASES.items())}.values())
+def test_eager_and_jit_agree_on_a_step(name):
+    """For the first case of each algorithm: one operation after another compiles hundreds of programs."""
+    case = case_named(name)
     config, state = case.config(1.0), state_after(case, 1)
     values = jnp.asarray(np.random.default_rng(1).normal(size=(len(ask(case, 3, config, state).mask), *case.shape)))
 
@@ -101,27 +118,38 @@ def test_one_compilation_for_twenty_budgets(case, compilations):
     assert compilations["programs"] == 0
 
 
-def test_the_compilation_counter_can_fail(case, compilations):
+def test_the_compilation_counter_can_fail(compilations):
+    case = case_named("random_search")
+
     def fresh(point, data):
         return case.objective(point, data)
 
-    drivers.run_scan(case.algorithm, fresh, records(), case.config(1.0), key=key(), **SEEDED)
+    drivers.run_scan(case.algorithm, fresh, RECORDS, case.config(1.0), key=key(), **SEEDED)
     assert compilations["programs"] >= 1
 
 
-@pytest.mark.parametrize("transform", ["vmap", "map"])
-def test_maps_over_configs_and_keys(case, transform):
+def maps_over_configs_and_keys(case, transform):
     scales, seeds = (0.7, 1.0, 1.6), (3, 4, 5)
     configs = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(case.config(scale) for scale in scales))
     keys = jnp.stack([key(seed) for seed in seeds])
-    data = jnp.asarray(records())
+    data = jax.tree.map(jnp.asarray, RECORDS)
 
     def one(pair):
         return drivers.scan(case.algorithm, case.objective, pair[0], pair[1], data)[0]
 
-    mapped = jax.jit(jax.vmap(one) if transform == "vmap" else lambda pairs: jax.lax.map(one, pairs))((keys, configs))
+    mapped = jax.jit(transform(one))((keys, configs))
     for i, (seed, scale) in enumerate(zip(seeds, scales, strict=True)):
         assert_close(jax.tree.map(lambda leaf, i=i: leaf[i], mapped), run(case, seed, scale).release, 1e-6)
+
+
+def test_vmaps_over_configs_and_keys(case):
+    maps_over_configs_and_keys(case, jax.vmap)
+
+
+@pytest.mark.parametrize("name", ["dp_gibo", "dp_gp_ucb, box", "random_search"])
+def test_a_loop_over_configs_and_keys_is_the_same(name):
+    """The body of ``lax.map`` is the scan as it is, for any algorithm."""
+    maps_over_configs_and_keys(case_named(name), lambda one: functools.partial(jax.lax.map, one))
 
 
 def test_float32_runs_where_x64_is_off(case, float32):
@@ -199,7 +227,7 @@ def test_the_guarantee_is_typed_and_conditional(case):
 )
 def test_a_query_does_not_depend_on_private_state(name):
     """GP-UCB promises nothing, DP-GP-UCB pays at the end: they follow raw values, which this test would refuse."""
-    case = CASES[name]
+    case = case_named(name)
     config = case.config(1.0)
     state = state_after(case, 2)
     junk = state._replace(private=jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), state.private))
@@ -207,12 +235,9 @@ def test_a_query_does_not_depend_on_private_state(name):
 
 
 def test_nothing_raw_is_returned_printed_or_pickled_by_default(case):
-    def marked(point, data):
-        return jnp.full(case.shape, SENTINEL) + 0.0 * case.objective(point, data)
-
     options = {"key": key(), **SEEDED}
-    quiet = drivers.run_scan(case.algorithm, marked, records(), case.config(1.0), **options)
-    loud = drivers.run_scan(case.algorithm, marked, records(), case.config(1.0), diagnostics=True, **options)
+    quiet = drivers.run_scan(case.algorithm, case.objective, MARKED, case.config(1.0), **options)
+    loud = drivers.run_scan(case.algorithm, case.objective, MARKED, case.config(1.0), diagnostics=True, **options)
     assert quiet.diagnostics is None
 
     def tells(run, digits):
@@ -234,30 +259,28 @@ def test_nothing_raw_is_returned_printed_or_pickled_by_default(case):
 @pytest.mark.parametrize("bad", [0, 7, None, "key", np.zeros(2, np.uint32)])
 def test_only_a_typed_key_is_a_key(case, bad):
     if bad is None:
-        drivers.run_scan(
-            case.algorithm, case.objective, records(), case.config(1.0), key=None
-        )  # the operating system's
+        drivers.run_scan(case.algorithm, case.objective, RECORDS, case.config(1.0), key=None)  # a fresh one
         return
     for driver in (drivers.run_scan, drivers.run_loop):
         with pytest.raises(TypeError, match="key must be a typed key"):
-            driver(case.algorithm, case.objective, records(), case.config(1.0), key=bad)
+            driver(case.algorithm, case.objective, RECORDS, case.config(1.0), key=bad)
 
 
 def test_a_batch_of_keys_is_not_a_key(case):
     with pytest.raises(ValueError, match="key must be one key"):
-        drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0), key=jax.random.split(key()))
+        drivers.run_scan(case.algorithm, case.objective, RECORDS, case.config(1.0), key=jax.random.split(key()))
 
 
 def test_a_key_passed_in_is_an_assumption(case):
     passed = run(case).guarantee
-    drawn = drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0)).guarantee
+    drawn = drivers.run_scan(case.algorithm, case.objective, RECORDS, case.config(1.0)).guarantee
     assert (guarantee.KEY_SECRET in passed.assumptions) == case.private
     assert guarantee.KEY_SECRET not in drawn.assumptions
 
 
 def test_default_runs_differ_and_seeded_runs_do_not(case):
     config = case.config(1.0)
-    fresh = [drivers.run_scan(case.algorithm, case.objective, records(), config).release.point for _ in range(2)]
+    fresh = [drivers.run_scan(case.algorithm, case.objective, RECORDS, config).release.point for _ in range(2)]
     assert np.any(fresh[0] != fresh[1]) or not case.draws  # GP-UCB's keys only start searches, which may end alike
     assert_same(run(case, 5).release, run(case, 5).release)
 

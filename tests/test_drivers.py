@@ -43,20 +43,6 @@ class Failing:
         return np.asarray(self.objective(point, data))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_an_interrupted_run_resumes_on_the_same_path(name):
-    case = CASES[name]
-    whole = drivers.run_loop(case.algorithm, case.objective, records(), case.config(1.0), key=key(), insecure_key=True)
-    failing = Failing(at=2, objective=case.objective)
-    with pytest.raises(drivers.RunInterrupted, match=r"stopped at step \d of 3 on OSError") as caught:
-        drivers.run_loop(case.algorithm, failing, records(), case.config(1.0), key=key(), insecure_key=True)
-    assert isinstance(caught.value.__cause__, OSError)
-    resumed = drivers.run_loop(
-        case.algorithm, failing, records(), case.config(1.0), key=key(), insecure_key=True, state=caught.value.state
-    )
-    jax.tree.map(np.testing.assert_array_equal, resumed.release, whole.release)
-
-
 def test_an_interrupt_from_the_keyboard_loses_nothing():
     with pytest.raises(drivers.RunInterrupted, match="KeyboardInterrupt") as caught:
         drivers.run_loop(

@@ -1,6 +1,7 @@
 """What every algorithm promises, whatever it is: purity, one compilation, a budget that cannot be overrun."""
 
 import functools
+import itertools
 import pickle
 
 import jax
@@ -78,24 +79,39 @@ def assert_same(found, expected):
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
-def test_scan_and_loop_agree(case):
-    scanned = run(case)
-    looped = drivers.run_loop(
-        case.algorithm,
-        lambda point, data: np.asarray(case.objective(point, data)),
-        RECORDS,
-        case.config(1.0),
-        key=key(),
-        **SEEDED,
+def loop_of(case, objective=None, **options):
+    def measured(point, data):
+        return np.asarray(case.objective(point, data))
+
+    return drivers.run_loop(
+        case.algorithm, objective or measured, RECORDS, case.config(1.0), key=key(), **SEEDED, **options
     )
+
+
+def test_scan_and_loop_agree(case):
+    scanned, looped = run(case), loop_of(case)
     # A search moves by as much as rounding moves its start, so a few digits less than the arithmetic has.
     assert_close(looped.release, scanned.release, 1e-7)
     assert looped.guarantee == scanned.guarantee
 
 
-@pytest.mark.parametrize("name", {case.algorithm: name for name, case in reversed(CASES.items())}.values())
+def test_an_interrupted_run_resumes_on_the_same_path(case):
+    calls = itertools.count(1)
+
+    def failing(point, data):
+        if next(calls) == 2:
+            raise OSError("planted")
+        return np.asarray(case.objective(point, data))
+
+    with pytest.raises(drivers.RunInterrupted, match=r"stopped at step \d of 3 on OSError") as caught:
+        loop_of(case, failing)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert_same(loop_of(case, failing, state=caught.value.state).release, loop_of(case).release)
+
+
+@pytest.mark.parametrize("name", {case.algorithm: name for name, case in CASES.items()}.values())
 def test_eager_and_jit_agree_on_a_step(name):
-    """For the first case of each algorithm: one operation after another compiles hundreds of programs."""
+    """For the last case of each algorithm: one operation after another compiles hundreds of programs."""
     case = case_named(name)
     config, state = case.config(1.0), state_after(case, 1)
     values = jnp.asarray(np.random.default_rng(1).normal(size=(len(ask(case, 3, config, state).mask), *case.shape)))

@@ -152,9 +152,14 @@ def mentioned(thing: Any, done: set[int] | None = None) -> Iterator[Callable[...
     if thing.__module__.startswith(PACKAGE):
         yield thing
         return
-    for value in named_in(thing.__code__, _names(thing)):
-        if callable(value):
-            yield from mentioned(value, done)
+    for value in _called_in(thing):
+        yield from mentioned(value, done)
+
+
+@functools.cache
+def _called_in(function: types.FunctionType) -> tuple[Callable[..., Any], ...]:
+    """Once a function: rows share their helpers."""
+    return tuple(filter(callable, named_in(function.__code__, _names(function))))
 
 
 def named_in(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:

@@ -160,5 +160,5 @@ def _of_today() -> dict:
 def pytest_terminal_summary(terminalreporter):
     for nodeid in _skipped:
         reason = LISTED_SKIPS.get(nodeid)
-        told = f"listed skip: {nodeid}: {reason}" if reason else f"UNLISTED SKIP, which fails the run: {nodeid}"
-        terminalreporter.write_line(told)
+        line = f"listed skip: {nodeid}: {reason}" if reason else f"UNLISTED SKIP, which fails the run: {nodeid}"
+        terminalreporter.write_line(line)

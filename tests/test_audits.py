@@ -63,10 +63,10 @@ def replayed(algorithm, config, wild, values_at=evaluated):
     The public part of each state is the one of the first run, so that what was released differently does not count.
     The statistic is what all the steps noised, in units of its declared sensitivity.
     """
-    told = []  # the public part of the first run's states
+    published = []  # the public part of the first run's states
 
     def run(data):
-        first, state = not told, loop.init(algorithm, jax.random.key(1), config)
+        first, state = not published, loop.init(algorithm, jax.random.key(1), config)
         statistic, seen = [], []
         for t in range(config.steps):
             ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
@@ -75,8 +75,8 @@ def replayed(algorithm, config, wild, values_at=evaluated):
             raw = getattr(info, "gradient", None)
             statistic.append((info.mean_loss if raw is None else raw) / declared(config))
             seen.append((query, {name: leaf for name, leaf in state.public._asdict().items() if name not in STEERED}))
-            told.append(state.public) if first else None
-            state = state._replace(public=told[t])
+            published.append(state.public) if first else None
+            state = state._replace(public=published[t])
         return statistic, seen
 
     return auditing.replay(run, records(), neighbour(wild))
@@ -381,14 +381,14 @@ def test_mu_and_epsilon_come_from_the_same_two_ends():
     assert auditing.epsilon_lower_bound(0, 100, 100)[:2] == (0.0, 0.0)
     assert auditing.epsilon_lower_bound(50, 50, 100)[:2] == (0.0, 0.0)
     for delta in (0.0, 0.01):  # the other guess: what says "second" on the second more often than on the first
-        rare, common = (auditing.epsilon_lower_bound(*told, 1000, delta=delta) for told in ((600, 20), (980, 400)))
+        rare, common = (auditing.epsilon_lower_bound(*counts, 1000, delta=delta) for counts in ((600, 20), (980, 400)))
         assert rare[:2] == pytest.approx(common[:2])
 
 
 def test_the_bound_on_mu_covers_as_often_as_it_says():
     rng, truth, count = np.random.default_rng(0), 1.0, 400
-    told = [rng.binomial(count, rate, size=1000) for rate in norm.cdf([truth / 2, -truth / 2])]
-    found = [auditing.epsilon_lower_bound(int(a), int(b), count).mu for a, b in zip(*told, strict=True)]
+    counts = [rng.binomial(count, rate, size=1000) for rate in norm.cdf([truth / 2, -truth / 2])]
+    found = [auditing.epsilon_lower_bound(int(a), int(b), count).mu for a, b in zip(*counts, strict=True)]
     assert np.mean(np.array(found) > truth) <= 0.05
     assert np.mean(found) > 0.7 * truth
 
@@ -409,8 +409,8 @@ def test_trap_33_outcomes_are_not_judged_on_the_trials_that_ranked_them():
     assert np.mean(np.array(shown) > 0) <= 0.05
     hindsight = [auditing.threshold_audit(*auditing.outcome_scores(*np.tile(one, (1, 2)))).epsilon for one in drawn]
     assert np.mean(np.array(hindsight) > 0) > 0.5  # the judging half is the ranking one again
-    told = rng.choice(3, 4000, p=[0.6, 0.2, 0.2]), rng.choice(3, 4000, p=[0.2, 0.6, 0.2])
-    assert 0.8 < auditing.threshold_audit(*auditing.outcome_scores(*told)).epsilon <= math.log(3)
+    outcomes = rng.choice(3, 4000, p=[0.6, 0.2, 0.2]), rng.choice(3, 4000, p=[0.2, 0.6, 0.2])
+    assert 0.8 < auditing.threshold_audit(*auditing.outcome_scores(*outcomes)).epsilon <= math.log(3)
 
 
 def test_curves_lie_where_they_must():
@@ -527,9 +527,11 @@ def halved(row):
 def test_the_command_succeeds_where_all_is_as_it_must_be(monkeypatch, tmp_path, capsys):
     rows = ROWS["laplace, float"], ROWS["laplace, float, read to the last bit"]
     assert audited(monkeypatch, tmp_path, *rows) == 0
-    told = json.loads((tmp_path / "results" / "audit" / "audit.json").read_text())
-    assert [row["verdict"] for row in told["rows"]] == ["holds", "broken, as it must be"]
-    assert told["rows"][0]["measured"] == told["rows"][0]["audit"]["epsilon"] <= told["rows"][0]["claimed"] == 1.0
+    written = json.loads((tmp_path / "results" / "audit" / "audit.json").read_text())
+    assert [row["verdict"] for row in written["rows"]] == ["holds", "broken, as it must be"]
+    assert (
+        written["rows"][0]["measured"] == written["rows"][0]["audit"]["epsilon"] <= written["rows"][0]["claimed"] == 1.0
+    )
     assert (tmp_path / "results" / "audit" / "audit.png").stat().st_size > 10_000
     assert "all as it must be" in capsys.readouterr().out
     assert audited(monkeypatch, tmp_path, *rows, arguments=["last bit"]) == 0

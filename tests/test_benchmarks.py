@@ -405,7 +405,7 @@ def test_avents_illustrations_ask_both_oracles_everywhere(full_only, avent_item)
         assert np.all(np.diff(front[:, 0]) >= 0)
         assert np.all(np.diff(front[:, 1]) <= 0)
         assert front[0, 0] < 1 < front[-1, 0]
-    told = avent_item("fig4")
-    volumes = list(told["hypervolume"].values())
+    written = avent_item("fig4")
+    volumes = list(written["hypervolume"].values())
     assert volumes[2] >= volumes[1]
-    assert told["next"]["setting"][0] == round(told["next"]["setting"][0])
+    assert written["next"]["setting"][0] == round(written["next"]["setting"][0])

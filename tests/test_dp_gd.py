@@ -107,7 +107,7 @@ def largest_move():
     chosen = config(mu=np.inf)
     state = dp_gd.init(key(), chosen)
     query = dp_gd.ask(key(), chosen, state)
-    told = jax.jit(lambda values: dp_gd.tell(key(), chosen, state, query, values))
+    tell = jax.jit(lambda values: dp_gd.tell(key(), chosen, state, query, values))
     rng = np.random.default_rng(3)
     base = rng.normal(size=(1, DIMENSION, USERS))
     moves = []
@@ -117,7 +117,7 @@ def largest_move():
     ):  # fmt: skip
         other = base.copy()
         other[0, :, 0] = replaced
-        (after, info), (after_other, info_other) = told(base), told(other)
+        (after, info), (after_other, info_other) = tell(base), tell(other)
         moves.append(float(np.linalg.norm(info.gradient - info_other.gradient)))
         np.testing.assert_array_equal(after.public.step, after_other.public.step)
     return np.max(moves) / (sensitivity.clipped_sum(CLIP_NORM) / USERS)

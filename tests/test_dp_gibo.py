@@ -184,10 +184,10 @@ def largest_move():
     chosen = config(mu=np.inf)
     state = loop.init(dp_gibo.algorithm, key(), chosen)
     query = loop.ask(dp_gibo.algorithm, key(), chosen, state)
-    told = jax.jit(lambda values: dp_gibo.tell(key(), chosen, state, query, values))
+    tell = jax.jit(lambda values: dp_gibo.tell(key(), chosen, state, query, values))
     moves = []
     for base, other in neighbours():
-        (after, info), (after_other, info_other) = told(base), told(other)
+        (after, info), (after_other, info_other) = tell(base), tell(other)
         moves.append(float(np.linalg.norm(info.gradient - info_other.gradient)))
         differing = [
             name
@@ -341,7 +341,7 @@ def test_any_factory_that_needs_gradients_alone(optimizer):
 
 
 def test_a_long_float32_run_stays_finite(float32):
-    """300 steps, points within a small region: 1e-4 is the smallest noise variance that float32 bears."""
+    """300 steps, points within a small region: 1e-4 is the smallest noise variance at which float32 is safe."""
     steps = 300
     chosen = config(steps=steps, batch=2, step_size=0.05, polish_steps=5)
     run = drivers.run_scan(dp_gibo.algorithm, loss, records(), chosen, key=key(), diagnostics=True)

@@ -94,11 +94,13 @@ def test_a_spend_is_taken_exactly_if_it_fits(tmp_path_factory, asked, level, del
             with pytest.raises(BudgetExceeded):
                 ledger.charge(path, str(number), "w", one)
             assert path.read_bytes() == before
-    told = ledger.account(path)
-    assert [tuple(entry.spend.events[0][1:4]) for entry in told.spends] == [
+    account = ledger.account(path)
+    assert [tuple(entry.spend.events[0][1:4]) for entry in account.spends] == [
         tuple(map(Fraction, amounts)) for amounts in taken
     ]
-    for used, left, has, column in zip(told.spent, told.left, budget, zip(*taken, (0, 0, 0), strict=True), strict=True):
+    for used, left, has, column in zip(
+        account.spent, account.left, budget, zip(*taken, (0, 0, 0), strict=True), strict=True
+    ):
         assert used == Fraction(*sum_of(column))
         assert used + left == Fraction(has)
         assert left >= 0
@@ -254,9 +256,9 @@ def test_a_total_rests_on_what_every_spend_rests_on(tmp_path):
     path = begun(tmp_path)
     ledger.charge(path, "exact", "w", spend(assumptions=("public configuration",)))
     ledger.charge(path, "float", "w", spend(assumptions=("ideal noise", "public configuration")))
-    told = ledger.account(path)
-    assert told.assumptions == ("public configuration", "ideal noise")
-    assert [entry.spend.assumptions for entry in told.spends] == [told.assumptions[:1], told.assumptions[::-1]]
+    account = ledger.account(path)
+    assert account.assumptions == ("public configuration", "ideal noise")
+    assert [entry.spend.assumptions for entry in account.spends] == [account.assumptions[:1], account.assumptions[::-1]]
     assert "The sums hold if:\n- public configuration\n- ideal noise\n" in ledger.describe(path)
     with pytest.raises(LedgerError, match="run 'float' was charged with another spend"):
         ledger.charge(path, "float", "w", spend(assumptions=("public configuration",)))
@@ -269,9 +271,9 @@ def test_a_spend_is_the_sum_of_its_events(tmp_path):
     path = begun(tmp_path, 1, "gdp", delta="1/10")
     two = tuple(ledger.Event("gdp", level, "1/100", 2**-100) for level in ("0.6", "0.8"))
     ledger.charge(path, "both", "w", ledger.Spend(two, **WORDS))
-    told = ledger.account(path)
-    assert (told.spent, told.left.cost) == ((1, Fraction(1, 50), Fraction(1, 2**99)), 0)
-    assert told.spends[0].spend.events == ledger._exact(ledger.Spend(two, **WORDS)).events
+    account = ledger.account(path)
+    assert (account.spent, account.left.cost) == ((1, Fraction(1, 50), Fraction(1, 2**99)), 0)
+    assert account.spends[0].spend.events == ledger._exact(ledger.Spend(two, **WORDS)).events
     assert "mu 0.6 + mu 0.8" in ledger.describe(path)
 
 
@@ -417,34 +419,34 @@ def test_a_release_that_is_not_json_is_refused_unseen(tmp_path, payload):
 # The account
 
 
-def test_the_account_says_what_was_spent_by_whom(tmp_path):
+def test_the_account_says_what_was_spent_and_by_which_run(tmp_path):
     path = small(tmp_path)
-    told = ledger.account(str(path))
-    assert told.budget == ("dp", 1, 0, Fraction(1, 2**64), "replace_one", "users", None)
-    assert told.by == "someone"
-    assert [(entry.number, entry.run, entry.what, entry.released) for entry in told.spends] == [
+    account = ledger.account(str(path))
+    assert account.budget == ("dp", 1, 0, Fraction(1, 2**64), "replace_one", "users", None)
+    assert account.by == "someone"
+    assert [(entry.number, entry.run, entry.what, entry.released) for entry in account.spends] == [
         (2, "one", "a mean", True), (4, "two", "another", False),
     ]  # fmt: skip
-    assert [entry.spend.events[0].level for entry in told.spends] == [Fraction(1, 10), Fraction(1, 5)]
-    assert (told.spent.cost, told.left.cost) == (Fraction(3, 10), Fraction(7, 10))
-    assert told.head == ledger.head(path)
-    assert all("@" in entry.who and entry.when.endswith("+00:00") for entry in told.spends)
-    assert told.when <= told.spends[0].when <= told.spends[1].when
+    assert [entry.spend.events[0].level for entry in account.spends] == [Fraction(1, 10), Fraction(1, 5)]
+    assert (account.spent.cost, account.left.cost) == (Fraction(3, 10), Fraction(7, 10))
+    assert account.head == ledger.head(path)
+    assert all("@" in entry.who and entry.when.endswith("+00:00") for entry in account.spends)
+    assert account.when <= account.spends[0].when <= account.spends[1].when
 
 
 def test_a_table_rounds_against_the_spender(tmp_path):
     path = begun(tmp_path)
     ledger.charge(path, "the mean", "of incomes", spend("1/3"))
     ledger.store_release(path, "the mean", {"mean": 31415})
-    told = ledger.describe(path)
-    assert "dp (replace_one) for users, begun 2" in told
-    lines = [line.split() for line in told.splitlines()]
+    text = ledger.describe(path)
+    assert "dp (replace_one) for users, begun 2" in text
+    lines = [line.split() for line in text.splitlines()]
     assert ["spent", "0.333334", "0", "0"] in lines
     assert ["left", "0.666666", "0", "5.42101E-20"] in lines
-    (entry,) = (line for line in told.splitlines() if line.startswith("2 "))
+    (entry,) = (line for line in text.splitlines() if line.startswith("2 "))
     assert all(word in entry for word in ("the mean", "of incomes", "0.333334", "yes", "@"))
-    assert told.endswith(ledger.head(path))
-    assert "31415" not in told
+    assert text.endswith(ledger.head(path))
+    assert "31415" not in text
     assert json.loads(path.read_text().splitlines()[1])["content"]["events"][0]["level"] == ["1/3", "0.333334"]
 
 
@@ -521,12 +523,12 @@ def damaged(path, content):
 
 def test_every_byte_that_changes_is_seen(tmp_path):
     path = small(tmp_path)
-    whole, told = path.read_bytes(), ledger.account(path)
+    whole, account = path.read_bytes(), ledger.account(path)
     for place, byte in enumerate(whole):
         for other in {byte ^ 1, byte ^ 128, ord("\n")} - {byte}:
             damaged(path, whole[:place] + bytes([other]) + whole[place + 1 :])
     put(path, whole)
-    assert ledger.account(path) == told  # as it was, it verifies
+    assert ledger.account(path) == account  # as it was, it verifies
 
 
 def test_a_last_line_whose_newline_changed_with_another_byte_is_not_taken_for_a_torn_one(tmp_path):
@@ -581,21 +583,21 @@ def test_lines_of_another_ledger_are_seen(tmp_path):
 def test_a_file_cut_anywhere_is_torn_or_damaged_and_never_a_wrong_account(tmp_path):
     path = small(tmp_path)
     whole, last = path.read_bytes(), ledger.head(path)
-    told = []
+    accounts = []
     for number in range(1, 5):
         put(path, b"".join(whole.splitlines(keepends=True)[:number]))
-        told.append(ledger.account(path))
+        accounts.append(ledger.account(path))
     for length in range(len(whole)):
         lines = whole[:length].count(b"\n")
         if not lines:
             damaged(path, whole[:length])
             continue
         put(path, whole[:length])
-        assert ledger.account(path) == told[lines - 1]
+        assert ledger.account(path) == accounts[lines - 1]
         with pytest.raises(Damaged, match="does not hold the expected line"):
             ledger.account(path, expected_head=last)
     put(path, whole)
-    assert all(ledger.account(path, expected_head=earlier.head) == told[3] for earlier in told)
+    assert all(ledger.account(path, expected_head=earlier.head) == accounts[3] for earlier in accounts)
 
 
 def test_a_torn_line_is_taken_off_by_the_next_writer(tmp_path):
@@ -1064,12 +1066,12 @@ class Server:
 
     def check(self):
         """What was acknowledged stands, once, and no more than the budget."""
-        told = ledger.account(self.path)
-        names = {entry.what: entry.run for entry in told.spends}
-        assert len(names) == len(told.spends), "a spend was doubled"
+        account = ledger.account(self.path)
+        names = {entry.what: entry.run for entry in account.spends}
+        assert len(names) == len(account.spends), "a spend was doubled"
         assert self.charged | self.released.keys() <= names.keys(), "a spend was lost"
-        assert told.spent.cost <= told.budget.level, "the budget was overrun"
-        assert len(told.spends) == AFFORDABLE or not self.full, "the budget was refused before it was spent"
+        assert account.spent.cost <= account.budget.level, "the budget was overrun"
+        assert len(account.spends) == AFFORDABLE or not self.full, "the budget was refused before it was spent"
         for run, payload in self.released.items():
             stored = ledger.store_release(self.path, names[run], {"other": 1})
             assert stored == payload, "a release was given out again otherwise"

@@ -186,8 +186,8 @@ def test_the_map_puts_the_cheap_and_particular_first_and_red_tests_nowhere(tmp_p
     run.write_map(entered, tmp_path / "map.json", {f, g})
     known = run.Map.read(tmp_path / "map.json")
     names = list(known.tests)
-    told = [[names[place].partition("::")[2] for place in known.functions[one]] for one in (f, g)]
-    assert told == [["t[0]", "t[1]", "own", "quick", "slow", "t[2]", "t[3]"], ["slow"]]
+    chosen = [[names[place].partition("::")[2] for place in known.functions[one]] for one in (f, g)]
+    assert chosen == [["t[0]", "t[1]", "own", "quick", "slow", "t[2]", "t[3]"], ["slow"]]
 
 
 PACKAGE = """

@@ -77,7 +77,7 @@ def conversation(tmp_path, published, evaluate, cut=math.inf, key=0):
         with theirs, theirs.makefile("rw") as stream, opened(tmp_path, published) as record:
             outsourcing.serve(record, evaluate, outsourcing.lines_of(stream), outsourcing.sender(stream))
 
-    def told(_):
+    def answered(_):
         nonlocal cut
         cut -= 1
         if cut <= 0:
@@ -89,7 +89,7 @@ def conversation(tmp_path, published, evaluate, cut=math.inf, key=0):
         with ours, ours.makefile("rw") as stream:
             return outsourcing.search(
                 published, outsourcing.lines_of(stream), outsourcing.sender(stream), key=jax.random.key(key),
-                on_answer=told, **OPTIONS,
+                on_answer=answered, **OPTIONS,
             )  # fmt: skip
     finally:
         curator.join(timeout=60)

@@ -169,8 +169,8 @@ def test_no_answer_that_is_private_for_any_replacement_beats_the_floor():
     truth, found = math.exp(epsilon) / (math.exp(epsilon) + 19), []
     for _ in range(2000):
         cells = rng.integers(0, 20, 400)
-        told = np.where(rng.uniform(size=400) < truth, cells, (cells + rng.integers(1, 20, 400)) % 20)
-        found.append(values[cells[np.argsort(told)[:steps]]].min())  # the rows that named the best cells
+        answers = np.where(rng.uniform(size=400) < truth, cells, (cells + rng.integers(1, 20, 400)) % 20)
+        found.append(values[cells[np.argsort(answers)[:steps]]].min())  # the rows that named the best cells
     assert 0.5 < floor < np.mean(found) < values[rng.integers(0, 20, (2000, steps))].min(axis=1).mean()
 
 

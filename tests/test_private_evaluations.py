@@ -121,13 +121,13 @@ def test_the_whole_state_is_what_was_released():
     chosen, key = config(), jax.random.key(5)
     start = loop.init(ALGORITHM, key, chosen)
     query = loop.ask(ALGORITHM, key, chosen, start)
-    told = []
+    states = []
     for shift in (0.0, 0.25):  # other users' losses, the same mean: the same everything
         losses = np.full((1, USERS), 0.75)
         losses[0, :100] += shift
         losses[0, 100:] -= shift
-        told.append(loop.tell(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), *told)
+        states.append(loop.tell(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), *states)
 
 
 def test_it_finds_the_minimum_where_the_budget_allows():

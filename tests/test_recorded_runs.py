@@ -90,12 +90,12 @@ def test_a_run_killed_at_any_evaluation_pays_once_and_releases_once(name, tmp_pa
             go(case, path, watched(case, [], at))
         assert [entry.released for entry in ledger.account(path).spends] == [False]
         run = go(case, path, watched(case, []))
-        told = ledger.account(path)
-        assert [entry.released for entry in told.spends] == [True]
+        account = ledger.account(path)
+        assert [entry.released for entry in account.spends] == [True]
         third = []
         same(go(case, path, watched(case, third)), run)
         assert not third, "a release is given out again without an evaluation"
-        assert ledger.account(path) == told
+        assert ledger.account(path) == account
         assert guarantee.KEY_SECRET not in run.guarantee.assumptions
 
 
@@ -307,9 +307,9 @@ def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
     assert np.any(np.asarray(other.release.point) != np.asarray(run.release.point))
     with pytest.raises(ledger.LedgerError, match="another fingerprint, for dp_gibo, 3 steps, in one program"):
         drivers.run_loop(*given, recording=drivers.Recording(path, "scan"))
-    told = ledger.account(path)
-    assert len(told.spends) == 2
-    assert told.spent.cost < 2  # two runs of mu = 1, each a little less on the grid
+    account = ledger.account(path)
+    assert len(account.spends) == 2
+    assert account.spent.cost < 2  # two runs of mu = 1, each a little less on the grid
     assert "dp_gibo, 3 steps" in ledger.describe(path)
 
 
@@ -423,7 +423,7 @@ def test_fingerprints_differ_where_anything_public_does():
     config = CASES["dp_gibo"].config
     changed = ARRAY.copy()
     changed[1000] += 1e-9
-    told = [
+    values = [
         *(config(1.0), config(1.1), CASES["dp_gibo, few points"].config(1.0), CASES["dp_gd"].config(1.0)),
         *(dataclasses.replace(config(1.0), optimizer=optimizer_of(rate)) for rate in (1.0, 2.0)),
         *({"lengthscale": value} for value in (1.0, 1.0 + 1e-12, np.float32(1), ARRAY, changed)),
@@ -433,7 +433,7 @@ def test_fingerprints_differ_where_anything_public_does():
         *((1, 2), [1, 2], ("1", 2), (1, (2,)), ((1,), 2), True, 1, 1.0, "1", b"1", None, Fraction(1), ()),
         *({1: 2}, {2: 1}, frozenset({1, 2}), np.zeros(2), np.zeros((2, 1)), np.zeros(2, np.float32), np.zeros(2, int)),
     ]
-    assert len({fingerprint(one) for one in told}) == len(told)
+    assert len({fingerprint(one) for one in values}) == len(values)
 
 
 def test_fingerprints_are_equal_where_nothing_public_differs():
@@ -514,11 +514,11 @@ def told_apart():
 
 
 @pytest.mark.parametrize(
-    "told", [np.ma.masked_array([1.0]), np.array([object()]), iter(()), jax.random.key(0), threading.Lock()]
+    "value", [np.ma.masked_array([1.0]), np.array([object()]), iter(()), jax.random.key(0), threading.Lock()]
 )
-def test_what_has_no_bytes_is_refused(told):
+def test_what_has_no_bytes_is_refused(value):
     with pytest.raises(TypeError, match="has no bytes to hash"):
-        fingerprint((1, {"x": told}))
+        fingerprint((1, {"x": value}))
 
 
 WORKER = """
@@ -732,8 +732,8 @@ def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
     chosen = transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
     for number, failing in enumerate(["_released", "store_release"]):
         path = tmp_path / f"{number}.jsonl"
-        told = chosen.guarantee
-        ledger.create(path, notion="gdp", level=told.level, relation="replace_one", protects=told.protects)
+        stated = chosen.guarantee
+        ledger.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
         with monkeypatch.context() as patch:
             module = curating if failing == "_released" else ledger
             real = getattr(module, failing)

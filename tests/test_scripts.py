@@ -1,4 +1,4 @@
-"""The commands parse, refuse with a message, and install nothing when told which Python; a hidden skip fails a run."""
+"""The commands parse, refuse with a message, and install nothing when given a Python; a hidden skip fails a run."""
 
 import os
 import re

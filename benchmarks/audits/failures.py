@@ -46,7 +46,7 @@ def _column_space(trials):
 
 
 def _worst_pair(number, variance):
-    """Algorithms 1 and 2 average over their prior: a pair of data sets that no draw of it has is told apart."""
+    """Algorithms 1 and 2 average over their prior: a pair of data sets that no draw of it has is distinguished."""
     chosen = dp_gp_ucb.finite_config(
         steps=2, epsilon=1.0, delta=0.05, correlation=0.95, candidates=algorithms.LINE, noise_variance=variance,
         constants="paper", noise="float",

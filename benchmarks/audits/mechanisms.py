@@ -84,10 +84,10 @@ def _planar(trials):
 
 
 def _outcome(trials):
-    def told(key, truth):
+    def response(key, truth):
         return (truth + mechanisms.outcome(key, (), CHANCES)) % len(CHANCES)
 
-    return auditing.outcome_scores(*simulate(told, 0, 1, trials))
+    return auditing.outcome_scores(*simulate(response, 0, 1, trials))
 
 
 def _sum_claim():

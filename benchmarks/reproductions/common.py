@@ -34,11 +34,11 @@ def settings_of(paper: Any, item: str, quick: bool, full: bool = False) -> Simpl
 
 def described(paper: Any, item: str, quick: bool, full: bool = False) -> dict[str, Any]:
     """The same for a reader, who should see which is which."""
-    told = {"printed in the paper": paper.PRINTED[item], "chosen here": paper.OURS[item]}
+    settings = {"printed in the paper": paper.PRINTED[item], "chosen here": paper.OURS[item]}
     if remembered := getattr(paper, "REMEMBERED", {}).get(item):
-        told["from memory of the paper, whose text at hand has lost it"] = remembered
-    told |= {"changed by --quick": paper.QUICK[item]} if quick else {}
-    return told | ({"changed by --full": paper.FULL[item]} if full else {})
+        settings["from memory of the paper, whose text at hand has lost it"] = remembered
+    settings |= {"changed by --quick": paper.QUICK[item]} if quick else {}
+    return settings | ({"changed by --full": paper.FULL[item]} if full else {})
 
 
 def tuning_seeds(count: int) -> range:
@@ -130,7 +130,7 @@ def compared(first: Any, second: Any) -> dict[str, Any]:
     return {"mean difference": middle, "95%": [low, high], "lower in": int(np.sum(first < second)), "of": len(first)}
 
 
-def told(comparison: dict[str, Any]) -> str:
+def sentence(comparison: dict[str, Any]) -> str:
     low, high = comparison["95%"]
     middle, count = comparison["mean difference"], f"{comparison['lower in']} of {comparison['of']}"
     return f"{middle:+.4f} ({low:+.4f} to {high:+.4f}), lower in {count}"

@@ -1,6 +1,6 @@
 """``scripts/bench dp_gibo``: whole runs beside BoTorch, the per-user step beside the machine's own ceilings.
 
-Every process is timed by turns with the others, in one run of this script; imports are never counted, compilation is
+Every process is timed interleaved with the others, in one run of this script; imports are never counted, compilation is
 counted apart. Ours runs on two host devices unless a row says otherwise, by ``policy="shard"``: neither side's problem
 factors matrices in batches, so the caution behind the default of ``drivers.distribute`` is not needed.
 """
@@ -35,7 +35,7 @@ def main(quick: bool) -> None:
 
 
 def whole_runs(quick: bool) -> list[dict]:
-    """A sweep of 100 seeds, per seed, beside one BoTorch run on one thread and on two: by turns, warm."""
+    """A sweep of 100 seeds, per seed, beside one BoTorch run on one thread and on two: interleaved, warm."""
     rounds, seeds = (2, 10) if quick else (5, 100)
     with Worker(OURS, **TWO) as ours, Worker(PEER) as peer:
         first = ours("sweep", first=1000, seeds=seeds, policy="shard")["seconds"]
@@ -90,7 +90,7 @@ def cold_runs(quick: bool) -> list[dict]:
 
 
 def devices(quick: bool) -> list[dict]:
-    """The policies of ``sweep``, on one device and on two, by turns.
+    """The policies of ``sweep``, on one device and on two, interleaved.
 
     Eight seeds for "vmap", which at 50 has hung: see ``drivers.distribute``.
     """

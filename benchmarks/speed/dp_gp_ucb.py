@@ -1,4 +1,4 @@
-"""``scripts/bench dp_gp_ucb``: a sweep of 100 seeds beside the same loop on scikit-learn, by turns.
+"""``scripts/bench dp_gp_ucb``: a sweep of 100 seeds beside the same loop on scikit-learn, interleaved.
 
 Ours runs on two host devices, the peer with one BLAS thread and with two, of which the faster counts. Both see the same
 values, so their picks are compared as well, up to the first step at which the peer's two best scores are closer than

@@ -1,6 +1,6 @@
 """``scripts/bench dpareto``: 16 seeds and 256 proposals with a free oracle, beside the same loop on BoTorch.
 
-The peer proposes fewer settings, its later steps being the dear ones: the ratio is of the same number, by turns.
+The peer proposes fewer settings, later steps cost more: the ratio is of the same number, interleaved.
 """
 
 import statistics

@@ -95,7 +95,7 @@ def version() -> str:
 
 
 def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> dict:
-    """The per-user gradient step at 275 points, and the ceilings of the machine, by turns; seconds, and bytes.
+    """The per-user gradient step at 275 points, and the ceilings of the machine, interleaved; seconds, and bytes.
 
     ``roof`` is the larger of the time to read the losses once and the time of the flops at the speed of a large
     matrix product, both measured here.
@@ -165,7 +165,7 @@ def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
 
 
 def draws(count: int, repeats: int) -> dict:
-    """Seconds of one call for ``count`` draws of each noise, ChaCha20 keys for the exact ones, by turns."""
+    """Seconds of one call for ``count`` draws of each noise, ChaCha20 keys for the exact ones, interleaved."""
     slow, quick = jax.random.key(0, impl=chacha20_test), jax.random.key(0)
     rate = Fraction(1, 2**12)
     calls = {

@@ -18,7 +18,7 @@ def rows(count: int) -> np.ndarray:
 
 
 def outputs(count: int, seed: int) -> np.ndarray:
-    """What a seed's run is told of each row ``(count,)``: a smooth random function of variance 1."""
+    """The value of each row in a seed's run ``(count,)``: a smooth random function of variance 1."""
     rng = np.random.default_rng([seed, 2])
     frequencies = rng.standard_normal((200, PRIVATE)) / LENGTHSCALE
     phases = rng.uniform(0, 2 * np.pi, 200)

@@ -74,7 +74,7 @@ def beside_ceilings(quick: bool) -> list[dict]:
 
 
 def beside_sklearn(quick: bool) -> list[dict]:
-    """The same loop on ``GaussianProcessRegressor``, by turns."""
+    """The same loop on ``GaussianProcessRegressor``, interleaved."""
     count, runs, rounds = (2000, 4, 2) if quick else (10_000, 50, 10)
     share = runs // rounds
     with Worker(OURS, **TWO) as ours:

@@ -1,4 +1,4 @@
-"""``scripts/bench secure``: what exact noise and ChaCha20 keys cost a sweep of DP-GIBO, and one draw, by turns.
+"""``scripts/bench secure``: what exact noise and ChaCha20 keys cost a sweep of DP-GIBO, and one draw, interleaved.
 
 The peer is our own floating-point noise with JAX's default keys: the same problem as ``scripts/bench dp_gibo``, in the
 same process, on two host devices.

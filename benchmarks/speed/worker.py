@@ -1,4 +1,4 @@
-"""A process that does what it is told, a line at a time: so that two libraries are timed by turns, neither imported
+"""A process that takes a command a line, so that two libraries are timed interleaved, neither imported
 beside the other, and a cold process is a cold process.
 """
 

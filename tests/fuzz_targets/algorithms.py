@@ -70,7 +70,7 @@ def configs() -> dict[str, Target]:
         "neighbours": just(0), "polish_steps": few, "allow_incomplete_gradient": st.booleans(),
     }  # fmt: skip
     finite_set = {"candidates": distinct()}
-    told = ("bounds", "candidates", "theta0", "step_size", "kernel_params", "kernel")
+    named = ("bounds", "candidates", "theta0", "step_size", "kernel_params", "kernel")
     ucb_options = {
         "steps": just(3), "users": st.none() | few, "noise_variance": positive, "beta": st.none() | positive,
         "delta": probability,
@@ -113,7 +113,7 @@ def configs() -> dict[str, Target]:
     stationary_words = ("lengthscale", "variance", "users", "evaluations")
     return {
         "dp_gibo.config": Target(
-            dp_gibo.config, descent | gibo | kernel, words=told, check=promises(dp_gibo.algorithm), weight=3
+            dp_gibo.config, descent | gibo | kernel, words=named, check=promises(dp_gibo.algorithm), weight=3
         ),
         "dp_gd.config": Target(dp_gd.config, descent, check=promises(dp_gd.algorithm), weight=2),
         "random_search.config": Target(
@@ -125,34 +125,34 @@ def configs() -> dict[str, Target]:
             fixed=("bounds",), check=nothing_may_pass, weight=0.2,
         ),
         "gp_ucb.config over a box": Target(gp_ucb.config, ucb_options | searched_box | kernel | {"bounds": boxes()},
-            words=told, weight=2),
+            words=named, weight=2),
         "gp_ucb.config over candidates": Target(gp_ucb.config, ucb_options | searched_box | kernel | finite_set,
-            words=told, weight=2),
+            words=named, weight=2),
         "dp_gp_ucb.finite_config": Target(
             dp_gp_ucb.finite_config, dp_ucb | paper | finite_set | {"kernel_params": st.none()},
-            words=(*told, "amplitude"), weight=2, tame=("steps",),
+            words=(*named, "amplitude"), weight=2, tame=("steps",),
             check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.box_config": Target(
             dp_gp_ucb.box_config,
             dp_ucb | {"noise_variance": just(0.1), "bounds": boxes(), "release": just("point"), "grid": distinct(),
                 "search": st.builds(maximize.Search, **search)},
-            words=told, weight=2, fixed=("search",), tame=("steps",), check=promises(dp_gp_ucb.algorithm),
+            words=named, weight=2, fixed=("search",), tame=("steps",), check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.box_config of a value": Target(
             dp_gp_ucb.box_config,
             dp_ucb | {"noise_variance": just(0.1), "bounds": just(low_high(BOUNDS)), "release": just("value"),
                 "slope": st.tuples(st.floats(1, 3), positive)},
-            words=told, weight=0.5, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
+            words=named, weight=0.5, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.lipschitz_config": Target(
-            dp_gp_ucb.lipschitz_config, gains | finite_set, words=told, weight=2, check=promises(dp_gp_ucb.algorithm)
+            dp_gp_ucb.lipschitz_config, gains | finite_set, words=named, weight=2, check=promises(dp_gp_ucb.algorithm)
         ),
         "dp_gp_ucb.lipschitz_config, in order": Target(
             dp_gp_ucb.lipschitz_config,
             gains | finite_set | {"steps": st.none(), "acquisition": just("in_order"), "release": release,
                 "gain_lipschitz": just(math.inf), "loss_lipschitz": just(math.inf)},
-            words=told, weight=2, check=promises(dp_gp_ucb.algorithm),
+            words=named, weight=2, check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.preview": Target(
             dp_gp_ucb.preview, {"config": just(CASES["dp_gp_ucb"].config(1.0)), "draws": just(4), "rows": just(9)},
@@ -187,7 +187,7 @@ def configs() -> dict[str, Target]:
             check=at_least_zero
         ),
         "PrivateObjective": Target(
-            lambda **told: drivers.PrivateObjective(first_losses, 0.8642097531864209, **told),
+            lambda **options: drivers.PrivateObjective(first_losses, 0.8642097531864209, **options),
             evaluations | {"evaluations": few, "key": secret(), "insecure_key": st.booleans()}, words=stationary_words,
         ),
     }  # fmt: skip

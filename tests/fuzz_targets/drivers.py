@@ -74,20 +74,20 @@ def runners(folder: Path) -> dict[str, Target]:
         """For Python: as many numbers as there are, of whatever kind."""
         return data
 
-    def scanned(algorithm, config, **told):
-        return drivers.run_scan(algorithm, config=config, **told).release
+    def scanned(algorithm, config, **options):
+        return drivers.run_scan(algorithm, config=config, **options).release
 
-    def looped(algorithm, config, **told):
-        return drivers.run_loop(algorithm, losses_of, config=config, **told).release
+    def looped(algorithm, config, **options):
+        return drivers.run_loop(algorithm, losses_of, config=config, **options).release
 
-    def scan_on_record(ledger, run, key, **told):
+    def scan_on_record(ledger, run, key, **options):
         place = folder / f"r{next(number)}" if ledger is None else ledger
         if ledger is None:
             jaxdpbo.privacy.ledger.create(
                 place, notion="gdp", level=1, relation="replace_one", protects=guarantee.USERS, total_variation=1e-9
             )
         return drivers.run_scan(
-            dp_gibo.algorithm, config=config, recording=drivers.Recording(place, run), key=key, **told
+            dp_gibo.algorithm, config=config, recording=drivers.Recording(place, run), key=key, **options
         ).release
 
     algorithms = {"algorithm": just(dp_gibo.algorithm), "config": just(config)}
@@ -121,7 +121,7 @@ def runners(folder: Path) -> dict[str, Target]:
             fixed=("progress",), words=known, weight=2, **refused,
         ),
         "minimize": Target(
-            lambda **told: drivers.minimize(**told).release, shared | minimized | safe,
+            lambda **options: drivers.minimize(**options).release, shared | minimized | safe,
             tame=("steps", "batch", "users"),
             odd=odd_data, words=(*known, "noise"), weight=2, **refused,
         ),
@@ -142,7 +142,7 @@ def runners(folder: Path) -> dict[str, Target]:
             fixed=("path", "config"), check=lambda found, _: found in ("", NO_DIFFERENT), weight=0.3,
         ),
         "sweep": Target(
-            lambda configs, **told: drivers.sweep(dp_gibo.algorithm, configs=configs, **told).release,
+            lambda configs, **options: drivers.sweep(dp_gibo.algorithm, configs=configs, **options).release,
             shared | {"configs": just(config), "keys": one, "policy": st.none() | just("map")},
             odd=odd_data | {"configs": either(None, [], (), 5, "ab", [config, 5], [None])}, words=known, **refused,
         ),

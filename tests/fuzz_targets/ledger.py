@@ -110,14 +110,14 @@ def ledgers(folder: Path) -> dict[str, Target]:
     budget = {"notion": either(*ledger.LEVELS), "level": exact, "delta": zero_up, "total_variation": zero_up,
               "relation": words, "protects": words, "by": st.none() | words}  # fmt: skip
     like = {"a": jax.ShapeDtypeStruct((2,), np.float32), "b": jax.ShapeDtypeStruct((), np.int32)}
-    told = charges.as_text({"a": np.ones(2, np.float32), "b": np.int32(3)})
-    odd_told = st.builds(
-        lambda at, name, value: [one | ({name: value} if place == at else {}) for place, one in enumerate(told)],
+    text = charges.as_text({"a": np.ones(2, np.float32), "b": np.int32(3)})
+    odd_text = st.builds(
+        lambda at, name, value: [one | ({name: value} if place == at else {}) for place, one in enumerate(text)],
         st.integers(0, 1), either("dtype", "shape", "data", "more"), anything(),
     )  # fmt: skip
     return {
         "charges.from_text": Target(
-            lambda told: charges.from_text(like, told), {"told": just(told)}, odd={"told": odd_told | anything()},
+            lambda text: charges.from_text(like, text), {"text": just(text)}, odd={"text": odd_text | anything()},
             named=False, raises=(ledger.LedgerError,),
         ),
         "charges.located": Target(
@@ -128,7 +128,7 @@ def ledgers(folder: Path) -> dict[str, Target]:
         ),
         "ledger.create": Target(on(ledger.create, fresh), paths | budget, words=fields, **common),
         "ledger.charge": Target(
-            on(lambda path, **told: ledger.charge(path, **told), adopted),
+            on(lambda path, **options: ledger.charge(path, **options), adopted),
             paths | {"run": words, "what": words, "spend": spends, "fingerprint": words,
                 "timeout": either(0.0, 0.001, 1)},
             words=fields, fixed=("timeout",), **common | {"odd": {"path": wrong, "spend": odd_spend}},

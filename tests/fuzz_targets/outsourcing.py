@@ -33,8 +33,8 @@ def parties(folder: Path) -> dict[str, Target]:
     @st.composite
     def corrupted(draw):
         if draw(st.booleans()):
-            told, name = dict(header), draw(st.sampled_from([*header, "more"]))
-            inner = told.get(name)
+            changed, name = dict(header), draw(st.sampled_from([*header, "more"]))
+            inner = changed.get(name)
             value = draw(
                 st.none()
                 | st.floats()
@@ -47,8 +47,8 @@ def parties(folder: Path) -> dict[str, Target]:
                 inner = dict(inner)
                 inner[draw(st.sampled_from(list(inner)))] = value
                 value = inner
-            told[name] = value
-            return b"\n".join([json.dumps(told).encode(), *content.splitlines()[1:]]) + b"\n"
+            changed[name] = value
+            return b"\n".join([json.dumps(changed).encode(), *content.splitlines()[1:]]) + b"\n"
         found = bytearray(content)
         for _ in range(draw(st.integers(1, 3))):
             at = draw(st.integers(0, len(found)))
@@ -111,9 +111,9 @@ def parties(folder: Path) -> dict[str, Target]:
 
     @st.composite
     def greetings(draw):
-        told = dict(hello)
+        changed = dict(hello)
         if draw(st.booleans()):
-            told[draw(st.sampled_from([*told, "more"]))] = draw(
+            changed[draw(st.sampled_from([*changed, "more"]))] = draw(
                 st.none()
                 | st.integers(-2, 4)
                 | st.floats()
@@ -121,7 +121,7 @@ def parties(folder: Path) -> dict[str, Target]:
                 | st.lists(reply | st.integers(), max_size=4)
                 | either(True, {}, "2", 2.0, 10**30)
             )
-        return told
+        return changed
 
     said = st.lists(reply | line, max_size=3)
     refused = {"raises": (outsourcing.ProtocolError,)}

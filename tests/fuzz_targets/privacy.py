@@ -94,7 +94,7 @@ def accountants() -> dict[str, Target]:
 
 
 def statements() -> dict[str, Target]:
-    told = {
+    options = {
         "assumptions": st.lists(words, max_size=2).map(tuple),
         "delta": st.floats(0, 0.5),
         "total_variation": st.floats(0, 1e-20),
@@ -106,7 +106,9 @@ def statements() -> dict[str, Target]:
         "unit": st.none(),
     }
     distant = full | {"relation": just("unit_distance"), "unit": positive}
-    made = st.one_of(st.builds(guarantee.guarantee, **each, protects=words, **told) for each in (full, full, distant))
+    made = st.one_of(
+        st.builds(guarantee.guarantee, **each, protects=words, **options) for each in (full, full, distant)
+    )
     ideal = st.builds(
         lambda level: guarantee.guarantee("gdp", level, "replace_one", "them", total_variation=1e-25), positive
     )
@@ -124,8 +126,8 @@ def statements() -> dict[str, Target]:
 
     names = tuple(guarantee.Guarantee.__dataclass_fields__) + ("guarantee", "of the JSON")
     return {
-        "guarantee": Target(guarantee.guarantee, full | {"protects": words} | told, check=is_guarantee),
-        "guarantee of a unit": Target(guarantee.guarantee, distant | {"protects": words} | told, check=is_guarantee),
+        "guarantee": Target(guarantee.guarantee, full | {"protects": words} | options, check=is_guarantee),
+        "guarantee of a unit": Target(guarantee.guarantee, distant | {"protects": words} | options, check=is_guarantee),
         "no_guarantee": Target(
             guarantee.no_guarantee, {"protects": words, "no_guarantee_reason": words}, check=is_guarantee),
         "from_dict": Target(
@@ -137,7 +139,7 @@ def statements() -> dict[str, Target]:
             check=at_least_zero,
         ),
         "Guarantee of anything, printed": Target(
-            lambda **fields: str(guarantee.guarantee(**fields)), distant | {"protects": words} | told,
+            lambda **fields: str(guarantee.guarantee(**fields)), distant | {"protects": words} | options,
             check=lambda found, _: found.isprintable(),
         ),
         "row_distance": Target(sensitivity.row_distance, {"radius": st.none() | positive}, check=at_least_zero),

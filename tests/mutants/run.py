@@ -435,8 +435,8 @@ def report(sample: list[mutations.Mutation], same: dict, results: Results) -> di
             before, _, after = one.change.partition(" -> ")
             short = f" ({line['left']} of {line['of']} not run, for time)" if line["left"] else ""
             print(f"survived: {one.module}:{one.line} in {one.function} [{one.kind}]{short}\n  - {before}\n  + {after}")
-    told = len(sample) - counts["equivalent"] - counts["none"]
-    score = (counts["killed"] + counts["time"]) / max(told, 1)
+    judged = len(sample) - counts["equivalent"] - counts["none"]
+    score = (counts["killed"] + counts["time"]) / max(judged, 1)
     print(
         f"{len(sample)} mutants: {counts['killed']} killed, {counts['time']} killed by time, "
         f"{counts['survived']} survived, {counts['equivalent']} equivalent, {counts['none']} without a result; "

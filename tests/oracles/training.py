@@ -15,7 +15,7 @@ def scores(layers, x):
 
 
 def answer(score) -> int:
-    """The class told."""
+    """The class that is answered."""
     return int(score[0] > 0) if len(score) == 1 else int(np.argmax(score))
 
 

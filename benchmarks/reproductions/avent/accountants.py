@@ -46,7 +46,7 @@ def main(seeds: int | None, quick: bool) -> None:
             for name, one in found.items()
         ],
     )
-    print(f"at delta {s.delta:g}; errors are told of test records, which no training protects: these must be public.")
+    print(f"at delta {s.delta:g}; errors are of test records, which no training protects: these must be public.")
     print(
         "All errors chose the front: what a front alone composes to is no guarantee. The last column holds for settings"
     )

@@ -147,14 +147,14 @@ def one_training(s, name: str) -> dict:
     task = points.task_of(s, name)
     setting = spaces.random_settings(task.space, 64, points.POOL_SEED)
     setting = np.median(setting, axis=0)[None]
-    told = dict(zip(spaces.HYPER_PARAMETERS, setting[0].tolist(), strict=True))
+    named = dict(zip(spaces.HYPER_PARAMETERS, setting[0].tolist(), strict=True))
     seconds = []
     for seed in (0, 1):
         start = time.perf_counter()
         error = searches.errors(task, setting, 1, seed).mean[0]
         seconds.append(time.perf_counter() - start)
     epsilon = searches.epsilons(task, setting)[0]
-    return {"setting": told, "seconds": seconds[1], "with compilation": seconds[0], "epsilon": epsilon, "error": error}
+    return {"setting": named, "seconds": seconds[1], "with compilation": seconds[0], "epsilon": epsilon, "error": error}
 
 
 def parts_of(s, values: np.ndarray) -> list[np.ndarray]:

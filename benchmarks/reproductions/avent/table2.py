@@ -16,8 +16,8 @@ def main(seeds: int | None, quick: bool, full: bool = False) -> None:
     report.print_table(
         ("task, accountant", "DPareto", "random, mean", "difference (95 %)", "p", "parts", "printed"),
         [
-            (name, f"{one['search']:.3f}", f"{np.mean(one['random']):.3f}", told(one["difference"], one["95%"]),
-             f"{one['p']:.1e}", len(one["random"]), told(*one["printed"]) if one["printed"] else "")
+            (name, f"{one['search']:.3f}", f"{np.mean(one['random']):.3f}", interval_of(one["difference"], one["95%"]),
+             f"{one['p']:.1e}", len(one["random"]), interval_of(*one["printed"]) if one["printed"] else "")
             for name, one in found.items()
         ],
     )  # fmt: skip
@@ -25,7 +25,7 @@ def main(seeds: int | None, quick: bool, full: bool = False) -> None:
     out.finish(picture(found), tasks=found, seeds=points.SEEDS, notes=[note])
 
 
-def told(mean: float, interval) -> str:
+def interval_of(mean: float, interval) -> str:
     return f"{mean:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
 
 

@@ -19,19 +19,19 @@ FREE = "not private"
 def main(seeds: int | None, quick: bool) -> None:
     out = common.Report(settings, "fig2", "Fig. 2: simple regret by iteration and budget", quick, "see each panel")
     s = out.settings
-    curves, errors, told, problems = {}, {}, {}, []
+    curves, errors, described, problems = {}, {}, {}, []
     figure, axes = common.panels(1, len(s.panels))
     for axis, (name, panel) in zip(axes, s.panels.items(), strict=True):
         of = SimpleNamespace(**vars(s) | panel | s.shrink | {"runs": seeds or s.runs, "epsilon": panel["epsilons"][0]})
         problem = searches.problem_of(of)
         curves[name], errors[name], budgets = panel_of(of, problem)
-        told[name] = {"data": problem.source, "epsilons": budgets}
+        described[name] = {"data": problem.source, "epsilons": budgets}
         problems.append(problem)
         show(axis, name, of, problem, curves[name], errors[name])
     out.finish(
         figure,
         seeds=[0, seeds or s.runs],
-        panels=told,
+        panels=described,
         mean=curves,
         standard_error=errors,
         notes=searches.flags(problems),
@@ -54,12 +54,12 @@ def show(axis, name, s, problem, curves, errors):
     print(f"\n({name}) {s.data}, r={s.projected}, {s.runs} runs; {problem.source}")
     ends = {method: (curve[-1], errors[method][-1]) for method, curve in curves.items()}
     more = ["" if one is None else f"{one:+.3f}" for one in s.more]
-    told = [("", ""), *zip((f"{epsilon:.3g}" for epsilon in s.epsilons), more, strict=True)]
+    printed_marks = [("", ""), *zip((f"{epsilon:.3g}" for epsilon in s.epsilons), more, strict=True)]
     report.print_table(
         ("budget", f"regret after {s.steps}", "more than not private", "the printed budget", "its printed more"),
         [
             (method, searches.said(*ends[method]), f"{ends[method][0] - ends[FREE][0]:+.4f}", *printed)
-            for method, printed in zip(curves, told, strict=True)
+            for method, printed in zip(curves, printed_marks, strict=True)
         ],
     )
     for number, (method, curve) in enumerate(curves.items()):

@@ -48,7 +48,7 @@ def main(seeds: int | None, quick: bool) -> None:
     s.runs = seeds or s.runs
     cases = {f"grid of side {side:g}": {"side": side} for side in (s.side, *s.other_sides)}
     cases["loans"] = {"data": "loans"} | s.loans
-    ends, paired, told, problems = {}, {}, {}, []
+    ends, paired, described, problems = {}, {}, {}, []
     for name, changes in cases.items():
         of = SimpleNamespace(**vars(s) | changes)
         problem = searches.problem_of(of)
@@ -59,15 +59,15 @@ def main(seeds: int | None, quick: bool) -> None:
             f"{method} - {PAPER}": [common.compared(a, b) for a, b in zip(found[method], found[PAPER], strict=True)]
             for method in (LAPLACE, GAUSSIAN)
         }
-        told[name] = {"data": problem.source, "epsilons": of.epsilons, "largest_r": allowed(of, problem)}
+        described[name] = {"data": problem.source, "epsilons": of.epsilons, "largest_r": allowed(of, problem)}
         problems.append(problem)
         show(of, ends[name], paired[name], main_case=name == next(iter(cases)))
     print("\nwhat each method guarantees:")
     report.print_table(("method", "guarantee"), NOTIONS.items())
     out.finish(
-        picture(s, told, ends),
+        picture(s, described, ends),
         seeds=[0, s.runs],
-        problems=told,
+        problems=described,
         notions=NOTIONS,
         mean={case: {m: [mean for mean, _ in v] for m, v in of.items()} for case, of in ends.items()},
         standard_error={case: {m: [error for _, error in v] for m, v in of.items()} for case, of in ends.items()},
@@ -134,20 +134,20 @@ def show(s, ends, paired, main_case):
         for head, comparison in zip(heads, comparisons, strict=True):
             within = comparison["95%"][1] <= s.margin
             verdict = f"; {'' if within else 'NOT '}within the margin {s.margin:g}" if main_case else ""
-            print(f"{pair}, {head}, paired: {common.told(comparison)}{verdict}")
+            print(f"{pair}, {head}, paired: {common.sentence(comparison)}{verdict}")
 
 
 STYLES = {FREE: ("k", "--"), RANDOM: ("0.5", "--"), FLOOR: ("0.5", ":")}
 
 
-def picture(s, told, ends):
-    figure, axes = common.panels(1, len(told) + 1)
+def picture(s, described, ends):
+    figure, axes = common.panels(1, len(described) + 1)
     axes[-1].set_axis_off()  # it holds the legend
     for axis, (case, of) in zip(axes, ends.items(), strict=False):
         for number, (method, values) in enumerate(of.items()):
             means, errors = np.array(values).T
             colour, line = STYLES.get(method, (f"C{number - 1}", "-"))
-            axis.errorbar(told[case]["epsilons"], means, errors, color=colour, linestyle=line)
+            axis.errorbar(described[case]["epsilons"], means, errors, color=colour, linestyle=line)
             if axis is axes[0]:
                 axes[-1].plot([], [], color=colour, linestyle=line, label=method)
         axis.set_title(case, fontsize=9)

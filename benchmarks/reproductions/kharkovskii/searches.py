@@ -30,8 +30,8 @@ class Problem(NamedTuple):
       inputs: ``(n, d)``, of largest norm 25.
       lengthscale: in those units.
       truth: ``(runs, n)``, what regret is measured on, in standard deviations of the process.
-      seen: ``(runs, n)``, what the modeler is told.
-      noise_variance: of what it is told.
+      seen: ``(runs, n)``, what the modeler receives.
+      noise_variance: of what it receives.
       source: of the records.
       flag: what of this a guarantee does not cover.
     """

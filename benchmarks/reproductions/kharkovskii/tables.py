@@ -37,35 +37,42 @@ def main(number: int, seeds: int | None, quick: bool) -> None:
         chosen = searches.paper(problem, projected, epsilon, s.delta)
         found[projected] = searches.regrets(s, problem, chosen, aware=False)[:, -1]
     clear = searches.regrets(s, problem, None)[:, -1]
-    told = {projected: searches.mean_and_error(values) for projected, values in found.items()}
+    means_of = {projected: searches.mean_and_error(values) for projected, values in found.items()}
     apart = {
-        r: (mean - s.regrets[r]) / (error * math.sqrt(1 + s.runs / PRINTED_RUNS)) for r, (mean, error) in told.items()
+        r: (mean - s.regrets[r]) / (error * math.sqrt(1 + s.runs / PRINTED_RUNS))
+        for r, (mean, error) in means_of.items()
     }
     rows = [
-        (r, "within" if r <= largest else "beyond", searches.said(*told[r]), f"{s.regrets[r]:.3f}", f"{apart[r]:+.1f}")
+        (
+            r,
+            "within" if r <= largest else "beyond",
+            searches.said(*means_of[r]),
+            f"{s.regrets[r]:.3f}",
+            f"{apart[r]:+.1f}",
+        )
         for r in s.regrets
     ]
     report.print_table(
         ("r", "the rule", "ours: mean (standard error)", "the paper's", "apart, in errors of both"),
         [*rows, ("not private", "", searches.said(*searches.mean_and_error(clear)), "", "")],
     )
-    best, printed = min(told, key=lambda r: told[r][0]), min(s.regrets, key=s.regrets.__getitem__)
+    best, printed = min(means_of, key=lambda r: means_of[r][0]), min(s.regrets, key=s.regrets.__getitem__)
     allowed = max((r for r in s.regrets if r <= largest), default=None)
     verdict = f"best r: ours {best}, the paper's {printed}; the largest of these within the rule: {allowed}"
     compared = {r: common.compared(found[r], found[allowed]) for r in found if allowed and r != allowed}
     print(verdict)
     for r, comparison in compared.items():
-        print(f"r={r} - r={allowed}, paired: {common.told(comparison)}")
+        print(f"r={r} - r={allowed}, paired: {common.sentence(comparison)}")
     ours = "ours are draws of the process" if s.data == "synthetic" else "so are ours"
     notes = [*searches.flags([problem]), f"the paper's runs are 50 on one function: {ours}"]
     out.finish(
-        picture(s, told, searches.mean_and_error(clear), largest),
+        picture(s, means_of, searches.mean_and_error(clear), largest),
         seeds=[0, s.runs],
         epsilon=epsilon,
         smallest_singular_value=problem.smallest,
         largest_r=largest,
-        mean={r: mean for r, (mean, _) in told.items()},
-        standard_error={r: error for r, (_, error) in told.items()},
+        mean={r: mean for r, (mean, _) in means_of.items()},
+        standard_error={r: error for r, (_, error) in means_of.items()},
         not_private=searches.mean_and_error(clear),
         verdict=verdict,
         difference_in_errors=apart,
@@ -82,10 +89,10 @@ def epsilon_for(s: SimpleNamespace, problem: searches.Problem, allowed: int) -> 
     return transforms.threshold(allowed, 1.0, s.delta) / problem.smallest * (1 + 1e-9)
 
 
-def picture(s, told, clear, largest):
+def picture(s, means_of, clear, largest):
     figure, (axis,) = common.panels(1)
-    ranks = list(told)
-    means, errors = zip(*told.values(), strict=True)
+    ranks = list(means_of)
+    means, errors = zip(*means_of.values(), strict=True)
     axis.errorbar(ranks, means, errors, color="C0", marker="o", label=f"ours, {s.runs} runs")
     axis.plot(ranks, [s.regrets[r] for r in ranks], "s--", color="C1", label="printed")
     axis.axhline(clear[0], color="C2", linestyle=":", label="not private, ours")

@@ -96,10 +96,10 @@ def problems(s) -> dict[str, Problem]:
 def main(seeds: int | None, quick: bool) -> None:
     out = common.Report(settings, "regret", "Regret of what is released, by method and budget", quick, "see each table")
     s = out.settings
-    regrets, errors, told = {}, {}, {}
+    regrets, errors, described = {}, {}, {}
     for name, problem in problems(s).items():
         count = seeds or s.seeds[name]
-        told[name] = {"title": problem.title, "data": problem.source, "seeds": [0, count]}
+        described[name] = {"title": problem.title, "data": problem.source, "seeds": [0, count]}
         print(f"\n{problem.title}; {problem.source}; {s.users[name]} users, {count} seeds")
         found = of_problem(s, name, problem, count)
         regrets[name] = {method: values.mean(axis=0) for method, values in found.items()}
@@ -116,9 +116,9 @@ def main(seeds: int | None, quick: bool) -> None:
     print(f"\ndelta={s.delta:g}; what each method guarantees:")
     report.print_table(("method", "guarantee"), NOTIONS.items())
     out.finish(
-        picture(s, told, regrets, errors),
-        seeds={name: of["seeds"] for name, of in told.items()},
-        problems=told,
+        picture(s, described, regrets, errors),
+        seeds={name: of["seeds"] for name, of in described.items()},
+        problems=described,
         notions=NOTIONS,
         regret=regrets,
         standard_error=errors,
@@ -308,15 +308,15 @@ def descent(loss):
     return run
 
 
-def picture(s, told, regrets, errors):
-    figure, axes = common.panels(1, len(told))
+def picture(s, described, regrets, errors):
+    figure, axes = common.panels(1, len(described))
     for axis, (name, of) in zip(axes, regrets.items(), strict=True):
         for number, (method, mean) in enumerate(of.items()):
             line = "--" if method in (CHOICE, FREE) else "-"
             axis.errorbar(s.epsilons, mean, errors[name][method], color=f"C{number}", linestyle=line, label=method)
         axis.set_xscale("log")
         axis.set_ylim(top=1.9 * max(mean.max() for mean in of.values()))  # room for the legend
-        axis.set_title(told[name]["title"], fontsize=9)
+        axis.set_title(described[name]["title"], fontsize=9)
         axis.set(xlabel=f"epsilon, delta={s.delta:g}")
     axes[0].set_ylabel("regret: mean and standard error")
     return figure

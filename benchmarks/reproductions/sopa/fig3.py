@@ -119,7 +119,7 @@ def main(seeds: int | None, quick: bool) -> None:
     }
     print("\npaired differences, mean (95 % bootstrap interval)")
     for name, comparison in pairs.items():
-        print(f"  {name}: {common.told(comparison)}")
+        print(f"  {name}: {common.sentence(comparison)}")
     print()
     mean_curves = {method: values.mean(axis=0) for method, values in curves.items()}
     out.finish(picture(s, features + 4, curves), **done, seeds=reported, paired=pairs, mean_curves=mean_curves)

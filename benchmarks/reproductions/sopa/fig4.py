@@ -86,7 +86,7 @@ def main(seeds: int | None, quick: bool) -> None:
     }
     print("\npaired differences, mean (95 % bootstrap interval)")
     for name, comparison in (pairs | budgets).items():
-        print(f"  {name}: {common.told(comparison)}")
+        print(f"  {name}: {common.sentence(comparison)}")
     print("GP-UCB begins at the middle of the box, DP-GIBO at uniform random points\n")
     out.finish(
         picture(s, {name: values - reference[:, None] for name, values in curves.items()}),

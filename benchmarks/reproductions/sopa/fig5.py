@@ -62,7 +62,7 @@ def main(seeds: int | None, quick: bool) -> None:
             pairs[f"{reading}: {' - '.join(names)}"] = common.compared(finals[reading, first], finals[reading, second])
     print("\npaired differences, mean (95 % bootstrap interval)")
     for name, comparison in pairs.items():
-        print(f"  {name}: {common.told(comparison)}")
+        print(f"  {name}: {common.sentence(comparison)}")
     verdicts = {reading: verdict(s, reading, finals) for reading in READINGS}
     for reading, said in verdicts.items():
         print(f"{reading}: {said}")

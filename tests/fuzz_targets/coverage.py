@@ -99,6 +99,10 @@ EXEMPT: dict[str, dict[str, str]] = {
         "commands.tables": "print_table",
     },
     "the fields of a class: tests/test_contracts.py": {"types": "missing"},
+    "traces what it is given: tests/test_separable.py": {
+        "privacy.separable.check": "check_separable joined",
+        "privacy.separable.rules": "shape_of",
+    },
     "runs what it is given": {"privacy.auditing": "replay", "training.oracles": "training_errors"},
     "an objective, its data or where they are: what `sample`, `split` and `load` return": {
         "algorithms.dp_gd": "gradients_of",

@@ -424,7 +424,7 @@ def sample(
     shares = {name: min(len(held), max(least, count * len(held) // len(mutations))) for name, held in folders.items()}
     while (gap := count - sum(shares.values())) != 0:
         step = 1 if gap > 0 else -1
-        fits = [name for name, held in folders.items() if 0 < shares[name] + step <= len(held)]
+        fits = [name for name, held in folders.items() if 0 <= shares[name] + step <= len(held)]
         best = max(fits, key=lambda name: step * (count * len(folders[name]) / len(mutations) - shares[name]))
         shares[best] += step
     chosen = []

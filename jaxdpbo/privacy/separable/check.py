@@ -1,0 +1,352 @@
+"""Is entry ``i`` of a function's result a function of record ``i`` alone? Read off the traced program.
+
+The program is walked equation by equation with the rules of ``rules``; what has a program of its own (``jit``,
+``scan``, ``while_loop``, ``cond``, ``checkpoint``, derivatives) is walked inside. The analysis is sound and not
+complete: what it passes is separable (docs/theorems.md), what it refuses need not be wrong.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+
+from jaxdpbo.privacy.separable import rules
+from jaxdpbo.types import ArrayLike, Data, Objective, Tree
+
+CALLS = {  # primitive -> the parameter that holds its program
+    "jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "checkpoint": "jaxpr",
+    "remat": "jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+}  # fmt: skip
+# What runs Python or other code, or speaks with other devices: refused wherever it stands.
+OUTSIDE = (
+    "pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call", "custom_call", "pallas_call",
+    "shard_map", "psum", "psum2", "psum_invariant", "pmax", "pmin", "ppermute", "pbroadcast", "all_gather",
+    "all_to_all", "reduce_scatter", "axis_index", "infeed", "outfeed", "run_state", "custom_vmap_call",
+)  # fmt: skip
+
+
+JAX = str(Path(jax.__file__).parent)
+
+
+@dataclass(frozen=True)
+class Public:
+    """Depends on no record."""
+
+
+@dataclass(frozen=True)
+class PerUser:
+    """Slice ``i`` along ``axis`` depends on record ``i`` and on public values alone."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class Own:
+    """All of it depends on one record: the one whose turn it is in a loop over users."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Anything else: which operation made it so, why, and where."""
+
+    said: str
+
+
+Taint = Public | PerUser | Own | Mixed
+PUBLIC, OWN = Public(), Own()
+
+
+def joined(taints: Sequence[Taint]) -> Taint | None:
+    """Of values of which any may be the one at hand; None where no statement covers them all."""
+    private = [taint for taint in taints if taint != PUBLIC]
+    for taint in private:
+        if isinstance(taint, Mixed):
+            return taint
+    if not private:
+        return PUBLIC
+    return private[0] if all(taint == private[0] for taint in private) else None
+
+
+class NotSeparable(ValueError):
+    """The program was not shown to keep users apart; says which primitive, of which shape, at which line."""
+
+
+class Separable:
+    """A program that was checked, and is run as it was checked: ``(point, data) -> values``.
+
+    Attributes:
+      program: the closed jaxpr.
+      axis: of the values, along which entry ``i`` depends on record ``i`` and on public values alone.
+    """
+
+    def __init__(self, program: ClosedJaxpr, axis: int, inputs: Tree):
+        """``inputs``: the structure of its arguments."""
+        self.program, self.axis, self._inputs = program, axis, inputs
+
+    def __call__(self, point: ArrayLike, data: Data) -> jax.Array:
+        """The values at a point, of the shapes and dtypes that were checked."""
+        leaves, structure = jax.tree.flatten((point, data))
+        if structure != self._inputs:
+            raise TypeError(f"the checked program takes {self._inputs}, got {structure}")
+        (values,) = core.jaxpr_as_fun(self.program)(*leaves)
+        return values
+
+
+def check_separable(
+    objective: Objective, point: ArrayLike, data: Data, user_axes: Tree = 0, *, users: int | None = None
+) -> Separable:
+    """Show that entry ``i`` of ``objective(point, data)`` depends on record ``i`` and on public values alone.
+
+    The objective is traced once, by shapes and dtypes, and the traced program is read: what ``data`` holds plays no
+    part. Sound, not complete: what passes is separable, what is refused need not be wrong. No check can see that row
+    ``i`` of ``data`` was itself made from record ``i`` (a scaler fitted on all rows outside), nor that what is called
+    public is public.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.privacy import separable
+    >>> def loss(point, data):
+    ...     return jnp.sum(jnp.square(data - point), axis=1)
+    >>> separable.check_separable(loss, jnp.zeros(2), jnp.ones((5, 2))).axis
+    0
+    >>> def centred(point, data):
+    ...     return loss(point, data - jnp.mean(data, axis=0))
+    >>> try:
+    ...     separable.check_separable(centred, jnp.zeros(2), jnp.ones((5, 2)))
+    ... except separable.NotSeparable as error:
+    ...     print(str(error).partition(" at ")[0])
+    reduce_sum of (5, 2) reduces over users
+
+    Args:
+      objective: traceable, see ``run_scan``.
+      point: arrays or ``jax.ShapeDtypeStruct``: public.
+      data: likewise; its leaves are public or have an axis that counts users.
+      user_axes: which: a prefix of the tree of ``data``, as ``in_axes`` of ``jax.vmap``; None for public leaves.
+      users: how many; where not given, the length that the axes share.
+
+    Returns:
+      The checked program, a function of ``(point, data)``.
+
+    Raises:
+      NotSeparable: with the primitive, its shape, why, and the line of the source.
+      ValueError: axes of different lengths, no axis at all, one buffer both public and a user's, arrays that the
+        objective captured (they may be made of records: pass them in ``data``), values of no or several arrays.
+    """
+    axes = jax.tree.leaves(
+        jax.tree.map(
+            lambda axis, part: jax.tree.map(lambda _: axis, part), user_axes, data, is_leaf=lambda leaf: leaf is None
+        ),
+        is_leaf=lambda leaf: leaf is None,
+    )
+    leaves = jax.tree.leaves(data)
+    lengths = {leaf.shape[axis] for leaf, axis in zip(leaves, axes, strict=True) if axis is not None}
+    if len(lengths) != 1:
+        raise ValueError(f"user_axes must name axes of one length, got lengths {sorted(lengths)}")
+    (count,) = lengths
+    if users is not None and users != count:
+        raise ValueError(f"user_axes must name axes of length users = {users}, got {count}")
+    private = {id(leaf) for leaf, axis in zip(leaves, axes, strict=True) if axis is not None}
+    public = {id(leaf) for leaf, axis in zip(leaves, axes, strict=True) if axis is None}
+    if private & (public | {id(leaf) for leaf in jax.tree.leaves(point)}):
+        raise ValueError("data must not hold one array both as public and as the users'")
+    program, returned = jax.make_jaxpr(objective, return_shape=True)(point, data)
+    if not hasattr(returned, "shape"):
+        raise ValueError(f"objective must return one array, got {type(returned).__name__}")
+    for constant in _constants(program):
+        if np.ndim(constant):
+            raise ValueError(
+                f"objective captures an array of shape {np.shape(constant)}, which may be made of records: pass it in "
+                "data, with None in user_axes if it is public"
+            )
+    taints = [PUBLIC] * len(jax.tree.leaves(point))
+    taints += [PUBLIC if axis is None else PerUser(axis % leaf.ndim) for leaf, axis in zip(leaves, axes, strict=True)]
+    (found,) = _Walk(count, jax.default_backend()).program(program, taints)
+    if isinstance(found, Mixed):
+        raise NotSeparable(found.said)
+    if not isinstance(found, PerUser):
+        raise NotSeparable("the values depend on no record")
+    return Separable(program, found.axis, jax.tree.structure((point, data)))
+
+
+def _constants(closed: ClosedJaxpr) -> Iterator[Any]:
+    """All that a program and those inside it hold besides what they are given."""
+    yield from closed.consts
+    yield from _literals(closed.jaxpr)
+
+
+def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
+        for value in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda leaf: isinstance(leaf, (ClosedJaxpr, Jaxpr))
+        ):
+            if isinstance(value, ClosedJaxpr):
+                yield from _constants(value)
+            elif isinstance(value, Jaxpr):
+                yield from _literals(value)
+
+
+class _Walk:
+    """One analysis: of how many users, and on which backend the program will run."""
+
+    def __init__(self, users: int, backend: str):
+        self.users, self.backend = users, backend
+        self.inside: list[JaxprEqn] = []  # equations whose own programs are being walked
+
+    def mixed(self, why: str, equation: JaxprEqn) -> Mixed:
+        """Says the operation, the shapes it is given, why, and the line of the source that asked for it."""
+        shapes = ", ".join(str(rules.shape_of(atom)) for atom in equation.invars)
+        lines = (_line(one) for one in reversed(self.inside))
+        line = next(filter(None, lines), "a line that JAX does not know")
+        return Mixed(f"{equation.primitive.name} of {shapes} {why} at {line}")
+
+    def program(self, closed: ClosedJaxpr, taints: Sequence[Taint]) -> list[Taint]:
+        """The taints of what a closed program returns. Its constants are public."""
+        jaxpr, known = closed.jaxpr, {}
+
+        def read(atom: Var | Literal) -> Taint:
+            return PUBLIC if isinstance(atom, Literal) else known[atom]
+
+        known.update(zip(jaxpr.constvars, [PUBLIC] * len(jaxpr.constvars), strict=True))
+        known.update(zip(jaxpr.invars, taints, strict=True))
+        for equation in jaxpr.eqns:
+            self.inside.append(equation)
+            found = self._equation(equation, [read(atom) for atom in equation.invars])
+            self.inside.pop()
+            known.update(zip(equation.outvars, found, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _equation(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
+        name, results = equation.primitive.name, len(equation.outvars)
+        if name in OUTSIDE:
+            return [self.mixed("runs code that no analysis sees", equation)] * results
+        if name in CALLS:
+            return self.program(_closed(equation.params[CALLS[name]]), taints)
+        if name in ("scan", "while", "cond", "custom_linear_solve"):
+            return getattr(self, f"_{name}")(equation, taints)
+        if equation.effects:
+            return [self.mixed("has a side effect", equation)] * results
+        if all(taint == PUBLIC for taint in taints):
+            return [PUBLIC] * results
+        return self._by_rule(equation, taints)
+
+    def _by_rule(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
+        name, results = equation.primitive.name, len(equation.outvars)
+        if name == "optimization_barrier":
+            return taints
+        for taint in taints:
+            if isinstance(taint, Mixed):
+                return [taint] * results
+        if not any(isinstance(taint, PerUser) for taint in taints):
+            return [OWN] * results  # of one record and of public values, whatever is done to them
+        if OWN in taints:
+            return [self.mixed("combines the record of one turn with other records", equation)] * results
+        if name not in rules.RULES:
+            return [self.mixed("is not known to keep users apart", equation)] * results
+        if name in rules.ITERATIVE and self.backend != "cpu":
+            return [self.mixed("iterates on accelerators until all users' matrices have converged", equation)] * results
+        found = rules.RULES[name](equation, [taint.axis if isinstance(taint, PerUser) else None for taint in taints])
+        if isinstance(found, str):
+            return [self.mixed(found, equation)] * results
+        return [self._fitting(PerUser(found), out, equation) for out in equation.outvars]
+
+    def _fitting(self, taint: Taint, variable: Var, equation: JaxprEqn) -> Taint:
+        """A user axis is one of the result's, and as long as there are users: whatever a rule says."""
+        if isinstance(taint, PerUser):
+            shape = rules.shape_of(variable)
+            if taint.axis >= len(shape) or shape[taint.axis] != self.users:
+                return self.mixed("changes the axis of users", equation)
+        return taint
+
+    # Loops and branches
+
+    def _fixed(self, carry: list[Taint], step: Callable[[list[Taint]], list[Taint]], equation: JaxprEqn) -> list[Taint]:
+        """The least taints that a step does not change."""
+        while True:
+            after = [self._joined(pair, equation) for pair in zip(carry, step(carry), strict=True)]
+            if after == carry:
+                return carry
+            carry = after
+
+    def _joined(self, taints: Sequence[Taint], equation: JaxprEqn) -> Taint:
+        taint = joined(taints)
+        return self.mixed(rules.DIFFERENT, equation) if taint is None else taint
+
+    def _scan(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
+        params = equation.params
+        consts, carried = params["num_consts"], params["num_carry"]
+        fixed, carry, along = taints[:consts], taints[consts : consts + carried], taints[consts + carried :]
+        over_users = PerUser(0) in along
+        if over_users and OWN in taints:
+            return [self.mixed("loops over users inside a loop over users", equation)] * len(equation.outvars)
+        inside = [self._one_turn(taint) for taint in along]
+
+        def body(carry: list[Taint]) -> list[Taint]:
+            return self.program(params["jaxpr"], [*fixed, *carry, *inside])
+
+        carry = self._fixed(carry, lambda carry: body(carry)[:carried], equation)
+        if over_users and any(taint != PUBLIC for taint in carry):
+            why = "carries values from one user's turn to the next"
+            return [self.mixed(why, equation)] * len(equation.outvars)
+        each = [self._all_turns(taint, over_users) for taint in body(carry)[carried:]]
+        return [self._fitting(*one, equation) for one in zip([*carry, *each], equation.outvars, strict=True)]
+
+    @staticmethod
+    def _all_turns(taint: Taint, over_users: bool) -> Taint:
+        if isinstance(taint, PerUser):
+            return PerUser(taint.axis + 1)
+        return PerUser(0) if taint == OWN and over_users else taint
+
+    @staticmethod
+    def _one_turn(taint: Taint) -> Taint:
+        if isinstance(taint, PerUser):
+            return OWN if taint.axis == 0 else PerUser(taint.axis - 1)
+        return taint
+
+    def _while(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
+        params = equation.params
+        asked, done = params["cond_nconsts"], params["body_nconsts"]
+        of_cond, of_body, carry = taints[:asked], taints[asked : asked + done], taints[asked + done :]
+        carry = self._fixed(carry, lambda carry: self.program(params["body_jaxpr"], [*of_body, *carry]), equation)
+        (going,) = self.program(params["cond_jaxpr"], [*of_cond, *carry])
+        if going == PUBLIC:
+            return carry
+        if going == OWN and not any(isinstance(taint, PerUser) for taint in (*of_body, *carry)):
+            return [taint if isinstance(taint, Mixed) else OWN for taint in carry]
+        why = "runs until every user is done, so how often depends on all: use a fixed number of turns, or per_user"
+        return [self.mixed(why, equation)] * len(equation.outvars)
+
+    def _cond(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
+        index, *operands = taints
+        branches = [self.program(branch, operands) for branch in equation.params["branches"]]
+        found = [self._joined(one, equation) for one in zip(*branches, strict=True)]
+        if index == PUBLIC:
+            return found
+        if index == OWN and not any(isinstance(taint, PerUser) for taint in found):
+            return [taint if isinstance(taint, Mixed) else OWN for taint in found]
+        return [self.mixed("chooses a branch by values that depend on records", equation)] * len(equation.outvars)
+
+    def _custom_linear_solve(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
+        """What runs is ``solve``; a constant of the matrix product that it does not read plays no part."""
+        lengths, programs = equation.params["const_lengths"], equation.params["jaxprs"]
+        counts = [lengths.matvec, lengths.vecmat, lengths.solve, lengths.transpose_solve]
+        begin = sum(counts[:2])
+        return self.program(programs.solve, [*taints[begin : begin + counts[2]], *taints[sum(counts) :]])
+
+
+def _closed(program: ClosedJaxpr | Jaxpr) -> Any:
+    return program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
+
+
+def _line(equation: JaxprEqn) -> str:
+    """File, line and function of the innermost frame outside JAX; empty where the trace was another call's."""
+    traceback = equation.source_info.traceback
+    for frame in traceback.frames if traceback else ():
+        if not frame.file_name.startswith(JAX) and not frame.file_name.startswith("<"):
+            return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
+    return ""

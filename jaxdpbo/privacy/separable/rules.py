@@ -1,0 +1,278 @@
+"""What each primitive does to the axis that counts users: one function a family, in one table.
+
+A rule is given an equation and, for each operand, the axis along which it counts users, or None where it is public; at
+least one is not. Slice ``i`` along that axis is a function of record ``i`` and of public values. The rule answers the
+axis of the results (one for all), or says in words why there is none. It may say less than is true and never more.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from jax.extend.core import JaxprEqn, Literal, Var
+
+Axes = Sequence[int | None]
+Rule = Callable[[JaxprEqn, Axes], int | str]
+
+DIFFERENT = "combines arrays whose users lie along different axes"
+
+
+def shape_of(variable: Var | Literal) -> tuple[int, ...]:
+    """Of a variable or a literal of a program."""
+    return tuple(getattr(variable.aval, "shape", ()))
+
+
+def _shared(axes: Axes) -> int | None:
+    """The axis of all operands that are not public, or None where they differ."""
+    private = {axis for axis in axes if axis is not None}
+    return private.pop() if len(private) == 1 else None
+
+
+def _private(axes: Axes) -> int:
+    """The one operand that is not public, by its place."""
+    (place,) = (place for place, axis in enumerate(axes) if axis is not None)
+    return place
+
+
+def _elementwise(equation: JaxprEqn, axes: Axes) -> int | str:
+    """Entry by entry of operands of one shape, public scalars among them."""
+    axis = _shared(axes)
+    return DIFFERENT if axis is None else axis
+
+
+def _shared_unless(crosses: Callable[[JaxprEqn, int], str]) -> Rule:
+    """The shared axis, kept as it is, unless ``crosses(equation, axis)`` says what the operation does to users."""
+
+    def rule(equation: JaxprEqn, axes: Axes) -> int | str:
+        axis = _shared(axes)
+        return DIFFERENT if axis is None else crosses(equation, axis) or axis
+
+    return rule
+
+
+def _broadcast_in_dim(equation: JaxprEqn, axes: Axes) -> int | str:
+    return equation.params["broadcast_dimensions"][axes[0]]
+
+
+def _reshape(equation: JaxprEqn, axes: Axes) -> int | str:
+    """The axis survives where the sizes before it multiply to the same and its own is the same."""
+    axis, old, new = axes[0], shape_of(equation.invars[0]), tuple(equation.params["new_sizes"])
+    if axis is not None and equation.params.get("dimensions") is None:
+        for place, size in enumerate(new):
+            if size == old[axis] and math.prod(new[:place]) == math.prod(old[:axis]):
+                return place
+    return "reshapes the axis of users away"
+
+
+def _squeeze(equation: JaxprEqn, axes: Axes) -> int | str:
+    return _less("squeezes the axis of users", axes, equation.params["dimensions"])
+
+
+def _reduction(equation: JaxprEqn, axes: Axes) -> int | str:
+    return _less("reduces over users", axes, equation.params["axes" if "axes" in equation.params else "dimensions"])
+
+
+def _less(otherwise: str, axes: Axes, gone: Sequence[int]) -> int | str:
+    axis = _shared(axes)
+    if axis is None:
+        return DIFFERENT
+    return otherwise if axis in gone else axis - sum(one < axis for one in gone)
+
+
+def _transpose(equation: JaxprEqn, axes: Axes) -> int | str:
+    return list(equation.params["permutation"]).index(axes[0])
+
+
+def _slice(equation: JaxprEqn, axis: int) -> str:
+    params, size = equation.params, shape_of(equation.invars[0])[axis]
+    whole = (params["start_indices"][axis], params["limit_indices"][axis]) == (0, size)
+    return "" if whole and (params["strides"] is None or params["strides"][axis] == 1) else "takes a part of the users"
+
+
+def _dynamic_slice(equation: JaxprEqn, axes: Axes) -> int | str:
+    axis, *starts = axes
+    if axis is None or any(start is not None for start in starts):
+        return "slices at a place that depends on records"
+    whole = equation.params["slice_sizes"][axis] == shape_of(equation.invars[0])[axis]
+    return axis if whole else "takes a part of the users"
+
+
+def _dynamic_update_slice(equation: JaxprEqn, axes: Axes) -> int | str:
+    update, starts, axis = axes[1], axes[2:], _shared(axes[:2])
+    if any(start is not None for start in starts):
+        return "writes at a place that depends on records"
+    if axis is None:
+        return DIFFERENT
+    whole = shape_of(equation.invars[0])[axis] == shape_of(equation.invars[1])[axis]
+    return axis if whole or update is None else "writes some users' values into others' places"
+
+
+def _pad(equation: JaxprEqn, axes: Axes) -> int | str:
+    axis, value = axes
+    if axis is None or value is not None:
+        return "pads with a value that depends on records"
+    return axis if tuple(equation.params["padding_config"][axis]) == (0, 0, 0) else "pads the axis of users"
+
+
+def _along(name: str, what: str) -> Rule:
+    """Works along the axis ``params[name]``, or the last."""
+
+    def crosses(equation: JaxprEqn, axis: int) -> str:
+        last = len(shape_of(equation.invars[0])) - 1
+        return f"{what} users" if axis == equation.params.get(name, last) else ""
+
+    return _shared_unless(crosses)
+
+
+def _on_last(kept: int, what: str) -> Rule:
+    """Works on the last ``kept`` axes of the first operand; the axes before them are those of all."""
+    return _shared_unless(
+        lambda equation, axis: f"{what} users" if axis >= len(shape_of(equation.invars[0])) - kept else ""
+    )
+
+
+def _fft(equation: JaxprEqn, axis: int) -> str:
+    free = len(shape_of(equation.invars[0])) - len(equation.params["fft_lengths"])
+    return "" if axis < free else "transforms along the axis of users"
+
+
+def _triangular_solve(equation: JaxprEqn, axes: Axes) -> int | str:
+    (matrix, right), rank, axis = axes, len(shape_of(equation.invars[1])), _shared(axes)
+    columns = rank - (1 if equation.params["left_side"] else 2)
+    if matrix is None and right == columns:
+        return columns
+    if axis is None:
+        return DIFFERENT
+    return axis if axis < rank - 2 else "solves a system across users"
+
+
+def _dot_general(equation: JaxprEqn, axes: Axes) -> int | str:
+    contracted, batch = equation.params["dimension_numbers"]
+    private = [side for side in (0, 1) if axes[side] is not None]
+    if any(axes[side] in contracted[side] for side in private):
+        return "sums a product over users"
+    places = [list(batch[side]).index(axes[side]) for side in private if axes[side] in batch[side]]
+    if len(private) == 2:
+        return places[0] if len(places) == 2 and places[0] == places[1] else "multiplies users with users"
+    if places:
+        return places[0]
+    side, free = private[0], []
+    for one, variable in enumerate(equation.invars):
+        taken = {*contracted[one], *batch[one]}
+        free.append([axis for axis in range(len(shape_of(variable))) if axis not in taken])
+    return len(batch[0]) + (len(free[0]) if side else 0) + free[side].index(axes[side])
+
+
+def _convolution(equation: JaxprEqn, axes: Axes) -> int | str:
+    numbers = equation.params["dimension_numbers"]
+    if axes[1] is not None or axes[0] != numbers.lhs_spec[0] or equation.params["batch_group_count"] != 1:
+        return "convolves users"
+    return numbers.out_spec[0]
+
+
+def _window(equation: JaxprEqn, axis: int) -> str:
+    params = equation.params
+    alone = params["window_dimensions"][axis] == params["window_strides"][axis] == 1
+    alone = alone and tuple(params["padding"][axis]) == (0, 0)
+    alone = alone and all(params[name][axis] == 1 for name in ("base_dilation", "window_dilation") if name in params)
+    return "" if alone else "takes windows of users"
+
+
+def _gather(equation: JaxprEqn, axes: Axes) -> int | str:
+    """Users along a whole window, along a batching axis, or, of a public operand, along the indices."""
+    (operand, indices), numbers = axes, equation.params["dimension_numbers"]
+    rank, shapes = len(shape_of(equation.outvars[0])), [shape_of(variable) for variable in equation.invars]
+    beside = [axis for axis in range(rank) if axis not in numbers.offset_dims]  # the indices' own axes, in order
+    if operand is None:
+        assert indices is not None
+        return "takes values of users as one index" if indices == len(shapes[1]) - 1 else beside[indices]
+    if operand in numbers.operand_batching_dims:
+        theirs = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(operand)]
+        return beside[theirs] if indices in (None, theirs) else "picks one user's values for another"
+    if indices is not None:
+        return "picks users by values that depend on records"
+    aside = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    whole = equation.params["slice_sizes"][operand] == shapes[0][operand] and operand not in numbers.start_index_map
+    if operand in aside or not whole:
+        return "picks some of the users"
+    kept = [axis for axis in range(len(shapes[0])) if axis not in aside]
+    return numbers.offset_dims[kept.index(operand)]
+
+
+def _scatter(equation: JaxprEqn, axes: Axes) -> int | str:
+    """Users along a whole window of operand and updates, or along a batching axis of all three."""
+    (operand, indices, updates), numbers = axes, equation.params["dimension_numbers"]
+    shapes = [shape_of(variable) for variable in equation.invars]
+    beside = [axis for axis in range(len(shapes[2])) if axis not in numbers.update_window_dims]
+    aside = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    kept = [axis for axis in range(len(shapes[0])) if axis not in aside]
+    for axis, theirs in zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True):
+        if operand in (None, axis) and indices in (None, theirs) and updates in (None, beside[theirs]):
+            return axis
+    if indices is not None:
+        return "writes at a place that depends on records"
+    if updates is None and operand is not None:
+        return operand
+    for axis, of_updates in zip(kept, numbers.update_window_dims, strict=True):
+        whole = shapes[0][axis] == shapes[2][of_updates] and axis not in numbers.scatter_dims_to_operand_dims
+        if operand in (None, axis) and updates == of_updates and whole:
+            return axis
+    return "writes some users' values into others' places"
+
+
+def _bitcast(equation: JaxprEqn, axis: int) -> str:
+    both = min(len(shape_of(equation.invars[0])), len(shape_of(equation.outvars[0])))
+    return "" if axis < both else "takes the bits of several users as one"
+
+
+def _random(equation: JaxprEqn, axis: int) -> str:
+    """Each key has a stream of its own, unless the generator draws for all from the first."""
+    kinds = [getattr(variable.aval, "dtype", "") for variable in (*equation.invars, *equation.outvars)]
+    rbg = any("rbg" in str(kind) for kind in (*kinds, equation.params.get("impl", "")))
+    return "draws for all users from the first one's key" if rbg else ""
+
+
+_ELEMENTWISE = """
+abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj
+convert_element_type copy copy_p cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma
+igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul mulhi ne neg
+nextafter not or polygamma population_count pow random_gamma_grad real reduce_precision regularized_incomplete_beta rem
+round rsqrt select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub
+tan tanh threefry2x32 xor zeta
+"""
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
+    "broadcast_in_dim": _broadcast_in_dim,
+    "reshape": _reshape,
+    "squeeze": _squeeze,
+    "transpose": _transpose,
+    "rev": _shared_unless(
+        lambda equation, axis: "reverses the order of users" if axis in equation.params["dimensions"] else ""
+    ),
+    "slice": _shared_unless(_slice),
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "concatenate": _along("dimension", "puts users behind"),
+    "split": _along("axis", "splits the axis of"),
+    "pad": _pad,
+    "gather": _gather,
+    **dict.fromkeys(("scatter", "scatter-add", "scatter_add", "scatter_mul", "scatter_min", "scatter_max"), _scatter),
+    **{f"reduce_{name}": _reduction for name in ("sum", "max", "min", "prod", "and", "or", "xor")},
+    **dict.fromkeys(("reduce", "argmax", "argmin"), _reduction),
+    **{f"reduce_window_{name}": _shared_unless(_window) for name in ("sum", "max", "min")},
+    **{f"cum{name}": _along("axis", "accumulates over") for name in ("sum", "prod", "max", "min", "logsumexp")},
+    "sort": _along("dimension", "sorts"),
+    "top_k": _along("axis", "ranks"),
+    "fft": _shared_unless(_fft),
+    "dot_general": _dot_general,
+    "conv_general_dilated": _convolution,
+    **{name: _on_last(2, "factors a matrix of") for name in ("cholesky", "eigh", "svd", "qr", "geqrf", "lu")},
+    "householder_product": _on_last(2, "multiplies reflections of"),
+    "lu_pivots_to_permutation": _on_last(1, "permutes"),
+    "triangular_solve": _triangular_solve,
+    "bitcast_convert_type": _shared_unless(_bitcast),
+    **{
+        f"random_{name}": _shared_unless(_random)
+        for name in ("bits", "split", "fold_in", "wrap", "unwrap", "clone", "seed")
+    },
+}
+ITERATIVE = ("eigh", "svd")  # on accelerators a batch may be iterated until all have converged

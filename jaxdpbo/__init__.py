@@ -31,6 +31,7 @@ from jaxdpbo.drivers import (
 from jaxdpbo.privacy import accounting, ledger, transforms
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
+from jaxdpbo.privacy.separable import per_user
 from jaxdpbo.surrogate import kernels
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ __all__ = [
     "ledger",
     "minimize",
     "outsourcing",
+    "per_user",
     "po_gp_ucb",
     "preview",
     "privacy",

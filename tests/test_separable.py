@@ -1,14 +1,29 @@
 """A program that passes keeps users apart to the last bit; what does not is refused, at its own line."""
 
 import inspect
+import pickle
 import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend import core
+from jax.interpreters import batching
 
-from jaxdpbo.privacy import separable
+from jaxdpbo import drivers, minimize, per_user
+from jaxdpbo.algorithms import dp_gd
+from jaxdpbo.privacy import guarantee, separable
+from jaxdpbo.problems import (
+    gp_regression,
+    huber_regression,
+    kernel_svm,
+    kernel_svr,
+    location,
+    logistic_regression,
+    noisy,
+    splits,
+)
 
 USERS, WIDTH = 7, 3
 DATA = np.random.default_rng(0).normal(size=(USERS, WIDTH))
@@ -18,7 +33,7 @@ POINT = np.array([0.3, -0.2, 1.1])
 @pytest.fixture(autouse=True, scope="module")
 def broadcasting():
     """Objectives are written as users write them."""
-    with jax.numpy_rank_promotion("allow"):
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
         yield
 
 
@@ -237,7 +252,8 @@ def test_whatever_random_program_passes_keeps_users_apart(trials):
             continue
         passed += 1
         assert keeps_users_apart(jax.jit(run))
-        assert keeps_users_apart(run)
+        with jax.disable_jit():
+            assert keeps_users_apart(run)
     assert min(passed, mixing_refused) > 0.15 * count
 
 
@@ -246,3 +262,272 @@ def test_a_planted_unsound_rule_is_seen(monkeypatch):
     monkeypatch.setitem(separable.check.rules.RULES, "sort", lambda equation, axes: axes[0])
     run = checked(lambda p, x: jnp.sort(distance(p, x)))
     assert not keeps_users_apart(run)
+
+
+# Objectives that keep users apart in a run.
+
+
+def one_distance(point, row):
+    return jnp.sum(jnp.square(row - point))
+
+
+@jax.custom_batching.custom_vmap
+def all_at_once(x):
+    return x
+
+
+@all_at_once.def_vmap
+def _(size, batched, x):
+    return x - x.mean(0), batched[0]
+
+
+STRANGER = core.Primitive("stranger")
+STRANGER.def_abstract_eval(lambda x: x)
+batching.primitive_batchers[STRANGER] = lambda arrays, axes: (arrays[0][::-1], axes[0])
+
+OF_ONE = {
+    "custom_vmap": (lambda p, row: all_at_once(one_distance(p, row)), "no analysis"),
+    "a print": (lambda p, row: [jax.debug.print("{}", row), one_distance(p, row)][1], "no analysis"),
+    "a callback that nothing reads": (
+        lambda p, row: [
+            jax.pure_callback(lambda v: v, jax.ShapeDtypeStruct((), row.dtype), row[0]), one_distance(p, row)
+        ][1],
+        "no analysis",
+    ),
+    "inside a loop": (
+        lambda p, row: jax.lax.fori_loop(0, 3, lambda _, x: all_at_once(x), one_distance(p, row)), "no analysis",
+    ),
+    "a stranger's primitive": (lambda p, row: STRANGER.bind(one_distance(p, row)), "under vmap"),
+    "rbg keys of records": (
+        lambda p, row: jax.random.normal(jax.random.fold_in(jax.random.key(0, impl="rbg"), row[0].astype(int))),
+        "under vmap",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+def test_the_loss_of_one_person_holds_nothing_that_vmap_may_mix(name):
+    loss, said = OF_ONE[name]
+    with pytest.raises(separable.NotSeparable, match=f"{said}.* at {re.escape(__file__)}"):
+        per_user(loss)(POINT, DATA)
+
+
+def test_a_loss_of_one_person_is_that_of_each():
+    def until_done(point, record):
+        return halved(point, record["row"]) + record["all"].sum()
+
+    data = {"row": DATA.T, "all": POINT}
+    objective = per_user(until_done, {"row": 1, "all": None})
+    expected = [until_done(POINT, {"row": row, "all": POINT}) for row in DATA]
+    np.testing.assert_allclose(objective(POINT, data), expected, rtol=1e-12)
+    assert keeps_users_apart(lambda p, x: objective(p, {"row": x.T, "all": POINT}))
+    assert objective == per_user(until_done, {"row": 1, "all": None}) != per_user(until_done)
+    assert pickle.loads(pickle.dumps(per_user(one_distance))) == per_user(one_distance)
+    with pytest.raises(ValueError, match=r"captures an array of shape \(7, 3\)"):
+        per_user(lambda p, row: one_distance(p, row - jnp.asarray(DATA).mean(0)))(POINT, DATA)
+    with pytest.raises(ValueError, match="user_axes must name axes of one length"):
+        per_user(until_done, None)(POINT, data)
+    with pytest.raises(TypeError, match="loss must be a function"):
+        per_user(3)
+
+
+def centred(point, data):
+    return distance(point, data - data.mean(0))
+
+
+CONFIG = dp_gd.config(users=USERS, steps=2, mu=1.0, bounds=[(-1.0, 1.0)] * WIDTH)
+SLOPES = dp_gd.gradients_of(distance)
+BOX, BUDGET = [(-1.0, 1.0)] * WIDTH, {"mu": 1.0, "steps": 2, "batch": 1}
+RANGE = {"users": USERS, "mu": 1.0, "evaluations": 2, "loss_range": (0.0, 9.0)}
+RUNS = {
+    "minimize": lambda f, **axes: minimize(f, DATA, BOX, **BUDGET, **axes).guarantee,
+    "minimize from Python": lambda f, **axes: minimize(f, DATA, BOX, traceable=False, **BUDGET, **axes).guarantee,
+    "run_scan": lambda f, **axes: drivers.run_scan(dp_gd.algorithm, slopes_of_users(f), DATA, CONFIG, **axes).guarantee,
+    "run_loop": lambda f, **axes: drivers.run_loop(dp_gd.algorithm, slopes_of_users(f), DATA, CONFIG, **axes).guarantee,
+    "sweep": lambda f, **axes: drivers.sweep(
+        dp_gd.algorithm, slopes_of_users(f), DATA, CONFIG, seeds=2, **axes
+    ).guarantees[0],
+    "PrivateObjective": lambda f, **axes: evaluated(drivers.PrivateObjective(f, DATA, **RANGE, **axes)),
+}  # fmt: skip
+
+
+def slopes_of_users(loss):
+    return loss if isinstance(loss, separable.KeepsApart) else {distance: SLOPES}.get(loss, dp_gd.gradients_of(loss))
+
+
+def evaluated(objective):
+    objective(POINT)
+    return objective.guarantee
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_whose_objective_is_checked_assumes_three_things(name):
+    run = RUNS[name]
+    assert set(run(distance).assumptions) == {*LEFT, guarantee.SEPARABLE_LOSSES} - {guarantee.OWN_ROWS}
+    assert set(run(distance, user_axes=0).assumptions) == LEFT
+    with pytest.raises(separable.NotSeparable, match=r"reduce_sum .* reduces over users"):
+        run(centred, user_axes=0)
+
+
+LEFT = {guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.DISCRETE_CURVE, guarantee.OWN_ROWS}
+
+
+def test_a_run_on_the_loss_of_one_person_assumes_the_same_and_finds_the_same():
+    objective = per_user(one_distance)
+    for run in (RUNS["minimize"], RUNS["minimize from Python"], RUNS["PrivateObjective"]):
+        assert set(run(objective).assumptions) == LEFT
+        with pytest.raises(ValueError, match="user_axes must not be given where the objective has its own"):
+            run(objective, user_axes=0)
+    seeded = {"key": jax.random.key(0), "insecure_key": True, **BUDGET}
+    found = [
+        minimize(f, DATA, BOX, **seeded, **axes).release.point
+        for f, axes in ((distance, {}), (distance, {"user_axes": 0}), (objective, {}))
+    ]
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=1e-9)
+
+
+def test_one_array_in_two_roles_and_an_objective_in_python_are_refused():
+    def both(point, data):
+        return distance(point, data[0]) + data[1].sum()
+
+    with pytest.raises(ValueError, match="one array both as public and as the users"):
+        minimize(both, (DATA, DATA), BOX, users=USERS, user_axes=(0, None), **BUDGET)
+    with pytest.raises(jax.errors.TracerArrayConversionError) as caught:
+        minimize(lambda p, x: np.square(x - p).sum(1), DATA, BOX, user_axes=0, **BUDGET)
+    assert "user_axes needs an objective that JAX can trace" in caught.value.__notes__
+
+
+def test_a_second_checked_run_compiles_nothing(compilations):
+    RUNS["run_scan"](distance, user_axes=0)
+    compilations.clear()
+    RUNS["run_scan"](distance, user_axes=0)
+    assert compilations["programs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("axes", "error", "said"),
+    [
+        ("a", TypeError, "user_axes must be integers or None, got str"),
+        (True, TypeError, "user_axes must be integers or None, got bool"),
+        (np.zeros(2), TypeError, "user_axes must be integers or None, got ndarray"),
+        (2, ValueError, r"user_axes must be axes of the leaves of data, got 2 for shape \(7, 3\)"),
+        (-3, ValueError, "user_axes must be axes of the leaves of data, got -3"),
+        ((0, 0), ValueError, "user_axes must be a prefix of the tree of data"),
+        ({}, ValueError, "user_axes must"),
+    ],
+)
+def test_axes_are_refused_in_one_sentence(axes, error, said):
+    with pytest.raises(error, match=said):
+        minimize(distance, DATA, BOX, user_axes=axes, **BUDGET)
+    with pytest.raises(error, match=said):
+        per_user(one_distance, axes)(POINT, DATA)
+
+
+# Python objectives: replay.
+
+
+PYTHON = {
+    "mean": lambda p, x: np.abs(x - x.mean(0)).sum(1),
+    "rank": lambda p, x: np.argsort(np.argsort(x[:, 0])).astype(float),
+    "nearest": lambda p, x: np.sort(np.abs(x[:, :1] - x[:, 0]), axis=1)[:, 1],
+    "cumulative": lambda p, x: np.cumsum(x[:, 0]),
+    "one bad record spoils all": lambda p, x: np.where(np.abs(x).max() > 1e3, np.nan, np.square(x - p).sum(1)),
+}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_replay_finds_users_that_are_mixed(name):
+    data = 150 * DATA
+    found = separable.audit_separable(PYTHON[name], [POINT], data, USERS)
+    assert not found
+    assert all(i != j for i, j in found.mixed)
+    assert found.largest == np.inf if name == "one bad record spoils all" else found.largest > 0
+
+
+def test_replay_passes_what_keeps_users_apart_and_leaves_the_data_as_they_are():
+    data = {"x": DATA.copy(), "name": np.array(list("abcdefg")), "public": np.ones(2)}
+    loss = lambda p, d: np.where(d["name"] == "c", np.nan, np.square(d["x"] - p).sum(1))  # noqa: E731
+    found = separable.audit_separable(loss, [POINT, 2 * POINT], data, USERS)
+    assert found
+    assert (found.mixed, found.largest, found.replaced) == ((), 0.0, 2 * USERS * 2)
+    np.testing.assert_array_equal(data["x"], DATA)
+    rounded = lambda p, d: loss(p, d) + 1e-13 * d["x"].sum()  # noqa: E731
+    assert not separable.audit_separable(rounded, [POINT], data, USERS)
+    assert separable.audit_separable(rounded, [POINT], data, USERS, tolerance=1e-9)
+    zeroed = separable.audit_separable(
+        PYTHON["mean"],
+        [POINT],
+        DATA,
+        USERS,
+        records=[2],
+        replace=lambda x, i: np.where(np.arange(7)[:, None] == i, 0, x),
+    )
+    assert {i for i, _ in zeroed.mixed} == {2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"users": 9}, "replace must be given"),
+        ({"records": [7]}, "records must be of the 7 users"),
+        ({"records": []}, "records must be of the 7 users"),
+        ({"objective": lambda p, x: x.sum()}, "losses of 7 users along the last axis"),
+    ],
+)
+def test_replay_says_what_it_cannot_do(arguments, said):
+    given = {"objective": PYTHON["mean"], "points": [POINT], "data": DATA, "users": USERS} | arguments
+    with pytest.raises(ValueError, match=said):
+        separable.audit_separable(**given)
+
+
+# The problems of the package.
+
+
+def split(users=USERS):
+    """Records for a model that is trained on others."""
+    rng = np.random.default_rng(1)
+    inputs, labels = rng.normal(size=(12 + users, 10)), np.sign(rng.normal(size=12 + users))
+    return splits.Split(inputs[:12], labels[:12], inputs[12:], labels[12:])
+
+
+VALIDATION = splits.Split(None, None, 0, 0)
+PAIRS = DATA, DATA[:, 0].copy()
+PROBLEMS = {
+    "location": (location.loss, np.ones(3), DATA, 0),
+    "huber_regression": (huber_regression.loss, np.ones(3), PAIRS, 0),
+    "logistic_regression": (logistic_regression.loss, np.zeros(1), split(), VALIDATION),
+    "logistic_regression, gains": (logistic_regression.gains, np.zeros(1), split(), VALIDATION),
+    "noisy": (
+        noisy.observed(location.loss), np.ones(3), noisy.Data(DATA, jax.random.key(0), np.array(0.1), np.array(True)),
+        noisy.Data(0, None, None, None),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_problem_that_jax_traces_keeps_users_apart(name):
+    objective, point, data, axes = PROBLEMS[name]
+    run = separable.check_separable(objective, point, jax.tree.map(jnp.asarray, data), axes)
+    assert run.axis == 0
+    np.testing.assert_allclose(run(point, data), objective(jnp.asarray(point), data), rtol=1e-12)
+
+
+def test_a_problem_whose_users_go_in_chunks_is_not_shown_to_and_replays_as_if_it_did():
+    """Its users' axis is divided among chunks, which the analysis does not follow."""
+    data, point = split(), np.ones(10)
+    with pytest.raises(separable.NotSeparable, match=r"takes a part of the users at .*gp_regression\.py"):
+        separable.check_separable(gp_regression.loss, point, split(300), VALIDATION)
+    assert separable.audit_separable(gp_regression.loss, [point], data, USERS, replace=replaced)
+
+
+@pytest.mark.parametrize("problem", [kernel_svm, kernel_svr])
+def test_a_problem_in_python_replays_as_if_it_kept_users_apart(problem):
+    point = np.array([0.5] * (2 if problem is kernel_svm else 13))
+    assert separable.audit_separable(problem.loss, [point], split(), USERS, replace=replaced)
+
+
+def replaced(data, row):
+    """A user far away, with the other label."""
+    inputs, labels = data.validation.copy(), data.validation_targets.copy()
+    inputs[row], labels[row] = 50.0, -labels[row]
+    return data._replace(validation=inputs, validation_targets=labels)

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.drivers import checkpoints, result
-from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger
-from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, State
+from jaxdpbo.drivers import checkpoints, result, separation
+from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger, separable
+from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, State, Tree
 
 
 def run_loop(
@@ -21,6 +21,7 @@ def run_loop(
     data: Data,
     config: Config,
     *,
+    user_axes: Tree = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
     state: State | None = None,
@@ -48,6 +49,7 @@ def run_loop(
       objective: ``(point (d,), data) -> values``, one point at a time; masked points are not evaluated.
       data: passed on untouched.
       config: of the algorithm's ``config(...)``.
+      user_axes: as for ``run_scan``, of an objective that JAX can trace.
       key: a typed key for tests and sweeps; from the operating system where not given. To resume a run on the same
         data with the same noise, pass the same key.
       insecure_key: permit one of a generator without a security claim, see ``run_scan``.
@@ -70,12 +72,15 @@ def run_loop(
       ValueError: ``state`` does not belong to ``config``; ``key`` or ``state`` with a recording.
       ImportError: the extra that ``progress`` needs is missing.
       ObjectiveError: the first values are not real numbers of the shape that the algorithm wants; nothing was drawn.
+      separable.NotSeparable: see ``run_scan``; nothing was drawn.
       ledger.LedgerError: the budget does not suffice, the name stands for another run or one that ended while it drew,
         or another process goes on with it.
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the
         covariance of the evaluated points could not be factored.
     """
     statement, checkpoint = result.statement_of(algorithm, objective, config), None
+    objective, data = separation.shown(objective, data, user_axes)
+    statement = separation.rests_on(statement, objective)
     count = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
     if not isinstance(state, State | None):
         raise TypeError(f"state must be of a RunInterrupted, got {type(state).__name__}")
@@ -121,7 +126,7 @@ def run_loop(
                 after = after._replace(public=publics[t])  # the noise drawn just now was never seen
             elif checkpoint is not None:
                 checkpoint = checkpoints.keep(checkpoint, current.public if t else None, after.public)
-        except (ledger.LedgerError, result.ObjectiveError):
+        except (ledger.LedgerError, result.ObjectiveError, separable.NotSeparable):
             raise
         except (Exception, KeyboardInterrupt) as error:
             said = f"stopped at step {t} of {config.steps} on {type(error).__name__}; the same call "

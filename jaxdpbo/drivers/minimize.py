@@ -9,12 +9,12 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import result
+from jaxdpbo.drivers import result, separation
 from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.preview import config_of, note_on
 from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.privacy import charges, keys
-from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, State
+from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, State, Tree
 
 
 def minimize(
@@ -26,6 +26,7 @@ def minimize(
     epsilon: float | None = None,
     delta: float | None = None,
     users: int | None = None,
+    user_axes: Tree = None,
     steps: int = 25,
     batch: int | None = None,
     clip_norm: float = 1.0,
@@ -64,6 +65,8 @@ def minimize(
         guarantee states at ``delta`` is at most this.
       delta: in (0, 1); it has no default.
       users: ``n``; where not given, the leading length that all leaves of ``data`` share.
+      user_axes: which axis of each leaf of ``data`` counts users, see ``run_scan``: the objective is checked to keep
+        them apart, and the guarantee assumes that no more. For an objective that JAX can trace.
       steps: ``T``; the objective is evaluated ``T b`` times.
       batch: ``b``; ``d + 1`` where not given.
       clip_norm: ``B``, the bound on one user's gradient, chosen without the data.
@@ -103,6 +106,7 @@ def minimize(
         raise ValueError("progress, state and executor need traceable=False: one compiled program has no steps")
     if auto or must:
         _expect_no_rows(data)
+    objective, data = separation.shown(objective, data, user_axes)
     count = _users(users, data)
     config = config_of(count, box, mu, epsilon, delta, steps, batch, clip_norm, theta0, noise)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}

@@ -15,7 +15,9 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import private_evaluations
+from jaxdpbo.drivers import separation
 from jaxdpbo.privacy import asked, calibration, charges, keys, ledger, private_mean
+from jaxdpbo.types import Tree
 
 
 class BudgetExhausted(RuntimeError):
@@ -60,6 +62,7 @@ class PrivateObjective:
         evaluations: int,
         loss_range: Any,
         users: int,
+        user_axes: Tree = None,
         mu: float | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -77,6 +80,7 @@ class PrivateObjective:
           loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there. NaN counts as its
             middle: no value says that losses were not finite.
           users: ``n``, public.
+          user_axes: as for ``run_scan``, of a loss that JAX can trace at every point.
           mu: the GDP budget of all evaluations together; or ``epsilon`` and ``delta``.
           epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down.
           delta: in (0, 1); it has no default.
@@ -94,7 +98,7 @@ class PrivateObjective:
         """
         if key is None:
             keys.refuse_trace("the key of the evaluations")
-        self._loss, self._data = loss, data
+        self._loss, self._data = separation.shown(loss, data, user_axes)
         self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
         low, high = private_evaluations.loss_interval(loss_range)
         dtype = jnp.result_type(float)
@@ -108,7 +112,7 @@ class PrivateObjective:
             raise ValueError(
                 "key must not be given with a recording: evaluations on record draw from the operating system"
             )
-        statement = private_evaluations.privacy(self._config)
+        statement = separation.rests_on(private_evaluations.privacy(self._config), self._loss)
         asked.expect(statement, epsilon, delta)
         self._key, self.guarantee = keys.for_release(key, statement, insecure_key)
         self._recording = None if recording is None else charges.located(recording)

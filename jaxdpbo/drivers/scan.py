@@ -5,9 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo.drivers import checkpoints, result
+from jaxdpbo.drivers import checkpoints, result, separation
 from jaxdpbo.privacy import charges, keys
-from jaxdpbo.types import Algorithm, Config, Data, Objective, State
+from jaxdpbo.types import Algorithm, Config, Data, Objective, State, Tree
 
 
 def run_scan(
@@ -16,6 +16,7 @@ def run_scan(
     data: Data,
     config: Config,
     *,
+    user_axes: Tree = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
     recording: charges.Recording | None = None,
@@ -41,6 +42,9 @@ def run_scan(
         ``values (n,)`` are the users' losses. Define it once: each fresh lambda is one more compilation.
       data: any pytree of arrays.
       config: of the algorithm's ``config(...)``.
+      user_axes: which axis of each leaf of ``data`` counts users: a prefix of its tree as for ``jax.vmap``, None for
+        public leaves. Given, the traced objective is checked to keep users apart (``privacy.separable``), and the
+        guarantee assumes that no more; so it is for a ``per_user`` objective.
       key: a typed key for tests and sweeps; from the operating system where not given.
       insecure_key: permit one of a generator without a security claim, such as ``jax.random.key(0)``, though the noise
         is exact; the guarantee says so.
@@ -54,11 +58,14 @@ def run_scan(
       TypeError: ``key`` is not a typed key, or of such a generator.
       ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a recording; data
         sharded over explicit axes.
+      separable.NotSeparable: with ``user_axes``, or of a ``per_user`` objective: the line that may mix users.
       RuntimeError: under jit, vmap, grad or another trace: ``scan`` is the function to call there.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
     result.expect_host("run_scan", key)
     statement = result.statement_of(algorithm, objective, config)
+    objective, data = separation.shown(objective, data, user_axes)
+    statement = separation.rests_on(statement, objective)
     if recording is not None and key is not None:
         raise ValueError("key must not be given with a recording: a run on record draws from the operating system")
     key, statement = keys.for_release(key, statement, insecure_key)

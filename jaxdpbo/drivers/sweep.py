@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from jaxdpbo import _checks
-from jaxdpbo.drivers import result
+from jaxdpbo.drivers import result, separation
 from jaxdpbo.drivers.scan import scan
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.keys import for_release, refuse_trace, secret_key
@@ -42,6 +42,7 @@ def sweep(
     data: Data,
     configs: Config | Sequence[Config],
     *,
+    user_axes: Tree = None,
     seeds: int | None = None,
     key: jax.Array | None = None,
     keys: jax.Array | None = None,
@@ -68,6 +69,7 @@ def sweep(
       objective: traceable, as for ``run_scan``.
       data: any pytree of arrays, shared by all runs.
       configs: one config, or a sequence of ``c`` that differ in traced numbers only.
+      user_axes: as for ``run_scan``.
       seeds: ``s``, how many runs of each config; needed unless ``keys`` are given.
       key: one typed key ``()``, split into those of all runs; for tests.
       keys: typed keys ``(c, s)``, or ``(s,)`` for one config, all different, for tests and research; with neither
@@ -80,6 +82,7 @@ def sweep(
       TypeError: ``key`` or ``keys`` are not typed keys.
       ValueError: ``configs`` is empty or differ in a static field, ``keys`` is of another shape or has equal ones, keys
         given in two ways or without ``seeds``, an unknown ``policy``.
+      separable.NotSeparable: see ``run_scan``.
       RuntimeError: under a trace.
     """
     refuse_trace("the keys of a sweep")
@@ -89,6 +92,8 @@ def sweep(
         raise ValueError(f"configs must be non-empty and share their static fields, got {len(listed)}")
     common = _checks.flag("common_random_numbers", common_random_numbers)
     statements = tuple(result.statement_of(algorithm, objective, one) for one in listed)
+    objective, data = separation.shown(objective, data, user_axes)
+    statements = tuple(separation.rests_on(one, objective) for one in statements)
     given = _keys_of_runs(len(listed), common, seeds, key, keys)
     if common:
         statements = tuple(guarantee.no_guarantee(each.protects, ONE_KEY) for each in statements)

@@ -100,8 +100,12 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "the fields of a class: tests/test_contracts.py": {"types": "missing"},
     "traces what it is given: tests/test_separable.py": {
-        "privacy.separable.check": "check_separable joined",
-        "privacy.separable.rules": "shape_of",
+        "privacy.separable.check": "check_separable program_of_one joined",
+        "privacy.separable.roles": "axes_of expect_axes expect_users expect_one_role",
+        "privacy.separable.objectives": "per_user",
+        "privacy.separable.replay": "audit_separable",
+        "drivers.separation": "shown rests_on",
+        "privacy.separable.rules": "shape_of one_generator",
     },
     "runs what it is given": {"privacy.auditing": "replay", "training.oracles": "training_errors"},
     "an objective, its data or where they are: what `sample`, `split` and `load` return": {

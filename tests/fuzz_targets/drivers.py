@@ -32,10 +32,7 @@ from fuzz_targets.valid_values import (
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb
 from jaxdpbo.drivers.preview import NO_DIFFERENT, note_on
-from jaxdpbo.privacy import (
-    guarantee,
-    ledger,
-)
+from jaxdpbo.privacy import guarantee, ledger, separable
 
 
 def runners(folder: Path) -> dict[str, Target]:
@@ -106,7 +103,9 @@ def runners(folder: Path) -> dict[str, Target]:
     }  # fmt: skip
     return {
         "run_scan": Target(
-            scanned, algorithms | shared | safe, odd=odd_data | wrong_algorithms, words=known, weight=2, **refused
+            scanned, algorithms | shared | safe | {"user_axes": either(None, 1)},
+            odd=odd_data | wrong_algorithms | {"user_axes": either(-3, 7, "a", True, (0, 0), {}, 1.0)},
+            words=(*known, "user_axes"), weight=2, **refused | {"raises": (separable.NotSeparable, *refused["raises"])},
         ),
         "run_scan on record": Target(
             scan_on_record, shared | {"ledger": st.none(), "run": words, "key": st.none()},

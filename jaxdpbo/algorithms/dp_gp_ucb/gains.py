@@ -25,7 +25,6 @@ RATES = tuple(Fraction(1, 2**digits) for digits in (6, 9, 12, 16))
 MIN_UNITS = 32  # nothing is kept back for rounding: fewer units cost no more than 3 % of a budget
 MIDDLE = 2**30  # scores lie in [0, 2^31): less this, the noise can be added to them
 
-SEPARABLE_GAINS = "gains[i] depends on user i's record alone"
 EXACT_TRAINING = (
     "w is the exact minimiser of lambda |w|^2 / 2 + a convex loss on public records, lambda the candidate itself; "
     "gains and losses Lipschitz in w as stated"
@@ -163,7 +162,7 @@ def lipschitz_config(
 
 def _assumed(noise: str, in_order: bool, smooth: bool) -> tuple[str, ...]:
     """What the sensitivity of a gain rests on; nothing of the gains where it is their whole range."""
-    gains = (SEPARABLE_GAINS,) if in_order or smooth else ()
+    gains = (guarantee.SEPARABLE_GAINS,) if in_order or smooth else ()
     return *configs.of_noise(noise), guarantee.PUBLIC_CONFIG, *gains, *((EXACT_TRAINING,) if smooth else ())
 
 

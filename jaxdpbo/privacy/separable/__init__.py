@@ -1,5 +1,19 @@
-"""Proofs that a user's loss depends on that user's record alone, read off the traced program."""
+"""Proofs that a user's loss depends on that user's record alone: by construction, or read off the traced program."""
 
 from jaxdpbo.privacy.separable.check import NotSeparable, Separable, check_separable
+from jaxdpbo.privacy.separable.objectives import Checked, KeepsApart, PerUser, per_user
+from jaxdpbo.privacy.separable.replay import Replayed, audit_separable
+from jaxdpbo.privacy.separable.roles import expect_one_role
 
-__all__ = ["NotSeparable", "Separable", "check_separable"]
+__all__ = [
+    "Checked",
+    "KeepsApart",
+    "NotSeparable",
+    "PerUser",
+    "Replayed",
+    "Separable",
+    "audit_separable",
+    "check_separable",
+    "expect_one_role",
+    "per_user",
+]

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from jaxdpbo.privacy.separable import rules
+from jaxdpbo.privacy.separable import roles, rules
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
 CALLS = {  # primitive -> the parameter that holds its program
@@ -29,7 +30,8 @@ OUTSIDE = (
     "shard_map", "psum", "psum2", "psum_invariant", "pmax", "pmin", "ppermute", "pbroadcast", "all_gather",
     "all_to_all", "reduce_scatter", "axis_index", "infeed", "outfeed", "run_state", "custom_vmap_call",
 )  # fmt: skip
-
+LOOPS = "scan", "while", "cond", "custom_linear_solve"
+JAXS = {getattr(one, "name", "") for one in vars(core.primitives).values()} | {"optimization_barrier", "copy_p"}
 
 JAX = str(Path(jax.__file__).parent)
 
@@ -88,13 +90,18 @@ class Separable:
     def __init__(self, program: ClosedJaxpr, axis: int, inputs: Tree):
         """``inputs``: the structure of its arguments."""
         self.program, self.axis, self._inputs = program, axis, inputs
+        self._compiled = jax.jit(core.jaxpr_as_fun(program))
 
     def __call__(self, point: ArrayLike, data: Data) -> jax.Array:
-        """The values at a point, of the shapes and dtypes that were checked."""
+        """The values at a point, of the shapes and dtypes that were checked; TypeError for others."""
         leaves, structure = jax.tree.flatten((point, data))
         if structure != self._inputs:
             raise TypeError(f"the checked program takes {self._inputs}, got {structure}")
-        (values,) = core.jaxpr_as_fun(self.program)(*leaves)
+        leaves = [jnp.asarray(leaf) for leaf in leaves]
+        given, checked = ([(one.shape, one.dtype) for one in avals] for avals in (leaves, self.program.in_avals))
+        if given != checked:
+            raise TypeError(f"the checked program takes arrays {checked}, got {given}")
+        (values,) = self._compiled(*leaves)
         return values
 
 
@@ -137,32 +144,12 @@ def check_separable(
       ValueError: axes of different lengths, no axis at all, one buffer both public and a user's, arrays that the
         objective captured (they may be made of records: pass them in ``data``), values of no or several arrays.
     """
-    axes = jax.tree.leaves(
-        jax.tree.map(
-            lambda axis, part: jax.tree.map(lambda _: axis, part), user_axes, data, is_leaf=lambda leaf: leaf is None
-        ),
-        is_leaf=lambda leaf: leaf is None,
-    )
-    leaves = jax.tree.leaves(data)
-    lengths = {leaf.shape[axis] for leaf, axis in zip(leaves, axes, strict=True) if axis is not None}
-    if len(lengths) != 1:
-        raise ValueError(f"user_axes must name axes of one length, got lengths {sorted(lengths)}")
-    (count,) = lengths
+    axes, leaves = roles.axes_of(data, user_axes), jax.tree.leaves(data)
+    count = roles.expect_users(leaves, axes)
     if users is not None and users != count:
         raise ValueError(f"user_axes must name axes of length users = {users}, got {count}")
-    private = {id(leaf) for leaf, axis in zip(leaves, axes, strict=True) if axis is not None}
-    public = {id(leaf) for leaf, axis in zip(leaves, axes, strict=True) if axis is None}
-    if private & (public | {id(leaf) for leaf in jax.tree.leaves(point)}):
-        raise ValueError("data must not hold one array both as public and as the users'")
-    program, returned = jax.make_jaxpr(objective, return_shape=True)(point, data)
-    if not hasattr(returned, "shape"):
-        raise ValueError(f"objective must return one array, got {type(returned).__name__}")
-    for constant in _constants(program):
-        if np.ndim(constant):
-            raise ValueError(
-                f"objective captures an array of shape {np.shape(constant)}, which may be made of records: pass it in "
-                "data, with None in user_axes if it is public"
-            )
+    roles.expect_one_role(data, user_axes)
+    program = _traced(objective, point, data)
     taints = [PUBLIC] * len(jax.tree.leaves(point))
     taints += [PUBLIC if axis is None else PerUser(axis % leaf.ndim) for leaf, axis in zip(leaves, axes, strict=True)]
     (found,) = _Walk(count, jax.default_backend()).program(program, taints)
@@ -171,6 +158,42 @@ def check_separable(
     if not isinstance(found, PerUser):
         raise NotSeparable("the values depend on no record")
     return Separable(program, found.axis, jax.tree.structure((point, data)))
+
+
+def program_of_one(
+    function: Callable[..., Any], avals: Sequence[jax.ShapeDtypeStruct], axes: Sequence[int | None]
+) -> ClosedJaxpr:
+    """The program of one person's values, shown to hold nothing that ``jax.vmap`` might mix between people.
+
+    Args:
+      function: of one person's part of each leaf.
+      avals: of those parts.
+      axes: None for leaves that are public.
+
+    Raises:
+      NotSeparable: see ``per_user.per_user``.
+      ValueError: it captures an array, or returns none or several.
+    """
+    program = _traced(function, *avals)
+    walk = _Walk(0, jax.default_backend(), mapped=True)
+    (found,) = walk.program(program, [PUBLIC if axis is None else OWN for axis in axes])
+    if isinstance(found, Mixed):
+        raise NotSeparable(found.said)
+    return program
+
+
+def _traced(function: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
+    """The program of a function that returns one array and captures none."""
+    program, returned = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    if not hasattr(returned, "shape"):
+        raise ValueError(f"objective must return one array, got {type(returned).__name__}")
+    for constant in _constants(program):
+        if np.ndim(constant):
+            raise ValueError(
+                f"objective captures an array of shape {np.shape(constant)}, which may be made of records: pass it in "
+                "data, as a public leaf if it is one"
+            )
+    return program
 
 
 def _constants(closed: ClosedJaxpr) -> Iterator[Any]:
@@ -194,8 +217,8 @@ def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
 class _Walk:
     """One analysis: of how many users, and on which backend the program will run."""
 
-    def __init__(self, users: int, backend: str):
-        self.users, self.backend = users, backend
+    def __init__(self, users: int, backend: str, mapped: bool = False):
+        self.users, self.backend, self.mapped = users, backend, mapped  # mapped: by vmap, from one record to all
         self.inside: list[JaxprEqn] = []  # equations whose own programs are being walked
 
     def mixed(self, why: str, equation: JaxprEqn) -> Mixed:
@@ -223,14 +246,14 @@ class _Walk:
 
     def _equation(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         name, results = equation.primitive.name, len(equation.outvars)
-        if name in OUTSIDE:
-            return [self.mixed("runs code that no analysis sees", equation)] * results
+        if name in OUTSIDE or equation.effects:
+            raise NotSeparable(self.mixed("runs code that no analysis sees", equation).said)
+        if self.mapped and not (_is_jaxs(equation) and self._maps(equation, taints)):
+            raise NotSeparable(self.mixed("is not known to keep users apart under vmap", equation).said)
         if name in CALLS:
             return self.program(_closed(equation.params[CALLS[name]]), taints)
-        if name in ("scan", "while", "cond", "custom_linear_solve"):
+        if name in LOOPS:
             return getattr(self, f"_{name}")(equation, taints)
-        if equation.effects:
-            return [self.mixed("has a side effect", equation)] * results
         if all(taint == PUBLIC for taint in taints):
             return [PUBLIC] * results
         return self._by_rule(equation, taints)
@@ -262,6 +285,13 @@ class _Walk:
             if taint.axis >= len(shape) or shape[taint.axis] != self.users:
                 return self.mixed("changes the axis of users", equation)
         return taint
+
+    def _maps(self, equation: JaxprEqn, taints: Sequence[Taint]) -> bool:
+        """Whether vmap does to each record what is done to one."""
+        name = equation.primitive.name
+        if taints.count(PUBLIC) == len(taints):
+            return True
+        return not (name in rules.ITERATIVE and self.backend != "cpu") and not rules.one_generator(equation)
 
     # Loops and branches
 
@@ -337,6 +367,12 @@ class _Walk:
         counts = [lengths.matvec, lengths.vecmat, lengths.solve, lengths.transpose_solve]
         begin = sum(counts[:2])
         return self.program(programs.solve, [*taints[begin : begin + counts[2]], *taints[sum(counts) :]])
+
+
+def _is_jaxs(equation: JaxprEqn) -> bool:
+    """Whether the primitive is JAX's own: another's rule for vmap may do anything."""
+    name = equation.primitive.name
+    return name in rules.RULES or name in CALLS or name in LOOPS or name in JAXS
 
 
 def _closed(program: ClosedJaxpr | Jaxpr) -> Any:

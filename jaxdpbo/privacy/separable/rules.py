@@ -226,9 +226,14 @@ def _bitcast(equation: JaxprEqn, axis: int) -> str:
 
 def _random(equation: JaxprEqn, axis: int) -> str:
     """Each key has a stream of its own, unless the generator draws for all from the first."""
+    return "draws for all users from the first one's key" if one_generator(equation) else ""
+
+
+def one_generator(equation: JaxprEqn) -> bool:
+    """Whether it draws, or makes keys, by a generator of which a batch has one stream: that of its first key."""
     kinds = [getattr(variable.aval, "dtype", "") for variable in (*equation.invars, *equation.outvars)]
     rbg = any("rbg" in str(kind) for kind in (*kinds, equation.params.get("impl", "")))
-    return "draws for all users from the first one's key" if rbg else ""
+    return rbg or equation.primitive.name in ("rng_bit_generator", "rng_uniform")
 
 
 _ELEMENTWISE = """

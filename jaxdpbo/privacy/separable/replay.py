@@ -1,0 +1,128 @@
+"""A search for users that are mixed, in an objective that no program shows: Python code is run again and compared."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.types import ArrayLike, Data, Objective
+
+
+class Replayed(NamedTuple):
+    """What ``audit_separable`` saw. NOT PRIVATE: for the holder of the data alone.
+
+    Attributes:
+      mixed: pairs ``(i, j)``: the loss of user ``j`` moved when the record of user ``i`` was replaced.
+      largest: how far the furthest moved, inf where a number became none or the other way round.
+      replaced: how many replacements were tried, over all points.
+    """
+
+    mixed: tuple[tuple[int, int], ...]
+    largest: float
+    replaced: int
+
+    def __bool__(self) -> bool:
+        """Whether no user was seen to move another's loss."""
+        return not self.mixed
+
+
+def audit_separable(
+    objective: Objective,
+    points: Sequence[ArrayLike],
+    data: Data,
+    users: int,
+    *,
+    records: Sequence[int] | None = None,
+    replace: Callable[[Data, int], Data] | None = None,
+    tolerance: float = 0.0,
+) -> Replayed:
+    """Replace one user's record at a time, and see whether another user's loss moves.
+
+    It finds bugs and proves nothing: a condition that these records, replacements and points do not meet is not met
+    here. What it returns depends on the data: show it to nobody who may not see them. Where JAX can trace the
+    objective, ``check_separable`` proves what this one looks for.
+
+    >>> import numpy as np
+    >>> from jaxdpbo.privacy import separable
+    >>> data = np.array([[1.0], [2.0], [4.0]])
+    >>> def loss(point, data):
+    ...     return np.abs(data[:, 0] - point)
+    >>> bool(separable.audit_separable(loss, [0.0, 3.0], data, users=3))
+    True
+    >>> def ranked(point, data):
+    ...     return np.argsort(np.argsort(data[:, 0])) + point
+    >>> separable.audit_separable(ranked, [0.0], data, users=3).mixed[0]
+    (0, 1)
+
+    Args:
+      objective: ``(point, data) -> losses (..., n)``, users along the last axis; deterministic, or every loss moves.
+      points: where to evaluate.
+      data: what the objective needs.
+      users: ``n``.
+      records: which users' records are replaced, one at a time; the first, the last and up to eight between them where
+        not given.
+      replace: ``(data, i) -> data`` with the record of user ``i`` replaced, the original untouched. Where not given,
+        every array leaf of ``data`` of leading length ``n`` gets the next user's row there, and then ten times its
+        largest number.
+      tolerance: moves up to this are none; 0 compares to the last bit.
+
+    Raises:
+      ValueError: the losses do not have ``n`` entries, a record is none of ``n``, nothing in ``data`` can be replaced.
+    """
+    users = _checks.size("users", users)
+    chosen = np.unique(np.linspace(0, users - 1, 10).astype(int)) if records is None else records
+    rows = [int(row) for row in chosen]
+    if not rows or not all(0 <= row < users for row in rows):
+        raise ValueError(f"records must be of the {users} users, at least one, got {len(rows)}")
+    if replace is None and not any(_counts(leaf, users) for leaf in jax.tree.leaves(data)):
+        raise ValueError(f"replace must be given where no array of data has leading length users = {users}")
+    mixed, largest, count = set(), 0.0, 0
+    for point in points:
+        before = _losses(objective, point, data, users)
+        for row in rows:
+            for other in _two_others(data, row, users) if replace is None else [replace(data, row)]:
+                moved = _moved(before, _losses(objective, point, other, users))
+                moved[row] = 0.0
+                mixed |= {(row, int(entry)) for entry in np.flatnonzero(moved > tolerance)}
+                largest, count = max(largest, float(moved.max())), count + 1
+    return Replayed(tuple(sorted(mixed)), largest, count)
+
+
+def _counts(leaf: Any, users: int) -> bool:
+    return np.shape(leaf)[:1] == (users,)
+
+
+def _two_others(data: Data, row: int, users: int) -> Iterator[Data]:
+    """The next user's record in the place of this one's, and a record far outside."""
+
+    def changed(leaf: Any, record: Callable[[np.ndarray], Any]) -> Any:
+        if not _counts(leaf, users):
+            return leaf
+        rows = np.array(leaf)
+        rows[row] = record(rows)
+        return rows
+
+    yield jax.tree.map(lambda leaf: changed(leaf, lambda rows: rows[(row + 1) % users]), data)
+    yield jax.tree.map(lambda leaf: changed(leaf, _far), data)
+
+
+def _far(rows: np.ndarray) -> Any:
+    """Ten times the largest number; for what is no number the first row."""
+    return 10 * np.max(np.abs(rows)) if np.issubdtype(rows.dtype, np.floating) else rows[0]
+
+
+def _losses(objective: Objective, point: Any, data: Data, users: int) -> np.ndarray:
+    losses = np.asarray(objective(point, data), np.float64)
+    if losses.shape[-1:] != (users,):
+        raise ValueError(f"objective must return losses of {users} users along the last axis, got shape {losses.shape}")
+    return losses.reshape(-1, users)
+
+
+def _moved(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """How far each user's loss moved ``(n,)``, none where it is the same, NaN and infinities among that."""
+    same = (before == after) | (np.isnan(before) & np.isnan(after))
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(after - before)
+    return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance)).max(axis=0)

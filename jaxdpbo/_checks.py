@@ -203,7 +203,8 @@ def optimizer(name: str, value: Unchecked, dimension: int) -> None:
     function(name, value)
     try:
         made = value(jnp.ones(dimension))
-        jax.eval_shape(lambda theta: made.update(theta, made.init(theta), theta), jnp.zeros(dimension))
+        with jax.numpy_dtype_promotion("standard"):  # some of optax mixes floats and integers
+            jax.eval_shape(lambda theta: made.update(theta, made.init(theta), theta), jnp.zeros(dimension))
     except Exception as error:
         raise ValueError(f"{name} must be an optax factory whose update needs only gradients, got {value!r}") from error
 

@@ -14,6 +14,7 @@ import pytest
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 MAPPINGS = Path("/proc/self/maps")
 EVIDENCE = Path(__file__).parent.parent / "docs" / "evidence.json"

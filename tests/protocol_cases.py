@@ -19,7 +19,7 @@ BOUNDS = np.array([[-2.0, -1.0], [2.0, 3.0]])
 
 def loss(point, data):
     """Per-user losses ``(n,)`` that touch only ``data[i]``."""
-    return jnp.sum(jnp.square(data - point[None]), axis=1) * 0.2
+    return jnp.sum(jnp.square(jnp.asarray(data) - jnp.asarray(point)[None]), axis=1) * 0.2
 
 
 def utility(point, data):

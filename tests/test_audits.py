@@ -87,7 +87,7 @@ def declared(config):
     if hasattr(config, "low"):
         return (config.high - config.low) / config.users * config.batch**0.5
     radius = clipping.reach(config.budget.radius, len(config.theta0), float) if config.budget.noise == "exact" else 1.0
-    scale = config.budget.radius / radius if config.budget.noise == "exact" else 1.0
+    scale = float(config.budget.radius) / radius if config.budget.noise == "exact" else 1.0
     return sensitivity.clipped_sum(float(config.clip_norm)) * scale / config.users
 
 
@@ -198,7 +198,7 @@ def unguarded(vectors, clip_norm):
 
 def unchecked(vectors, clip_norm, radius):
     """No integer is looked at."""
-    return jnp.rint(vectors * (radius / clip_norm)).astype(jnp.int32)
+    return jnp.rint(vectors * (radius.astype(clip_norm.dtype) / clip_norm)).astype(jnp.int32)
 
 
 HONEST = {name: getattr(clipping, name) for name in ("clip_by_l2_norm", "quantised")}

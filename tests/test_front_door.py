@@ -401,7 +401,7 @@ def test_wrong_first_values_are_refused_before_the_second_evaluation(returned, m
 
 def test_complex_losses_are_named():
     def turned(point, data):
-        return loss(point, data) * 1j
+        return loss(point, data).astype(complex) * 1j
 
     for options in ({}, {"traceable": True}):
         with pytest.raises(TypeError, match="objective must return real losses, got complex128"):

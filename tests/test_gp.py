@@ -334,7 +334,7 @@ def test_a_staged_function_sees_as_few_rows_as_it_needs_and_finds_the_same():
 
     @jax.jit
     def both(used):
-        mask = jnp.arange(capacity) < used
+        mask = jnp.arange(capacity, dtype=jnp.int32) < used
         factorization = gp.condition(model, jnp.asarray(points), mask)._replace(used=used)
 
         def predicted(known):

@@ -95,7 +95,7 @@ PLANTS = {
     "drawn and split": lambda key: (jax.random.bits(key), jax.random.split(key)),
     "drawn and folded": lambda key: (jax.random.bits(key), jax.random.fold_in(key, 1)),
     "two rows": lambda key: jax.vmap(jax.random.bits)(jnp.stack([key, key])),
-    "two steps": lambda key: jax.lax.scan(lambda _, t: (_, jax.random.bits(key) + t), 0, jnp.arange(2, dtype="uint32")),
+    "two steps": lambda key: jax.lax.scan(lambda _, t: (_, jax.random.bits(key) + t), 0, jnp.arange(2, dtype="uint")),
     "one child": lambda key: jax.vmap(lambda t: jax.random.bits(jax.random.fold_in(key, t)))(jnp.array([3, 3])),
 }  # fmt: skip
 
@@ -239,7 +239,7 @@ def test_a_key_that_a_program_closes_over_is_found_in_its_text(kind, programs):
     """What the search above looks for, planted."""
     given = keys.secret_key()
     key = jax.random.wrap_key_data(words(given), impl=key_cases.noting) if kind == "noting" else given
-    jax.block_until_ready(jax.jit(lambda x: x + jax.random.bits(key))(np.uint32(1)))
+    jax.block_until_ready(jax.jit(lambda x: x + jax.random.bits(key, dtype=jnp.uint32))(np.uint32(1)))
     secret = words(given).tobytes()
     assert key_cases.found_in(programs(), secret)
     assert not key_cases.found_in(programs(), os.urandom(32))

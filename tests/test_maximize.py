@@ -44,7 +44,7 @@ def test_candidates_may_have_any_shape():
     candidates = jnp.arange(24.0).reshape(4, 3, 2) % 7
     best, value = maximize.best_of(lambda c: jnp.sum(c * c), candidates)
     sums = np.sum(np.asarray(candidates) ** 2, axis=(1, 2))
-    assert (best, value) == (np.argmax(sums), np.max(sums))
+    assert (int(best), value) == (np.argmax(sums), np.max(sums))
 
 
 @partial(jax.jit, static_argnums=0, static_argnames="steps")

@@ -33,7 +33,7 @@ def test_clipped_sums_are_jax_privacys():
 
         for clip_norm in (0.1, 1.0, 100.0):
             peer = clipping.clipped_grad(loss, batch_argnums=(1, 2), l2_clip_norm=clip_norm)
-            with jax.numpy_rank_promotion("allow"):
+            with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
                 expected = jax.jit(peer)(params, x, labels)
             found, _ = ours(params, models.examples(x, labels), jnp.ones(40, bool), jnp.asarray(clip_norm))
             for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):

@@ -295,7 +295,7 @@ def drawn_batches(key, batch, capacity, records, count, same_words=False):
     """The rows of so many batches."""
 
     def one(history, keys):
-        words = sampling.words_of(keys[0], records, capacity) * (not same_words)
+        words = sampling.words_of(keys[0], records, capacity) * np.uint32(not same_words)
         rows, mask, history = sampling.draw(keys[1], words, jnp.asarray(batch), capacity, history)
         return history, (rows, mask)
 

@@ -260,7 +260,7 @@ def test_scores_on_the_grid_move_by_at_most_their_units(dtype, trials):
         apart = jnp.abs(moved.astype(jnp.float64) - scores.astype(jnp.float64)) <= float(sensitivity)
         first, second = (np.asarray(on_grid(each, units, sensitivity), np.int64) for each in (scores, moved))
         assert np.max(np.abs(first - second)[np.asarray(apart)]) <= int(units)
-    kept_back = calibration.grid_unit(units, sensitivity) * units / sensitivity
+    kept_back = calibration.grid_unit(units, sensitivity) * float(units) / sensitivity
     assert float(kept_back) > 1  # without what is kept back, rounding would pass the bound
     np.testing.assert_array_equal(
         on_grid(jnp.asarray([jnp.nan, jnp.inf, -jnp.inf], dtype), units, sensitivity).min(),

@@ -48,7 +48,7 @@ def incremental(given, config):
 
     def step(state, t):
         query = algorithm.ask(key, config, state)
-        row = jnp.where(t == 0, start, query.rows[0])[None].astype(jnp.int32)
+        row = jnp.where(t == 0, start.astype(jnp.int32), query.rows[0])[None]
         query = query._replace(points=row[:, None].astype(table.dtype), rows=row)
         state, _ = algorithm.tell(key, config, state, query, output(query.points[0], table)[None])
         return state, row[0]
@@ -75,7 +75,7 @@ def recomputed(given, config):
         variance = jnp.maximum(1.0 - jnp.sum(jnp.square(whitened), axis=0), 0.0)
         beta = beta_of_candidates(t + 1, len(z), config.delta)
         best, _ = maximize.first_of_largest(mean + jnp.sqrt(beta * variance))
-        row = jnp.where(t == 0, start, best).astype(jnp.int32)
+        row = jnp.where(t == 0, start.astype(jnp.int32), best)
         return (rows.at[t].set(row), values.at[t].set(table[row])), row
 
     empty = jnp.zeros(config.steps, jnp.int32), jnp.zeros(config.steps, table.dtype)

@@ -212,9 +212,9 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
         heights = ucb(
             private.model, private.factorization, utilities, config.candidates, beta(config, state.public.step)
         )
-        drawn = jax.random.randint(key, (), 0, config.candidates.shape[0])
+        drawn = jax.random.randint(key, (), 0, config.candidates.shape[0]).astype(jnp.int32)
         row = jnp.where(known, maximize.first_of_largest(heights)[0], drawn)[None]
-        return Query(config.candidates[row], jnp.ones(1, bool), row.astype(jnp.int32))
+        return Query(config.candidates[row], jnp.ones(1, bool), row)
 
     assert config.bounds is not None
     width = beta(config, state.public.step)

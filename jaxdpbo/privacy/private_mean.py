@@ -59,9 +59,10 @@ def of_losses(
     inside = jnp.clip(known, low, high)
     clipped = jnp.sum(inside != losses, axis=1)
     if budget.noise == "exact":
-        scaled = jnp.rint((inside - middle) / half * budget.radius).astype(jnp.int32)
+        radius = jnp.asarray(budget.radius, half.dtype)
+        scaled = jnp.rint((inside - middle) / half * radius).astype(jnp.int32)
         total = jnp.sum(jnp.clip(scaled, -budget.radius, budget.radius), axis=1, dtype=jnp.int32)
-        noisy, mean = _noised(key, budget, total, half / budget.radius, 0.0)
+        noisy, mean = _noised(key, budget, total, half / radius, 0.0)
         return middle + noisy, middle + mean, clipped
     each = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
     deviation = sensitivity.mean_loss(low, high, budget.users) / each

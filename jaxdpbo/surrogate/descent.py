@@ -19,7 +19,8 @@ def move(
     theta: jax.Array,
 ) -> tuple[jax.Array, Any]:
     """The next iterate ``(d,)``, inside ``bounds (2, d)``, and the optimiser's memory after ``gradient (d,)``."""
-    updates, memory = optimizer(step_size).update(gradient, memory, theta)
+    with jax.numpy_dtype_promotion("standard"):  # some of optax mixes floats and integers
+        updates, memory = optimizer(step_size).update(gradient, memory, theta)
     return jnp.clip(theta + jnp.asarray(updates), bounds[0], bounds[1]), memory
 
 
@@ -30,6 +31,6 @@ def answer(path: jax.Array, step: jax.Array, output: str) -> jax.Array:
     """
     if output == "last":
         return path[step]
-    row = jnp.arange(path.shape[0])
+    row = jnp.arange(path.shape[0], dtype=jnp.result_type(step))
     counted = (row <= step) & ((row > step // 2) | (step == 0))
-    return jnp.sum(jnp.where(counted[:, None], path, 0), axis=0) / jnp.sum(counted)
+    return jnp.sum(jnp.where(counted[:, None], path, 0), axis=0) / jnp.sum(counted, dtype=path.dtype)

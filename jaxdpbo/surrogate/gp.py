@@ -268,7 +268,9 @@ def log_marginal_likelihood(
     factor = jnp.linalg.cholesky(covariance(model, points, mask))
     whitened = solve_triangular(factor, masked(mask, values), lower=True)
     log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
-    return -0.5 * (jnp.sum(jnp.square(whitened)) + log_determinant + jnp.sum(mask) * jnp.log(2.0 * jnp.pi))
+    return -0.5 * (
+        jnp.sum(jnp.square(whitened)) + log_determinant + jnp.sum(mask, dtype=values.dtype) * math.log(2 * math.pi)
+    )
 
 
 def fit(

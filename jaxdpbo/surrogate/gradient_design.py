@@ -177,7 +177,7 @@ def smallest(
     tables = jnp.stack([jnp.asarray(directions(count, batch, theta.shape[0])) for count in counts])
 
     def mask(count):
-        return jnp.arange(batch) < count
+        return jnp.arange(batch, dtype=jnp.int32) < count
 
     def unsatisfied(carry):
         count, _, trace = carry

@@ -46,7 +46,8 @@ def first_of_largest(utilities: jax.Array, start: jax.Array | int = 0) -> tuple[
     largest = jnp.max(utilities)
     slack = jnp.where(jnp.isfinite(largest), 1e3 * jnp.finfo(utilities.dtype).eps * jnp.abs(largest), 0.0)
     count = utilities.shape[0]
-    places = jnp.arange(count, dtype=jnp.int32) - jnp.asarray(start, jnp.int32)
+    start = jnp.asarray(start, jnp.int32)
+    places = jnp.arange(count, dtype=jnp.int32) - start
     places = jnp.where(places < 0, places + count, places)
     nearest = jnp.min(jnp.where(utilities >= largest - slack, places, count))
     best = (nearest + start) % count
@@ -89,7 +90,8 @@ def ascend(
         value, gradient = value_and_gradient(point)
         best = keep_best(best, point, value)
         usable = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
-        update, memory = optimizer.update(jnp.where(usable, gradient, 0.0), memory)
+        with jax.numpy_dtype_promotion("standard"):  # optax takes floats to the power of its count of steps
+            update, memory = optimizer.update(jnp.where(usable, gradient, 0.0), memory)
         moved = project(jnp.where(usable, point, best[0]) + size * jnp.asarray(update))
         return (moved, memory, best), None
 

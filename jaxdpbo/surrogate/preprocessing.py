@@ -13,7 +13,7 @@ def mean_loss(losses: jax.Array, mask: jax.Array) -> jax.Array:
     inf where no user's loss was finite, or where ``mask (b,)`` is False.
     """
     finite = jnp.isfinite(losses) & mask[:, None]
-    counted = jnp.sum(finite, axis=1)
+    counted = jnp.sum(finite, axis=1, dtype=losses.dtype)
     total = jnp.sum(jnp.where(finite, losses, 0), axis=1)
     return jnp.where(counted > 0, total / jnp.maximum(counted, 1), jnp.inf)
 
@@ -58,7 +58,7 @@ def standardized(values: jax.Array, mask: jax.Array) -> jax.Array:
     """
     largest = jnp.max(jnp.where(mask, jnp.abs(values), 0.0))
     scaled = jnp.where(mask, values / jnp.where(largest > 0, largest, 1.0), 0.0)
-    count = jnp.maximum(jnp.sum(mask), 1)
+    count = jnp.maximum(jnp.sum(mask, dtype=scaled.dtype), 1)
     centred = jnp.where(mask, scaled - jnp.sum(scaled) / count, 0.0)
     deviation = jnp.sqrt(jnp.sum(jnp.square(centred)) / count)
     spread = deviation > 10 * jnp.finfo(values.dtype).eps  # less is rounding

@@ -160,7 +160,7 @@ def _loop(problem, capacity, start, steps, batch):
 def _block(problem, capacity, steps, batch, number, carry):
     """``sampling.BLOCK`` steps, or what is left of them."""
     first, count = number * sampling.BLOCK, problem.examples.features.shape[0]
-    times = first + jnp.arange(sampling.BLOCK)
+    times = first + jnp.arange(sampling.BLOCK, dtype=first.dtype)
     keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(problem.key, t), 3))(times)
     words = jax.vmap(lambda key: sampling.words_of(key, count, capacity))(keys[:, 0])
     step = partial(_step, problem, capacity, batch, keys[:, 1:], words)
@@ -177,6 +177,7 @@ def _step(problem, capacity, batch, keys, words, i, carry):
     flat, unravel = ravel_pytree(total)
     noised = unravel(mechanisms.gaussian(keys[i, 1], flat, problem.noise))
     mean = jax.tree.map(lambda leaf: leaf / batch.astype(leaf.dtype), noised)
-    change, memory = problem.rule.update(mean, memory, params)
+    with jax.numpy_dtype_promotion("standard"):  # optax takes floats to the power of its count of steps
+        change, memory = problem.rule.update(mean, memory, params)
     moved = jax.tree.map(lambda p, c: p - problem.learning_rate * c, params, change)
     return moved, memory, history

@@ -142,7 +142,7 @@ def clipped_sum(
     entering = _forward(params, batch.features)
     back = [jax.vmap(jax.grad(lambda score, label: _loss(model.loss, score, label)))(entering[-1], batch.labels)]
     for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):
-        back.append(jnp.matmul(back[-1], layer.weights.T, precision="highest") * (after > 0))
+        back.append(jnp.matmul(back[-1], layer.weights.T, precision="highest") * (after > 0).astype(after.dtype))
     back.reverse()
     entering, back = jax.lax.optimization_barrier((entering, back))  # what is measured is bitwise what is added up
     sizes = [batch.squares, *(jnp.sum(jnp.square(a), axis=1) for a in entering[1:-1])]

@@ -112,11 +112,11 @@ def sparse_vector_errors(
         order_key, threshold_key, query_key = jax.random.split(key, 3)
         truth = jax.random.permutation(order_key, jnp.arange(queries) < ones)
         threshold = 0.5 + threshold_scale * jax.random.laplace(threshold_key)
-        noised = truth + (noise - threshold_scale) * jax.random.laplace(query_key, (queries,))
+        noised = truth.astype(answers.dtype) + (noise - threshold_scale) * jax.random.laplace(query_key, (queries,))
         above = noised >= threshold
-        answered = above & (jnp.cumsum(above) <= answers)
-        right = jnp.sum(answered & truth)
-        return 1.0 - 2.0 * right / (jnp.sum(answered) + ones)
+        answered = above & (jnp.cumsum(above, dtype=answers.dtype) <= answers)
+        right = jnp.sum(answered & truth, dtype=answers.dtype)
+        return 1.0 - 2.0 * right / (jnp.sum(answered, dtype=answers.dtype) + ones)
 
     return _summary(jax.vmap(one)(keys))
 

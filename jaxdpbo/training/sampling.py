@@ -66,7 +66,7 @@ def draw(
     records = history.stamps.shape[0]
     count = draws_of(records, capacity)
     if not count:
-        return _smallest(key, batch, records)[:capacity], jnp.arange(capacity) < batch, history
+        return _smallest(key, batch, records)[:capacity], jnp.arange(capacity, dtype=jnp.int32) < batch, history
     whole = np.uint32(2**32 // records * records - 1)  # words above it would favour the first rows
     earlier_is_more = jnp.arange(count - 1, -1, -1, dtype=jnp.int32)
 

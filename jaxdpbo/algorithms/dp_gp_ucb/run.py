@@ -220,13 +220,13 @@ algorithm = Algorithm(init, ask, tell, release, privacy)
 
 def beta(config: Config, step: jax.Array) -> jax.Array:
     """``beta_t ()`` for the query after ``step ()`` steps, ``t = step + 1``: equation 3."""
-    return config.beta_offset + config.beta_slope * jnp.log(step + 1.0)
+    return config.beta_offset + config.beta_slope * jnp.log((step + 1).astype(float))
 
 
 def best(config: Config, state: State) -> jax.Array:
     """The largest utility ``()`` observed so far, in standard units; the least limit where there is none. Raw."""
     private, step = state.private, state.public.step
-    observed = jnp.arange(config.steps) < step
+    observed = jnp.arange(config.steps, dtype=jnp.int32) < step
     return jnp.max(jnp.where(observed, private.utilities, config.limits[0]))
 
 

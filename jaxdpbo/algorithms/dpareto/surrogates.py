@@ -56,7 +56,7 @@ def measured(
 ) -> Measured:
     """``values (m, 2)`` as returned, where ``known (m,)``, standardised over those ``usable (m,)``."""
     raw = transformed(jnp.where(usable[:, None], values, 1.0))
-    weight = jnp.where(usable, 1.0, 0.0)[:, None] / jnp.maximum(jnp.sum(usable), 1)
+    weight = usable.astype(raw.dtype)[:, None] / jnp.maximum(jnp.sum(usable.astype(raw.dtype)), 1)
     mean = jnp.sum(raw * weight, axis=0)
     scale = jnp.sqrt(jnp.sum(jnp.square(raw - mean[None]) * weight, axis=0))
     scale = jnp.where(scale > 1e-6, scale, 1.0)
@@ -165,7 +165,8 @@ def _searched(key, config, given, posteriors):
 
     search_key, front_key = jax.random.split(key)
     front = pareto.non_dominated(given.values, given.mask)
-    incumbent = given.units[jnp.argmax(jax.random.uniform(front_key, front.shape) + front)]  # one of the front
+    drawn = jax.random.uniform(front_key, front.shape)
+    incumbent = given.units[jnp.argmax(drawn + jnp.where(front, 1.0, 0.0))]  # one of the front
     zero, one = jnp.zeros_like(incumbent), jnp.ones_like(incumbent)
     found, _ = maximize.sample_and_ascend(
         search_key, utility, zero, one, incumbent=incumbent, raw_samples=config.search.raw_samples,

@@ -68,7 +68,7 @@ def geometric_of(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> ja
     words = jax.random.bits(key, (tables.WORDS, len(table), *shape), jnp.uint32)
     ones = ~at_least(words, [table[:, i].reshape(places) for i in range(tables.WORDS)])
     powers = jnp.asarray(2 ** np.arange(len(table), dtype=np.int64), jnp.int32).reshape(places)
-    return jnp.sum(ones * powers, axis=0, dtype=jnp.int32)
+    return jnp.sum(jnp.where(ones, powers, 0), axis=0, dtype=jnp.int32)
 
 
 def discrete_laplace(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Array:

@@ -142,7 +142,8 @@ def check_separable(
     Raises:
       NotSeparable: with the primitive, its shape, why, and the line of the source.
       ValueError: axes of different lengths, no axis at all, one buffer both public and a user's, arrays that the
-        objective captured (they may be made of records: pass them in ``data``), values of no or several arrays.
+        objective captured (they may be made of records: pass them in ``data``; a captured number counts as public),
+        values of no or several arrays.
     """
     axes, leaves = roles.axes_of(data, user_axes), jax.tree.leaves(data)
     count = roles.expect_users(leaves, axes)

@@ -202,8 +202,8 @@ def noises() -> dict[str, Target]:
         "outcome": Target(
             m.outcome, plain | {"probabilities": probabilities}, odd=odd | {"probabilities": wrong}, weight=0.2),
         "mechanisms.planar_laplace": Target(
-            m.planar_laplace, {"key": key(), "count": few, "rate": either(Fraction(1), Fraction(2))}, tame=("count",),
-            weight=0.2,
+            m.planar_laplace, {"key": key(), "count": either(1, 4), "rate": either(Fraction(1), Fraction(2))},
+            tame=("count",), weight=0.2,
         ),
         "noisy_argmax": Target(m.noisy_argmax, {"key": key(), "scores": whole_scores, "rate": rate}, fixed=("scores",),
             **row),

@@ -13,7 +13,7 @@ from jax.interpreters import batching
 
 from jaxdpbo import drivers, minimize, per_user
 from jaxdpbo.algorithms import dp_gd
-from jaxdpbo.privacy import guarantee, separable
+from jaxdpbo.privacy import guarantee, ledger, separable
 from jaxdpbo.problems import (
     gp_regression,
     huber_regression,
@@ -402,6 +402,15 @@ def test_a_second_checked_run_compiles_nothing(compilations):
     compilations.clear()
     RUNS["run_scan"](distance, user_axes=0)
     assert compilations["programs"] == 0
+
+
+def test_a_release_that_was_not_checked_is_not_given_out_again_as_if_it_were(tmp_path):
+    """The second call would evaluate nothing, and so check nothing."""
+    ledger.create(tmp_path / "ledger", mu=2)
+    options = {"recording": drivers.Recording(tmp_path / "ledger", "one")}
+    drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, **options)
+    with pytest.raises(ledger.LedgerError, match="charged with another spend"):
+        drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, **options)
 
 
 @pytest.mark.parametrize(

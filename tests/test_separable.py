@@ -413,6 +413,22 @@ def test_a_release_that_was_not_checked_is_not_given_out_again_as_if_it_were(tmp
         drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, **options)
 
 
+def test_steps_that_were_not_checked_keep_their_assumption_when_a_run_goes_on():
+    """Nobody can say any more what the steps before ``state`` evaluated."""
+    found = []
+
+    def failing(point, data):
+        if found:
+            raise OSError
+        return found.append(1) or np.asarray(dp_gd.gradients_of(centred)(point, data))
+
+    with pytest.raises(drivers.RunInterrupted) as caught:
+        drivers.run_loop(dp_gd.algorithm, failing, DATA, CONFIG)
+    state = caught.value.state
+    after = drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, state=state).guarantee
+    assert guarantee.SEPARABLE_LOSSES in after.assumptions
+
+
 @pytest.mark.parametrize(
     ("axes", "error", "said"),
     [

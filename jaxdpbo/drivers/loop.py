@@ -80,7 +80,8 @@ def run_loop(
     """
     statement, checkpoint = result.statement_of(algorithm, objective, config), None
     objective, data = separation.shown(objective, data, user_axes)
-    statement = separation.rests_on(statement, objective)
+    if state is None:  # nobody can say what the steps before it evaluated
+        statement = separation.rests_on(statement, objective)
     count = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
     if not isinstance(state, State | None):
         raise TypeError(f"state must be of a RunInterrupted, got {type(state).__name__}")

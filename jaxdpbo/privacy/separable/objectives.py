@@ -70,7 +70,7 @@ class Checked(KeepsApart):
         return program(point, data)
 
 
-class PerUser(Checked):
+class PerUser(KeepsApart):
     """The loss of one person, mapped over all of them; see ``per_user``."""
 
     function: Callable[..., jax.Array]

@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles import pareto as oracle
+from protocol_cases import CASES
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
+from jaxdpbo.drivers import loop
 from jaxdpbo.surrogate import maximize
 
 BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
@@ -112,6 +114,22 @@ def test_what_an_oracle_may_return_is_a_failed_setting_with_a_reason(values, rea
     private = spoiled.diagnostics.state.private
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves((private.units, private.models)))
     assert np.isfinite(spoiled.release.hypervolume)
+
+
+def test_the_surrogates_are_fitted_from_the_last_seed_on():
+    case = CASES["dpareto"]
+    chosen = case.config(1.0)
+    seeds, fitted = len(chosen.initial_design), []
+    state = loop.init(case.algorithm, jax.random.key(0), chosen)
+    for step in range(chosen.steps):
+        query = loop.ask(case.algorithm, jax.random.key(step), chosen, state)
+        values = jnp.asarray([[0.5 + step, 0.9 / (1 + step)]])
+        after, _ = loop.tell(case.algorithm, jax.random.key(step), chosen, state, query, values)
+        fitted.append(not all(jax.tree.leaves(jax.tree.map(np.array_equal, *(
+            each.private.models for each in (state, after)
+        )))))  # fmt: skip
+        state = after
+    assert fitted == [step + 1 >= seeds for step in range(chosen.steps)]
 
 
 def test_a_search_of_nothing_but_failures_goes_on():

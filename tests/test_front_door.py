@@ -7,6 +7,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import scipy.optimize
 
@@ -257,6 +258,21 @@ def test_a_preview_is_of_the_noise_that_a_run_has():
     inside = np.abs(moved) < 0.999
     gradients = np.sqrt(0.1) * moved[inside] / np.sqrt(1 - moved[inside] ** 2)
     assert np.median(np.abs(gradients)) == pytest.approx(0.6745 * deviation_of(config), rel=0.1)
+
+
+@pytest.mark.parametrize("steps", [2, 3000])
+def test_the_wander_is_that_of_adagrads_steps_on_noise_alone(steps):
+    """Of either sign with one chance, so that their squares add up."""
+    found = jaxdpbo.preview(users=40, mu=0.3, bounds=SIDE, steps=steps)
+    optimizer, gradient = optax.adagrad(1.0), jnp.full(1, found.deviation)
+
+    def step(state, _):
+        moved, state = optimizer.update(gradient, state)
+        return state, moved
+
+    with jax.numpy_dtype_promotion("standard"):
+        moved = jax.lax.scan(step, optimizer.init(jnp.zeros(1)), length=steps)[1]
+    assert found.wander == pytest.approx(float(jnp.linalg.norm(moved)), rel=1e-5)
 
 
 def nothing(point, data):

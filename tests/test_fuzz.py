@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fuzz_targets import coverage, objectives, odd_values
+from fuzz_targets import coverage, odd_values
 from fuzz_targets.target import MARK, Target
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
-from protocol_cases import CASES, STEPS, USERS
+from protocol_cases import CASES, USERS
 
 import jaxdpbo
 from jaxdpbo import drivers
@@ -215,47 +215,6 @@ def test_hypothesis_reports_what_it_finds():
 # Users' values
 
 
-def of_any_pattern(rng, *shape):
-    """Numbers, among them, in any pattern, those that no user should have."""
-    odd = rng.choice(odd_values.EDGES, size=shape)
-    share = rng.choice([0.0, 0.05, 0.5, 1.0], size=shape[:1]).reshape(-1, *(1,) * (len(shape) - 1))
-    scale = 10.0 ** rng.uniform(-320, 300, size=(shape[0], *(1,) * (len(shape) - 1)))
-    found = np.where(rng.uniform(size=shape) < share, odd, scale * rng.normal(size=shape))
-    return np.where(rng.uniform(size=share.shape) < 0.1, odd.flat[0], found)  # all the same, too
-
-
-OBJECTIVES = {
-    (USERS,): objectives.loss_of_table,
-    (): objectives.utility_of_table,
-    (2,): objectives.two_of_table,
-    (2, USERS): objectives.gradient_of_table,
-}
-TOGETHER = 32
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_no_value_of_any_user_makes_a_run_raise_or_release_nan(name, trials):
-    """The values at a point are those of a table, whatever the point: no surrogate has seen their like."""
-    case, rng = CASES[name], np.random.default_rng(0)
-    config, objective = case.config(1.0), OBJECTIVES[case.shape]
-    count = trials(f"runs of {name} on values of any pattern", 2 * TOGETHER, 64 * TOGETHER, 0)
-
-    @jax.jit
-    def released(keys, tables):
-        def one(pair):
-            return drivers.scan(case.algorithm, objective, pair[0], config, pair[1])[0]
-
-        return jax.lax.map(one, (keys, tables))
-
-    for start in range(0, count, TOGETHER):
-        tables = of_any_pattern(rng, TOGETHER, STEPS + 2, USERS)
-        keys = jax.random.split(jax.random.key(start), TOGETHER)
-        found = released(keys, tables)
-        if case.releases_values:
-            found = found._replace(values=jnp.zeros(()))  # as measured
-        assert not any(map(holds_nan, jax.tree.leaves(found)))
-
-
 def outcome(call):
     """What an observer sees: shapes, dtypes and the guarantee, or the exception."""
     try:
@@ -315,9 +274,9 @@ def test_neighbours_get_the_same_shapes_and_the_same_exceptions(trials):
     with np.errstate(all="ignore"):
         for name, enter in entries().items():
             for _ in range(trials(f"neighbouring data sets through {name}", 4, 400, 1)):
-                rows = of_any_pattern(rng, USERS, 2)
+                rows = odd_values.of_any_pattern(rng, USERS, 2)
                 neighbour = rows.copy()
-                neighbour[rng.integers(USERS)] = of_any_pattern(rng, 1, 2)[0]
+                neighbour[rng.integers(USERS)] = odd_values.of_any_pattern(rng, 1, 2)[0]
                 assert outcome(lambda enter=enter, rows=rows: enter(rows)) == outcome(
                     lambda enter=enter, rows=neighbour: enter(rows)
                 ), name
@@ -378,12 +337,6 @@ def test_the_harness_sees_planted_faults(call, seen):
     with pytest.raises(Finding, match=seen):
         called(target, {"data": "x8642097531"}, limit=0.2)
     assert time.perf_counter() - begun < 2
-
-
-def test_the_values_test_sees_a_release_of_raw_values():
-    table = of_any_pattern(np.random.default_rng(0), 64, 4, 4)
-    assert holds_nan(jnp.sum(jnp.asarray(table), axis=(1, 2)))
-    assert not holds_nan(jnp.arange(3.0))
 
 
 def test_the_neighbour_test_sees_an_exception_that_follows_values():

@@ -52,15 +52,14 @@ def entered(run):
     """The code of every Python function that is called meanwhile."""
     seen = set()
 
-    def note(frame, event, _):
-        if event == "call":
-            seen.add(frame.f_code)
+    def note(frame, event, _):  # returns None: nothing within the call is traced
+        seen.add(frame.f_code)
 
-    sys.setprofile(note)
+    sys.settrace(note)
     try:
         run()
     finally:
-        sys.setprofile(None)
+        sys.settrace(None)
     return seen
 
 
@@ -81,7 +80,7 @@ def test_no_driver_uses_a_key_twice(name, uses, programs):
     def run():
         jax.block_until_ready(case.run(key))
 
-    seen = entered(run) if case.names else run()  # a profile takes time
+    seen = entered(run) if case.names else run()  # to note takes time
     assert not [each for each in case.names if key_cases.code_of(PUBLIC[each]) not in seen]
     assert bool(uses) == case.draws
     assert not key_cases.used_twice()

@@ -114,6 +114,21 @@ def test_a_result_holds_until_the_code_of_its_function_changes():
     assert {key[1] for key in before & changed} == {"g"}
 
 
+def test_no_mutants_bytecode_is_taken_for_anothers(tmp_path):
+    """Python compares a file's size and its time of change in seconds, of which file systems keep 1901 to 2038."""
+    module = tmp_path / "tree" / "jaxdpbo" / "it.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("a = 1\n")
+    (one,) = (each for each in mutations.of_source(b"a = 1\n", "jaxdpbo/it.py") if each.change.endswith("a = 2"))
+    stamps = set()
+    for _ in range(50):
+        with run.Slot(tmp_path).changed(one):
+            assert module.read_text() == "a = 2\n"
+            stamps.add(int(module.stat().st_mtime))
+    assert len(stamps) == 50
+    assert module.read_text() == "a = 1\n"
+
+
 @pytest.fixture(scope="module")
 def everything():
     return list(mutations.scope(ROOT))

@@ -3,31 +3,40 @@
 import functools
 import itertools
 import pickle
+from importlib import import_module
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from protocol_cases import CASES, STEPS, records
+from fuzz_targets import objectives
+from fuzz_targets.odd_values import of_any_pattern
+from protocol_cases import CASES, STEPS, USERS, records
 
 from jaxdpbo import drivers
 from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy import guarantee, keys
 
 SENTINEL = 0.123456789
 SEEDED = {"insecure_key": True}  # integer seeds are for tests
-RECORDS = {"rows": records(), "mark": np.array(np.nan)}
-MARKED = RECORDS | {"mark": np.array(SENTINEL)}
+OF_TABLE = {
+    (USERS,): objectives.loss_of_table,
+    (): objectives.utility_of_table,
+    (2,): objectives.two_of_table,
+    (2, USERS): objectives.gradient_of_table,
+}
+RECORDS = {"rows": records(), "table": np.full((STEPS + 2, USERS), SENTINEL), "use_table": np.array(False)}
+MARKED = RECORDS | {"use_table": np.array(True)}
 
 
 @functools.cache
 def case_named(name):
-    """The case, whose values are all ``data["mark"]`` where that is a number: one program for both."""
+    """The case, whose values are those of ``data["table"]`` where the data say so: one program for both."""
     case = CASES[name]
 
     def objective(point, data):
         values = case.objective(point, data["rows"])
-        return jnp.where(jnp.isnan(data["mark"]), values, jnp.broadcast_to(data["mark"], values.shape))
+        return jnp.where(data["use_table"], OF_TABLE[case.shape](point, data["table"]), values)
 
     return case._replace(objective=objective)
 
@@ -35,6 +44,16 @@ def case_named(name):
 @pytest.fixture(params=CASES, name="case")
 def case_of(request):
     return case_named(request.param)
+
+
+EACH = {case.algorithm: name for name, case in CASES.items()}.values()  # the last case of each algorithm
+
+
+def pytest_generate_tests(metafunc):
+    """``each``: one case of every algorithm, and with ``--full`` every case: programs of their own take minutes."""
+    if "each" in metafunc.fixturenames:
+        names = CASES if metafunc.config.getoption("--full") else EACH
+        metafunc.parametrize("each", map(case_named, names), ids=names)
 
 
 def key(seed=0):
@@ -109,9 +128,9 @@ def test_an_interrupted_run_resumes_on_the_same_path(case):
     assert_same(loop_of(case, failing, state=caught.value.state).release, loop_of(case).release)
 
 
-@pytest.mark.parametrize("name", {case.algorithm: name for name, case in CASES.items()}.values())
+@pytest.mark.parametrize("name", EACH)
 def test_eager_and_jit_agree_on_a_step(name):
-    """For the last case of each algorithm: one operation after another compiles hundreds of programs."""
+    """For one case of each algorithm: one operation after another compiles hundreds of programs."""
     case = case_named(name)
     config, state = case.config(1.0), state_after(case, 1)
     values = jnp.asarray(np.random.default_rng(1).normal(size=(len(ask(case, 3, config, state).mask), *case.shape)))
@@ -158,8 +177,8 @@ def maps_over_configs_and_keys(case, transform):
         assert_close(jax.tree.map(lambda leaf, i=i: leaf[i], mapped), run(case, seed, scale).release, 1e-6)
 
 
-def test_vmaps_over_configs_and_keys(case):
-    maps_over_configs_and_keys(case, jax.vmap)
+def test_vmaps_over_configs_and_keys(each):
+    maps_over_configs_and_keys(each, jax.vmap)
 
 
 @pytest.mark.parametrize("name", ["dp_gibo", "dp_gp_ucb, box", "random_search"])
@@ -168,8 +187,8 @@ def test_a_loop_over_configs_and_keys_is_the_same(name):
     maps_over_configs_and_keys(case_named(name), lambda one: functools.partial(jax.lax.map, one))
 
 
-def test_float32_runs_where_x64_is_off(case, float32):
-    released = run(case).release
+def test_float32_runs_where_x64_is_off(each, float32):
+    released = run(each).release
     assert released.point.dtype == jnp.float32
     assert not any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(released))
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(released))
@@ -272,11 +291,30 @@ def test_nothing_raw_is_returned_printed_or_pickled_by_default(case):
     assert tells(loud, 2)[1]  # the check can see; on the grid a mean has fewer digits
 
 
-@pytest.mark.parametrize("bad", [0, 7, None, "key", np.zeros(2, np.uint32)])
+def is_nan(leaf):
+    return bool(np.any(np.not_equal(leaf, leaf)))
+
+
+def test_no_value_of_any_user_makes_a_run_raise_or_release_nan(case, trials):
+    """The values at a point are those of a table, whatever the point: no surrogate has seen their like."""
+    rng, config, scan = np.random.default_rng(0), case.config(1.0), import_module("jaxdpbo.drivers.scan")
+    rows = jnp.asarray(RECORDS["rows"])
+    for seed in range(trials("runs of an algorithm on values of any pattern", 64, 2048, 0)):
+        table = jnp.asarray(of_any_pattern(rng, STEPS + 2, USERS))
+        data = {"rows": rows, "table": table, "use_table": jnp.asarray(True)}
+        found, _, _ = scan._scan(case.algorithm, case.objective, key(seed), config, data)
+        if case.releases_values:
+            found = found._replace(values=jnp.zeros(()))  # as measured
+        assert not any(map(is_nan, jax.tree.leaves(found)))
+
+
+def test_the_values_test_sees_a_release_of_raw_values():
+    assert is_nan(jnp.sum(of_any_pattern(np.random.default_rng(0), 64, 4, 4), axis=(1, 2)))
+    assert not is_nan(jnp.arange(3.0))
+
+
+@pytest.mark.parametrize("bad", [0, 7, "key", np.zeros(2, np.uint32)])
 def test_only_a_typed_key_is_a_key(case, bad):
-    if bad is None:
-        drivers.run_scan(case.algorithm, case.objective, RECORDS, case.config(1.0), key=None)  # a fresh one
-        return
     for driver in (drivers.run_scan, drivers.run_loop):
         with pytest.raises(TypeError, match="key must be a typed key"):
             driver(case.algorithm, case.objective, RECORDS, case.config(1.0), key=bad)
@@ -289,16 +327,18 @@ def test_a_batch_of_keys_is_not_a_key(case):
 
 def test_a_key_passed_in_is_an_assumption(case):
     passed = run(case).guarantee
-    drawn = drivers.run_scan(case.algorithm, case.objective, RECORDS, case.config(1.0)).guarantee
+    drawn = keys.for_release(None, case.algorithm.privacy(case.config(1.0)), False)[1]
     assert (guarantee.KEY_SECRET in passed.assumptions) == case.private
     assert guarantee.KEY_SECRET not in drawn.assumptions
 
 
-def test_default_runs_differ_and_seeded_runs_do_not(case):
-    config = case.config(1.0)
-    fresh = [drivers.run_scan(case.algorithm, case.objective, RECORDS, config).release.point for _ in range(2)]
-    assert np.any(fresh[0] != fresh[1]) or not case.draws  # GP-UCB's keys only start searches, which may end alike
-    assert_same(run(case, 5).release, run(case, 5).release)
+def test_default_runs_differ_and_seeded_runs_do_not(each):
+    config = each.config(1.0)
+    fresh = [drivers.run_scan(each.algorithm, each.objective, RECORDS, config, key=None) for _ in range(2)]
+    assert all(guarantee.KEY_SECRET not in run.guarantee.assumptions for run in fresh)
+    points = [run.release.point for run in fresh]
+    assert np.any(points[0] != points[1]) or not each.draws  # GP-UCB's keys only start searches, which may end alike
+    assert_same(run(each, 5).release, run(each, 5).release)
 
 
 def test_configs_are_frozen_and_hash_by_their_static_part(case):

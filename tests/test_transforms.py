@@ -1,41 +1,22 @@
-"""Transforms for outsourcing: noise of the stated distribution, its kernels, and attacks that tell which are sound."""
+"""Transforms for outsourcing: noise of the stated distribution, and guarantees that say what each earns."""
 
-import json
 import math
 from fractions import Fraction
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles import discrete
 from oracles import input_noise as oracle
 from scipy.stats import binom, chisquare, kstest, laplace, norm
+from transform_cases import CENTRE, SOUND, curate, published, soundly
 
 from jaxdpbo import input_noise
 from jaxdpbo.privacy import accounting, auditing, guarantee, keys, mechanisms, transforms
 from jaxdpbo.privacy.mechanisms import tables
-from jaxdpbo.surrogate import kernels, noisy_inputs
 
-CENTRE = np.array([1.0, -2.0])
 GRID = np.stack(np.meshgrid(np.arange(20.0), np.arange(20.0)), -1).reshape(-1, 2)
 CELLS = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]])
-
-
-def soundly(epsilon=1.0, radius=None, scale=1.0, centre=CENTRE, noise="float"):
-    """Every sound transform that adds noise, at the same claim."""
-    common = {"centre": centre, "scale": scale, "radius": radius, "noise": noise}
-    wide = common | {"centre": np.append(centre, 0.0)}
-    return {
-        "planar_laplace": transforms.planar_laplace(epsilon=epsilon, **common),
-        "product_laplace": transforms.product_laplace(epsilon=epsilon, **common),
-        "gaussian": transforms.gaussian(epsilon=epsilon, delta=1e-5, **common),
-        "private_projection": transforms.private_projection(epsilon=epsilon, delta=1e-5, projected=2, **wide),
-    }
-
-
-def published(projected=5, epsilon=3.0, dimension=2):
-    return transforms.random_projection(dimension=dimension, projected=projected, epsilon=epsilon, delta=1e-5)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
@@ -69,99 +50,7 @@ def test_draws_have_the_law_that_is_said(dimension):
             assert kstest((angle + np.pi) / (2 * np.pi), "uniform").pvalue > 1e-3
 
 
-def test_a_law_and_its_characteristic_function_agree():
-    for kind in input_noise.KINDS:
-        for dimension in (1,) if kind == "product_laplace" else (1, 2, 4):  # a coordinate's, by itself
-            distribution = input_noise.distribution(kind, 0.5, dimension)
-            drawn = np.asarray(input_noise.draw(jax.random.key(1), distribution, 200_000))
-            variances, weights = input_noise.difference_variances(distribution)
-            for s in (0.3, 1.0, 2.5):
-                exact = oracle.characteristic(kind, 0.5, dimension, s)
-                assert np.cos(s * drawn[:, 0]).mean() == pytest.approx(exact, abs=0.01)
-                assert weights @ np.exp(-variances * s**2 / 2) == pytest.approx(exact**2, rel=1e-5)
-            assert np.all(weights > 0)
-
-
-@pytest.mark.parametrize("kind", input_noise.KINDS[:2])
-@pytest.mark.parametrize("dimension", [1, 2, 3])
-def test_the_noise_aware_kernel_is_the_expectation(kind, dimension):
-    distribution = input_noise.distribution(kind, 0.6, dimension)
-    params = noisy_inputs.noisy_inputs(distribution, 1.25)
-    for distance in (0.0, 0.5, 2.0, 6.0):
-        x, y = np.zeros((2, 1 + dimension))
-        y[0], y[1] = 1.0, distance
-        exact = oracle.averaged_rbf(kind, 0.6, dimension, 1.25, distance)
-        assert noisy_inputs.rbf(params, jnp.asarray(x), jnp.asarray(y)) == pytest.approx(exact, rel=1e-5)
-    # By simulation, from the same distribution that the curator draws from.
-    z = np.array([[0.0] * dimension, [1.5] + [0.0] * (dimension - 1)])
-    noise = np.asarray(input_noise.draw(jax.random.key(2), distribution, 400_000)).reshape(2, 200_000, dimension)
-    inputs = z[:, None] - noise
-    simulated = np.exp(-np.sum((inputs[0] - inputs[1]) ** 2, axis=1) / (2 * 1.25**2)).mean()
-    pair = noisy_inputs.numbered(z)
-    assert noisy_inputs.rbf(params, pair[0], pair[1]) == pytest.approx(simulated, rel=0.02)
-
-
-def test_the_kernel_aware_of_product_noise_is_a_product_of_expectations():
-    distribution, places = input_noise.distribution("product_laplace", 0.6, 3), np.array([0.0, 0.5, 2.0])
-    kernel, params, points = noisy_inputs.kernel_for(distribution, np.stack([np.zeros(3), places]), 1.25)
-    exact = np.prod([oracle.averaged_rbf("planar_laplace", 0.6, 1, 1.25, distance) for distance in places])
-    assert kernel(params, points[0], points[1]) == pytest.approx(exact, rel=1e-5)
-    assert kernel(params, points[1], points[1]) == 1.0
-    noise = np.asarray(input_noise.draw(jax.random.key(2), distribution, 400_000)).reshape(2, 200_000, 3)
-    simulated = np.exp(-np.sum((noise[0] - noise[1] - places) ** 2, axis=1) / (2 * 1.25**2)).mean()
-    assert kernel(params, points[0], points[1]) == pytest.approx(simulated, rel=0.02)
-    kernels.check(noisy_inputs.product_rbf, params, 4)
-
-
-def test_a_row_is_fully_correlated_with_itself_and_the_gram_matrix_is_positive():
-    params = noisy_inputs.noisy_inputs(input_noise.distribution("planar_laplace", 1.0, 2), 1.0)
-    points = noisy_inputs.numbered(np.random.default_rng(0).normal(size=(60, 2)))
-    gram = np.asarray(kernels.gram(noisy_inputs.rbf, params, points, points))
-    np.testing.assert_array_equal(np.diag(gram), 1.0)
-    assert np.min(np.linalg.eigvalsh(gram)) > 0.1
-    twin = points.at[1, 1:].set(points[0, 1:])  # at the same place, but another row
-    assert noisy_inputs.rbf(params, twin[0], twin[1]) < 0.5
-    kernels.check(noisy_inputs.rbf, params, 3)
-
-
-def test_the_kernel_of_named_cells_is_the_expectation():
-    response = input_noise.response([*CELLS.tolist(), [9.0, 9.0]], 0.6)
-    places, variances = np.array(response.cells), input_noise.cell_variances(response)
-    np.testing.assert_allclose(variances, np.array([25, 25, 25, 97]) / 12)
-    kernel, params, points = noisy_inputs.kernel_for(response, places[[0, 0, 1, 2, 3, 3]], 4.0)
-    gram = np.asarray(kernels.gram(kernel, params, points, points))
-    np.testing.assert_array_equal(np.diag(gram), 1.0)
-    assert np.min(np.linalg.eigvalsh(gram)) > 0.1
-    named = [0, 0, 1, 2, 3, 3]
-    for i, j in np.argwhere(~np.eye(6, dtype=bool)):
-        exact = oracle.averaged_over_cells(places, 0.6, variances, 4.0, (named[i], named[j]))
-        assert gram[i, j] == pytest.approx(exact, rel=1e-12)
-    # By simulation: rows of a random cell, normal there, that answered as the curator's do.
-    rng, count = np.random.default_rng(0), 200_000
-    cells = rng.integers(0, 4, (2, count))
-    answers = np.where(rng.uniform(size=(2, count)) < 0.6, cells, (cells + rng.integers(1, 4, (2, count))) % 4)
-    inputs = places[cells] + np.sqrt(variances[cells])[..., None] * rng.normal(size=(2, count, 2))
-    correlation = np.exp(-np.sum((inputs[0] - inputs[1]) ** 2, axis=1) / 32)
-    both = (answers[0] == 0) & (answers[1] == 1)
-    assert correlation[both].mean() == pytest.approx(gram[0, 2], abs=5 * correlation[both].std() / both.sum() ** 0.5)
-
-
-def test_a_law_is_read_back():
-    for distribution in (input_noise.distribution("gaussian", 0.5, 2), input_noise.response(CELLS, 0.6)):
-        assert input_noise.from_dict(json.loads(json.dumps(distribution._asdict()))) == distribution
-
-
-def test_without_noise_worth_mentioning_it_is_the_kernel_itself():
-    params = noisy_inputs.noisy_inputs(input_noise.distribution("gaussian", 1e-6, 2), 0.8)
-    points = noisy_inputs.numbered(np.random.default_rng(1).normal(size=(8, 2)))
-    plain = kernels.gram(kernels.rbf, kernels.stationary(0.8, 2), points[:, 1:], points[:, 1:])
-    np.testing.assert_allclose(kernels.gram(noisy_inputs.rbf, params, points, points), plain, atol=1e-9)
-
-
-NAMES = ["planar_laplace", "product_laplace", "gaussian", "private_projection"]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOUND)
 @pytest.mark.parametrize("noise", ["float", "exact"])
 def test_the_released_noise_is_that_of_the_metadata(name, noise):
     chosen = soundly(scale=3.0, noise=noise)[name]
@@ -177,7 +66,7 @@ def test_the_released_noise_is_that_of_the_metadata(name, noise):
     assert np.all(np.abs(noise.mean(axis=0)) < 5 * noise.std(axis=0) / 20_000**0.5)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOUND)
 def test_exact_rows_are_cells_of_a_grid_and_cost_what_is_said(name):
     near, anywhere = (soundly(noise="exact", radius=radius)[name] for radius in (None, 2.0))
     inputs = np.random.default_rng(1).normal(size=(50, len(near.centre)))
@@ -260,80 +149,6 @@ def test_the_published_transform_is_algorithm_1():
         matrix = np.linalg.lstsq((left * values) @ right, z * math.sqrt(400), rcond=None)[0]
         assert kstest(matrix.ravel(), norm.cdf).pvalue > 1e-3
         np.testing.assert_allclose((left * values) @ right @ matrix / 20, z, atol=1e-9 * np.abs(z).max())
-
-
-PAPERS_GRID = np.stack(np.meshgrid(*[np.linspace(-1, 1, 100)] * 2), -1).reshape(-1, 2) * 25 / math.sqrt(2)
-
-
-@pytest.mark.parametrize(
-    ("projected", "epsilon"), [(1, math.exp(1.1)), (1, math.exp(-0.5)), (10, math.exp(1.1)), (10, 1.0)]
-)
-def test_the_attack_tells_neighbours_of_the_published_transform_apart(trials, projected, epsilon):
-    """Theorem 1 is false: no error, whatever epsilon was claimed. The paper's 10,000 rows, both branches."""
-    chosen, known, row = published(projected, epsilon), np.array([0, 99, 9900, 3030]), 9999
-    smallest = np.linalg.svd(PAPERS_GRID, compute_uv=False).min()
-    assert (smallest < chosen.threshold) == (epsilon <= 1)
-    neighbour = PAPERS_GRID.copy()
-    neighbour[row] -= np.array([0.6, 0.8])  # a unit of distance
-    count = trials(f"column-space attack on 10,000 rows, r={projected}, per hypothesis", 100, 10_000, 0)
-    seen = np.append(known, row)
-    release = jax.jit(lambda keys, inputs: jax.lax.map(lambda key: transforms.project(key, chosen, inputs)[seen], keys))
-    counts = []
-    for hypothesis, inputs in enumerate((PAPERS_GRID, neighbour)):
-        keys = jax.random.split(jax.random.key(hypothesis), count)
-        fits = [
-            [auditing.affine_misfit(PAPERS_GRID[known], z[:-1], data[row], z[-1]) for data in (PAPERS_GRID, neighbour)]
-            for z in np.asarray(release(keys, jnp.asarray(inputs)))
-        ]
-        counts.append(int(np.sum([first < second for first, second in fits])))
-    assert counts == [count, 0]
-    shown = auditing.epsilon_lower_bound(*counts, count, delta=1e-5)
-    assert shown.epsilon > math.log(count / 4) - 0.5
-    if projected >= 2:
-        z = np.asarray(curate(jax.random.key(9), chosen, PAPERS_GRID))
-        found = auditing.reconstruct(PAPERS_GRID[known[:3]], z[known[:3]], z)
-        np.testing.assert_allclose(found, PAPERS_GRID, rtol=0, atol=1e-10)
-
-
-def curate(key, chosen, inputs):
-    return transforms.curate(key, chosen, inputs, insecure_key=True).z
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("noise", ["float", "exact"])
-def test_the_attack_fails_on_the_sound_transforms(name, noise, trials):
-    """The likelihood-ratio attack of somebody who knows every other row stays under the claim, and comes near it."""
-    claimed, quick = 1.5, 60_000 if name == "private_projection" else 20_000  # whose bound comes near with more rows
-    count = trials(f"rows curated under each of two neighbours, {name}, {noise} noise", quick, 60_000, 0)
-    chosen = soundly(epsilon=claimed, noise=noise)[name]
-    delta = 0.0 if "laplace" in name else 1e-5
-    dimension = len(chosen.centre)
-    # A unit along an axis, or for a product distribution along the diagonal, which is longest in l1 norm.
-    apart = np.full(dimension, dimension**-0.5) if name == "product_laplace" else np.eye(dimension)[0]
-    scores = likelihood_ratios(chosen, apart, count)
-    shown = auditing.threshold_audit(*scores, delta=delta, confidence=0.95).epsilon
-    assert 0.3 * claimed < shown <= claimed
-    third = {"distribution": chosen.distribution._replace(scale=chosen.distribution.scale / 3), "cell": chosen.cell / 3}
-    planted = chosen.__class__(**vars(chosen) | third)
-    assert auditing.threshold_audit(*likelihood_ratios(planted, apart, count), delta=delta).epsilon > claimed
-
-
-def likelihood_ratios(chosen, apart, count):
-    """Scores of two hypotheses, a row at the centre and one a unit of distance away, under one public projection."""
-    rows = np.repeat([np.zeros_like(apart), apart], count, axis=0)
-    given = chosen.centre + rows * chosen.scale
-    curated = transforms.curate(jax.random.key(0), chosen, given, insecure_key=True)
-    distribution, z, moved = curated.metadata.distribution, np.asarray(curated.z), apart
-    if curated.metadata.projection is not None:
-        moved = apart @ np.asarray(curated.metadata.projection)
-    if distribution.kind == "gaussian":
-        scores = -(z @ moved) / distribution.scale**2
-    elif distribution.kind == "product_laplace":
-        scores = np.sum(np.abs(z - moved) - np.abs(z), axis=1) / distribution.scale
-    else:
-        scores = (np.linalg.norm(z - moved, axis=1) - np.linalg.norm(z, axis=1)) / distribution.scale
-    scores = np.round(scores, 9)  # the last bits of floating-point noise alone tell the two apart: another test's
-    return scores[:count], scores[count:]
 
 
 @pytest.mark.parametrize("noise", transforms.NOISES)
@@ -425,7 +240,7 @@ def test_rows_are_brought_into_the_ball_where_the_guarantee_is_for_any_replaceme
 @pytest.mark.parametrize("noise", transforms.NOISES)
 def test_the_unit_of_a_statement_is_the_scale_of_its_transform(noise):
     inputs = np.ones((6, 3))
-    for name in NAMES:
+    for name in SOUND:
         statements = []
         for scale in (1.0, 1e-3):
             near, anywhere = (soundly(scale=scale, radius=radius, noise=noise)[name] for radius in (None, 2.0))

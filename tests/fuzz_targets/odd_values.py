@@ -170,3 +170,12 @@ def arguments(draw, target: Target) -> dict[str, Any]:
         odd = target.odd[name] if name in target.odd else anything() | lookalikes(found[name])
         found[name] = draw(odd.filter(lambda value: not is_gigantic(value)) if name in target.tame else odd)
     return found
+
+
+def of_any_pattern(rng, *shape):
+    """Numbers, among them, in any pattern, those that no user should have."""
+    odd = rng.choice(EDGES, size=shape)
+    share = rng.choice([0.0, 0.05, 0.5, 1.0], size=shape[:1]).reshape(-1, *(1,) * (len(shape) - 1))
+    scale = 10.0 ** rng.uniform(-320, 300, size=(shape[0], *(1,) * (len(shape) - 1)))
+    found = np.where(rng.uniform(size=shape) < share, odd, scale * rng.normal(size=shape))
+    return np.where(rng.uniform(size=share.shape) < 0.1, odd.flat[0], found)  # all the same, too

@@ -31,7 +31,7 @@ from jaxdpbo.drivers import (
 from jaxdpbo.privacy import accounting, ledger, transforms
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
-from jaxdpbo.privacy.separable import per_user
+from jaxdpbo.privacy.separable import by_person, per_user
 from jaxdpbo.surrogate import kernels
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ __all__ = [
     "Run",
     "RunInterrupted",
     "accounting",
+    "by_person",
     "dp_gd",
     "dp_gibo",
     "dp_gp_ucb",

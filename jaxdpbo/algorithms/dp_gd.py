@@ -21,6 +21,7 @@ import optax
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean
+from jaxdpbo.privacy.separable import ByPerson
 from jaxdpbo.surrogate import descent
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Objective, Query, State
 
@@ -30,8 +31,10 @@ def gradients_of(loss: Objective) -> Objective:
     """The objective of DP-GD: from ``(point (d,), data) -> losses (n,)`` to ``(point, data) -> gradients (d, n)``.
 
     By ``d`` directional derivatives, taken at once. The same loss gives the same function, so nothing recompiles:
-    define the loss once.
+    define the loss once. Of ``by_person``: each person's rows' gradients, likewise.
     """
+    if isinstance(loss, ByPerson):
+        return loss.of(gradients_of(loss.rows))
 
     def gradients(point: Any, data: Any) -> jax.Array:
         point = jnp.asarray(point)

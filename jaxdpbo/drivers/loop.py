@@ -80,7 +80,7 @@ def run_loop(
     """
     statement, checkpoint = result.statement_of(algorithm, objective, config), None
     objective, data = separation.shown(objective, data, user_axes)
-    statement = separation.rests_on(statement, objective) if state is None else statement  # its steps may be unchecked
+    statement = separation.rests_on(statement, objective, shown=state is None)  # steps before may be unchecked
     count = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
     if not isinstance(state, State | None):
         raise TypeError(f"state must be of a RunInterrupted, got {type(state).__name__}")

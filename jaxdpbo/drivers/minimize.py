@@ -14,6 +14,7 @@ from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.preview import config_of, note_on
 from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.privacy import charges, keys
+from jaxdpbo.privacy.separable import ByPerson
 from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, State, Tree
 
 
@@ -64,7 +65,7 @@ def minimize(
       epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down. What the
         guarantee states at ``delta`` is at most this.
       delta: in (0, 1); it has no default.
-      users: ``n``; where not given, the leading length that all leaves of ``data`` share.
+      users: ``n``; where not given, that of ``by_person``, or the leading length that all leaves of ``data`` share.
       user_axes: which axis of each leaf of ``data`` counts users, see ``run_scan``: the objective is checked to keep
         them apart, and the guarantee assumes that no more. For an objective that JAX can trace.
       steps: ``T``; the objective is evaluated ``T b`` times.
@@ -107,7 +108,7 @@ def minimize(
     if auto or must:
         _expect_no_rows(data)
     objective, data = separation.shown(objective, data, user_axes)
-    count = _users(users, data)
+    count = _users(users, objective, data)
     config = config_of(count, box, mu, epsilon, delta, steps, batch, clip_norm, theta0, noise)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
     trying = must or (auto and not from_python)
@@ -120,10 +121,12 @@ def minimize(
     return run._replace(note=note_on(run.release.path, config))
 
 
-def _users(users: int | None, data: Any) -> int:
-    """``n``, given or the leading length of all leaves."""
+def _users(users: int | None, objective: Objective, data: Any) -> int:
+    """``n``, given, the objective's own, or the leading length of all leaves."""
     if users is not None:
         return _checks.size("users", users)
+    if isinstance(objective, ByPerson):
+        return objective.persons
     leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in jax.tree.leaves(data)}
     if len(leading) != 1 or leading == {()}:
         found = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"

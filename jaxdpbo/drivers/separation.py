@@ -13,20 +13,31 @@ def shown(objective: Objective, data: Data, user_axes: Tree) -> tuple[Objective,
     Raises:
       ValueError: one array is both public and the users'; ``user_axes`` for an objective that has its own.
     """
+    rows = _of_rows(objective)
     if user_axes is not None:
-        if isinstance(objective, separable.KeepsApart):
-            raise ValueError(f"user_axes must not be given where the objective has its own, got {objective!r}")
-        objective = separable.Checked(objective, user_axes)
-    if not isinstance(objective, separable.KeepsApart):
+        if isinstance(rows, separable.KeepsApart):
+            raise ValueError(f"user_axes must not be given where the objective has its own, got {rows!r}")
+        rows = separable.Checked(rows, user_axes)
+        objective = objective.of(rows) if isinstance(objective, separable.ByPerson) else rows
+    if not isinstance(rows, separable.KeepsApart):
         return objective, data
-    separable.expect_one_role(data, objective.user_axes)
+    separable.expect_one_role(data, rows.user_axes)
     return objective, result.arrays(data)
 
 
-def rests_on(statement: guarantee.Guarantee, objective: Objective) -> guarantee.Guarantee:
-    """``statement``, which does not assume of the objective what tracing it shows."""
-    if not isinstance(objective, separable.KeepsApart) or not set(CONDITIONS) & set(statement.assumptions):
+def rests_on(statement: guarantee.Guarantee, objective: Objective, *, shown: bool = True) -> guarantee.Guarantee:
+    """``statement``, without what tracing the objective shows; ``shown`` is False where a step was not traced."""
+    if not set(CONDITIONS) & set(statement.assumptions):
+        return statement
+    if isinstance(objective, separable.ByPerson):
+        statement = statement.assuming(guarantee.WHOSE_ROWS)
+    if not (shown and isinstance(_of_rows(objective), separable.KeepsApart)):
         return statement
     for condition in CONDITIONS:
         statement = statement.without(condition)
     return statement.assuming(guarantee.OWN_ROWS)
+
+
+def _of_rows(objective: Objective) -> Objective:
+    """What gives one entry a row of the data: a person's may be several."""
+    return objective.rows if isinstance(objective, separable.ByPerson) else objective

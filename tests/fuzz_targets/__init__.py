@@ -12,7 +12,7 @@ from fuzz_targets.algorithms import configs, protocols
 from fuzz_targets.drivers import runners
 from fuzz_targets.ledger import ledgers
 from fuzz_targets.outsourcing import parties
-from fuzz_targets.privacy import accountants, noises, statements
+from fuzz_targets.privacy import accountants, groupings, noises, statements
 from fuzz_targets.surrogate import surrogates
 from fuzz_targets.target import Target
 from fuzz_targets.theory import proofs
@@ -23,8 +23,8 @@ from fuzz_targets.transforms import curators
 def table(folder: Path) -> dict[str, Target]:
     """Every row; ``folder`` is for files."""
     return together(
-        accountants(), statements(), noises(), curators(), ledgers(folder), parties(folder), proofs(), surrogates(),
-        configs(), runners(folder), protocols(), trainings(),
+        accountants(), statements(), groupings(), noises(), curators(), ledgers(folder), parties(folder), proofs(),
+        surrogates(), configs(), runners(folder), protocols(), trainings(),
     )  # fmt: skip
 
 

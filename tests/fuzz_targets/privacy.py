@@ -33,6 +33,7 @@ from jaxdpbo.privacy import (
     keys,
     mechanisms,
     sensitivity,
+    separable,
 )
 from jaxdpbo.privacy.mechanisms import tables
 
@@ -175,6 +176,20 @@ def statements() -> dict[str, Target]:
         "for_release": Target(
             keys.for_release, {"key": secret(), "statement": ideal, "insecure_key": st.booleans()},
             fixed=("statement",), check=lambda found, _: is_guarantee(found[1], None),
+        ),
+    }  # fmt: skip
+
+
+def groupings() -> dict[str, Target]:
+    rows = st.lists(st.integers(0, 5), min_size=1, max_size=4).map(np.asarray)
+    return {
+        "by_person": Target(
+            separable.by_person,
+            {
+                "objective": just(lambda point, rows: rows), "person_of_row": rows, "persons": either(6, 9),
+                "average": st.booleans(),
+            },
+            check=lambda found, _: found.persons > found.person_of_row.max() and found.person_of_row.min() >= 0,
         ),
     }  # fmt: skip
 

@@ -1,11 +1,13 @@
 """Proofs that a user's loss depends on that user's record alone: by construction, or read off the traced program."""
 
+from jaxdpbo.privacy.separable.by_person import ByPerson, by_person
 from jaxdpbo.privacy.separable.check import NotSeparable, Separable, check_separable
 from jaxdpbo.privacy.separable.objectives import Checked, KeepsApart, PerUser, per_user
 from jaxdpbo.privacy.separable.replay import Replayed, audit_separable
 from jaxdpbo.privacy.separable.roles import expect_one_role
 
 __all__ = [
+    "ByPerson",
     "Checked",
     "KeepsApart",
     "NotSeparable",
@@ -13,6 +15,7 @@ __all__ = [
     "Replayed",
     "Separable",
     "audit_separable",
+    "by_person",
     "check_separable",
     "expect_one_role",
     "per_user",

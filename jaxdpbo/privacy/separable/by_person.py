@@ -1,0 +1,106 @@
+"""Several rows of data to a person: one entry a person, where whose row is whose is public."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.types import ArrayLike, Data, Objective
+
+
+class ByPerson:
+    """``(point, data) -> values (..., n)``: the mean, or the sum, of what an objective gives for each person's rows.
+
+    Two of equal objectives and the same rows are equal, so that neither compiles what the other has compiled.
+    """
+
+    def __init__(self, rows: Objective, person_of_row: np.ndarray, persons: int, average: bool):
+        """See ``by_person``, which checks."""
+        self.rows, self.person_of_row, self.persons, self.average = rows, person_of_row, persons, average
+        self._same = rows, person_of_row.tobytes(), persons, average
+
+    def __call__(self, point: ArrayLike, data: Data) -> Any:
+        """The values at a point: NumPy's for an objective in Python, JAX's for one of JAX."""
+        values = self.rows(point, data)
+        library: Any = jnp if isinstance(values, jax.Array) else np
+        values = library.asarray(values)
+        if values.shape[-1:] != self.person_of_row.shape:
+            raise ValueError(
+                f"objective must return values of {len(self.person_of_row)} rows along the last axis, "
+                f"got shape {values.shape}"
+            )
+        whole = library.zeros((*values.shape[:-1], self.persons), values.dtype)
+        if library is jnp:
+            whole = whole.at[..., self.person_of_row].add(values)
+        else:
+            np.add.at(np.moveaxis(whole, -1, 0), self.person_of_row, np.moveaxis(values, -1, 0))
+        if not self.average:
+            return whole
+        counts = np.maximum(np.bincount(self.person_of_row, minlength=self.persons), 1)
+        return whole / library.broadcast_to(library.asarray(counts, whole.dtype), whole.shape)
+
+    def of(self, rows: Objective) -> "ByPerson":
+        """The same people, of another objective."""
+        return ByPerson(rows, self.person_of_row, self.persons, self.average)
+
+    def __eq__(self, other: object) -> bool:
+        """Of equal objectives, and the same rows of the same people."""
+        return isinstance(other, ByPerson) and self._same == other._same
+
+    def __hash__(self) -> int:
+        """As equal as they are."""
+        return hash(self._same)
+
+    def __repr__(self) -> str:
+        """Code, no data."""
+        name = getattr(self.rows, "__qualname__", None) or repr(self.rows)
+        return f"ByPerson({name}, {len(self.person_of_row)} rows of {self.persons} persons)"
+
+
+def by_person(
+    objective: Objective, person_of_row: ArrayLike, *, persons: int | None = None, average: bool = True
+) -> ByPerson:
+    """An objective of people who have several rows each, made of one of rows.
+
+    What a run protects is then everything that one person's rows hold. How many rows each person has, and where they
+    stand, is public: the guarantee says so (``guarantee.WHOSE_ROWS``). Entry ``p`` of the values is a function of the
+    entries of person ``p``'s rows alone: where the objective is one of ``per_user``, or a run is given its
+    ``user_axes``, which count rows, the condition on the losses leaves the guarantee.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import by_person, per_user
+    >>> def loss(point, row):
+    ...     return jnp.sum(jnp.square(row - point))
+    >>> visits = jnp.array([[1.0], [3.0], [2.0]])
+    >>> print(by_person(per_user(loss), [0, 0, 1])(jnp.zeros(1), visits))
+    [5. 4.]
+
+    Args:
+      objective: ``(point, data) -> values (..., m)``, rows along the last axis; of JAX or of Python.
+      person_of_row: ``(m,)`` integers in ``[0, n)``, chosen without the users' data.
+      persons: ``n``; where not given, one more than the largest of ``person_of_row``.
+      average: the mean over a person's rows, so that each person counts alike and a loss keeps its range; False for the
+        sum. A person without rows has the value 0.
+
+    Returns:
+      A function of ``(point, data)``; ``data`` are those of the rows. ``minimize`` takes its ``users`` from it. To look
+      for mixed rows in Python code give ``objective`` itself to ``audit_separable``.
+
+    Raises:
+      TypeError: ``objective`` is no function, ``person_of_row`` no array of integers.
+      ValueError: it is not of shape ``(m,)``, or names a person that is none of ``n``. Called: values of other than
+        ``m`` rows.
+    """
+    if not callable(objective):
+        raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
+    rows = np.asarray(person_of_row)
+    if rows.dtype.kind not in "iu":
+        raise TypeError(f"person_of_row must be integers, got {rows.dtype}")
+    if rows.ndim != 1 or not len(rows):
+        raise ValueError(f"person_of_row must have shape (m,), got {rows.shape}")
+    count = int(rows.max()) + 1 if persons is None else _checks.size("persons", persons)
+    if rows.min() < 0 or rows.max() >= min(count, 2**31):
+        raise ValueError(f"person_of_row must be within [0, {min(count, 2**31)}), got {rows.min()} to {rows.max()}")
+    return ByPerson(objective, rows.astype(np.int32), count, _checks.flag("average", average))

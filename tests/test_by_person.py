@@ -1,0 +1,147 @@
+"""People of several rows: one entry a person, that of their own rows, whatever the others hold."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxdpbo import by_person, drivers, minimize, per_user
+from jaxdpbo.algorithms import dp_gd
+from jaxdpbo.privacy import guarantee, separable
+
+PERSON = np.array([2, 0, 2, 3, 0, 2, 5])  # persons 1 and 4 have no rows
+ROWS = np.random.default_rng(0).normal(size=(len(PERSON), 2))
+POINT = np.array([0.3, -0.2])
+BOX = {"low": [-1.0, -1.0], "high": [1.0, 1.0]}
+OPTIONS = {"mu": 1.0, "steps": 2, "batch": 1}
+PROVED = {guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.DISCRETE_CURVE, guarantee.OWN_ROWS}
+
+
+def of_one(point, row):
+    return jnp.sum(jnp.square(row - point))
+
+
+def in_jax(point, rows):
+    return jax.vmap(of_one, in_axes=(None, 0))(jnp.asarray(point), jnp.asarray(rows))
+
+
+def in_python(point, rows):
+    return np.square(np.asarray(rows) - np.asarray(point)).sum(axis=1)
+
+
+def mixed(point, rows):
+    return in_jax(point, rows - jnp.mean(rows, axis=0, keepdims=True))
+
+
+def expected(average):
+    losses = [[in_python(POINT, ROWS)[row] for row in np.flatnonzero(person == PERSON)] for person in range(7)]
+    return [(np.mean(own) if average else np.sum(own)) if own else 0.0 for own in losses]
+
+
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("objective", [per_user(of_one), in_jax, in_python])
+def test_an_entry_is_of_the_rows_of_one_person(objective, average):
+    grouped = by_person(objective, PERSON, persons=7, average=average)
+    found = grouped(POINT, ROWS)
+    assert isinstance(found, np.ndarray if objective is in_python else jax.Array)
+    np.testing.assert_allclose(found, expected(average), rtol=1e-12)
+    if objective is not in_python:
+        np.testing.assert_array_equal(jax.jit(grouped)(POINT, ROWS), found)
+
+
+def test_slopes_are_those_of_the_sums():
+    grouped = by_person(in_jax, PERSON)
+    found = dp_gd.gradients_of(grouped)
+    assert isinstance(found, separable.ByPerson)  # so that its guarantee says whose rows are public
+    np.testing.assert_allclose(found(POINT, ROWS), jax.jacobian(grouped)(POINT, ROWS).T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("wild", [1e6, np.nan, np.inf])
+def test_rows_of_others_move_no_bit(wild):
+    grouped = jax.jit(by_person(per_user(of_one), PERSON))
+    before = np.asarray(grouped(POINT, ROWS))
+    for person in range(6):
+        changed = np.where((person == PERSON)[:, None], wild, ROWS)
+        moved = np.asarray(grouped(POINT, changed)) != before
+        assert list(np.flatnonzero(moved)) == ([person] if person in PERSON else [])
+
+
+RUNS = {
+    "minimize": lambda f, **axes: minimize(f, ROWS, BOX, **OPTIONS, **axes),
+    "minimize from Python": lambda f, **axes: minimize(f, ROWS, BOX, traceable=False, **OPTIONS, **axes),
+    "run_scan": lambda f, **axes: drivers.run_scan(
+        dp_gd.algorithm, dp_gd.gradients_of(f), ROWS, dp_gd.config(users=6, steps=2, mu=1.0, bounds=BOX), **axes
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_says_that_whose_rows_are_public_and_what_was_not_shown(name):
+    run, grouped = RUNS[name], by_person(in_jax, PERSON)
+    shown, assumed = run(grouped, user_axes=0).guarantee, run(grouped).guarantee
+    assert set(shown.assumptions) == {*PROVED, guarantee.WHOSE_ROWS}
+    assert set(assumed.assumptions) == {*PROVED, guarantee.WHOSE_ROWS, guarantee.SEPARABLE_LOSSES} - {
+        guarantee.OWN_ROWS
+    }
+    with pytest.raises(separable.NotSeparable, match=r"reduce_sum .* reduces over users"):
+        run(by_person(mixed, PERSON), user_axes=0)
+
+
+def test_a_run_on_the_loss_of_one_row_knows_its_persons_and_compiles_once(compilations):
+    run = minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, **OPTIONS)
+    assert set(run.guarantee.assumptions) == {*PROVED, guarantee.WHOSE_ROWS}
+    compilations.clear()
+    minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, **OPTIONS)
+    assert compilations["programs"] == 0
+    with pytest.raises(ValueError, match="user_axes must not be given where the objective has its own"):
+        minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, user_axes=0, **OPTIONS)
+
+
+def test_steps_before_keep_whose_rows_are_public():
+    grouped, calls = by_person(in_python, PERSON), []
+
+    def failing(point, rows):
+        calls.append(point)
+        if len(calls) == 2:
+            raise OSError("planted")
+        return in_python(point, rows)
+
+    options = {"traceable": False, "key": jax.random.key(0), "insecure_key": True, **OPTIONS}
+    with pytest.raises(drivers.RunInterrupted) as caught:
+        minimize(by_person(failing, PERSON), ROWS, BOX, **options)
+    run = minimize(grouped, ROWS, BOX, state=caught.value.state, **options)
+    assert {guarantee.WHOSE_ROWS, guarantee.SEPARABLE_LOSSES} <= set(run.guarantee.assumptions)
+
+
+def test_equal_ones_are_equal_and_show_no_data():
+    one = by_person(in_jax, PERSON)
+    assert one == by_person(in_jax, PERSON.tolist()) == pickle.loads(pickle.dumps(one))
+    assert hash(one) == hash(by_person(in_jax, PERSON))
+    others = [by_person(in_jax, PERSON[::-1]), by_person(mixed, PERSON), by_person(in_jax, PERSON, average=False)]
+    assert one not in others
+    assert repr(one) == "ByPerson(in_jax, 7 rows of 6 persons)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((3, PERSON), TypeError, "objective must be a function"),
+        ((in_jax, PERSON * 1.0), TypeError, "person_of_row must be integers, got float64"),
+        ((in_jax, PERSON[None]), ValueError, r"person_of_row must have shape \(m,\), got \(1, 7\)"),
+        ((in_jax, np.zeros(0, int)), ValueError, r"person_of_row must have shape \(m,\), got \(0,\)"),
+        ((in_jax, -PERSON), ValueError, r"person_of_row must be within \[0, 1\), got -5 to 0"),
+    ],
+)
+def test_what_is_no_grouping_is_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        by_person(*arguments)
+
+
+def test_a_person_beyond_the_count_and_values_of_other_rows_are_named():
+    with pytest.raises(ValueError, match=r"person_of_row must be within \[0, 5\), got 0 to 5"):
+        by_person(in_jax, PERSON, persons=5)
+    for objective in (in_jax, in_python):
+        with pytest.raises(ValueError, match=r"values of 7 rows along the last axis, got shape \(6,\)"):
+            by_person(objective, PERSON)(POINT, ROWS[:6])

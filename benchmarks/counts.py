@@ -25,7 +25,7 @@ def watch(frame, event, _):
         return
     file = str(Path(frame.f_code.co_filename).relative_to(package))
     entered.extend([] if file in entered else [file])
-    drawn.extend(["now"] if frame.f_code.co_name == "discrete_gaussian" else [])
+    drawn.extend(["now"] if frame.f_code.co_name == "rounded_gaussian" else [])
 def loss(point, data):
     return jnp.sum((data - point) ** 2, axis=1)
 sys.setprofile(watch)

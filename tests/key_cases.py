@@ -234,8 +234,8 @@ def _pure(key):
     table = jnp.asarray(tables.geometric(rate))
     shape = (2,)
     drawn = [
-        mechanisms.discrete_gaussian(next(fresh), shape, 64), mechanisms.geometric(next(fresh), shape, rate),
-        mechanisms.discrete_gaussian(next(fresh), shape, 65536),
+        mechanisms.rounded_gaussian(next(fresh), shape, 64), mechanisms.geometric(next(fresh), shape, rate),
+        mechanisms.rounded_gaussian(next(fresh), shape, 65536),
         mechanisms.geometric_of(next(fresh), shape, table), mechanisms.discrete_laplace(next(fresh), shape, rate),
         mechanisms.discrete_laplace_of(next(fresh), shape, table), mechanisms.outcome(next(fresh), shape, THIRDS),
         mechanisms.planar_laplace(next(fresh), 2, Fraction(1)),
@@ -328,7 +328,7 @@ KEY_CASES = {
     "pure functions": Case(
         _pure,
         (
-            *_of("privacy.mechanisms.discrete", "discrete_gaussian", "geometric", "geometric_of", "discrete_laplace"),
+            *_of("privacy.mechanisms.discrete", "rounded_gaussian", "geometric", "geometric_of", "discrete_laplace"),
             *_of("privacy.mechanisms.discrete", "discrete_laplace_of", "planar_laplace", "outcome"),
             *_of("privacy.mechanisms.selection", "noisy_argmax", "exact_exponential"),
             *_of("privacy.mechanisms.floating", "gaussian", "laplace", "exponential"),

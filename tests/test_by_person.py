@@ -16,7 +16,7 @@ ROWS = np.random.default_rng(0).normal(size=(len(PERSON), 2))
 POINT = np.array([0.3, -0.2])
 BOX = {"low": [-1.0, -1.0], "high": [1.0, 1.0]}
 OPTIONS = {"mu": 1.0, "steps": 2, "batch": 1}
-PROVED = {guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.DISCRETE_CURVE, guarantee.OWN_ROWS}
+PROVED = {guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.OWN_ROWS}
 
 
 def of_one(point, row):

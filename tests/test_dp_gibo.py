@@ -158,11 +158,11 @@ def test_a_whole_run_leaks_mu_and_no_more(noise, trials):
 @pytest.mark.parametrize("factor", [0.5, 1 / np.sqrt(5)])
 def test_too_little_noise_is_seen_by_the_attack(monkeypatch, factor):
     """Sensitivity B / n for 2 B / n; each of the five steps given the whole budget."""
-    honest, exact = mechanisms.gaussian, mechanisms.discrete_gaussian
+    honest, exact = mechanisms.gaussian, mechanisms.rounded_gaussian
     monkeypatch.setattr(mechanisms, "gaussian", lambda key, value, deviation: honest(key, value, factor * deviation))
     assert measured_mu(2_000, "float")[0] > MU
     less = lambda key, shape, sigma: jnp.rint(factor * exact(key, shape, sigma).astype(float)).astype(jnp.int32)  # noqa: E731
-    monkeypatch.setattr(mechanisms, "discrete_gaussian", less)
+    monkeypatch.setattr(mechanisms, "rounded_gaussian", less)
     assert measured_mu(2_000, "exact")[0] > MU
 
 

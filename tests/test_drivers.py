@@ -183,7 +183,7 @@ def descent(**changes):
 
 
 def mu_of(sigma, radius=100):
-    return accounting.discrete_gaussian_mu(2 * radius, sigma, STEPS) * (1 + 1e-9)
+    return accounting.rounded_gaussian_mu(2 * radius, sigma, STEPS) * (1 + 1e-9)
 
 
 def searched(steps=2, batch=3, **changes):

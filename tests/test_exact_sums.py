@@ -292,8 +292,8 @@ def said(mu, dimension=3, releases=10, **rest):
 
 def allowed(dimension, releases):
     """The least and the largest ``mu``."""
-    least = accounting.discrete_gaussian_mu(2 * math.ceil(32 * math.sqrt(dimension)), 65536, releases)
-    largest = accounting.discrete_gaussian_mu(2 * math.isqrt((2**32 - 1) // dimension), 4096, releases)
+    least = accounting.rounded_gaussian_mu(2 * math.ceil(32 * math.sqrt(dimension)), 65536, releases)
+    largest = accounting.rounded_gaussian_mu(2 * math.isqrt((2**32 - 1) // dimension), 4096, releases)
     return least, largest
 
 
@@ -309,9 +309,9 @@ def test_what_is_guaranteed_is_never_more_than_was_asked_for(place, dimension, r
     mu = float(dtype(1.01 * least * (0.98 * largest / least) ** place))
     found = budget(mu, dimension=dimension, releases=releases, dtype=dtype)
     level = said(mu, dimension, releases, dtype=dtype).level
-    assert level == accounting.discrete_gaussian_mu(2 * int(found.radius), found.sigma, releases)
+    assert level == accounting.rounded_gaussian_mu(2 * int(found.radius), found.sigma, releases)
     assert level <= mu
-    assert accounting.discrete_gaussian_mu(2 * int(found.radius) + 2, found.sigma, releases) > mu  # no waste
+    assert accounting.rounded_gaussian_mu(2 * int(found.radius) + 2, found.sigma, releases) > mu  # no waste
     assert level > 0.96 * mu  # the docstring of descent: noise at most 4 % wider
     assert int(found.radius) >= 32 * math.sqrt(dimension)
     assert dimension * int(found.radius) ** 2 < 2**32
@@ -319,7 +319,7 @@ def test_what_is_guaranteed_is_never_more_than_was_asked_for(place, dimension, r
 
 def test_a_budget_is_not_rounded_up_by_float32():
     """The largest double under the level of a radius, which float32 holds as something above that level."""
-    levels = [accounting.discrete_gaussian_mu(2 * radius, 4096, 10) for radius in range(1000, 1010)]
+    levels = [accounting.rounded_gaussian_mu(2 * radius, 4096, 10) for radius in range(1000, 1010)]
     asked = [math.nextafter(level, 0) for level in levels if float(np.float32(level)) >= level]
     assert asked
     for mu in asked:
@@ -345,7 +345,7 @@ def test_no_budget_is_refused_that_lies_between_two_that_will_do(dimension):
 
 
 def test_a_small_budget_is_spent_on_wider_noise():
-    switch = accounting.discrete_gaussian_mu(2 * math.ceil(32 * math.sqrt(3)), 4096, 10)
+    switch = accounting.rounded_gaussian_mu(2 * math.ceil(32 * math.sqrt(3)), 4096, 10)
     fine, coarse = budget(math.nextafter(switch, 0)), budget(switch)
     assert coarse.sigma == calibration.SIGMAS[0] == 4096
     assert fine.sigma in calibration.SIGMAS[1:]
@@ -459,7 +459,6 @@ def test_a_statement_rests_on_what_its_noise_needs():
     exact = said(0.5)
     assert (exact.notion, exact.relation, exact.protects, exact.delta) == ("gdp", "replace_one", "rows", 0.0)
     assert exact.assumptions == (
-        guarantee.DISCRETE_CURVE,
         guarantee.RANDOM_BITS,
         guarantee.PUBLIC_CONFIG,
         guarantee.SEPARABLE_LOSSES,

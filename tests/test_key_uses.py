@@ -118,12 +118,12 @@ def test_what_is_no_reuse_is_not_taken_for_it(uses):
 
 def test_a_planted_reuse_in_the_shipped_noise_is_seen(monkeypatch, uses):
     """The noise of a step drawn twice from one key."""
-    honest = mechanisms.discrete_gaussian
+    honest = mechanisms.rounded_gaussian
 
     def twice(key, shape, width):
         return honest(key, shape, width) + honest(key, shape, width)
 
-    monkeypatch.setattr(mechanisms, "discrete_gaussian", twice)
+    monkeypatch.setattr(mechanisms, "rounded_gaussian", twice)
     case = CASES["dp_gd"]
     fresh = case.algorithm._replace(tell=lambda *arguments: dp_gd.tell(*arguments))  # not the compiled one
     key = key_cases.key_of("plant")

@@ -296,7 +296,7 @@ print(keys.is_secret_kind(key), jax.random.bits(key, (2,), "uint32").tolist())
 # What a run's guarantee rests on, by the kind of its key: each row of the table in ``for_release``.
 EXACT = guarantee.guarantee(
     "gdp", 1.0, "replace_one", "rows",
-    assumptions=(guarantee.DISCRETE_CURVE, guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG),
+    assumptions=(guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG),
 )  # fmt: skip
 FLOAT = guarantee.guarantee(
     "gdp", 1.0, "replace_one", "rows", assumptions=(guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG)
@@ -336,7 +336,6 @@ def test_a_permitted_key_of_another_generator_weakens_what_is_said(key):
     used, kept = keys.for_release(key, EXACT, True)
     assert used is key
     assert kept.assumptions == (
-        guarantee.DISCRETE_CURVE,
         guarantee.PUBLIC_CONFIG,
         guarantee.WEAK_KEY,
         guarantee.KEY_SECRET,
@@ -418,7 +417,7 @@ def reuse_is_an_error():
 def test_a_chacha_key_used_twice_is_caught_by_jax_too(reuse_is_an_error):
     key = keys.secret_key()
     jax.random.bits(key)
-    for use in (jax.random.bits, jax.random.split, lambda k: mechanisms.discrete_gaussian(k, (2,), 4)):
+    for use in (jax.random.bits, jax.random.split, lambda k: mechanisms.rounded_gaussian(k, (2,), 4)):
         with pytest.raises(jax.errors.KeyReuseError):
             use(key)
     with pytest.raises(jax.errors.KeyReuseError):

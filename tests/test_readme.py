@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text()
 PAGES = "".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
 ASSUMED = (
     "IDEAL_NOISE", "KEY_SECRET", "PUBLIC_CONFIG", "SEPARABLE_LOSSES", "SEPARABLE_GAINS", "OWN_ROWS", "WHOSE_ROWS",
-    "RANDOM_BITS", "DISCRETE_CURVE", "UNCHECKED", "WEAK_KEY",
+    "RANDOM_BITS", "UNCHECKED", "WEAK_KEY",
 )  # fmt: skip
 
 

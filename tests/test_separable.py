@@ -369,7 +369,7 @@ def test_a_run_whose_objective_is_checked_assumes_three_things(name):
         run(centred, user_axes=0)
 
 
-LEFT = {guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.DISCRETE_CURVE, guarantee.OWN_ROWS}
+LEFT = {guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.OWN_ROWS}
 
 
 def test_a_run_on_the_loss_of_one_person_assumes_the_same_and_finds_the_same():

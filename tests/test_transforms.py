@@ -76,7 +76,7 @@ def test_exact_rows_are_cells_of_a_grid_and_cost_what_is_said(name):
         cells = np.asarray(curated.z) / (chosen.cell * stretch) - 0.5
         np.testing.assert_allclose(cells, np.rint(cells), atol=1e-6)
         statement = curated.guarantee
-        assert set(statement.assumptions) - {guarantee.DISCRETE_CURVE} == {
+        assert set(statement.assumptions) == {
             guarantee.RANDOM_BITS,
             guarantee.PUBLIC_CONFIG,
         }

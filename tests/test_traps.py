@@ -159,7 +159,7 @@ DATA_DEPENDENT = {
 }
 KEY = jax.random.key(0)
 OBLIVIOUS = {
-    "discrete_gaussian": lambda key: mechanisms.discrete_gaussian(key, (7,), 4096),
+    "rounded_gaussian": lambda key: mechanisms.rounded_gaussian(key, (7,), 4096),
     "discrete_laplace": lambda key: mechanisms.discrete_laplace(key, (7,), Fraction(1, 4096)),
     "noisy_argmax": lambda key: mechanisms.noisy_argmax(key, jnp.arange(5, dtype=jnp.int32), Fraction(1, 4096)),
     "quantised": lambda key: clipping.summed(

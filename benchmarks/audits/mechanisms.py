@@ -23,10 +23,10 @@ def rows() -> list[Row]:
         _added("laplace, float", "dp", 1.0, lambda key: mechanisms.laplace(key, jnp.zeros(()), 1.0), 1.0),
         *(
             _added(
-                f"discrete_gaussian, sigma {sigma}",
+                f"rounded_gaussian, sigma {sigma}",
                 "gdp",
-                accounting.discrete_gaussian_mu(sigma, sigma),
-                lambda key, sigma=sigma: mechanisms.discrete_gaussian(key, (), sigma),
+                accounting.rounded_gaussian_mu(sigma, sigma),
+                lambda key, sigma=sigma: mechanisms.rounded_gaussian(key, (), sigma),
                 sigma,
             )
             for sigma in (4, 64)  # one table, and the sum of two
@@ -49,7 +49,7 @@ def rows() -> list[Row]:
             "planar_laplace", claim("metric_dp", float(RATE), relation="unit_distance", unit=1.0), _planar, distance=FAR
         ),
         Row("outcome", claim("dp", math.log(TRUTH / CHANCES[1])), _outcome),
-        Row("clipped_sum + discrete_gaussian", _sum_claim(), _clipped_sum),
+        Row("clipped_sum + rounded_gaussian", _sum_claim(), _clipped_sum),
     ]
 
 
@@ -91,7 +91,7 @@ def _outcome(trials):
 
 
 def _sum_claim():
-    return claim("gdp", accounting.discrete_gaussian_mu(2 * RADIUS, WIDTH))
+    return claim("gdp", accounting.rounded_gaussian_mu(2 * RADIUS, WIDTH))
 
 
 def _clipped_sum(trials):
@@ -100,6 +100,6 @@ def _clipped_sum(trials):
 
     def released(key, losses):
         total, _, _ = clipping.clipped_sum(jnp.eye(2), losses, jnp.ones(()), jnp.int32(RADIUS))
-        return jnp.sum(total + mechanisms.discrete_gaussian(key, (2,), WIDTH))
+        return jnp.sum(total + mechanisms.rounded_gaussian(key, (2,), WIDTH))
 
     return simulate(released, losses, losses * np.array([[-1.0, 1.0, 1.0]]), trials)

@@ -178,10 +178,10 @@ def statement(budget: Budget, protects: str) -> guarantee.Guarantee:
     releases = budget.steps * budget.releases
     return guarantee.guarantee(
         "gdp",
-        accounting.discrete_gaussian_mu(sensitivity.integer_sum(int(budget.radius)), budget.sigma, releases),
+        accounting.rounded_gaussian_mu(sensitivity.integer_sum(int(budget.radius)), budget.sigma, releases),
         "replace_one",
         protects,
-        assumptions=(guarantee.DISCRETE_CURVE, guarantee.RANDOM_BITS, *assumptions),
+        assumptions=(guarantee.RANDOM_BITS, *assumptions),
         total_variation=releases * budget.dimension * tables.gaussian_total_variation(budget.sigma),
     )
 
@@ -247,13 +247,13 @@ def _on_grid(mu: float, dimension: int, releases: int, users: int) -> tuple[int,
         if radius >= least:
             break
     else:
-        smallest = accounting.discrete_gaussian_mu(sensitivity.integer_sum(math.ceil(least)), SIGMAS[-1], releases)
+        smallest = accounting.rounded_gaussian_mu(sensitivity.integer_sum(math.ceil(least)), SIGMAS[-1], releases)
         raise ValueError(
             f"mu must be at least {1.005 * smallest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
             f"got {mu:g}: with less, rounding costs more than 4 % (noise='float' has no grid)"
         )
     if radius >= MAX_RADIUS:
-        largest = accounting.discrete_gaussian_mu(sensitivity.integer_sum(MAX_RADIUS - 1), sigma, releases)
+        largest = accounting.rounded_gaussian_mu(sensitivity.integer_sum(MAX_RADIUS - 1), sigma, releases)
         raise ValueError(
             f"mu must be at most {0.995 * largest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
             f"got {mu:g}; noise='none' with mu=inf is no noise"

@@ -22,7 +22,6 @@ SEPARABLE_GAINS = "gains[i] depends on user i's record alone"
 OWN_ROWS = "row i was made from record i and public values alone, and what is called public is public"
 WHOSE_ROWS = "which rows are whose, and how many each user has, is public"
 RANDOM_BITS = "ChaCha20 is indistinguishable from random bits"
-DISCRETE_CURVE = "the discrete Gaussian's trade-off curve is as computed (no theorem)"
 UNCHECKED = "as a file says, which nobody checked here"
 WEAK_KEY = "a generator without a security claim is not inverted, nor its key guessed"
 

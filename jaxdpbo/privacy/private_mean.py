@@ -74,7 +74,7 @@ def _noised(
 ) -> tuple[jax.Array, jax.Array]:
     """A sum over users, in units of ``unit`` where the noise is exact, as a noisy mean and the raw one."""
     if budget.noise == "exact":
-        noisy = total + mechanisms.discrete_gaussian(key, total.shape, budget.sigma)
+        noisy = total + mechanisms.rounded_gaussian(key, total.shape, budget.sigma)
         step = unit / budget.users
         return noisy.astype(step.dtype) * step, total.astype(step.dtype) * step
     mean = total / budget.users

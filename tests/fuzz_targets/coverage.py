@@ -68,7 +68,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.preview": "config_of deviation_of",
         "drivers.result": "statement_of complete expect_host arrays raise_on_failed_factorisation",
         "outsourcing.lines": "sender integer expect_schema shown",
-        "privacy.accounting.discrete": "above",
+        "privacy.accounting.rounded": "above",
         "privacy.accounting.renyi": (
             "pair_epsilon pair_divergences pair_divergence published_divergence published_epsilon epsilon_of loss "
             "panels log_sum normal_density"

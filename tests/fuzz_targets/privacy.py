@@ -50,12 +50,8 @@ def accountants() -> dict[str, Target]:
             words=("rate", "noise_multiplier", "steps"),
             check=at_least_zero, weight=0.3,
         ),
-        "discrete_gaussian_mu": Target(
-            a.discrete_gaussian_mu, {"distance": positive, "sigma": st.integers(4, 10**5), "releases": count},
-            check=at_least_zero,
-        ),
-        "discrete_gaussian_rho": Target(
-            a.discrete_gaussian_rho, {"distance": positive, "sigma": st.integers(4, 10**5), "releases": count},
+        "rounded_gaussian_mu": Target(
+            a.rounded_gaussian_mu, {"distance": positive, "sigma": st.integers(1, 10**5), "releases": count},
             check=at_least_zero,
         ),
         "dp_event": Target(a.dp_event, {"mu": positive, "steps": count}),
@@ -69,7 +65,7 @@ def accountants() -> dict[str, Target]:
         "gdp_epsilon": Target(a.gdp_epsilon, {"mu": positive, "delta": probability}, check=at_least_zero),
         "gdp_mu": Target(a.gdp_mu, {"epsilon": epsilon, "delta": probability}, check=at_least_zero),
         "largest_distance": Target(
-            a.largest_distance, {"mu": positive, "sigma": st.integers(4, 10**5), "releases": count}, check=whole
+            a.largest_distance, {"mu": positive, "sigma": st.integers(1, 10**5), "releases": count}, check=whole
         ),
         "learner_epsilon": Target(
             a.learner_epsilon, {"sensitivity": positive, "standard_deviation": positive, "delta": probability},
@@ -208,8 +204,8 @@ def noises() -> dict[str, Target]:
     odd = {"shape": wrong_shapes}
     logs = jax.jit(m.exponential_log_probabilities)
     return {
-        "discrete_gaussian": Target(
-            m.discrete_gaussian, plain | {"sigma": either(4, 40)}, tame=("sigma",), odd=odd, words=("shape",),
+        "rounded_gaussian": Target(
+            m.rounded_gaussian, plain | {"sigma": either(4, 40)}, tame=("sigma",), odd=odd, words=("shape",),
             weight=0.2,
         ),
         "discrete_laplace": Target(m.discrete_laplace, plain | {"rate": rate}, odd=odd, weight=0.2),

@@ -6,9 +6,10 @@ from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
-from scipy.special import logsumexp, ndtri_exp
+from scipy.special import ndtr
 
 DIGITS = 70
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803")
 
 
 def gaussian(sigma: float, bound: int) -> np.ndarray:
@@ -17,6 +18,14 @@ def gaussian(sigma: float, bound: int) -> np.ndarray:
     x = np.arange(-reach, reach + 1)
     weights = np.exp(-((x / sigma) ** 2) / 2)
     return (weights / math.fsum(weights))[reach - bound : reach + bound + 1]
+
+
+def rounded_gaussian(sigma: float, bound: int) -> np.ndarray:
+    """Of ``-bound .. bound``, ``round(sigma N)`` for a standard normal ``N``, in floats, from the nearer tail."""
+    edges = (np.arange(bound + 2) - 0.5) / sigma
+    below = ndtr(-edges)
+    masses = np.concatenate([[1 - 2 * below[1]], -np.diff(below[1:])])
+    return np.concatenate([masses[:0:-1], masses])
 
 
 def geometric(rate: float, bound: int) -> np.ndarray:
@@ -47,6 +56,25 @@ def exact_gaussian(variance: Fraction, bound: int) -> list[Decimal]:
             weights.append(2 * (-Decimal(x * x) / scale).exp())
         total = sum(weights)
         return [weight / total for weight in weights[: bound + 1]] + [sum(weights[bound + 1 :], Decimal(0)) / total]
+
+
+def exact_rounded_gaussian(variance: Fraction, bound: int) -> list[Decimal]:
+    """Of ``0 .. bound``, both signs of one together, and last of all that lie beyond.
+
+    ``P(|x| <= z) = sqrt(2 / pi) e^(-z^2 / 2) (z + z^3 / 3 + z^5 / 15 + ...)``: positive terms.
+    """
+    with localcontext() as context:
+        context.prec = DIGITS
+        spread = (Decimal(variance.numerator) / variance.denominator).sqrt()
+        inside = []
+        for x in range(bound + 1):
+            z = (x + Decimal(1) / 2) / spread
+            term, total, odd = z, Decimal(0), 1
+            while term > total * Decimal(10) ** -DIGITS:
+                total, odd = total + term, odd + 2
+                term *= z * z / odd
+            inside.append((2 / PI).sqrt() * (-z * z / 2).exp() * total)
+        return [inside[0], *(b - a for a, b in itertools.pairwise(inside)), 1 - inside[-1]]
 
 
 def exact_geometric(rate: Fraction, bound: int) -> list[Decimal]:
@@ -138,28 +166,6 @@ def total_variation(counts: list[int], total: int, exact: list[Decimal]) -> Deci
 def hockey_stick(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
     """``delta`` at ``epsilon`` between two distributions on the same points: Canonne et al. (2020), theorem 7."""
     return math.fsum(np.maximum(first - math.exp(epsilon) * second, 0).ravel())
-
-
-def renyi(sigma: float, shift: int, order: float) -> float:
-    """The divergence of order ``order`` between the discrete Gaussian moved by ``shift`` and itself."""
-    x = np.arange(-math.ceil(60 * sigma) - shift * 20, math.ceil(60 * sigma) + shift * 20 + 1)
-    here, there = (-(((x - s) / sigma) ** 2) / 2 for s in (0, shift))
-    normal = logsumexp(here)
-    return (logsumexp(order * there + (1 - order) * here) - normal) / (order - 1)
-
-
-def knots(sigma: int, sigmas: float) -> np.ndarray:
-    """``sigma (t(k + 1) - t(k))`` of ``t(k) = -Phi^-1(P(Y >= k))`` for ``0 <= k < sigmas sigma``, in log space.
-
-    ``t(1 - k) = -t(k)`` by symmetry, so these are all there are.
-    """
-    last = math.ceil(sigmas * sigma)
-    x = np.arange(1, last + math.ceil(12 * sigma) + 2)
-    weights = -((x / sigma) ** 2) / 2
-    total = np.logaddexp(np.log(2) + logsumexp(weights), 0.0)
-    tails = np.logaddexp.accumulate(weights[::-1])[::-1] - total  # log P(Y >= k), k = 1, 2, ...
-    t = -ndtri_exp(tails[: last + 1])
-    return sigma * np.diff(np.concatenate([[-t[0]], t]))
 
 
 def noisy_argmax(scores: tuple[int, ...], counts: list[int]) -> list[int]:

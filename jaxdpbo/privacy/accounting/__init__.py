@@ -1,6 +1,5 @@
 """What mechanisms cost, proved: Gaussian DP, batches without replacement, output perturbation, SVT."""
 
-from jaxdpbo.privacy.accounting.discrete import discrete_gaussian_mu, discrete_gaussian_rho, largest_distance
 from jaxdpbo.privacy.accounting.gdp import (
     compose_gdp,
     dp_event,
@@ -13,6 +12,7 @@ from jaxdpbo.privacy.accounting.gdp import (
     zcdp_epsilon,
 )
 from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon
+from jaxdpbo.privacy.accounting.rounded import largest_distance, rounded_gaussian_mu
 from jaxdpbo.privacy.accounting.sampling import Bound, composed_epsilon, sampled_gaussian_epsilon
 from jaxdpbo.privacy.accounting.sparse_vector import sparse_vector_epsilon, split_noise
 
@@ -20,8 +20,6 @@ __all__ = [
     "Bound",
     "compose_gdp",
     "composed_epsilon",
-    "discrete_gaussian_mu",
-    "discrete_gaussian_rho",
     "dp_event",
     "gaussian_mu",
     "gaussian_standard_deviation",
@@ -30,6 +28,7 @@ __all__ = [
     "gdp_mu",
     "largest_distance",
     "learner_epsilon",
+    "rounded_gaussian_mu",
     "sampled_gaussian_epsilon",
     "sparse_vector_epsilon",
     "split_gdp",

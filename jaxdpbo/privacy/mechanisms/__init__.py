@@ -5,20 +5,19 @@
 
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.mechanisms.discrete import (
-    discrete_gaussian,
     discrete_laplace,
     discrete_laplace_of,
     geometric,
     geometric_of,
     outcome,
     planar_laplace,
+    rounded_gaussian,
 )
 from jaxdpbo.privacy.mechanisms.floating import FLOOR, exponential, exponential_log_probabilities, gaussian, laplace
 from jaxdpbo.privacy.mechanisms.selection import exact_exponential, largest_score, noisy_argmax, top
 
 __all__ = [
     "FLOOR",
-    "discrete_gaussian",
     "discrete_laplace",
     "discrete_laplace_of",
     "exact_exponential",
@@ -32,6 +31,7 @@ __all__ = [
     "noisy_argmax",
     "outcome",
     "planar_laplace",
+    "rounded_gaussian",
     "tables",
     "top",
 ]

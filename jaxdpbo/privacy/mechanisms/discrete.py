@@ -3,8 +3,6 @@
 Which bits were drawn decides no branch and no address of the traced program (but ``planar_laplace``'s, which searches);
 what XLA and the machine make of it is not promised. Same integers under jit, vmap and scan, x64 on or off. The key may
 be of any kind; with a ``chacha20`` key of ``secret_key`` the bits are uniform to anyone with bounded computing power.
-
-Canonne, Kamath and Steinke (2020), "The discrete Gaussian for differential privacy".
 """
 
 from fractions import Fraction
@@ -20,13 +18,12 @@ from jaxdpbo.privacy.mechanisms import tables
 TOGETHER = 2**16  # draws compared with a table at once: their comparisons may be written out
 
 
-def discrete_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax.Array:
-    """Integers with ``P(x)`` proportional to ``exp(-x^2 / (2 sigma^2))``, ``|x|`` at most some 14 widths.
+def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax.Array:
+    """``round(sigma N)`` for standard normal ``N``: integers, at most some 14 widths.
 
     Formal guarantee: added to integers that neighbours move by at most ``s`` in l2 norm, the result is within
-    ``tables.gaussian_total_variation(sigma)`` a draw, in total variation, of a mechanism that is ``s^2 / (2
-    sigma^2)``-zCDP (Canonne et al. 2020, theorem 4) and ``accounting.discrete_gaussian_mu(s, sigma)``-GDP. A sum that
-    wraps around 2^32 is post-processing.
+    ``tables.gaussian_total_variation(sigma)`` a draw, in total variation, of ``round(x + sigma N)``, which is
+    post-processing of the Gaussian mechanism: ``s / sigma``-GDP. A sum that wraps around 2^32 is post-processing too.
 
     Args:
       key: a typed key, used for these draws only.
@@ -38,7 +35,7 @@ def discrete_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax
 
     >>> from jaxdpbo import secret_key
     >>> from jaxdpbo.privacy import mechanisms
-    >>> mechanisms.discrete_gaussian(secret_key(), (3,), sigma=4).shape
+    >>> mechanisms.rounded_gaussian(secret_key(), (3,), sigma=4).shape
     (3,)
     """
     limbs, factors = tables.gaussian(sigma)

@@ -10,7 +10,7 @@ Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; 
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, localcontext
 from fractions import Fraction
 from functools import cache, wraps
@@ -21,9 +21,10 @@ import numpy as np
 from jaxdpbo import _checks
 
 DIGITS = 80
+SMALLEST = Decimal(10) ** -50  # terms of a series that are added up, of masses near 1
 WORDS = 4
 TOTAL = 2**128
-MAX_DEVIATIONS = 14  # standard deviations that a Gaussian table covers: beyond lie 2^-145 of the probability
+MAX_DEVIATIONS = 14  # standard deviations that a Gaussian table covers
 MAX_DIGITS = 31  # digits of a geometric variable
 TAIL = 92  # e^-92 < 2^-132: where an exponential tail is cut
 MAX_SIGMA = 2**24  # of a Gaussian
@@ -74,20 +75,21 @@ class Sum(NamedTuple):
 
 @_made_once(_sigma)
 def gaussian(sigma: int) -> Sum:
-    """Tables of the discrete Gaussian, ``P(x)`` proportional to ``exp(-x^2 / (2 sigma^2))`` on the integers.
+    """Tables of the rounded Gaussian, ``round(sigma N)`` for a standard normal ``N``.
 
-    From 32 on as ``x_1 + c x_2`` with variances ``a + c^2 b = sigma^2``: by Poisson's summation every probability is
-    within ``(1 + e) / (1 - e)`` of the distribution's, ``e <= 2.001 exp(-2 pi^2 a b / sigma^2)``, so that tables grow
-    with the square root of the width.
+    From 32 on as ``x_1 + c x_2``, ``x_1`` a rounded Gaussian of variance ``a`` and ``x_2`` a discrete one, ``P(x)``
+    proportional to ``exp(-x^2 / (2 b))``, with ``a + c^2 b = sigma^2``: by Poisson's summation every probability is
+    within ``(1 + e) / (1 - e)`` of the distribution's, ``e <= 2.001 exp(-2 pi^2 a b / sigma^2)`` (docs/theorems.md), so
+    that tables grow with the square root of the width.
     """
     variance = Fraction(sigma) ** 2
     if sigma < SINGLE:
-        return Sum(_gaussian(variance)[None], (1,))
+        return Sum(_rounded_gaussian(variance)[None], (1,))
     first = Fraction(14 * sigma, 5)
     factor = math.isqrt(math.floor((variance - first) / first))
     second = (variance - first) / factor**2
     assert first * second >= Fraction(13, 2) * variance  # e < 2^-184
-    parts = _gaussian(first), _gaussian(second)
+    parts = _rounded_gaussian(first), _gaussian(second)
     limbs = np.full((2, max(map(len, parts)), WORDS), 2**32 - 1, np.uint32)
     for row, part in zip(limbs, parts, strict=True):
         row[: len(part)] = part
@@ -95,7 +97,7 @@ def gaussian(sigma: int) -> Sum:
 
 
 def gaussian_total_variation(sigma: int) -> float:
-    """How far, at most, a draw is from the discrete Gaussian."""
+    """How far, at most, a draw is from the rounded Gaussian."""
     count, length, _ = gaussian(sigma).limbs.shape
     return count * ((length + 1) * 2.0**-128 + 2.0**-144)
 
@@ -209,18 +211,50 @@ def truth(epsilon: float, count: int) -> Fraction:
     return Fraction(TOTAL - (count - 1) * other, TOTAL)
 
 
-def _gaussian(variance: Fraction) -> np.ndarray:
-    count = math.isqrt(math.ceil(MAX_DEVIATIONS * MAX_DEVIATIONS * variance)) + 1
+def _rounded_gaussian(variance: Fraction) -> np.ndarray:
+    """Of ``|round(x)|`` for a normal ``x``."""
     with localcontext() as context:
         context.prec = DIGITS
-        exact = Decimal(variance.numerator) / variance.denominator
-        weight, ratio, step = Decimal(1), (-1 / (2 * exact)).exp(), (-1 / exact).exp()
-        masses = [Decimal(1)]
-        for _ in range(count):
-            weight *= ratio
-            ratio *= step
-            masses.append(2 * weight)  # of x and -x
-        return _thresholds(masses)
+        masses = [_around(x, weight, _decimal(variance)) for x, weight in enumerate(_weights(variance))]
+        return _thresholds([masses[0], *(2 * mass for mass in masses[1:])])  # of x and -x
+
+
+def _gaussian(variance: Fraction) -> np.ndarray:
+    """Of ``|x|`` for a discrete Gaussian ``x``."""
+    with localcontext() as context:
+        context.prec = DIGITS
+        first, *others = _weights(variance)
+        return _thresholds([first, *(2 * weight for weight in others)])
+
+
+def _weights(variance: Fraction) -> Iterator[Decimal]:
+    """``exp(-x^2 / (2 variance))`` for ``x = 0, 1, ...``, to the last of a table: beyond lie 2^-145 of the sum."""
+    exact = _decimal(variance)
+    weight, ratio, step = Decimal(1), (-1 / (2 * exact)).exp(), (-1 / exact).exp()
+    yield weight
+    for _ in range(math.isqrt(math.ceil(MAX_DEVIATIONS * MAX_DEVIATIONS * variance)) + 1):
+        weight *= ratio
+        ratio *= step
+        yield weight
+
+
+def _around(x: int, weight: Decimal, variance: Decimal) -> Decimal:
+    """The integral of ``exp(-t^2 / (2 variance))``, ``weight`` at ``x``, over ``x - 1/2 < t < x + 1/2``, by Taylor.
+
+    The ``k``-th coefficient, times ``2^-k``, follows from the two before it; the even ones count, over ``k + 1``.
+    """
+    half, quarter = Decimal(x) / (2 * variance), 1 / (4 * variance)
+    before, term, total, order = Decimal(0), weight, weight, 0
+    while max(abs(term), abs(before)) > SMALLEST:
+        order += 1
+        before, term = term, -(half * term + quarter * before) / order
+        if order % 2 == 0:
+            total += term / (order + 1)
+    return total
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / value.denominator
 
 
 def _thresholds(masses: list[Decimal]) -> np.ndarray:

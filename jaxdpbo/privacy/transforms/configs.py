@@ -318,7 +318,7 @@ def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
         )
     cell = reach / (distance - rounding)
     distribution = input_noise.distribution("gaussian", sigma * cell, dimension)
-    level = accounting.discrete_gaussian_mu(distance, sigma)
+    level = accounting.rounded_gaussian_mu(distance, sigma)
     assert dimension * tables.gaussian_total_variation(sigma) < TOTAL_VARIATION
     return _affordable(_noised(kind, origin, scale, distribution, radius, "gdp", "gdp", level, cell, sigma), distance)
 
@@ -391,9 +391,8 @@ def _noised(
 
 
 def _statement(notion, level, relation, exact, unit=None, total_variation=TOTAL_VARIATION) -> guarantee.Guarantee:
-    curve = (guarantee.DISCRETE_CURVE,) if notion == "gdp" else ()
-    assumptions = (*curve, guarantee.RANDOM_BITS) if exact else (guarantee.IDEAL_NOISE,)
+    of_noise = guarantee.RANDOM_BITS if exact else guarantee.IDEAL_NOISE
     return guarantee.guarantee(
-        notion, level, relation, ROWS, assumptions=(*assumptions, guarantee.PUBLIC_CONFIG),
+        notion, level, relation, ROWS, assumptions=(of_noise, guarantee.PUBLIC_CONFIG),
         total_variation=total_variation if exact else 0.0, unit=unit,
     )  # fmt: skip

@@ -185,7 +185,7 @@ def _with_laplace(key, cells, table):
 def _with_noise(key, cells, kind, grid_scale):
     if kind == "planar_laplace":
         return cells + mechanisms.planar_laplace(key, cells.shape[0], grid_scale)
-    return cells + mechanisms.discrete_gaussian(key, cells.shape, grid_scale)
+    return cells + mechanisms.rounded_gaussian(key, cells.shape, grid_scale)
 
 
 def _default(rows: np.ndarray) -> jax.Array:

@@ -1,0 +1,54 @@
+"""What rounded Gaussian noise on the integers costs: exact fractions, rounded towards less privacy claimed.
+
+An integer vector ``x`` plus ``round(sigma N)`` is ``round(x + sigma N)``: post-processing of the Gaussian mechanism.
+So a shift of ``x`` by a vector of length ``D`` costs ``D / sigma`` in terms of GDP (docs/theorems.md).
+"""
+
+import math
+from fractions import Fraction
+
+from jaxdpbo import _checks
+
+
+def rounded_gaussian_mu(distance: float, sigma: int, releases: int = 1) -> float:
+    """The GDP level of ``releases`` draws around integers that move by at most ``distance`` in l2 norm; rounded up.
+
+    ``sqrt(releases) distance / sigma``.
+
+    Raises:
+      ValueError: ``distance`` not positive, ``sigma`` or ``releases`` below 1.
+    """
+    moved = Fraction(_checks.positive("distance", distance))
+    return _root_above(_checks.size("releases", releases) * (moved / _checks.size("sigma", sigma)) ** 2)
+
+
+def largest_distance(mu: float, sigma: int, releases: int = 1) -> int:
+    """The largest integer distance that costs at most ``mu``: the calibration. It may be 0.
+
+    ``rounded_gaussian_mu(largest_distance(mu, sigma, T), sigma, T) <= mu`` wherever it is positive.
+
+    Raises:
+      ValueError: ``mu`` not positive and finite, ``sigma`` or ``releases`` below 1.
+    """
+    each = Fraction(_checks.positive("mu", mu)) * _checks.size("sigma", sigma)
+    return math.isqrt(math.floor(each**2 / _checks.size("releases", releases)))
+
+
+def above(value: Fraction) -> float:
+    """The least float that is at least ``value``."""
+    try:
+        found = float(value)
+    except OverflowError:
+        return math.inf
+    return found if Fraction(found) >= value else math.nextafter(found, math.inf)
+
+
+def _root_above(squared: Fraction) -> float:
+    shift = (
+        60 - (squared.numerator.bit_length() - squared.denominator.bit_length()) // 2
+    )  # the squares of few floats are
+    root = math.isqrt(math.ceil(squared * Fraction(4) ** shift)) + 1
+    found = above(root / Fraction(2) ** shift)
+    while Fraction(lower := math.nextafter(found, 0.0)) ** 2 >= squared:
+        found = lower
+    return found

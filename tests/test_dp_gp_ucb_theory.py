@@ -250,6 +250,19 @@ def test_the_decay_of_de_freitas_is_used_where_it_decays():
     assert 3 * math.exp(-0.2 * 7 / math.log(7) ** 2) > printed
 
 
+def test_the_constants_over_a_box_by_hand():
+    box = prior_averaged.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
+    found = prior_averaged.over_box(
+        box=box, grid=9, steps=12, delta=0.1, delta_point=0.05, correlation=0.9, noise_variance=0.25, release="value",
+        information=lambda variance: 12 * variance,
+    )  # fmt: skip
+    shares = prior_averaged.shares(0.1, "value", exact=False)
+    beta = prior_averaged.box_confidence_beta(box, 12, shares.confidence)
+    assert found.beta_offset == prior_averaged.box_confidence_beta(box, 1, shares.confidence)
+    assert found.beta_slope == 12.0  # 4 + 4 d, as beta grows with log t
+    assert found.regret == pytest.approx(prior_averaged.average_regret(0.25, beta, 3.0, 12) + 2 / 12)
+
+
 def test_the_widths_over_a_box_by_hand():
     box = prior_averaged.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
     log = math.log(4 * 2 * 1.5 / 0.02)

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 import scipy.optimize
+import scipy.stats
 
 import jaxdpbo
 from jaxdpbo import drivers, ledger
@@ -241,6 +242,7 @@ def test_a_preview_shows_what_does_not_help():
     assert "NOT HELPFUL" in str(poor)
     assert "NOT HELPFUL" not in str(good)
     assert f"{poor.users_needed} users" in str(poor)
+    assert f"From the middle to a corner it is {100 * poor.loss_noise:.2g} % of the loss range." in str(poor)
     assert jaxdpbo.preview(users=poor.users_needed, mu=0.3, **options).relative_noise == pytest.approx(0.25, rel=0.03)
     ideal = 2 * math.sqrt(25) / (2000 * 1.0)
     assert ideal <= good.deviation < 1.05 * ideal
@@ -291,6 +293,21 @@ def test_a_path_that_is_no_different_from_noise_says_so():
         return 50.0 * point[0] + 0 * data[:, 0]
 
     assert minimize(steep, mu=5.0, steps=4, data=np.repeat(RECORDS, 50, axis=0)).note == ""
+
+
+@pytest.mark.parametrize(("steps", "dimension"), [(2, 1), (10, 3), (100, 10)])
+def test_noise_alone_is_what_a_chi_squared_variable_would_be(steps, dimension):
+    config = config_of(40, [(0.0, 6.0)] * dimension, 0.5, None, None, steps, 2, 1.0, None, "float")
+    usual = scipy.stats.chi2.ppf(0.999, steps * dimension) * deviation_of(config) ** 2 / (steps * dimension)
+
+    def path(squares):
+        """Steps of AdaGrad on gradients of these squares, there and back."""
+        shares = np.sqrt(squares / (0.1 + squares * np.arange(1, steps + 1)))
+        return np.repeat(3.0 + 3.0 * np.concatenate([[0], np.cumsum(shares * (-1.0) ** np.arange(steps))])[:, None],
+                         dimension, axis=1)  # fmt: skip
+
+    assert note_on(path(0.95 * usual), config) == NO_DIFFERENT
+    assert note_on(path(1.05 * usual), config) == ""
 
 
 def test_a_note_is_a_function_of_what_is_released():

@@ -133,6 +133,23 @@ def test_a_planted_reuse_in_the_shipped_noise_is_seen(monkeypatch, uses):
     assert key_cases.used_twice()
 
 
+@pytest.mark.parametrize("driver", [drivers.run_scan, drivers.run_loop])
+def test_an_algorithm_that_draws_its_start_has_a_key_for_it(driver, uses):
+    """None of ours does."""
+    case = CASES["dp_gd"]
+
+    def init(key, config):
+        state = dp_gd.init(key, config)
+        theta = state.public.theta + 1e-9 * jax.random.uniform(key, state.public.theta.shape)
+        return state._replace(public=state.public._replace(theta=theta))
+
+    fresh = case.algorithm._replace(init=init)
+    key = key_cases.key_of(f"start, {driver.__name__}")
+    jax.block_until_ready(driver(fresh, case.objective, records(), case.config(1.0), key=key, insecure_key=True))
+    assert uses
+    assert not key_cases.used_twice()
+
+
 # A key is a constant of no program: it is an argument, or refused (trap 35).
 
 POINT = jnp.array([0.25, 0.5, 0.75])

@@ -510,7 +510,10 @@ def test_fingerprints_are_those_of_another_process(tmp_path):
 
 def told_apart():
     configs = [case.config(1.0) for name, case in CASES.items() if name in NAMES]
-    return [fingerprint(one) for one in (*configs, names_of(0.3)["scheduled"], {"b": {1, "x"}, "a": ARRAY})]
+    reaching = {name: index for index, name in enumerate("abcdefgh")}
+    exec("def reach(): return a + b + c + d + e + f + g + h", reaching)
+    others = names_of(0.3)["scheduled"], reaching["reach"], {"b": {1, "x"}, "a": ARRAY}
+    return [fingerprint(one) for one in (*configs, *others)]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,14 @@ def test_the_attack_tells_neighbours_of_the_published_transform_apart(trials, pr
         np.testing.assert_allclose(found, PAPERS_GRID, rtol=0, atol=1e-10)
 
 
+def test_an_affine_map_is_undone_wherever_it_goes():
+    """The rows above are centred, so theirs goes through the origin."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(20, 3))
+    released = inputs @ rng.normal(size=(3, 4)) + 10.0 * rng.normal(size=4)
+    np.testing.assert_allclose(auditing.reconstruct(inputs[:4], released[:4], released), inputs, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", SOUND)
 @pytest.mark.parametrize("noise", ["float", "exact"])
 def test_the_attack_fails_on_the_sound_transforms(name, noise, trials):

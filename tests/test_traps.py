@@ -260,8 +260,12 @@ def test_scores_on_the_grid_move_by_at_most_their_units(dtype, trials):
         apart = jnp.abs(moved.astype(jnp.float64) - scores.astype(jnp.float64)) <= float(sensitivity)
         first, second = (np.asarray(on_grid(each, units, sensitivity), np.int64) for each in (scores, moved))
         assert np.max(np.abs(first - second)[np.asarray(apart)]) <= int(units)
-    kept_back = calibration.grid_unit(units, sensitivity) * float(units) / sensitivity
-    assert float(kept_back) > 1  # without what is kept back, rounding would pass the bound
+    unit = float(calibration.grid_unit(units, sensitivity))
+    near = np.abs(scores) < 1e5 * unit
+    off = np.asarray(on_grid(scores, units, sensitivity), float)[near] * unit - np.asarray(scores, float)[near]
+    assert np.max(np.abs(off)) < 1.05 * unit  # it is a grid of the scores
+    kept_back = float(units) - float(sensitivity) / unit
+    assert kept_back == pytest.approx(2 if dtype == jnp.float64 else 4, abs=1e-6 * float(units))
     np.testing.assert_array_equal(
         on_grid(jnp.asarray([jnp.nan, jnp.inf, -jnp.inf], dtype), units, sensitivity).min(),
         first.dtype.type(-(2**30) if dtype == jnp.float64 else -(2**24)),

@@ -9,6 +9,7 @@ from oracles import kernels as kernel_oracle
 from oracles.gp import predict
 
 from jaxdpbo.algorithms import dp_gp_ucb
+from jaxdpbo.privacy import guarantee
 from jaxdpbo.surrogate import acquisition, finite_gp, gp, information_gain, kernels, two_task
 
 CANDIDATES = np.random.default_rng(0).uniform(size=(30, 2))
@@ -130,6 +131,7 @@ def test_the_mean_is_computed_to_within_what_exact_noise_allows_for(bits, trials
                     mean = longdouble_mean(covariance, rows[of], values[of].astype(np.longdouble), variance)
                     worst = max(worst, float(np.max(np.abs(mean - np.asarray(posterior.mean).astype(np.longdouble)))))
         assert 0 < worst < dp_gp_ucb.configs.MEAN_ERROR
+    assert f" {dp_gp_ucb.configs.MEAN_ERROR:g} " in guarantee.COMPUTED_MEAN
 
 
 def test_expected_improvement_is_an_expectation():

@@ -76,8 +76,13 @@ def test_assumptions_join_once_and_in_order():
 
 def test_the_sentence_says_every_number_and_condition():
     assert str(GDP) == "gdp 1.5 (replace_one) for validation users"
-    conditional = str(of("gdp", 2.0, delta=1e-9, assumptions=("key secret", "ideal real-number noise")))
-    assert conditional == "gdp 2, delta=1e-09 (replace_one) for rows, assuming key secret; ideal real-number noise"
+    conditional = of("gdp", 2.0, delta=1e-9, assumptions=(guarantee.IDEAL_NOISE, "the tide is out"))
+    assert conditional.claim == "gdp 2, delta=1e-09 (replace_one) for rows"
+    assert str(conditional).splitlines() == [
+        f"{conditional.claim}, assuming that",
+        f"- {guarantee.IDEAL_NOISE} [docs/assumptions.md#ideal-noise]",
+        "- the tide is out",
+    ]
 
 
 @pytest.mark.parametrize(

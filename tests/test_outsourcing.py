@@ -630,7 +630,7 @@ def test_the_two_programs_survive_being_killed_and_strangers(tmp_path, table):
     assert f"row {best['row']}: output" in shown
     assert f"the modeler's answer is row {best['row']}" in heard
     assert "guarantee: metric_dp 2, total variation at most 7.9e-31 (unit_distance 1)" in shown
-    assert "key secret" not in heard
+    assert guarantee.KEY_SECRET not in heard
 
 
 def test_the_two_programs_speak_over_a_pipe(tmp_path, table):

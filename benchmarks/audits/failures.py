@@ -86,7 +86,7 @@ def _half_of_what_moves():
 def _last_bits(trials):
     """Noise around 1 is a multiple of half the machine's precision, noise around 0 often is not: the value is named.
 
-    Why what is released has exact noise, and the claims for floats rest on "ideal real-number noise".
+    Why what is released has exact noise, and the claims for floats rest on "ideal noise".
     """
     drawn = simulate(lambda key, value: mechanisms.laplace(key, value, 1.0), 0.0, 1.0, trials)
     grain = np.finfo(drawn[0].dtype).eps / 2

@@ -296,7 +296,7 @@ def audit() -> str:
             ("random projection, as published (claims epsilon = 1)", "none", measured(projection, digits=1)),
             (
                 "float Laplace noise, read to its last bit (claims epsilon = 1)",
-                '"ideal real-number noise"',
+                '"ideal noise"',
                 measured(last, digits=1),
             ),
         ],

@@ -134,7 +134,9 @@ def serve_all(arguments: argparse.Namespace, held: Held) -> None:
         outsourcing.publish(released, transforms.curate(None, config, held.inputs))
     published = outsourcing.read_published(released)
     if published.curated.guarantee != guarantee.from_dict(config.guarantee.to_dict()):
-        raise outsourcing.ProtocolError(f"{released} was made under other settings: {published.curated.guarantee}")
+        raise outsourcing.ProtocolError(
+            f"{released} was made under other settings: {published.curated.guarantee.claim}"
+        )
     private = outsourcing.framed(held.source, config.kind, np.asarray(config.centre))
     with outsourcing.open_journal(record, published, private, arguments.queries) as opened:
         say(f"{released}: {len(held.inputs)} rows, may leave; {record} and its key may not")

@@ -184,7 +184,7 @@ class PrivateObjective:
 
     def __repr__(self) -> str:
         """Counts, no data."""
-        return f"PrivateObjective({self.guarantee}; {self.remaining} of {self._evaluations} evaluations left)"
+        return f"PrivateObjective({self.guarantee.claim}; {self.remaining} of {self._evaluations} evaluations left)"
 
     def __reduce__(self) -> Any:
         """Refuse."""

@@ -13,17 +13,36 @@ RELATIONS = ("replace_one", "unit_distance")
 # Whose records. One wording for all, so that one ledger can add up what is spent on the same people.
 USERS = ledger.USERS
 
-# Assumptions by name. An empty ``assumptions`` means always.
-IDEAL_NOISE = "ideal real-number noise"
-KEY_SECRET = "key secret"
-PUBLIC_CONFIG = "configuration and n chosen without the users' data"
-SEPARABLE_LOSSES = "losses[i] depends on user i's record alone"
-SEPARABLE_GAINS = "gains[i] depends on user i's record alone"
+# Assumptions, in words for whoever answers for the data. An empty ``assumptions`` means always.
+IDEAL_NOISE = "the noise is of ideal real numbers, not of floating-point ones"
+KEY_SECRET = "the key that was passed in is secret and used once"
+PUBLIC_CONFIG = "all settings, and how many users there are, were chosen without the users' data"
+SEPARABLE_LOSSES = "each user's loss is computed from that user's record alone"
+SEPARABLE_GAINS = "each user's gain is computed from that user's record alone"
 OWN_ROWS = "row i was made from record i and public values alone, and what is called public is public"
 WHOSE_ROWS = "which rows are whose, and how many each user has, is public"
-RANDOM_BITS = "ChaCha20 is indistinguishable from random bits"
-UNCHECKED = "as a file says, which nobody checked here"
-WEAK_KEY = "a generator without a security claim is not inverted, nor its key guessed"
+RANDOM_BITS = "nobody can tell the output of the generator ChaCha20 from random bits"
+UNCHECKED = "the statement is what a file says, which nobody checked here"
+WEAK_KEY = "nobody inverts the key's generator, which claims no security, or guesses the key"
+# Of DP-GP-UCB.
+GAUSSIAN_PROCESS = "the utilities of all data sets are one draw of the stated Gaussian process (Assumption 1)"
+GAUSSIAN_NOISE = "each utility is observed with independent Gaussian noise of the stated variance"
+EXACT_UTILITY = "each utility is observed without noise"
+BEST_QUERIES = "every query maximises the upper confidence bound over the box"
+COMPUTED_MEAN = "the posterior mean is computed to within 0.05 deviations of the prior"
+EXACT_TRAINING = (
+    "w is the exact minimiser of lambda |w|^2 / 2 + a convex loss on public records, lambda the candidate itself; "
+    "gains and losses Lipschitz in w as stated"
+)
+
+PAGE = "docs/assumptions.md"  # what breaks where one is false, and who can check it
+SECTIONS = {
+    IDEAL_NOISE: "ideal-noise", KEY_SECRET: "key-secret", PUBLIC_CONFIG: "public-configuration",
+    SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",
+    WHOSE_ROWS: "whose-rows", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
+    **dict.fromkeys((GAUSSIAN_PROCESS, GAUSSIAN_NOISE, EXACT_UTILITY, BEST_QUERIES), "gaussian-process"),
+    COMPUTED_MEAN: "computed-mean", EXACT_TRAINING: "exact-training",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -99,15 +118,21 @@ class Guarantee:
             "assumptions": list(self.assumptions),
         }
 
-    def __str__(self) -> str:
-        """One sentence."""
+    @property
+    def claim(self) -> str:
+        """One line, without what it assumes."""
         if self.notion == "none":
             return f"no privacy guarantee for {self.protects}: {self.no_guarantee_reason}"
         slack = f", delta={self.delta:g}" if self.delta else ""
         slack += f", total variation at most {self.total_variation:.2g}" if self.total_variation else ""
-        conditions = f", assuming {'; '.join(self.assumptions)}" if self.assumptions else ""
         relation = f"{self.relation} {self.unit:g}" if self.unit else self.relation
-        return f"{self.notion} {self.level:g}{slack} ({relation}) for {self.protects}{conditions}"
+        return f"{self.notion} {self.level:g}{slack} ({relation}) for {self.protects}"
+
+    def __str__(self) -> str:
+        """The claim, and a line for each assumption, with the place where it is explained."""
+        pages = {name: f" [{PAGE}#{section}]" for name, section in SECTIONS.items()}
+        rests = [f"- {name}{pages.get(name, '')}" for name in self.assumptions]
+        return "\n".join([f"{self.claim}, assuming that" if rests else self.claim, *rests])
 
 
 def guarantee(

@@ -23,14 +23,9 @@ TRACED = (
     "value_sensitivity", "delta",
 )  # fmt: skip
 
-GAUSSIAN_PROCESS = "the utilities of all data sets are one draw of the stated Gaussian process (Assumption 1)"
-GAUSSIAN_NOISE = "each utility is observed with independent Gaussian noise of the stated variance"
-EXACT_UTILITY = "each utility is observed without noise"
-BEST_QUERIES = "every query maximises the upper confidence bound over the box"
 # Rounding of the posterior mean, in deviations of the prior: no bound holds for every path of queries, since triangular
 # solves lose digits where points crowd. Over ten times the largest seen (tests/test_finite.py), for 1 to 2 %.
-MEAN_ERROR = 0.05
-COMPUTED_MEAN = f"the posterior mean is computed to within {MEAN_ERROR:g} deviations of the prior"
+MEAN_ERROR = 0.05  # as ``guarantee.COMPUTED_MEAN`` says
 PRINTED_VALUE = "the sensitivity that theorems 3 and 5 print for the largest utility is no bound"
 
 
@@ -278,10 +273,10 @@ def _of_one_draw(
     release, variance = numbers["release"], numbers["noise_variance"]
     assumptions = (
         *of_noise(noise),
-        *((COMPUTED_MEAN,) if noise == "exact" and release != "value" else ()),
-        *(guarantee.PUBLIC_CONFIG, GAUSSIAN_PROCESS),
-        GAUSSIAN_NOISE if variance else EXACT_UTILITY,
-        *((BEST_QUERIES,) if "bounds" in rest and release != "point" else ()),
+        *((guarantee.COMPUTED_MEAN,) if noise == "exact" and release != "value" else ()),
+        *(guarantee.PUBLIC_CONFIG, guarantee.GAUSSIAN_PROCESS),
+        guarantee.GAUSSIAN_NOISE if variance else guarantee.EXACT_UTILITY,
+        *((guarantee.BEST_QUERIES,) if "bounds" in rest and release != "point" else ()),
     )
     middle, scale = _checks.number("centre", units[0]), _checks.positive("scale", units[1])
     point_sensitivity, value_sensitivity = found.point_sensitivity, found.value_sensitivity

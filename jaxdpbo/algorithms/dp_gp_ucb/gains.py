@@ -24,11 +24,6 @@ MAX_USERS = 2**23  # sums of their digits of 8 bits fit 32
 RATES = tuple(Fraction(1, 2**digits) for digits in (6, 9, 12, 16))
 MIN_UNITS = 32  # nothing is kept back for rounding: fewer units cost no more than 3 % of a budget
 MIDDLE = 2**30  # scores lie in [0, 2^31): less this, the noise can be added to them
-
-EXACT_TRAINING = (
-    "w is the exact minimiser of lambda |w|^2 / 2 + a convex loss on public records, lambda the candidate itself; "
-    "gains and losses Lipschitz in w as stated"
-)
 PRINTED_GAIN = "the second term that theorem 7 prints is half of what one user can move"
 
 
@@ -163,7 +158,7 @@ def lipschitz_config(
 def _assumed(noise: str, in_order: bool, smooth: bool) -> tuple[str, ...]:
     """What the sensitivity of a gain rests on; nothing of the gains where it is their whole range."""
     gains = (guarantee.SEPARABLE_GAINS,) if in_order or smooth else ()
-    return *configs.of_noise(noise), guarantee.PUBLIC_CONFIG, *gains, *((EXACT_TRAINING,) if smooth else ())
+    return *configs.of_noise(noise), guarantee.PUBLIC_CONFIG, *gains, *((guarantee.EXACT_TRAINING,) if smooth else ())
 
 
 def _no_slopes(slopes: dict[str, float]) -> None:

@@ -14,7 +14,7 @@ def gaussian(key: jax.Array, value: jax.Array, standard_deviation: jax.Array | f
 
     Formal guarantee: if neighbours move ``value`` by at most ``s`` in l2 norm, the result is
     ``s / standard_deviation``-GDP, for ideal real-number noise. Floating-point noise has gaps that identify the
-    value by its last bits, so a guarantee that rests on this function says "ideal real-number noise".
+    value by its last bits, so a guarantee that rests on this function says "ideal noise".
 
     ====================  ===========================================
     standard_deviation    result

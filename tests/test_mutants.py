@@ -202,7 +202,7 @@ def test_the_map_puts_the_cheap_and_particular_first_and_red_tests_nowhere(tmp_p
     known = run.Map.read(tmp_path / "map.json")
     names = list(known.tests)
     chosen = [[names[place].partition("::")[2] for place in known.functions[one]] for one in (f, g)]
-    assert chosen == [["t[0]", "t[1]", "own", "quick", "slow", "t[2]", "t[3]"], ["slow"]]
+    assert chosen == [["t[0]", "t[1]", "t[2]", "t[3]", "quick", "own", "slow"], ["slow"]]
 
 
 PACKAGE = """

@@ -132,6 +132,15 @@ def test_the_ends_are_the_gaussian_mechanism_and_nothing():
     assert epsilon(0.1, 0.0, 1) == (math.inf, "gaussian")
     assert epsilon(1e-5, 50.0, 10, 1e-3) == (0.0, "union")
     assert 10 * 1e-5 * (2 * norm.cdf(0.01) - 1) < 1e-3
+    largest = 1e-3 / (3 * (2 * norm.cdf(0.5) - 1))  # the rate at which three steps together move that much
+    assert [epsilon(share * largest, 1.0, 3, 1e-3).by for share in (0.99, 1.01)] == ["union", "profile"]
+
+
+def test_beyond_what_a_grid_is_for_the_renyi_bound_stands():
+    found = epsilon(0.5, 0.5, 2000)
+    assert found == (pytest.approx(renyi.pair_epsilon(0.5, 0.5, 2000, DELTA)), "renyi")
+    assert sampling.MAX_EPSILON < found.epsilon < sampling.profile_epsilon(0.5, 0.5, 2000, DELTA)
+    assert sampling._epsilon_of(np.array([0.5]), np.array([800.0]), 1e-3) == math.inf  # exp(800) is none
 
 
 @given(

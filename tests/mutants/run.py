@@ -45,7 +45,7 @@ USUAL = (
     150.0  # seconds that one mutant's tests take without it, each in a process of its own; together they share programs
 )
 FIRST = 12  # tests in a first process: most mutants die there
-STORED = 100  # tests a function in the map
+STORED = 150  # tests a function in the map
 FILES = 6  # test files, where the map has nothing
 # Times and prose: what a change in the package should not decide, or so slow that others decide it sooner.
 APART = ("first_answer", "speed", "scripts", "layers", "readme", "docs", "mutants", "benchmarks", "packaging", "typing")
@@ -280,13 +280,14 @@ def write_map(entered: dict[str, dict[str, Any]], path: Path, inside: set[str] |
             if function in inside:
                 by_function.setdefault(function, []).append(name)
     for function, names in by_function.items():
-        own = f"tests/test_{Path(function.partition('::')[0]).stem}.py"
-        names.sort(key=lambda name: cost[name] / (2 if name.startswith(own) else 1))
-        times: Counter = Counter()  # two cases of each test, then two more
-        turn = {}
+        module = Path(function.partition("::")[0])
+        own = tuple(f"tests/test_{name}.py" for name in (module.stem, module.parent.name))
+        names.sort(key=lambda name: cost[name])
+        times: Counter = Counter()
+        turn = {}  # a case of each test, and of those in its own file thirty; then another
         for name in names:
+            turn[name] = times[name.partition("[")[0]] // (30 if name.startswith(own) else 1)
             times[name.partition("[")[0]] += 1
-            turn[name] = times[name.partition("[")[0]] // 3
         by_function[function] = sorted(names, key=lambda name: turn[name])[:STORED]
     used = set().union(*map(set, by_function.values()))
     tests = {name: round(green[name]["seconds"], 2) for name in usable if name in used}

@@ -171,8 +171,8 @@ def draws(count: int, repeats: int) -> dict:
     calls = {
         "float Gaussian, threefry": (lambda key: jax.random.normal(key, (count,)), quick),
         "float Gaussian, ChaCha20": (lambda key: jax.random.normal(key, (count,)), slow),
-        "rounded Gaussian, sigma 4096": (lambda key: mechanisms.rounded_gaussian(key, (count,), 4096), slow),
-        "rounded Gaussian, sigma 65536": (lambda key: mechanisms.rounded_gaussian(key, (count,), 65536), slow),
+        "rounded Gaussian, width 4096": (lambda key: mechanisms.rounded_gaussian(key, (count,), 4096), slow),
+        "rounded Gaussian, width 65536": (lambda key: mechanisms.rounded_gaussian(key, (count,), 65536), slow),
         "discrete Laplace, rate 2^-12": (lambda key: mechanisms.discrete_laplace(key, (count,), rate), slow),
         "noisy argmax, rate 2^-12": (
             lambda key: mechanisms.noisy_argmax(key, jnp.zeros(count, jnp.int32), rate), slow,

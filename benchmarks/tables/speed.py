@@ -192,10 +192,10 @@ def bench_draws() -> str:
         (row,) = [one for one in stored("bench_secure")["rows"] if one["name"].startswith(f"{count} draws: {name}")]
         return f"{row['ours_s'] * 1e3:.2g}"
 
-    names = "float Gaussian, threefry", "discrete Gaussian", "discrete Laplace", "noisy argmax"
-    widths = [row["name"] for row in stored("bench_secure")["rows"] if "discrete Gaussian" in row["name"]][:2]
+    widths = [row["name"] for row in stored("bench_secure")["rows"] if "Gaussian, width" in row["name"]][:2]
     widths = [name.partition(": ")[2] for name in widths]
-    rows = [(name, *(milliseconds(count, name) for count in (10, 1000))) for name in (names[0], *widths, *names[2:])]
+    names = "float Gaussian, threefry", *widths, "discrete Laplace", "noisy argmax"
+    rows = [(name, *(milliseconds(count, name) for count in (10, 1000))) for name in names]
     return table(("one call, in ms, for", "10 draws", "1,000 draws"), rows)
 
 

@@ -99,6 +99,11 @@ PASS = {
     "jitted": lambda p, x: jax.jit(distance)(p, x),
     "a derivative of its own": lambda p, x: steep(distance(p, x)),
     "columns in pairs": lambda p, x: jnp.pad(x, ((0, 0), (0, 1))).reshape(USERS, 2, 2)[:, 0, 1],
+    "own place": lambda p, x: jax.vmap(lambda row: row.at[jnp.argmax(row)].set(0.0))(x)[:, 0],
+    "own convolution": lambda p, x: jax.lax.conv_general_dilated(x[:, None], p[None, None], (1,), "SAME")[:, 0, 0],
+    "a public part of a loop over people": lambda p, x: (
+        lambda own, same: own + same[::-1]
+    )(*jax.lax.map(lambda row: (jnp.sum(row), p[0]), x)),
     "slopes": slopes_of(lambda p, x: steep(distance(p, x))),
 }  # fmt: skip
 
@@ -147,6 +152,18 @@ REFUSED = {
     ),
     "picked by rank": (lambda p, x: x[jnp.argsort(distance(p, x)), 0], "sorts users"),
     "an inverse of users": (lambda p, x: jnp.linalg.inv(jnp.ones((USERS, USERS)) + x[:, :1])[:, 0], "across|of users"),
+    "convolved with users": (
+        lambda p, x: jax.lax.conv_general_dilated(jnp.ones((1, USERS, 9)), x[None], (1,), "VALID")[0, 0],
+        "convolves users",
+    ),
+    "a factor of users": (
+        lambda p, x: jax.lax.linalg.cholesky(jnp.eye(USERS) + 0 * x[:, :1], symmetrize_input=False)[:, 0],
+        "factors a matrix of users",
+    ),
+    "eigenvalues of users": (
+        lambda p, x: jax.lax.linalg.eigh(jnp.eye(USERS) * x[:, :1], symmetrize_input=False)[1],
+        "factors a matrix of users",
+    ),
     "no record at all": (lambda p, x: jnp.ones(USERS), "depend on no record"),
 }  # fmt: skip
 
@@ -164,9 +181,10 @@ def neighbours(data):
 
 def keeps_users_apart(program, data=DATA):
     """Entries of users whose record is the same are the same to the last bit."""
-    before = np.asarray(program(POINT, data))
+    point = np.resize(POINT, data.shape[1])
+    before = np.asarray(program(point, data))
     for record, other in neighbours(data):
-        after = np.asarray(program(POINT, other))
+        after = np.asarray(program(point, other))
         rest = np.arange(before.shape[-1]) != record
         if not np.array_equal(before[..., rest], after[..., rest], equal_nan=True):
             return False
@@ -218,27 +236,34 @@ def test_public_leaves_may_be_centred_and_users_may_be_columns():
         separable.check_separable(loss, POINT, data, {"mine": 1, "public": 0})
 
 
-STEPS = [
-    jnp.sin, jnp.abs, lambda x: x * 2.0, lambda x: x + jnp.arange(float(WIDTH)), lambda x: jnp.cumsum(x, axis=1),
-    lambda x: jnp.sort(x, axis=1), lambda x: x[:, ::-1], lambda x: x @ jnp.ones((WIDTH, WIDTH)), jax.nn.softmax,
-    lambda x: x - x.mean(1, keepdims=True), lambda x: x.T.reshape(WIDTH, USERS).T, lambda x: jnp.roll(x, 1, axis=1),
-    lambda x: jax.lax.map(jnp.tanh, x), lambda x: x.at[:, 0].set(x[:, 1]), lambda x: jnp.where(x > x[:, :1], x, 0.0),
-    lambda x: jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1), jax.vmap(lambda r: jnp.outer(r, r).sum(0)),
-    lambda x: jax.lax.fori_loop(0, 2, lambda _, y: y / (1 + jnp.abs(y)), x),
-    lambda x: jnp.concatenate([x[:, 1:], x[:, :1]], axis=1),
-    # across users
-    lambda x: x - x.mean(0), lambda x: jnp.sort(x, axis=0), lambda x: x[::-1], lambda x: jnp.roll(x, 1, axis=0),
-    lambda x: x.reshape(WIDTH, USERS).T, lambda x: x / jnp.linalg.norm(x), lambda x: jnp.cumsum(x, axis=0),
-    lambda x: jax.lax.scan(lambda c, r: (c + r, c), jnp.zeros(WIDTH), x)[1],
-]  # fmt: skip
+def steps_of(width):
+    """Functions of ``(USERS, width)`` arrays, the last eight of which mix users."""
+    return [
+        jnp.sin, jnp.abs, lambda x: x * 2.0, lambda x: x + jnp.arange(float(width)), lambda x: jnp.cumsum(x, axis=1),
+        lambda x: jnp.sort(x, axis=1), lambda x: x[:, ::-1], lambda x: x @ jnp.ones((width, width)), jax.nn.softmax,
+        lambda x: x - x.mean(1, keepdims=True), lambda x: x.T.reshape(width, USERS).T,
+        lambda x: jnp.roll(x, 1, axis=1), lambda x: jax.lax.map(jnp.tanh, x), lambda x: x.at[:, 0].set(x[:, 1]),
+        lambda x: jnp.where(x > x[:, :1], x, 0.0), lambda x: jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1),
+        jax.vmap(lambda r: jnp.outer(r, r).sum(0)), lambda x: jnp.concatenate([x[:, 1:], x[:, :1]], axis=1),
+        lambda x: jax.lax.fori_loop(0, 2, lambda _, y: y / (1 + jnp.abs(y)), x),
+        jax.vmap(lambda r: r.at[jnp.argmax(r)].set(0.0)), jax.vmap(jnp.sort, in_axes=1, out_axes=1),
+        lambda x: x - x.mean(0), lambda x: jnp.sort(x, axis=0), lambda x: x[::-1], lambda x: jnp.roll(x, 1, axis=0),
+        lambda x: x.reshape(width, USERS).T, lambda x: x / jnp.linalg.norm(x), lambda x: jnp.cumsum(x, axis=0),
+        lambda x: jax.lax.scan(lambda c, r: (c + r, c), jnp.zeros(width), x)[1],
+    ]  # fmt: skip
+
+
+SQUARE = np.random.default_rng(1).normal(size=(USERS, USERS))  # here a wrong axis is as long as the right one
 
 
 def test_whatever_random_program_passes_keeps_users_apart(trials):
     """Eager and jitted; some of those refused do mix, or the programs would prove nothing."""
     rng, passed, mixing_refused = np.random.default_rng(0), 0, 0
     count = trials("random programs checked for separability", 40, 500, 0)
-    for _ in range(count):
-        steps = [STEPS[k] for k in rng.choice(len(STEPS), size=rng.integers(1, 6))]
+    for number in range(count):
+        data = (DATA, SQUARE)[number % 2]
+        point, steps = np.ones(data.shape[1]), steps_of(data.shape[1])
+        steps = [steps[k] for k in rng.choice(len(steps), size=rng.integers(1, 6))]
 
         def program(point, data, steps=steps):
             for step in steps:
@@ -246,14 +271,14 @@ def test_whatever_random_program_passes_keeps_users_apart(trials):
             return distance(point, data)
 
         try:
-            run = checked(program)
+            run = separable.check_separable(program, point, data)
         except separable.NotSeparable:
-            mixing_refused += not keeps_users_apart(jax.jit(program))
+            mixing_refused += not keeps_users_apart(jax.jit(program), data)
             continue
         passed += 1
-        assert keeps_users_apart(jax.jit(run))
+        assert keeps_users_apart(jax.jit(run), data)
         with jax.disable_jit():
-            assert keeps_users_apart(run)
+            assert keeps_users_apart(run, data)
     assert min(passed, mixing_refused) > 0.15 * count
 
 

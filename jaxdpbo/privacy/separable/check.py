@@ -206,9 +206,7 @@ def _constants(closed: ClosedJaxpr) -> Iterator[Any]:
 def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
-        for value in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda leaf: isinstance(leaf, (ClosedJaxpr, Jaxpr))
-        ):
+        for value in jax.tree.leaves(list(equation.params.values())):
             if isinstance(value, ClosedJaxpr):
                 yield from _constants(value)
             elif isinstance(value, Jaxpr):

@@ -23,7 +23,7 @@ def squared_cost(kind: str, spread: int | Fraction, moved: Sequence[int]) -> Fra
     """The square of what noise of this ``spread`` costs where it hides a move by ``moved`` cells.
 
     Laplace noise: the largest log-ratio of two outputs' probabilities, ``rate`` times the l1 or l2 norm. Gaussian noise
-    of width ``w``: ``|moved| / w (1 + 1 / (20 w^2))``.
+    of width ``w``: ``|moved| / w``.
     """
     numbers = [abs(int(m)) for m in moved]
     if kind == "product_laplace":
@@ -31,7 +31,7 @@ def squared_cost(kind: str, spread: int | Fraction, moved: Sequence[int]) -> Fra
     squared = Fraction(sum(m * m for m in numbers))
     if kind == "planar_laplace":
         return spread**2 * squared
-    return squared / spread**2 * (1 + Fraction(1, 20 * spread**2)) ** 2
+    return squared / spread**2
 
 
 def exact(number) -> Fraction:

@@ -53,7 +53,7 @@ def pytest_generate_tests(metafunc):
     """``each``: one case of every algorithm, and with ``--full`` every case: programs of their own take minutes."""
     if "each" in metafunc.fixturenames:
         names = CASES if metafunc.config.getoption("--full") else EACH
-        metafunc.parametrize("each", map(case_named, names), ids=names)
+        metafunc.parametrize("each", list(map(case_named, names)), ids=list(names))
 
 
 def key(seed=0):

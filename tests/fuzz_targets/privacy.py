@@ -137,7 +137,8 @@ def statements() -> dict[str, Target]:
         ),
         "Guarantee of anything, printed": Target(
             lambda **fields: str(guarantee.guarantee(**fields)), distant | {"protects": words} | options,
-            check=lambda found, _: found.isprintable(),
+            check=lambda found, given: [line.isprintable() for line in found.splitlines()]
+            == [True] * (1 + len(given.get("assumptions", ()))),
         ),
         "row_distance": Target(sensitivity.row_distance, {"radius": st.none() | positive}, check=at_least_zero),
         "budget": Target(

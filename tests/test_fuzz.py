@@ -54,7 +54,7 @@ def called(target: Target, arguments: dict, limit: float = LIMIT) -> str:
         if wrong := what_is_wrong(target, refusal):
             raise Finding(f"{wrong}\n{shown(target, arguments)}") from refusal
         return "rejected"
-    if not target.nan and any(map(holds_nan, jax.tree.leaves(found))):
+    if not target.nan and any(map(odd_values.holds_nan, jax.tree.leaves(found))):
         raise Finding(f"NaN came out\n{shown(target, arguments)}")
     try:
         valid = target.check is None or bool(target.check(found, arguments))
@@ -110,15 +110,6 @@ def texts(error: BaseException | None, seen: tuple = ()):
     yield from (str(error), repr(error), repr(error.args), *getattr(error, "__notes__", ()))
     for other in (error.__cause__, error.__context__):
         yield from texts(other, (*seen, error))
-
-
-def holds_nan(leaf) -> bool:
-    if isinstance(leaf, (float, complex, np.generic, np.ndarray, jax.Array)):
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return False
-        array = np.asarray(leaf)
-        return array.dtype.kind in "fcV" and bool(np.any(np.isnan(array.astype(complex))))
-    return False
 
 
 def shown(target: Target, arguments: dict) -> str:

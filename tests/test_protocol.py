@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from fuzz_targets import objectives
-from fuzz_targets.odd_values import of_any_pattern
+from fuzz_targets.odd_values import holds_nan, of_any_pattern
 from protocol_cases import CASES, STEPS, USERS, records
 
 from jaxdpbo import drivers
@@ -291,10 +291,6 @@ def test_nothing_raw_is_returned_printed_or_pickled_by_default(case):
     assert tells(loud, 2)[1]  # the check can see; on the grid a mean has fewer digits
 
 
-def is_nan(leaf):
-    return bool(np.any(np.not_equal(leaf, leaf)))
-
-
 def test_no_value_of_any_user_makes_a_run_raise_or_release_nan(case, trials):
     """The values at a point are those of a table, whatever the point: no surrogate has seen their like."""
     rng, config, scan = np.random.default_rng(0), case.config(1.0), import_module("jaxdpbo.drivers.scan")
@@ -305,12 +301,12 @@ def test_no_value_of_any_user_makes_a_run_raise_or_release_nan(case, trials):
         found, _, _ = scan._scan(case.algorithm, case.objective, key(seed), config, data)
         if case.releases_values:
             found = found._replace(values=jnp.zeros(()))  # as measured
-        assert not any(map(is_nan, jax.tree.leaves(found)))
+        assert not any(map(holds_nan, jax.tree.leaves(found)))
 
 
 def test_the_values_test_sees_a_release_of_raw_values():
-    assert is_nan(jnp.sum(of_any_pattern(np.random.default_rng(0), 64, 4, 4), axis=(1, 2)))
-    assert not is_nan(jnp.arange(3.0))
+    assert holds_nan(jnp.sum(of_any_pattern(np.random.default_rng(0), 64, 4, 4), axis=(1, 2)))
+    assert not holds_nan(jnp.arange(3.0))
 
 
 @pytest.mark.parametrize("bad", [0, 7, "key", np.zeros(2, np.uint32)])

@@ -179,3 +179,12 @@ def of_any_pattern(rng, *shape):
     scale = 10.0 ** rng.uniform(-320, 300, size=(shape[0], *(1,) * (len(shape) - 1)))
     found = np.where(rng.uniform(size=shape) < share, odd, scale * rng.normal(size=shape))
     return np.where(rng.uniform(size=share.shape) < 0.1, odd.flat[0], found)  # all the same, too
+
+
+def holds_nan(leaf) -> bool:
+    if isinstance(leaf, (float, complex, np.generic, np.ndarray, jax.Array)):
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return False
+        array = np.asarray(leaf)
+        return array.dtype.kind in "fcV" and bool(np.any(np.isnan(array.astype(complex))))
+    return False

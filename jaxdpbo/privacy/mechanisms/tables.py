@@ -115,7 +115,7 @@ def geometric(rate: Fraction) -> np.ndarray:
         raise ValueError(f"rate must be at least {TAIL / 2**MAX_DIGITS:.2g}, got {float(rate):g}")
     with localcontext() as context:
         context.prec = DIGITS
-        exact = Decimal(rate.numerator) / rate.denominator
+        exact = _decimal(rate)
         probabilities = [1 / (1 + (exact * 2**i).exp()) for i in range(digits(rate))]
         return _words([_rounded(probability) for probability in probabilities])
 
@@ -145,7 +145,7 @@ def ladder(rate: Fraction) -> tuple[int, ...]:
     """
     with localcontext() as context:
         context.prec, context.rounding = DIGITS, ROUND_CEILING
-        power = (-(Decimal(rate.numerator) / rate.denominator)).exp()
+        power = (-_decimal(rate)).exp()
         fraction = int((power.next_plus().next_plus() * 10**70).to_integral_value(ROUND_CEILING)), 10**70
     weights = [2**96]
     while weights[-1] > 1 and (following := -(-weights[-1] * fraction[0] // fraction[1])) < weights[-1]:
@@ -174,7 +174,7 @@ def planar(rate: Fraction) -> Octant:
     copies = np.where(squared[kept] == 0, 1, np.where((cells[:, 1] == 0) | (cells[:, 0] == cells[:, 1]), 4, 8))
     with localcontext() as context:
         context.prec = 50
-        exact = Decimal(rate.numerator) / rate.denominator
+        exact = _decimal(rate)
         heights = {int(s): (-exact * Decimal(int(s)).sqrt()).exp() for s in np.unique(squared[kept])}
         masses = [heights[int(s)] * int(c) for s, c in zip(squared[kept], copies, strict=True)]
         return Octant(_thresholds(masses), cells.astype(np.int32))
@@ -215,7 +215,8 @@ def _rounded_gaussian(variance: Fraction) -> np.ndarray:
     """Of ``|round(x)|`` for a normal ``x``."""
     with localcontext() as context:
         context.prec = DIGITS
-        masses = [_around(x, weight, _decimal(variance)) for x, weight in enumerate(_weights(variance))]
+        exact = _decimal(variance)
+        masses = [_around(x, weight, exact) for x, weight in enumerate(_weights(variance))]
         return _thresholds([masses[0], *(2 * mass for mass in masses[1:])])  # of x and -x
 
 

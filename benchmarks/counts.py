@@ -13,25 +13,33 @@ from benchmarks import report
 
 ROOT = Path(__file__).parent.parent
 BOUNDS = ("clip_norm", "radius", "gradient_bound")  # twice one of these is what replacing one user moves
-# Which files of the package a call of minimize enters, until the noise is drawn.
+# Which files of the package a call of minimize enters until the noise is drawn; and, of these, which users' losses pass:
+# those on the stack where the objective is evaluated for the run, and those entered from there on.
 ENTERED = """
 import json, sys
 from pathlib import Path
 import jax.numpy as jnp
 import jaxdpbo
-package, entered, drawn = Path(jaxdpbo.__file__).parent, [], []
+package, entered, passed, drawn = Path(jaxdpbo.__file__).parent, set(), set(), []
+def enter(frame, *places):
+    if frame.f_code.co_filename.startswith(str(package)):
+        for files in places:
+            files.add(frame.f_code.co_filename)
 def watch(frame, event, _):
-    if drawn or event != "call" or not frame.f_code.co_filename.startswith(str(package)):
-        return
-    file = str(Path(frame.f_code.co_filename).relative_to(package))
-    entered.extend([] if file in entered else [file])
-    drawn.extend(["now"] if frame.f_code.co_name == "rounded_gaussian" else [])
+    if event == "call" and not drawn:
+        enter(frame, entered, passed)
+        drawn.extend(["now"] if frame.f_code.co_name in ("rounded_gaussian", "discrete_gaussian") else [])
 def loss(point, data):
+    if not drawn:
+        passed.clear()
+        frame = sys._getframe()
+        while frame := frame.f_back:
+            enter(frame, passed)
     return jnp.sum((data - point) ** 2, axis=1)
 sys.setprofile(watch)
 jaxdpbo.minimize(loss, jnp.ones((50, 3)), bounds=[[0, 0, 0], [6, 6, 6]], mu=1.0, steps=2)
 sys.setprofile(None)
-print(json.dumps(entered))
+print(json.dumps([len(entered), len(passed)]))
 """
 
 
@@ -105,7 +113,8 @@ def counts(root: Path) -> dict[str, object]:
     found = [function for tree in trees.values() for function in functions(tree)]
     lengths, many = list(map(length, found)), [len(parameters(function)) for function in found]
     alone = [sys.executable, "-c", ENTERED]
-    entered = json.loads(subprocess.run(alone, cwd=root, check=True, capture_output=True, text=True).stdout)
+    done = subprocess.run(alone, cwd=root, check=True, capture_output=True, text=True)
+    entered, passed = json.loads(done.stdout)
     return {
         "modules": len(files),
         "modules of at most 400 lines, %": round(100 * sum(count <= 400 for count in lines) / len(files), 1),
@@ -122,7 +131,8 @@ def counts(root: Path) -> dict[str, object]:
         "lines of executable examples": sum(file.read_text().count(">>> ") for file in files),
         "lines of README.md": len((root / "README.md").read_text().splitlines()),
         "files that compute a sensitivity": sum(map(computes_a_sensitivity, trees.values())),
-        "files from minimize to the noise": len(entered),
+        "files that minimize enters before the noise": entered,
+        "of these, files that users' losses pass": passed,
     }
 
 

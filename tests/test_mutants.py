@@ -203,6 +203,8 @@ def test_the_map_puts_the_cheap_and_particular_first_and_red_tests_nowhere(tmp_p
     names = list(known.tests)
     chosen = [[names[place].partition("::")[2] for place in known.functions[one]] for one in (f, g)]
     assert chosen == [["t[0]", "t[1]", "t[2]", "t[3]", "quick", "own", "slow"], ["slow"]]
+    run.write_map(known.entered(), tmp_path / "again.json", {f, g})  # what is not measured again stays
+    assert run.Map.read(tmp_path / "again.json") == known
 
 
 PACKAGE = """

@@ -2,8 +2,8 @@
 
 ``scripts/test --mutants [N]`` draws N mutants (400 by default) of ``privacy/``, ``training/``, ``drivers/`` and of what
 ``tell`` and ``release`` of each algorithm do, runs for each the tests that enter the changed function, and prints the
-survivors. Results are appended to ``results/mutants.jsonl``; a mutant that has one is not run again until its function
-changes.
+survivors. Results are appended to ``docs/results/mutants.jsonl``; a mutant that has one is not run again until its
+function changes.
 
     scripts/test --mutants                     400 mutants; the score goes to docs/evidence.json when all have a result
     scripts/test --mutants 20 --only gdp       20 of the modules or functions whose name holds "gdp"
@@ -162,6 +162,19 @@ class Map(NamedTuple):
         held = json.loads(path.read_text())
         return cls(held["tests"], held["functions"])
 
+    def entered(self) -> dict[str, dict[str, Any]]:
+        """By file and test, as ``session.record`` gives it; of functions that many tests enter, those stored."""
+        functions: dict[str, list[str]] = {name: [] for name in self.tests}
+        names = list(self.tests)
+        for function, places in self.functions.items():
+            for place in places:
+                functions[names[place]].append(function)
+        files: dict[str, dict[str, Any]] = {}
+        for name, seconds in self.tests.items():
+            one = {"green": True, "seconds": seconds, "functions": functions[name]}
+            files.setdefault(name.partition("::")[0], {})[name] = one
+        return files
+
     def tests_of(self, mutation: mutations.Mutation, root: Path = ROOT) -> list[str]:
         """The tests that enter the mutated function, in order; whole files of tests where none is known to."""
         module, names = mutation.module, list(self.tests)
@@ -233,12 +246,8 @@ def files_of_tests(root: Path) -> list[str]:
 
 def measure(files: list[str], slots: list[Slot], path: Path) -> None:
     """``--map``: run test files, one process each, and write which functions each test enters."""
-    kept = ROOT / ".cache" / "mutants" / "entered.json"  # all that was recorded, for a part to be measured again
-    if not kept.exists() and set(files) != set(files_of_tests(ROOT)) and path.exists():
-        sys.exit(f"{kept} is missing, so the map of the other files would be lost: run --map without FILES first")
-    entered = json.loads(kept.read_text()) if kept.exists() else {}
     current = files_of_tests(ROOT)
-    entered = {file: tests for file, tests in entered.items() if file in current}
+    entered = {file: tests for file, tests in Map.read(path).entered().items() if file in current}
 
     def task_of(file: str) -> Task:
         def task(slot: Slot):
@@ -260,8 +269,6 @@ def measure(files: list[str], slots: list[Slot], path: Path) -> None:
 
     slowest_first = sorted(files, key=lambda file: -sum(one["seconds"] for one in entered.get(file, {}).values()))
     drive(map(task_of, slowest_first), slots)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(entered))
     write_map(entered, path)
 
 
@@ -493,7 +500,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the sample and run nothing")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=min(os.cpu_count() or 1, 8))
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "mutants.jsonl")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "mutants.jsonl")
     given = parser.parse_args(arguments)
     if given.count < 1:
         parser.error(f"count must be at least 1, got {given.count}")

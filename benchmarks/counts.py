@@ -13,7 +13,7 @@ from benchmarks import report
 
 ROOT = Path(__file__).parent.parent
 BOUNDS = ("clip_norm", "radius", "gradient_bound")  # twice one of these is what replacing one user moves
-# Which files of the package a call of minimize enters until the noise is drawn; and, of these, which users' losses pass:
+# Which files of the package a call of minimize enters before the noise; and, of these, which users' losses pass:
 # those on the stack where the objective is evaluated for the run, and those entered from there on.
 ENTERED = """
 import json, sys

@@ -197,7 +197,7 @@ PAIRS = 200
 
 @pytest.mark.parametrize("batch", [3, 4])
 def test_a_learner_of_output_perturbation_moves_by_at_most_the_sensitivity(batch):
-    """Trap 12: the shipped permutation SGD on neighbouring records is never above the tight bound, and comes near half.
+    """Trap 12: the shipped permutation SGD on neighbouring records is never above half the tight bound, and comes near it.
 
     The bound of one record over the batch, which a step suggests, is exceeded.
     """
@@ -205,8 +205,7 @@ def test_a_learner_of_output_perturbation_moves_by_at_most_the_sensitivity(batch
     assert sensitivity.permutation_sgd(regularisation=1.0, records=20, batch=batch, bound="paper") == 2 * bound
     assert bound == pytest.approx(2 / (20 - 20 % batch))
     moved = learnt_apart(batch, np.random.default_rng(0))
-    assert np.max(moved) <= bound
-    assert np.max(moved) > 0.4 * bound
+    assert 0.4 * bound < np.max(moved) <= 0.5 * bound
     assert np.max(moved) > bound / batch
 
 

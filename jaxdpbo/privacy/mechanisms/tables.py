@@ -29,7 +29,7 @@ MAX_DIGITS = 31  # digits of a geometric variable
 TAIL = 92  # e^-92 < 2^-132: where an exponential tail is cut
 MAX_SIGMA = 2**24  # of a Gaussian
 FINEST, FINEST_LADDER, FINEST_PLANE = Fraction(1, 2**31), Fraction(1, 2**14), Fraction(1, 16)  # longer: no memory
-SINGLE = 32  # widths below have one table; two small ones serve the others, see ``gaussian``
+PART, MAX_FACTOR = 324, 8  # the variance of a part of a wide Gaussian, and how many of its steps make one of the next
 
 
 def _made_once(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -64,9 +64,9 @@ def _probabilities(probabilities: Any) -> tuple[Fraction, ...]:
 
 
 class Sum(NamedTuple):
-    """A sum ``factors[0] x_0 + factors[1] x_1`` of draws from tables ``limbs (k, T, 4)``, or of one.
+    """A sum of ``factors[i] x_i``, ``x_i`` drawn from table ``limbs[i]`` of ``limbs (k, T, 4)``.
 
-    The shorter table is filled up with 2^128 - 1, which one ``u`` in 2^128 reaches.
+    Shorter tables are filled up with 2^128 - 1, which one ``u`` in 2^128 reaches.
     """
 
     limbs: np.ndarray
@@ -77,29 +77,31 @@ class Sum(NamedTuple):
 def gaussian(sigma: int) -> Sum:
     """Tables of the rounded Gaussian, ``round(sigma N)`` for a standard normal ``N``.
 
-    From 32 on as ``x_1 + c x_2``, ``x_1`` a rounded Gaussian of variance ``a`` and ``x_2`` a discrete one, ``P(x)``
-    proportional to ``exp(-x^2 / (2 b))``, with ``a + c^2 b = sigma^2``: by Poisson's summation every probability is
-    within ``(1 + e) / (1 - e)`` of the distribution's, ``e <= 2.001 exp(-2 pi^2 a b / sigma^2)`` (docs/theorems.md), so
-    that tables grow with the square root of the width.
+    From 41 on as ``x_0 + c_1 (x_1 + c_2 (x_2 + ...))``, ``x_0`` a rounded Gaussian and the others discrete ones,
+    ``P(x)`` proportional to ``exp(-x^2 / (2 a))``; all but the last of variance ``a = 324``, and the last of at least
+    that. By Poisson's summation ``x_i + c y``, ``y`` of variance ``b``, is within ``(1 + e) / (1 - e)`` of the
+    distribution of variance ``a + c^2 b`` at every integer, ``e <= 2.001 exp(-2 pi^2 a b / (a + c^2 b))``
+    (docs/theorems.md). So the tables stay small, and their number grows with the logarithm of the width.
     """
-    variance = Fraction(sigma) ** 2
-    if sigma < SINGLE:
-        return Sum(_rounded_gaussian(variance)[None], (1,))
-    first = Fraction(14 * sigma, 5)
-    factor = math.isqrt(math.floor((variance - first) / first))
-    second = (variance - first) / factor**2
-    assert first * second >= Fraction(13, 2) * variance  # e < 2^-184
-    parts = _rounded_gaussian(first), _gaussian(second)
-    limbs = np.full((2, max(map(len, parts)), WORDS), 2**32 - 1, np.uint32)
-    for row, part in zip(limbs, parts, strict=True):
+    variance, factors, parts = Fraction(sigma) ** 2, [1], []
+    while (factor := min(MAX_FACTOR, math.isqrt(max(0, math.floor(variance / PART - 1))))) > 1:
+        rest = (variance - PART) / factor**2
+        assert PART * rest >= Fraction(498, 100) * variance  # e < 2^-140
+        parts.append(Fraction(PART))
+        factors.append(factors[-1] * factor)
+        variance = rest
+    first, *others = [*parts, variance]
+    found = [_rounded_gaussian(first), *map(_gaussian, others)]
+    limbs = np.full((len(found), max(map(len, found)), WORDS), 2**32 - 1, np.uint32)
+    for row, part in zip(limbs, found, strict=True):
         row[: len(part)] = part
-    return Sum(limbs, (1, factor))
+    return Sum(limbs, tuple(factors))
 
 
 def gaussian_total_variation(sigma: int) -> float:
     """How far, at most, a draw is from the rounded Gaussian."""
     count, length, _ = gaussian(sigma).limbs.shape
-    return count * ((length + 1) * 2.0**-128 + 2.0**-144)
+    return count * ((length + 1) * 2.0**-128 + 2.0**-139)
 
 
 @_made_once(_rate(FINEST))

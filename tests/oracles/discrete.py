@@ -116,14 +116,14 @@ def whole(words: np.ndarray) -> list[int]:
 
 
 def drawn(thresholds: np.ndarray) -> list[int]:
-    """How many of the ``2^128`` draws give each outcome ``0, 1, ...``: ``#{x: u >= t_x}``."""
-    edges = [0, *whole(thresholds), 2**128]
+    """How many of the ``2^128`` draws, or as many as words can say, give ``0, 1, ...``: ``#{x: u >= t_x}``."""
+    edges = [0, *whole(thresholds), 2 ** (32 * thresholds.shape[1])]
     assert edges == sorted(edges)
     return [upper - lower for lower, upper in itertools.pairwise(edges)]
 
 
 def signed(counts: list[int]) -> list[int]:
-    """Of ``-T .. T`` out of ``2^129``: a magnitude and a sign, where -0 is 0."""
+    """Of ``-T .. T`` out of twice as many: a magnitude and a sign, where -0 is 0."""
     return [*reversed(counts[1:]), 2 * counts[0], *counts[1:]]
 
 
@@ -144,7 +144,7 @@ def gaussian_law(limbs: np.ndarray, factors: tuple[int, ...]) -> tuple[list[int]
     *others, found = [signed(drawn(table)) for table in limbs]
     for counts, (factor, following) in zip(reversed(others), reversed(list(itertools.pairwise(factors))), strict=True):
         found = summed(counts, following // factor, found)
-    return found, 2 ** (129 * len(limbs))
+    return found, 2 ** ((32 * limbs.shape[2] + 1) * len(limbs))
 
 
 def geometric_law(thresholds: np.ndarray) -> tuple[list[int], int]:

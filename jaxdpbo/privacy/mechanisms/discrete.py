@@ -1,4 +1,4 @@
-"""Exact noise on the integers, by comparing 128 random bits with a table (``tables``): no rejection.
+"""Exact noise on the integers, by comparing random bits, 128 of them, with a table (``tables``): no rejection.
 
 Which bits were drawn decides no branch and no address of the traced program (but ``planar_laplace``'s, which searches);
 what XLA and the machine make of it is not promised. Same integers under jit, vmap and scan, x64 on or off. The key may
@@ -17,17 +17,18 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy.mechanisms import tables
 
 
-def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax.Array:
+def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int, bits: int = 128) -> jax.Array:
     """``round(sigma N)`` for standard normal ``N``: integers, at most some 19 widths.
 
     Formal guarantee: added to integers that neighbours move by at most ``s`` in l2 norm, the result is within
-    ``tables.gaussian_total_variation(sigma)`` a draw, in total variation, of ``round(x + sigma N)``, which is
+    ``tables.gaussian_total_variation(sigma, bits)`` a draw, in total variation, of ``round(x + sigma N)``, which is
     post-processing of the Gaussian mechanism: ``s / sigma``-GDP. A sum that wraps around 2^32 is post-processing too.
 
     Args:
       key: a typed key, used for these draws only.
       shape: of the draws.
       sigma: an integer, static: its tables are part of the program.
+      bits: 128, or 64 for many draws at a third of the cost; static.
 
     Returns:
       ``int32``.
@@ -37,9 +38,10 @@ def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax.
     >>> mechanisms.rounded_gaussian(secret_key(), (3,), sigma=4).shape
     (3,)
     """
-    limbs, factors = tables.gaussian(sigma)
-    words = jax.random.bits(key, (tables.WORDS * len(factors) + 1, *_checks.shape("shape", shape)), jnp.uint32)
-    drawn = _signed(words[1:].reshape(tables.WORDS, len(factors), *words.shape[1:]), words[0], limbs)
+    limbs, factors = tables.gaussian(sigma, bits)
+    count, places = limbs.shape[2], _checks.shape("shape", shape)
+    words = jax.random.bits(key, (count * len(factors) + 1, *places), jnp.uint32)
+    drawn = _signed(words[1:].reshape(count, len(factors), *places), words[0], limbs)
     return functools.reduce(jnp.add, (factor * one for factor, one in zip(factors, drawn, strict=True)))
 
 
@@ -125,15 +127,15 @@ def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fractio
 
 
 def at_least(words: Any, thresholds: Any) -> jax.Array:
-    """Whether numbers of four ``words (4, ...)`` are at least ``thresholds``, of four words too; all are looked at."""
-    found = words[3] >= thresholds[3]
-    for word, threshold in zip(reversed(words[:3]), reversed(thresholds[:3]), strict=True):
+    """Whether numbers of several ``words (w, ...)`` are at least ``thresholds``, of as many; all are looked at."""
+    found = words[-1] >= thresholds[-1]
+    for word, threshold in zip(reversed(words[:-1]), reversed(thresholds[:-1]), strict=True):
         found = (word > threshold) | ((word == threshold) & found)
     return found
 
 
 def _signed(words, signs, limbs):
-    """A magnitude from each of ``k`` tables ``limbs (k, T, 4)``, by ``words (4, k, ...)``, and a bit of ``signs (...)``.
+    """A magnitude from each of ``k`` tables ``limbs (k, T, 4)``, by ``words (4, k, ...)`` and a bit of ``signs (...)``.
 
     -0 is 0, so 0 keeps its probability.
     """
@@ -145,7 +147,7 @@ def _signed(words, signs, limbs):
 def _counted(words, limbs):
     """``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``: every threshold is compared with in turn."""
     places = (*limbs.shape[1::-1], *(1,) * (words.ndim - 2))
-    thresholds = [jnp.asarray(limbs[:, :, i].T.reshape(places)) for i in range(tables.WORDS)]
+    thresholds = [jnp.asarray(limbs[:, :, i].T.reshape(places)) for i in range(len(words))]
 
     def count(found, threshold):
         return found + at_least(words, threshold).astype(jnp.int32), None

@@ -116,20 +116,20 @@ def whole(words: np.ndarray) -> list[int]:
 
 
 def drawn(thresholds: np.ndarray) -> list[int]:
-    """How many of the ``2^128`` draws give each outcome ``0, 1, ...``: ``#{x: u >= t_x}``."""
-    edges = [0, *whole(thresholds), 2**128]
+    """How many of the ``2^128`` draws, or as many as words can say, give ``0, 1, ...``: ``#{x: u >= t_x}``."""
+    edges = [0, *whole(thresholds), 2 ** (32 * thresholds.shape[1])]
     assert edges == sorted(edges)
     return [upper - lower for lower, upper in itertools.pairwise(edges)]
 
 
 def signed(counts: list[int]) -> list[int]:
-    """Of ``-T .. T`` out of ``2^129``: a magnitude and a sign, where -0 is 0."""
+    """Of ``-T .. T`` out of twice as many: a magnitude and a sign, where -0 is 0."""
     return [*reversed(counts[1:]), 2 * counts[0], *counts[1:]]
 
 
 def summed(first: list[int], factor: int, second: list[int]) -> list[int]:
     """Of ``x_1 + factor x_2`` out of the product of both wholes: one product of two long integers, digit by digit."""
-    slot = 40  # bytes: digits stay under 2^258
+    slot = (sum(first) * sum(second)).bit_length() // 8 + 1  # bytes that hold every digit
     spread = [0] * (factor * (len(second) - 1) + 1)
     spread[::factor] = second
     packed = [
@@ -140,11 +140,11 @@ def summed(first: list[int], factor: int, second: list[int]) -> list[int]:
 
 
 def gaussian_law(limbs: np.ndarray, factors: tuple[int, ...]) -> tuple[list[int], int]:
-    """What ``factors[0] x_0 + factors[1] x_1`` of two tables (or one) draws, of ``-T .. T``, and out of how many."""
-    distributions = [signed(drawn(table)) for table in limbs]
-    if len(distributions) == 1:
-        return distributions[0], 2**129
-    return summed(distributions[0], factors[1], distributions[1]), 2**258
+    """What the sum of ``factors[i] x_i``, a table each, draws, of ``-T .. T``, and out of how many."""
+    *others, found = [signed(drawn(table)) for table in limbs]
+    for counts, (factor, following) in zip(reversed(others), reversed(list(itertools.pairwise(factors))), strict=True):
+        found = summed(counts, following // factor, found)
+    return found, 2 ** ((32 * limbs.shape[2] + 1) * len(limbs))
 
 
 def geometric_law(thresholds: np.ndarray) -> tuple[list[int], int]:

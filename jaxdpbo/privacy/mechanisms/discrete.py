@@ -1,10 +1,11 @@
-"""Exact noise on the integers, by comparing 128 random bits with a table (``tables``): no rejection, no loop.
+"""Exact noise on the integers, by comparing random bits, 128 of them, with a table (``tables``): no rejection.
 
 Which bits were drawn decides no branch and no address of the traced program (but ``planar_laplace``'s, which searches);
 what XLA and the machine make of it is not promised. Same integers under jit, vmap and scan, x64 on or off. The key may
 be of any kind; with a ``chacha20`` key of ``secret_key`` the bits are uniform to anyone with bounded computing power.
 """
 
+import functools
 from fractions import Fraction
 from typing import Any
 
@@ -15,20 +16,19 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.privacy.mechanisms import tables
 
-TOGETHER = 2**16  # draws compared with a table at once: their comparisons may be written out
 
-
-def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax.Array:
-    """``round(sigma N)`` for standard normal ``N``: integers, at most some 14 widths.
+def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int, bits: int = 128) -> jax.Array:
+    """``round(sigma N)`` for standard normal ``N``: integers, at most some 19 widths.
 
     Formal guarantee: added to integers that neighbours move by at most ``s`` in l2 norm, the result is within
-    ``tables.gaussian_total_variation(sigma)`` a draw, in total variation, of ``round(x + sigma N)``, which is
+    ``tables.gaussian_total_variation(sigma, bits)`` a draw, in total variation, of ``round(x + sigma N)``, which is
     post-processing of the Gaussian mechanism: ``s / sigma``-GDP. A sum that wraps around 2^32 is post-processing too.
 
     Args:
       key: a typed key, used for these draws only.
       shape: of the draws.
       sigma: an integer, static: its tables are part of the program.
+      bits: 128, or 64 for many draws at a third of the cost; static.
 
     Returns:
       ``int32``.
@@ -38,13 +38,11 @@ def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int) -> jax.
     >>> mechanisms.rounded_gaussian(secret_key(), (3,), sigma=4).shape
     (3,)
     """
-    limbs, factors = tables.gaussian(sigma)
-    shape = _checks.shape("shape", shape)
-    words = [
-        jax.random.bits(one, (tables.WORDS + 1, *shape), jnp.uint32) for one in jax.random.split(key)[: len(factors)]
-    ]
-    drawn = _signed(jnp.stack(words, axis=1), limbs)
-    return drawn[0] if len(factors) == 1 else factors[0] * drawn[0] + factors[1] * drawn[1]
+    limbs, factors = tables.gaussian(sigma, bits)
+    count, places = limbs.shape[2], _checks.shape("shape", shape)
+    words = jax.random.bits(key, (count * len(factors) + 1, *places), jnp.uint32)
+    drawn = _signed(words[1:].reshape(count, len(factors), *places), words[0], limbs)
+    return functools.reduce(jnp.add, (factor * one for factor, one in zip(factors, drawn, strict=True)))
 
 
 def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Array:
@@ -129,34 +127,32 @@ def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fractio
 
 
 def at_least(words: Any, thresholds: Any) -> jax.Array:
-    """Whether numbers of four ``words (4, ...)`` are at least ``thresholds``, of four words too; all are looked at."""
-    found = words[3] >= thresholds[3]
-    for word, threshold in zip(reversed(words[:3]), reversed(thresholds[:3]), strict=True):
+    """Whether numbers of several ``words (w, ...)`` are at least ``thresholds``, of as many; all are looked at."""
+    found = words[-1] >= thresholds[-1]
+    for word, threshold in zip(reversed(words[:-1]), reversed(thresholds[:-1]), strict=True):
         found = (word > threshold) | ((word == threshold) & found)
     return found
 
 
-def _signed(words, limbs):
-    """A magnitude from each of ``k`` tables ``limbs (k, T, 4)`` and a sign, ``words (5, k, ...)``.
+def _signed(words, signs, limbs):
+    """A magnitude from each of ``k`` tables ``limbs (k, T, 4)``, by ``words (4, k, ...)`` and a bit of ``signs (...)``.
 
     -0 is 0, so 0 keeps its probability.
     """
-    sign = (words[tables.WORDS] & 1).astype(jnp.int32)
-    return (_counted(words[: tables.WORDS], limbs) ^ -sign) + sign
+    bits = jnp.arange(len(limbs), dtype=jnp.uint32).reshape(-1, *(1,) * signs.ndim)
+    sign = (signs[None] >> bits & 1).astype(jnp.int32)
+    return (_counted(words, limbs) ^ -sign) + sign
 
 
 def _counted(words, limbs):
-    """``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``: every threshold is compared with."""
-    thresholds = [jnp.asarray(limbs[:, :, i]) for i in range(tables.WORDS)]
+    """``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``: every threshold is compared with in turn."""
+    places = (*limbs.shape[1::-1], *(1,) * (words.ndim - 2))
+    thresholds = [jnp.asarray(limbs[:, :, i].T.reshape(places)) for i in range(len(words))]
 
-    def count(some):  # (4, k) words of one draw from each table
-        return jnp.sum(at_least(some[:, :, None], thresholds), axis=1, dtype=jnp.int32)
+    def count(found, threshold):
+        return found + at_least(words, threshold).astype(jnp.int32), None
 
-    shape = words.shape[1:]
-    flat = jnp.moveaxis(words.reshape(*words.shape[:2], -1), -1, 0)
-    some = TOGETHER // shape[0]
-    found = jax.vmap(count)(flat) if len(flat) <= some else jax.lax.map(count, flat, batch_size=some)
-    return found.T.reshape(shape)
+    return jax.lax.scan(count, jnp.zeros(words.shape[1:], jnp.int32), thresholds, unroll=8)[0]
 
 
 def _searched(words, table):

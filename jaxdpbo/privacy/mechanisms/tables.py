@@ -5,7 +5,8 @@ A table of thresholds ``t_0 <= t_1 <= ...`` is drawn from by ``#{x: u >= t_x}``,
 ``total_variation`` functions bound the total variation distance of one draw from its distribution; they are theorems
 about tables, not measurements.
 
-Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; each is made once.
+Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; each is made once. Those of Gaussians are
+made of 64 bits too, where a great many draws are wanted and ``2^-55`` of total variation each is little.
 """
 
 import itertools
@@ -24,12 +25,10 @@ DIGITS = 80
 SMALLEST = Decimal(10) ** -50  # terms of a series that are added up, of masses near 1
 WORDS = 4
 TOTAL = 2**128
-MAX_DEVIATIONS = 14  # standard deviations that a Gaussian table covers
 MAX_DIGITS = 31  # digits of a geometric variable
 TAIL = 92  # e^-92 < 2^-132: where an exponential tail is cut
 MAX_SIGMA = 2**24  # of a Gaussian
 FINEST, FINEST_LADDER, FINEST_PLANE = Fraction(1, 2**31), Fraction(1, 2**14), Fraction(1, 16)  # longer: no memory
-SINGLE = 32  # widths below have one table; two small ones serve the others, see ``gaussian``
 
 
 def _made_once(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -64,42 +63,73 @@ def _probabilities(probabilities: Any) -> tuple[Fraction, ...]:
 
 
 class Sum(NamedTuple):
-    """A sum ``factors[0] x_0 + factors[1] x_1`` of draws from tables ``limbs (k, T, 4)``, or of one.
+    """A sum of ``factors[i] x_i``, ``x_i`` drawn from table ``limbs[i]`` of ``limbs (k, T, 4)``.
 
-    The shorter table is filled up with 2^128 - 1, which one ``u`` in 2^128 reaches.
+    Shorter tables are filled up with 2^128 - 1, which one ``u`` in 2^128 reaches.
     """
 
     limbs: np.ndarray
     factors: tuple[int, ...]
 
 
-@_made_once(_sigma)
-def gaussian(sigma: int) -> Sum:
+class Precision(NamedTuple):
+    """What a Gaussian's tables are made with.
+
+    Attributes:
+      words: of 32 bits, in each threshold.
+      deviations: that a table covers; beyond lies less than ``2^-(bits + 11)``.
+      part: the variance of all but the last of its parts.
+      factor: how many steps of one part make, at most, one of the next.
+    """
+
+    words: int
+    deviations: int
+    part: int
+    factor: int
+
+
+PRECISIONS = {128: Precision(4, 14, 361, 8), 64: Precision(2, 10, 100, 6)}
+
+
+def gaussian(sigma: int, bits: int = 128) -> Sum:
     """Tables of the rounded Gaussian, ``round(sigma N)`` for a standard normal ``N``.
 
-    From 32 on as ``x_1 + c x_2``, ``x_1`` a rounded Gaussian of variance ``a`` and ``x_2`` a discrete one, ``P(x)``
-    proportional to ``exp(-x^2 / (2 b))``, with ``a + c^2 b = sigma^2``: by Poisson's summation every probability is
-    within ``(1 + e) / (1 - e)`` of the distribution's, ``e <= 2.001 exp(-2 pi^2 a b / sigma^2)`` (docs/theorems.md), so
-    that tables grow with the square root of the width.
+    Wide ones as ``x_0 + c_1 (x_1 + c_2 (x_2 + ...))``, ``x_0`` a rounded Gaussian and the others discrete ones,
+    ``P(x)`` proportional to ``exp(-x^2 / (2 a))``; all but the last of variance ``a = part``, and the last of at least
+    that. By Poisson's summation ``x_i + c y``, ``y`` of variance ``b``, is within ``(1 + e) / (1 - e)`` of the
+    distribution of variance ``a + c^2 b`` at every integer, ``e <= 2.001 exp(-2 pi^2 a b / (a + c^2 b))``
+    (docs/theorems.md). So the tables stay small, and their number grows with the logarithm of the width.
+
+    Raises:
+      ValueError: ``sigma`` above 2^24, or ``bits`` not of ``PRECISIONS``.
     """
-    variance = Fraction(sigma) ** 2
-    if sigma < SINGLE:
-        return Sum(_rounded_gaussian(variance)[None], (1,))
-    first = Fraction(14 * sigma, 5)
-    factor = math.isqrt(math.floor((variance - first) / first))
-    second = (variance - first) / factor**2
-    assert first * second >= Fraction(13, 2) * variance  # e < 2^-184
-    parts = _rounded_gaussian(first), _gaussian(second)
-    limbs = np.full((2, max(map(len, parts)), WORDS), 2**32 - 1, np.uint32)
-    for row, part in zip(limbs, parts, strict=True):
-        row[: len(part)] = part
-    return Sum(limbs, (1, factor))
+    if _checks.size("bits", bits) not in PRECISIONS:
+        raise ValueError(f"bits must be one of {', '.join(map(str, PRECISIONS))}, got {bits}")
+    return _parts(_sigma(sigma), int(bits))
 
 
-def gaussian_total_variation(sigma: int) -> float:
+def gaussian_total_variation(sigma: int, bits: int = 128) -> float:
     """How far, at most, a draw is from the rounded Gaussian."""
-    count, length, _ = gaussian(sigma).limbs.shape
-    return count * ((length + 1) * 2.0**-128 + 2.0**-144)
+    count, length, _ = gaussian(sigma, bits).limbs.shape
+    return count * ((length + 1) * 2.0**-bits + 2.0 ** -(bits + 9))
+
+
+@cache
+def _parts(sigma: int, bits: int) -> Sum:
+    precision, variance, factors, parts = PRECISIONS[bits], Fraction(sigma) ** 2, [1], []
+    part = Fraction(precision.part)
+    while (factor := min(precision.factor, math.isqrt(max(0, math.floor(variance / part - 1))))) > 1:
+        rest = (variance - part) / factor**2
+        assert 24 * part * rest >= bits * variance  # e < 2^-(bits + 10)
+        parts.append(part)
+        factors.append(factors[-1] * factor)
+        variance = rest
+    first, *others = [*parts, variance]
+    found = [_rounded_gaussian(first, bits), *(_gaussian(other, bits) for other in others)]
+    limbs = np.full((len(found), max(map(len, found)), precision.words), 2**32 - 1, np.uint32)
+    for row, table in zip(limbs, found, strict=True):
+        row[: len(table)] = table
+    return Sum(limbs, tuple(factors))
 
 
 @_made_once(_rate(FINEST))
@@ -211,29 +241,29 @@ def truth(epsilon: float, count: int) -> Fraction:
     return Fraction(TOTAL - (count - 1) * other, TOTAL)
 
 
-def _rounded_gaussian(variance: Fraction) -> np.ndarray:
+def _rounded_gaussian(variance: Fraction, bits: int) -> np.ndarray:
     """Of ``|round(x)|`` for a normal ``x``."""
     with localcontext() as context:
         context.prec = DIGITS
         exact = _decimal(variance)
-        masses = [_around(x, weight, exact) for x, weight in enumerate(_weights(variance))]
-        return _thresholds([masses[0], *(2 * mass for mass in masses[1:])])  # of x and -x
+        masses = [_around(x, weight, exact) for x, weight in enumerate(_weights(variance, bits))]
+        return _thresholds([masses[0], *(2 * mass for mass in masses[1:])], bits)  # of x and -x
 
 
-def _gaussian(variance: Fraction) -> np.ndarray:
+def _gaussian(variance: Fraction, bits: int) -> np.ndarray:
     """Of ``|x|`` for a discrete Gaussian ``x``."""
     with localcontext() as context:
         context.prec = DIGITS
-        first, *others = _weights(variance)
-        return _thresholds([first, *(2 * weight for weight in others)])
+        first, *others = _weights(variance, bits)
+        return _thresholds([first, *(2 * weight for weight in others)], bits)
 
 
-def _weights(variance: Fraction) -> Iterator[Decimal]:
-    """``exp(-x^2 / (2 variance))`` for ``x = 0, 1, ...``, to the last of a table: beyond lie 2^-145 of the sum."""
+def _weights(variance: Fraction, bits: int) -> Iterator[Decimal]:
+    """``exp(-x^2 / (2 variance))`` for ``x = 0, 1, ...``, to the last of a table."""
     exact = _decimal(variance)
     weight, ratio, step = Decimal(1), (-1 / (2 * exact)).exp(), (-1 / exact).exp()
     yield weight
-    for _ in range(math.isqrt(math.ceil(MAX_DEVIATIONS * MAX_DEVIATIONS * variance)) + 1):
+    for _ in range(math.isqrt(math.ceil(PRECISIONS[bits].deviations ** 2 * variance)) + 1):
         weight *= ratio
         ratio *= step
         yield weight
@@ -258,19 +288,19 @@ def _decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / value.denominator
 
 
-def _thresholds(masses: list[Decimal]) -> np.ndarray:
+def _thresholds(masses: list[Decimal], bits: int = 128) -> np.ndarray:
     """Cumulated, all but the last: what no threshold stops is the last outcome."""
     total, below, found = sum(masses), Decimal(0), []
     for mass in masses[:-1]:
         below += mass
-        found.append(_rounded(below / total))
-    return _words(found)
+        found.append(_rounded(below / total, bits))
+    return _words(found, bits)
 
 
-def _rounded(probability: Decimal) -> int:
-    return min(int((probability * TOTAL).to_integral_value(ROUND_HALF_EVEN)), TOTAL - 1)
+def _rounded(probability: Decimal, bits: int = 128) -> int:
+    return min(int((probability * 2**bits).to_integral_value(ROUND_HALF_EVEN)), 2**bits - 1)
 
 
-def _words(values: list[int]) -> np.ndarray:
-    data = b"".join(value.to_bytes(4 * WORDS, "big") for value in values)
-    return np.frombuffer(data, ">u4").astype(np.uint32).reshape(-1, WORDS)
+def _words(values: list[int], bits: int = 128) -> np.ndarray:
+    data = b"".join(value.to_bytes(bits // 8, "big") for value in values)
+    return np.frombuffer(data, ">u4").astype(np.uint32).reshape(-1, bits // 32)

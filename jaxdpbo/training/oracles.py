@@ -82,7 +82,9 @@ def training_errors(
     """
 
     def one(key):
-        params = dp_optim.train(key, model, train, settings, largest=largest, optimizer=optimizer)
+        params = dp_optim.train(
+            key, model, train, settings, largest=largest, optimizer=optimizer, noise="float"
+        )  # which is faster, and what is returned is raw anyway
         finite = jnp.all(jnp.isfinite(models.scores(params, test[0])))
         return jnp.where(finite, 1.0 - models.accuracy(params, *test), 1.0)
 

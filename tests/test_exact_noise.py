@@ -388,6 +388,24 @@ def test_a_rate_whose_draws_do_not_fit_is_refused(draw):
         jax.eval_shape(lambda key: draw(key, (50,), Fraction(1, 2**26)), KEY)
 
 
+@pytest.mark.parametrize("bits", [64, 128])
+def test_numbers_of_several_words_are_compared_as_wholes(bits):
+    numbers = [sum(word << 32 * i for i, word in enumerate(words))
+               for words in itertools.product([0, 1, 2**32 - 1], repeat=bits // 32)]  # fmt: skip
+    words = tables._words(numbers, bits).T
+    found = discrete.at_least(jnp.asarray(words)[:, :, None], jnp.asarray(words)[:, None])
+    np.testing.assert_array_equal(found, [[one >= other for other in numbers] for one in numbers])
+
+
+def test_rates_may_be_as_fine_as_is_said():
+    """By the checks before a table is made: the finest take seconds."""
+    for finest, digits in ((tables.FINEST_LADDER, 14), (tables.FINEST_PLANE, 4), (tables.FINEST, 31)):
+        check = tables._rate(finest)
+        assert check(Fraction(1, 2**digits)) == finest
+        with pytest.raises(ValueError, match=rf"rate must lie in \[1/{2**digits}, "):
+            check(Fraction(9, 10 * 2**digits))
+
+
 # Choice of one of many.
 
 

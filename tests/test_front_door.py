@@ -389,6 +389,7 @@ def test_what_was_spent_comes_back_as_plain_dicts(tmp_path):
     spent = objective(users=4, evaluations=4).spent
     assert spent[0].point == {"C": 0.5, "kernel": "rbf", "degree": 3}
     assert all(type(value) in (float, str, int) for value in spent[0].point.values())
+    assert isinstance(spent[1].point, np.ndarray)
     np.testing.assert_array_equal(spent[1].point, [0.25, 0.5])
     assert spent[2].point == 0.125
     assert [one.value for one in spent] == [one.value for one in first.spent]

@@ -245,6 +245,12 @@ def test_secret_keys_are_typed_and_differ():
     assert len({row.tobytes() for row in words(several).reshape(6, 8)}) == 6
 
 
+def test_no_secret_key_is_drawn_while_jax_traces():
+    for draw in (keys.secret_key, lambda: keys.key_from_bytes(bytes(32))):
+        with pytest.raises(RuntimeError, match="would be a constant of the program that JAX is tracing"):
+            jax.eval_shape(draw)
+
+
 def test_every_word_of_a_secret_key_is_the_operating_systems(monkeypatch):
     asked = []
 

@@ -141,6 +141,7 @@ def test_beyond_what_a_grid_is_for_the_renyi_bound_stands():
     assert found == (pytest.approx(renyi.pair_epsilon(0.5, 0.5, 2000, DELTA)), "renyi")
     assert sampling.MAX_EPSILON < found.epsilon < sampling.profile_epsilon(0.5, 0.5, 2000, DELTA)
     assert sampling._epsilon_of(np.array([0.5]), np.array([800.0]), 1e-3) == math.inf  # exp(800) is none
+    assert sampling._epsilon_of(np.array([0.3]), np.array([2.1]), 1e-30) == math.inf  # rounding leaves 6e-17
 
 
 @given(
@@ -197,7 +198,7 @@ PAIRS = 200
 
 @pytest.mark.parametrize("batch", [3, 4])
 def test_a_learner_of_output_perturbation_moves_by_at_most_the_sensitivity(batch):
-    """Trap 12: the shipped permutation SGD on neighbouring records is never above half the tight bound, and comes near it.
+    """Trap 12: the shipped permutation SGD on neighbouring records moves by half the tight bound at most, and nearly.
 
     The bound of one record over the batch, which a step suggests, is exceeded.
     """

@@ -75,6 +75,14 @@ def test_a_mean_of_losses(low, high, noise):
     assert moved == pytest.approx(sensitivity.mean_loss(low, high, USERS), rel=1e-12)
 
 
+def test_a_loss_that_is_no_number_counts_as_the_middle():
+    budget = calibration.budget(math.inf, "none", users=2, steps=1, dimension=1, dtype=float)
+    low, high, losses = jnp.asarray(5.0), jnp.asarray(7.0), jnp.asarray([[jnp.nan, jnp.nan], [5.0, jnp.nan]])
+    _, mean, clipped = private_mean.of_losses(jax.random.key(0), budget, losses, low, high)
+    np.testing.assert_array_equal(mean, [6.0, 5.5])
+    np.testing.assert_array_equal(clipped, [2, 1])
+
+
 def test_traced_numbers_come_back_traced():
     found = jax.jit(lambda b: (sensitivity.clipped_sum(b), sensitivity.mean_loss(0.0 * b, b, 4)))(jnp.float32(3.0))
     assert [(float(each), each.dtype) for each in found] == [(6.0, jnp.float32), (0.75, jnp.float32)]

@@ -164,6 +164,12 @@ REFUSED = {
         lambda p, x: jax.lax.linalg.eigh(jnp.eye(USERS) * x[:, :1], symmetrize_input=False)[1],
         "factors a matrix of users",
     ),
+    "places in rows of all users": (
+        lambda p, x: jax.vmap(lambda row, i: row.at[i].set(0.0))(
+            jnp.broadcast_to(x[:, 0], (USERS, USERS)), jnp.arange(USERS)
+        ).sum(1),
+        "reduces over users",
+    ),
     "no record at all": (lambda p, x: jnp.ones(USERS), "depend on no record"),
 }  # fmt: skip
 
@@ -292,6 +298,7 @@ def test_a_planted_unsound_rule_is_seen(monkeypatch):
 # Objectives that keep users apart in a run.
 
 
+@jax.checkpoint
 def one_distance(point, row):
     return jnp.sum(jnp.square(row - point))
 
@@ -519,6 +526,7 @@ def test_replay_passes_what_keeps_users_apart_and_leaves_the_data_as_they_are():
     ("arguments", "said"),
     [
         ({"users": 9}, "replace must be given"),
+        ({"users": 0}, "users must be at least 1, got 0"),
         ({"records": [7]}, "records must be of the 7 users"),
         ({"records": []}, "records must be of the 7 users"),
         ({"objective": lambda p, x: x.sum()}, "losses of 7 users along the last axis"),

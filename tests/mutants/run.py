@@ -40,12 +40,13 @@ from mutants import mutations, session  # noqa: E402
 HERE = ROOT / "tests" / "mutants"
 EVIDENCE_TEST = "tests/test_mutants.py::test_the_score_on_record_is_at_least_95_percent"
 COUNT, SEED = 400, 0
-LIMIT = 120.0  # seconds for one mutant; beyond, it is killed by time
+LIMIT = 120.0  # seconds for one process of a mutant; beyond, it is killed by time
 USUAL = (
     150.0  # seconds that one mutant's tests take without it, each in a process of its own; together they share programs
 )
 FIRST = 12  # tests in a first process: most mutants die there
 STORED = 150  # tests a function in the map
+CHEAP = 0.05  # seconds of a test that is always worth running
 FILES = 6  # test files, where the map has nothing
 # Times and prose: what a change in the package should not decide, or so slow that others decide it sooner.
 APART = ("first_answer", "speed", "scripts", "layers", "readme", "docs", "mutants", "benchmarks", "packaging", "typing")
@@ -184,12 +185,11 @@ class Map(NamedTuple):
             function = function.rpartition(".")[0]
         if function in known:
             return [names[place] for place in known[function] if place < len(names)]
-        # A constant of the module or of a class: the tests of the functions that name it, or of all.
+        # A constant of the module or of a class: tests of the functions that name it, or of all; then whole files.
         source = (root / module).read_text()
         using = _using(source, mutation) & known.keys()
         places = sorted({place for one in using or known for place in known[one]})
-        spread = [names[place] for place in places if place < len(names)][:STORED]
-        return spread if using else [*spread, *importing(module, root)]
+        return [*(names[place] for place in places[:STORED] if place < len(names)), *importing(module, root)]
 
     def within(self, tests: list[str], seconds: float) -> list[str]:
         """The first of them that take that long together."""
@@ -291,10 +291,13 @@ def write_map(entered: dict[str, dict[str, Any]], path: Path, inside: set[str] |
         own = tuple(f"tests/test_{name}.py" for name in (module.stem, module.parent.name))
         names.sort(key=lambda name: cost[name])
         times: Counter = Counter()
-        turn = {}  # a case of each test, and of those in its own file thirty; then another
+        turn = {}  # what costs nothing; a case of each test, and of those in its own file thirty; then another
         for name in names:
-            turn[name] = times[name.partition("[")[0]] // (30 if name.startswith(own) else 1)
-            times[name.partition("[")[0]] += 1
+            if green[name]["seconds"] >= CHEAP:
+                turn[name] = times[name.partition("[")[0]] // (30 if name.startswith(own) else 1)
+                times[name.partition("[")[0]] += 1
+            else:
+                turn[name] = 0
         by_function[function] = sorted(names, key=lambda name: turn[name])[:STORED]
     used = set().union(*map(set, by_function.values()))
     tests = {name: round(green[name]["seconds"], 2) for name in usable if name in used}
@@ -363,11 +366,11 @@ def examine(mutation: mutations.Mutation, tests: list[str], known: Map, results:
     def task(slot: Slot):
         chosen = known.within([test for test in tests if test not in results.red()], USUAL)
         begun, ran, left, status, killer = time.monotonic(), 0, 0, "survived", None
-        for part in filter(None, (chosen[:FIRST], chosen[FIRST:])):
-            gone = time.monotonic() - begun
+        rest = (len(chosen) - FIRST) // 2 + FIRST
+        for part in filter(None, (chosen[:FIRST], chosen[FIRST:rest], chosen[rest:])):  # a process each
             with slot.changed(mutation):
-                wanted = {"work": session.judge, "tests": part, "seconds": LIMIT * 2 / 3 - gone}
-                answer = yield wanted | {"limit": max(1.0, LIMIT - gone)}
+                wanted = {"work": session.judge, "tests": part, "seconds": LIMIT * 2 / 3}
+                answer = yield wanted | {"limit": LIMIT}
             if answer == "time":
                 status = "time"
             elif answer is None or answer["status"] == session.UNIMPORTABLE:  # at once: does it without the mutant too?

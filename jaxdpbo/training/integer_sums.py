@@ -1,8 +1,8 @@
 """Sums of clipped gradients in whole numbers: one example moves them by a vector of length at most ``radius``, exactly.
 
 The gradient of one example with respect to a layer is an outer product ``a delta^T`` (``models``). Here what enters is
-rounded to whole multiples of a power of two, a unit of the example's own, and what comes back to whole numbers, so that
-the product is whole too and its length is ``|a| |delta|``. Sums of whole numbers under 2^24, or 2^53, are exact in
+rounded to whole multiples of a power of two, a unit of the example's own, and what comes back to whole numbers: the
+product is whole too and its length is ``|a| |delta|``. Sums of whole numbers under 2^24, or 2^53, are exact in
 floats in whatever order they are added, so a matrix product adds them up, and noise on the integers is added to the
 result (``mechanisms.rounded_gaussian``).
 """
@@ -50,7 +50,12 @@ def examples(given: models.Examples, model: models.Model, radius: jax.Array) -> 
 
 
 def clipped_sum(
-    model: models.Model, params: models.Params, batch: Examples, mask: jax.Array, clip_norm: jax.Array, radius: jax.Array
+    model: models.Model,
+    params: models.Params,
+    batch: Examples,
+    mask: jax.Array,
+    clip_norm: jax.Array,
+    radius: jax.Array,
 ) -> models.Params:
     """The sum over examples where ``mask (m,)`` of gradients clipped to ``B``, in units of ``B / radius``; ``int32``.
 
@@ -80,14 +85,13 @@ def clipped_sum(
     usable = mask & jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(squared.dtype).tiny)
     lengths = [(row.squares + 1.0) / jnp.square(row.units) for row in rows]  # squared, in units
     limit = jnp.square(radius.astype(squared.dtype)) * MARGIN
-    added = functools.reduce(  # what rounding adds to the squared length is a twelfth for each number, on average
-        jnp.add, (length * (delta.shape[1] / 6) for length, delta in zip(lengths, back, strict=True))
+    added = functools.reduce(  # what rounding adds to a squared length is p (1 - p) for each number, on average
+        jnp.add, (length * (delta.shape[1] / 4) for length, delta in zip(lengths, back, strict=True))
     )
     reach = jnp.sqrt(jnp.maximum(limit - added, 0.0))
     scale = jnp.minimum(radius.astype(squared.dtype), reach * jax.lax.rsqrt(squared))
     scaled = [delta / clip_norm * (scale * row.units)[:, None] for delta, row in zip(back, rows, strict=True)]
-    nearest, shorter = map(jnp.rint, scaled), map(jnp.trunc, scaled)
-    whole = _within(usable, limit, lengths, list(nearest), list(shorter))
+    whole = _within(usable, limit, lengths, [_rounded(one) for one in scaled], [jnp.trunc(one) for one in scaled])
     return tuple(_product(number, row) for number, row in zip(whole, rows, strict=True))
 
 
@@ -115,21 +119,29 @@ def _on_grid(values: jax.Array, squares: jax.Array, bits: jax.Array) -> Rows:
     )
 
 
+def _rounded(numbers: jax.Array) -> jax.Array:
+    """Up or down, so that a batch in random order loses nothing on average: small gradients count by how many they are.
+
+    Where a number is rounded up from is fixed by its place in the batch (a Weyl sequence), so it is public.
+    """
+    rows, columns = (jnp.arange(count).astype(numbers.dtype) for count in numbers.shape)
+    place = rows[:, None] * 0.6180339887 + columns[None] * 0.7548776662
+    return jnp.floor(numbers + (place - jnp.floor(place)))
+
+
 def _within(
-    usable: jax.Array, limit: jax.Array, lengths: list[jax.Array], nearest: list[jax.Array], shorter: list[jax.Array]
+    usable: jax.Array, limit: jax.Array, lengths: list[jax.Array], rounded: list[jax.Array], shorter: list[jax.Array]
 ) -> list[jax.Array]:
     """Of two roundings the first, if the whole example is no longer than ``limit`` allows; the second; or zero."""
 
     def fits(chosen):
-        squares = (
-            length * jnp.sum(jnp.square(number), axis=1) for length, number in zip(lengths, chosen, strict=True)
-        )
+        squares = (length * jnp.sum(jnp.square(number), axis=1) for length, number in zip(lengths, chosen, strict=True))
         return usable & (functools.reduce(jnp.add, squares) <= limit)  # False for NaN
 
-    first, second = fits(nearest), fits(shorter)
+    first, second = fits(rounded), fits(shorter)
     return [
         jnp.where(first[:, None], near, jnp.where(second[:, None], short, 0.0))
-        for near, short in zip(nearest, shorter, strict=True)
+        for near, short in zip(rounded, shorter, strict=True)
     ]
 
 

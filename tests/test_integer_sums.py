@@ -142,7 +142,7 @@ def test_an_example_that_is_no_number_counts_as_zero(junk):
 def test_layers_that_are_too_wide_are_refused():
     model = models.mlp(3, (4096,), 2)
     given = integer_sums.Examples(integer_sums.Rows(jnp.zeros((2, 3)), jnp.ones(2), jnp.zeros(2)), jnp.zeros(2, int))
-    with pytest.raises(ValueError, match="fewer than 4096 scores a layer"):
+    with pytest.raises(ValueError, match="fewer than 4194304 features and 4096 scores a layer"):
         integer_sums.clipped_sum(model, models.init(jax.random.key(0), model), given, jnp.ones(2, bool), 1.0, 5)
 
 

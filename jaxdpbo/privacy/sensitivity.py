@@ -68,7 +68,7 @@ def integer_sum(radius: Number) -> Number:
     return 2 * radius
 
 
-def largest_radius(distance: int) -> int:
+def largest_radius(distance: Number) -> Number:
     """The largest radius whose ``integer_sum`` is at most ``distance``."""
     return distance // 2
 

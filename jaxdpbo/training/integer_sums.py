@@ -20,7 +20,7 @@ MAX_RADIUS = 2**15
 LARGEST_SUM = 2**30  # of a batch: what int32 holds, and as much again for the noise
 MAX_BITS, MAX_WIDTH = 11, 2**12  # of what enters a layer; scores of a layer: squares under them add up to enough digits
 MARGIN = 1 - 2.0**-10  # of squared lengths: more than 2^12 squares lose in float32
-FARTHEST = 60  # exponents of units
+MAX_FEATURES = 2**22
 
 
 class Rows(NamedTuple):
@@ -72,10 +72,13 @@ def clipped_sum(
       radius: ``()``, whole, at most ``largest_radius(m)``.
 
     Raises:
-      ValueError: a layer of 2^12 scores or more.
+      ValueError: a layer of 2^12 scores or more, or 2^22 features or more.
     """
-    if max(model.sizes[1:]) >= MAX_WIDTH:
-        raise ValueError(f"model must have fewer than {MAX_WIDTH} scores a layer for exact noise, got {model.sizes}")
+    if max(model.sizes[1:]) >= MAX_WIDTH or model.sizes[0] >= MAX_FEATURES:
+        raise ValueError(
+            f"model must have fewer than {MAX_FEATURES} features and {MAX_WIDTH} scores a layer for exact noise, "
+            f"got {model.sizes}"
+        )
     entering, back = models.passes(model, params, batch.rows.values, batch.labels)
     rows = [batch.rows]
     for number, a in enumerate(entering[1:], start=1):
@@ -109,7 +112,7 @@ def _bits(radius: jax.Array, entering: int, scores: int) -> jax.Array:
 def _on_grid(values: jax.Array, squares: jax.Array, bits: jax.Array) -> Rows:
     """Rows rounded to multiples of the power of two that makes them, and the 1 of the bias, ``2^bits`` units long."""
     _, exponent = jnp.frexp(jnp.sqrt(jnp.where(jnp.isfinite(squares), squares, 0.0) + 1.0))
-    units = jnp.ldexp(jnp.ones((), values.dtype), jnp.minimum(exponent - bits, FARTHEST))
+    units = jnp.ldexp(jnp.ones((), values.dtype), exponent - bits)  # its square is finite where the row's is
     rounded = jnp.rint(values / units[:, None]) * units[:, None]
     usable = jnp.isfinite(squares)
     return Rows(

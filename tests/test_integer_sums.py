@@ -188,5 +188,6 @@ def test_a_training_says_what_it_guarantees():
     in_floats = oracles.training_guarantee(chosen, model, records=1000, delta=1e-5, noise="float")
     assert in_floats.total_variation == 0
     assert guarantee.IDEAL_NOISE in in_floats.assumptions
+    assert oracles.training_guarantee(settings(), model, records=1000, delta=1e-5).notion == "none"  # no noise at all
     with pytest.raises(ValueError, match="noise must be one of"):
         oracles.training_guarantee(chosen, model, records=1000, delta=1e-5, noise="none")

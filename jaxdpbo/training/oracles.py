@@ -4,6 +4,8 @@ Avent et al. (2020), sections 2 and 4. A privacy oracle is host arithmetic on th
 the algorithm ``R`` times on the data: what it returns is raw. ``objectives`` joins the two.
 """
 
+import math
+import sys
 from functools import partial
 from typing import NamedTuple
 
@@ -62,21 +64,24 @@ def training_guarantee(
     ``(epsilon, delta)``-DP, replace-one, of the final parameters and all before; with exact noise within the total
     variation of all draws, with noise in floats if it is as ideal noise is.
 
+    The statement that there is none where no finite epsilon is proved for so little noise.
+
     Raises:
-      ValueError: as ``training_epsilon``; or nothing is proved: a noise multiplier of 0, or so little noise that no
-        finite epsilon is.
+      ValueError: as ``training_epsilon``; an unknown noise.
 
     Examples:
       >>> from jaxdpbo.training import dp_optim, models, oracles
       >>> settings = dp_optim.settings(steps=100, batch=8, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
       >>> print(oracles.training_guarantee(settings, models.logistic_regression(2), records=1000, delta=1e-5).claim)
-      dp 0.596651, delta=1e-05, total variation at most 6.2e-15 (replace_one) for training examples
+      dp 0.609406, delta=1e-05, total variation at most 1e-14 (replace_one) for training examples
     """
     exact = _checks.choice("noise", noise, dp_optim.NOISES) == "exact"
     found = training_epsilon(settings, records=records, delta=delta)
+    if math.isinf(found.epsilon):
+        return guarantee.no_guarantee("training examples", "no finite epsilon is proved for so little noise")
     return guarantee.guarantee(
         "dp",
-        found.epsilon,
+        max(found.epsilon, sys.float_info.min),
         "replace_one",
         "training examples",
         assumptions=(guarantee.RANDOM_BITS if exact else guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG),

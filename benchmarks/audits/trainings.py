@@ -45,7 +45,8 @@ def _sampled(steps: int, multiplier: float, least: float, noise: str = "exact") 
     def scores(trials):
         return simulate(weight, np.array([1, 0, 0, 0]), np.array([0, 0, 0, 0]), trials)
 
-    name = f"dp_optim, DP-SGD, {noise}, {steps} step{'s' * (steps > 1)} of {LOT} of {RECORDS}"
+    said = "" if noise == "exact" else f" {noise},"
+    name = f"dp_optim, DP-SGD,{said} {steps} step{'s' * (steps > 1)} of {LOT} of {RECORDS}"
     return Row(name, claim("dp", bound.epsilon, delta=DELTA), scores, least=least)
 
 

@@ -296,7 +296,7 @@ def test_trap_20_the_selection_was_never_privatised(monkeypatch, name, mechanism
 
 
 HALVED = {  # half the noise that was paid for
-    "rounded_gaussian": lambda honest: lambda key, shape, sigma: honest(key, shape, sigma) // 2,
+    "rounded_gaussian": lambda honest: lambda key, shape, *width: honest(key, shape, *width) // 2,
     "discrete_laplace": lambda honest: lambda key, shape, rate: honest(key, shape, rate) // 2,
     "gaussian": lambda honest: lambda key, value, deviation: honest(key, value, deviation / 2),
     "noisy_argmax": lambda honest: lambda key, scores, rate: honest(key, scores, 2 * rate),
@@ -310,7 +310,8 @@ HALVED = {  # half the noise that was paid for
         ("private_evaluations, float", "gaussian"),
         ("dp_gp_ucb, Algorithm 3 in order: value", "discrete_laplace"),
         ("dp_gp_ucb, Algorithm 3 in order: both", "noisy_argmax"),
-        ("dp_optim, DP-SGD, 1 step of 2 of 4", "gaussian"),
+        ("dp_optim, DP-SGD, 1 step of 2 of 4", "rounded_gaussian"),
+        ("dp_optim, DP-SGD, float, 1 step of 2 of 4", "gaussian"),
     ],
 )
 def test_half_the_noise_is_seen(monkeypatch, name, mechanism):

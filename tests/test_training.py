@@ -329,7 +329,14 @@ def test_the_whole_training_is_the_oracles(optimizer, name):
 @partial(jax.jit, static_argnames=("model", "largest", "optimizer", "smallest"))
 def trained(key, model, x, y, chosen, largest, optimizer="sgd", smallest=dp_optim.MIN_CAPACITY):
     return dp_optim.train(
-        key, model, models.examples(x, y), chosen, largest=largest, optimizer=optimizer, smallest=smallest
+        key,
+        model,
+        models.examples(x, y),
+        chosen,
+        largest=largest,
+        optimizer=optimizer,
+        smallest=smallest,
+        noise="float",
     )
 
 

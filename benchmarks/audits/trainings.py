@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.audits.rows import Row, claim, simulate
+from benchmarks.audits.rows import Row, claim, of_both, simulate
 from jaxdpbo.privacy import accounting, sensitivity
 from jaxdpbo.training import dp_optim, models, permutation_sgd
 
@@ -12,10 +12,17 @@ GAMMA, PASSES, DEVIATION = 5.0, 5, 0.1
 
 
 def rows() -> list[Row]:
-    return [_sampled(1, 0.5, 0.5), _sampled(3, 1.0, 0.3), _perturbed()]
+    return [
+        _sampled(1, 0.5, 0.5),
+        _sampled(3, 1.0, 0.3),
+        _sampled(1, 0.5, 0.5, noise="float"),
+        _read_to_the_last_bit("exact"),
+        _read_to_the_last_bit("float"),
+        _perturbed(),
+    ]
 
 
-def _sampled(steps: int, multiplier: float, least: float) -> Row:
+def _sampled(steps: int, multiplier: float, least: float, noise: str = "exact") -> Row:
     """All records pull one way, record 0 the same way or the other.
 
     A batch without record 0 has another in its place, so that a step is noise around ``-m B`` or, with probability ``m
@@ -32,13 +39,37 @@ def _sampled(steps: int, multiplier: float, least: float) -> Row:
 
     def weight(key, labels):
         records = models.examples(jnp.asarray(features), labels)
-        return dp_optim.train(key, model, records, chosen, largest=LOT)[0].weights[0, 0] / chosen.learning_rate
+        (layer,) = dp_optim.train(key, model, records, chosen, largest=LOT, noise=noise)
+        return layer.weights[0, 0] / chosen.learning_rate
 
     def scores(trials):
         return simulate(weight, np.array([1, 0, 0, 0]), np.array([0, 0, 0, 0]), trials)
 
-    name = f"dp_optim, DP-SGD, {steps} step{'s' * (steps > 1)} of {LOT} of {RECORDS}"
+    said = "" if noise == "exact" else f" {noise},"
+    name = f"dp_optim, DP-SGD,{said} {steps} step{'s' * (steps > 1)} of {LOT} of {RECORDS}"
     return Row(name, claim("dp", bound.epsilon, delta=DELTA), scores, least=least)
+
+
+def _read_to_the_last_bit(noise: str) -> Row:
+    """Two records that pull against each other, or together: the sum of their gradients is 0 or twice the clip norm.
+
+    A float near 2 is a multiple of the machine's precision, noise around 0 often is not. All scales are powers of two.
+    """
+    model, rate = models.linear_svm(1), 2.0**-30
+    chosen = dp_optim.settings(steps=1, batch=2, learning_rate=rate, noise_multiplier=1.0, clip_norm=1.0)
+    bound = accounting.sampled_gaussian_epsilon(rate=1.0, noise_multiplier=1.0, steps=1, delta=DELTA)
+
+    def weight(key, labels):
+        records = models.examples(jnp.full((2, 1), 2.0**20), labels)
+        return dp_optim.train(key, model, records, chosen, largest=2, noise=noise)[0].weights[0, 0] * (2 / rate)
+
+    def scores(trials):
+        drawn = simulate(weight, np.array([1, 0]), np.array([1, 1]), trials)
+        grain = np.finfo(drawn[0].dtype).eps / 2
+        return of_both(lambda released: (np.remainder(released, grain) != 0).astype(float), drawn)
+
+    statement = claim("dp", bound.epsilon, delta=DELTA)
+    return Row(f"dp_optim, {noise}, read to the last bit", statement, scores, holds=noise == "exact", least=0.0)
 
 
 def _perturbed() -> Row:

@@ -1,5 +1,5 @@
-"""``scripts/bench dp_sgd``: useful examples a second over the paper's mix of settings, beside padding every batch; and
-one training beside Opacus.
+"""``scripts/bench dp_sgd``: useful examples a second over the paper's mix of settings, beside padding every batch; one
+training beside Opacus; and one with exact noise beside one with noise in floats.
 """
 
 import statistics
@@ -13,6 +13,7 @@ from benchmarks.speed.worker import Worker
 
 OURS, PEER = "benchmarks.speed.ours_sgd", "benchmarks.speed.opacus_sgd"
 LOTS, THREADS = (32, 128, 512), (1, 2)
+HIDDEN = 1000  # units of a perceptron on MNIST's pixels
 
 
 def main(quick: bool) -> None:
@@ -33,6 +34,7 @@ def main(quick: bool) -> None:
         "dp_sgd",
         [
             *beside_opacus(quick),
+            *beside_float_noise(quick),
             rows.row(
                 f"{settings} settings of table 4, {problem.REPEATS} repeats, n={problem.RECORDS}, d={problem.FEATURES}",
                 seconds["ours"],
@@ -82,6 +84,38 @@ def beside_opacus(quick: bool) -> list[dict]:
                         "ours": statistics.median(run["accuracy"] for run in own),
                         "peer": statistics.median(run["accuracy"] for run in others[faster]),
                     },
+                )
+            )
+    return found
+
+
+def beside_float_noise(quick: bool) -> list[dict]:
+    """One training for each batch, and of a perceptron, with exact noise and with noise in floats, interleaved."""
+    rounds, found = (1 if quick else 5), []
+    plans = [(batch, 50 if quick else 1000, 0) for batch in LOTS] + [(LOTS[-1], 2 if quick else 20, HIDDEN)]
+    with Worker(OURS, **TWO) as ours:
+        for batch, steps, hidden in tqdm(plans, unit="training"):
+            runs = {"exact": [], "float": []}
+            first = {}
+            for turn in range(rounds + 1):
+                for noise, of in runs.items():
+                    run = ours("train", batch=batch, steps=steps, hidden=hidden, noise=noise, seed=turn)
+                    first.setdefault(noise, run)
+                    if run is not first[noise]:
+                        of.append(run)
+            seconds = {noise: statistics.median(run["seconds"] for run in of) for noise, of in runs.items()}
+            model = f"{HIDDEN} hidden units" if hidden else "logistic regression"
+            found.append(
+                rows.row(
+                    f"exact noise: {steps} steps of batch {batch}, {model}",
+                    seconds["exact"],
+                    seconds["float"],
+                    "noise in floats",
+                    seconds["exact"] / seconds["float"],
+                    first["exact"]["seconds"] - seconds["exact"],
+                    "float32",
+                    ours=ours("version"),
+                    accuracy={noise: statistics.median(run["accuracy"] for run in of) for noise, of in runs.items()},
                 )
             )
     return found

@@ -5,7 +5,7 @@ import os
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 import time
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,9 @@ def trained(smallest: int):
         keys, settings = given
 
         def one(key):
-            params = dp_optim.train(key, MODEL, records, settings, largest=problem.LARGEST, smallest=smallest)
+            params = dp_optim.train(
+                key, MODEL, records, settings, largest=problem.LARGEST, smallest=smallest, noise="float"
+            )
             return params[0].bias[0]
 
         return jax.vmap(one)(keys)
@@ -70,23 +72,28 @@ def sweep(settings: int, seed: int, most_epochs: int, padded: bool, policy: str 
     return {"seconds": seconds, "examples": examples, "compilations": len(compiled), "finite": finite}
 
 
-def train(batch: int, steps: int, seed: int) -> dict:
-    """Seconds of one training, and its accuracy on what it was trained on."""
+def train(batch: int, steps: int, seed: int, noise: str = "float", hidden: int = 0) -> dict:
+    """Seconds of one training, and its accuracy on what it was trained on; ``hidden`` units on images, or none."""
     settings = dp_optim.settings(
         steps=steps, batch=batch, learning_rate=problem.LEARNING_RATE, noise_multiplier=problem.NOISE_MULTIPLIER,
         clip_norm=problem.CLIP_NORM,
     )  # fmt: skip
-    key, shared = jax.random.key(seed), records()
+    model, shared = (models.mlp(problem.PIXELS, (hidden,), problem.CLASSES), images()) if hidden else (MODEL, records())
+    key = jax.random.key(seed)
     start = time.perf_counter()
-    params = jax.block_until_ready(_train(key, shared, settings))
+    params = jax.block_until_ready(_train(key, model, shared, settings, noise))
     seconds = time.perf_counter() - start
-    accuracy = models.accuracy(params, *problem.records())
-    return {"seconds": seconds, "accuracy": float(accuracy)}
+    return {"seconds": seconds, "accuracy": float(models.accuracy(params, shared.features, shared.labels))}
 
 
-@jax.jit
-def _train(key, shared, settings):
-    return dp_optim.train(key, MODEL, shared, settings, largest=problem.LARGEST)
+@cache
+def images():
+    return models.examples(*map(jnp.asarray, problem.images()))
+
+
+@partial(jax.jit, static_argnames=("model", "noise"))
+def _train(key, model, shared, settings, noise):
+    return dp_optim.train(key, model, shared, settings, largest=problem.LARGEST, noise=noise)
 
 
 def version() -> str:

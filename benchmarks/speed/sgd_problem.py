@@ -6,6 +6,18 @@ RECORDS, FEATURES, LARGEST, REPEATS = 30_956, 123, 512, 10
 LEARNING_RATE, NOISE_MULTIPLIER, CLIP_NORM = 0.5, 1.0, 1.0  # beside the peer
 
 
+PIXELS, CLASSES, IMAGES = 784, 10, 5_000
+
+
+def images() -> tuple[np.ndarray, np.ndarray]:
+    """Of MNIST's size: a pattern for each class and noise, a fifth of the pixels on."""
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, CLASSES, IMAGES)
+    patterns = rng.uniform(size=(CLASSES, PIXELS)) < 0.2
+    kept = rng.uniform(size=(IMAGES, PIXELS)) < 0.8
+    return (patterns[labels] & kept).astype(np.float32), labels.astype(np.int32)
+
+
 def records() -> tuple[np.ndarray, np.ndarray]:
     """Binary features of which 14 are on, as in a1a, and labels."""
     rng = np.random.default_rng(0)

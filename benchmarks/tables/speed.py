@@ -176,6 +176,20 @@ def bench_opacus() -> str:
     )
 
 
+def bench_exact_training() -> str:
+    rows = [row for row in stored("bench_dp_sgd")["rows"] if row["name"].startswith("exact noise")]
+    cells = []
+    for row in rows:
+        size, model = row["name"].partition(": ")[2].split(", ")
+        accuracy = row["more"]["accuracy"]
+        cells.append(
+            (model, size, time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), figures(row["ratio"], 2))
+            + tuple(f"{accuracy[noise]:.3f}" for noise in ("exact", "float"))
+        )
+    header = ("model", "training", "exact noise", "noise in floats", "ratio", "accuracy, exact", "accuracy, floats")
+    return table(header, cells)
+
+
 def bench_secure() -> str:
     rows = [row for row in stored("bench_secure")["rows"] if row["name"].startswith("one run")]
     return table(
@@ -203,6 +217,6 @@ BLOCKS = {
     block.__name__: block
     for block in (
         bench_dp_gibo, bench_policies, bench_many, bench_gradient, bench_solve, bench_dp_gp_ucb, bench_po_gp_ucb,
-        bench_dpareto, avent_overhead, bench_dp_sgd, bench_opacus, bench_secure, bench_draws,
+        bench_dpareto, avent_overhead, bench_dp_sgd, bench_opacus, bench_exact_training, bench_secure, bench_draws,
     )
 }  # fmt: skip

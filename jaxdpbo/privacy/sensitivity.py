@@ -36,6 +36,7 @@ from jaxdpbo import _checks
 
 Real = TypeVar("Real", float, jax.Array)  # traced or not: what comes back is of the same kind
 Number = TypeVar("Number", int, float, Fraction, jax.Array, "jax.Array | float")
+Whole = TypeVar("Whole", int, jax.Array)
 LEARNER_BOUNDS = ("tight", "paper")
 GAIN_CONSTANTS = ("corrected", "paper")
 
@@ -68,7 +69,7 @@ def integer_sum(radius: Number) -> Number:
     return 2 * radius
 
 
-def largest_radius(distance: int) -> int:
+def largest_radius(distance: Whole) -> Whole:
     """The largest radius whose ``integer_sum`` is at most ``distance``."""
     return distance // 2
 

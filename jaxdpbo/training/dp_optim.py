@@ -16,10 +16,13 @@ from jax.flatten_util import ravel_pytree
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import mechanisms, sensitivity
-from jaxdpbo.training import models, sampling
+from jaxdpbo.privacy.mechanisms import tables
+from jaxdpbo.training import integer_sums, models, sampling
 
 OPTIMIZERS = {"sgd": optax.identity, "adam": optax.scale_by_adam}  # Adam's constants are those of Kingma and Ba
 MIN_CAPACITY = 8
+NOISES = ("exact", "float")
+SIGMA, BITS = 2**13, 64  # of exact noise
 
 
 @jax.tree_util.register_dataclass
@@ -83,12 +86,18 @@ def train(
     largest: int,
     smallest: int = MIN_CAPACITY,
     optimizer: str = "sgd",
+    noise: str = "exact",
 ) -> models.Params:
     """The parameters after exactly ``settings.steps`` steps. Pure: for ``jit``, and ``lax.map`` over settings and keys.
 
     Formal guarantee, for the final parameters and all before: ``accounting.sampled_gaussian_epsilon`` at rate
-    ``m / n``, the noise multiplier and the number of steps. Replace-one, ``n`` public; it assumes ideal real-number
-    noise and a secret key that is used once. ``oracles.training_epsilon`` computes it from ``settings``.
+    ``m / n``, the noise multiplier and the number of steps. Replace-one, ``n`` public; it assumes a secret key that is
+    used once. With exact noise that is all but for the total variation of its draws: each example's clipped gradient is
+    made of whole numbers, and rounded Gaussian noise is added to their sum (docs/theorems.md). With noise in floats it
+    assumes ideal real-number noise too. ``oracles.training_guarantee`` states it for ``settings``.
+
+    With exact noise features count as rounded to some 8 bits, an example's own; a noise multiplier below
+    ``SIGMA / (2 integer_sums.largest_radius(largest))``, mostly 1/8, counts as that.
 
     Args:
       key: of everything random: the start, the batches, the noise.
@@ -98,12 +107,13 @@ def train(
       largest: the largest batch that will be used; static.
       smallest: the smallest batch that is compiled for; static. With ``largest`` every batch is padded to that.
       optimizer: of ``OPTIMIZERS``; static.
+      noise: "exact", or "float" for research sweeps; static.
 
     Returns:
       A layer's ``weights (i, o)`` and ``bias (o,)`` for each layer of the model.
 
     Raises:
-      ValueError: an unknown optimizer, at trace time.
+      ValueError: an unknown optimizer or noise, or a layer too wide for exact noise, at trace time.
       TypeError: the features are neither float32 nor float64, at trace time.
 
     Examples:
@@ -128,43 +138,66 @@ def train(
     rate, multiplier, clip_norm = (
         number.astype(dtype) for number in (settings.learning_rate, settings.noise_multiplier, settings.clip_norm)
     )
-    noise = sensitivity.clipped_sum(clip_norm) * multiplier
-    problem = _Problem(model, examples, rule, loop_key, rate, noise, clip_norm)
+    if _checks.choice("noise", noise, NOISES) == "exact":
+        radius = _radius(settings.noise_multiplier, min(largest, count))
+        given, scale = integer_sums.examples(examples, model, radius), clip_norm / jnp.maximum(radius, 1).astype(dtype)
+    else:
+        radius, given, scale = None, examples, sensitivity.clipped_sum(clip_norm) * multiplier
+    problem = _Problem(model, given, rule, loop_key, rate, clip_norm, radius, scale)
     start = models.init(init_key, model, dtype)
     sizes = capacities(largest, count, smallest)
     choice = sum(jnp.asarray(settings.batch > size, jnp.int32) for size in sizes[:-1])
-    loops = [partial(_loop, problem, capacity, start) for capacity in sizes]
+    loops = [partial(_loop, problem, count, capacity, start) for capacity in sizes]
     return jax.lax.switch(choice, loops, settings.steps, settings.batch)
 
 
+def total_variation(model: models.Model, steps: int) -> float:
+    """How far, at most, a training with exact noise is from one whose noise is ideal."""
+    numbers = sum((i + 1) * o for i, o in zip(model.sizes[:-1], model.sizes[1:], strict=True))
+    return _checks.size("steps", steps) * numbers * tables.gaussian_total_variation(SIGMA, BITS)
+
+
+def _radius(noise_multiplier: jax.Array, batch: int) -> jax.Array:
+    """That one example is clipped to, so that ``SIGMA`` is at least ``noise_multiplier`` times the sensitivity."""
+    most = integer_sums.largest_radius(batch)
+    distance = SIGMA * (1 - 2.0**-16) / noise_multiplier  # a little less, whatever the division rounds to
+    return sensitivity.largest_radius(jnp.minimum(distance, 2.0 * most)).astype(jnp.int32)
+
+
 class _Problem(NamedTuple):
-    """What every step reads. ``noise`` is the standard deviation of the noise of a clipped sum."""
+    """What every step reads.
+
+    Attributes:
+      radius: of integer sums; None where noise is added in floats.
+      scale: what one of the integers stands for, or the standard deviation of the noise in floats.
+    """
 
     model: models.Model
-    examples: models.Examples
+    examples: models.Examples | integer_sums.Examples
     rule: optax.GradientTransformation
     key: jax.Array
     learning_rate: jax.Array
-    noise: jax.Array
     clip_norm: jax.Array
+    radius: jax.Array | None
+    scale: jax.Array
 
 
-def _loop(problem, capacity, start, steps, batch):
+def _loop(problem, records, capacity, start, steps, batch):
     """All steps, with batches padded to ``capacity``, in blocks that draw their random words at once."""
     batch = jnp.minimum(batch, capacity)
     blocks = -(-steps // sampling.BLOCK)
-    block = partial(_block, problem, capacity, steps, batch)
+    block = partial(_block, problem, records, capacity, steps, batch)
     return jax.lax.fori_loop(0, blocks, block, (start, problem.rule.init(start)))[0]
 
 
-def _block(problem, capacity, steps, batch, number, carry):
+def _block(problem, records, capacity, steps, batch, number, carry):
     """``sampling.BLOCK`` steps, or what is left of them."""
-    first, count = number * sampling.BLOCK, problem.examples.features.shape[0]
+    first = number * sampling.BLOCK
     times = first + jnp.arange(sampling.BLOCK, dtype=first.dtype)
     keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(problem.key, t), 3))(times)
-    words = jax.vmap(lambda key: sampling.words_of(key, count, capacity))(keys[:, 0])
+    words = jax.vmap(lambda key: sampling.words_of(key, records, capacity))(keys[:, 0])
     step = partial(_step, problem, capacity, batch, keys[:, 1:], words)
-    carry = *carry, sampling.empty_history(count)
+    carry = *carry, sampling.empty_history(records)
     return jax.lax.fori_loop(0, jnp.minimum(sampling.BLOCK, steps - first), step, carry)[:2]
 
 
@@ -173,11 +206,21 @@ def _step(problem, capacity, batch, keys, words, i, carry):
     params, memory, history = carry
     rows, mask, history = sampling.draw(keys[i, 0], words[i], batch, capacity, history)
     drawn = jax.tree.map(lambda leaf: leaf[rows], problem.examples)
-    total, _ = models.clipped_sum(problem.model, params, drawn, mask, problem.clip_norm)
-    flat, unravel = ravel_pytree(total)
-    noised = unravel(mechanisms.gaussian(keys[i, 1], flat, problem.noise))
+    noised = _noised_sum(problem, keys[i, 1], params, drawn, mask)
     mean = jax.tree.map(lambda leaf: leaf / batch.astype(leaf.dtype), noised)
     with jax.numpy_dtype_promotion("standard"):  # optax takes floats to the power of its count of steps
         change, memory = problem.rule.update(mean, memory, params)
     moved = jax.tree.map(lambda p, c: p - problem.learning_rate * c, params, change)
     return moved, memory, history
+
+
+def _noised_sum(problem, key, params, drawn, mask):
+    """Of the clipped gradients of a batch."""
+    if problem.radius is None:
+        total, _ = models.clipped_sum(problem.model, params, drawn, mask, problem.clip_norm)
+        flat, unravel = ravel_pytree(total)
+        return unravel(mechanisms.gaussian(key, flat, problem.scale))
+    total = integer_sums.clipped_sum(problem.model, params, drawn, mask, problem.clip_norm, problem.radius)
+    flat, unravel = ravel_pytree(total)
+    noised = unravel(flat + mechanisms.rounded_gaussian(key, flat.shape, SIGMA, BITS))
+    return jax.tree.map(lambda leaf: leaf.astype(problem.scale.dtype) * problem.scale, noised)

@@ -139,20 +139,12 @@ def clipped_sum(
     Returns:
       The sum, of the shapes of ``params``, and the gradients' norms ``(m,)``, which are raw.
     """
-    entering = _forward(params, batch.features)
-    back = [jax.vmap(jax.grad(lambda score, label: _loss(model.loss, score, label)))(entering[-1], batch.labels)]
-    for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):
-        back.append(jnp.matmul(back[-1], layer.weights.T, precision="highest") * (after > 0).astype(after.dtype))
-    back.reverse()
-    entering, back = jax.lax.optimization_barrier((entering, back))  # what is measured is bitwise what is added up
-    sizes = [batch.squares, *(jnp.sum(jnp.square(a), axis=1) for a in entering[1:-1])]
-    of_layers = [  # in units of the clip norm, whose own square could underflow
-        jnp.square(jnp.sqrt(size + 1.0) * (_norms(delta) / clip_norm)) for size, delta in zip(sizes, back, strict=True)
-    ]
-    squared = functools.reduce(jnp.add, of_layers)
+    entering, back = passes(model, params, batch.features, batch.labels)
+    sizes = [batch.squares, *(jnp.sum(jnp.square(a), axis=1) for a in entering[1:])]
+    squared = squared_norms(sizes, back, clip_norm)
     usable = mask & jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(squared.dtype).tiny)
     share = jnp.where(usable, jax.lax.rsqrt(jnp.maximum(squared, 1.0)), 0.0)
-    inputs = [batch.features, *(jnp.where(usable[:, None], a, 0.0) for a in entering[1:-1])]
+    inputs = [batch.features, *(jnp.where(usable[:, None], a, 0.0) for a in entering[1:])]
     total = []
     for a, delta in zip(inputs, back, strict=True):
         kept = jnp.where(usable[:, None], delta, 0.0) * share[:, None]
@@ -160,6 +152,26 @@ def clipped_sum(
         # Transposed: on CPU a product with a tall matrix from the left takes half the time of one with its transpose.
         total.append(Layer(jnp.matmul(kept.T, a, precision="highest").T, jnp.sum(kept, axis=0)))
     return tuple(total), jnp.sqrt(squared) * clip_norm
+
+
+def passes(
+    model: Model, params: Params, features: jax.Array, labels: jax.Array
+) -> tuple[list[jax.Array], list[jax.Array]]:
+    """What enters each layer ``(m, i)`` and what comes back to it ``(m, o)``: their outer product is the gradient."""
+    entering = _forward(params, features)
+    back = [jax.vmap(jax.grad(lambda score, label: _loss(model.loss, score, label)))(entering[-1], labels)]
+    for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):
+        back.append(jnp.matmul(back[-1], layer.weights.T, precision="highest") * (after > 0).astype(after.dtype))
+    back.reverse()
+    return jax.lax.optimization_barrier((entering[:-1], back))  # what is measured is bitwise what is added up
+
+
+def squared_norms(sizes: list[jax.Array], back: list[jax.Array], clip_norm: jax.Array) -> jax.Array:
+    """Of each example's whole gradient ``(m,)``, over ``B^2``; ``sizes`` are squared lengths of what enters."""
+    of_layers = [  # in units of the clip norm, whose own square could underflow
+        jnp.square(jnp.sqrt(size + 1.0) * (_norms(delta) / clip_norm)) for size, delta in zip(sizes, back, strict=True)
+    ]
+    return functools.reduce(jnp.add, of_layers)
 
 
 def _norms(vectors):

@@ -4,6 +4,8 @@ Avent et al. (2020), sections 2 and 4. A privacy oracle is host arithmetic on th
 the algorithm ``R`` times on the data: what it returns is raw. ``objectives`` joins the two.
 """
 
+import math
+import sys
 from functools import partial
 from typing import NamedTuple
 
@@ -11,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting
+from jaxdpbo.privacy import accounting, guarantee
 from jaxdpbo.training import dp_optim, models
 
 
@@ -54,6 +56,40 @@ def training_epsilon(settings: dp_optim.Settings, *, records: int, delta: float)
     )
 
 
+def training_guarantee(
+    settings: dp_optim.Settings, model: models.Model, *, records: int, delta: float, noise: str = "exact"
+) -> guarantee.Guarantee:
+    """What ``dp_optim.train`` with these settings guarantees to each training example; host arithmetic, no data.
+
+    ``(epsilon, delta)``-DP, replace-one, of the final parameters and all before; with exact noise within the total
+    variation of all draws, with noise in floats if it is as ideal noise is.
+
+    The statement that there is none where no finite epsilon is proved for so little noise.
+
+    Raises:
+      ValueError: as ``training_epsilon``; an unknown noise.
+
+    Examples:
+      >>> from jaxdpbo.training import dp_optim, models, oracles
+      >>> settings = dp_optim.settings(steps=100, batch=8, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
+      >>> print(oracles.training_guarantee(settings, models.logistic_regression(2), records=1000, delta=1e-5).claim)
+      dp 0.609406, delta=1e-05, total variation at most 1e-14 (replace_one) for training examples
+    """
+    exact = _checks.choice("noise", noise, dp_optim.NOISES) == "exact"
+    found = training_epsilon(settings, records=records, delta=delta)
+    if math.isinf(found.epsilon):
+        return guarantee.no_guarantee("training examples", "no finite epsilon is proved for so little noise")
+    return guarantee.guarantee(
+        "dp",
+        max(found.epsilon, sys.float_info.min),
+        "replace_one",
+        "training examples",
+        assumptions=(guarantee.RANDOM_BITS if exact else guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG),
+        delta=delta,
+        total_variation=dp_optim.total_variation(model, int(settings.steps)) if exact else 0.0,
+    )
+
+
 @partial(jax.jit, static_argnames=("model", "largest", "optimizer"))
 def training_errors(
     keys: jax.Array,
@@ -82,7 +118,9 @@ def training_errors(
     """
 
     def one(key):
-        params = dp_optim.train(key, model, train, settings, largest=largest, optimizer=optimizer)
+        params = dp_optim.train(
+            key, model, train, settings, largest=largest, optimizer=optimizer, noise="float"
+        )  # which is faster, and what is returned is raw anyway
         finite = jnp.all(jnp.isfinite(models.scores(params, test[0])))
         return jnp.where(finite, 1.0 - models.accuracy(params, *test), 1.0)
 

@@ -58,7 +58,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "surrogate.maximize": "best_of ascend multi_start sample_and_ascend",
         "surrogate.noisy_inputs": "kernel_for rbf product_rbf named_cells numbered",
         "surrogate.two_task": "log_marginal_likelihood",
-        "training.models": "init scores losses accuracy clipped_sum",
+        "training.integer_sums": "examples clipped_sum largest_radius",
+        "training.models": "init scores losses accuracy clipped_sum passes squared_norms",
         "training.sampling": "empty_history words_of draw",
     },
     "on the host, with what a checked caller made": {

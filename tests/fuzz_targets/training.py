@@ -73,6 +73,14 @@ def trainings() -> dict[str, Target]:
             fixed=("settings",), words=("batch",), weight=0.5,
             check=lambda found, _: at_least_zero(found.epsilon, None),
         ),
+        "training_guarantee": Target(
+            oracles.training_guarantee,
+            {"settings": made, "model": just(model), "records": st.integers(100, 1000), "delta": probability,
+             "noise": either(*dp_optim.NOISES)},
+            fixed=("settings", "model"), words=("batch",), weight=0.5,
+        ),
+        "dp_optim.total_variation": Target(dp_optim.total_variation, {"model": just(model), "steps": count},
+            fixed=("model",), check=at_least_zero),
         "objectives.objective": Target(
             objectives.objective,
             {"model": just(model), "delta": probability, "largest": few, "repeats": few,

@@ -145,7 +145,7 @@ def _signed(words, signs, limbs):
 
 
 def _counted(words, limbs):
-    """``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``: every threshold is compared with in turn."""
+    """``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``: all thresholds are compared with."""
     places = (*limbs.shape[1::-1], *(1,) * (words.ndim - 2))
     thresholds = [jnp.asarray(limbs[:, :, i].T.reshape(places)) for i in range(len(words))]
 

@@ -5,8 +5,8 @@ A table of thresholds ``t_0 <= t_1 <= ...`` is drawn from by ``#{x: u >= t_x}``,
 ``total_variation`` functions bound the total variation distance of one draw from its distribution; they are theorems
 about tables, not measurements.
 
-Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; each is made once. Those of Gaussians are
-made of 64 bits too, where a great many draws are wanted and ``2^-55`` of total variation each is little.
+Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; each is made once. Those of Gaussians
+are made of 64 bits too, where a great many draws are wanted and ``2^-55`` of total variation each is little.
 """
 
 import itertools

@@ -229,6 +229,15 @@ def test_a_clip_norm_whose_square_underflows_clips():
     assert norm_of(jax.tree.map(lambda leaf: leaf / clip, total)) <= 1 + 1e-12
 
 
+def test_words_that_would_favour_the_first_rows_are_not_used():
+    """2^32 is 16 more than a multiple of 24: the last 16 words are drawn again."""
+    last = 2**32 - 1
+    words = jnp.asarray([last, last - 15, last - 16, 5, 6, 7], jnp.uint32)
+    words = jnp.concatenate([words, jnp.arange(8, 24, dtype=jnp.uint32)])[: sampling.draws_of(24, 3)]
+    rows, mask, _ = sampling.draw(jax.random.key(0), words, jnp.asarray(3), 3, sampling.empty_history(24))
+    assert set(np.asarray(rows)[np.asarray(mask)].tolist()) == {(last - 16) % 24, 5, 6}
+
+
 @pytest.mark.parametrize(
     ("records", "batch", "capacity", "same_words"),
     [(200, 5, 16, False), (200, 25, 25, False), (200, 25, 25, True), (12, 5, 8, False), (9, 9, 9, False)],
@@ -386,6 +395,7 @@ def test_epochs_are_the_papers_steps():
         (lambda: settings(noise_multiplier=-1.0), ValueError, "noise_multiplier must be at least zero"),
         (lambda: settings(clip_norm=np.nan), ValueError, "clip_norm must"),
         (lambda: models.mlp(3, (0,), 2), ValueError, "hidden must be at least 1"),
+        (lambda: dp_optim.capacities(8, 2.5), TypeError, "records must be an integer"),
         (lambda: models.mlp(3, (), 1), ValueError, "classes must be at least 2"),
         (
             lambda: trained(jax.random.key(0), MODELS["hinge"], X, labels_of("hinge"), settings(), 9, "lbfgs"),

@@ -233,6 +233,26 @@ def test_the_sparse_vector_technique_is_the_papers_loop():
     assert errors(keys, jnp.asarray(10), jnp.asarray(1e-9)).worst == pytest.approx(0, abs=1e-9)
 
 
+def test_spaces_are_those_of_the_papers_experiments():
+    """Typed out a second time: Avent et al. (2020), appendix."""
+    adult, mnist = spaces.SPACES["adult"], spaces.SPACES["mnist"]
+    np.testing.assert_array_equal(adult.bounds, [[1, 8, 0.0005, 0.1, 0.1], [64, 512, 0.05, 16, 4]])
+    np.testing.assert_array_equal(adult.sampled, [[1, 8, 0.001, 0.1, 0.1], [64, 512, 0.1, 16, 4]])
+    assert (adult.batch, adult.rates) == ((128, 64), (10, 0.1, 0.1))
+    np.testing.assert_array_equal(mnist.bounds, [[1, 16, 0.001, 0.1, 0.1], [400, 4000, 0.5, 16, 12]])
+    np.testing.assert_array_equal(mnist.sampled, mnist.bounds)
+    assert (mnist.batch, mnist.rates) == ((800, 800), (10, 0.5, 0.5))
+
+
+def test_errors_are_of_the_optimizer_that_is_asked_for():
+    keys, noisy = jax.random.split(jax.random.key(0), 3), settings(noise_multiplier=5.0)
+    sgd, adam = (
+        oracles.training_errors(keys, MODEL, DATA.train, DATA.test, noisy, largest=LARGEST, optimizer=optimizer).mean
+        for optimizer in dp_optim.OPTIMIZERS
+    )
+    assert sgd != adam
+
+
 @pytest.mark.parametrize("name", spaces.SPACES)
 def test_random_settings_have_the_printed_laws(name):
     space = spaces.SPACES[name]

@@ -23,6 +23,7 @@ OPTIMIZERS = {"sgd": optax.identity, "adam": optax.scale_by_adam}  # Adam's cons
 MIN_CAPACITY = 8
 NOISES = ("exact", "float")
 SIGMA, BITS = 2**13, 64  # of exact noise
+TOGETHER = 2**11  # parameters whose noise is drawn for a block of steps at once
 
 
 @jax.tree_util.register_dataclass
@@ -153,8 +154,12 @@ def train(
 
 def total_variation(model: models.Model, steps: int) -> float:
     """How far, at most, a training with exact noise is from one whose noise is ideal."""
-    numbers = sum((i + 1) * o for i, o in zip(model.sizes[:-1], model.sizes[1:], strict=True))
-    return _checks.size("steps", steps) * numbers * tables.gaussian_total_variation(SIGMA, BITS)
+    return _checks.size("steps", steps) * _numbers_of(model) * tables.gaussian_total_variation(SIGMA, BITS)
+
+
+def _numbers_of(model: models.Model) -> int:
+    """How many parameters a model has."""
+    return sum((i + 1) * o for i, o in zip(model.sizes[:-1], model.sizes[1:], strict=True))
 
 
 def _radius(noise_multiplier: jax.Array, batch: int) -> jax.Array:
@@ -196,17 +201,20 @@ def _block(problem, records, capacity, steps, batch, number, carry):
     times = first + jnp.arange(sampling.BLOCK, dtype=first.dtype)
     keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(problem.key, t), 3))(times)
     words = jax.vmap(lambda key: sampling.words_of(key, records, capacity))(keys[:, 0])
-    step = partial(_step, problem, capacity, batch, keys[:, 1:], words)
+    numbers = _numbers_of(problem.model)
+    small = problem.radius is not None and numbers <= TOGETHER
+    noise = jax.vmap(lambda key: _noise(key, numbers))(keys[:, 2]) if small else None
+    step = partial(_step, problem, capacity, batch, keys[:, 1:], words, noise)
     carry = *carry, sampling.empty_history(records)
     return jax.lax.fori_loop(0, jnp.minimum(sampling.BLOCK, steps - first), step, carry)[:2]
 
 
-def _step(problem, capacity, batch, keys, words, i, carry):
+def _step(problem, capacity, batch, keys, words, noise, i, carry):
     """Draw a batch, add noise to the sum of its clipped gradients, and step."""
     params, memory, history = carry
     rows, mask, history = sampling.draw(keys[i, 0], words[i], batch, capacity, history)
     drawn = jax.tree.map(lambda leaf: leaf[rows], problem.examples)
-    noised = _noised_sum(problem, keys[i, 1], params, drawn, mask)
+    noised = _noised_sum(problem, keys[i, 1], None if noise is None else noise[i], params, drawn, mask)
     mean = jax.tree.map(lambda leaf: leaf / batch.astype(leaf.dtype), noised)
     with jax.numpy_dtype_promotion("standard"):  # optax takes floats to the power of its count of steps
         change, memory = problem.rule.update(mean, memory, params)
@@ -214,13 +222,17 @@ def _step(problem, capacity, batch, keys, words, i, carry):
     return moved, memory, history
 
 
-def _noised_sum(problem, key, params, drawn, mask):
-    """Of the clipped gradients of a batch."""
+def _noised_sum(problem, key, noise, params, drawn, mask):
+    """Of the clipped gradients of a batch; ``noise`` that was drawn before, or by ``key``."""
     if problem.radius is None:
         total, _ = models.clipped_sum(problem.model, params, drawn, mask, problem.clip_norm)
         flat, unravel = ravel_pytree(total)
         return unravel(mechanisms.gaussian(key, flat, problem.scale))
     total = integer_sums.clipped_sum(problem.model, params, drawn, mask, problem.clip_norm, problem.radius)
     flat, unravel = ravel_pytree(total)
-    noised = unravel(flat + mechanisms.rounded_gaussian(key, flat.shape, SIGMA, BITS))
+    noised = unravel(flat + (_noise(key, flat.size) if noise is None else noise))
     return jax.tree.map(lambda leaf: leaf.astype(problem.scale.dtype) * problem.scale, noised)
+
+
+def _noise(key, count):
+    return mechanisms.rounded_gaussian(key, (count,), SIGMA, BITS)

@@ -148,11 +148,14 @@ def _counted(words, limbs):
     """``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``: all thresholds are compared with."""
     places = (*limbs.shape[1::-1], *(1,) * (words.ndim - 2))
     thresholds = [jnp.asarray(limbs[:, :, i].T.reshape(places)) for i in range(len(words))]
+    begun = words, jnp.zeros(words.shape[1:], jnp.int32)
+    return jax.lax.scan(_count, begun, thresholds, unroll=8)[0][1]
 
-    def count(found, threshold):
-        return found + at_least(words, threshold).astype(jnp.int32), None
 
-    return jax.lax.scan(count, jnp.zeros(words.shape[1:], jnp.int32), thresholds, unroll=8)[0]
+def _count(carry, threshold):
+    """One function for all draws, or one outside of a program would be compiled anew each time."""
+    words, found = carry
+    return (words, found + at_least(words, threshold).astype(jnp.int32)), None
 
 
 def _searched(words, table):

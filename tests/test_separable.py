@@ -14,6 +14,7 @@ from jax.interpreters import batching
 from jaxdpbo import drivers, minimize, per_user
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.privacy import guarantee, ledger, separable
+from jaxdpbo.privacy.separable import check
 from jaxdpbo.problems import (
     gp_regression,
     huber_regression,
@@ -344,6 +345,11 @@ def test_the_loss_of_one_person_holds_nothing_that_vmap_may_mix(name):
         per_user(loss)(POINT, DATA)
 
 
+def test_every_primitive_that_is_followed_is_one_of_jaxs():
+    assert {*check.CALLS, *check.LOOPS} <= check.JAXS
+    assert "stranger" not in check.JAXS
+
+
 def test_a_loss_of_one_person_is_that_of_each():
     def until_done(point, record):
         return halved(point, record["row"]) + record["all"].sum()
@@ -548,13 +554,12 @@ def split(users=USERS):
     return splits.Split(inputs[:12], labels[:12], inputs[12:], labels[12:])
 
 
-VALIDATION = splits.Split(None, None, 0, 0)
 PAIRS = DATA, DATA[:, 0].copy()
 PROBLEMS = {
     "location": (location.loss, np.ones(3), DATA, 0),
     "huber_regression": (huber_regression.loss, np.ones(3), PAIRS, 0),
-    "logistic_regression": (logistic_regression.loss, np.zeros(1), split(), VALIDATION),
-    "logistic_regression, gains": (logistic_regression.gains, np.zeros(1), split(), VALIDATION),
+    "logistic_regression": (logistic_regression.loss, np.zeros(1), split(), splits.OF_USERS),
+    "logistic_regression, gains": (logistic_regression.gains, np.zeros(1), split(), splits.OF_USERS),
     "noisy": (
         noisy.observed(location.loss), np.ones(3), noisy.Data(DATA, jax.random.key(0), np.array(0.1), np.array(True)),
         noisy.Data(0, None, None, None),
@@ -570,11 +575,25 @@ def test_a_problem_that_jax_traces_keeps_users_apart(name):
     np.testing.assert_allclose(run(point, data), objective(jnp.asarray(point), data), rtol=1e-12)
 
 
+OF_ONE_PERSON = {
+    "location": location, "huber_regression": huber_regression, "logistic_regression": logistic_regression,
+    "gp_regression": gp_regression,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_ONE_PERSON)
+def test_a_problem_written_for_one_person_is_the_same(name):
+    module = OF_ONE_PERSON[name]
+    _, point, data, axes = PROBLEMS.get(name, (None, np.full(10, 2.0), split(), splits.OF_USERS))
+    found = per_user(module.loss_of_one, axes)(jnp.asarray(point), jax.tree.map(jnp.asarray, data))
+    np.testing.assert_allclose(found, module.loss(jnp.asarray(point), data), rtol=1e-9)
+
+
 def test_a_problem_whose_users_go_in_chunks_is_not_shown_to_and_replays_as_if_it_did():
     """Its users' axis is divided among chunks, which the analysis does not follow."""
     data, point = split(), np.ones(10)
     with pytest.raises(separable.NotSeparable, match=r"takes a part of the users at .*gp_regression\.py"):
-        separable.check_separable(gp_regression.loss, point, split(300), VALIDATION)
+        separable.check_separable(gp_regression.loss, point, split(300), splits.OF_USERS)
     assert separable.audit_separable(gp_regression.loss, [point], data, USERS, replace=replaced)
 
 

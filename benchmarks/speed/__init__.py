@@ -18,6 +18,7 @@ ABOUT = {
     "po_gp_ucb": About("none", "float64", "outsourced_problem", "from 0"),
     "dpareto": About("none", "float64", "pareto_problem", "0 to 4; warming 100"),
     "dp_sgd": About("float", "float32", "sgd_problem", "0 to 4; warming 100"),
+    "problems": About("none", "float64", "problems", "0"),
     "first_answer": About("exact", "float32", "first_answer", "from the operating system"),
     "secure": About("both", "float64", "gibo_problem", "0 to 39; warming from 10000"),
 }

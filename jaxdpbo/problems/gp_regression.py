@@ -51,6 +51,17 @@ def sample(key: jax.Array, users: int = 4500, train: int = 500) -> tuple[splits.
 
 def loss(theta: jax.Array, data: splits.Split) -> jax.Array:
     """Squared errors ``(n,)`` at lengthscales ``theta (d,)``: entry ``i`` reads validation record ``i`` alone."""
+    squared_error = _squared_error(theta, data)
+    return jax.lax.map(squared_error, (data.validation, data.validation_targets), batch_size=CHUNK)
+
+
+def loss_of_one(theta: jax.Array, record: splits.Split) -> jax.Array:
+    """The squared error ``()`` of one validation record: for ``per_user``, with ``splits.OF_USERS``."""
+    return _squared_error(theta, record)((record.validation, record.validation_targets))
+
+
+def _squared_error(theta, data):
+    """Of one ``(input, target)``, given the training records."""
     lengthscales = jnp.maximum(theta, MIN_LENGTHSCALE)
     train = data.train / lengthscales[None]
     weights = cho_solve((_factor(train), True), data.train_targets)
@@ -60,7 +71,7 @@ def loss(theta: jax.Array, data: splits.Split) -> jax.Array:
         correlations = _correlations((x / lengthscales)[None], train)[0]
         return jnp.square(jnp.dot(correlations, weights, precision="highest") - y)
 
-    return jax.lax.map(squared_error, (data.validation, data.validation_targets), batch_size=CHUNK)
+    return squared_error
 
 
 def _factor(scaled: jax.Array) -> jax.Array:

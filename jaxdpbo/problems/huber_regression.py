@@ -28,3 +28,10 @@ def loss(theta: jax.Array, data: tuple[jax.Array, jax.Array]) -> jax.Array:
     covariates, responses = data
     weight = jnp.minimum(1.0, 2.0 / jnp.sum(jnp.square(covariates), axis=1))
     return optax.huber_loss(responses - covariates @ theta, delta=1.0) * weight
+
+
+def loss_of_one(theta: jax.Array, record: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """The loss ``()`` of one record, covariates ``(d,)`` and response ``()``: for ``per_user``."""
+    covariates, response = record
+    weight = jnp.minimum(1.0, 2.0 / jnp.sum(jnp.square(covariates)))
+    return optax.huber_loss(response - jnp.dot(covariates, theta), delta=1.0) * weight

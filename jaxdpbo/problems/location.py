@@ -20,6 +20,11 @@ def loss(theta: jax.Array, records: jax.Array) -> jax.Array:
     return 0.5 * jnp.sum(jnp.square(records - theta[None]), axis=1)
 
 
+def loss_of_one(theta: jax.Array, record: jax.Array) -> jax.Array:
+    """``||x - theta||^2 / 2 ()`` of one record ``(d,)``: for ``per_user``."""
+    return 0.5 * jnp.sum(jnp.square(record - theta))
+
+
 def minimiser(records: jax.Array) -> jax.Array:
     """The exact minimiser ``(d,)``, the mean of the records: not private."""
     return jnp.mean(records, axis=0)

@@ -75,3 +75,9 @@ def gains(point: jax.Array, data: splits.Split) -> jax.Array:
 def loss(point: jax.Array, data: splits.Split) -> jax.Array:
     """``1 - gains``, to be minimised."""
     return 1.0 - gains(point, data)
+
+
+def loss_of_one(point: jax.Array, record: splits.Split) -> jax.Array:
+    """``1 - gain ()`` of one validation record: for ``per_user``, with ``splits.OF_USERS``."""
+    margin = record.validation_targets * jnp.dot(record.validation, fit(point, record))
+    return 1.0 - jnp.clip((1.0 + margin) / 2.0, 0.0, 1.0)

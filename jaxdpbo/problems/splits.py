@@ -23,6 +23,9 @@ class Split(NamedTuple):
     validation_targets: Any
 
 
+OF_USERS = Split(None, None, 0, 0)  # which axes count users
+
+
 def divided(
     total: int, seed: int, *, train: int, validation: int | None = None, ordered: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -20,9 +20,8 @@ from jaxdpbo.privacy.separable import roles, rules
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
 CALLS = {  # primitive -> the parameter that holds its program
-    "jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "checkpoint": "jaxpr",
-    "remat": "jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
 }  # fmt: skip
 # What runs Python or other code, or speaks with other devices: refused wherever it stands.
 OUTSIDE = (
@@ -371,7 +370,7 @@ class _Walk:
 def _is_jaxs(equation: JaxprEqn) -> bool:
     """Whether the primitive is JAX's own: another's rule for vmap may do anything."""
     name = equation.primitive.name
-    return name in rules.RULES or name in CALLS or name in LOOPS or name in JAXS
+    return name in rules.RULES or name in JAXS
 
 
 def _closed(program: ClosedJaxpr | Jaxpr) -> Any:

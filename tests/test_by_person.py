@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxdpbo import by_person, drivers, minimize, per_user
+from jaxdpbo import PrivateObjective, Recording, by_person, drivers, minimize, per_user
 from jaxdpbo.algorithms import dp_gd
-from jaxdpbo.privacy import guarantee, separable
+from jaxdpbo.privacy import guarantee, ledger, separable
 
 PERSON = np.array([2, 0, 2, 3, 0, 2, 5])  # persons 1 and 4 have no rows
 ROWS = np.random.default_rng(0).normal(size=(len(PERSON), 2))
@@ -113,6 +113,29 @@ def test_steps_before_keep_whose_rows_are_public():
         minimize(by_person(failing, PERSON), ROWS, BOX, **options)
     run = minimize(grouped, ROWS, BOX, state=caught.value.state, **options)
     assert {guarantee.WHOSE_ROWS, guarantee.SEPARABLE_LOSSES} <= set(run.guarantee.assumptions)
+
+
+def test_on_record_its_releases_are_given_out_again_and_say_whose_rows_are_public(tmp_path):
+    """By a run from Python and by private evaluations; what is not grouped is another spend."""
+    ledger.create(tmp_path / "ledger", mu=3)
+    grouped = by_person(in_python, PERSON)
+    options = {"recording": Recording(tmp_path / "ledger", "one")}
+    first, again = (minimize(grouped, ROWS, BOX, **OPTIONS, **options) for _ in range(2))
+    np.testing.assert_array_equal(again.release.point, first.release.point)
+    assert guarantee.WHOSE_ROWS in first.guarantee.assumptions
+    assert again.guarantee == first.guarantee
+    with pytest.raises(ledger.LedgerError, match="charged with another spend"):
+        minimize(lambda point, rows: grouped(point, rows), ROWS, BOX, users=6, **OPTIONS, **options)
+
+    def evaluations():
+        return PrivateObjective(
+            grouped, ROWS, users=6, mu=1.0, evaluations=1, loss_range=(0.0, 9.0),
+            recording=Recording(tmp_path / "ledger", "values"),
+        )  # fmt: skip
+
+    value = evaluations()(POINT)
+    assert [one.value for one in evaluations().spent] == [value]
+    assert guarantee.WHOSE_ROWS in evaluations().guarantee.assumptions
 
 
 def test_equal_ones_are_equal_and_show_no_data():

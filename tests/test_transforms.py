@@ -310,6 +310,7 @@ def test_a_threshold_is_not_judged_on_the_trials_that_chose_it():
     [
         (lambda: published(0), ValueError, "projected must be at least 1"),
         (lambda: published(epsilon=0.0), ValueError, "epsilon must be positive"),
+        (lambda: published(scale=-1.0), ValueError, "scale must be positive"),
         (lambda: soundly(scale=0.0), ValueError, "scale must be positive"),
         (lambda: soundly(radius=-1.0), ValueError, "radius must be positive"),
         (lambda: soundly(centre=[np.nan, 0]), ValueError, "centre must be finite"),

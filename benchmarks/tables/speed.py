@@ -176,6 +176,20 @@ def bench_opacus() -> str:
     )
 
 
+def bench_problems() -> str:
+    cells = []
+    for row in stored("bench_problems")["rows"]:
+        check = row["more"]["check_s"]
+        cells.append(
+            (f"`{row['name'].split(',')[0]}`", row["name"].rpartition("n=")[2])
+            + (time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), figures(row["ratio"], 2))
+            + ("not followed" if check is None else time_of(check, 2),)
+        )
+    return table(
+        ("problem", "users", "one person's loss", "array program", "ratio", "check of the array program"), cells
+    )
+
+
 def bench_exact_training() -> str:
     rows = [row for row in stored("bench_dp_sgd")["rows"] if row["name"].startswith("exact noise")]
     cells = []
@@ -217,6 +231,7 @@ BLOCKS = {
     block.__name__: block
     for block in (
         bench_dp_gibo, bench_policies, bench_many, bench_gradient, bench_solve, bench_dp_gp_ucb, bench_po_gp_ucb,
-        bench_dpareto, avent_overhead, bench_dp_sgd, bench_opacus, bench_exact_training, bench_secure, bench_draws,
+        bench_dpareto, avent_overhead, bench_dp_sgd, bench_opacus, bench_exact_training, bench_problems, bench_secure,
+        bench_draws,
     )
 }  # fmt: skip

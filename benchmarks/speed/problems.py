@@ -37,6 +37,7 @@ def cases(quick):
 
 def main(quick: bool) -> None:
     """Measure, print and write."""
+    jax.config.update("jax_enable_x64", True)
     found, rounds = [], 3 if quick else 21
     for name, (module, point, data, axes) in tqdm(cases(quick).items(), unit="problem"):
         data = jax.tree.map(jnp.asarray, data)

@@ -101,7 +101,7 @@ def test_company_changes_no_whole_number():
     np.testing.assert_array_equal(total(some) + total(~some), whole)
     assert np.max(np.abs(whole)) > 2**17  # of which a float32 has not every fraction
     expected = flat(clipped_sum(model, params, x, y, np.ones(1100, bool), clip)[0])
-    assert np.linalg.norm(whole * float(clip / radius) - expected) < 0.03 * np.linalg.norm(expected)
+    assert np.linalg.norm(whole * (float(clip) / int(radius)) - expected) < 0.03 * np.linalg.norm(expected)
 
 
 def test_small_gradients_count_by_how_many_they_are():

@@ -310,7 +310,10 @@ def test_a_threshold_is_not_judged_on_the_trials_that_chose_it():
     [
         (lambda: published(0), ValueError, "projected must be at least 1"),
         (lambda: published(epsilon=0.0), ValueError, "epsilon must be positive"),
-        (lambda: published(scale=-1.0), ValueError, "scale must be positive"),
+        (
+            lambda: transforms.random_projection(dimension=2, projected=2, epsilon=1.0, delta=0.1, scale=-1.0),
+            ValueError, "scale must be positive, got -1.0",
+        ),
         (lambda: soundly(scale=0.0), ValueError, "scale must be positive"),
         (lambda: soundly(radius=-1.0), ValueError, "radius must be positive"),
         (lambda: soundly(centre=[np.nan, 0]), ValueError, "centre must be finite"),

@@ -94,7 +94,9 @@ def clipped_sum(
     reach = jnp.sqrt(jnp.maximum(limit - added, 0.0))
     scale = jnp.minimum(radius.astype(squared.dtype), reach * jax.lax.rsqrt(squared))
     scaled = [delta / clip_norm * (scale * row.units)[:, None] for delta, row in zip(back, rows, strict=True)]
-    whole = _within(usable, limit, lengths, [_rounded(one) for one in scaled], [jnp.trunc(one) for one in scaled])
+    either = [_rounded(one) for one in scaled], [jnp.trunc(one) for one in scaled]
+    either = jax.lax.optimization_barrier(either)  # what is measured is to the bit what is added up: computed once
+    whole = _within(usable, limit, lengths, *either)
     return tuple(_product(number, row) for number, row in zip(whole, rows, strict=True))
 
 
@@ -113,6 +115,7 @@ def _on_grid(values: jax.Array, squares: jax.Array, bits: jax.Array) -> Rows:
     """Rows rounded to multiples of the power of two that makes them, and the 1 of the bias, ``2^bits`` units long."""
     _, exponent = jnp.frexp(jnp.sqrt(jnp.where(jnp.isfinite(squares), squares, 0.0) + 1.0))
     units = jnp.ldexp(jnp.ones((), values.dtype), exponent - bits)  # its square is finite where the row's is
+    units = jax.lax.optimization_barrier(units)  # computed once: another root would be another grid
     rounded = jnp.rint(values / units[:, None]) * units[:, None]
     usable = jnp.isfinite(squares)
     return Rows(

@@ -64,13 +64,39 @@ def test_no_example_is_longer_than_the_radius_whatever_floats_it_holds(name, dty
 
 
 def test_rounding_without_a_guard_is_seen(monkeypatch):
-    def planted(usable, limit, lengths, nearest, shorter):
-        return [jnp.where(usable[:, None] & jnp.isfinite(near), near, 0.0) for near in nearest]
+    def planted(usable, limit, layers):
+        return [jnp.where(usable[:, None] & jnp.isfinite(one.rounded), one.rounded, 0.0) for one in layers]
 
     monkeypatch.setattr(integer_sums, "_within", planted)
     jax.clear_caches()
     assert longest("softmax", np.float32, 4 * TOGETHER)[0] > 1
     jax.clear_caches()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_loop_measures_and_adds_up_what_it_reads_from_memory(name):
+    """Two places of a program may round one value in two ways: none is left to the loop, and the loop is compiled."""
+    model = MODELS[name]
+    given = jnp.asarray(X), labels_of(name), jnp.ones(60, bool), jnp.asarray(1.0), jnp.int32(100)
+    loops = [eqn for eqn in primitives(whole_sum.trace(model, parameters(model), *given).jaxpr) if is_loop(eqn)]
+    assert len(loops) == 1
+    inside = [str(eqn.primitive) for eqn in primitives(loops[0].params["jaxpr"])]
+    assert {"le", "dot_general"} < set(inside)
+    assert not {"floor", "round", "div", "rsqrt", "sqrt", "exp"} & set(inside)
+    text = whole_sum.lower(model, parameters(model), *given).compile().as_text()
+    assert text.count(" while(") == 1
+
+
+def primitives(jaxpr):
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for value in eqn.params.values():
+            if not is_loop(eqn) and hasattr(value, "eqns"):
+                yield from primitives(value)
+
+
+def is_loop(eqn):
+    return str(eqn.primitive) == "scan"
 
 
 @pytest.mark.parametrize("name", MODELS)

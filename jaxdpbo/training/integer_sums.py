@@ -5,6 +5,9 @@ rounded to whole multiples of a power of two, a unit of the example's own, and w
 product is whole too and its length is ``|a| |delta|``. Sums of whole numbers under 2^24, or 2^53, are exact in
 floats in whatever order they are added, so a matrix product adds them up, and noise on the integers is added to the
 result (``mechanisms.rounded_gaussian``).
+
+A compiler may compute one value in two places, with roundings of its own in each. So that what is measured is what is
+added up, both are done in the body of one loop, which reads the whole numbers from memory.
 """
 
 import functools
@@ -27,14 +30,20 @@ class Rows(NamedTuple):
     """What enters a layer, on a grid.
 
     Attributes:
-      values: ``(m, i)``, whole multiples of the units.
-      units: ``(m,)``, powers of two.
+      counts: ``(m, i)``, whole.
+      units: ``(m,)``, powers of two: a row is ``counts * units``, and the 1 of its bias ``1 / units``, or 0 if that is
+        less than 1.
       squares: ``(m,)``, of the rows' lengths; not finite for a row that counts as zero.
     """
 
-    values: jax.Array
+    counts: jax.Array
     units: jax.Array
     squares: jax.Array
+
+    @property
+    def values(self) -> jax.Array:
+        """On the grid, as numbers of the data's."""
+        return self.counts * self.units[:, None]
 
 
 class Examples(NamedTuple):
@@ -86,18 +95,22 @@ def clipped_sum(
         rows.append(_on_grid(a, jnp.sum(jnp.square(a), axis=1), bits))
     squared = models.squared_norms([row.squares for row in rows], back, clip_norm)
     usable = mask & jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(squared.dtype).tiny)
-    lengths = [(row.squares + 1.0) / jnp.square(row.units) for row in rows]  # squared, in units
     limit = jnp.square(radius.astype(squared.dtype)) * MARGIN
     added = functools.reduce(  # what rounding adds to a squared length is p (1 - p) for each number, on average
-        jnp.add, (length * (delta.shape[1] / 4) for length, delta in zip(lengths, back, strict=True))
+        jnp.add,
+        (
+            (row.squares + 1.0) / jnp.square(row.units) * (delta.shape[1] / 4)
+            for row, delta in zip(rows, back, strict=True)
+        ),
     )
     reach = jnp.sqrt(jnp.maximum(limit - added, 0.0))
     scale = jnp.minimum(radius.astype(squared.dtype), reach * jax.lax.rsqrt(squared))
     scaled = [delta / clip_norm * (scale * row.units)[:, None] for delta, row in zip(back, rows, strict=True)]
-    either = [_rounded(one) for one in scaled], [jnp.trunc(one) for one in scaled]
-    either = jax.lax.optimization_barrier(either)  # what is measured is to the bit what is added up: computed once
-    whole = _within(usable, limit, lengths, *either)
-    return tuple(_product(number, row) for number, row in zip(whole, rows, strict=True))
+    layers = [
+        _Layer(_rounded(one), jnp.trunc(one), row.counts, jnp.trunc(1 / row.units))
+        for one, row in zip(scaled, rows, strict=True)
+    ]
+    return _sum_within(limit, usable, layers)
 
 
 def largest_radius(batch: int) -> int:
@@ -115,14 +128,9 @@ def _on_grid(values: jax.Array, squares: jax.Array, bits: jax.Array) -> Rows:
     """Rows rounded to multiples of the power of two that makes them, and the 1 of the bias, ``2^bits`` units long."""
     _, exponent = jnp.frexp(jnp.sqrt(jnp.where(jnp.isfinite(squares), squares, 0.0) + 1.0))
     units = jnp.ldexp(jnp.ones((), values.dtype), exponent - bits)  # its square is finite where the row's is
-    units = jax.lax.optimization_barrier(units)  # computed once: another root would be another grid
-    rounded = jnp.rint(values / units[:, None]) * units[:, None]
     usable = jnp.isfinite(squares)
-    return Rows(
-        jnp.where(usable[:, None], rounded, 0.0),
-        units,
-        jnp.where(usable, jnp.sum(jnp.square(rounded), axis=1), jnp.inf),
-    )
+    counts = jnp.where(usable[:, None], jnp.rint(values / units[:, None]), 0.0)
+    return Rows(counts, units, jnp.where(usable, jnp.sum(jnp.square(counts * units[:, None]), axis=1), jnp.inf))
 
 
 def _rounded(numbers: jax.Array) -> jax.Array:
@@ -135,37 +143,57 @@ def _rounded(numbers: jax.Array) -> jax.Array:
     return jnp.floor(numbers + (place - jnp.floor(place)))
 
 
-def _within(
-    usable: jax.Array, limit: jax.Array, lengths: list[jax.Array], rounded: list[jax.Array], shorter: list[jax.Array]
-) -> list[jax.Array]:
+class _Layer(NamedTuple):
+    """Whole numbers: what comes back, ``(m, p)``, in two roundings; what enters, ``(m, i)``, and its bias, ``(m,)``."""
+
+    rounded: jax.Array
+    shorter: jax.Array
+    counts: jax.Array
+    bias: jax.Array
+
+
+def _sum_within(limit: jax.Array, usable: jax.Array, layers: list[_Layer]) -> models.Params:
+    """The sum of the examples' outer products, ``int32``: of so many at once as floats add up exactly.
+
+    There are two groups at least: a loop that is run once is no loop to the compiler.
+    """
+    count, dtype = len(usable), limit.dtype
+    groups = max(2, -(-count * MAX_RADIUS // 2 ** (jnp.finfo(dtype).nmant + 1)))
+    short = -count % groups
+
+    def grouped(leaf):
+        padded = jnp.pad(leaf, ((0, short),) + ((0, 0),) * (leaf.ndim - 1))
+        return padded.reshape(groups, -1, *leaf.shape[1:])
+
+    def add(total, group):
+        usable, layers = group
+        chosen = _within(usable, limit, layers)
+        found = tuple(_product(whole, layer) for whole, layer in zip(chosen, layers, strict=True))
+        return jax.tree.map(jnp.add, total, found), None
+
+    zero = tuple(
+        models.Layer(
+            jnp.zeros((one.counts.shape[1], one.rounded.shape[1]), jnp.int32),
+            jnp.zeros(one.rounded.shape[1], jnp.int32),
+        )
+        for one in layers
+    )
+    return jax.lax.scan(add, zero, jax.tree.map(grouped, (usable, layers)))[0]
+
+
+def _within(usable: jax.Array, limit: jax.Array, layers: list[_Layer]) -> list[jax.Array]:
     """Of two roundings the first, if the whole example is no longer than ``limit`` allows; the second; or zero."""
+    lengths = [jnp.sum(jnp.square(one.counts), axis=1) + jnp.square(one.bias) for one in layers]
 
     def fits(chosen):
         squares = (length * jnp.sum(jnp.square(number), axis=1) for length, number in zip(lengths, chosen, strict=True))
         return usable & (functools.reduce(jnp.add, squares) <= limit)  # False for NaN
 
-    first, second = fits(rounded), fits(shorter)
-    return [
-        jnp.where(first[:, None], near, jnp.where(second[:, None], short, 0.0))
-        for near, short in zip(rounded, shorter, strict=True)
-    ]
+    first, second = fits([one.rounded for one in layers]), fits([one.shorter for one in layers])
+    return [jnp.where(first[:, None], one.rounded, jnp.where(second[:, None], one.shorter, 0.0)) for one in layers]
 
 
-def _product(whole: jax.Array, rows: Rows) -> models.Layer:
-    """The sum of outer products, ``int32``: of so many rows at once as floats add up exactly."""
-    kept = whole / rows.units[:, None]
-    bias = jnp.where(rows.units <= 1, 1.0, 0.0)[:, None] * kept  # the 1 rounds to 0 where a unit is more
-    together = 2 ** (jnp.finfo(whole.dtype).nmant + 1) // MAX_RADIUS
-    groups = -(-len(whole) // together)
-    if groups > 1:
-        short = groups * together - len(whole)
-        kept, bias, values = (
-            jnp.pad(one, ((0, short), (0, 0))).reshape(groups, together, -1) for one in (kept, bias, rows.values)
-        )
-        products = jnp.matmul(kept.mT, values, precision="highest").mT
-        return models.Layer(
-            jnp.sum(products.astype(jnp.int32), axis=0, dtype=jnp.int32),
-            jnp.sum(jnp.sum(bias, axis=1).astype(jnp.int32), axis=0, dtype=jnp.int32),
-        )
-    product = jnp.matmul(kept.T, rows.values, precision="highest").T
-    return models.Layer(product.astype(jnp.int32), jnp.sum(bias, axis=0).astype(jnp.int32))
+def _product(whole: jax.Array, layer: _Layer) -> models.Layer:
+    product = jnp.matmul(whole.T, layer.counts, precision="highest").T
+    bias = jnp.sum(layer.bias[:, None] * whole, axis=0)
+    return models.Layer(product.astype(jnp.int32), bias.astype(jnp.int32))

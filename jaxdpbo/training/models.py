@@ -163,7 +163,7 @@ def passes(
     for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):
         back.append(jnp.matmul(back[-1], layer.weights.T, precision="highest") * (after > 0).astype(after.dtype))
     back.reverse()
-    return jax.lax.optimization_barrier((entering[:-1], back))  # what is measured is bitwise what is added up
+    return jax.lax.optimization_barrier((entering[:-1], back))  # asks for one computation: CPUs ignore it
 
 
 def squared_norms(sizes: list[jax.Array], back: list[jax.Array], clip_norm: jax.Array) -> jax.Array:

@@ -320,6 +320,14 @@ def from_box(
     return vector(name, np.full(dimension, number(name, value)) if is_one(value) else value, dimension)
 
 
+def step_size(value: Unchecked, limits: np.ndarray) -> np.ndarray:
+    """One positive number a side; the half-width of the box where not given."""
+    sizes = from_box("step_size", value, limits, half_width)
+    if not np.all(sizes > 0):
+        raise ValueError(f"step_size must be positive, got {sizes.tolist()}")
+    return sizes
+
+
 def is_one(value: Unchecked) -> bool:
     """Whether a value is no sequence: a number, or nothing that could be an array."""
     return isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or getattr(value, "shape", None) == ()

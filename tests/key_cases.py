@@ -295,6 +295,9 @@ def _of(module: str, *names: str) -> tuple[str, ...]:
 FUNCTIONS = ("init", "ask", "tell", "release")
 ENTERED = {
     "dp_gibo": _of("algorithms.dp_gibo", *FUNCTIONS),
+    "dp_gibo, private clip": (
+        "privacy.private_mean.clip_norm", *_of("privacy.private_scale", "at_step", "median")
+    ),
     "dp_gd": (
         *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.private_mean.of_vectors", "drivers.scan.run_scan",
         "drivers.scan.scan", "drivers.result.expect_host",

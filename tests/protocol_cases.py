@@ -68,8 +68,8 @@ def _gibo(**static):
     def config(scale: float):
         return dp_gibo.config(
             users=USERS, steps=STEPS, bounds=low_high(BOUNDS * scale), mu=scale, step_size=0.3 * scale,
-            clip_norm=0.5 * scale,
-            noise_variance=1e-4 * scale, polish_steps=2, **({"batch": 3, "noise": "float"} | static),
+            noise_variance=1e-4 * scale, polish_steps=2,
+            **({"batch": 3, "noise": "float", "clip_norm": 0.5 * scale} | static),
         )  # fmt: skip
 
     return config
@@ -134,6 +134,13 @@ def _private(inner, algorithm, noise="exact"):
     return config
 
 
+def _private_range(scale: float):
+    inner = random_search.config(users=1, steps=STEPS - 1, batch=2, bounds=low_high(BOUNDS * scale))
+    return private_evaluations.config(
+        random_search.algorithm, inner, users=USERS, mu=scale, loss_range="private", design=CANDIDATES[:2] * scale
+    )
+
+
 def _outsourced(scale: float):
     transform = transforms.product_laplace(centre=np.zeros(DIMENSION), scale=1.0, epsilon=scale, radius=3.0)
     curated = transforms.curate(
@@ -167,6 +174,7 @@ CASES = {
     "dp_gibo, adaptive": Case(dp_gibo.algorithm, _gibo(tolerance=0.05), "gdp"),
     "dp_gibo, nearest": Case(dp_gibo.algorithm, _gibo(memory="nearest", neighbours=2), "gdp"),
     "dp_gibo, none": Case(dp_gibo.algorithm, _gibo(memory="none"), "gdp"),
+    "dp_gibo, private clip": Case(dp_gibo.algorithm, _gibo(memory="none", noise="exact", clip_norm="private"), "gdp"),
     "dpareto": Case(
         dpareto.algorithm, _front, "none", False, **LATE | {"objective": trade_off, "shape": (2,)}, releases_values=True
     ),
@@ -190,6 +198,9 @@ CASES = {
         private_evaluations.algorithm_of(random_search.algorithm),
         _private(_one_user, random_search.algorithm, "float"),
         "gdp",
+    ),
+    "private evaluations, private range": Case(
+        private_evaluations.algorithm_of(random_search.algorithm), _private_range, "gdp"
     ),
     "po_gp_ucb": Case(
         po_gp_ucb.algorithm, _outsourced, "dp", False, **LATE | {"objective": utility_of_row, "box": ROWS}

@@ -89,6 +89,7 @@ def test_the_sentence_says_every_number_and_condition():
     "made",
     [
         GDP.assuming("key secret"),
+        of("gdp", 0.5, parts=[("one", 0.3), ("two", 0.4)]),
         of("dp", 0.5, delta=1e-6),
         guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0),
         guarantee.no_guarantee("rows", "mu = inf"),
@@ -99,6 +100,7 @@ def test_json_brings_every_field_back(made):
     assert set(fields) == {field.name for field in dataclasses.fields(Guarantee)}
     fields["level"] = float(fields["level"])
     fields["assumptions"] = tuple(fields["assumptions"])
+    fields["parts"] = tuple(map(tuple, fields["parts"]))
     assert Guarantee(**fields) == made
     assert guarantee.from_dict(fields) == made.assuming(guarantee.UNCHECKED)  # a file can say anything
 

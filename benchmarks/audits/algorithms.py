@@ -21,8 +21,10 @@ GAINS = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [0.0, 1.0]])  
 def rows() -> list[Row]:
     return [
         *(_descent(f"dp_gibo, {noise}", dp_gibo, slope_times_place, noise) for noise in ("exact", "float")),
+        _descent("dp_gibo, exact, private clip norm", dp_gibo, slope_times_place, "exact", clip_norm="private"),
         _descent("dp_gd, exact", dp_gd, dp_gd.gradients_of(slope_times_place), "exact"),
         *(_evaluations(noise) for noise in ("exact", "float")),
+        _private_range(),
         Row("PrivateObjective, one value", claim("gdp", _objective(1e3, 1).guarantee.level), _single_values),
         *(_gains(release) for release in ("point", "value", "both")),
     ]
@@ -43,12 +45,12 @@ def gains_of_row(point, gains):
     return gains[:, point[0].astype(int)]
 
 
-def _descent(name, module, objective, noise):
+def _descent(name, module, objective, noise, clip_norm=0.5):
     """Plain descent gives every privatised gradient away; the likelihood ratio of a run is monotone in their sum."""
     options = {"batch": 2, "kernel_params": kernels.stationary(1.0, 1), "polish_steps": 0} if module is dp_gibo else {}
     chosen = module.config(
         users=USERS, steps=STEPS, mu=1.0, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=STEP_SIZE,
-        clip_norm=0.5, noise=noise, **options,
+        clip_norm=clip_norm, noise=noise, **options,
     )  # fmt: skip
 
     def total(key, slopes):
@@ -72,6 +74,26 @@ def _evaluations(noise):
         return simulate(total, np.array([9.0, 0.5]), np.array([-9.0, 0.5]), trials)
 
     return Row(f"private_evaluations, {noise}", private_evaluations.privacy(chosen), scores)
+
+
+def _private_range():
+    """One user's slope is beyond every range, up or down; the other has none."""
+    places = 1.0 + LINE
+    inner = gp_ucb.config(steps=STEPS, noise_variance=0.1, candidates=places)
+    chosen = private_evaluations.config(
+        gp_ucb.algorithm, inner, users=USERS, mu=1.0, loss_range="private", design=[[0.0], [1.0]]
+    )
+
+    def total(key, slopes):
+        algorithm = private_evaluations.algorithm_of(gp_ucb.algorithm)
+        released = drivers.scan(algorithm, slope_times_place, key, chosen, slopes)[0]
+        return jnp.sum(released.values) / released.high
+
+    return Row(
+        "private_evaluations, private range",
+        private_evaluations.privacy(chosen),
+        lambda trials: simulate(total, *WORST, trials),
+    )
 
 
 def _objective(loss, evaluations, seed=0):

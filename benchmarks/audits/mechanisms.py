@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.audits.rows import Row, claim, of_both, simulate
-from jaxdpbo.privacy import accounting, auditing, clipping, mechanisms
+from jaxdpbo.privacy import accounting, auditing, clipping, mechanisms, private_scale
 
 MOVED, RATE = 8, Fraction(1, 8)  # on the grid: one unit of epsilon
 TRUTH, CHANCES = Fraction(6, 10), (Fraction(6, 10), Fraction(2, 10), Fraction(2, 10))
@@ -48,9 +49,22 @@ def rows() -> list[Row]:
         Row(
             "planar_laplace", claim("metric_dp", float(RATE), relation="unit_distance", unit=1.0), _planar, distance=FAR
         ),
+        _scale(),
         Row("outcome", claim("dp", math.log(TRUTH / CHANCES[1])), _outcome),
         Row("clipped_sum + rounded_gaussian", _sum_claim(), _clipped_sum),
     ]
+
+
+def _scale() -> Row:
+    """One user alone, whose number is below the whole grid or above it."""
+    budget = private_scale.budget(1.0, "exact", users=1, dtype=float)
+
+    def scores(trials):
+        median = partial(private_scale.median, budget=budget)
+        ends = np.array([2.0**50]), np.array([0.0])
+        return of_both(np.log2, simulate(lambda key, number: median(key, numbers=number), *ends, trials))
+
+    return Row("private_scale.median", claim("gdp", private_scale.level(budget)), scores)
 
 
 def _added(name: str, notion: str, level: float, noise: Callable[[Any], Any], moved: float) -> Row:

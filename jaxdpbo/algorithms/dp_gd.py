@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean
+from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean, private_scale
 from jaxdpbo.privacy.separable import ByPerson
 from jaxdpbo.surrogate import descent
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Objective, Query, State
@@ -81,7 +80,7 @@ def config(
     steps: int,
     mu: float,
     bounds: Bounds,
-    clip_norm: float = 1.0,
+    clip_norm: float | str = 1.0,
     theta0: ArrayLike | None = None,
     step_size: ArrayLike | None = None,
     optimizer: Callable[..., optax.GradientTransformation] = optax.sgd,
@@ -98,7 +97,7 @@ def config(
       mu: the total GDP budget; ``inf`` is exactly descent along clipped gradients.
       bounds: ``(2, d)``, lower and upper; iterates stay inside. Infinite sides are allowed where ``step_size`` and
         ``theta0`` are given.
-      clip_norm: ``B``, the bound on one user's gradient. Noise grows with it, bias shrinks.
+      clip_norm: ``B``, the bound on one user's gradient, or "private": see ``dp_gibo.config``.
       theta0: where to start; the middle of the box where not given.
       step_size: one number or ``(d,)``, passed to ``optimizer``; the half-width of the box where not given.
       optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad``.
@@ -117,9 +116,7 @@ def config(
     """
     limits = _checks.box("bounds", bounds, finite=False)
     start = _checks.inside("theta0", _checks.from_box("theta0", theta0, limits, _checks.middle), limits)
-    sizes = _checks.from_box("step_size", step_size, limits, _checks.half_width)
-    if not np.all(sizes > 0):
-        raise ValueError(f"step_size must be positive, got {sizes.tolist()}")
+    sizes = _checks.step_size(step_size, limits)
     _checks.optimizer("optimizer", optimizer, limits.shape[1])
     dtype = jnp.result_type(float)
 
@@ -127,8 +124,16 @@ def config(
         return jnp.asarray(value, dtype)
 
     return Config(
-        budget=calibration.budget(mu, noise, users=users, steps=steps, dimension=limits.shape[1], dtype=dtype),
-        clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
+        budget=calibration.budget(
+            mu,
+            noise,
+            users=users,
+            steps=steps,
+            dimension=limits.shape[1],
+            dtype=dtype,
+            find_scale=isinstance(clip_norm, str),
+        ),
+        clip_norm=leaf(private_scale.clip_norm(clip_norm, dtype)),
         step_size=leaf(sizes),
         bounds=leaf(limits),
         theta0=leaf(start),
@@ -143,6 +148,7 @@ class Public(NamedTuple):
     Attributes:
       step: ``()`` steps taken.
       budget: all that sets the noise, as the run was begun.
+      clip_norm: ``()``, as found privately, 0 until then; None where it is given.
       theta: ``(d,)``, the iterate.
       optimizer: the optax state: a function of privatised gradients.
       path: ``(T + 1, d)``: theta0 and every iterate after it; rows beyond ``step`` are zero.
@@ -150,6 +156,7 @@ class Public(NamedTuple):
 
     step: jax.Array
     budget: calibration.NoiseSettings
+    clip_norm: jax.Array | None
     theta: jax.Array
     optimizer: Any
     path: jax.Array
@@ -177,10 +184,12 @@ class Release(NamedTuple):
     Attributes:
       point: ``(d,)``, the answer.
       path: ``(T + 1, d)``, theta0 and every iterate; covered by the same guarantee.
+      clip_norm: ``()``, as found privately; None where it is given. Covered too.
     """
 
     point: jax.Array
     path: jax.Array
+    clip_norm: jax.Array | None
 
 
 def init(key: jax.Array, config: Config) -> State:
@@ -190,6 +199,7 @@ def init(key: jax.Array, config: Config) -> State:
     public = Public(
         step=jnp.zeros((), jnp.int32),
         budget=calibration.noise_settings(config.budget, config.clip_norm),
+        clip_norm=None if config.budget.scale is None else config.clip_norm,
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         path=path.at[0].set(config.theta0),
@@ -240,14 +250,19 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     settings = calibration.noise_settings(config.budget, config.clip_norm)
     active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
     gradients = jnp.where(query.mask[0], values[0].astype(public.theta.dtype), 0)
-    total, clipped, nonfinite = clipping.summed(gradients, config.clip_norm, calibration.grid(config.budget))
-    noisy, mean = private_mean.of_vectors(key, config.budget, total, config.clip_norm)
+    noise_key, clip_norm = private_mean.clip_norm(
+        key, config.budget, config.clip_norm, public.step, public.clip_norm,
+        lambda: clipping.l2_norms(gradients),
+    )  # fmt: skip
+    total, clipped, nonfinite = clipping.summed(gradients, clip_norm, calibration.grid(config.budget))
+    noisy, mean = private_mean.of_vectors(noise_key, config.budget, total, clip_norm)
     theta, optimizer = descent.move(
         config.optimizer, config.step_size, config.bounds, noisy, public.optimizer, public.theta
     )
     after = Public(
         step=public.step + 1,
         budget=public.budget,
+        clip_norm=None if public.clip_norm is None else clip_norm,
         theta=theta,
         optimizer=optimizer,
         path=public.path.at[public.step + 1].set(theta),
@@ -261,7 +276,7 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
     """The answer and the path: post-processing of what ``tell`` released; ``key`` is unused."""
     del key
     public = state.public
-    return Release(descent.answer(public.path, public.step, config.output), public.path)
+    return Release(descent.answer(public.path, public.step, config.output), public.path, public.clip_norm)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:

@@ -16,15 +16,15 @@ Theorem B.2 (any suboptimality, for a stationary kernel and searching a finite c
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean
+from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean, private_scale
 from jaxdpbo.surrogate import descent, gp, gradient, gradient_design, kernels
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Kernel, KernelParams, Query, State
 
@@ -74,7 +74,7 @@ def config(
     mu: float,
     bounds: Bounds,
     batch: int | None = None,
-    clip_norm: float = 1.0,
+    clip_norm: float | str = 1.0,
     theta0: ArrayLike | None = None,
     step_size: ArrayLike | None = None,
     optimizer: Callable[..., optax.GradientTransformation] = optax.sgd,
@@ -100,7 +100,8 @@ def config(
       bounds: ``(2, d)``, lower and upper; iterates and evaluations stay inside. Infinite sides are allowed where
         ``step_size``, ``theta0`` and ``kernel_params`` are given.
       batch: ``b``, evaluations a step; with ``tolerance``, the cap. ``d + 1`` where not given.
-      clip_norm: ``B``, the bound on one user's gradient. Noise grows with it, bias shrinks.
+      clip_norm: ``B``, the bound on one user's gradient. Noise grows with it, bias shrinks. "private" finds it in the
+        first step, from the median of their norms, for 5 % of ``mu^2``; the optimizer gets gradients in units of it.
       theta0: where to start; the middle of the box where not given.
       step_size: one number or ``(d,)``, passed to ``optimizer``; the half-width of the box where not given.
       optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad`` (which
@@ -130,9 +131,7 @@ def config(
     limits = _checks.box("bounds", bounds, finite=False)
     dimension = limits.shape[1]
     start = _checks.inside("theta0", _checks.from_box("theta0", theta0, limits, _checks.middle), limits)
-    sizes = _checks.from_box("step_size", step_size, limits, _checks.half_width)
-    if not np.all(sizes > 0):
-        raise ValueError(f"step_size must be positive, got {sizes.tolist()}")
+    sizes = _checks.step_size(step_size, limits)
     if kernel_params is None:
         lengthscale = _checks.from_box("kernel_params", None, limits, _checks.half_width)
         kernel_params = kernels.stationary(lengthscale, dimension)
@@ -151,13 +150,12 @@ def config(
     if memory != "nearest" and neighbours:
         raise ValueError(f"neighbours must be 0 unless memory='nearest', got {neighbours}")
     dtype = jnp.result_type(float)
-
-    def leaf(value: Any) -> jax.Array:
-        return jnp.asarray(value, dtype)
-
+    leaf = partial(jnp.asarray, dtype=dtype)
     return Config(
-        budget=calibration.budget(mu, noise, users=users, steps=steps, dimension=dimension, dtype=dtype),
-        clip_norm=leaf(_checks.positive("clip_norm", clip_norm, dtype=dtype)),
+        budget=calibration.budget(
+            mu, noise, users=users, steps=steps, dimension=dimension, dtype=dtype, find_scale=isinstance(clip_norm, str)
+        ),
+        clip_norm=leaf(private_scale.clip_norm(clip_norm, dtype)),
         step_size=leaf(sizes),
         tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance, dtype=dtype)),
         model=gp.Model(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
@@ -179,6 +177,7 @@ class Public(NamedTuple):
     Attributes:
       step: ``()`` steps taken.
       budget: all that sets the noise, as the run was begun.
+      clip_norm: ``()``, as found privately, 0 until then; None where it is given.
       theta: ``(d,)``, the iterate.
       optimizer: the optax state: a function of privatised gradients.
       points: ``(m, d)`` evaluated points, ``m = T b`` (0 rows with memory "none").
@@ -191,6 +190,7 @@ class Public(NamedTuple):
 
     step: jax.Array
     budget: calibration.NoiseSettings
+    clip_norm: jax.Array | None
     theta: jax.Array
     optimizer: Any
     points: jax.Array
@@ -232,13 +232,15 @@ class Release(NamedTuple):
 
     Attributes:
       point: ``(d,)``, the answer.
-      path: ``(T + 1, d)``, theta0 and every iterate; covered by the same guarantee.
+      path: ``(T + 1, d)``, theta0 and every iterate; covered by the same guarantee, as is the rest.
       trace: ``(T,)``, see ``Public``: the bias of step ``t`` is at most an RKHS norm times its square root.
+      clip_norm: ``()``, as found privately; None where it is given.
     """
 
     point: jax.Array
     path: jax.Array
     trace: jax.Array
+    clip_norm: jax.Array | None
 
 
 def init(key: jax.Array, config: Config) -> State:
@@ -250,6 +252,7 @@ def init(key: jax.Array, config: Config) -> State:
     public = Public(
         step=jnp.zeros((), jnp.int32),
         budget=calibration.noise_settings(config.budget, config.clip_norm),
+        clip_norm=None if config.budget.scale is None else config.clip_norm,
         theta=config.theta0,
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         points=nothing.points,
@@ -318,6 +321,10 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
     known, kept = _recall(config, public)
     losses_now = gp.masked(query.mask, values.astype(losses.dtype))
+    noise_key, clip_norm = private_mean.clip_norm(
+        key, config.budget, config.clip_norm, public.step, public.clip_norm,
+        lambda: clipping.l2_norms(gradient.of_each(config.model, *query[:2], public.theta, losses_now)),
+    )  # fmt: skip
 
     if config.memory != "none":
         losses = gp.write(losses, losses_now, public.used, active)
@@ -329,21 +336,20 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         weights = gradient.weights(config.model, extended, public.theta)
         trace = gradient.gradient_information(config.model, extended, public.theta)
         padding = ((0, 0), (0, room - rows.shape[1]))
-        total = clipping.clipped_sum(weights, memory, config.clip_norm, calibration.grid(config.budget))
+        total = clipping.clipped_sum(weights, memory, clip_norm, calibration.grid(config.budget))
         return jnp.pad(rows, padding), trace, total
 
     room = known.points.shape[0]
     rows, trace, (total, clipped, nonfinite) = _staged(config, known, estimate)
-    noisy, mean = private_mean.of_vectors(key, config.budget, total, config.clip_norm)
+    noisy, mean = private_mean.of_vectors(noise_key, config.budget, total, clip_norm)
     theta, optimizer = descent.move(
         config.optimizer, config.step_size, config.bounds, noisy, public.optimizer, public.theta
     )
 
-    def advance(new: Any, old: Any) -> Any:
-        return jax.tree.map(lambda new, old: jnp.where(active, new, old), new, old)
-
+    advance = partial(jax.tree.map, lambda new, old: jnp.where(active, new, old))
     after = public._replace(
         step=advance(public.step + 1, public.step),
+        clip_norm=None if public.clip_norm is None else advance(clip_norm, public.clip_norm),
         theta=advance(theta, public.theta),
         optimizer=advance(optimizer, public.optimizer),
         path=gp.write(public.path, theta[None], public.step + 1, active),
@@ -372,7 +378,8 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
     """The answer, the path and the traces: post-processing of what ``tell`` released; ``key`` is unused."""
     del key
     public = state.public
-    return Release(descent.answer(public.path, public.step, config.output), public.path, public.trace)
+    answer = descent.answer(public.path, public.step, config.output)
+    return Release(answer, public.path, public.trace, public.clip_norm)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
@@ -400,8 +407,4 @@ def _recall(config: Config, public: Public) -> tuple[gp.Factorization, jax.Array
         return gp.Factorization(public.points, public.mask, public.whitening, public.used), rows
     kept = min(config.neighbours, public.points.shape[0])
     rows = gp.nearest(config.model, public.points, public.mask, public.theta, kept)
-    room = jnp.zeros((config.batch, public.points.shape[1]), public.points.dtype)
-    points = jnp.concatenate([public.points[rows], room])
-    mask = jnp.concatenate([public.mask[rows], jnp.zeros(config.batch, bool)])
-    factorization = gp.condition(config.model, points, mask)
-    return factorization._replace(used=jnp.asarray(kept, jnp.int32)), rows
+    return gp.room_for(config.model, public.points[rows], public.mask[rows], config.batch), rows

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks, types
-from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean, sensitivity
+from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean, private_scale, sensitivity
 from jaxdpbo.types import Algorithm, ArrayLike, State
 
 
@@ -27,13 +27,15 @@ from jaxdpbo.types import Algorithm, ArrayLike, State
 @dataclass(frozen=True)
 class Config:
     """Made by ``config``: the ``inner`` config; ``budget``, whose ``steps`` and ``releases`` are the inner steps and
-    the evaluations in each; the range of a loss, ``low ()`` and ``high ()``, traced.
+    the evaluations in each; the range of a loss, ``low ()`` and ``high ()``, traced, 0 where it is found from the
+    losses on the ``design (m, d)``, otherwise None.
     """
 
     inner: Any
     budget: calibration.Budget
     low: jax.Array
     high: jax.Array
+    design: jax.Array | None = None
 
     @property
     def users(self) -> int:
@@ -42,8 +44,13 @@ class Config:
 
     @property
     def steps(self) -> int:
-        """``T``."""
-        return self.budget.steps
+        """``T``, and before it ``m / b`` on the design."""
+        return self.budget.steps + self.design_steps
+
+    @property
+    def design_steps(self) -> int:
+        """``m / b``."""
+        return 0 if self.design is None else self.design.shape[0] // self.batch
 
     @property
     def batch(self) -> int:
@@ -52,7 +59,14 @@ class Config:
 
 
 def config(
-    inner: Algorithm, inner_config: types.Config, *, users: int, mu: float, loss_range: ArrayLike, noise: str = "exact"
+    inner: Algorithm,
+    inner_config: types.Config,
+    *,
+    users: int,
+    mu: float,
+    loss_range: ArrayLike | str,
+    design: ArrayLike | None = None,
+    noise: str = "exact",
 ) -> Config:
     """Check a configuration.
 
@@ -62,7 +76,11 @@ def config(
       inner_config: its config; ``noise_deviation`` says how noisy the values will be.
       users: ``n``, public.
       mu: the GDP budget of all evaluations together; ``inf`` for none.
-      loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there.
+      loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there. "private" finds it first,
+        for 5 % of ``mu^2``, from the ``design``: see ``private_scale.largest_differences``. The values are then mean
+        differences from the loss at the design's first point.
+      design: ``(m, d)``, public points that tell how much losses differ; ``m`` a multiple of ``b``. They are evaluated
+        before the first step of the inner algorithm, in ``m / b`` steps that release the range alone.
       noise: "exact", on an integer grid; "float", for research sweeps; or "none" (only with ``mu = inf``).
 
     Raises:
@@ -81,13 +99,36 @@ def config(
         )
     key = jax.random.key(0)
     query = jax.eval_shape(lambda: inner.ask(key, inner_config, inner.init(key, inner_config)))
-    low, high = loss_interval(loss_range)
     dtype = jnp.result_type(float)
     batch = query.points.shape[0]
+    low, high = loss_interval(loss_range)
+    points = _design(design, loss_range, *query.points.shape)
     budget = calibration.budget(
-        mu, noise, users=users, steps=inner_config.steps, releases=batch, dimension=1, dtype=dtype
+        mu,
+        noise,
+        users=users,
+        steps=inner_config.steps,
+        releases=batch,
+        dimension=1,
+        dtype=dtype,
+        find_scale=points is not None,
     )
-    return Config(inner_config, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
+    rows = None if points is None else jnp.asarray(points, dtype)
+    return Config(inner_config, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype), rows)
+
+
+def _design(design: Any, loss_range: Any, batch: int, dimension: int) -> np.ndarray | None:
+    """Checked points; None where the range is given."""
+    if isinstance(loss_range, str) == (design is None):
+        raise ValueError("design must be given with loss_range='private', and with no other")
+    if design is None:
+        return None
+    points = _checks.rows("design", design)
+    if points.shape[1] != dimension or len(points) < 2 or len(points) % batch:
+        raise ValueError(
+            f"design must have two rows or more, a multiple of {batch}, of {dimension} numbers, got {points.shape}"
+        )
+    return points
 
 
 def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations: int, noise: str = "exact") -> float:
@@ -100,10 +141,12 @@ def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations
     evaluations = _checks.size("evaluations", evaluations)
     dtype = jnp.result_type(float)
     budget = calibration.budget(mu, noise, users=users, steps=evaluations, dimension=1, dtype=dtype)
-    return _deviation(budget, low, high)
+    return deviation_of(Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype)))
 
 
-def _deviation(budget: calibration.Budget, low: float, high: float) -> float:
+def deviation_of(config: Config) -> float:
+    """The same of a config whose range is given or was found."""
+    budget, low, high = config.budget, float(config.low), float(config.high)
     moved = sensitivity.mean_loss(low, high, budget.users)
     if not moved / 2 > 0:
         raise ValueError(
@@ -116,14 +159,15 @@ def _deviation(budget: calibration.Budget, low: float, high: float) -> float:
 
 
 class Public(NamedTuple):
-    """Everything: what is not data-independent has been through the mechanism.
+    """What is not data-independent here has been through the mechanism.
 
     Attributes:
       step: ``()`` steps taken.
       budget: all that sets the noise, as the run was begun.
       inner: the whole state of the inner algorithm, its "private" part included: it got released values only.
       points: ``(T b, d)`` evaluated so far.
-      values: ``(T b,)`` released mean losses; NaN where nothing was evaluated.
+      values: ``(T b,)`` released mean losses; NaN where nothing was evaluated, and on a design.
+      high: ``()``, the end of the range as found privately, 0 until then; None where it is given.
     """
 
     step: jax.Array
@@ -131,6 +175,16 @@ class Public(NamedTuple):
     inner: Any
     points: jax.Array
     values: jax.Array
+    high: jax.Array | None
+
+
+class Private(NamedTuple):
+    """Raw, of each user on the design: ``reference (n,)``, the loss at its first point, and ``largest (n,)``, the
+    largest difference from it.
+    """
+
+    reference: jax.Array
+    largest: jax.Array
 
 
 class Info(NamedTuple):
@@ -153,14 +207,16 @@ class Release(NamedTuple):
     Attributes:
       point: ``(d,)`` the inner algorithm's answer.
       row: ``()`` which candidate it is, where the inner one searches a finite set; otherwise None.
-      points: ``(T b, d)`` every point evaluated.
+      points: ``(T b, d)`` every point evaluated, save those of a design.
       values: ``(T b,)`` every released mean loss; NaN where nothing was evaluated.
+      high: ``()``, the end of the range as found privately; None where it is given.
     """
 
     point: jax.Array
     row: jax.Array | None
     points: jax.Array
     values: jax.Array
+    high: jax.Array | None
 
 
 @lru_cache
@@ -177,6 +233,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     ``state.public.step == T``                  the state unchanged: nothing more is released
     begun with other noise                      likewise: the guarantee is of one budget
     another inner config of the same sizes      the run goes on: it acts on what was released
+    the steps on a design                       release the range alone, after the last
     a loss outside the range                    counts as the end of the range
     a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
     a masked point                              not released: the mask passes on to the inner algorithm
@@ -196,11 +253,19 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
             inner=within,
             points=jnp.zeros((count, dimension), dtype),
             values=jnp.full(count, jnp.nan, dtype),
+            high=None if config.design is None else config.high,
         )
-        return State(public, ())
+        nothing = jnp.zeros(config.users, dtype)
+        return State(public, () if config.design is None else Private(nothing, nothing))
 
     def ask(key, config, state):
-        return inner.ask(key, config.inner, state.public.inner)
+        query = inner.ask(key, config.inner, state.public.inner)
+        if config.design is None:
+            return query
+        start = jnp.minimum(state.public.step * config.batch, len(config.design) - config.batch)
+        points = jax.lax.dynamic_slice_in_dim(config.design, start, config.batch)
+        designing = state.public.step < config.design_steps
+        return query._replace(points=jnp.where(designing, points, query.points), mask=query.mask | designing)
 
     def tell(key, config, state, query, values):
         if values.shape != (config.batch, config.users):
@@ -208,13 +273,26 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
         noise_key, inner_key = jax.random.split(key)
         public = state.public
         active = (public.step < config.steps) & calibration.same_noise(public.budget, settings(config))
-        released, means, clipped = private_mean.of_losses(
-            noise_key, config.budget, values.astype(config.low.dtype), config.low, config.high
-        )
+        values, private, low, high = values.astype(config.low.dtype), state.private, config.low, config.high
+        learning = active
+        if config.design is not None:
+            noise_key, scale_key = jax.random.split(noise_key)
+            private = _on_design(private, public.step, config.design_steps, values)
+            high = private_scale.at_step(
+                scale_key,
+                config.budget.scale,
+                public.step,
+                config.design_steps - 1,
+                public.high,
+                lambda: private.largest,
+            )
+            low, values = -high, values - private.reference[None]
+            learning = active & (public.step >= config.design_steps)
+        released, means, clipped = private_mean.of_losses(noise_key, config.budget, values, low, high)
         given = -released if config.inner.users is None else released[:, None]
         within, said = inner.tell(inner_key, config.inner, public.inner, query, given)
         failed = said.factorisation_failed
-        failed = None if failed is None else active & failed
+        failed = None if failed is None else learning & failed
         start = jnp.minimum(public.step, config.steps - 1) * config.batch
 
         def write(buffer, rows):
@@ -224,15 +302,17 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
         after = Public(
             step=jnp.where(active, public.step + 1, public.step),
             budget=public.budget,
-            inner=jax.tree.map(lambda new, old: jnp.where(active, new, old), within, public.inner),
+            inner=jax.tree.map(lambda new, old: jnp.where(learning, new, old), within, public.inner),
             points=write(public.points, query.points),
-            values=write(public.values, jnp.where(query.mask, released, jnp.nan)),
+            values=write(public.values, jnp.where(query.mask & learning, released, jnp.nan)),
+            high=None if public.high is None else jnp.where(active, high, public.high),
         )
-        return State(after, ()), Info(means, clipped, failed)
+        return State(after, private), Info(means, clipped, failed)
 
     def release(key, config, state):
         answer = inner.release(key, config.inner, state.public.inner)
-        return Release(answer.point, answer.row, state.public.points, state.public.values)
+        public, first = state.public, config.design_steps * config.batch
+        return Release(answer.point, answer.row, public.points[first:], public.values[first:], public.high)
 
     return Algorithm(init, ask, tell, release, privacy)
 
@@ -242,12 +322,22 @@ def privacy(config: Config) -> guarantee.Guarantee:
     return calibration.statement(config.budget, guarantee.USERS)
 
 
+def _on_design(private: Private, step: jax.Array, steps: int, values: jax.Array) -> Private:
+    """With what these losses ``(b, n)`` add, on the first ``steps``."""
+    reference = jnp.where(step == 0, values[0], private.reference)
+    largest = jnp.maximum(private.largest, private_scale.largest_differences(values, reference))  # NaN stays
+    return Private(reference, jnp.where(step < steps, largest, private.largest))
+
+
 def loss_interval(value: Any) -> tuple[float, float]:
-    """A checked ``loss_range``.
+    """A checked ``loss_range``; zeros for "private".
 
     Raises:
       ValueError: not two finite numbers in order, or too far apart for floats.
     """
+    if isinstance(value, str):
+        _checks.choice("loss_range", value, (private_scale.PRIVATE,))
+        return 0.0, 0.0
     low, high = _checks.vector("loss_range", value, 2).tolist()
     if not low < high:
         raise ValueError(f"loss_range must have low < high, got {low}, {high}")

@@ -30,7 +30,7 @@ def minimize(
     user_axes: Tree = None,
     steps: int = 25,
     batch: int | None = None,
-    clip_norm: float = 1.0,
+    clip_norm: float | str = 1.0,
     theta0: ArrayLike | None = None,
     noise: str = "exact",
     key: jax.Array | None = None,
@@ -70,7 +70,8 @@ def minimize(
         them apart, and the guarantee assumes that no more. For an objective that JAX can trace.
       steps: ``T``; the objective is evaluated ``T b`` times.
       batch: ``b``; ``d + 1`` where not given.
-      clip_norm: ``B``, the bound on one user's gradient, chosen without the data.
+      clip_norm: ``B``, the bound on one user's gradient, chosen without the data; "private" finds it from the users'
+        gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``): where the scale of the losses is unknown.
       theta0: where to start; the middle of the box where not given.
       noise: "exact", or "float" for research sweeps.
       key: for tests; from the operating system where not given.

@@ -8,6 +8,7 @@ may be said is what everybody sees: ``note_on`` compares the released path with 
 import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -33,11 +34,11 @@ class Preview(NamedTuple):
       guarantee: of the run.
       evaluations: of the objective, ``T b``.
       deviation: standard deviation of the noise on one coordinate of a step's mean gradient: loss per unit of the
-        parameter.
+        parameter; in units of a clip norm that is found privately.
       relative_noise: the norm of a step's noise, root mean square, over ``clip_norm``, the largest mean gradient.
       wander: how far noise alone moves a parameter in all steps, over half its side of the box: 1 is anywhere.
       loss_noise: what that noise makes of the loss from the middle of the box to a corner, over the width of
-        ``loss_range``; None where no range was given.
+        ``loss_range``; None where no range was given, or the clip norm is found privately.
       users: ``n``.
       users_needed: ``n`` at which ``relative_noise`` would be a quarter.
       helpful: whether ``relative_noise`` is at most 1.
@@ -79,7 +80,7 @@ def preview(
     delta: float | None = None,
     steps: int = 25,
     batch: int | None = None,
-    clip_norm: float = 1.0,
+    clip_norm: float | str = 1.0,
     loss_range: Any = None,
     noise: str = "exact",
 ) -> Preview:
@@ -100,7 +101,7 @@ def preview(
       delta: it has no default.
       steps: ``T``.
       batch: ``b``; ``d + 1`` where not given.
-      clip_norm: ``B``.
+      clip_norm: ``B``, or "private".
       loss_range: ``(low, high)`` of a user's loss, chosen without the data; for ``loss_noise`` alone.
       noise: "exact", or "float".
 
@@ -109,13 +110,13 @@ def preview(
       TypeError: an argument of the wrong kind.
     """
     config = config_of(users, bounds, mu, epsilon, delta, steps, batch, clip_norm, None, noise)
-    box, clip = np.asarray(config.bounds, np.float64), float(config.clip_norm)
+    box = np.asarray(config.bounds, np.float64)
     half, dimension = _checks.half_width(box), box.shape[1]
     deviation = deviation_of(config)
-    relative = deviation * math.sqrt(dimension) / clip
+    relative = deviation * math.sqrt(dimension) / float(_clip_norm(config))
     wander = _wander(deviation, config.steps)
     share = None
-    if loss_range is not None:
+    if loss_range is not None and config.budget.scale is None:
         low, high = private_evaluations.loss_interval(loss_range)
         share = deviation * float(np.linalg.norm(half)) / (high - low)
     return Preview(
@@ -153,15 +154,20 @@ def config_of(
 
 
 def deviation_of(config: dp_gibo.Config) -> float:
-    """The standard deviation of the noise on one coordinate of a step's mean gradient; 0 for no noise."""
+    """The standard deviation of the noise on one coordinate of what the optimizer gets in a step; 0 for no noise."""
     budget = config.budget
     if budget.noise == "none":
         return 0.0
     if budget.noise == "exact":
-        unit = clipping.grid_step(config.clip_norm, budget.radius, config.bounds.shape[1])
+        unit = clipping.grid_step(_clip_norm(config), budget.radius, config.bounds.shape[1])
         return float(unit) * budget.sigma / budget.users
-    moved = float(sensitivity.clipped_sum(config.clip_norm))
+    moved = float(sensitivity.clipped_sum(_clip_norm(config)))
     return moved * math.sqrt(budget.steps) / (budget.users * float(budget.mu))
+
+
+def _clip_norm(config: dp_gibo.Config) -> jax.Array:
+    """That gradients are given in: 1 where it is found privately."""
+    return config.clip_norm if config.budget.scale is None else jnp.ones_like(config.clip_norm)
 
 
 def _wander(deviation: float, steps: int) -> float:

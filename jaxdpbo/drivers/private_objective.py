@@ -6,7 +6,8 @@ The one object here with a state of its own, since it counts a budget that someb
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import separation
-from jaxdpbo.privacy import asked, calibration, charges, keys, ledger, private_mean
+from jaxdpbo.privacy import asked, calibration, charges, keys, ledger, private_mean, private_scale
 from jaxdpbo.types import Tree
 
 
@@ -61,6 +62,7 @@ class PrivateObjective:
         *,
         evaluations: int,
         loss_range: Any,
+        design: Sequence[Any] | None = None,
         users: int,
         user_axes: Tree = None,
         mu: float | None = None,
@@ -78,7 +80,9 @@ class PrivateObjective:
           data: passed on untouched.
           evaluations: how many there may be.
           loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there. NaN counts as its
-            middle: no value says that losses were not finite.
+            middle: no value says that losses were not finite. "private" finds it at once from the ``design``, for 5 %
+            of ``mu^2``; values are then mean differences from the loss at the design's first point.
+          design: two public points or more, at which the loss is called; with ``loss_range="private"`` alone.
           users: ``n``, public.
           user_axes: as for ``run_scan``, of a loss that JAX can trace at every point.
           mu: the GDP budget of all evaluations together; or ``epsilon`` and ``delta``.
@@ -101,12 +105,20 @@ class PrivateObjective:
         self._loss, self._data = separation.shown(loss, data, user_axes)
         self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
         low, high = private_evaluations.loss_interval(loss_range)
+        find_scale = isinstance(loss_range, str)
+        if find_scale == (design is None) or (design is not None and len(design) < 2):
+            raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
         dtype = jnp.result_type(float)
         level = asked.mu_of(mu, epsilon, delta, dtype=dtype)
-        self.deviation = private_evaluations.noise_deviation(
-            users=self._users, mu=level, noise=noise, loss_range=(low, high), evaluations=self._evaluations
+        budget = calibration.budget(
+            level,
+            noise,
+            users=self._users,
+            steps=self._evaluations,
+            dimension=1,
+            dtype=dtype,
+            find_scale=find_scale,
         )
-        budget = calibration.budget(level, noise, users=self._users, steps=self._evaluations, dimension=1, dtype=dtype)
         self._config = private_evaluations.Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
         if recording is not None and key is not None:
             raise ValueError(
@@ -118,10 +130,16 @@ class PrivateObjective:
         self._recording = None if recording is None else charges.located(recording)
         self._noted, self._process = 0, os.getpid()
         self._lock, self._charged, self._spent = threading.Lock(), 0, []
+        self._reference, self._seeking, self._high = None, False, None
         if self._recording is not None:
             what = f"private evaluations, {self._evaluations} of one point"
-            charged = charges.charge(self._recording, what, self.guarantee, "PrivateObjective", self._config)
+            design_text = () if design is None else (json.dumps([_written(point) for point in design]),)
+            public = "PrivateObjective", self._config, *design_text
+            charged = charges.charge(self._recording, what, self.guarantee, *public)
             self._recall(charged.steps)
+        if design is not None:
+            self._find_range(design)
+        self.deviation = private_evaluations.deviation_of(self._config)
 
     def __call__(self, point: Any) -> float:
         """One evaluation.
@@ -143,17 +161,40 @@ class PrivateObjective:
                 raise BudgetExhausted(f"all {self._evaluations} evaluations are spent")
             self._note({"charged": self._charged + 1})
             number, self._charged = self._charged, self._charged + 1
-        returned = self._loss(point, self._data)
-        losses = _checks.users_values("loss", returned, self._config.low.dtype)
-        if losses.shape != (self._users,):
-            raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
-        given = jnp.asarray(losses[None])
+        given = self._losses(point)[None]
+        if self._reference is not None:
+            given = given - self._reference[None]
         key, config = jax.random.fold_in(self._key, number), self._config
         value = float(_private_means(key, config.budget, given, config.low, config.high)[0][0])
         with self._lock:
             self._note({"point": place, "value": value})
             self._spent.append(Spent(jax.tree.map(_copied, point), value))
         return value
+
+    def _losses(self, point: Any) -> jax.Array:
+        """Checked, ``(n,)``."""
+        losses = _checks.users_values("loss", self._loss(point, self._data), self._config.low.dtype)
+        if losses.shape != (self._users,):
+            raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
+        return jnp.asarray(losses)
+
+    def _find_range(self, design: Sequence[Any]) -> None:
+        """Once a run: another process of it reads what was found."""
+        if self._high is None and self._seeking:
+            raise ledger.LedgerError(
+                "the budget for the range is spent, and a crash lost the range: begin a run of another name"
+            )
+        losses = jnp.stack([self._losses(point) for point in design])
+        self._reference = losses[0]
+        scale = self._config.budget.scale
+        if self._high is None and scale is not None:
+            self._note({"seeking": True})
+            numbers = private_scale.largest_differences(losses[1:], losses[0])
+            key = jax.random.fold_in(self._key, self._evaluations)  # evaluations have the numbers below
+            self._high = float(private_scale.FACTOR * private_scale.median(key, scale, numbers))
+            self._note({"high": self._high})
+        high = jnp.asarray(self._high, self._config.high.dtype)
+        self._config = replace(self._config, low=-high, high=high)
 
     def _note(self, line: dict[str, Any]) -> None:
         """On the disk before anything is done or said; public, as all that is returned."""
@@ -167,8 +208,17 @@ class PrivateObjective:
         for line in steps:
             if "charged" in line:
                 self._charged = line["charged"]
+            elif "seeking" in line:
+                self._seeking = True
+            elif "high" in line:
+                self._high = line["high"]
             else:
                 self._spent.append(Spent(_read(line["point"]), line["value"]))
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """That losses are clipped to, or differences from those at the design's first point: public, found or given."""
+        return float(self._config.low), float(self._config.high)
 
     @property
     def remaining(self) -> int:

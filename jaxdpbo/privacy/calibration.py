@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, guarantee, sensitivity
+from jaxdpbo.privacy import accounting, guarantee, private_scale, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -28,6 +28,7 @@ SIGMAS = (4096, 65536)  # the second where the first would leave a user too few 
 RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first that leaves a sensitivity enough units
 MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
 MAX_RADIUS = 2**16  # radii below, and dimensions: the guard counts squares in 32 bits
+FIND_SCALE, RELEASES = "the scale of the clip", "the noisy means"  # parts of a guarantee
 MIN_RADIUS = 32  # times sqrt(d): radii below would lose more than 4 % to rounding
 
 
@@ -37,7 +38,7 @@ class Budget:
     """The part of a config that sets the noise of sums over users; made by ``budget``.
 
     Attributes:
-      mu: ``()``, traced: the GDP budget of all releases together.
+      mu: ``()``, traced: the GDP budget of all releases together, less that of ``scale``.
       radius: ``()``, traced: of one user's integers; 0 unless ``noise`` is "exact".
       noise: of ``NOISES``; "exact" at ``mu = inf`` becomes "none".
       sigma: of the integers' noise; 0 unless ``noise`` is "exact".
@@ -45,6 +46,7 @@ class Budget:
       steps: ``T``, of the run.
       releases: sums released in each step.
       dimension: numbers in each sum.
+      scale: of the clip norm or the range where it is found privately before the first release; otherwise None.
     """
 
     mu: jax.Array
@@ -55,12 +57,24 @@ class Budget:
     steps: int = field(metadata={"static": True})
     releases: int = field(metadata={"static": True})
     dimension: int = field(metadata={"static": True})
+    scale: private_scale.Budget | None = None
 
 
 def budget(
-    mu: float, noise: str, *, users: int, steps: int, dimension: int, releases: int = 1, dtype: DTypeLike
+    mu: float,
+    noise: str,
+    *,
+    users: int,
+    steps: int,
+    dimension: int,
+    releases: int = 1,
+    dtype: DTypeLike,
+    find_scale: bool = False,
 ) -> Budget:
     """A checked budget for ``steps`` times ``releases`` sums of ``users`` vectors of ``dimension`` numbers.
+
+    With ``find_scale`` a share of it, ``private_scale.SHARE`` of ``mu^2``, is kept for finding the clip norm or the
+    range before the first of them.
 
     Raises:
       ValueError: ``mu`` not positive, finite with ``noise="none"``, or not within what exact noise can do; a number
@@ -75,6 +89,10 @@ def budget(
     radius = sigma = 0
     if noise == "exact" and mu == math.inf:
         noise = "none"
+    scale = None
+    if _checks.flag("find_scale", find_scale):
+        first, mu = _split(mu, dtype)
+        asked, scale = mu, private_scale.budget(first, noise, users=users, dtype=dtype)
     if noise == "exact":
         radius, sigma = _on_grid(min(asked, mu), dimension, steps * releases, users)
     return Budget(
@@ -86,7 +104,19 @@ def budget(
         steps=steps,
         releases=releases,
         dimension=dimension,
+        scale=scale,
     )
+
+
+def _split(mu: float, dtype: DTypeLike) -> tuple[float, float]:
+    """Two levels that ``dtype`` holds, for the scale and for the rest: their squares add up to ``mu^2`` at most."""
+    if mu == math.inf:
+        return mu, mu
+    first = np.asarray(mu * math.sqrt(private_scale.SHARE), dtype)
+    rest = np.asarray(mu * math.sqrt(1 - private_scale.SHARE), dtype)
+    while accounting.composed_mu(float(first), float(rest)) > mu:
+        rest = np.nextafter(rest, np.zeros((), dtype))
+    return float(first), float(rest)
 
 
 def grid(budget: Budget) -> jax.Array | None:
@@ -103,7 +133,8 @@ class NoiseSettings(NamedTuple):
       noise: ``()``, the row of ``NOISES``.
       users: ``()``.
       steps: ``()``, and ``releases ()``, the sums released in each.
-      clip: ``(1,)``, the clip norm; or ``(2,)``, the range of a loss.
+      clip: ``(1,)``, the clip norm, or ``(2,)``, the range of a loss. Where it is found privately zeros, and behind
+        them the budget of that and what one user counts for.
     """
 
     mu: jax.Array
@@ -125,6 +156,8 @@ def noise_settings(budget: Budget, *clip: jax.Array) -> NoiseSettings:
     if budget.users >= 2**31:
         raise ValueError(f"users must be fewer than 2^31, got {budget.users}")
 
+    scale = budget.scale
+
     def count(value: int) -> jax.Array:
         return jnp.asarray(value, jnp.int32)
 
@@ -136,14 +169,14 @@ def noise_settings(budget: Budget, *clip: jax.Array) -> NoiseSettings:
         users=count(budget.users),
         steps=count(budget.steps),
         releases=count(budget.releases),
-        clip=jnp.stack(clip),
+        clip=jnp.stack(clip if scale is None else [*clip, scale.mu, scale.units.astype(scale.mu.dtype)]),
     )
 
 
 def same_noise(begun: NoiseSettings, current: NoiseSettings) -> jax.Array:
-    """Whether they are equal, dtypes included: ``()``."""
+    """Whether they are equal, dtypes and shapes included: ``()``."""
     pairs = list(zip(begun, current, strict=True))
-    if any(old.dtype != new.dtype for old, new in pairs):
+    if any(old.dtype != new.dtype or old.shape != new.shape for old, new in pairs):
         return jnp.zeros((), bool)
     return jnp.all(jnp.stack([jnp.all(old == new) for old, new in pairs]))
 
@@ -154,7 +187,7 @@ def changed_noise(begun: NoiseSettings, current: NoiseSettings) -> str:
     return ", ".join(
         f"{name} {new.tolist()} after {old.tolist()}"
         for name, old, new in pairs
-        if old.dtype != new.dtype or np.any(old != new)
+        if old.dtype != new.dtype or old.shape != new.shape or np.any(old != new)
     )
 
 
@@ -171,18 +204,28 @@ def statement(budget: Budget, protects: str) -> guarantee.Guarantee:
         raise ValueError(f"privacy takes one config, got mu of shape {budget.mu.shape}")
     if budget.noise != "exact" and jnp.isinf(budget.mu):
         return guarantee.no_guarantee(protects, "mu is infinite: no noise was added")
-    assumptions = guarantee.PUBLIC_CONFIG, guarantee.SEPARABLE_LOSSES
-    if budget.noise == "float":
-        assumptions = guarantee.IDEAL_NOISE, *assumptions
-        return guarantee.guarantee("gdp", float(budget.mu), "replace_one", protects, assumptions=assumptions)
-    releases = budget.steps * budget.releases
+    releases, total_variation, level = budget.steps * budget.releases, 0.0, float(budget.mu)
+    if budget.noise == "exact":
+        level = accounting.rounded_gaussian_mu(sensitivity.integer_sum(int(budget.radius)), budget.sigma, releases)
+        total_variation = releases * budget.dimension * tables.gaussian_total_variation(budget.sigma)
+    parts = ()
+    if budget.scale is not None:
+        first = private_scale.level(budget.scale)
+        parts = (FIND_SCALE, first), (RELEASES, level)
+        level = accounting.composed_mu(first, level)
+        total_variation += private_scale.total_variation(budget.scale)
     return guarantee.guarantee(
         "gdp",
-        accounting.rounded_gaussian_mu(sensitivity.integer_sum(int(budget.radius)), budget.sigma, releases),
+        level,
         "replace_one",
         protects,
-        assumptions=(guarantee.RANDOM_BITS, *assumptions),
-        total_variation=releases * budget.dimension * tables.gaussian_total_variation(budget.sigma),
+        assumptions=(
+            guarantee.RANDOM_BITS if budget.noise == "exact" else guarantee.IDEAL_NOISE,
+            guarantee.PUBLIC_CONFIG,
+            guarantee.SEPARABLE_LOSSES,
+        ),
+        total_variation=total_variation,
+        parts=parts,
     )
 
 

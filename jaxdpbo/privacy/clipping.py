@@ -31,6 +31,13 @@ def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array
     return jnp.where(nonfinite[None], 0.0, vectors) * scale[None], clipped, nonfinite
 
 
+def l2_norms(vectors: jax.Array) -> jax.Array:
+    """Of the columns of ``(d, n)``: ``(n,)``, without the squares' leaving the floats; NaN where a column has NaN."""
+    largest = jnp.max(jnp.abs(vectors), axis=0)
+    scale = jnp.where((largest > 0) & jnp.isfinite(largest), largest, 1.0)
+    return scale * jnp.sqrt(jnp.sum(jnp.square(vectors / scale[None]), axis=0))
+
+
 def summed(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None) -> tuple[jax.Array, ...]:
     """Clip and add up columns; with ``radius`` as integers, so that nothing about the sum is rounded.
 

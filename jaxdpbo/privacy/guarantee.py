@@ -1,6 +1,7 @@
 """What a run guarantees, as a typed statement: never a bare epsilon."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -60,6 +61,7 @@ class Guarantee:
       total_variation: the release is within this total variation distance of a mechanism of which all of this is true.
       unit: of "unit_distance", how far apart neighbours are at most, in the records' own units; None for the others.
         Budgets for different units do not add up.
+      parts: what the budget is spent on, in words, and the level of each: they compose to ``level``. Empty for one.
     """
 
     notion: str
@@ -71,6 +73,7 @@ class Guarantee:
     no_guarantee_reason: str = ""
     total_variation: float = 0.0
     unit: float | None = None
+    parts: tuple[tuple[str, float], ...] = ()
 
     def epsilon(self, delta: float) -> float:
         """The ``epsilon`` of ``(epsilon, delta)``-DP that the statement implies, under the same conditions.
@@ -116,6 +119,7 @@ class Guarantee:
         return fields | {
             "level": self.level if math.isfinite(self.level) else "inf",
             "assumptions": list(self.assumptions),
+            "parts": [list(part) for part in self.parts],
         }
 
     @property
@@ -126,7 +130,10 @@ class Guarantee:
         slack = f", delta={self.delta:g}" if self.delta else ""
         slack += f", total variation at most {self.total_variation:.2g}" if self.total_variation else ""
         relation = f"{self.relation} {self.unit:g}" if self.unit else self.relation
-        return f"{self.notion} {self.level:g}{slack} ({relation}) for {self.protects}"
+        parts = (
+            ", of which " + " and ".join(f"{level:.3g} for {what}" for what, level in self.parts) if self.parts else ""
+        )
+        return f"{self.notion} {self.level:g}{parts}{slack} ({relation}) for {self.protects}"
 
     def __str__(self) -> str:
         """The claim, and a line for each assumption, with the place where it is explained."""
@@ -145,6 +152,7 @@ def guarantee(
     delta: float = 0.0,
     total_variation: float = 0.0,
     unit: float | None = None,
+    parts: Iterable[tuple[str, float]] = (),
 ) -> Guarantee:
     """A checked statement.
 
@@ -166,8 +174,17 @@ def guarantee(
             raise ValueError(f"{name} must lie in [0, 1), got {value}")
     level = _checks.positive("level", level)
     distance = None if unit is None else _checks.positive("unit", unit)
+    items = tuple((_words("parts", what), _checks.positive("parts", each)) for what, each in parts)
     return Guarantee(
-        notion, level, relation, protects, tuple(assumptions), delta, total_variation=total_variation, unit=distance
+        notion,
+        level,
+        relation,
+        protects,
+        tuple(assumptions),
+        delta,
+        total_variation=total_variation,
+        unit=distance,
+        parts=items,
     )
 
 
@@ -194,7 +211,7 @@ def from_dict(fields: dict[str, Any]) -> Guarantee:
         raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {said}")
     if _checks.choice("notion", fields["notion"], NOTIONS) == "none":
         return no_guarantee(fields["protects"], fields["no_guarantee_reason"])
-    rest = {name: fields[name] for name in ("assumptions", "delta", "total_variation", "unit")}
+    rest = {name: fields[name] for name in ("assumptions", "delta", "total_variation", "unit", "parts")}
     stated = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
     return stated.assuming(UNCHECKED)
 

@@ -5,16 +5,47 @@ the public ``n``. How far one user moves the sum is ``sensitivity``'s to say; ho
 releases is ``calibration``'s.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo.privacy import calibration, clipping, mechanisms, sensitivity
+from jaxdpbo.privacy import calibration, clipping, mechanisms, private_scale, sensitivity
+
+
+def clip_norm(
+    key: jax.Array,
+    budget: calibration.Budget,
+    given: jax.Array,
+    step: jax.Array,
+    found: jax.Array | None,
+    norms: Callable[[], jax.Array],
+) -> tuple[jax.Array, jax.Array]:
+    """The key for ``of_vectors``, and ``B``: ``given``, or with a ``budget.scale`` what the first step finds.
+
+    Formal guarantee: in the first step ``private_scale.level(budget.scale)``-GDP, a part of what
+    ``calibration.statement`` says.
+
+    Args:
+      key: of the step; used once.
+      budget: of the run.
+      given: ``()``, of the config.
+      step: ``()``, steps taken.
+      found: ``()``, in the steps before.
+      norms: returns ``(n,)``, what users' vectors are long; raw.
+    """
+    if budget.scale is None or found is None:
+        return key, given
+    key, scale_key = jax.random.split(key)
+    return key, private_scale.at_step(scale_key, budget.scale, step, 0, found, norms)
 
 
 def of_vectors(
     key: jax.Array, budget: calibration.Budget, total: jax.Array, clip_norm: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """The mean ``(d,)`` over users of vectors clipped to ``clip_norm``, with the noise of one of ``steps`` releases.
+
+    In units of ``clip_norm`` where that is found privately: who could not state it knows no other unit.
 
     Formal guarantee: the part of one of ``T`` releases in what ``calibration.statement`` says of all; none where
     ``budget.noise`` is "none" or ``mu = inf``. ``mu``-GDP over ``T`` releases is ``mu / sqrt(T)`` each (Dong et al.
@@ -32,7 +63,8 @@ def of_vectors(
     """
     unit = clipping.grid_step(clip_norm, budget.radius, total.shape[0]) if budget.noise == "exact" else clip_norm
     deviation = sensitivity.clipped_sum(clip_norm) * budget.steps**0.5 / (budget.users * budget.mu)
-    return _noised(key, budget, total, unit, deviation)
+    noisy, mean = _noised(key, budget, total, unit, deviation)
+    return noisy if budget.scale is None else noisy / clip_norm, mean
 
 
 def of_losses(

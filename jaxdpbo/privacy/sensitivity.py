@@ -10,6 +10,7 @@ statistic                            moves by at most                           
 sum of vectors of norm ``B``         ``clipped_sum``: ``2 B`` in l2              DP-GIBO, DP-GD, DP-SGD
 sum of integers of norm ``radius``   ``integer_sum``: ``2 radius`` in l2         the first two and ``mean_loss``, exact
 mean of losses in a range            ``mean_loss``: ``(high - low) / n``         private evaluations
+how many numbers are below another   ``count``: 1                                ``private_scale``
 difference of two scores             ``between_scores``: twice one score's       private choice, sparse vector
 gains of ``n`` users, Algorithm 3    ``gains_in_order``, ``gains_along_lambda``  ``dp_gp_ucb.lipschitz_config``
                                      or ``gains_anywhere``
@@ -84,6 +85,18 @@ def mean_loss(low: Real, high: Real, users: int) -> Real:
     0.5
     """
     return (high - low) / users
+
+
+def count(units: Number) -> Number:
+    """How many users' numbers are at most a given one, each user counting ``units``: ``units``.
+
+    A user has one number: replacing it changes whether it is counted, and no other's.
+
+    >>> from jaxdpbo.privacy import sensitivity
+    >>> sensitivity.count(1)
+    1
+    """
+    return units
 
 
 def between_scores(moved: Number) -> Number:

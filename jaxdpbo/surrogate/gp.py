@@ -235,6 +235,13 @@ def nearest(model: Model, points: jax.Array, mask: jax.Array, theta: jax.Array, 
     return jax.lax.top_k(jnp.where(mask, correlation, -jnp.inf), count)[1]
 
 
+def room_for(model: Model, points: jax.Array, mask: jax.Array, batch: int) -> Factorization:
+    """``condition`` with room for ``batch`` points more; all rows given count as used."""
+    room = jnp.zeros((batch, points.shape[1]), points.dtype)
+    extended = jnp.concatenate([points, room]), jnp.concatenate([mask, jnp.zeros(batch, bool)])
+    return condition(model, *extended)._replace(used=jnp.asarray(points.shape[0], jnp.int32))
+
+
 def predict(
     model: Model, factorization: Factorization, values: jax.Array, points: jax.Array
 ) -> tuple[jax.Array, jax.Array]:

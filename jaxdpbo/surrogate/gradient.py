@@ -46,6 +46,11 @@ def weights(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) 
     return gp.solve(factorization, gp.masked(factorization.mask, cross(model, theta, factorization.points)))
 
 
+def of_each(model: gp.Model, points: jax.Array, mask: jax.Array, theta: jax.Array, values: jax.Array) -> jax.Array:
+    """Posterior-mean gradients ``(d, n)`` of ``n`` functions, from ``values (b, n)`` at ``points`` alone."""
+    return gp.matmul(weights(model, gp.condition(model, points, mask), theta).T, values)
+
+
 def covariance(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> jax.Array:
     """Posterior covariance of the gradient at ``theta``, shape ``(d, d)``. Depends on no value."""
     half = gp.whiten(factorization, gp.masked(factorization.mask, cross(model, theta, factorization.points)))

@@ -55,7 +55,8 @@ def nothing_may_pass(*_):
 
 def configs() -> dict[str, Target]:
     descent = {
-        "users": either(4, 100), "steps": few, "mu": small, "bounds": boxes(), "clip_norm": positive,
+        "users": either(4, 100), "steps": few, "mu": small, "bounds": boxes(),
+        "clip_norm": positive | just("private"),
         "theta0": st.none(),
         "step_size": st.none() | positive, "optimizer": either(optax.sgd, optax.adagrad),
         "output": either("last", "last_half_mean"),
@@ -110,7 +111,8 @@ def configs() -> dict[str, Target]:
         "fit_steps": few,
     }  # fmt: skip
     evaluations = {"users": count, "mu": small, "loss_range": just((0.0, 1.0)), "noise": either("exact", "float")}
-    stationary_words = ("lengthscale", "variance", "users", "evaluations")
+    private_range = evaluations | {"loss_range": just("private"), "design": just([[0.0, 0.0], [1.0, 1.0]])}
+    stationary_words = ("lengthscale", "variance", "users", "evaluations", "scale")
     return {
         "dp_gibo.config": Target(
             dp_gibo.config, descent | gibo | kernel, words=named, check=promises(dp_gibo.algorithm), weight=3
@@ -180,6 +182,10 @@ def configs() -> dict[str, Target]:
         ),
         "private_evaluations.config": Target(
             private_evaluations.config, {"inner": just(gp_ucb.algorithm), "inner_config": just(inner)} | evaluations,
+            fixed=("inner", "inner_config"), words=stationary_words, weight=0.3,
+        ),
+        "private_evaluations.config of a design": Target(
+            private_evaluations.config, {"inner": just(gp_ucb.algorithm), "inner_config": just(inner)} | private_range,
             fixed=("inner", "inner_config"), words=stationary_words, weight=0.3,
         ),
         "private_evaluations.noise_deviation": Target(

@@ -35,8 +35,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "algorithms.gp_ucb": "beta observed",
         "drivers.scan": "scan",
-        "privacy.clipping": "summed quantised reach grid_step",
-        "privacy.private_mean": "of_vectors of_losses",
+        "privacy.clipping": "l2_norms summed quantised reach grid_step",
+        "privacy.private_mean": "clip_norm of_vectors of_losses",
+        "privacy.private_scale": "median at_step largest_differences",
         "privacy.mechanisms.discrete": "geometric_of discrete_laplace_of at_least",
         "privacy.transforms.curating": "project",
         "surrogate.acquisition": (
@@ -47,11 +48,11 @@ EXEMPT: dict[str, dict[str, str]] = {
         "surrogate.finite_gp": "prior observe",
         "surrogate.gp": (
             "jitter noise empty covariance append extension extend stages staged write whiten solve masked "
-            "cross_covariance nearest predict log_marginal_likelihood"
+            "cross_covariance nearest room_for predict log_marginal_likelihood"
         ),
         "surrogate.gradient": (
             "cross prior_covariance weights covariance gradient_information gradient_posterior information_gain "
-            "information_gain_and_gradient"
+            "information_gain_and_gradient of_each"
         ),
         "surrogate.gradient_design": "directions propose fixed smallest",
         "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram row diagonal",
@@ -64,7 +65,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "on the host, with what a checked caller made": {
         "algorithms.dp_gp_ucb.configs": "split of_noise unit_prior canonical",
-        "algorithms.private_evaluations": "algorithm_of loss_interval",
+        "algorithms.private_evaluations": "algorithm_of loss_interval deviation_of",
+        "privacy.private_scale": "level total_variation clip_norm",
         "drivers.checkpoints": "begin begin_once about_to_draw keep give_out given_out",
         "drivers.preview": "config_of deviation_of",
         "drivers.result": "statement_of complete expect_host arrays raise_on_failed_factorisation",
@@ -84,8 +86,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "numbers of a checked caller in one expression: tests/test_sensitivity.py": {
         "privacy.sensitivity": (
-            "clipped_sum integer_sum largest_radius mean_loss between_scores computed gains_in_order gains_anywhere "
-            "gains_along_lambda cells_apart row_l1 cells_l1 rounding_l2 cells_fit projected_row"
+            "clipped_sum integer_sum largest_radius mean_loss count between_scores computed gains_in_order "
+            "gains_anywhere gains_along_lambda cells_apart row_l1 cells_l1 rounding_l2 cells_fit projected_row"
         ),
     },
     "a command's parts, behind argparse: tests/test_commands.py": {

@@ -32,6 +32,7 @@ from jaxdpbo.privacy import (
     guarantee,
     keys,
     mechanisms,
+    private_scale,
     sensitivity,
     separable,
 )
@@ -54,6 +55,7 @@ def accountants() -> dict[str, Target]:
             a.rounded_gaussian_mu, {"distance": positive, "sigma": st.integers(1, 10**5), "releases": count},
             check=at_least_zero,
         ),
+        "composed_mu": Target(a.composed_mu, {"levels": positive}, words=("level",), check=at_least_zero),
         "dp_event": Target(a.dp_event, {"mu": positive, "steps": count}),
         "gaussian_mu": Target(
             a.gaussian_mu, {"sensitivity": positive, "standard_deviation": positive}, check=at_least_zero
@@ -144,8 +146,13 @@ def statements() -> dict[str, Target]:
         "budget": Target(
             calibration.budget,
             {"mu": small, "noise": either(*calibration.NOISES), "dimension": few, "steps": few, "releases": few,
-             "users": count, "dtype": either(np.float64, np.float32)},
+             "users": count, "dtype": either(np.float64, np.float32), "find_scale": st.booleans()},
             fixed=("dimension", "releases", "dtype"),
+        ),
+        "private_scale.budget": Target(
+            private_scale.budget,
+            {"mu": small, "noise": just("exact"), "users": count, "dtype": either(np.float64, np.float32)},
+            fixed=("noise", "dtype"), words=("scale",),
         ),
         "mu_of": Target(
             asked.mu_of,

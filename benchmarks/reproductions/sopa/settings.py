@@ -8,7 +8,7 @@ from typing import Any
 
 PAPER = "sopa"
 DTYPE = "float64"
-NOISE = dict.fromkeys(("fig1", "fig2", "fig3", "fig4", "fig5"), "float")
+NOISE = dict.fromkeys(("fig1", "fig2", "fig3", "fig4", "fig5"), "float") | {"clip_norms": "exact"}
 INF = float("inf")
 
 PRINTED: dict[str, dict[str, Any]] = {
@@ -33,6 +33,7 @@ PRINTED: dict[str, dict[str, Any]] = {
         "optimizer": "adagrad", "theta0": "uniform in the box", "replications": 10, "deviation": 0.01,
         "sigmas": (0.01, 1.0, 0.0001),
     },
+    "clip_norms": {},
 }  # fmt: skip
 
 OURS: dict[str, dict[str, Any]] = {
@@ -55,6 +56,10 @@ OURS: dict[str, dict[str, Any]] = {
         "ucb_lengthscales": (1.5, 3.95), "ucb_betas": (None,),
     },
     "fig5": {"train": 500, "step_sizes": (0.25, 0.5, 1.0), "lengthscales": (1.0, 2.5), "tuning_seeds": 4},
+    "clip_norms": {
+        "users": 1000, "train": 100, "steps": 25, "batch": None, "mu": 1.0, "replications": 40, "tuning_seeds": 8,
+        "clip_norms": (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
+    },
 }  # fmt: skip
 
 QUICK: dict[str, dict[str, Any]] = {
@@ -71,5 +76,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "fig5": {
         "users": 400, "train": 100, "steps": 6, "replications": 3, "step_sizes": (0.5,), "lengthscales": (1.0,),
         "tuning_seeds": 1,
+    },
+    "clip_norms": {
+        "users": 300, "train": 50, "steps": 8, "replications": 3, "tuning_seeds": 1, "clip_norms": (0.1, 1.0),
     },
 }  # fmt: skip

@@ -12,7 +12,7 @@ from jaxdpbo.privacy.accounting.gdp import (
     zcdp_epsilon,
 )
 from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon
-from jaxdpbo.privacy.accounting.rounded import largest_distance, rounded_gaussian_mu
+from jaxdpbo.privacy.accounting.rounded import composed_mu, largest_distance, rounded_gaussian_mu
 from jaxdpbo.privacy.accounting.sampling import Bound, composed_epsilon, sampled_gaussian_epsilon
 from jaxdpbo.privacy.accounting.sparse_vector import sparse_vector_epsilon, split_noise
 
@@ -20,6 +20,7 @@ __all__ = [
     "Bound",
     "compose_gdp",
     "composed_epsilon",
+    "composed_mu",
     "dp_event",
     "gaussian_mu",
     "gaussian_standard_deviation",

@@ -34,6 +34,11 @@ def largest_distance(mu: float, sigma: int, releases: int = 1) -> int:
     return math.isqrt(math.floor(each**2 / _checks.size("releases", releases)))
 
 
+def composed_mu(*levels: float) -> float:
+    """``sqrt(sum mu_t^2)`` of GDP levels, rounded up: adaptive composition (Dong et al. 2022, corollary 3.3)."""
+    return _root_above(sum((Fraction(_checks.positive("level", level)) ** 2 for level in levels), Fraction(0)))
+
+
 def above(value: Fraction) -> float:
     """The least float that is at least ``value``."""
     try:

@@ -1,0 +1,130 @@
+"""Ours: what is lost to a clip norm that is a hundred times too large or too small, and what finding it costs."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.sopa import settings
+from jaxdpbo import drivers
+from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.drivers.preview import config_of
+from jaxdpbo.privacy import private_scale
+from jaxdpbo.problems import gp_regression, huber_regression, location
+
+DESCENT = 500  # steps of Adam to the best point of a box, not private
+GOOD, PRIVATE = "good", "found privately"
+
+
+def main(seeds: int | None, quick: bool) -> None:
+    title = "Ours: clip norms a hundred times too large, too small, and found privately"
+    out = common.Report(settings, "clip_norms", title, quick, "simulated afresh each seed")
+    s = out.settings
+    seeds = seeds or s.replications
+    tuned_on, found, chosen, tuning = common.tuning_seeds(s.tuning_seeds), {}, {}, {}
+    for name, (draw, loss, box) in problems(s).items():
+        over = partial(common.over_seeds, jax.jit(draw), partial(regret, loss, box))
+        config = partial(configured, s, box)
+        tried = common.grid(clip_norm=s.clip_norms)
+        scores = np.mean(over([config(**one) for one in tried], tuned_on, f"tuning {name}")["regret"], axis=1)
+        best, tuning[name] = common.choose(f"{name} by mean regret", tried, scores, tuned_on)
+        good = chosen[name] = best["clip_norm"]
+        given = {GOOD: good, "100 times": 100 * good, "a hundredth": good / 100}
+        ran = over([config(clip_norm=clip_norm) for clip_norm in given.values()], range(seeds), name)["regret"]
+        found[name] = dict(zip(given, ran, strict=True))
+        found[name][PRIVATE] = over([config(clip_norm=private_scale.PRIVATE)], range(seeds), PRIVATE)["regret"][0]
+    means = {
+        name: {of: common.interval(np.mean, regrets) for of, regrets in each.items()} for name, each in found.items()
+    }
+    print(f"\nshare of the start's regret that is left, means of {seeds} seeds (95 %)")
+    names = list(next(iter(means.values())))
+    report.print_table(
+        ("problem", "good clip norm", *names),
+        [
+            (
+                name,
+                f"{chosen[name]:g}",
+                *(f"{middle:.3f} ({low:.3f} to {high:.3f})" for middle, low, high in each.values()),
+            )
+            for name, each in means.items()
+        ],
+    )
+    out.finish(
+        picture(found),
+        seeds=[0, seeds],
+        tuning=tuning,
+        chosen=chosen,
+        factor=private_scale.FACTOR,
+        share=private_scale.SHARE,
+        mean={
+            name: {of: {"regret": one[0], "95%": one[1:]} for of, one in each.items()} for name, each in means.items()
+        },
+    )
+
+
+def problems(s: Any) -> dict[str, tuple[Any, Any, np.ndarray]]:
+    """How a seed's data are drawn, the loss, and the box ``(2, d)``."""
+    around = np.array([[-4.0], [4.0]])
+
+    def process(key):
+        return gp_regression.sample(key, s.users, s.train)[0]
+
+    def heavy(key):
+        """A few users are far off: their gradients are long."""
+        return jnp.asarray(location.TRUE_LOCATION)[None] + jax.random.t(key, 2.0, (s.users, 5))
+
+    sampled = partial(location.sample, users=s.users), partial(huber_regression.sample, users=s.users)
+    return {
+        "location": (sampled[0], location.loss, around * np.ones(5)),
+        "location, heavy tails": (heavy, location.loss, around * np.ones(5)),
+        "Huber regression": (sampled[1], huber_regression.loss, around * np.ones(4)),
+        "GP regression": (process, gp_regression.loss, gp_regression.bounds()),
+    }
+
+
+def configured(s: Any, box: np.ndarray, clip_norm: float | str) -> dp_gibo.Config:
+    """As ``minimize`` runs it, from a corner's side of the box."""
+    start = box[0] + 0.75 * (box[1] - box[0])
+    box = {"low": box[0], "high": box[1]}
+    return config_of(s.users, box, s.mu, None, None, s.steps, s.batch, clip_norm, start, "exact")
+
+
+def regret(loss: Any, box: np.ndarray, given: Any, data: Any) -> dict[str, jax.Array]:
+    """Of the answer, over that of the start: raw, the records are simulated."""
+    key, config = given
+
+    def mean_loss(theta):
+        return jnp.mean(loss(theta, data))
+
+    release = drivers.scan(dp_gibo.algorithm, loss, key, config, data)[0]
+    best = lowest(mean_loss, box, config.theta0)
+    return {"regret": (mean_loss(release.point) - best) / (mean_loss(config.theta0) - best)}
+
+
+def lowest(mean_loss: Any, box: np.ndarray, start: jax.Array) -> jax.Array:
+    """The least mean loss that descent along true gradients meets."""
+    half = (box[1] - box[0]) / 2
+    adam = optax.adam(0.02)
+
+    def step(carry, _):
+        theta, memory, least = carry
+        value, gradient = jax.value_and_grad(mean_loss)(theta)
+        update, memory = adam.update(gradient * half, memory)
+        theta = jnp.clip(theta + update * half, box[0], box[1])
+        return (theta, memory, jnp.minimum(least, value)), None
+
+    return jax.lax.scan(step, (start, adam.init(start), jnp.asarray(jnp.inf, start.dtype)), None, DESCENT)[0][2]
+
+
+def picture(found):
+    figure, axes = common.panels(1, len(found))
+    for axis, (name, of) in zip(axes, found.items(), strict=True):
+        axis.boxplot(list(of.values()), tick_labels=[each.replace(" ", "\n") for each in of])
+        axis.set_title(name, fontsize=9)
+    axes[0].set_ylabel("share of the start's regret")
+    return figure

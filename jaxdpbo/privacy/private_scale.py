@@ -1,0 +1,147 @@
+"""The scale of the users' numbers, found privately: for a clip norm or the range of a loss that nobody can state.
+
+Each user has one number, such as the norm of a gradient. Its median over users is sought by bisection among the powers
+of two from 2^-40 to 2^40: each step counts the numbers up to the middle of what is left, adds noise, and keeps the half
+that seems to hold the median. The grid is public, so no input of a user's is needed to begin with. The median, and not
+a high quantile: with few users a high quantile of noisy counts is anywhere above the largest number.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import accounting, mechanisms, sensitivity
+from jaxdpbo.privacy.mechanisms import tables
+from jaxdpbo.types import DTypeLike
+
+LOWEST, HIGHEST = -40, 40  # exponents
+COUNTS = math.ceil(math.log2(HIGHEST - LOWEST + 1))  # steps of the bisection, each a noisy count
+SHARE = 0.05  # of the squared budget
+FACTOR = 1.0  # of the median, which is rounded up to a power of two
+PRIVATE = "private"  # in place of a clip norm or a range
+SIGMA = 65536  # of the integers' noise
+MIN_UNITS = 32
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Budget:
+    """What sets the noise of the counts; made by ``budget``.
+
+    Attributes:
+      mu: ``()``, traced: the GDP budget of all counts together.
+      units: ``()``, traced: integers that one user counts for; 0 unless ``noise`` is "exact".
+      noise: "exact", "float" or "none".
+    """
+
+    mu: jax.Array
+    units: jax.Array
+    noise: str = field(metadata={"static": True})
+
+
+def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
+    """A checked budget.
+
+    Args:
+      mu: of all counts together; ``inf`` with ``noise="none"``.
+      noise: "exact", "float" or "none".
+      users: ``n``, public.
+      dtype: of ``mu``.
+
+    Raises:
+      ValueError: too little budget, or too many users, for exact noise.
+    """
+    units = 0
+    if noise == "exact":
+        most = (2**31 - 1 - 20 * SIGMA) // _checks.size("users", users)
+        units = min(accounting.largest_distance(mu, SIGMA, COUNTS), most)
+        if units < MIN_UNITS:
+            least = accounting.rounded_gaussian_mu(MIN_UNITS, SIGMA, COUNTS)
+            raise ValueError(
+                f"a scale is found with exact noise for a budget of at least {least:.2g} and at most "
+                f"{most * users // MIN_UNITS} users, got {mu:.2g} and {users}"
+            )
+    return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), noise)
+
+
+def level(budget: Budget) -> float:
+    """The GDP level of all counts together: ``mu``, or what the integers give."""
+    if budget.noise != "exact":
+        return float(budget.mu)
+    return accounting.rounded_gaussian_mu(sensitivity.count(int(budget.units)), SIGMA, COUNTS)
+
+
+def total_variation(budget: Budget) -> float:
+    """Of all counts, from that with the noise that ``level`` is of."""
+    return COUNTS * tables.gaussian_total_variation(SIGMA) if budget.noise == "exact" else 0.0
+
+
+def median(key: jax.Array, budget: Budget, numbers: jax.Array) -> jax.Array:
+    """The least power of two ``()`` that half of ``numbers (n,)`` do not exceed, as far as noisy counts tell.
+
+    Formal guarantee: ``level(budget)``-GDP, replace-one: a user moves each count by ``sensitivity.count``, and which
+    numbers are counted next depends on noisy counts alone. NaN counts as more than any number.
+
+    Args:
+      key: for the noise; used once.
+      budget: of ``budget``.
+      numbers: one for each user; raw.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import private_scale
+    >>> chosen = private_scale.budget(1.0, "exact", users=500, dtype=float)
+    >>> float(private_scale.median(secret_key(), chosen, jnp.full(500, 3.0)))
+    4.0
+    """
+    one = jnp.ones((), numbers.dtype)
+
+    def halve(ends, key):
+        low, high = ends
+        middle = (low + high) // 2
+        counted = jnp.sum(numbers <= jnp.ldexp(one, middle), dtype=jnp.int32)
+        enough = _reaches_half(key, budget, counted, numbers.shape[0])
+        return (jnp.where(enough, low, jnp.minimum(middle + 1, high)), jnp.where(enough, middle, high)), None
+
+    ends = jnp.asarray(LOWEST, jnp.int32), jnp.asarray(HIGHEST, jnp.int32)
+    (found, _), _ = jax.lax.scan(halve, ends, jax.random.split(key, COUNTS))
+    return jnp.ldexp(one, found)
+
+
+def at_step(
+    key: jax.Array, budget: Budget, step: jax.Array, when: int, found: jax.Array, numbers: Callable[[], jax.Array]
+) -> jax.Array:
+    """``FACTOR`` times the ``median`` of ``numbers()`` at the step ``when``; otherwise ``found ()``, what it was."""
+    return jax.lax.cond(step == when, lambda: FACTOR * median(key, budget, numbers()), lambda: found)
+
+
+def largest_differences(losses: jax.Array, reference: jax.Array) -> jax.Array:
+    """Of each user ``(n,)``, over points: of ``losses (m, n)`` from ``reference (n,)``; NaN where one is NaN.
+
+    What users' losses differ by from one point to another needs no offset to be known, and it is all that a search
+    needs: ``mean(losses - reference)`` has its minimum where the mean loss has.
+    """
+    return jnp.max(jnp.abs(losses - reference[None]), axis=0)
+
+
+def clip_norm(value: Any, dtype: DTypeLike) -> float:
+    """A checked ``clip_norm`` as ``dtype`` holds it; 0 for "private"."""
+    if isinstance(value, str):
+        _checks.choice("clip_norm", value, (PRIVATE,))
+        return 0.0
+    return _checks.positive("clip_norm", value, dtype=dtype)
+
+
+def _reaches_half(key, budget, counted, users):
+    if budget.noise == "exact":
+        noisy = counted * budget.units + mechanisms.rounded_gaussian(key, (), SIGMA)
+        return noisy >= users * budget.units // 2
+    noisy = counted.astype(budget.mu.dtype)
+    if budget.noise == "float":
+        noisy = mechanisms.gaussian(key, noisy, sensitivity.count(1) * COUNTS**0.5 / budget.mu)
+    return noisy >= users / 2

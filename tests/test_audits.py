@@ -20,7 +20,16 @@ from benchmarks.audits import rows as harness
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, private_evaluations
 from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import accounting, auditing, clipping, guarantee, mechanisms, private_mean, sensitivity
+from jaxdpbo.privacy import (
+    accounting,
+    auditing,
+    clipping,
+    guarantee,
+    mechanisms,
+    private_mean,
+    private_scale,
+    sensitivity,
+)
 
 ROWS = {row.name: row for family in audits.FAMILIES.values() for row in family()}
 QUICK = 4_000
@@ -84,11 +93,13 @@ def replayed(algorithm, config, wild, values_at=evaluated):
 
 def declared(config):
     """How far one user may move what one step noises, in l2 norm."""
+    found = config.budget.scale is not None
     if hasattr(config, "low"):
-        return (config.high - config.low) / config.users * config.batch**0.5
+        high, low = (FOUND, -FOUND) if found else (config.high, config.low)
+        return (high - low) / config.users * config.batch**0.5
     radius = clipping.reach(config.budget.radius, len(config.theta0), float) if config.budget.noise == "exact" else 1.0
     scale = float(config.budget.radius) / radius if config.budget.noise == "exact" else 1.0
-    return sensitivity.clipped_sum(float(config.clip_norm)) * scale / config.users
+    return sensitivity.clipped_sum(FOUND if found else float(config.clip_norm)) * scale / config.users
 
 
 def holds(found, steps=STEPS):
@@ -99,9 +110,31 @@ def holds(found, steps=STEPS):
 
 
 ASIDE = [name for name, case in CASES.items() if case.private and not case.follows_values]
+FOUND = 0.25  # a scale that both runs of a replay find: it is released
+SCALED = [name for name in ASIDE if CASES[name].config(1.0).budget.scale is not None]
 
 
-@pytest.mark.parametrize("name", ASIDE)
+@pytest.mark.parametrize("name", SCALED)
+@pytest.mark.parametrize("wild", WILD)
+def test_a_scale_is_sought_among_one_number_of_each_user(name, wild, monkeypatch):
+    """Neighbours differ in one of them; all that comes later moves as it does for a scale that was given."""
+    case, sought = CASES[name], []
+
+    def median(key, budget, numbers):
+        del key, budget
+        jax.debug.callback(lambda given: sought.append(np.array(given)), numbers)
+        return jnp.asarray(FOUND, numbers.dtype)
+
+    monkeypatch.setattr(private_scale, "median", median)
+    found = replayed(fresh(case.algorithm), case.config(1.0), wild)
+    holds(found)
+    assert found.moved > 0.01
+    one, other = sought
+    assert one.shape == (USERS,)
+    np.testing.assert_array_equal(np.flatnonzero(~((one == other) | (np.isnan(one) & np.isnan(other)))), [0])
+
+
+@pytest.mark.parametrize("name", [name for name in ASIDE if name not in SCALED])
 def test_replays_on_neighbours_differ_in_the_release_alone(name):
     case = CASES[name]
     moved = []

@@ -83,9 +83,9 @@ def test_without_noise_it_is_the_median():
 
 
 def test_too_little_budget_or_too_many_users_are_refused():
-    with pytest.raises(ValueError, match=r"for a budget of at least 0\.0013"):
+    with pytest.raises(ValueError, match=r"mu must be at least 0\.005\d* and users at most \d+ to find a scale"):
         budget(1e-3)
-    with pytest.raises(ValueError, match="at most"):
+    with pytest.raises(ValueError, match="users at most"):
         budget(1.0, users=10**8)
     assert int(budget(1.0, users=10**6).units) * 10**6 + 20 * private_scale.SIGMA < 2**31
 
@@ -252,6 +252,25 @@ def test_the_design_comes_first_and_releases_the_range_alone():
     np.testing.assert_array_equal(state.private.reference, (PARABOLA + 1) ** 2)
 
 
+@pytest.mark.parametrize(("begun", "other"), [(2, 12), (12, 2)])
+def test_a_run_does_not_go_on_with_another_design(begun, other):
+    """A longer one would find a second scale, and evaluate again."""
+    chosen, changed = (evaluations(design=np.linspace(-1, 1, count)[:, None]) for count in (begun, other))
+    algorithm, key = private_evaluations.algorithm_of(gp_ucb.algorithm), jax.random.key(0)
+    state = algorithm.init(key, chosen)
+    for step in range(begun + 5):
+        config = chosen if step < begun + 2 else changed
+        after = tell_once(algorithm, jax.random.fold_in(key, step), config, state)
+        assert (int(after.public.step) == step + 1) == (config is chosen)
+        state = after
+
+
+def tell_once(algorithm, key, config, state):
+    query = algorithm.ask(key, config, state)
+    values = jnp.stack([parabola(point, (PARABOLA, 0.0, 1.0)) for point in query.points])
+    return algorithm.tell(key, config, state, query, values)[0]
+
+
 def test_a_user_without_a_first_loss_counts_as_the_middle():
     offsets = np.zeros(300)
     offsets[7] = np.nan
@@ -277,6 +296,25 @@ def test_a_user_without_a_first_loss_counts_as_the_middle():
 def test_a_design_that_does_not_fit_is_refused(changes, match):
     with pytest.raises(ValueError, match=match):
         evaluations(**changes)
+
+
+def test_a_range_is_refused_before_anything_is_charged(tmp_path):
+    path = tmp_path / "budget.jsonl"
+    ledger.create(path, mu=9)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="design must be"):
+        private_objective(recording=charges.Recording(path, "search"), design=None)
+    narrow = {"loss_range": (1e8, 1e8 + 1), "design": None, "recording": charges.Recording(path, "search")}
+    with jax.enable_x64(False), pytest.raises(ValueError, match="loss_range must be wider"):
+        private_objective(**narrow)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("function", [preview, private_evaluations.noise_deviation])
+def test_a_range_that_is_not_known_yet_has_no_noise_to_show(function):
+    more = {"evaluations": 3} if function is not preview else {"bounds": [(0, 1)] * 3}
+    with pytest.raises((ValueError, TypeError), match="loss_range"):
+        function(users=300, mu=1.0, loss_range="private", **more)
 
 
 def squares(point, data):
@@ -326,7 +364,7 @@ def test_a_range_that_a_crash_lost_is_not_found_again(tmp_path, monkeypatch):
     with pytest.raises(MemoryError):
         private_objective(recording=recording)
     monkeypatch.undo()
-    with pytest.raises(ledger.LedgerError, match="a crash lost the range"):
+    with pytest.raises(ledger.LedgerError, match="no range is on record: a crash lost it"):
         private_objective(recording=recording)
 
 

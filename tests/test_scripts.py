@@ -23,7 +23,7 @@ def test_scripts_parse(path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sopa", "fig9"], "sopa has fig1, fig2, fig3, fig4, fig5; got 'fig9'"),
+        (["sopa", "fig9"], "sopa has fig1, fig2, fig3, fig4, fig5, clip_norms; got 'fig9'"),
         (["nobody", "fig1"], "invalid choice: 'nobody'"),
         (["sopa", "fig1", "--seeds", "0"], "--seeds must be at least 1, got 0"),
     ],

@@ -122,6 +122,17 @@ def sopa_figures() -> str:
     return table(("figure", "what", "measured"), rows)
 
 
+def sopa_clip_norms() -> str:
+    found = stored("sopa_clip_norms")
+    rows = [
+        (name, f"{found['chosen'][name]:g}")
+        + tuple(f"{one['regret']:.2g} ({one['95%'][0]:.2g} to {one['95%'][1]:.2g})" for one in of.values())
+        for name, of in found["mean"].items()
+    ]
+    names = list(next(iter(found["mean"].values())))
+    return table(("problem", "a good clip norm", *names), rows)
+
+
 def kusner_fig1() -> str:
     found = stored("kusner_fig1")
     sizes = list(found["likeliest"])
@@ -311,8 +322,8 @@ def audit() -> str:
 BLOCKS = {
     block.__name__: block
     for block in (
-        demo, sopa_fig1, sopa_figures, kusner_fig1, kusner_regret, kharkovskii_table1, kharkovskii_regret,
-        kharkovskii_loans, kharkovskii_paired, kharkovskii_replace_one, avent_table2, avent_least,
+        demo, sopa_fig1, sopa_figures, sopa_clip_norms, kusner_fig1, kusner_regret, kharkovskii_table1,
+        kharkovskii_regret, kharkovskii_loans, kharkovskii_paired, kharkovskii_replace_one, avent_table2, avent_least,
         avent_accountants, audit,
     )
 }  # fmt: skip

@@ -227,11 +227,21 @@ def bench_draws() -> str:
     return table(("one call, in ms, for", "10 draws", "1,000 draws"), rows)
 
 
+def bench_first_answer() -> str:
+    return table(
+        ("a fresh process, nothing cached", "now", "before", "now, over the import of JAX and optax"),
+        [
+            (row["name"], time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), f"{row['more']['over_import']:.1f}")
+            for row in stored("bench_first_answer")["rows"]
+        ],
+    )
+
+
 BLOCKS = {
     block.__name__: block
     for block in (
         bench_dp_gibo, bench_policies, bench_many, bench_gradient, bench_solve, bench_dp_gp_ucb, bench_po_gp_ucb,
         bench_dpareto, avent_overhead, bench_dp_sgd, bench_opacus, bench_exact_training, bench_problems, bench_secure,
-        bench_draws,
+        bench_draws, bench_first_answer,
     )
 }  # fmt: skip

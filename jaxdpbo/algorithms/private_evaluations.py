@@ -101,7 +101,7 @@ def config(
     query = jax.eval_shape(lambda: inner.ask(key, inner_config, inner.init(key, inner_config)))
     dtype = jnp.result_type(float)
     batch = query.points.shape[0]
-    low, high = loss_interval(loss_range)
+    low, high = given_range(loss_range)
     points = _design(design, loss_range, *query.points.shape)
     budget = calibration.budget(
         mu,
@@ -241,7 +241,8 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     """
 
     def settings(config):
-        return calibration.noise_settings(config.budget, config.low, config.high)
+        designed = () if config.design is None else (jnp.asarray(config.design_steps, config.low.dtype),)
+        return calibration.noise_settings(config.budget, config.low, config.high, *designed)
 
     def init(key, config):
         within = inner.init(key, config.inner)
@@ -277,7 +278,8 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
         learning = active
         if config.design is not None:
             noise_key, scale_key = jax.random.split(noise_key)
-            private = _on_design(private, public.step, config.design_steps, values)
+            designing = active & (public.step < config.design_steps)
+            private = _on_design(private, public.step, designing, values)
             high = private_scale.at_step(
                 scale_key,
                 config.budget.scale,
@@ -287,7 +289,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
                 lambda: private.largest,
             )
             low, values = -high, values - private.reference[None]
-            learning = active & (public.step >= config.design_steps)
+            learning = active & ~designing
         released, means, clipped = private_mean.of_losses(noise_key, config.budget, values, low, high)
         given = -released if config.inner.users is None else released[:, None]
         within, said = inner.tell(inner_key, config.inner, public.inner, query, given)
@@ -322,25 +324,30 @@ def privacy(config: Config) -> guarantee.Guarantee:
     return calibration.statement(config.budget, guarantee.USERS)
 
 
-def _on_design(private: Private, step: jax.Array, steps: int, values: jax.Array) -> Private:
-    """With what these losses ``(b, n)`` add, on the first ``steps``."""
-    reference = jnp.where(step == 0, values[0], private.reference)
+def _on_design(private: Private, step: jax.Array, designing: jax.Array, values: jax.Array) -> Private:
+    """With what these losses ``(b, n)`` add, if they are of the design."""
+    reference = jnp.where(designing & (step == 0), values[0], private.reference)
     largest = jnp.maximum(private.largest, private_scale.largest_differences(values, reference))  # NaN stays
-    return Private(reference, jnp.where(step < steps, largest, private.largest))
+    return Private(reference, jnp.where(designing, largest, private.largest))
 
 
 def loss_interval(value: Any) -> tuple[float, float]:
-    """A checked ``loss_range``; zeros for "private".
+    """A checked ``loss_range``.
 
     Raises:
       ValueError: not two finite numbers in order, or too far apart for floats.
     """
-    if isinstance(value, str):
-        _checks.choice("loss_range", value, (private_scale.PRIVATE,))
-        return 0.0, 0.0
     low, high = _checks.vector("loss_range", value, 2).tolist()
     if not low < high:
         raise ValueError(f"loss_range must have low < high, got {low}, {high}")
     if not np.isfinite(high - low):
         raise ValueError(f"loss_range must be of a width that floats hold, got {low}, {high}")
     return low, high
+
+
+def given_range(value: Any) -> tuple[float, float]:
+    """``loss_interval``; zeros for "private", which is to be found."""
+    if isinstance(value, str):
+        _checks.choice("loss_range", value, (private_scale.PRIVATE,))
+        return 0.0, 0.0
+    return loss_interval(value)

@@ -104,7 +104,7 @@ class PrivateObjective:
             keys.refuse_trace("the key of the evaluations")
         self._loss, self._data = separation.shown(loss, data, user_axes)
         self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
-        low, high = private_evaluations.loss_interval(loss_range)
+        low, high = private_evaluations.given_range(loss_range)
         find_scale = isinstance(loss_range, str)
         if find_scale == (design is None) or (design is not None and len(design) < 2):
             raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
@@ -120,6 +120,8 @@ class PrivateObjective:
             find_scale=find_scale,
         )
         self._config = private_evaluations.Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
+        if design is None:
+            self.deviation = private_evaluations.deviation_of(self._config)
         if recording is not None and key is not None:
             raise ValueError(
                 "key must not be given with a recording: evaluations on record draw from the operating system"
@@ -139,7 +141,7 @@ class PrivateObjective:
             self._recall(charged.steps)
         if design is not None:
             self._find_range(design)
-        self.deviation = private_evaluations.deviation_of(self._config)
+            self.deviation = private_evaluations.deviation_of(self._config)
 
     def __call__(self, point: Any) -> float:
         """One evaluation.
@@ -182,9 +184,11 @@ class PrivateObjective:
         """Once a run: another process of it reads what was found."""
         if self._high is None and self._seeking:
             raise ledger.LedgerError(
-                "the budget for the range is spent, and a crash lost the range: begin a run of another name"
+                "the budget for the range is spent, and no range is on record: a crash lost it, or another process is "
+                "about to find it; a run of another name begins anew"
             )
-        losses = jnp.stack([self._losses(point) for point in design])
+        points = design if self._high is None else design[:1]
+        losses = jnp.stack([self._losses(point) for point in points])
         self._reference = losses[0]
         scale = self._config.budget.scale
         if self._high is None and scale is not None:

@@ -94,7 +94,8 @@ def budget(
         first, mu = _split(mu, dtype)
         asked, scale = mu, private_scale.budget(first, noise, users=users, dtype=dtype)
     if noise == "exact":
-        radius, sigma = _on_grid(min(asked, mu), dimension, steps * releases, users)
+        share = 1.0 if scale is None else math.sqrt(1 - private_scale.SHARE)
+        radius, sigma = _on_grid(min(asked, mu), dimension, steps * releases, users, share)
     return Budget(
         mu=jnp.asarray(mu, dtype),
         radius=jnp.asarray(radius, jnp.int32),
@@ -278,8 +279,8 @@ def _end(dtype: Any) -> float:
     return 2.0**30 if dtype == jnp.float64 else 2.0**24
 
 
-def _on_grid(mu: float, dimension: int, releases: int, users: int) -> tuple[int, int]:
-    """Radius and sigma, or a refusal that says what would do."""
+def _on_grid(mu: float, dimension: int, releases: int, users: int, share: float) -> tuple[int, int]:
+    """Radius and sigma, or a refusal that says what would do; ``mu`` is a ``share`` of what was asked for."""
     if dimension >= MAX_RADIUS:
         raise ValueError(
             f"dimensions must be fewer than {MAX_RADIUS} for exact noise, got {dimension} (noise='float' has no grid)"
@@ -290,20 +291,22 @@ def _on_grid(mu: float, dimension: int, releases: int, users: int) -> tuple[int,
         if radius >= least:
             break
     else:
-        smallest = accounting.rounded_gaussian_mu(sensitivity.integer_sum(math.ceil(least)), SIGMAS[-1], releases)
+        smallest = (
+            accounting.rounded_gaussian_mu(sensitivity.integer_sum(math.ceil(least)), SIGMAS[-1], releases) / share
+        )
         raise ValueError(
             f"mu must be at least {1.005 * smallest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
-            f"got {mu:g}: with less, rounding costs more than 4 % (noise='float' has no grid)"
+            f"got {mu / share:g}: with less, rounding costs more than 4 % (noise='float' has no grid)"
         )
     if radius >= MAX_RADIUS:
-        largest = accounting.rounded_gaussian_mu(sensitivity.integer_sum(MAX_RADIUS - 1), sigma, releases)
+        largest = accounting.rounded_gaussian_mu(sensitivity.integer_sum(MAX_RADIUS - 1), sigma, releases) / share
         raise ValueError(
             f"mu must be at most {0.995 * largest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
-            f"got {mu:g}; noise='none' with mu=inf is no noise"
+            f"got {mu / share:g}; noise='none' with mu=inf is no noise"
         )
     if users * radius + 14 * sigma >= 2**31:
         raise ValueError(
-            f"users must be at most {(2**31 - 14 * sigma - 1) // radius} for exact noise at mu = {mu:g} over "
+            f"users must be at most {(2**31 - 14 * sigma - 1) // radius} for exact noise at mu = {mu / share:g} over "
             f"{releases} sums, got {users}: the sum of their integers would not fit 32 bits"
         )
     return radius, sigma

@@ -158,7 +158,8 @@ def guarantee(
 
     Raises:
       ValueError: an unknown notion or relation, a level that is not positive and finite, a delta or variation outside
-        [0, 1), words that are not one printable line, a "unit_distance" without its ``unit`` or a unit elsewhere.
+        [0, 1), words that are not one printable line, a "unit_distance" without its ``unit`` or a unit elsewhere, or
+        parts that do not compose to the level.
       TypeError: ``assumptions`` is one string: a tuple of names is wanted.
     """
     if not isinstance(assumptions, (tuple, list)) or not all(isinstance(name, str) for name in assumptions):
@@ -175,6 +176,9 @@ def guarantee(
     level = _checks.positive("level", level)
     distance = None if unit is None else _checks.positive("unit", unit)
     items = tuple((_words("parts", what), _checks.positive("parts", each)) for what, each in parts)
+    composed = accounting.composed_mu(*(each for _, each in items)) if items else level
+    if items and (notion != "gdp" or not math.isclose(composed, level, rel_tol=1e-9)):
+        raise ValueError(f"parts must compose to the level of a gdp statement, {level}, got {composed}")
     return Guarantee(
         notion,
         level,

@@ -61,10 +61,10 @@ def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
         most = (2**31 - 1 - 20 * SIGMA) // _checks.size("users", users)
         units = min(accounting.largest_distance(mu, SIGMA, COUNTS), most)
         if units < MIN_UNITS:
-            least = accounting.rounded_gaussian_mu(MIN_UNITS, SIGMA, COUNTS)
+            least = accounting.rounded_gaussian_mu(MIN_UNITS, SIGMA, COUNTS) / SHARE**0.5
             raise ValueError(
-                f"a scale is found with exact noise for a budget of at least {least:.2g} and at most "
-                f"{most * users // MIN_UNITS} users, got {mu:.2g} and {users}"
+                f"mu must be at least {1.01 * least:.3g} and users at most {most * users // MIN_UNITS} to find a scale "
+                f"with exact noise for {100 * SHARE:g} % of mu^2, got {mu / SHARE**0.5:.3g} and {users}"
             )
     return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), noise)
 

@@ -136,8 +136,9 @@ def sentence(comparison: dict[str, Any]) -> str:
     return f"{middle:+.4f} ({low:+.4f} to {high:+.4f}), lower in {count}"
 
 
-def answers(path: jax.Array) -> jax.Array:
+def answers(path: Any) -> jax.Array:
     """What would be released after each step, by "last" and by "last_half_mean": ``(2, T + 1, d)``."""
+    path = jnp.asarray(path)  # of a run in Python it is NumPy's
     steps = jnp.arange(path.shape[0])
     return jnp.stack([jax.vmap(lambda t, o=o: descent.answer(path, t, o))(steps) for o in descent.OUTPUTS])
 

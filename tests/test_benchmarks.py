@@ -111,7 +111,7 @@ def figure(results, monkeypatch):
 
 def test_the_settings_are_the_papers():
     """As printed in section 4 and appendix C; where the figure is run otherwise, the settings say so."""
-    printed = settings.PRINTED
+    printed = {item: of for item, of in settings.PRINTED.items() if of}  # nothing of an item that is ours
     both = {(item, name): value for item in printed for name, value in printed[item].items()}
     for name, values in {
         "users": (50, 100, 5000, 4500, 4500),

@@ -65,7 +65,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "on the host, with what a checked caller made": {
         "algorithms.dp_gp_ucb.configs": "split of_noise unit_prior canonical",
-        "algorithms.private_evaluations": "algorithm_of loss_interval deviation_of",
+        "algorithms.private_evaluations": "algorithm_of loss_interval given_range deviation_of",
         "privacy.private_scale": "level total_variation clip_norm",
         "drivers.checkpoints": "begin begin_once about_to_draw keep give_out given_out",
         "drivers.preview": "config_of deviation_of",

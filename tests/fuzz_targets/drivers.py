@@ -87,6 +87,8 @@ def runners(folder: Path) -> dict[str, Target]:
             dp_gibo.algorithm, config=config, recording=drivers.Recording(place, run), key=key, **options
         ).release
 
+    axes = {"user_axes": either(-3, 7, "a", True, (0, 0), {}, 1.0)}
+    apart = refused | {"raises": (separable.NotSeparable, *refused["raises"])}
     algorithms = {"algorithm": just(dp_gibo.algorithm), "config": just(config)}
     wrong_algorithms = {
         "algorithm": either(None, 5, "dp_gibo", dp_gibo, (1, 2, 3, 4, 5), dp_gd.algorithm, dict),
@@ -104,8 +106,8 @@ def runners(folder: Path) -> dict[str, Target]:
     return {
         "run_scan": Target(
             scanned, algorithms | shared | safe | {"user_axes": either(None, 1)},
-            odd=odd_data | wrong_algorithms | {"user_axes": either(-3, 7, "a", True, (0, 0), {}, 1.0)},
-            words=(*known, "user_axes"), weight=2, **refused | {"raises": (separable.NotSeparable, *refused["raises"])},
+            odd=odd_data | wrong_algorithms | axes,
+            words=(*known, "user_axes"), weight=2, **apart,
         ),
         "run_scan on record": Target(
             scan_on_record, shared | {"ledger": st.none(), "run": words, "key": st.none()},
@@ -120,9 +122,10 @@ def runners(folder: Path) -> dict[str, Target]:
             fixed=("progress",), words=known, weight=2, **refused,
         ),
         "minimize": Target(
-            lambda **options: drivers.minimize(**options).release, shared | minimized | safe,
+            lambda **options: drivers.minimize(**options).release,
+            shared | minimized | safe | {"user_axes": either(None, 1)},
             tame=("steps", "batch", "users"),
-            odd=odd_data, words=(*known, "noise"), weight=2, **refused,
+            odd=odd_data | axes, words=(*known, "noise", "user_axes"), weight=2, **apart,
         ),
         "preview": Target(
             drivers.preview,
@@ -142,8 +145,10 @@ def runners(folder: Path) -> dict[str, Target]:
         ),
         "sweep": Target(
             lambda configs, **options: drivers.sweep(dp_gibo.algorithm, configs=configs, **options).release,
-            shared | {"configs": just(config), "keys": one, "policy": st.none() | just("map")},
-            odd=odd_data | {"configs": either(None, [], (), 5, "ab", [config, 5], [None])}, words=known, **refused,
+            shared | {"configs": just(config), "keys": one, "policy": st.none() | just("map"),
+                "user_axes": either(None, 1)},
+            odd=odd_data | axes | {"configs": either(None, [], (), 5, "ab", [config, 5], [None])},
+            words=(*known, "user_axes"), **apart,
         ),
         "distribute": Target(
             lambda inputs, policy: drivers.distribute(added_up, inputs, jnp.ones(()), policy=policy),

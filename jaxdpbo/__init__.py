@@ -6,7 +6,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from jaxdpbo import drivers, privacy, surrogate
+from jaxdpbo import drivers, privacy, space, surrogate
 from jaxdpbo.algorithms import (
     dp_gd,
     dp_gibo,
@@ -15,6 +15,7 @@ from jaxdpbo.algorithms import (
     gp_ucb,
     po_gp_ucb,
     private_evaluations,
+    private_search,
     random_search,
 )
 from jaxdpbo.drivers import (
@@ -32,6 +33,7 @@ from jaxdpbo.privacy import accounting, ledger, transforms
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
 from jaxdpbo.privacy.separable import by_person, per_user
+from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ __all__ = [
     "Recording",
     "Run",
     "RunInterrupted",
+    "Space",
     "accounting",
     "by_person",
     "dp_gd",
@@ -61,11 +64,13 @@ __all__ = [
     "preview",
     "privacy",
     "private_evaluations",
+    "private_search",
     "problems",
     "random_search",
     "run_loop",
     "run_scan",
     "secret_key",
+    "space",
     "surrogate",
     "sweep",
     "training",

@@ -39,6 +39,7 @@ class Config(Protocol):
     Attributes:
       users: ``n``, where the objective returns a value for each user; None where it returns one for all.
       steps: ``T``, the number of steps of a run.
+      space: a ``jaxdpbo.Space``, whose parameters the drivers give to the objective by name; None where it gets points.
     """
 
     @property
@@ -46,6 +47,9 @@ class Config(Protocol):
 
     @property
     def steps(self) -> int: ...  # noqa: D102
+
+    @property
+    def space(self) -> Any: ...  # noqa: D102
 
 
 class PublicState(Protocol):

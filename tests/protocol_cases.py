@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo._checks import low_high
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, random_search
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, private_search, random_search
 from jaxdpbo.privacy import transforms
 from jaxdpbo.surrogate import maximize
 from jaxdpbo.types import Algorithm, Objective
@@ -69,7 +69,7 @@ def _gibo(**static):
         return dp_gibo.config(
             users=USERS, steps=STEPS, bounds=low_high(BOUNDS * scale), mu=scale, step_size=0.3 * scale,
             noise_variance=1e-4 * scale, polish_steps=2,
-            **({"batch": 3, "noise": "float", "clip_norm": 0.5 * scale} | static),
+            **({"box_units": False, "batch": 3, "noise": "float", "clip_norm": 0.5 * scale} | static),
         )  # fmt: skip
 
     return config
@@ -141,6 +141,30 @@ def _private_range(scale: float):
     )
 
 
+def _searched(inner=None):
+    """Four points, two near the chosen one; with DP-GIBO two, a step and its answers."""
+
+    def config(scale: float):
+        fresh = CANDIDATES[:2] * scale
+        rounds = [private_search.Round(fresh, 0 * fresh, np.zeros(fresh.shape, bool))]
+        if inner is None:
+            near = private_search.Round(fresh, 0.1 * fresh, np.array([[True, False], [False, True]]))
+            rounds += [near] * (STEPS - 1)
+        within = inner and inner(scale)
+        return private_search.config(
+            users=USERS, bounds=low_high(BOUNDS * scale), loss_range=(0.0, 3.0 * scale), rounds=rounds, batch=2,
+            choice_mu=[scale] * (len(rounds) + (inner is not None)), inner_config=within,
+        )  # fmt: skip
+
+    return config
+
+
+def _one_step(scale: float):
+    return dp_gibo.config(
+        users=USERS, steps=STEPS - 2, bounds=low_high(BOUNDS * scale), mu=scale, batch=2, polish_steps=2
+    )
+
+
 def _outsourced(scale: float):
     transform = transforms.product_laplace(centre=np.zeros(DIMENSION), scale=1.0, epsilon=scale, radius=3.0)
     curated = transforms.curate(
@@ -201,6 +225,10 @@ CASES = {
     ),
     "private evaluations, private range": Case(
         private_evaluations.algorithm_of(random_search.algorithm), _private_range, "gdp"
+    ),
+    "private search": Case(private_search.algorithm_of(), _searched(), "gdp", False),
+    "private search, DP-GIBO": Case(
+        private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at), _searched(_one_step), "gdp", False
     ),
     "po_gp_ucb": Case(
         po_gp_ucb.algorithm, _outsourced, "dp", False, **LATE | {"objective": utility_of_row, "box": ROWS}

@@ -31,6 +31,7 @@ def loss(point, data):
 def config(mu: float = problem.SETTINGS["mu"], noise: str = "float") -> dp_gibo.Config:
     half_width = np.full(problem.DIMENSION, problem.SETTINGS["half_width"])
     return dp_gibo.config(
+        box_units=False,
         noise=noise,
         users=problem.USERS,
         steps=problem.STEPS,

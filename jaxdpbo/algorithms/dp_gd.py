@@ -73,6 +73,11 @@ class Config:
         """``T``."""
         return self.budget.steps
 
+    @property
+    def space(self) -> None:
+        """The objective gets points."""
+        return
+
 
 def config(
     *,

@@ -10,14 +10,16 @@ Step ``t`` evaluates the point of largest ``mean + sqrt(beta_t) deviation`` unde
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
+from jaxdpbo import space as spaces
 from jaxdpbo.privacy import guarantee
+from jaxdpbo.space import Space
 from jaxdpbo.surrogate import gp, kernels, maximize, preprocessing
 from jaxdpbo.surrogate.acquisition import beta_of_box, beta_of_candidates, ucb
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Kernel, KernelParams, Query, State
@@ -49,6 +51,7 @@ class Config:
     fit_steps: int = field(metadata={"static": True})
     search: maximize.Search = field(metadata={"static": True})
     answer: str = field(metadata={"static": True})
+    space: Space | None = field(metadata={"static": True})
 
 
 def config(
@@ -67,12 +70,13 @@ def config(
     fit_steps: int = 30,
     search: maximize.Search = SEARCH,
     answer: str = "observed",
+    space: Space | None = None,
 ) -> Config:
     """Check a configuration and make its leaves canonical. With many parameters, refit: ``refit_every=10``, say.
 
     Args:
       steps: ``T``, each one evaluation.
-      bounds: ``(2, d)``, finite, to search a box.
+      bounds: ``(2, d)``, finite, to search a box; or a ``Space``, whose unit box is searched.
       candidates: ``(c, d)``, finite, to search a finite set: this or ``bounds``.
       users: ``n``, where the objective returns one loss for each user, whose mean over the finite ones is minimised.
         None where it returns one utility, maximised.
@@ -92,6 +96,7 @@ def config(
       search: how the largest bound is sought over a box: ``maximize.Search(raw_samples, num_restarts, ascent_steps)``.
       answer: which of the points evaluated is released: "observed", of the best value observed, or
         "best_posterior_mean", for noisy values.
+      space: whose points ``candidates`` are, if they are.
 
     Raises:
       ValueError: a number out of range, a wrong shape, both or neither of ``bounds`` and ``candidates``; names it.
@@ -103,6 +108,7 @@ def config(
     """
     if (bounds is None) == (candidates is None):
         raise ValueError("exactly one of bounds and candidates must be given")
+    bounds, space = spaces.box(bounds, space)
     limits = None if bounds is None else _checks.box("bounds", bounds)
     rows = None if candidates is None else _checks.rows("candidates", candidates)
     extent = limits if rows is None else np.stack([rows.min(axis=0), rows.max(axis=0)])
@@ -130,6 +136,7 @@ def config(
         fit_steps=_checks.size("fit_steps", fit_steps),
         search=maximize.checked(search),
         answer=_checks.choice("answer", answer, ANSWERS),
+        space=space,
     )
 
 
@@ -178,10 +185,12 @@ class Release(NamedTuple):
     Attributes:
       point: ``(d,)``.
       row: ``()`` which candidate it is, over a finite set; otherwise None.
+      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
     """
 
     point: jax.Array
     row: jax.Array | None
+    params: dict[str, Any] | None = None
 
 
 def init(key: jax.Array, config: Config) -> State:

@@ -45,6 +45,11 @@ class Config:
     steps: int = field(metadata={"static": True})
     statement: guarantee.Guarantee = field(metadata={"static": True})
 
+    @property
+    def space(self) -> None:
+        """The objective gets points."""
+        return
+
 
 def config(
     curated: transforms.Curated,

@@ -20,6 +20,7 @@ import numpy as np
 
 from jaxdpbo import _checks, types
 from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean, private_scale, sensitivity
+from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike, State
 
 
@@ -56,6 +57,11 @@ class Config:
     def batch(self) -> int:
         """``b``."""
         return self.budget.releases
+
+    @property
+    def space(self) -> Space | None:
+        """The inner algorithm's."""
+        return self.inner.space
 
 
 def config(
@@ -210,6 +216,7 @@ class Release(NamedTuple):
       points: ``(T b, d)`` every point evaluated, save those of a design.
       values: ``(T b,)`` every released mean loss; NaN where nothing was evaluated.
       high: ``()``, the end of the range as found privately; None where it is given.
+      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
     """
 
     point: jax.Array
@@ -217,6 +224,7 @@ class Release(NamedTuple):
     points: jax.Array
     values: jax.Array
     high: jax.Array | None
+    params: dict[str, Any] | None = None
 
 
 @lru_cache

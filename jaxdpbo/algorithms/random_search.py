@@ -1,13 +1,15 @@
 """Random search: uniform points, the best mean loss kept. A baseline WITHOUT privacy."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
+from jaxdpbo import space as spaces
 from jaxdpbo.privacy import guarantee
+from jaxdpbo.space import Space
 from jaxdpbo.surrogate import preprocessing
 from jaxdpbo.types import Algorithm, Bounds, Query, State
 
@@ -15,16 +17,17 @@ from jaxdpbo.types import Algorithm, Bounds, Query, State
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """Made by ``config``: traced ``bounds (2, d)``; static ``users``, ``steps``, ``batch``."""
+    """Made by ``config``: traced ``bounds (2, d)``; static ``users``, ``steps``, ``batch``, ``space``."""
 
     bounds: jax.Array
     users: int = field(metadata={"static": True})
     steps: int = field(metadata={"static": True})
     batch: int = field(metadata={"static": True})
+    space: Space | None = field(metadata={"static": True})
 
 
 def config(*, users: int, steps: int, bounds: Bounds, batch: int = 1) -> Config:
-    """Check a configuration: ``steps`` batches of ``batch`` uniform points in ``bounds (2, d)``, finite.
+    """Check a configuration: ``steps`` batches of ``batch`` uniform points in ``bounds (2, d)``, finite, or a ``Space``.
 
     Raises:
       ValueError: a size below 1, or bounds reversed, infinite or of a wrong shape.
@@ -34,11 +37,13 @@ def config(*, users: int, steps: int, bounds: Bounds, batch: int = 1) -> Config:
     >>> random_search.algorithm.privacy(chosen).notion
     'none'
     """
+    bounds, space = spaces.box(bounds)
     return Config(
         bounds=jnp.asarray(_checks.box("bounds", bounds), jnp.result_type(float)),
         users=_checks.size("users", users),
         steps=_checks.size("steps", steps),
         batch=_checks.size("batch", batch),
+        space=space,
     )
 
 
@@ -67,10 +72,14 @@ class Info(NamedTuple):
 
 
 class Release(NamedTuple):
-    """``point (d,)``, chosen on raw losses: carries no privacy guarantee. ``row`` is None: there are no candidates."""
+    """``point (d,)``, chosen on raw losses: carries no privacy guarantee. ``row`` is None: there are no candidates.
+
+    ``params``: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
+    """
 
     point: jax.Array
     row: None
+    params: dict[str, Any] | None = None
 
 
 def init(key: jax.Array, config: Config) -> State:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
+from jaxdpbo import space as spaces
 from jaxdpbo.drivers import checkpoints, result, separation
 from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger, separable
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, State, Tree
@@ -104,7 +105,7 @@ def run_loop(
         checkpoint = checkpoints.begin(recording, algorithm, config, statement, fresh.public)
         done = checkpoints.given_out(checkpoint, like)
         if done is not None:
-            return result.Run(_as_numpy(done), statement)
+            return result.Run(result.named(_as_numpy(done), config), statement)
         publics = checkpoint.publics
     infos = []
     start = int(current.public.step)
@@ -118,7 +119,7 @@ def run_loop(
         try:
             query = ask(algorithm, ask_key, config, current)
             first = partial(_expect_values, algorithm, tell_key, config, current, query) if not infos else None
-            values = _evaluate(objective, query, data, config.users, executor, first)
+            values = _evaluate(objective, query, data, config, executor, first)
             if checkpoint is not None and t >= len(publics):
                 checkpoint = checkpoints.about_to_draw(checkpoint, f"step {t}")
             after, info = tell(algorithm, tell_key, config, current, query, values)
@@ -142,7 +143,8 @@ def run_loop(
     released = release(algorithm, release_key, config, current)
     if checkpoint is not None:
         released = checkpoints.give_out(checkpoint.recording, released)
-    return result.Run(_as_numpy(released), statement, result.Diagnostics(current, info) if diagnostics else None)
+    diagnosed = result.Diagnostics(current, info) if diagnostics else None
+    return result.Run(result.named(_as_numpy(released), config), statement, diagnosed)
 
 
 # Each of these is one program: what runs outside of one is compiled operation by operation.
@@ -161,7 +163,7 @@ def _evaluate(
     objective: Objective,
     query: Query,
     data: Any,
-    users: int | None,
+    config: Config,
     executor: Executor | None,
     first: Callable[[Any], None] | None,
 ) -> np.ndarray:
@@ -171,13 +173,14 @@ def _evaluate(
     """
     points, mask, dtype = np.asarray(query.points, np.float64), np.asarray(query.mask), query.points.dtype
     rows = np.flatnonzero(mask)
-    raw = _at_once(executor, objective, points[rows], data) if executor else (objective(x, data) for x in points[rows])
+    places = [spaces.place(config.space, point) for point in points[rows]]
+    raw = _at_once(executor, objective, places, data) if executor else (objective(each, data) for each in places)
     found = []
     for value in raw:
         if first is not None and not found:
             first(value)
         found.append(_checks.users_values("objective", value, dtype))
-    shapes = {value.shape for value in found} or {() if users is None else (users,)}
+    shapes = {value.shape for value in found} or {() if config.users is None else (config.users,)}
     if len(shapes) > 1:
         raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
     values = np.zeros((len(points), *shapes.pop()), dtype)
@@ -209,7 +212,7 @@ def _as_numpy(released: Any) -> Any:
     )
 
 
-def _at_once(executor: Executor, objective: Objective, points: np.ndarray, data: Any) -> list[Any]:
+def _at_once(executor: Executor, objective: Objective, points: list[Any], data: Any) -> list[Any]:
     """Values in the order of the points; where one fails, what has not begun is cancelled."""
     futures = [executor.submit(objective, point, data) for point in points]
     try:

@@ -37,6 +37,13 @@ class Run(NamedTuple):
     note: str = ""
 
 
+def named(released: Any, config: Config) -> Any:
+    """A release with the ``params`` at its ``point``, where a ``Space`` was searched: post-processing, on the host."""
+    if config.space is None or released.point is None:
+        return released
+    return released._replace(params=config.space.params(released.point))
+
+
 class ObjectiveError(ValueError):
     """The first values of an objective have the wrong shape or kind: one sentence, and nothing was drawn.
 

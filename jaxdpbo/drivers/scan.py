@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxdpbo import space as spaces
 from jaxdpbo.drivers import checkpoints, result, separation
 from jaxdpbo.privacy import charges, keys
 from jaxdpbo.types import Algorithm, Config, Data, Objective, State, Tree
@@ -76,12 +77,13 @@ def run_scan(
         charged = checkpoints.begin_once(recording, algorithm, config, statement)
         done = checkpoints.given_out(charged, like)
         if done is not None:
-            return result.Run(done, statement)
+            return result.Run(result.named(done, config), statement)
     released, state, info = _scan(algorithm, objective, key, config, data)
     result.raise_on_failed_factorisation(info, state if recording is None else None)
     if recording is not None:
         released = checkpoints.give_out(recording, released)
-    return result.Run(released, statement, result.Diagnostics(state, info) if diagnostics else None)
+    diagnosed = result.Diagnostics(state, info) if diagnostics else None
+    return result.Run(result.named(released, config), statement, diagnosed)
 
 
 def scan(
@@ -98,7 +100,7 @@ def scan(
     def step(state, t):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
         query = algorithm.ask(ask_key, config, state)
-        values = _at_each(objective, query.points, data)
+        values = _at_each(objective, query.points, data, config.space)
         state, info = algorithm.tell(tell_key, config, state, query, values)
         return state, result.complete(info)
 
@@ -106,7 +108,7 @@ def scan(
     return algorithm.release(release_key, config, state), state, info
 
 
-def _at_each(objective: Objective, points: jax.Array, data: Any) -> jax.Array:
+def _at_each(objective: Objective, points: jax.Array, data: Any, space: Any) -> jax.Array:
     """The values at each of ``points (b, d)``: one after the other on a CPU, together elsewhere.
 
     Not for speed: a batched LAPACK call of jaxlib 0.10.2 waits for tasks on the pool of threads that it occupies, so
@@ -115,7 +117,7 @@ def _at_each(objective: Objective, points: jax.Array, data: Any) -> jax.Array:
 
     def at(point):
         try:
-            returned = objective(point, data)
+            returned = objective(spaces.place(space, point), data)
         except Exception as error:
             error.add_note(f"the objective was traced at a point of shape {point.shape}")
             raise

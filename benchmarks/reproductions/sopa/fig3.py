@@ -168,6 +168,7 @@ def gibo(s: Any, problem: Problem, mu: float, options: dict[str, Any], pool: Exe
     """
     bounds, start_key, key = begun(problem)
     config = dp_gibo.config(
+        box_units=False,
         noise="float",
         users=problem.users,
         steps=s.steps,

@@ -49,6 +49,7 @@ def _drawn(key, users, train):
 def gibo(s: Any, *, mu: float, step_size: float, lengthscale: float, noise_variance: float) -> dp_gibo.Config:
     """Algorithm 1 with AdaGrad (remark 4.1)."""
     return dp_gibo.config(
+        box_units=False,
         noise="float",
         users=s.users,
         steps=s.steps,

@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
+from jaxdpbo import space as spaces
 from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity
+from jaxdpbo.space import Space
 from jaxdpbo.surrogate import gp, information_gain, kernels, maximize, preprocessing
 from jaxdpbo.types import ArrayLike, Bounds, Kernel, KernelParams
 
@@ -43,7 +45,7 @@ class Config:
     Static: ``steps``; ``release`` "point", "value" or "both"; ``acquisition``; ``assumptions``;
     ``no_guarantee_reason``, why there is no guarantee, or ""; ``search`` of a box, otherwise None; ``noise`` and the
     rates of the exact one, see ``privacy.calibration``; ``users``, ``n`` where the objective returns gains ``(n,)``,
-    otherwise None.
+    otherwise None; ``space``, whose points are searched, or None.
     """
 
     candidates: jax.Array | None
@@ -73,6 +75,7 @@ class Config:
     point_rate: Fraction = field(metadata={"static": True})
     value_rate: Fraction = field(metadata={"static": True})
     users: int | None = field(metadata={"static": True})
+    space: Space | None = field(metadata={"static": True})
 
     @property
     def shortlist(self) -> jax.Array:
@@ -99,6 +102,7 @@ def finite_config(
     decay: tuple[float, float] | None = None,
     constants: str = "corrected",
     noise: str = "exact",
+    space: Space | None = None,
 ) -> Config:
     """Algorithm 1 (noisy) or 2 (exact observations) over a finite set. Everything here must be public.
 
@@ -125,6 +129,7 @@ def finite_config(
         regret bound of exact observations.
       constants: "corrected", or "paper" for the printed ones.
       noise: "exact", on an integer grid, or "float", for research sweeps.
+      space: whose points ``candidates`` are, if they are.
 
     Raises:
       ValueError: a number out of range, empty or duplicated candidates, a kernel whose variance is not 1, a combination
@@ -162,6 +167,7 @@ def finite_config(
         (centre, scale),
         shares=shares,
         candidates=rows,
+        space=spaces.box(None, space)[1],
         model=model,
         no_guarantee_reason=PRINTED_VALUE if constants == "paper" and release != "point" else "",
     )
@@ -196,7 +202,7 @@ def box_config(
       epsilon: the whole budget.
       delta: the whole failure probability, in (0, 1).
       correlation: the least ``k1(V, V')`` of neighbouring data sets, in [0, 1]: 1 would mean that nobody matters.
-      bounds: ``(2, d)``, finite.
+      bounds: ``(2, d)``, finite; or a ``Space``, whose unit box is searched, with the ``grid`` in it.
       noise_variance: of one observation, in standard units, positive.
       grid: ``(g, d)``, the points that may be released, where a point is.
       slope: ``(a, b)``, of ``prior_averaged.Box``, where a value is released.
@@ -223,6 +229,7 @@ def box_config(
     """
     numbers = _numbers(steps, delta, correlation, release, _checks.positive("noise_variance", noise_variance))
     shares = split(epsilon, release, point_share)
+    bounds, space = spaces.box(bounds)
     limits = _checks.box("bounds", bounds)
     if (grid is None) != (release == "value"):
         raise ValueError("grid must be given over a box where a point is released, and only there")
@@ -246,6 +253,7 @@ def box_config(
         shares=shares,
         bounds=limits,
         grid=points,
+        space=space,
         model=model,
         search=maximize.checked(search),
         no_guarantee_reason="",
@@ -361,7 +369,7 @@ def _noised(model: gp.Model, noise: float) -> gp.Model:
 def canonical(*, shares: tuple[float, float], units: Any, **fields: Any) -> Config:
     """The record, its numbers arrays of one dtype; what is not given is None or ``()``."""
     point, value = units
-    absent = {"candidates": None, "bounds": None, "grid": None, "search": None, "users": None, "gain_grids": ()}
+    absent = dict.fromkeys(("candidates", "bounds", "grid", "search", "users", "space")) | {"gain_grids": ()}
     given = absent | fields
 
     def leaf(value: Any) -> Any:

@@ -13,8 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
+from jaxdpbo import space as spaces
 from jaxdpbo.algorithms.dp_gp_ucb import configs
 from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity
+from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
@@ -44,6 +46,7 @@ def lipschitz_config(
     beta: float = 4.0,
     constants: str = "corrected",
     noise: str = "exact",
+    space: Space | None = None,
 ) -> configs.Config:
     """Algorithm 3: the utility is the mean gain of ``n`` users; the objective returns all their gains ``(n,)``.
 
@@ -81,6 +84,7 @@ def lipschitz_config(
       beta: ``beta`` of "ucb".
       constants: "corrected", or "paper".
       noise: "exact", on an integer grid, or "float", for research sweeps.
+      space: whose points ``candidates`` are, if they are.
 
     Raises:
       ValueError: a number out of range, empty or duplicated candidates, more users than exact sums hold, a combination
@@ -152,6 +156,7 @@ def lipschitz_config(
         noise=noise,
         users=users,
         gain_grids=tuple(grids),
+        space=spaces.box(None, space)[1],
     )
 
 

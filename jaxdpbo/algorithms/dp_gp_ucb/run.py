@@ -55,11 +55,13 @@ class Release(NamedTuple):
       point: ``(d,)`` drawn by the exponential mechanism.
       row: ``()`` which candidate, or row of the grid, it is.
       value: ``()`` the largest utility with Laplace noise. With "value" alone it does not say where it was seen.
+      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
     """
 
     point: jax.Array | None
     row: jax.Array | None
     value: jax.Array | None
+    params: dict[str, Any] | None = None
 
 
 def init(key: jax.Array, config: Config) -> State:

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
+from jaxdpbo import space as spaces
+from jaxdpbo.space import Space
 from jaxdpbo.surrogate import gp, kernels, maximize
 from jaxdpbo.types import ArrayLike, Bounds
 
@@ -32,6 +34,7 @@ class Config:
       fit_steps: of a refit.
       search: for the largest acquisition.
       users: None: an objective returns one measurement of a setting, not one for each user.
+      space: of ``bounds``, where they are a ``Space``.
     """
 
     bounds: jax.Array
@@ -45,6 +48,7 @@ class Config:
     fit_steps: int = field(metadata={"static": True})
     search: maximize.Search = field(metadata={"static": True})
     users: None = field(metadata={"static": True})
+    space: Space | None = field(metadata={"static": True})
 
 
 def config(
@@ -62,7 +66,7 @@ def config(
     """Check a configuration.
 
     Args:
-      bounds: ``(2, d)``, finite.
+      bounds: ``(2, d)``, finite; or a ``Space``, whose unit box is searched, seeds and all.
       initial_design: ``(s, d)`` seeds inside the bounds, ``s`` a multiple of ``batch``.
       proposals: settings after the seeds, a multiple of ``batch``.
       reference: the anti-ideal ``(epsilon, error)``: a setting that is not below it in both counts for nothing.
@@ -92,6 +96,7 @@ def config(
       >>> run.release.values.shape, int(run.release.front.sum()), run.guarantee.notion
       ((4, 2), 4, 'none')
     """
+    bounds, space = spaces.box(bounds)
     box = _checks.box("bounds", bounds)
     dimension = box.shape[1]
     seeds = _checks.rows("initial_design", initial_design)
@@ -130,6 +135,7 @@ def config(
         fit_steps=_checks.size("fit_steps", fit_steps),
         search=maximize.checked(search),
         users=None,
+        space=space,
     )
 
 

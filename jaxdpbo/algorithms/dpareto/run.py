@@ -1,6 +1,6 @@
 """The search: state, ask, tell, and the front that it releases."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,6 +64,7 @@ class Release(NamedTuple):
       front: ``(m,)``, True where nothing dominates the setting.
       hypervolume: ``()``.
       models: as last fitted, for ``settings_for``.
+      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
     """
 
     point: jax.Array
@@ -73,6 +74,7 @@ class Release(NamedTuple):
     front: jax.Array
     hypervolume: jax.Array
     models: tuple[gp.Model, gp.Model]
+    params: dict[str, Any] | None = None
 
 
 def init(key: jax.Array, config: Config) -> State:

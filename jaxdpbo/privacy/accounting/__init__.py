@@ -1,5 +1,6 @@
 """What mechanisms cost, proved: Gaussian DP, batches without replacement, output perturbation, SVT."""
 
+from jaxdpbo.privacy.accounting.bounded_range import bounded_range_eta, bounded_range_mu
 from jaxdpbo.privacy.accounting.gdp import (
     compose_gdp,
     dp_event,
@@ -18,6 +19,8 @@ from jaxdpbo.privacy.accounting.sparse_vector import sparse_vector_epsilon, spli
 
 __all__ = [
     "Bound",
+    "bounded_range_eta",
+    "bounded_range_mu",
     "compose_gdp",
     "composed_epsilon",
     "composed_mu",

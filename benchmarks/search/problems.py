@@ -1,0 +1,188 @@
+"""The black boxes that searches are compared on: real and simulated records, each with a public range of a loss."""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxdpbo import Space, space
+from jaxdpbo.problems import classification, datasets, gp_regression, kernel_svm, kernel_svr, logistic_regression, splits
+
+MNIST_SIDE = 10  # pixels, after means over cells
+FOREST = Space(
+    {
+        "n_estimators": space.integer(5, 50, log=True),
+        "max_depth": space.integer(1, 20),
+        "min_samples_leaf": space.integer(1, 100, log=True),
+        "max_features": space.real(0.05, 1.0),
+        "criterion": space.categorical("gini", "entropy"),
+        "bootstrap": space.categorical(True, False),
+    }
+)
+BOOSTING = Space(
+    {
+        "learning_rate": space.real(0.01, 1.0, log=True),
+        "max_iter": space.integer(5, 50, log=True),
+        "max_leaf_nodes": space.integer(2, 64, log=True),
+        "min_samples_leaf": space.integer(1, 200, log=True),
+        "l2_regularization": space.real(1e-3, 1e2, log=True),
+        "interaction_cst": space.categorical("pairwise", "no_interactions", None),
+    }
+)
+
+
+class Problem(NamedTuple):
+    """One black box.
+
+    Attributes:
+      title: for the table.
+      searched: a box, or a ``Space``.
+      loss: ``(point or params, data) -> losses (n,)``.
+      draw: ``seed -> data``.
+      users: ``n``.
+      loss_range: public.
+      steps: of DP-GIBO, ``d + 1`` evaluations each: all methods are given as many.
+      traceable: whether ``loss`` is JAX.
+      default: parameters that nobody tuned, where the library of the model has some.
+    """
+
+    title: str
+    searched: Any
+    loss: Callable[..., Any]
+    draw: Callable[[int], Any]
+    users: int
+    loss_range: tuple[float, float]
+    steps: int
+    traceable: bool
+    default: dict[str, Any] | None = None
+
+    @property
+    def dimension(self) -> int:
+        """``d``."""
+        return self.box.shape[1]
+
+    @property
+    def box(self) -> np.ndarray:
+        """``(2, d)``."""
+        return self.searched.bounds if isinstance(self.searched, Space) else self.searched
+
+    @property
+    def evaluations(self) -> int:
+        """That every method is given."""
+        return self.steps * (self.dimension + 1)
+
+
+def _svr(name: str, train: int, users: int, features: int, ordered: bool, steps: int, title: str) -> Problem:
+    def draw(seed: int) -> splits.Split:
+        return kernel_svr.split(
+            loaded(name), seed, train=train, validation=users, ordered=ordered, features=features
+        )
+
+    return Problem(title, kernel_svr.bounds(features), kernel_svr.loss, draw, users, (0.0, 4.0), steps, False)
+
+
+@lru_cache
+def loaded(name: str) -> datasets.Dataset:
+    return datasets.load(name)
+
+
+def _lengthscales_simulated(seed: int) -> splits.Split:
+    return _sampled(jax.random.key(seed))
+
+
+_sampled = jax.jit(lambda key: gp_regression.sample(key, 4500, 500)[0])
+
+
+def _lengthscales_real(name: str, train: int, users: int, features: int | None, seed: int) -> splits.Split:
+    dataset = loaded(name)
+    chosen = None if features is None else features
+    return kernel_svr.split(dataset, seed, train=train, validation=users, features=chosen)
+
+
+def _pixels(seed: int) -> splits.Split:
+    """Even digits from odd ones, by the means of 10 by 10 cells of their pixels."""
+    dataset = loaded("mnist")
+    images = dataset.features.reshape(-1, 28, 28)[:, 4:24, 4:24] / 255.0
+    cells = images.reshape(-1, MNIST_SIDE, 2, MNIST_SIDE, 2).mean(axis=(2, 4)).reshape(len(images), -1)
+    targets = np.where(dataset.targets % 2 == 0, 1.0, -1.0)
+    first, second = splits.divided(len(targets), seed, train=300, validation=3000)
+    inputs = splits.standardised(cells, first)
+    return splits.Split(inputs[first], targets[first], inputs[second], targets[second])
+
+
+def _adult(seed: int) -> splits.Split:
+    (features, labels), _, _, _ = classification.load("adult", seed=0)
+    first, second = splits.divided(len(labels), seed, train=2000, validation=10_000)
+    return splits.Split(features[first], labels[first], features[second], labels[second])
+
+
+def _log_losses(model: Any, data: splits.Split) -> np.ndarray:
+    chances = model.fit(data.train, data.train_targets).predict_proba(data.validation)
+    right = chances[np.arange(len(chances)), data.validation_targets.astype(int)]
+    return -np.log(np.maximum(right, 1e-6))
+
+
+def forest_loss(params: dict[str, Any], data: splits.Split) -> np.ndarray:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return _log_losses(RandomForestClassifier(random_state=0, **params), data)
+
+
+def boosting_loss(params: dict[str, Any], data: splits.Split) -> np.ndarray:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return _log_losses(HistGradientBoostingClassifier(random_state=0, early_stopping=False, **params), data)
+
+
+def _covtype(seed: int) -> splits.Split:
+    return kernel_svm.split(loaded("covtype"), seed, train=1000, validation=4000)
+
+
+def _cancer(seed: int) -> splits.Split:
+    return logistic_regression.split(loaded("breast_cancer"), seed, train=200, validation=369)
+
+
+def _chicago(train: int) -> Callable[[int], splits.Split]:
+    return partial(kernel_svr.split, loaded("chicago"), train=train, validation=2849, ordered=True, features=30)
+
+
+PROBLEMS: dict[str, Problem] = {
+    "svr_diabetes": _svr("diabetes", 142, 300, 10, False, 25, "kernel SVR, diabetes"),
+    "svr_ridership": _svr("chicago", 2849, 2849, 30, True, 10, "kernel SVR, ridership (figure 3)"),
+    "svr_ridership_700": _svr("chicago", 700, 2849, 30, True, 10, "kernel SVR, ridership, 700 train"),
+    "gp_simulated": Problem(
+        "GP lengthscales, simulated (figure 4)", gp_regression.bounds(), gp_regression.loss, _lengthscales_simulated,
+        4500, (0.0, 4.0), 25, True,
+    ),
+    "gp_diabetes": Problem(
+        "GP lengthscales, diabetes", gp_regression.bounds(), gp_regression.loss,
+        partial(_lengthscales_real, "diabetes", 142, 300, None), 300, (0.0, 4.0), 25, True,
+    ),
+    "gp_slices": Problem(
+        "GP lengthscales, CT slices", np.array([gp_regression.LENGTHSCALE] * 30).T, gp_regression.loss,
+        partial(_lengthscales_real, "ct_slice", 300, 382, 30), 382, (0.0, 4.0), 10, True,
+    ),
+    "gp_pixels": Problem(
+        "GP lengthscales, pixels of digits", np.array([(0.5, 50.0)] * 100).T, gp_regression.loss, _pixels,
+        3000, (0.0, 4.0), 5, True,
+    ),
+    "logistic": Problem(
+        "regularisation, breast cancer", logistic_regression.bounds(), logistic_regression.loss, _cancer,
+        369, (0.0, 1.0), 25, True,
+    ),
+    "svm": Problem(
+        "kernel SVM, covertype", kernel_svm.bounds(), kernel_svm.loss, _covtype, 4000, (0.0, 1.0), 25, False,
+    ),
+    "boosting": Problem(
+        "gradient boosting, Adult", BOOSTING, boosting_loss, _adult, 10_000, (0.0, 4.0), 15, False,
+        {"learning_rate": 0.1, "max_iter": 50, "max_leaf_nodes": 31, "min_samples_leaf": 20, "l2_regularization": 1e-3,
+         "interaction_cst": None},
+    ),
+    "forest": Problem(
+        "random forest, Adult", FOREST, forest_loss, _adult, 10_000, (0.0, 4.0), 15, False,
+        {"n_estimators": 50, "max_depth": 20, "min_samples_leaf": 1, "max_features": 0.1, "criterion": "gini",
+         "bootstrap": True},
+    ),
+}  # fmt: skip

@@ -1,0 +1,196 @@
+"""What a run of DP-GIBO is configured with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxdpbo import _checks
+from jaxdpbo import space as spaces
+from jaxdpbo.privacy import calibration, private_scale
+from jaxdpbo.surrogate import descent, gp, kernels
+from jaxdpbo.space import Space
+from jaxdpbo.types import ArrayLike, Bounds, Kernel, KernelParams
+
+MEMORIES = ("all", "nearest", "none")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Config:
+    """What a run needs before it starts; made by ``config``. All of it is public.
+
+    Traced (a sweep over these compiles once): the numbers of ``budget``, ``clip_norm ()``, ``step_size (d,)``,
+    ``tolerance ()``, the numbers of ``model``, ``bounds (2, d)``, ``theta0 (d,)``; ``origin (d,)`` and ``unit (d,)``, of
+    the units of the search. The rest is static. ``budget`` holds ``n`` and ``T`` too: see ``privacy.calibration``.
+    """
+
+    budget: calibration.Budget
+    clip_norm: jax.Array
+    step_size: jax.Array
+    tolerance: jax.Array
+    model: gp.Model
+    bounds: jax.Array
+    theta0: jax.Array
+    origin: jax.Array
+    unit: jax.Array
+    batch: int = field(metadata={"static": True})
+    neighbours: int = field(metadata={"static": True})
+    memory: str = field(metadata={"static": True})
+    optimizer: Callable[..., optax.GradientTransformation] = field(metadata={"static": True})
+    adaptive: bool = field(metadata={"static": True})
+    output: str = field(metadata={"static": True})
+    polish_steps: int = field(metadata={"static": True})
+    space: Space | None = field(metadata={"static": True})
+
+    @property
+    def users(self) -> int:
+        """``n``."""
+        return self.budget.users
+
+    @property
+    def steps(self) -> int:
+        """``T``."""
+        return self.budget.steps
+
+    @property
+    def searched(self) -> jax.Array:
+        """The box ``(2, d)`` in the units of the search."""
+        return self.to_search(self.bounds)
+
+    def to_search(self, points: jax.Array) -> jax.Array:
+        """Points ``(m, d)`` of parameters in the units of the search."""
+        return (points - self.origin[None]) / self.unit[None]
+
+    def to_parameters(self, points: jax.Array) -> jax.Array:
+        """And back, inside the box whatever rounding did."""
+        return jnp.clip(self.origin[None] + self.unit[None] * points, self.bounds[:1], self.bounds[1:])
+
+
+def config(
+    *,
+    users: int,
+    steps: int,
+    mu: float,
+    bounds: Bounds,
+    batch: int | None = None,
+    clip_norm: float | str = 1.0,
+    theta0: ArrayLike | None = None,
+    box_units: bool | None = None,
+    step_size: ArrayLike | None = None,
+    optimizer: Callable[..., optax.GradientTransformation] = optax.sgd,
+    output: str = "last",
+    kernel: Kernel = kernels.rbf,
+    kernel_params: KernelParams = None,
+    noise_variance: float = 1e-4,
+    tolerance: float | None = None,
+    memory: str = "all",
+    neighbours: int = 0,
+    noise: str = "exact",
+    polish_steps: int = 16,
+    allow_incomplete_gradient: bool = False,
+) -> Config:
+    """Check a configuration and make its leaves canonical.
+
+    With ``box_units=False`` the defaults are Algorithm 1 as published.
+
+    Every argument must be chosen without looking at the users' losses; the guarantee says so.
+
+    Args:
+      users: ``n``, how many losses the objective returns; taken to be public.
+      steps: ``T``.
+      mu: the total GDP budget; ``inf`` is exactly the non-private algorithm.
+      bounds: ``(2, d)``, lower and upper, or a ``Space``; iterates and evaluations stay inside. Infinite sides are
+        allowed where ``step_size``, ``theta0`` and ``kernel_params`` are given.
+      batch: ``b``, evaluations a step; with ``tolerance``, the cap. ``d + 1`` where not given.
+      clip_norm: ``B``, the bound on one user's gradient, in box units the change of a loss over half a side. Noise grows with it, bias shrinks. "private" finds it in the
+        first step, from the median of their norms, for 5 % of ``mu^2``; the optimizer gets gradients in units of it.
+      theta0: where to start; the middle of the box where not given.
+      box_units: whether ``clip_norm``, ``step_size``, ``kernel_params`` and ``tolerance`` are of the box as
+        ``[-1, 1]^d``, or of the parameters as they are; where not given, whether the box is finite.
+      step_size: one number or ``(d,)``, passed to ``optimizer``; half a side of the box where not given.
+      optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad`` (which
+        begins its sum of squares at 0.1, the published rule at 0: plain descent while gradients stay under that).
+      output: what ``release`` names ``point``: "last", the last iterate, or "last_half_mean", the mean of the
+        second half of the path. Both are post-processing.
+      kernel: of the surrogate, from ``jaxdpbo.surrogate.kernels``.
+      kernel_params: its numbers; for a stationary kernel, half a side of the box as lengthscales where not given.
+      noise_variance: of one observation (section 3.4). Under ``gp.jitter(dtype) k(x, x)`` it is raised to that.
+      tolerance: Algorithm 2's epsilon, on the trace of the gradient's covariance.
+      memory: which earlier points a step uses: "all", the ``neighbours`` "nearest" in correlation, or "none".
+      neighbours: for "nearest".
+      noise: "exact", on an integer grid; "float", faster, for research sweeps; or "none" (only with ``mu = inf``).
+      polish_steps: gradient steps on the acquisition after the best structured start.
+      allow_incomplete_gradient: permit memory "none" with fewer than ``d + 1`` points, which can not determine a
+        gradient.
+
+    Raises:
+      ValueError: a number out of range, a wrong shape, bounds reversed, ``theta0`` outside; names the argument.
+      TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import dp_gibo
+    >>> chosen = dp_gibo.config(users=500, steps=5, mu=1.0, bounds=[(0, 6)] * 3)
+    >>> dp_gibo.algorithm.privacy(chosen).level <= 1.0
+    True
+    """
+    bounds, space = spaces.box(bounds)
+    limits = _checks.box("bounds", bounds, finite=False)
+    dimension = limits.shape[1]
+    start = _checks.inside("theta0", _checks.from_box("theta0", theta0, limits, _checks.middle), limits)
+    origin, unit = _units(box_units, limits)
+    searched = (limits - origin) / unit
+    sizes = _checks.step_size(step_size, searched)
+    if kernel_params is None:
+        lengthscale = _checks.from_box("kernel_params", None, searched, _checks.half_width)
+        kernel_params = kernels.stationary(lengthscale, dimension)
+    kernels.check(kernel, kernel_params, dimension)
+    _checks.optimizer("optimizer", optimizer, dimension)
+
+    points = dimension + 1 if batch is None else _checks.size("batch", batch)
+    _checks.choice("memory", memory, MEMORIES)
+    incomplete = _checks.flag("allow_incomplete_gradient", allow_incomplete_gradient)
+    if memory == "none" and points < dimension + 1 and not incomplete:
+        raise ValueError(
+            f"batch must be at least d + 1 = {dimension + 1} with memory='none', got {points}: fewer points can "
+            "not determine a gradient (allow_incomplete_gradient=True permits it)"
+        )
+    neighbours = _checks.size("neighbours", neighbours, minimum=1 if memory == "nearest" else 0)
+    if memory != "nearest" and neighbours:
+        raise ValueError(f"neighbours must be 0 unless memory='nearest', got {neighbours}")
+    dtype = jnp.result_type(float)
+    leaf = partial(jnp.asarray, dtype=dtype)
+    return Config(
+        budget=calibration.budget(
+            mu, noise, users=users, steps=steps, dimension=dimension, dtype=dtype, find_scale=isinstance(clip_norm, str)
+        ),
+        clip_norm=leaf(private_scale.clip_norm(clip_norm, dtype)),
+        step_size=leaf(sizes),
+        tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance, dtype=dtype)),
+        model=gp.Model(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
+        bounds=leaf(limits),
+        theta0=leaf(start),
+        origin=leaf(origin),
+        unit=leaf(unit),
+        batch=points,
+        neighbours=neighbours,
+        memory=memory,
+        optimizer=optimizer,
+        adaptive=tolerance is not None,
+        output=_checks.choice("output", output, descent.OUTPUTS),
+        polish_steps=_checks.size("polish_steps", polish_steps, minimum=0),
+        space=space,
+    )
+
+
+def _units(box_units: bool | None, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the search has its origin, and its unit: one of each a parameter."""
+    finite = bool(np.all(np.isfinite(limits)))
+    if not (finite if box_units is None else _checks.flag("box_units", box_units)):
+        return np.zeros(limits.shape[1]), np.ones(limits.shape[1])
+    if not finite:
+        raise ValueError(f"box_units must be False where bounds are infinite, got {limits.tolist()}")
+    return _checks.middle(limits), _checks.half_width(limits)

@@ -1,0 +1,180 @@
+"""A private choice among evaluated points: the exponential mechanism on what users' losses differ by, in integers.
+
+Every user's losses are taken less that user's own least one, and count up to a public width: what is left lies in
+``[0, width]`` whatever the losses are, depends on that user alone, and orders points as the mean loss does where no
+difference is wider. A choice with a prior is as cheap as one without.
+"""
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import log_ndtr
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy import accounting, mechanisms, sensitivity
+from jaxdpbo.types import ArrayLike, DTypeLike
+
+RATE = Fraction(1, 2**8)  # of the exponential mechanism: its scores are in units of 1/256 nat
+MAX_LEVELS = 2**20  # of one user's integers; float32 is right to less than one of them
+TOTAL_VARIATION = 2.0**-128  # of one choice, see ``mechanisms.exact_exponential``
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Budget:
+    """What sets how sharp a choice is; made by ``budget``.
+
+    Attributes:
+      mu: ``()``, traced: the GDP budget of one choice.
+      units: ``()``, traced: of a score, that one user moves it by at most; 0 unless ``noise`` is "exact".
+      digits: ``()``, traced: into how many levels a unit is divided before users are added up.
+      noise: "exact", "float" or "none".
+    """
+
+    mu: jax.Array
+    units: jax.Array
+    digits: jax.Array
+    noise: str = field(metadata={"static": True})
+
+
+def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
+    """A checked budget.
+
+    Args:
+      mu: of one choice; ``inf`` with ``noise="none"``.
+      noise: "exact", "float" or "none".
+      users: ``n``, public.
+      dtype: of ``mu``.
+
+    Raises:
+      ValueError: too little budget, or too many users, for exact noise.
+    """
+    units = digits = 0
+    if noise == "exact":
+        most = min(MAX_LEVELS, (2**31 - 1) // _checks.size("users", users))
+        units = min(_units(mu), most)
+        if not units:
+            least = accounting.bounded_range_mu(float(_range(1)))
+            raise ValueError(
+                f"mu must be at least {1.01 * least:.3g} and users fewer than 2^31 for an exact choice, got {mu:.3g} "
+                f"and {users}"
+            )
+        digits = most // units
+    counts = (jnp.asarray(count, jnp.int32) for count in (units, digits))
+    return Budget(jnp.asarray(mu, dtype), *counts, noise)
+
+
+def level(budget: Budget) -> float:
+    """The GDP level of one choice: ``mu``, or what the integers give."""
+    if budget.noise != "exact":
+        return float(budget.mu)
+    return accounting.bounded_range_mu(float(_range(int(budget.units))))
+
+
+def pure_level(budget: Budget) -> float:
+    """The ``epsilon`` of ``epsilon``-DP that one choice has besides: its range."""
+    if budget.noise != "exact":
+        return accounting.bounded_range_eta(float(budget.mu))
+    return float(_range(int(budget.units)))
+
+
+def sharpness(mu: float, width: float, users: int) -> float:
+    """By what factor a point is less likely than another whose mean loss is lower by 1, as a logarithm: ``s``.
+
+    The chosen point is worse than the best of ``m``, in expectation and where no difference is wider than ``width``, by
+    at most ``log(m) / s`` (McSherry and Talwar 2007).
+    """
+    return users * accounting.bounded_range_eta(mu) / sensitivity.between_scores(width)
+
+
+def row(
+    key: jax.Array, budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None
+) -> jax.Array:
+    """One of the points, more likely the lower the mean of its ``relative`` losses.
+
+    Formal guarantee: ``level(budget)``-GDP and ``pure_level(budget)``-DP, replace-one, within ``TOTAL_VARIATION``,
+    whatever the losses are. Replacing a user moves the sums by a vector in ``[-units digits, units digits]``; dividing
+    by ``digits``, rounding down, taking the least sum away and clamping leave the scores' moves in an interval of length
+    ``2 units`` that contains 0, and weights follow scores exactly. The logarithms of all ratios of probabilities then
+    lie in one interval of length ``2 units RATE``, whatever the prior.
+
+    ==================================  ===========================================================
+    case                                result
+    ==================================  ===========================================================
+    a loss NaN or infinite              counts as ``width``, for that user alone
+    no finite loss of a user            that user prefers no point
+    differences beyond ``width``        count as ``width``
+    a score far below the best          about ``e^-66`` times as likely, and no less
+    ``mu = inf``                        the first point of the least mean
+    ==================================  ===========================================================
+
+    Args:
+      key: used once.
+      budget: of ``budget``.
+      losses: ``(m, n)``, ``m < 2^16``.
+      width: ``()``, public.
+      favoured: ``()``, the row that has half of the prior, the others being alike; all are where it is None. Public.
+
+    Returns:
+      Which row, ``()``.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo import secret_key
+    >>> from jaxdpbo.privacy import choice
+    >>> chosen, losses = choice.budget(1.0, "exact", users=500, dtype=float), jnp.outer(jnp.arange(3.0), jnp.ones(500))
+    >>> int(choice.row(secret_key(), chosen, losses, jnp.asarray(2.0)))
+    0
+    """
+    if budget.noise == "exact":
+        return mechanisms.exact_exponential(key, scores(budget, losses, width, favoured), RATE).astype(jnp.int32)
+    totals = jnp.sum(relative(losses, width), axis=1)
+    if budget.noise == "none":
+        return jnp.argmin(totals).astype(jnp.int32)
+    eta = 2 * (log_ndtr(budget.mu / 2) - log_ndtr(-budget.mu / 2))
+    logits = _prior(totals, favoured) - totals * eta / sensitivity.between_scores(1)
+    return jax.random.categorical(key, logits).astype(jnp.int32)
+
+
+def scores(budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None) -> jax.Array:
+    """Integers ``(m,)`` in units of ``RATE``, the best at ``mechanisms.top(RATE)``: raw, what ``row`` draws by.
+
+    The arguments are those of ``row``, ``budget.noise`` being "exact".
+    """
+    parts, top = relative(losses, width), mechanisms.top(RATE)
+    levels = budget.units * budget.digits
+    whole = jnp.clip(jnp.rint(parts * levels.astype(parts.dtype)).astype(jnp.int32), 0, levels)
+    lost = jnp.sum(whole, axis=1, dtype=jnp.int32) // budget.digits
+    prior = jnp.rint(_prior(parts[:, 0], favoured) / float(RATE)).astype(jnp.int32)
+    farthest = top + math.ceil(math.log(losses.shape[0]) / RATE)  # beyond it no prior counts, and no difference wraps
+    found = prior - jnp.minimum(lost - jnp.min(lost), farthest)
+    return found - jnp.max(found) + top
+
+
+def _prior(like: jax.Array, favoured: ArrayLike | None) -> jax.Array:
+    """Logarithms of weights ``(m,)``: one row may have as much as all others."""
+    found = jnp.zeros_like(like)
+    if favoured is None:
+        return found
+    count = like.shape[0]
+    at = jnp.arange(count, dtype=jnp.int32) == jnp.asarray(favoured, jnp.int32)
+    return jnp.where(at, jnp.asarray(math.log(max(count - 1, 1)), like.dtype), found)
+
+
+def relative(losses: jax.Array, width: jax.Array) -> jax.Array:
+    """Losses ``(m, n)`` less each user's least finite one, over ``width``, in [0, 1]; 1 where they are not finite."""
+    finite = jnp.isfinite(losses)
+    least = jnp.min(jnp.where(finite, losses, jnp.inf), axis=0)
+    known = jnp.where(jnp.isfinite(least), least, 0.0)
+    return jnp.where(finite, jnp.clip((losses - known[None]) / width, 0.0, 1.0), 1.0)
+
+
+def _range(units: int) -> Fraction:
+    return sensitivity.between_scores(units) * RATE
+
+
+def _units(mu: float) -> int:
+    """The most whose range is within ``mu``."""
+    return math.floor(Fraction(accounting.bounded_range_eta(mu)) / _range(1))

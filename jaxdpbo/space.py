@@ -1,0 +1,319 @@
+"""The space of a search: named dimensions, real, integer or of categories, and the unit box that algorithms search in.
+
+``Space`` is the one place where a point of ``[0, 1]^d`` becomes parameters by name, and back. Every dimension has one
+coordinate: a real one is spread over it, evenly or in its logarithm; whole numbers and categories have an interval
+each, of equal length unless ``log``. A dimension that exists only for some values of another is refused: a user's
+record could then be read from which dimensions a release has.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from jaxdpbo import _checks
+from jaxdpbo.types import ArrayLike
+
+Scalar = bool | int | float | str | None  # what a category may be, and what a release holds
+MAX_INTEGER, MAX_LEVELS = 2**31 - 1, 2**24  # of an integer dimension: 32 bits, and what float32 tells apart
+CONDITIONAL = (
+    "conditional dimensions are not supported: give every dimension a value that is ignored where it does not apply, "
+    "or search each branch on its own"
+)
+
+
+@dataclass(frozen=True)
+class Real:
+    """Real numbers in ``[low, high]``; made by ``real``."""
+
+    low: float
+    high: float
+    log: bool
+
+    @property
+    def levels(self) -> None:
+        """As many as there are floats."""
+        return
+
+    def decode(self, place: Any, library: Any) -> Any:
+        """The value at a coordinate in [0, 1]; ``library`` is NumPy or JAX's."""
+        if not self.log:
+            return library.clip(self.low + place * (self.high - self.low), self.low, self.high)
+        low, high = math.log(self.low), math.log(self.high)
+        return library.clip(library.exp(low + place * (high - low)), self.low, self.high)
+
+    def encode(self, name: str, value: Any) -> float:
+        """The coordinate of a value."""
+        value = _within(name, _checks.number(name, value), self.low, self.high)
+        low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, value))
+        return (at - low) / (high - low)
+
+    def plain(self, value: Any) -> Scalar:
+        """As a Python number."""
+        return float(value)
+
+
+@dataclass(frozen=True)
+class Integer:
+    """Whole numbers from ``low`` to ``high``, both among them; made by ``integer``."""
+
+    low: int
+    high: int
+    log: bool
+
+    @property
+    def levels(self) -> int:
+        """How many there are."""
+        return self.high - self.low + 1
+
+    def decode(self, place: Any, library: Any) -> Any:
+        """The value at a coordinate in [0, 1]; ``library`` is NumPy or JAX's."""
+        if not self.log:
+            return _floored(place, self.levels, library) + self.low
+        low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+        whole = library.rint(library.exp(low + place * (high - low)))
+        return library.clip(whole, self.low, self.high).astype(library.int32)
+
+    def encode(self, name: str, value: Any) -> float:
+        """The middle of the value's interval."""
+        if isinstance(value, bool) or _checks.number(name, value) != int(value):
+            raise TypeError(f"{name} must be a whole number, got {value!r}")
+        whole = int(_within(name, value, self.low, self.high))
+        if not self.log:
+            return (whole - self.low + 0.5) / self.levels
+        low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
+        return (math.log(whole) - low) / (high - low)
+
+    def plain(self, value: Any) -> Scalar:
+        """As a Python number."""
+        return int(value)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of ``choices``; made by ``categorical``."""
+
+    choices: tuple[Scalar, ...]
+
+    @property
+    def levels(self) -> int:
+        """How many there are."""
+        return len(self.choices)
+
+    def decode(self, place: Any, library: Any) -> Any:
+        """The row of the choice at a coordinate; of a traced one the choice itself, which must be a number then."""
+        row = _floored(place, self.levels, library)
+        if library is np:
+            return row
+        if not all(isinstance(choice, (bool, int, float)) for choice in self.choices):
+            raise TypeError(f"categories must be numbers where JAX traces the objective, got {self.choices!r}")
+        return jnp.asarray(np.array(self.choices))[row]
+
+    def encode(self, name: str, value: Any) -> float:
+        """The middle of the value's interval."""
+        for row, choice in enumerate(self.choices):
+            if type(choice) is type(value) and choice == value:
+                return (row + 0.5) / self.levels
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, self.choices))}, got {value!r}")
+
+    def plain(self, value: Any) -> Scalar:
+        """The choice of this row."""
+        return self.choices[int(value)]
+
+
+Dimension = Real | Integer | Categorical
+
+
+def real(low: float, high: float, *, log: bool = False) -> Real:
+    """A real number between ``low`` and ``high``; with ``log`` searched in its logarithm, and positive.
+
+    Raises:
+      ValueError: ends not finite, not in order, or not positive with ``log``.
+      TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import space
+    >>> space.real(1e-3, 1e3, log=True)
+    Real(low=0.001, high=1000.0, log=True)
+    """
+    low, high = (_checks.vector(name, [value], 1).item() for name, value in (("low", low), ("high", high)))
+    return Real(*_ordered(low, high, _checks.flag("log", log)))
+
+
+def integer(low: int, high: int, *, log: bool = False) -> Integer:
+    """A whole number from ``low`` to ``high``, both among them; with ``log`` searched in its logarithm, and positive.
+
+    Raises:
+      ValueError: ends not in order, too far apart, or not positive with ``log``.
+      TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import space
+    >>> space.integer(1, 10).levels
+    10
+    """
+    ends = [_checks.size(name, value, minimum=-MAX_INTEGER) for name, value in (("low", low), ("high", high))]
+    found = Integer(*_ordered(*ends, _checks.flag("log", log)))
+    if ends[1] > (MAX_LEVELS if log else MAX_INTEGER) or found.levels > MAX_LEVELS:
+        raise ValueError(f"high must be at most 2^31 - 1, with log 2^24, and within 2^24 of low, got {low}, {high}")
+    return found
+
+
+def categorical(*choices: Scalar) -> Categorical:
+    """One of two or more: text, numbers, True, False and None, in an order that carries no meaning.
+
+    Raises:
+      ValueError: fewer than two, or two alike.
+      TypeError: something else than those.
+
+    >>> from jaxdpbo import space
+    >>> space.categorical("rbf", "poly").choices
+    ('rbf', 'poly')
+    """
+    for choice in choices:
+        if not isinstance(choice, Scalar) or (isinstance(choice, float) and not math.isfinite(choice)):
+            raise TypeError(f"choices must be text, finite numbers, True, False or None, got {choice!r}")
+    if len(choices) < 2 or len({(type(choice), choice) for choice in choices}) < len(choices):
+        raise ValueError(f"choices must be two or more, all different, got {choices!r}")
+    return Categorical(choices)
+
+
+@dataclass(frozen=True, init=False)
+class Space:
+    """Named dimensions; a point is ``(d,)`` in the unit box, in the order of the names.
+
+    >>> from jaxdpbo import Space, space
+    >>> searched = Space({"C": space.real(0.01, 100, log=True), "kernel": space.categorical("rbf", "poly")})
+    >>> searched.params([0.5, 0.9])
+    {'C': 1.0, 'kernel': 'poly'}
+
+    Attributes:
+      names: of the dimensions.
+      dimensions: made by ``real``, ``integer`` or ``categorical``.
+    """
+
+    names: tuple[str, ...]
+    dimensions: tuple[Dimension, ...]
+
+    def __init__(self, dimensions: Mapping[str, Dimension]):
+        """Check and keep.
+
+        Raises:
+          TypeError: no mapping of text to dimensions; one that is conditional.
+          ValueError: none.
+        """
+        if not isinstance(dimensions, Mapping):
+            raise TypeError(f"dimensions must be a dict of names, got {type(dimensions).__name__}")
+        if not dimensions:
+            raise ValueError("dimensions must be at least one")
+        for name, dimension in dimensions.items():
+            if not isinstance(name, str):
+                raise TypeError(f"names must be text, got {name!r}")
+            if isinstance(dimension, (Space, Mapping)) or callable(dimension):
+                raise TypeError(f"{name}: {CONDITIONAL}")
+            if not isinstance(dimension, Dimension):
+                raise TypeError(f"{name} must be real(...), integer(...) or categorical(...), got {dimension!r}")
+        object.__setattr__(self, "names", tuple(dimensions))
+        object.__setattr__(self, "dimensions", tuple(dimensions.values()))
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """The unit box ``(2, d)``."""
+        return np.stack([np.zeros(len(self.names)), np.ones(len(self.names))])
+
+    @property
+    def real_axes(self) -> np.ndarray:
+        """Which coordinates ``(d,)`` are of real numbers."""
+        return np.array([dimension.levels is None for dimension in self.dimensions])
+
+    def params(self, point: ArrayLike) -> dict[str, Any]:
+        """The parameters at a point ``(d,)``: Python scalars by name, or JAX's where the point is traced.
+
+        Raises:
+          ValueError: a point of another shape, or not finite.
+          TypeError: no numbers; categories that are no numbers, of a traced point.
+        """
+        if isinstance(point, Tracer):
+            if point.shape != (len(self.names),):
+                raise ValueError(f"point must have shape ({len(self.names)},), got {point.shape}")
+            inside = jnp.clip(point, 0.0, 1.0)
+            return {name: dimension.decode(inside[i], jnp) for i, (name, dimension) in enumerate(self._items())}
+        inside = np.clip(_checks.vector("point", point, len(self.names)), 0.0, 1.0)
+        return {
+            name: dimension.plain(dimension.decode(place, np))
+            for place, (name, dimension) in zip(inside, self._items(), strict=True)
+        }
+
+    def point(self, params: Mapping[str, Any]) -> np.ndarray:
+        """The point ``(d,)`` of parameters: whole numbers and categories lie in the middle of their intervals.
+
+        Raises:
+          ValueError: names that are not those of the space, a value outside.
+          TypeError: a value of the wrong kind.
+        """
+        if not isinstance(params, Mapping) or set(params) != set(self.names):
+            raise ValueError(f"params must be a dict of {', '.join(map(repr, self.names))}, got {params!r}")
+        return np.array([dimension.encode(name, params[name]) for name, dimension in self._items()])
+
+    def snap(self, points: ArrayLike) -> np.ndarray:
+        """Points ``(..., d)`` with whole numbers and categories moved to the middle of their intervals.
+
+        Raises:
+          ValueError: points of another number of coordinates, or not finite.
+        """
+        places = _checks.reals("points", points)
+        if not places.ndim or places.shape[-1] != len(self.names) or not np.all(np.isfinite(places)):
+            raise ValueError(f"points must be finite, of shape (..., {len(self.names)}), got {places.shape}")
+        columns = [
+            np.clip(column, 0.0, 1.0) if dimension.levels is None else _snapped(dimension, name, column)
+            for column, (name, dimension) in zip(np.moveaxis(places, -1, 0), self._items(), strict=True)
+        ]
+        return np.stack(columns, axis=-1)
+
+    def _items(self) -> list[tuple[str, Dimension]]:
+        return list(zip(self.names, self.dimensions, strict=True))
+
+
+def box(bounds: Any, space: Any = None) -> tuple[Any, Space | None]:
+    """What ``_checks.box`` reads, and the space whose unit box that is: ``bounds``, ``space`` of candidates, or None.
+
+    Raises:
+      TypeError: ``space`` is none.
+    """
+    if isinstance(bounds, Space):
+        return _checks.low_high(bounds.bounds), bounds
+    if not isinstance(space, Space | None):
+        raise TypeError(f"space must be a Space, got {type(space).__name__}")
+    return bounds, space
+
+
+def place(space: Space | None, point: Any) -> Any:
+    """What an objective gets: ``point (d,)``, or the parameters there."""
+    return point if space is None else space.params(point)
+
+
+def _floored(place: Any, levels: int, library: Any) -> Any:
+    """Which of ``levels`` equal intervals a coordinate lies in."""
+    return library.clip(library.floor(place * levels), 0, levels - 1).astype(library.int32)
+
+
+def _snapped(dimension: Dimension, name: str, column: np.ndarray) -> np.ndarray:
+    values = dimension.decode(np.clip(column, 0.0, 1.0), np)
+    return np.array([dimension.encode(name, dimension.plain(value)) for value in values.ravel()]).reshape(column.shape)
+
+
+def _ordered(low: Any, high: Any, log: bool) -> tuple[Any, Any, bool]:
+    if not low < high:
+        raise ValueError(f"low must be less than high, got {low}, {high}")
+    if log and low <= 0:
+        raise ValueError(f"low must be positive where log=True, got {low}")
+    return low, high, log
+
+
+def _within(name: str, value: Any, low: Any, high: Any) -> Any:
+    if not low <= value <= high:
+        raise ValueError(f"{name} must lie in [{low}, {high}], got {value}")
+    return value

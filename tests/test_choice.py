@@ -1,0 +1,151 @@
+"""A private choice: its distribution, and that one user moves it by its range and no more."""
+
+import math
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.choice import mu_of_pair, probabilities
+from scipy.stats import chisquare, norm
+
+from jaxdpbo.privacy import accounting, choice
+from jaxdpbo.privacy.mechanisms import tables
+
+USERS, POINTS, WIDTH = 12, 5, 2.0
+LADDER = tables.ladder(choice.RATE)
+NAMED = [0.0, 1.0, -1.0, 1.9, 1e308, -1e308, 3e-320, math.inf, -math.inf, math.nan]
+
+
+def losses(seed=0):
+    return np.random.default_rng(seed).uniform(0, 3, (POINTS, USERS))
+
+
+def budget(mu, noise="exact", users=USERS):
+    return choice.budget(mu, noise, users=users, dtype=float)
+
+
+@pytest.mark.parametrize("eta", [1e-6, 0.01, 0.5, 3.9, 4.1, 20.0])
+def test_the_formula_is_the_worst_pair_of_outcomes_and_no_more(eta):
+    """Ours, docs/theorems.md: the largest over all pairs is at ``t = eta / 2``."""
+    mu = accounting.bounded_range_mu(eta)
+    pairs = [mu_of_pair(eta, share * eta) for share in np.linspace(0.01, 0.99, 99)]
+    assert max(pairs) <= mu * (1 + 1e-9) + 1e-9  # of the oracle's subtraction
+    assert math.isclose(mu_of_pair(eta, eta / 2), mu, rel_tol=1e-8, abs_tol=1e-9)
+    assert mu < 2 * eta
+
+
+@given(st.floats(1e-6, 30))
+def test_the_calibration_stays_within_what_was_asked_for(mu):
+    back = accounting.bounded_range_mu(accounting.bounded_range_eta(mu))
+    assert mu * (1 - 1e-9) < back <= mu
+
+
+@jax.jit
+def draws(key, chosen, values, favoured):
+    return jax.vmap(lambda each: choice.row(each, chosen, values, jnp.asarray(WIDTH), favoured))(
+        jax.random.split(key, 20_000)
+    )
+
+
+@pytest.mark.parametrize("noise", ["exact", "float"])
+@pytest.mark.parametrize("favoured", [-1, 2])
+def test_points_are_as_likely_as_the_oracle_says(noise, favoured):
+    mu, values = 0.6, losses()
+    values[1, 3], values[2, 4], values[0, 4] = np.nan, np.inf, -np.inf
+    found = draws(jax.random.key(1), budget(mu, noise), jnp.asarray(values), jnp.asarray(favoured))
+    counts = np.bincount(found, minlength=POINTS)
+
+    def p_value(eta):
+        expected = probabilities(values, WIDTH, eta, None if favoured < 0 else favoured)
+        return chisquare(counts, expected * len(found)).pvalue
+
+    eta = accounting.bounded_range_eta(mu)
+    assert p_value(eta) > 1e-3
+    assert p_value(1.3 * eta) < 1e-6
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from(NAMED) | st.floats(-5, 5), min_size=POINTS, max_size=POINTS),
+    st.sampled_from([0.03, 0.6, 5.0]),
+    st.integers(-1, POINTS - 1),
+    st.integers(0, 3),
+)
+def test_one_user_moves_all_probabilities_by_the_range_and_no_more(other, mu, favoured, seed):
+    """Exact: the integer weights that ``row`` draws by, as fractions."""
+    chosen, values = budget(mu), losses(seed) * 10.0**seed
+    first, second = (_weights(chosen, each, favoured) for each in (values, np.c_[other, values[:, 1:]]))
+    ratios = [Fraction(a * sum(second), b * sum(first)) for a, b in zip(first, second, strict=True)]
+    eta = choice.pure_level(chosen)
+    assert float(max(ratios) / min(ratios)) <= math.exp(eta) * (1 + 1e-12)
+    assert accounting.bounded_range_mu(eta) == choice.level(chosen) <= mu
+
+
+def test_a_width_that_does_not_bind_is_seen():
+    """The planted bug: losses that are not clipped move by more than the range."""
+    chosen, values = budget(0.6), losses()
+    far = values.copy()
+    far[0, 0] += 100.0
+    wide = choice.Budget(chosen.mu, chosen.units * 50, chosen.digits // 50, "exact")  # what no clip would do
+    first, second = (_weights(wide, each, -1) for each in (values, far))
+    ratios = [Fraction(a * sum(second), b * sum(first)) for a, b in zip(first, second, strict=True)]
+    assert float(max(ratios) / min(ratios)) > math.exp(choice.pure_level(chosen))
+
+
+def _weights(chosen, values, favoured):
+    found = _scores(chosen, jnp.asarray(values), jnp.asarray(favoured))
+    top = len(LADDER) - 1
+    return [LADDER[top - min(max(int(score), 0), top)] for score in found]
+
+
+@jax.jit
+def _scores(chosen, values, favoured):
+    return choice.scores(chosen, values, jnp.asarray(WIDTH), favoured)
+
+
+def test_noisy_scores_are_beyond_the_formula():
+    """Two candidates whose gap moves from -32 to 32 at a rate of 1/64, by geometric noise: the range would be 1."""
+    noise = -np.expm1(-1 / 64) * np.exp(-np.arange(64 * 60) / 64)
+    at_most = np.cumsum(noise)
+
+    def first_wins(gap):
+        """The first has ``gap`` more, and ties."""
+        if gap < 0:
+            return float(np.sum(noise[-gap:] * at_most[:gap]))
+        return 1 - float(np.sum(noise[gap + 1 :] * at_most[: len(noise) - gap - 1]))
+
+    low, high = first_wins(-32), first_wins(32)
+    assert norm.ppf(high) - norm.ppf(low) > 1.02
+    assert accounting.bounded_range_mu(1.0) < 0.63
+
+
+def test_scores_do_not_wrap():
+    """As many users as 31 bits hold, all against one point."""
+    chosen = budget(30.0, users=2**21)
+    assert int(chosen.units) * int(chosen.digits) * 2**21 < 2**31
+    values = jnp.broadcast_to(jnp.array([0.0, 5.0, 5.0])[:, None], (3, 2**21))
+    found = jax.jit(lambda: choice.scores(chosen, values, jnp.asarray(WIDTH), 1))()
+    assert int(found[0]) == len(LADDER) - 1
+    assert int(found[1]) <= 0
+
+
+def test_without_noise_it_is_the_best_point():
+    values = losses()
+    found = choice.row(jax.random.key(0), budget(math.inf, "none"), jnp.asarray(values), jnp.asarray(10.0))
+    assert int(found) == np.argmin(values.mean(axis=1))
+
+
+@pytest.mark.parametrize(("mu", "users"), [(1e-3, 10), (1.0, 2**31)])
+def test_too_little_budget_and_too_many_users_are_refused(mu, users):
+    with pytest.raises(ValueError, match="for an exact choice"):
+        budget(mu, users=users)
+
+
+def test_a_million_users_keep_the_range():
+    few, many = budget(1.0), budget(1.0, users=10**6)
+    assert choice.pure_level(many) == choice.pure_level(few) > 0.99 * accounting.bounded_range_eta(1.0)
+    assert int(many.digits) >= 1

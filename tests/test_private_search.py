@@ -1,0 +1,156 @@
+"""Private search: designs, choices and DP-GIBO between them, against the same done by hand."""
+
+import dataclasses
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxdpbo import drivers
+from jaxdpbo._checks import low_high
+from jaxdpbo.algorithms import dp_gibo, private_search
+from jaxdpbo.privacy import accounting, choice, guarantee
+
+USERS, BATCH, STEPS = 40, 3, 4
+BOX = np.array([[-1.0, 0.0], [3.0, 2.0]])
+ALONE = private_search.algorithm_of()
+AROUND = private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at)
+DESIGN = BOX[0] + (BOX[1] - BOX[0]) * np.random.default_rng(3).uniform(size=(6, 2))
+DATA = np.random.default_rng(0).normal([2.0, 0.5], 0.3, (USERS, 2))
+
+
+def loss(point, data):
+    return jnp.sum(jnp.square(data - point[None]), axis=1)
+
+
+def fresh(points):
+    return private_search.Round(points, np.zeros_like(points), np.zeros(points.shape, bool))
+
+
+def moved(count, by=0.2):
+    offset = by * np.random.default_rng(count).normal(size=(count, 2))
+    return private_search.Round(np.tile(BOX[0], (count, 1)), offset, np.tile([[True, False]], (count, 1)))
+
+
+def gibo(mu, noise, theta0=None):
+    return dp_gibo.config(
+        users=USERS, steps=STEPS, mu=mu, bounds=low_high(BOX), batch=BATCH, theta0=theta0, optimizer=optax.adagrad,
+        output="last_half_mean", noise=noise, polish_steps=2,
+    )  # fmt: skip
+
+
+def config(inner=None, rounds=(fresh(DESIGN),), choice_mu=(1.0,), noise="exact", **changed):
+    given = {"users": USERS, "bounds": low_high(BOX), "loss_range": (0, 4), "batch": BATCH, "noise": noise}
+    return private_search.config(rounds=rounds, choice_mu=choice_mu, inner_config=inner, **given | changed)
+
+
+def run(algorithm, chosen, data=DATA):
+    return drivers.run_scan(algorithm, loss, data, chosen, key=jax.random.key(5), insecure_key=True, diagnostics=True)
+
+
+def mean_losses(points, width=4.0):
+    """Of the users' losses less their own least, as the choice counts them."""
+    found = np.array([np.sum(np.square(DATA - point[None]), axis=1) for point in points])
+    return np.minimum(found - found.min(axis=0), width).mean(axis=1)
+
+
+def test_without_noise_it_takes_the_best_start_and_the_best_point():
+    inf = math.inf
+    found = run(AROUND, config(gibo(inf, "none"), choice_mu=(inf, inf), noise="none")).release
+    start = DESIGN[np.argmin(mean_losses(DESIGN))]
+    np.testing.assert_allclose(found.start, start, rtol=1e-12)
+    inner = run(dp_gibo.algorithm, gibo(inf, "none", start)).release
+    np.testing.assert_allclose(found.path, inner.path, rtol=1e-6, atol=1e-8)
+    tails = [inner.point, inner.path[-1], inner.path[-2:].mean(axis=0)]
+    np.testing.assert_allclose(found.points[-BATCH:], tails, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found.points[: len(DESIGN)], DESIGN, rtol=1e-12)
+    np.testing.assert_allclose(found.point, found.points[np.argmin(mean_losses(found.points))], rtol=1e-12)
+
+
+def test_later_rounds_go_on_from_the_chosen_point():
+    rounds, inf = (fresh(DESIGN), moved(3), moved(6)), math.inf
+    found = run(ALONE, config(rounds=rounds, choice_mu=(inf,) * 3, noise="none")).release
+    seen = [DESIGN]
+    for each in rounds[1:]:
+        points = np.concatenate(seen)
+        best = points[np.argmin(mean_losses(points))]
+        seen.append(np.where(each.kept, np.clip(best + each.offset, *BOX), each.fresh))
+    np.testing.assert_allclose(found.points, np.concatenate(seen), rtol=1e-12)
+    np.testing.assert_allclose(found.point, found.points[np.argmin(mean_losses(found.points))], rtol=1e-12)
+
+
+def test_parts_compose_to_what_is_stated():
+    inner = gibo(0.8, "exact")
+    chosen = config(inner, choice_mu=(0.3, 0.2))
+    stated = AROUND.privacy(chosen)
+    levels = dict(stated.parts)
+    assert len(levels) == 3
+    assert levels[private_search.DESIGN_CHOICE] == choice.level(chosen.choices[0]) <= 0.3
+    assert levels[private_search.LAST_CHOICE] == choice.level(chosen.choices[1]) <= 0.2
+    assert stated.level == accounting.composed_mu(*levels.values()) <= math.hypot(0.8, 0.3, 0.2)
+    assert stated.total_variation > dp_gibo.algorithm.privacy(inner).total_variation
+    assert stated.assumptions == dp_gibo.algorithm.privacy(inner).assumptions
+    assert AROUND.privacy(config(gibo(math.inf, "none"), choice_mu=(math.inf,) * 2)).notion == "none"
+    assert guarantee.IDEAL_NOISE in ALONE.privacy(config(noise="float")).assumptions
+
+
+@pytest.mark.parametrize("changed", ["rounds", "choice_mu", "loss_range"])
+def test_a_run_does_not_go_on_under_another_budget(changed):
+    """With other rounds one choice could be made twice."""
+    given = {"rounds": (fresh(DESIGN), moved(3)), "choice_mu": (1.0, 1.0)}
+    other = {"rounds": (fresh(DESIGN[:3]), moved(6)), "choice_mu": (1.0, 1.1), "loss_range": (0, 5)}[changed]
+    state = ALONE.init(jax.random.key(0), config(**given))
+    after, _ = ALONE.tell(
+        jax.random.key(1), config(**given | {changed: other}), state, ALONE.ask(jax.random.key(1), config(**given), state),
+        jnp.zeros((BATCH, USERS)),
+    )  # fmt: skip
+    assert int(after.public.step) == 0
+
+
+def test_a_masked_point_is_not_chosen():
+    chosen = config(rounds=(fresh(DESIGN[:3]),))
+    state = ALONE.init(jax.random.key(0), chosen)
+    query = ALONE.ask(jax.random.key(0), chosen, state)._replace(mask=jnp.array([False, True, True]))
+    values = jnp.array([[0.0], [9.0], [1.0]]) * jnp.ones((3, USERS))
+    tell = jax.jit(partial(ALONE.tell, config=chosen, state=state, query=query, values=values))
+    rows = {int(tell(key)[0].public.chosen[-1]) for key in jax.random.split(jax.random.key(2), 20)}
+    assert rows <= {1, 2}
+
+
+def test_users_who_are_not_finite_change_nothing_but_their_own_part():
+    bad = DATA.copy()
+    bad[0] = np.nan
+    found = run(AROUND, config(gibo(1.0, "exact"), choice_mu=(1.0, 1.0)), bad)
+    assert np.all(np.isfinite(found.release.points))
+
+
+def test_a_start_in_box_units_is_moved_whole():
+    """Iterate, path and optimizer begin where the choice says."""
+    inner = gibo(1.0, "exact")
+    state = dp_gibo.algorithm.init(jax.random.key(0), inner)
+    there = dp_gibo.started_at(inner, state, jnp.asarray(DESIGN[1]))
+    expected = dp_gibo.algorithm.init(jax.random.key(0), dataclasses.replace(inner, theta0=jnp.asarray(DESIGN[1])))
+    jax.tree.map(np.testing.assert_array_equal, there, expected)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"rounds": ()}, "rounds must be one or more"),
+        ({"rounds": (moved(3),)}, "the first keeps nothing"),
+        ({"rounds": (fresh(DESIGN[:4]),)}, "a multiple of 3"),
+        ({"rounds": (fresh(DESIGN[:, :1]),)}, "points of 2 numbers"),
+        ({"rounds": (fresh(DESIGN + 9),)}, "must lie inside bounds"),
+        ({"choice_mu": (1.0, 1.0)}, "one number a choice"),
+        ({"choice_mu": (-1.0,)}, "choice_mu must be positive"),
+        ({"loss_range": (1, 1)}, "loss_range must be in order"),
+        ({"inner": gibo(1.0, "exact"), "choice_mu": (1.0, 1.0), "users": 41}, "inner_config must be of 41 users"),
+    ],
+)
+def test_mistakes_are_named(changed, said):
+    with pytest.raises(ValueError, match=said):
+        config(**changed)

@@ -1,0 +1,115 @@
+"""Named dimensions: to the unit box and back, the same for Python and under a trace."""
+
+import math
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxdpbo import Space, space
+
+MIXED = Space(
+    {
+        "C": space.real(1e-3, 1e3, log=True),
+        "shift": space.real(-2.0, 6.0),
+        "depth": space.integer(2, 9),
+        "leaves": space.integer(1, 500, log=True),
+        "kernel": space.categorical("rbf", "poly", None, True),
+    }
+)
+UNIT = st.lists(st.floats(0, 1), min_size=5, max_size=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(UNIT)
+def test_there_and_back(point):
+    params = MIXED.params(point)
+    again = MIXED.params(MIXED.point(params))
+    assert all(again[name] == params[name] for name in ("depth", "leaves", "kernel"))
+    np.testing.assert_allclose(again["C"], params["C"], rtol=1e-12)
+    np.testing.assert_allclose(again["shift"], params["shift"], atol=1e-12)
+    assert [type(value) for value in params.values()][:4] == [float, float, int, int]
+    np.testing.assert_allclose(MIXED.snap([point])[0], MIXED.point(params), atol=1e-12)
+
+
+def test_ends_and_intervals():
+    low, high = (MIXED.params(np.full(5, end)) for end in (0.0, 1.0))
+    assert low == {"C": pytest.approx(1e-3), "shift": -2.0, "depth": 2, "leaves": 1, "kernel": "rbf"}
+    assert high == {"C": pytest.approx(1e3), "shift": 6.0, "depth": 9, "leaves": 500, "kernel": True}
+    assert MIXED.params(np.array([-9.0, -9.0, 9.0, 9.0, 9.0])) == low | {"depth": 9, "leaves": 500, "kernel": True}
+    depths = [MIXED.params([0, 0, place, 0, 0])["depth"] for place in (np.arange(800) + 0.5) / 800]
+    assert set(np.bincount(depths)[2:]) == {100}
+
+
+@pytest.mark.parametrize("dimension", [space.integer(1, 500, log=True), space.integer(-3, 2**24 - 5)])
+def test_every_whole_number_has_a_place(dimension):
+    for value in {dimension.low, dimension.low + 1, (dimension.low + dimension.high) // 2, dimension.high}:
+        place = dimension.encode("x", value)
+        assert 0 <= place <= 1
+        assert dimension.plain(dimension.decode(np.asarray(place), np)) == value
+
+
+NUMBERS = Space({name: MIXED.dimensions[i] for i, name in enumerate(MIXED.names[:4])} | {"k": space.categorical(3, 5)})
+
+
+@settings(max_examples=50, deadline=None)
+@given(UNIT)
+def test_a_traced_point_is_the_same(point):
+    traced = _traced(jnp.asarray(point))
+    for name, value in NUMBERS.params(point).items():
+        np.testing.assert_allclose(traced[name], value, rtol=1e-12, atol=1e-12)
+
+
+_traced = jax.jit(NUMBERS.params)
+
+
+def test_float32_keeps_whole_numbers(float32):
+    wide = Space({"x": space.integer(1, 2**24)})
+    for place in (0.0, 0.3, 1.0):
+        assert 1 <= int(jax.jit(wide.params)(jnp.asarray([place]))["x"]) <= 2**24
+
+
+def test_categories_that_are_no_numbers_are_refused_under_a_trace():
+    with pytest.raises(TypeError, match="categories must be numbers where JAX traces"):
+        jax.jit(MIXED.params)(jnp.zeros(5))
+
+
+def test_spaces_compare_by_what_they_are():
+    same = Space(dict(zip(MIXED.names, MIXED.dimensions, strict=True)))
+    assert same == MIXED == pickle.loads(pickle.dumps(MIXED))
+    assert hash(same) == hash(MIXED)
+    assert MIXED.real_axes.tolist() == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: space.real(1, 1), "low must be less than high"),
+        (lambda: space.real(0, 1, log=True), "low must be positive where log=True"),
+        (lambda: space.real(0, math.inf), "high must be finite"),
+        (lambda: space.integer(0.5, 2), "low must be an integer"),
+        (lambda: space.integer(1, 2**25, log=True), "high must be at most"),
+        (lambda: space.categorical("a"), "two or more"),
+        (lambda: space.categorical("a", "a"), "all different"),
+        (lambda: space.categorical("a", [1]), "choices must be text"),
+        (lambda: Space({}), "at least one"),
+        (lambda: Space([("a", space.real(0, 1))]), "must be a dict of names"),
+        (lambda: Space({1: space.real(0, 1)}), "names must be text"),
+        (lambda: Space({"a": (0, 1)}), "must be real"),
+        (lambda: Space({"a": Space({"b": space.real(0, 1)})}), "conditional dimensions are not supported"),
+        (lambda: Space({"a": lambda params: space.real(0, 1)}), "conditional dimensions are not supported"),
+        (lambda: MIXED.params([0.0]), "must have shape"),
+        (lambda: MIXED.point({"C": 1.0}), "params must be a dict of"),
+        (lambda: MIXED.point(MIXED.params(np.zeros(5)) | {"kernel": 1}), "must be one of"),
+        (lambda: MIXED.point(MIXED.params(np.zeros(5)) | {"depth": 2.5}), "must be a whole number"),
+        (lambda: MIXED.point(MIXED.params(np.zeros(5)) | {"C": 1e4}), "must lie in"),
+        (lambda: MIXED.snap(np.zeros((3, 4))), "points must be finite, of shape"),
+    ],
+)
+def test_mistakes_are_named(make, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        make()

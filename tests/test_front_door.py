@@ -16,7 +16,8 @@ import jaxdpbo
 from jaxdpbo import drivers, ledger
 from jaxdpbo._checks import box, low_high
 from jaxdpbo.algorithms import dp_gibo, random_search
-from jaxdpbo.drivers.preview import NO_DIFFERENT, config_of, deviation_of, note_on
+from jaxdpbo.drivers import methods
+from jaxdpbo.drivers.preview import NO_DIFFERENT, deviation_of, note_on
 from jaxdpbo.privacy import asked, guarantee
 
 USERS = 40
@@ -39,6 +40,11 @@ def python_loss(point, data):
 def minimize(objective=loss, data=RECORDS, bounds=SIDE, **changes):
     options = SMALL | {"mu": 1.0} | changes
     return jaxdpbo.minimize(objective, data, bounds, **{name: each for name, each in options.items() if each != "no"})
+
+
+def local(users, bounds, mu, steps):
+    """The descent of ``minimize`` with batches of 2."""
+    return methods.local(methods.Asked(users, mu, bounds, steps, 2, 1.0, None, None, "float"))
 
 
 # Budgets
@@ -236,24 +242,24 @@ def test_what_is_no_box_is_named(spelling, message):
 
 
 def test_a_preview_shows_what_does_not_help():
-    options = {"bounds": [(0, 6)] * 3, "loss_range": (0, 4)}
+    options = {"bounds": [(0, 6)] * 3, "loss_range": (0, 4), "method": "local"}
     poor, good = jaxdpbo.preview(users=20, mu=0.3, **options), jaxdpbo.preview(users=2000, mu=1.0, **options)
     assert (poor.helpful, good.helpful) == (False, True)
     assert "NOT HELPFUL" in str(poor)
     assert "NOT HELPFUL" not in str(good)
     assert f"{poor.users_needed} users" in str(poor)
-    assert f"From the middle to a corner it is {100 * poor.loss_noise:.2g} % of the loss range." in str(poor)
+    assert f"In the loss it is {100 * poor.loss_noise:.2g} % of the loss range." in str(poor)
     assert jaxdpbo.preview(users=poor.users_needed, mu=0.3, **options).relative_noise == pytest.approx(0.25, rel=0.03)
     ideal = 2 * math.sqrt(25) / (2000 * 1.0)
     assert ideal <= good.deviation < 1.05 * ideal
-    assert good.loss_noise == pytest.approx(good.deviation * 3 * math.sqrt(3) / 4)
+    assert good.loss_noise == pytest.approx(good.deviation * math.sqrt(3) / 4)
     with pytest.raises(ValueError, match="loss_range must have low < high"):
         jaxdpbo.preview(users=20, mu=1.0, bounds=SIDE, loss_range=(1, 0))
 
 
 def test_a_preview_is_of_the_noise_that_a_run_has():
     """Steps of users without a gradient are noise alone: turned back, they have the deviation that was said."""
-    config = config_of(USERS, SIDE, 0.5, None, None, 2, 2, 1.0, None, "float")
+    config = local(USERS, SIDE, 0.5, 2)
     keys = jax.random.split(jax.random.key(0), 2000)
     paths = jax.lax.map(lambda key: drivers.scan(dp_gibo.algorithm, nothing, key, config, RECORDS)[0].path, keys)
     moved = np.diff(np.asarray(paths)[:, :2, 0], axis=1)[:, 0] / 3.0
@@ -297,7 +303,7 @@ def test_a_path_that_is_no_different_from_noise_says_so():
 
 @pytest.mark.parametrize(("steps", "dimension"), [(2, 1), (10, 3), (100, 10)])
 def test_noise_alone_is_what_a_chi_squared_variable_would_be(steps, dimension):
-    config = config_of(40, [(0.0, 6.0)] * dimension, 0.5, None, None, steps, 2, 1.0, None, "float")
+    config = local(40, [(0.0, 6.0)] * dimension, 0.5, steps)
     usual = scipy.stats.chi2.ppf(0.999, steps * dimension) * deviation_of(config) ** 2 / (steps * dimension)
 
     def path(squares):
@@ -312,7 +318,7 @@ def test_noise_alone_is_what_a_chi_squared_variable_would_be(steps, dimension):
 
 def test_a_note_is_a_function_of_what_is_released():
     run = minimize(python_loss, diagnostics=True)
-    config = config_of(USERS, SIDE, 1.0, None, None, 2, 2, 1.0, None, "float")
+    config = local(USERS, SIDE, 1.0, 2)
     assert run.note == note_on(run.release.path, config)
 
 

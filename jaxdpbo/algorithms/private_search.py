@@ -386,5 +386,6 @@ def _statement(config: Config, inner: guarantee.Guarantee | None) -> guarantee.G
         assumptions=assumptions,
         total_variation=len(levels) * choice.TOTAL_VARIATION * exact + (0.0 if inner is None else inner.total_variation),
         parts=parts if len(parts) > 1 else (),
+        also=("dp", choice.pure_level(config.choices[0])) if len(levels) == 1 else None,
     )  # fmt: skip
     return found if inner is None else found.assuming(*inner.assumptions)

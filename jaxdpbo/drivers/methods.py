@@ -1,4 +1,23 @@
-"""Which search ``minimize`` runs, and with what: chosen by public numbers alone."""
+"""Which search ``minimize`` runs, and with what: chosen by public numbers alone.
+
+====================  ===========================================================  =====================================
+method                what it does                                                 needs
+====================  ===========================================================  =====================================
+"local"               DP-GIBO in box units from the middle: descent along noisy    real dimensions
+                      gradients
+"start_then_local"    a design and a private choice of the start; DP-GIBO; a       real dimensions, ``loss_range``
+                      private choice of the answer
+"choice"              a design, then rounds of points near the one chosen          ``loss_range``
+                      privately before
+"evaluations"         GP-UCB on noisy means, which may all be published            ``loss_range``
+"in_order"            a design and one private choice: also epsilon-DP             ``loss_range``
+"auto"                "local" without a ``loss_range``; "choice" where a
+                      dimension is not real; otherwise by how sharp a choice is
+====================  ===========================================================  =====================================
+
+A choice is as sharp as ``choice.sharpness`` says: with few users it is hardly better than a guess, and descent from the
+middle does without.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -7,22 +26,56 @@ import numpy as np
 import optax
 
 from jaxdpbo import _checks
-from jaxdpbo.algorithms import dp_gibo, private_search
-from jaxdpbo.privacy import choice
-from jaxdpbo.types import Algorithm
+from jaxdpbo import space as spaces
+from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_evaluations, private_search
+from jaxdpbo.privacy import choice, private_scale
+from jaxdpbo.types import Algorithm, Bounds
 
-METHODS = ("auto", "local", "start_then_local", "choice")
-SHARP = 50.0  # of a choice for ``CHOICE_SHARE``: from here on it pays to choose a start
+LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = METHODS = (
+    "local", "start_then_local", "choice", "evaluations", "in_order",
+)  # fmt: skip
+AUTO = "auto"
+SHARP = 50.0  # of a choice for CHOICE_SHARE: from here on a start is worth choosing
 CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
-DESIGN_SHARE = 0.15  # of the evaluations
-LOCAL, START, CHOICE = METHODS[1:]
+DESIGN_SHARE = 0.15  # of the steps, for a start
+ROUNDS, FIRST_SHARE, LAST_SHARE = 4, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
+MAX_EVALUATIONS = 60  # of "evaluations": each one more makes all of them noisier
+CHOOSES = private_search.algorithm_of()
+STARTS = private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at)
+EVALUATES = private_evaluations.algorithm_of(gp_ucb.algorithm)
+
+
+class Asked(NamedTuple):
+    """The arguments of ``minimize`` that set its noise and its points.
+
+    Attributes:
+      users: ``n``.
+      mu: the whole budget.
+      bounds: a box, or a ``Space``.
+      steps: ``T``, and
+      batch: ``b``: every method evaluates ``T b`` points at most.
+      clip_norm: ``B``, or "private".
+      loss_range: ``(low, high)``, or None.
+      theta0: where to start; None for the middle.
+      noise: "exact" or "float".
+    """
+
+    users: int
+    mu: float
+    bounds: Bounds
+    steps: int
+    batch: int | None
+    clip_norm: float | str
+    loss_range: Any
+    theta0: Any
+    noise: str
 
 
 class Plan(NamedTuple):
     """What ``minimize`` runs.
 
     Attributes:
-      method: of ``METHODS``, never "auto".
+      method: of ``METHODS``.
       reason: why, in words: public numbers alone.
       algorithm: and
       config: its config.
@@ -33,45 +86,156 @@ class Plan(NamedTuple):
     algorithm: Algorithm
     config: Any
 
-
-def sobol(count: int, dimension: int, seed: int = 0) -> np.ndarray:
-    """Points ``(count, d)`` of a scrambled Sobol sequence in the unit box; public."""
-    from scipy.stats import qmc  # half of the time to import this package, so only where it is used
-
-    power = max(1, math.ceil(math.log2(count)))
-    return qmc.Sobol(dimension, seed=seed).random_base2(power)[:count]
+    @property
+    def descent(self) -> dp_gibo.Config | None:
+        """The config of DP-GIBO, where there is some."""
+        inner = getattr(self.config, "inner", self.config)
+        return inner if isinstance(inner, dp_gibo.Config) else None
 
 
-def local(
-    users: int, box: np.ndarray, mu: float, steps: int, batch: int | None, clip_norm: float | str, start: Any, noise: str
-) -> dp_gibo.Config:
-    """DP-GIBO with defaults that work: coordinate AdaGrad, the mean of the last half of the path."""
+def plan(method: str, asked: Asked) -> Plan:
+    """The search, its config, and why.
+
+    Raises:
+      ValueError: an unknown method, or one that needs what was not given; an argument out of range.
+      TypeError: an argument of the wrong kind.
+    """
+    _checks.choice("method", method, (AUTO, *METHODS))
+    bounds, space = spaces.box(asked.bounds)
+    box = _checks.box("bounds", bounds)
+    asked = asked._replace(
+        users=_checks.size("users", asked.users),
+        bounds=bounds if space is None else space,
+        steps=_checks.size("steps", asked.steps),
+        batch=box.shape[1] + 1 if asked.batch is None else _checks.size("batch", asked.batch),
+    )
+    real = space is None or bool(np.all(space.real_axes))
+    chosen, reason = _chosen(method, asked, real)
+    if chosen != LOCAL and asked.loss_range is None:
+        raise ValueError(f"loss_range must be given for method={chosen!r}")
+    if chosen in (LOCAL, START) and not real:
+        raise ValueError(f"method must not be {chosen!r} where dimensions are not real: there is no gradient along them")
+    if chosen not in (LOCAL, START) and asked.clip_norm == private_scale.PRIVATE:
+        raise ValueError(f"clip_norm must not be 'private' for method={chosen!r}, which has no gradients")
+    start = None if asked.theta0 is None else _start(space, asked.theta0)
+    algorithm, config = _MAKERS[chosen](asked._replace(theta0=start), box)
+    return Plan(chosen, reason, algorithm, config)
+
+
+def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
+    """The method, and by which public numbers."""
+    if method != AUTO:
+        return method, "as asked for"
+    if asked.loss_range is None:
+        return LOCAL, "no loss_range was given"
+    if not real:
+        return CHOICE, "not all dimensions are real"
+    low, high = private_evaluations.loss_interval(asked.loss_range)
+    if math.isinf(asked.mu):
+        return START, "there is no noise"
+    sharp = choice.sharpness(asked.mu * math.sqrt(CHOICE_SHARE), high - low, asked.users)
+    said = f"a choice for {100 * CHOICE_SHARE:g} % of mu^2 has a sharpness of {sharp:.3g}, "
+    if sharp < SHARP or asked.steps < 3:
+        return LOCAL, said + f"less than {SHARP:g}" * (sharp < SHARP) + "and there are few steps" * (sharp >= SHARP)
+    return START, said + f"at least {SHARP:g}"
+
+
+def _start(space: Any, theta0: Any) -> Any:
+    return space.point(theta0) if space is not None and isinstance(theta0, dict) else theta0
+
+
+def local(asked: Asked) -> dp_gibo.Config:
+    """DP-GIBO with defaults that work: coordinate AdaGrad in box units, the mean of the last half of the path."""
     return dp_gibo.config(
-        users=users,
-        steps=steps,
-        mu=mu,
-        bounds=_checks.low_high(box),
-        batch=batch,
-        clip_norm=clip_norm,
-        theta0=start,
+        users=asked.users,
+        steps=asked.steps,
+        mu=asked.mu,
+        bounds=asked.bounds,
+        batch=asked.batch,
+        clip_norm=asked.clip_norm,
+        theta0=asked.theta0,
         optimizer=optax.adagrad,
         output="last_half_mean",
-        noise=noise,
+        noise=asked.noise,
     )
 
 
-def designed(box: np.ndarray, count: int, start: np.ndarray) -> private_search.Round:
-    """``start``, and points of a Sobol sequence in the box."""
-    low, high = box
-    fresh = np.concatenate([start[None], low + (high - low) * sobol(count, len(low))])[:count]
+def _local(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
+    del box
+    return dp_gibo.algorithm, local(asked)
+
+
+def _start_then_local(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
+    if asked.steps < 3:
+        raise ValueError(f"steps must be at least 3 for method={START!r}, got {asked.steps}")
+    first = max(1, round(DESIGN_SHARE * asked.steps))
+    rest = asked._replace(steps=asked.steps - first - 1, mu=asked.mu * math.sqrt(1 - 2 * CHOICE_SHARE))
+    each = asked.mu * math.sqrt(CHOICE_SHARE)
+    return STARTS, _search(asked, [_design(asked, box, first)], [each, each], local(rest))
+
+
+def _choice(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
+    later = min(ROUNDS, asked.steps - 1)
+    first = max(asked.steps - later * max(1, round((1 - FIRST_SHARE) * asked.steps / ROUNDS)), 1)
+    each = (asked.steps - first) // max(later, 1)
+    rounds = [_design(asked, box, asked.steps - later * each)]
+    rounds += [_near(asked, box, each, 0.5**number, number) for number in range(1, later + 1)]
+    if not later:
+        return CHOOSES, _search(asked, rounds, [asked.mu])
+    shares = [(1 - LAST_SHARE) / later] * later + [LAST_SHARE]
+    return CHOOSES, _search(asked, rounds, [asked.mu * math.sqrt(share) for share in shares])
+
+
+def _in_order(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
+    return CHOOSES, _search(asked, [_design(asked, box, asked.steps)], [asked.mu])
+
+
+def _evaluations(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
+    del box
+    count = min(asked.steps * (asked.batch or 1), MAX_EVALUATIONS)
+    inner = gp_ucb.config(steps=count, bounds=asked.bounds, refit_every=20, answer="best_posterior_mean")
+    return EVALUATES, private_evaluations.config(
+        gp_ucb.algorithm, inner, users=asked.users, mu=asked.mu, loss_range=asked.loss_range, noise=asked.noise
+    )
+
+
+_MAKERS = dict(zip(METHODS, (_local, _start_then_local, _choice, _evaluations, _in_order), strict=True))
+
+
+def _search(asked: Asked, rounds: list[private_search.Round], levels: list[float], inner: Any = None) -> Any:
+    return private_search.config(
+        users=asked.users,
+        bounds=asked.bounds,
+        loss_range=asked.loss_range,
+        rounds=rounds,
+        choice_mu=levels,
+        batch=asked.batch or 1,
+        inner_config=inner,
+        noise=asked.noise,
+    )
+
+
+def _design(asked: Asked, box: np.ndarray, steps: int) -> private_search.Round:
+    """The start, and points of a Sobol sequence in the box."""
+    (low, high), count = box, steps * (asked.batch or 1)
+    start = _checks.inside("theta0", _checks.from_box("theta0", asked.theta0, box, _checks.middle), box)
+    fresh = np.concatenate([start[None], low + (high - low) * sobol(count, len(low), 0)])[:count]
     return private_search.Round(fresh, np.zeros_like(fresh), np.zeros(fresh.shape, bool))
 
 
-def near(box: np.ndarray, count: int, reach: float, change: float, seed: int) -> private_search.Round:
-    """Points around the one chosen last: a coordinate moves by up to ``reach`` of half a side with odds ``change``."""
-    low, high = box
-    rng = np.random.default_rng(seed)
-    offset = reach * (high - low) / 2 * (2 * sobol(count, len(low), seed) - 1)
-    moved = rng.random(offset.shape) < change
+def _near(asked: Asked, box: np.ndarray, steps: int, reach: float, number: int) -> private_search.Round:
+    """Points around the one chosen last: half of the coordinates, one at least, move by up to ``reach`` half sides."""
+    (low, high), count = box, steps * (asked.batch or 1)
+    rng = np.random.default_rng(number)
+    offset = reach * (high - low) / 2 * (2 * sobol(count, len(low), number) - 1)
+    moved = rng.random(offset.shape) < 0.5
     moved[np.arange(count), rng.integers(0, len(low), count)] = True
-    return private_search.Round(np.broadcast_to(low, offset.shape).copy(), np.where(moved, offset, 0), np.ones(offset.shape, bool))
+    kept = np.ones(offset.shape, bool)
+    return private_search.Round(np.broadcast_to(low, offset.shape).copy(), np.where(moved, offset, 0.0), kept)
+
+
+def sobol(count: int, dimension: int, seed: int) -> np.ndarray:
+    """Points ``(count, d)`` of a scrambled Sobol sequence in the unit box; public."""
+    from scipy.stats import qmc  # as long to import as this package, so where it is used
+
+    return qmc.Sobol(dimension, seed=seed).random_base2(max(1, math.ceil(math.log2(count))))[:count]

@@ -8,21 +8,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import result, separation
+from jaxdpbo import space as spaces
+from jaxdpbo.drivers import methods, result, separation
 from jaxdpbo.drivers.loop import run_loop
-from jaxdpbo.drivers.preview import config_of, note_on
+from jaxdpbo.drivers.preview import note_on
 from jaxdpbo.drivers.scan import run_scan
-from jaxdpbo.privacy import charges, keys
+from jaxdpbo.privacy import asked, charges, keys
 from jaxdpbo.privacy.separable import ByPerson
-from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, State, Tree
+from jaxdpbo.space import Space
+from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Data, Objective, State, Tree
 
 
 def minimize(
     objective: Objective,
     data: Data,
-    bounds: Bounds,
+    bounds: Bounds | Space,
     *,
+    method: str = "auto",
+    loss_range: ArrayLike | None = None,
     mu: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -42,11 +45,12 @@ def minimize(
     recording: charges.Recording | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
-    """Minimise the mean of per-user losses over a box by DP-GIBO, ``mu``-GDP for the users.
+    """Minimise the mean of per-user losses over a box or a ``Space``, ``mu``-GDP for the users.
 
-    Not quite Algorithm 1 as published (which is ``dp_gibo.config`` with its defaults, and ``run_scan`` or
-    ``run_loop``): the update is coordinate AdaGrad with the half-width of the box as step, and the answer is the mean
-    of the last half of the path. Both are post-processing of the same privatised gradients.
+    ``method`` says how, see ``drivers.methods``; where not given it is chosen by public numbers, and the result says by
+    which. Its descent is not quite Algorithm 1 as published (which is ``dp_gibo.config(box_units=False)``, and
+    ``run_scan`` or ``run_loop``): it sees the box as ``[-1, 1]^d``, the update is coordinate AdaGrad with half a side of
+    the box as step, and the answer is the mean of the last half of the path.
 
     >>> import numpy as np
     >>> from jaxdpbo import minimize
@@ -57,10 +61,14 @@ def minimize(
     ((1,), True)
 
     Args:
-      objective: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
+      objective: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. Of a
+        ``Space`` it gets a dict of parameters instead of the point.
       data: what the objective needs: a pytree of arrays, or anything where ``traceable`` is False.
-      bounds: finite, in a spelling of ``_checks.box``: pairs ``[(low, high), ...]`` or rows ``(2, d)`` where ``d`` is
+      bounds: a ``Space``; or finite, in a spelling of ``_checks.box``: pairs ``[(low, high), ...]`` or rows ``(2, d)`` where ``d`` is
         not 2, ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds`` for any ``d``.
+      method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order".
+      loss_range: ``(low, high)`` of a user's loss, chosen without the users' data; needed for all methods but "local".
+        A private choice counts the differences between a user's losses up to its width.
       mu: the total GDP budget; ``inf`` for none. Needed, or ``epsilon`` and ``delta``.
       epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down. What the
         guarantee states at ``delta`` is at most this.
@@ -68,11 +76,12 @@ def minimize(
       users: ``n``; where not given, that of ``by_person``, or the leading length that all leaves of ``data`` share.
       user_axes: which axis of each leaf of ``data`` counts users, see ``run_scan``: the objective is checked to keep
         them apart, and the guarantee assumes that no more. For an objective that JAX can trace.
-      steps: ``T``; the objective is evaluated ``T b`` times.
+      steps: ``T``; the objective is evaluated ``T b`` times at most.
       batch: ``b``; ``d + 1`` where not given.
-      clip_norm: ``B``, the bound on one user's gradient, chosen without the data; "private" finds it from the users'
-        gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``): where the scale of the losses is unknown.
-      theta0: where to start; the middle of the box where not given.
+      clip_norm: ``B``, the bound on one user's gradient, the change of a loss over half a side of the box, chosen
+        without the data; "private" finds it from the users' gradients in the first step, for 5 % of ``mu^2``
+        (``dp_gibo.config``): where the scale of the losses is unknown.
+      theta0: where to start, ``(d,)`` or parameters of the ``Space``; the middle of the box where not given.
       noise: "exact", or "float" for research sweeps.
       key: for tests; from the operating system where not given.
       insecure_key: permit a key of a generator without a security claim, see ``run_scan``.
@@ -87,7 +96,8 @@ def minimize(
 
     Returns:
       ``Run(release, guarantee)``: ``release.point (d,)`` is the answer, NumPy float64 where the objective ran in
-      Python. ``note`` says where the released path is no different from noise, see ``preview.note_on``.
+      Python, and of a ``Space`` ``release.params`` its parameters. ``method`` says which method ran, and why. ``note``
+      says where the released path is no different from noise, see ``preview.note_on``.
 
     Raises:
       ValueError: an argument out of range or of a wrong shape; names it.
@@ -100,7 +110,6 @@ def minimize(
         keys.refuse_trace("the key of a run")
     if not callable(objective):
         raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
-    box = _checks.low_high(_checks.box("bounds", bounds))
     from_python = progress or state is not None or executor is not None
     auto = isinstance(traceable, str) and traceable == "auto"
     must = not auto and _checks.flag("traceable", traceable)
@@ -110,16 +119,20 @@ def minimize(
         _expect_no_rows(data)
     objective, data = separation.shown(objective, data, user_axes)
     count = _users(users, objective, data)
-    config = config_of(count, box, mu, epsilon, delta, steps, batch, clip_norm, theta0, noise)
+    level = asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float))
+    wanted = methods.Asked(count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise)
+    plan = methods.plan(method, wanted)
+    asked.expect(plan.algorithm.privacy(plan.config), epsilon, delta)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
     trying = must or (auto and not from_python)
-    traced = _traced(objective, data, config, must=must) if trying else None
+    traced = _traced(objective, data, plan.config, must=must) if trying else None
     if traced is not None:
-        run = run_scan(dp_gibo.algorithm, objective, traced, config, **shared)
+        run = run_scan(plan.algorithm, objective, traced, plan.config, **shared)
     else:
         shared |= {"state": state, "executor": executor, "progress": progress}
-        run = _from_python(objective, data, config, tried=trying, **shared)
-    return run._replace(note=note_on(run.release.path, config))
+        run = _from_python(plan.algorithm, objective, data, plan.config, tried=trying, **shared)
+    note = "" if plan.descent is None else note_on(run.release.path, plan.descent)
+    return run._replace(note=note, method=f"{plan.method}: {plan.reason}")
 
 
 def _users(users: int | None, objective: Objective, data: Any) -> int:
@@ -150,7 +163,7 @@ def _is_row(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(each, (bool, int, float)) for each in value)
 
 
-def _traced(objective: Objective, data: Any, config: dp_gibo.Config, *, must: bool) -> Any:
+def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
     """``data`` as JAX arrays, or None where JAX can not trace the objective. Reads kinds and shapes alone.
 
     Raises:
@@ -160,9 +173,9 @@ def _traced(objective: Objective, data: Any, config: dp_gibo.Config, *, must: bo
     if not must and not all(map(_is_numeric, jax.tree.leaves(data))):
         return None
     arrays = result.arrays(data)
-    point = jax.ShapeDtypeStruct((config.bounds.shape[1],), config.bounds.dtype)
+    point = jax.ShapeDtypeStruct((_dimension(config),), jnp.result_type(float))
     try:
-        returned = jax.eval_shape(objective, point, arrays)
+        returned = jax.eval_shape(lambda point, data: objective(spaces.place(config.space, point), data), point, arrays)
     except Exception as error:  # not JAX's own alone: scikit-learn refuses a tracer with a ValueError
         if not must:
             return None
@@ -186,10 +199,12 @@ def _is_numeric(leaf: Any) -> bool:
     )
 
 
-def _from_python(objective: Objective, data: Any, config: dp_gibo.Config, *, tried: bool, **options: Any) -> result.Run:
+def _from_python(
+    algorithm: Algorithm, objective: Objective, data: Any, config: Any, *, tried: bool, **options: Any
+) -> result.Run:
     """``run_loop``; where tracing was tried before, what the objective raises at once is raised as it is."""
     try:
-        return run_loop(dp_gibo.algorithm, objective, data, config, **options)
+        return run_loop(algorithm, objective, data, config, **options)
     except result.RunInterrupted as error:
         failed = error.__cause__
         if not tried or error.step != 0 or not isinstance(failed, Exception):
@@ -198,5 +213,12 @@ def _from_python(objective: Objective, data: Any, config: dp_gibo.Config, *, tri
     raise failed from None
 
 
-def _called(config: dp_gibo.Config) -> str:
-    return f"the objective was called with a point of shape ({config.bounds.shape[1]},): one number a side of bounds"
+def _called(config: Any) -> str:
+    if config.space is not None:
+        return f"the objective was called with a dict of {', '.join(map(repr, config.space.names))}"
+    return f"the objective was called with a point of shape ({_dimension(config)},): one number a side of bounds"
+
+
+def _dimension(config: Any) -> int:
+    """``d``; of private evaluations it is the inner algorithm that has a box."""
+    return (config if hasattr(config, "bounds") else config.inner).bounds.shape[1]

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dp_gibo, private_evaluations
-from jaxdpbo.privacy import asked, clipping, guarantee, sensitivity
+from jaxdpbo.drivers import methods
+from jaxdpbo.privacy import asked, choice, clipping, guarantee, sensitivity
+from jaxdpbo.space import Space
 from jaxdpbo.types import Bounds
 
 TARGET = 0.25  # noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
@@ -32,23 +33,26 @@ class Preview(NamedTuple):
 
     Attributes:
       guarantee: of the run.
-      evaluations: of the objective, ``T b``.
-      deviation: standard deviation of the noise on one coordinate of a step's mean gradient: loss per unit of the
-        parameter; in units of a clip norm that is found privately.
+      method: that would run, and by which public numbers it is chosen.
+      evaluations: of the objective.
+      deviation: standard deviation of the noise on one coordinate of a step's mean gradient: loss per half a side of
+        the box; in units of a clip norm that is found privately. This and the next two are None without a descent.
       relative_noise: the norm of a step's noise, root mean square, over ``clip_norm``, the largest mean gradient.
       wander: how far noise alone moves a parameter in all steps, over half its side of the box: 1 is anywhere.
-      loss_noise: what that noise makes of the loss from the middle of the box to a corner, over the width of
-        ``loss_range``; None where no range was given, or the clip norm is found privately.
+      loss_noise: over the width of ``loss_range``, what noise does to the loss: of a descent, from the middle of the
+        box to a corner; of the last private choice, by how much it misses the best point seen, in expectation and at
+        most; of evaluations, the deviation of one. None where no range was given, or the clip norm is found privately.
       users: ``n``.
-      users_needed: ``n`` at which ``relative_noise`` would be a quarter.
-      helpful: whether ``relative_noise`` is at most 1.
+      users_needed: ``n`` at which ``relative_noise``, or without a descent ``loss_noise``, would be a quarter.
+      helpful: whether that is at most 1.
     """
 
     guarantee: guarantee.Guarantee
+    method: str
     evaluations: int
-    deviation: float
-    relative_noise: float
-    wander: float
+    deviation: float | None
+    relative_noise: float | None
+    wander: float | None
     loss_noise: float | None
     users: int
     users_needed: int
@@ -58,30 +62,34 @@ class Preview(NamedTuple):
         """A paragraph."""
         said = [
             f"{self.evaluations} evaluations for {self.users} users, {self.guarantee.notion} {self.guarantee.level:g}.",
-            f"The noise of a step is {self.relative_noise:.2g} times the largest gradient that clip_norm leaves;",
-            f"alone it moves a parameter by {100 * self.wander:.2g} % of half its side of the box.",
+            f"Method {self.method}.",
         ]
+        if self.relative_noise is not None and self.wander is not None:
+            said += [
+                f"The noise of a step is {self.relative_noise:.2g} times the largest gradient that clip_norm leaves;",
+                f"alone it moves a parameter by {100 * self.wander:.2g} % of half its side of the box.",
+            ]
         if self.loss_noise is not None:
-            said.append(f"From the middle to a corner it is {100 * self.loss_noise:.2g} % of the loss range.")
+            said.append(f"In the loss it is {100 * self.loss_noise:.2g} % of the loss range.")
         if not self.helpful:
             said.append("NOT HELPFUL: expect little more than a random point.")
         if self.users < self.users_needed:
-            ten = self.relative_noise / 10
-            said.append(f"{10 * self.users} users make it {ten:.2g} times, {self.users_needed} users {TARGET:g} times.")
+            said.append(f"{self.users_needed} users would bring it down to a quarter.")
         return " ".join(said)
 
 
 def preview(
     *,
     users: int,
-    bounds: Bounds,
+    bounds: Bounds | Space,
+    method: str = "auto",
+    loss_range: Any = None,
     mu: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     steps: int = 25,
     batch: int | None = None,
     clip_norm: float | str = 1.0,
-    loss_range: Any = None,
     noise: str = "exact",
 ) -> Preview:
     """How large the noise of ``minimize`` with these arguments would be. Nothing is spent and no data are read.
@@ -96,61 +104,63 @@ def preview(
     Args:
       users: ``n``.
       bounds: see ``minimize``.
+      method: see ``minimize``.
+      loss_range: ``(low, high)`` of a user's loss, chosen without the data.
       mu: the total GDP budget; or ``epsilon`` and ``delta``, see ``minimize``.
       epsilon: with ``delta``, in place of ``mu``.
       delta: it has no default.
       steps: ``T``.
       batch: ``b``; ``d + 1`` where not given.
       clip_norm: ``B``, or "private".
-      loss_range: ``(low, high)`` of a user's loss, chosen without the data; for ``loss_noise`` alone.
       noise: "exact", or "float".
 
     Raises:
       ValueError: an argument out of range or of a wrong shape; names it.
       TypeError: an argument of the wrong kind.
     """
-    config = config_of(users, bounds, mu, epsilon, delta, steps, batch, clip_norm, None, noise)
-    box = np.asarray(config.bounds, np.float64)
-    half, dimension = _checks.half_width(box), box.shape[1]
-    deviation = deviation_of(config)
-    relative = deviation * math.sqrt(dimension) / float(_clip_norm(config))
-    wander = _wander(deviation, config.steps)
-    share = None
-    if loss_range is not None and config.budget.scale is None:
-        low, high = private_evaluations.loss_interval(loss_range)
-        share = deviation * float(np.linalg.norm(half)) / (high - low)
+    level = asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float))
+    plan = methods.plan(
+        method, methods.Asked(users, level, bounds, steps, batch, clip_norm, loss_range, None, noise)
+    )
+    stated = plan.algorithm.privacy(plan.config)
+    asked.expect(stated, epsilon, delta)
+    deviation = relative = wander = None
+    if plan.descent is not None:
+        deviation = deviation_of(plan.descent)
+        relative = deviation * math.sqrt(plan.descent.bounds.shape[1]) / float(_clip_norm(plan.descent))
+        wander = _wander(deviation, plan.descent.steps)
+    share = _loss_noise(plan, loss_range, deviation)
+    counts = relative if relative is not None else share
+    assert counts is not None  # a method without a descent needs a range
     return Preview(
-        guarantee=dp_gibo.algorithm.privacy(config),
-        evaluations=config.steps * config.batch,
+        guarantee=stated,
+        method=f"{plan.method}: {plan.reason}",
+        evaluations=plan.config.steps * plan.config.batch,
         deviation=deviation,
         relative_noise=relative,
         wander=wander,
         loss_noise=share,
-        users=config.users,
-        users_needed=max(1, math.ceil(config.users * relative / TARGET)),
-        helpful=relative <= 1,
+        users=plan.config.users,
+        users_needed=max(1, math.ceil(plan.config.users * counts / TARGET)),
+        helpful=counts <= 1,
     )
 
 
-def config_of(
-    users: Any, bounds: Bounds, mu: Any, epsilon: Any, delta: Any, steps: Any, batch: Any, clip_norm: Any, theta0: Any,
-    noise: Any,
-) -> dp_gibo.Config:  # fmt: skip
-    """DP-GIBO as ``minimize`` runs it: the config, whose guarantee is within the budget that was asked for."""
-    config = dp_gibo.config(
-        users=users,
-        steps=steps,
-        mu=asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float)),
-        bounds=_checks.low_high(_checks.box("bounds", bounds)),
-        batch=batch,
-        clip_norm=clip_norm,
-        theta0=theta0,
-        optimizer=optax.adagrad,
-        output="last_half_mean",
-        noise=noise,
-    )
-    asked.expect(dp_gibo.algorithm.privacy(config), epsilon, delta)
-    return config
+def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) -> float | None:
+    """See ``Preview``."""
+    if loss_range is None:
+        return None
+    low, high = private_evaluations.loss_interval(loss_range)
+    config = plan.config
+    if isinstance(config, private_evaluations.Config):
+        return 0.0 if config.budget.noise == "none" else private_evaluations.deviation_of(config) / (high - low)
+    if plan.descent is None:
+        mu = float(config.choices[-1].mu)
+        points = config.steps * config.batch
+        return 0.0 if math.isinf(mu) else math.log(points) / choice.sharpness(mu, 1.0, config.users)
+    if deviation is None or plan.descent.budget.scale is not None:
+        return None
+    return deviation * math.sqrt(plan.descent.bounds.shape[1]) / (high - low)
 
 
 def deviation_of(config: dp_gibo.Config) -> float:

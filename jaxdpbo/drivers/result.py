@@ -29,12 +29,14 @@ class Run(NamedTuple):
       diagnostics: None unless asked for; with it this tuple prints and pickles private arrays.
       note: what ``release`` itself shows of the run, in words, "" where nothing: see ``preview.note_on``. It is
         computed from the release and public numbers alone.
+      method: which method ``minimize`` ran, and by which public numbers it was chosen; "" of other drivers.
     """
 
     release: Any
     guarantee: guarantee.Guarantee
     diagnostics: Diagnostics | None = None
     note: str = ""
+    method: str = ""
 
 
 def named(released: Any, config: Config) -> Any:

@@ -62,6 +62,8 @@ class Guarantee:
       unit: of "unit_distance", how far apart neighbours are at most, in the records' own units; None for the others.
         Budgets for different units do not add up.
       parts: what the budget is spent on, in words, and the level of each: they compose to ``level``. Empty for one.
+      also: another statement that holds of the same release: "gdp" of one that is "dp", or "dp" of one that is "gdp",
+        and its level. None where there is no other.
     """
 
     notion: str
@@ -74,6 +76,7 @@ class Guarantee:
     total_variation: float = 0.0
     unit: float | None = None
     parts: tuple[tuple[str, float], ...] = ()
+    also: tuple[str, float] | None = None
 
     def epsilon(self, delta: float) -> float:
         """The ``epsilon`` of ``(epsilon, delta)``-DP that the statement implies, under the same conditions.
@@ -97,11 +100,9 @@ class Guarantee:
     def _ideal_epsilon(self, delta: float) -> float:
         if self.notion == "none" or delta < 0:
             return math.inf
-        if self.notion == "dp":
-            return self.level
-        if delta == 0:
-            return math.inf
-        return accounting.gdp_epsilon(self.level, delta)
+        levels = {self.notion: self.level} | dict([self.also] if self.also else [])
+        pure = levels.get("dp", math.inf)
+        return min(pure, accounting.gdp_epsilon(levels["gdp"], delta)) if "gdp" in levels and delta else pure
 
     def assuming(self, *names: str) -> "Guarantee":
         """The same statement, resting on these assumptions too. "none" rests on nothing."""
@@ -120,6 +121,7 @@ class Guarantee:
             "level": self.level if math.isfinite(self.level) else "inf",
             "assumptions": list(self.assumptions),
             "parts": [list(part) for part in self.parts],
+            "also": None if self.also is None else list(self.also),
         }
 
     @property
@@ -133,7 +135,8 @@ class Guarantee:
         parts = (
             ", of which " + " and ".join(f"{level:.3g} for {what}" for what, level in self.parts) if self.parts else ""
         )
-        return f"{self.notion} {self.level:g}{parts}{slack} ({relation}) for {self.protects}"
+        also = f" and {self.also[0]} {self.also[1]:g}" if self.also else ""
+        return f"{self.notion} {self.level:g}{also}{parts}{slack} ({relation}) for {self.protects}"
 
     def __str__(self) -> str:
         """The claim, and a line for each assumption, with the place where it is explained."""
@@ -153,13 +156,14 @@ def guarantee(
     total_variation: float = 0.0,
     unit: float | None = None,
     parts: Iterable[tuple[str, float]] = (),
+    also: tuple[str, float] | None = None,
 ) -> Guarantee:
     """A checked statement.
 
     Raises:
       ValueError: an unknown notion or relation, a level that is not positive and finite, a delta or variation outside
-        [0, 1), words that are not one printable line, a "unit_distance" without its ``unit`` or a unit elsewhere, or
-        parts that do not compose to the level.
+        [0, 1), words that are not one printable line, a "unit_distance" without its ``unit`` or a unit elsewhere, parts
+        that do not compose to the level, or another statement of a notion that does not go with this one.
       TypeError: ``assumptions`` is one string: a tuple of names is wanted.
     """
     if not isinstance(assumptions, (tuple, list)) or not all(isinstance(name, str) for name in assumptions):
@@ -179,6 +183,8 @@ def guarantee(
     composed = accounting.composed_mu(*(each for _, each in items)) if items else level
     if items and (notion != "gdp" or not math.isclose(composed, level, rel_tol=1e-9)):
         raise ValueError(f"parts must compose to the level of a gdp statement, {level}, got {composed}")
+    if also is not None and (len(also) != 2 or {notion, also[0]} != {"dp", "gdp"}):
+        raise ValueError(f"also must be a level of 'dp' for a 'gdp' statement, or of 'gdp' for a 'dp' one, got {also!r}")
     return Guarantee(
         notion,
         level,
@@ -189,6 +195,7 @@ def guarantee(
         total_variation=total_variation,
         unit=distance,
         parts=items,
+        also=None if also is None else (also[0], _checks.positive("also", also[1])),
     )
 
 
@@ -215,7 +222,7 @@ def from_dict(fields: dict[str, Any]) -> Guarantee:
         raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {said}")
     if _checks.choice("notion", fields["notion"], NOTIONS) == "none":
         return no_guarantee(fields["protects"], fields["no_guarantee_reason"])
-    rest = {name: fields[name] for name in ("assumptions", "delta", "total_variation", "unit", "parts")}
+    rest = {name: fields[name] for name in ("assumptions", "delta", "total_variation", "unit", "parts", "also")}
     stated = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
     return stated.assuming(UNCHECKED)
 

@@ -13,7 +13,7 @@ from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers.preview import config_of
+from jaxdpbo.drivers import methods
 from jaxdpbo.privacy import private_scale
 from jaxdpbo.problems import gp_regression, huber_regression, location
 
@@ -91,7 +91,7 @@ def configured(s: Any, box: np.ndarray, clip_norm: float | str) -> dp_gibo.Confi
     """As ``minimize`` runs it, from a corner's side of the box."""
     start = box[0] + 0.75 * (box[1] - box[0])
     box = {"low": box[0], "high": box[1]}
-    return config_of(s.users, box, s.mu, None, None, s.steps, s.batch, clip_norm, start, "exact")
+    return methods.local(methods.Asked(s.users, s.mu, box, s.steps, s.batch, clip_norm, None, start, "exact"))
 
 
 def regret(loss: Any, box: np.ndarray, given: Any, data: Any) -> dict[str, jax.Array]:

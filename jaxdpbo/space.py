@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -141,7 +140,7 @@ def real(low: float, high: float, *, log: bool = False) -> Real:
     Real(low=0.001, high=1000.0, log=True)
     """
     low, high = (_checks.vector(name, [value], 1).item() for name, value in (("low", low), ("high", high)))
-    return Real(*_ordered(low, high, _checks.flag("log", log)))
+    return Real(*_ordered(low, high, log))
 
 
 def integer(low: int, high: int, *, log: bool = False) -> Integer:
@@ -155,9 +154,9 @@ def integer(low: int, high: int, *, log: bool = False) -> Integer:
     >>> space.integer(1, 10).levels
     10
     """
-    ends = [_checks.size(name, value, minimum=-MAX_INTEGER) for name, value in (("low", low), ("high", high))]
-    found = Integer(*_ordered(*ends, _checks.flag("log", log)))
-    if ends[1] > (MAX_LEVELS if log else MAX_INTEGER) or found.levels > MAX_LEVELS:
+    low, high = (_checks.size(name, value, minimum=-MAX_INTEGER) for name, value in (("low", low), ("high", high)))
+    found = Integer(*_ordered(low, high, log))
+    if high > (MAX_LEVELS if log else MAX_INTEGER) or found.levels > MAX_LEVELS:
         raise ValueError(f"high must be at most 2^31 - 1, with log 2^24, and within 2^24 of low, got {low}, {high}")
     return found
 
@@ -305,7 +304,8 @@ def _snapped(dimension: Dimension, name: str, column: np.ndarray) -> np.ndarray:
     return np.array([dimension.encode(name, dimension.plain(value)) for value in values.ravel()]).reshape(column.shape)
 
 
-def _ordered(low: Any, high: Any, log: bool) -> tuple[Any, Any, bool]:
+def _ordered(low: Any, high: Any, log: Any) -> tuple[Any, Any, bool]:
+    _checks.flag("log", log)
     if not low < high:
         raise ValueError(f"low must be less than high, got {low}, {high}")
     if log and low <= 0:

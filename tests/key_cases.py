@@ -28,7 +28,7 @@ from jaxdpbo import drivers, input_noise, outsourcing
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.algorithms.dpareto import expectations
 from jaxdpbo.outsourcing import lines
-from jaxdpbo.privacy import guarantee, keys, mechanisms, transforms
+from jaxdpbo.privacy import choice, guarantee, keys, mechanisms, transforms
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.problems import gp_regression, huber_regression, location, noisy, outsourced
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd
@@ -224,6 +224,7 @@ def _wanted(key):
 
 
 THIRDS = (Fraction(1, 3),) * 3
+CHOSEN = choice.budget(1.0, "exact", users=2, dtype=float)
 
 
 @jax.jit
@@ -242,6 +243,7 @@ def _pure(key):
         mechanisms.noisy_argmax(next(fresh), scores, rate), mechanisms.exact_exponential(next(fresh), scores, rate),
         mechanisms.gaussian(next(fresh), jnp.zeros(2), 1.0), mechanisms.laplace(next(fresh), jnp.zeros(2), 1.0),
         mechanisms.exponential(next(fresh), jnp.zeros(2), 1.0, 1.0),
+        choice.row(next(fresh), CHOSEN, jnp.arange(6.0).reshape(3, 2), jnp.asarray(1.0)),
         *(input_noise.draw(next(fresh), input_noise.distribution(kind, 1.0, 2), 2) for kind in input_noise.KINDS),
         gp_regression.start(next(fresh)), gp_regression.sample(next(fresh), 3, 2)[0].train,
         huber_regression.sample(next(fresh), 3), location.sample(next(fresh), 3),
@@ -294,7 +296,7 @@ def _of(module: str, *names: str) -> tuple[str, ...]:
 
 FUNCTIONS = ("init", "ask", "tell", "release")
 ENTERED = {
-    "dp_gibo": _of("algorithms.dp_gibo", *FUNCTIONS),
+    "dp_gibo": _of("algorithms.dp_gibo.run", *FUNCTIONS),
     "dp_gibo, private clip": (
         "privacy.private_mean.clip_norm", *_of("privacy.private_scale", "at_step", "median")
     ),
@@ -334,7 +336,7 @@ KEY_CASES = {
             *_of("privacy.mechanisms.discrete", "rounded_gaussian", "geometric", "geometric_of", "discrete_laplace"),
             *_of("privacy.mechanisms.discrete", "discrete_laplace_of", "planar_laplace", "outcome"),
             *_of("privacy.mechanisms.selection", "noisy_argmax", "exact_exponential"),
-            *_of("privacy.mechanisms.floating", "gaussian", "laplace", "exponential"),
+            *_of("privacy.mechanisms.floating", "gaussian", "laplace", "exponential"), "privacy.choice.row",
             *_of("problems", "gp_regression.start", "gp_regression.sample", "huber_regression.sample"),
             *_of("problems", "location.sample", "outsourced.draws", "noisy.Data"),
             "input_noise.draw", "training.models.init", "training.oracles.sparse_vector_errors",

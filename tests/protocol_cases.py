@@ -8,7 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo._checks import low_high
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, private_search, random_search
+from jaxdpbo.algorithms import (
+    dp_gd,
+    dp_gibo,
+    dp_gp_ucb,
+    dpareto,
+    gp_ucb,
+    po_gp_ucb,
+    private_evaluations,
+    private_search,
+    random_search,
+)
 from jaxdpbo.privacy import transforms
 from jaxdpbo.surrogate import maximize
 from jaxdpbo.types import Algorithm, Objective

@@ -4,6 +4,7 @@ The rows are those of ``scripts/audit``, with fewer trials. A planted bug is put
 that passed without it must fail with it.
 """
 
+import dataclasses
 import functools
 import json
 import math
@@ -23,6 +24,7 @@ from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import (
     accounting,
     auditing,
+    choice,
     clipping,
     guarantee,
     mechanisms,
@@ -313,7 +315,7 @@ def best(key, scores, *_):
 @pytest.mark.parametrize(
     ("name", "mechanism"),
     [
-        ("dp_gp_ucb, Algorithm 3 in order: point", "noisy_argmax"),
+        ("dp_gp_ucb, Algorithm 3 in order: point", "exact_exponential"),
         ("exponential, float", "exponential"),
         ("exact_exponential", "exact_exponential"),
     ],
@@ -332,7 +334,7 @@ HALVED = {  # half the noise that was paid for
     "rounded_gaussian": lambda honest: lambda key, shape, *width: honest(key, shape, *width) // 2,
     "discrete_laplace": lambda honest: lambda key, shape, rate: honest(key, shape, rate) // 2,
     "gaussian": lambda honest: lambda key, value, deviation: honest(key, value, deviation / 2),
-    "noisy_argmax": lambda honest: lambda key, scores, rate: honest(key, scores, 2 * rate),
+    "exact_exponential": lambda honest: lambda key, scores, rate: honest(key, 2 * scores - mechanisms.top(rate), rate),
 }
 
 
@@ -342,7 +344,7 @@ HALVED = {  # half the noise that was paid for
         ("dp_gibo, exact", "rounded_gaussian"),
         ("private_evaluations, float", "gaussian"),
         ("dp_gp_ucb, Algorithm 3 in order: value", "discrete_laplace"),
-        ("dp_gp_ucb, Algorithm 3 in order: both", "noisy_argmax"),
+        ("dp_gp_ucb, Algorithm 3 in order: both", "exact_exponential"),
         ("dp_optim, DP-SGD, 1 step of 2 of 4", "rounded_gaussian"),
         ("dp_optim, DP-SGD, float, 1 step of 2 of 4", "gaussian"),
     ],
@@ -351,6 +353,38 @@ def test_half_the_noise_is_seen(monkeypatch, name, mechanism):
     """So a pass of the rows means something."""
     monkeypatch.setattr(mechanisms, mechanism, HALVED[mechanism](getattr(mechanisms, mechanism)))
     assert audits.measured(ROWS[name], QUICK).verdict == "EXCEEDED"
+
+
+def _doubled(key, budget, losses, width, favoured=None):
+    return ROW(
+        key, dataclasses.replace(budget, units=2 * budget.units, digits=budget.digits // 2), losses, width, favoured
+    )
+
+
+def _favouring_the_best(key, budget, losses, width, favoured=None):
+    """A prior made of the data."""
+    return ROW(key, budget, losses, width, jnp.argmin(jnp.sum(choice.relative(losses, width), axis=1)))
+
+
+def _wider(losses, width):
+    return jnp.clip((losses - jnp.min(losses, axis=0)[None]) / width, 0, 20)
+
+
+ROW = choice.row
+CHOICES = {
+    "the choices' budget doubled": ("row", _doubled),
+    "a prior from the data": ("row", _favouring_the_best),
+    "a range that is not clipped where it ends": ("relative", _wider),
+}
+
+
+@pytest.mark.parametrize("bug", CHOICES)
+def test_a_dishonest_choice_in_the_default_search_is_seen(monkeypatch, trials, bug):
+    """A start, descent, an answer. Few trials see it where the choices have most of the budget; --full, as it is."""
+    count = trials(f"the default search attacked: {bug}", QUICK, 100_000, 0)
+    row = ROWS["private_search, exact" + ", mostly choices" * (count == QUICK)]
+    monkeypatch.setattr(choice, *CHOICES[bug])
+    assert audits.measured(row, count).verdict == "EXCEEDED"
 
 
 def turning(point, slopes):

@@ -43,7 +43,10 @@ def gibo(mu, noise, theta0=None):
     )  # fmt: skip
 
 
-def config(inner=None, rounds=(fresh(DESIGN),), choice_mu=(1.0,), noise="exact", **changed):
+ONE_ROUND = (fresh(DESIGN),)
+
+
+def config(inner=None, rounds=ONE_ROUND, choice_mu=(1.0,), noise="exact", **changed):
     given = {"users": USERS, "bounds": low_high(BOX), "loss_range": (0, 4), "batch": BATCH, "noise": noise}
     return private_search.config(rounds=rounds, choice_mu=choice_mu, inner_config=inner, **given | changed)
 
@@ -104,10 +107,9 @@ def test_a_run_does_not_go_on_under_another_budget(changed):
     given = {"rounds": (fresh(DESIGN), moved(3)), "choice_mu": (1.0, 1.0)}
     other = {"rounds": (fresh(DESIGN[:3]), moved(6)), "choice_mu": (1.0, 1.1), "loss_range": (0, 5)}[changed]
     state = ALONE.init(jax.random.key(0), config(**given))
-    after, _ = ALONE.tell(
-        jax.random.key(1), config(**given | {changed: other}), state, ALONE.ask(jax.random.key(1), config(**given), state),
-        jnp.zeros((BATCH, USERS)),
-    )  # fmt: skip
+    query = ALONE.ask(jax.random.key(1), config(**given), state)
+    values = jnp.zeros((BATCH, USERS))
+    after, _ = ALONE.tell(jax.random.key(1), config(**given | {changed: other}), state, query, values)
     assert int(after.public.step) == 0
 
 

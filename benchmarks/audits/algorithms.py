@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.audits.rows import Row, claim, of_both, simulate
 from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations
-from jaxdpbo.privacy import auditing
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations, private_search
+from jaxdpbo.privacy import auditing, choice
 from jaxdpbo.surrogate import kernels
 
 USERS, STEPS, STEP_SIZE = 2, 3, 1e-3
@@ -27,6 +27,8 @@ def rows() -> list[Row]:
         _private_range(),
         Row("PrivateObjective, one value", claim("gdp", _objective(1e3, 1).guarantee.level), _single_values),
         *(_gains(release) for release in ("point", "value", "both")),
+        *(_search(noise, (0.1, 0.8, 0.1)) for noise in ("exact", "float")),
+        _search("exact", (0.45, 0.1, 0.45), ", mostly choices"),
     ]
 
 
@@ -141,3 +143,40 @@ def _gains(release):
         return of_both(ratio, drawn)
 
     return Row(f"dp_gp_ucb, Algorithm 3 in order: {release}", dp_gp_ucb.algorithm.privacy(chosen), scores)
+
+
+def _search(noise, shares, said=""):
+    """The default of ``minimize`` where a choice is sharp: start, descent and answer, all pushed one way by user 0."""
+    first, middle, last = (math.sqrt(share) for share in shares)
+    ends = np.array([[-1.0], [1.0]])
+    inner = dp_gibo.config(
+        users=USERS, steps=STEPS, mu=middle, bounds=[(-2.0, 2.0)], box_units=False, step_size=STEP_SIZE, batch=2,
+        clip_norm=0.5, noise=noise, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
+    )  # fmt: skip
+    chosen = private_search.config(
+        users=USERS, bounds=[(-2.0, 2.0)], loss_range=(0.0, 1.0), batch=2, choice_mu=[first, last], noise=noise,
+        rounds=[private_search.Round(ends, 0 * ends, np.zeros(ends.shape, bool))], inner_config=inner,
+    )  # fmt: skip
+    algorithm = private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at)
+
+    def released(key, slopes):
+        found = drivers.scan(algorithm, slope_times_place, key, chosen, slopes)[0]
+        low, high = jnp.min(found.points), jnp.max(found.points)
+        return {
+            "start": -jnp.sign(found.start[0]),
+            "moved": (found.path[0, 0] - found.path[-1, 0]) / STEP_SIZE,
+            "answer": (found.point[0] == low).astype(float) - (found.point[0] == high).astype(float),
+        }
+
+    def ratio(found):
+        """The logarithm of the likelihood ratio, but for the prior of the answer."""
+        of_start, of_answer = (choice.pure_level(each) for each in chosen.choices)
+        clipped, deviation = 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * middle)
+        moved = 2 * clipped * found["moved"] / deviation**2
+        return of_start / 2 * found["start"] + moved + of_answer / 2 * found["answer"]
+
+    return Row(
+        f"private_search, {noise}{said}",
+        algorithm.privacy(chosen),
+        lambda trials: of_both(ratio, simulate(released, *WORST, trials)),
+    )

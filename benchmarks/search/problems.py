@@ -8,7 +8,15 @@ import jax
 import numpy as np
 
 from jaxdpbo import Space, space
-from jaxdpbo.problems import classification, datasets, gp_regression, kernel_svm, kernel_svr, logistic_regression, splits
+from jaxdpbo.problems import (
+    classification,
+    datasets,
+    gp_regression,
+    kernel_svm,
+    kernel_svr,
+    logistic_regression,
+    splits,
+)
 
 MNIST_SIDE = 10  # pixels, after means over cells
 FOREST = Space(
@@ -76,9 +84,7 @@ class Problem(NamedTuple):
 
 def _svr(name: str, train: int, users: int, features: int, ordered: bool, steps: int, title: str) -> Problem:
     def draw(seed: int) -> splits.Split:
-        return kernel_svr.split(
-            loaded(name), seed, train=train, validation=users, ordered=ordered, features=features
-        )
+        return kernel_svr.split(loaded(name), seed, train=train, validation=users, ordered=ordered, features=features)
 
     return Problem(title, kernel_svr.bounds(features), kernel_svr.loss, draw, users, (0.0, 4.0), steps, False)
 

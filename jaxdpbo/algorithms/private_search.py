@@ -1,8 +1,8 @@
 """Private search: points of a public design, a private choice among them, and what is near the chosen one.
 
-Nothing is noised where losses are looked at; what is released is which point was chosen, by the exponential mechanism on
-the users' losses (``privacy.choice``). That is sharp where there are thousands of users, needs no gradient, and takes
-any point: whole numbers and categories too. ``algorithm_of(inner)`` makes an ``Algorithm``:
+What is released is which point was chosen, by the exponential mechanism on the users' losses (``privacy.choice``). That
+is sharp where there are thousands of users, needs no gradient, and takes any point: whole numbers and categories too.
+``algorithm_of(inner)`` makes an ``Algorithm``:
 
 1. each round evaluates points of its design, in the first anywhere in the box, later around the point chosen last,
    and chooses one of all points evaluated so far;
@@ -56,7 +56,7 @@ class Config:
 
     @property
     def noise(self) -> str:
-        """"exact", "float" or "none"."""
+        """Of ``calibration.NOISES``."""
         return self.choices[0].noise
 
     @property
@@ -71,7 +71,7 @@ class Config:
 
 
 class Round(NamedTuple):
-    """Points of one round, ``(q, d)`` each: ``fresh``, in the box; where ``kept``, the chosen point's plus ``offset``."""
+    """Points of one round, ``(q, d)`` each: ``fresh``, or where ``kept`` those of the chosen point plus ``offset``."""
 
     fresh: np.ndarray
     offset: np.ndarray
@@ -124,7 +124,9 @@ def config(
         )
     dtype = jnp.result_type(float)
     levels = [_checks.positive("choice_mu", mu, finite=False, dtype=dtype) for mu in choice_mu]
-    kind = "none" if noise == "exact" and np.all(np.isinf(levels)) else _checks.choice("noise", noise, calibration.NOISES)
+    kind = (
+        "none" if noise == "exact" and np.all(np.isinf(levels)) else _checks.choice("noise", noise, calibration.NOISES)
+    )
     return Config(
         inner=inner_config,
         choices=tuple(choice.budget(mu, kind, users=users, dtype=dtype) for mu in levels),
@@ -141,7 +143,11 @@ def config(
 
 
 def _round(value: Round, box: np.ndarray, batch: int) -> Round:
-    fresh, offset, kept = _checks.rows("rounds", value.fresh), _checks.rows("rounds", value.offset), np.asarray(value.kept)
+    fresh, offset, kept = (
+        _checks.rows("rounds", value.fresh),
+        _checks.rows("rounds", value.offset),
+        np.asarray(value.kept),
+    )
     if fresh.shape != offset.shape or fresh.shape != kept.shape or fresh.shape[1] != box.shape[1] or len(fresh) % batch:
         raise ValueError(
             f"rounds must have points of {box.shape[1]} numbers, a multiple of {batch}, all of one shape, got "
@@ -240,11 +246,15 @@ def algorithm_of(inner: Algorithm | None = None, started_at: Callable[..., State
 
     def ask(key, config, state):
         def answers():
+            assert inner is not None
             released, everywhere = inner.release(key, config.inner, within(state)), jnp.ones(config.batch, bool)
             return Query(_answers(released.point, released.path, config.batch), everywhere)
 
-        phases = partial(_designed, config, state.public), lambda: inner.ask(key, config.inner, within(state)), answers
-        return phases[0]() if inner is None else jax.lax.switch(_phase(config, state.public.step), phases)
+        designed = partial(_designed, config, state.public)
+        if inner is None:
+            return designed()
+        phases = designed, partial(inner.ask, key, config.inner, within(state)), answers
+        return jax.lax.switch(_phase(config, state.public.step), phases)
 
     def tell(key, config, state, query, values):
         if values.shape != (config.batch, config.users):
@@ -259,7 +269,7 @@ def algorithm_of(inner: Algorithm | None = None, started_at: Callable[..., State
         points = gp.write(public.points, query.points, first, active)
         chosen = _chosen(choice_key, config, public, losses, active)
         failed = None
-        if inner is not None:
+        if inner is not None and started_at is not None:
             inside, failed = jax.lax.cond(
                 active & (_phase(config, public.step) == 1),
                 partial(_told, inner, inner_key, config, inside, query, values),
@@ -384,7 +394,7 @@ def _statement(config: Config, inner: guarantee.Guarantee | None) -> guarantee.G
     found = guarantee.guarantee(
         "gdp", accounting.composed_mu(*(level for _, level in parts)), "replace_one", guarantee.USERS,
         assumptions=assumptions,
-        total_variation=len(levels) * choice.TOTAL_VARIATION * exact + (0.0 if inner is None else inner.total_variation),
+        total_variation=len(levels) * choice.TOTAL_VARIATION * exact + (inner.total_variation if inner else 0.0),
         parts=parts if len(parts) > 1 else (),
         also=("dp", choice.pure_level(config.choices[0])) if len(levels) == 1 else None,
     )  # fmt: skip

@@ -27,7 +27,7 @@ class Config:
 
 
 def config(*, users: int, steps: int, bounds: Bounds, batch: int = 1) -> Config:
-    """Check a configuration: ``steps`` batches of ``batch`` uniform points in ``bounds (2, d)``, finite, or a ``Space``.
+    """Check a configuration: ``steps`` batches of ``batch`` uniform points in ``bounds``, ``(2, d)`` or a ``Space``.
 
     Raises:
       ValueError: a size below 1, or bounds reversed, infinite or of a wrong shape.

@@ -31,9 +31,8 @@ from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_evaluations, private_sea
 from jaxdpbo.privacy import choice, private_scale
 from jaxdpbo.types import Algorithm, Bounds
 
-LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = METHODS = (
-    "local", "start_then_local", "choice", "evaluations", "in_order",
-)  # fmt: skip
+LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
+METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER)
 AUTO = "auto"
 SHARP = 50.0  # of a choice for CHOICE_SHARE: from here on a start is worth choosing
 CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
@@ -114,7 +113,9 @@ def plan(method: str, asked: Asked) -> Plan:
     if chosen != LOCAL and asked.loss_range is None:
         raise ValueError(f"loss_range must be given for method={chosen!r}")
     if chosen in (LOCAL, START) and not real:
-        raise ValueError(f"method must not be {chosen!r} where dimensions are not real: there is no gradient along them")
+        raise ValueError(
+            f"method must not be {chosen!r} where dimensions are not real: there is no gradient along them"
+        )
     if chosen not in (LOCAL, START) and asked.clip_norm == private_scale.PRIVATE:
         raise ValueError(f"clip_norm must not be 'private' for method={chosen!r}, which has no gradients")
     start = None if asked.theta0 is None else _start(space, asked.theta0)
@@ -199,7 +200,7 @@ def _evaluations(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
     )
 
 
-_MAKERS = dict(zip(METHODS, (_local, _start_then_local, _choice, _evaluations, _in_order), strict=True))
+_MAKERS: dict[str, Any] = dict(zip(METHODS, (_local, _start_then_local, _choice, _evaluations, _in_order), strict=True))
 
 
 def _search(asked: Asked, rounds: list[private_search.Round], levels: list[float], inner: Any = None) -> Any:
@@ -238,4 +239,4 @@ def sobol(count: int, dimension: int, seed: int) -> np.ndarray:
     """Points ``(count, d)`` of a scrambled Sobol sequence in the unit box; public."""
     from scipy.stats import qmc  # as long to import as this package, so where it is used
 
-    return qmc.Sobol(dimension, seed=seed).random_base2(max(1, math.ceil(math.log2(count))))[:count]
+    return qmc.Sobol(dimension, rng=seed).random_base2(max(1, math.ceil(math.log2(count))))[:count]

@@ -47,10 +47,10 @@ def minimize(
 ) -> result.Run:
     """Minimise the mean of per-user losses over a box or a ``Space``, ``mu``-GDP for the users.
 
-    ``method`` says how, see ``drivers.methods``; where not given it is chosen by public numbers, and the result says by
-    which. Its descent is not quite Algorithm 1 as published (which is ``dp_gibo.config(box_units=False)``, and
-    ``run_scan`` or ``run_loop``): it sees the box as ``[-1, 1]^d``, the update is coordinate AdaGrad with half a side of
-    the box as step, and the answer is the mean of the last half of the path.
+    ``method`` says how, see ``drivers.methods``; where not given it is chosen by public numbers, and the result says
+    by which. Its descent is not quite Algorithm 1 as published (which is ``dp_gibo.config(box_units=False)``, and
+    ``run_scan`` or ``run_loop``): it sees the box as ``[-1, 1]^d``, its update is coordinate AdaGrad with half a side
+    as step, and its answer the mean of the last half of the path.
 
     >>> import numpy as np
     >>> from jaxdpbo import minimize
@@ -64,8 +64,8 @@ def minimize(
       objective: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. Of a
         ``Space`` it gets a dict of parameters instead of the point.
       data: what the objective needs: a pytree of arrays, or anything where ``traceable`` is False.
-      bounds: a ``Space``; or finite, in a spelling of ``_checks.box``: pairs ``[(low, high), ...]`` or rows ``(2, d)`` where ``d`` is
-        not 2, ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds`` for any ``d``.
+      bounds: a ``Space``; or finite, in a spelling of ``_checks.box``: pairs ``[(low, high), ...]`` or rows ``(2, d)``
+        where ``d`` is not 2, ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds`` for any ``d``.
       method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order".
       loss_range: ``(low, high)`` of a user's loss, chosen without the users' data; needed for all methods but "local".
         A private choice counts the differences between a user's losses up to its width.

@@ -119,9 +119,7 @@ def preview(
       TypeError: an argument of the wrong kind.
     """
     level = asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float))
-    plan = methods.plan(
-        method, methods.Asked(users, level, bounds, steps, batch, clip_norm, loss_range, None, noise)
-    )
+    plan = methods.plan(method, methods.Asked(users, level, bounds, steps, batch, clip_norm, loss_range, None, noise))
     stated = plan.algorithm.privacy(plan.config)
     asked.expect(stated, epsilon, delta)
     deviation = relative = wander = None

@@ -63,8 +63,7 @@ def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
                 f"and {users}"
             )
         digits = most // units
-    counts = (jnp.asarray(count, jnp.int32) for count in (units, digits))
-    return Budget(jnp.asarray(mu, dtype), *counts, noise)
+    return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), jnp.asarray(digits, jnp.int32), noise)
 
 
 def level(budget: Budget) -> float:
@@ -97,9 +96,9 @@ def row(
 
     Formal guarantee: ``level(budget)``-GDP and ``pure_level(budget)``-DP, replace-one, within ``TOTAL_VARIATION``,
     whatever the losses are. Replacing a user moves the sums by a vector in ``[-units digits, units digits]``; dividing
-    by ``digits``, rounding down, taking the least sum away and clamping leave the scores' moves in an interval of length
-    ``2 units`` that contains 0, and weights follow scores exactly. The logarithms of all ratios of probabilities then
-    lie in one interval of length ``2 units RATE``, whatever the prior.
+    by ``digits``, rounding down, taking the best score away and clamping leave the scores' moves in an interval of
+    length ``2 units`` that contains 0, and weights follow scores exactly. The logarithms of all ratios of probabilities
+    then lie in one interval of length ``2 units RATE``, whatever the prior: docs/theorems.md.
 
     ==================================  ===========================================================
     case                                result
@@ -145,7 +144,7 @@ def scores(budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayL
     """
     parts, top = relative(losses, width), mechanisms.top(RATE)
     levels = budget.units * budget.digits
-    whole = jnp.clip(jnp.rint(parts * levels.astype(parts.dtype)).astype(jnp.int32), 0, levels)
+    whole = jnp.rint(parts * levels.astype(parts.dtype)).astype(jnp.int32)
     lost = jnp.sum(whole, axis=1, dtype=jnp.int32) // budget.digits
     prior = jnp.rint(_prior(parts[:, 0], favoured) / float(RATE)).astype(jnp.int32)
     farthest = top + math.ceil(math.log(losses.shape[0]) / RATE)  # beyond it no prior counts, and no difference wraps

@@ -184,7 +184,9 @@ def guarantee(
     if items and (notion != "gdp" or not math.isclose(composed, level, rel_tol=1e-9)):
         raise ValueError(f"parts must compose to the level of a gdp statement, {level}, got {composed}")
     if also is not None and (len(also) != 2 or {notion, also[0]} != {"dp", "gdp"}):
-        raise ValueError(f"also must be a level of 'dp' for a 'gdp' statement, or of 'gdp' for a 'dp' one, got {also!r}")
+        raise ValueError(
+            f"also must be a level of 'dp' for a 'gdp' statement, or of 'gdp' for a 'dp' one, got {also!r}"
+        )
     return Guarantee(
         notion,
         level,

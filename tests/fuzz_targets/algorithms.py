@@ -31,9 +31,19 @@ from fuzz_targets.valid_values import (
     small,
     wide,
 )
-from jaxdpbo import drivers
+from jaxdpbo import drivers, space
 from jaxdpbo._checks import low_high
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, dpareto, gp_ucb, po_gp_ucb, private_evaluations, random_search
+from jaxdpbo.algorithms import (
+    dp_gd,
+    dp_gibo,
+    dp_gp_ucb,
+    dpareto,
+    gp_ucb,
+    po_gp_ucb,
+    private_evaluations,
+    private_search,
+    random_search,
+)
 from jaxdpbo.privacy import (
     keys,
     prior_averaged,
@@ -116,6 +126,20 @@ def configs() -> dict[str, Target]:
     return {
         "dp_gibo.config": Target(
             dp_gibo.config, descent | gibo | kernel, words=named, check=promises(dp_gibo.algorithm), weight=3
+        ),
+        "space.real": Target(space.real, {"low": just(0.5), "high": st.floats(1, 9), "log": st.booleans()}),
+        "space.integer": Target(space.integer, {"low": just(1), "high": st.integers(2, 9), "log": st.booleans()}),
+        "space.categorical": Target(
+            lambda one, other: space.categorical(one, other), {"one": just("a"), "other": either(None, True, 1.5, "b")},
+            fixed=("one", "other"), words=("choices",),
+        ),
+        "private_search.config": Target(
+            lambda points, **options: private_search.config(
+                rounds=[private_search.Round(points, 0 * points, np.zeros(np.shape(points), bool))], **options
+            ),
+            {"users": count, "bounds": just(low_high(BOUNDS)), "loss_range": just((0.0, 1.0)), "batch": just(2),
+             "points": just(CANDIDATES[:2]), "choice_mu": st.tuples(small), "noise": either("exact", "float")},
+            tame=("points",), words=("rounds", "choice", "users", "mu"), check=promises(private_search.algorithm_of()),
         ),
         "dp_gd.config": Target(dp_gd.config, descent, check=promises(dp_gd.algorithm), weight=2),
         "random_search.config": Target(

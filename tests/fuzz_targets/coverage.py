@@ -17,7 +17,7 @@ PACKAGE = "jaxdpbo."
 EXEMPT: dict[str, dict[str, str]] = {
     "an algorithm's five functions: the rows of the drivers, and the row `tell of` each": {
         "algorithms.dp_gd": "init ask tell release privacy",
-        "algorithms.dp_gibo": "init ask tell release privacy",
+        "algorithms.dp_gibo.run": "init ask tell release privacy started_at",
         "algorithms.dp_gp_ucb.run": "init ask tell release privacy",
         "algorithms.dpareto.run": "init ask tell release privacy",
         "algorithms.gp_ucb": "init ask tell release privacy",
@@ -36,6 +36,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.gp_ucb": "beta observed",
         "drivers.scan": "scan",
         "privacy.clipping": "l2_norms summed quantised reach grid_step",
+        "privacy.choice": "row scores relative",
         "privacy.private_mean": "clip_norm of_vectors of_losses",
         "privacy.private_scale": "median at_step largest_differences",
         "privacy.mechanisms.discrete": "geometric_of discrete_laplace_of at_least",
@@ -66,10 +67,14 @@ EXEMPT: dict[str, dict[str, str]] = {
     "on the host, with what a checked caller made": {
         "algorithms.dp_gp_ucb.configs": "split of_noise unit_prior canonical",
         "algorithms.private_evaluations": "algorithm_of loss_interval given_range deviation_of",
+        "algorithms.private_search": "algorithm_of",
+        "privacy.choice": "level pure_level",
         "privacy.private_scale": "level total_variation clip_norm",
         "drivers.checkpoints": "begin begin_once about_to_draw keep give_out given_out",
-        "drivers.preview": "config_of deviation_of",
-        "drivers.result": "statement_of complete expect_host arrays raise_on_failed_factorisation",
+        "drivers.methods": "local sobol",
+        "drivers.preview": "deviation_of",
+        "drivers.result": "statement_of complete expect_host arrays raise_on_failed_factorisation named",
+        "space": "box place",
         "outsourcing.lines": "sender integer expect_schema shown",
         "privacy.accounting.rounded": "above",
         "privacy.accounting.renyi": (

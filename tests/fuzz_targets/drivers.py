@@ -29,10 +29,13 @@ from fuzz_targets.valid_values import (
     small,
     words,
 )
-from jaxdpbo import drivers
+from jaxdpbo import Space, drivers, space
 from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb
+from jaxdpbo.drivers import methods
 from jaxdpbo.drivers.preview import NO_DIFFERENT, note_on
 from jaxdpbo.privacy import guarantee, ledger, separable
+
+SPACE = Space({"x": space.real(0.1, 10.0, log=True), "k": space.integer(1, 5), "c": space.categorical("a", "b")})
 
 
 def runners(folder: Path) -> dict[str, Target]:
@@ -131,13 +134,21 @@ def runners(folder: Path) -> dict[str, Target]:
             drivers.preview,
             {"users": count, "bounds": boxes(), "mu": small, "epsilon": st.none(), "delta": st.none(),
              "steps": few, "batch": st.none() | few, "clip_norm": positive,
-             "loss_range": st.none() | just((0.0, 2.0)), "noise": either("exact", "float")},
-            check=foretells, weight=2,
+             "method": either("auto", *methods.METHODS), "loss_range": just((0.0, 2.0)),
+             "noise": either("exact", "float")},
+            words=("choice",), check=foretells, weight=2,
         ),
         "preview of an epsilon": Target(
             drivers.preview,
             {"users": count, "bounds": boxes(3), "mu": st.none(), "epsilon": epsilon, "delta": probability},
             check=foretells,
+        ),
+        "methods.plan": Target(
+            lambda method, **asked: methods.plan(method, methods.Asked(theta0=None, **asked)),
+            {"method": either("auto", *methods.METHODS), "users": count, "mu": small, "bounds": boxes(3) | just(SPACE),
+             "steps": st.integers(3, 9), "batch": st.none() | few, "clip_norm": positive,
+             "loss_range": just((0.0, 2.0)), "noise": either("exact", "float")},
+            tame=("steps", "batch"), words=("choice", "steps"), check=states, weight=2,
         ),
         "note_on": Target(
             note_on, {"path": floats_of(3, 2, elements=st.floats(-1, 1)), "config": just(config)},
@@ -164,9 +175,13 @@ def runners(folder: Path) -> dict[str, Target]:
     }  # fmt: skip
 
 
+def states(found, _):
+    return is_guarantee(found.algorithm.privacy(found.config), None)
+
+
 def foretells(found, _):
     """Finite numbers, a guarantee, and a text of one line."""
-    numbers = [found.deviation, found.relative_noise, found.wander, found.loss_noise or 0.0]
+    numbers = [number or 0.0 for number in (found.deviation, found.relative_noise, found.wander, found.loss_noise)]
     return is_guarantee(found.guarantee, None) and bool(np.all(np.isfinite(numbers))) and str(found).isprintable()
 
 

@@ -29,6 +29,7 @@ from jaxdpbo.privacy import (
     accounting,
     asked,
     calibration,
+    choice,
     guarantee,
     keys,
     mechanisms,
@@ -55,6 +56,8 @@ def accountants() -> dict[str, Target]:
             a.rounded_gaussian_mu, {"distance": positive, "sigma": st.integers(1, 10**5), "releases": count},
             check=at_least_zero,
         ),
+        "bounded_range_mu": Target(a.bounded_range_mu, {"eta": positive}, check=at_least_zero),
+        "bounded_range_eta": Target(a.bounded_range_eta, {"mu": positive}, words=("range",), check=at_least_zero),
         "composed_mu": Target(a.composed_mu, {"levels": positive}, words=("level",), check=at_least_zero),
         "dp_event": Target(a.dp_event, {"mu": positive, "steps": count}),
         "gaussian_mu": Target(
@@ -153,6 +156,14 @@ def statements() -> dict[str, Target]:
             private_scale.budget,
             {"mu": small, "noise": just("exact"), "users": count, "dtype": either(np.float64, np.float32)},
             fixed=("noise", "dtype"), words=("scale",),
+        ),
+        "choice.budget": Target(
+            choice.budget,
+            {"mu": small, "noise": just("exact"), "users": count, "dtype": either(np.float64, np.float32)},
+            fixed=("noise", "dtype"), words=("choice",),
+        ),
+        "choice.sharpness": Target(
+            choice.sharpness, {"mu": small, "width": positive, "users": count}, check=at_least_zero
         ),
         "mu_of": Target(
             asked.mu_of,

@@ -12,8 +12,8 @@ import optax
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.privacy import calibration, private_scale
-from jaxdpbo.surrogate import descent, gp, kernels
 from jaxdpbo.space import Space
+from jaxdpbo.surrogate import descent, gp, kernels
 from jaxdpbo.types import ArrayLike, Bounds, Kernel, KernelParams
 
 MEMORIES = ("all", "nearest", "none")
@@ -25,8 +25,8 @@ class Config:
     """What a run needs before it starts; made by ``config``. All of it is public.
 
     Traced (a sweep over these compiles once): the numbers of ``budget``, ``clip_norm ()``, ``step_size (d,)``,
-    ``tolerance ()``, the numbers of ``model``, ``bounds (2, d)``, ``theta0 (d,)``; ``origin (d,)`` and ``unit (d,)``, of
-    the units of the search. The rest is static. ``budget`` holds ``n`` and ``T`` too: see ``privacy.calibration``.
+    ``tolerance ()``, the numbers of ``model``, ``bounds (2, d)``, ``theta0 (d,)``; ``origin (d,)`` and ``unit (d,)`` of
+    the search. The rest is static. ``budget`` holds ``n`` and ``T`` too: see ``privacy.calibration``.
     """
 
     budget: calibration.Budget
@@ -107,8 +107,9 @@ def config(
       bounds: ``(2, d)``, lower and upper, or a ``Space``; iterates and evaluations stay inside. Infinite sides are
         allowed where ``step_size``, ``theta0`` and ``kernel_params`` are given.
       batch: ``b``, evaluations a step; with ``tolerance``, the cap. ``d + 1`` where not given.
-      clip_norm: ``B``, the bound on one user's gradient, in box units the change of a loss over half a side. Noise grows with it, bias shrinks. "private" finds it in the
-        first step, from the median of their norms, for 5 % of ``mu^2``; the optimizer gets gradients in units of it.
+      clip_norm: ``B``, the bound on one user's gradient: in box units the change of a loss over half a side. Noise
+        grows with it, bias shrinks. "private" finds it in the first step, from the median of their norms, for 5 % of
+        ``mu^2``; the optimizer gets gradients in units of it.
       theta0: where to start; the middle of the box where not given.
       box_units: whether ``clip_norm``, ``step_size``, ``kernel_params`` and ``tolerance`` are of the box as
         ``[-1, 1]^d``, or of the parameters as they are; where not given, whether the box is finite.

@@ -369,8 +369,8 @@ def _noised(model: gp.Model, noise: float) -> gp.Model:
 def canonical(*, shares: tuple[float, float], units: Any, **fields: Any) -> Config:
     """The record, its numbers arrays of one dtype; what is not given is None or ``()``."""
     point, value = units
-    absent = dict.fromkeys(("candidates", "bounds", "grid", "search", "users", "space")) | {"gain_grids": ()}
-    given = absent | fields
+    absent: dict[str, Any] = dict.fromkeys(("candidates", "bounds", "grid", "search", "users", "space"))
+    given: dict[str, Any] = {**absent, "gain_grids": (), **fields}
 
     def leaf(value: Any) -> Any:
         return None if value is None else jnp.asarray(value, jnp.result_type(float))

@@ -24,6 +24,7 @@ ACQUISITIONS = ("ucb", "expected_improvement", "in_order")
 LEVELS = 2**20  # of one gain; a float32 of this size is right to a quarter, so no gain is rounded by a whole one
 MAX_USERS = 2**23  # sums of their digits of 8 bits fit 32
 RATES = tuple(Fraction(1, 2**digits) for digits in (6, 9, 12, 16))
+CHOICE_RATES = RATES[:3]  # of a choice: finer tables of the exponential mechanism would be large
 MIN_UNITS = 32  # nothing is kept back for rounding: fewer units cost no more than 3 % of a budget
 MIDDLE = 2**30  # scores lie in [0, 2^31): less this, the noise can be added to them
 PRINTED_GAIN = "the second term that theorem 7 prints is half of what one user can move"
@@ -50,7 +51,8 @@ def lipschitz_config(
 ) -> configs.Config:
     """Algorithm 3: the utility is the mean gain of ``n`` users; the objective returns all their gains ``(n,)``.
 
-    Formal guarantee: ``epsilon``-DP, replace-one, for every pair of data sets. Gains are clipped to ``[0, g*]``; one
+    Formal guarantee: ``epsilon``-DP, replace-one, for every pair of data sets; a point alone is chosen by the
+    exponential mechanism and also ``accounting.bounded_range_mu(epsilon)``-GDP. Gains are clipped to ``[0, g*]``; one
     that is no number counts as 0, for that user alone. How far neighbours move what is released:
 
     ==================================  ==============================================================================
@@ -130,8 +132,8 @@ def lipschitz_config(
     if noise == "exact" and users > MAX_USERS:
         raise ValueError(f"users must be at most {MAX_USERS} for exact noise, got {users} (noise='float' has no grid)")
     units = [
-        _units(part if noise == "exact" else 0.0, moves, moved.share)
-        for part, moves in zip(shares, configs.MOVES, strict=True)
+        _units(part if noise == "exact" else 0.0, moves, moved.share, rates)
+        for part, moves, rates in zip(shares, configs.MOVES, (CHOICE_RATES, RATES), strict=True)
     ]
     grids = [_grid(int(each.units), moved) for each in units if int(each.units)]
     scale = largest_gain / 4.0  # so that all gains lie within two of the prior's deviations
@@ -182,26 +184,30 @@ class Grid(NamedTuple):
     shift: jax.Array
 
 
-def _units(epsilon: float, moves: int, share: Fraction) -> calibration.Units:
-    """As ``calibration.units``, with room for scores of ``units / share``; usual budgets share one rate."""
+def _units(epsilon: float, moves: int, share: Fraction, rates: tuple[Fraction, ...]) -> calibration.Units:
+    """As ``calibration.units``, with room for scores of ``units / share``; usual budgets share one rate.
+
+    Of a choice the coarsest that fits: its table is the shortest.
+    """
     if epsilon == 0:
-        return calibration.Units(jnp.zeros((), jnp.int32), RATES[0])
-    room = min(LEVELS, int((2 * MIDDLE - 1) * share // 1))
-    usual = max(place for place, rate in enumerate(RATES) if place == 0 or (room * rate >= 4 and place < 3))
-    counts = {place: int(Fraction(epsilon) / (moves * rate) // 1) for place, rate in enumerate(RATES)}
+        return calibration.Units(jnp.zeros((), jnp.int32), rates[0])
+    room, usual = min(LEVELS, int((2 * MIDDLE - 1) * share // 1)), 0
+    if rates is RATES:
+        usual = max(place for place, rate in enumerate(rates) if place == 0 or (room * rate >= 4 and place < 3))
+    counts = {place: int(Fraction(epsilon) / (moves * rate) // 1) for place, rate in enumerate(rates)}
     if counts[0] > room == LEVELS:  # a larger budget gets no more
         counts[0] = room
     fitting = [place for place, count in counts.items() if MIN_UNITS <= count <= room]
     if fitting:
         place = min(fitting, key=lambda place: abs(place - usual))
-        return calibration.Units(jnp.asarray(counts[place], jnp.int32), RATES[place])
+        return calibration.Units(jnp.asarray(counts[place], jnp.int32), rates[place])
     large = [count for count in counts.values() if count > room]
     if large:
         raise ValueError(
             f"users must be at most {(2 * MIDDLE - 1) // min(large)} for exact noise at epsilon = {epsilon:g}, got "
             f"{round(1 / share)}: the sum of their integers would not fit 32 bits (noise='float' has no grid)"
         )
-    smallest = float(MIN_UNITS * moves * RATES[-1])
+    smallest = float(MIN_UNITS * moves * rates[-1])
     raise ValueError(
         f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' has no grid)"
     )

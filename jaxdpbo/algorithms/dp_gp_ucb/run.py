@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dp_gp_ucb import gains
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config
-from jaxdpbo.privacy import calibration, guarantee, mechanisms, sensitivity
+from jaxdpbo.privacy import accounting, calibration, choice, guarantee, mechanisms, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.surrogate import acquisition, finite_gp, gp, maximize, preprocessing
 from jaxdpbo.surrogate.acquisition import ucb
@@ -174,13 +174,19 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 
 
 def _chosen(key, config, state):
-    """The exponential mechanism's row, or on the grid that of geometric noise, which is at least as good."""
+    """The exponential mechanism's row; of posterior means on a grid that of geometric noise, which is at least as good.
+
+    Of gains the exponential mechanism on the grid too: it has bounded range, which noisy scores have not. The best
+    score is taken away from all, so that they fit the mechanism's table.
+    """
     if config.noise == "float":
         return mechanisms.exponential(key, scores(config, state), config.epsilon_point, config.point_sensitivity)
     if config.gain_grids:
-        whole = state.private.scores[0] - gains.MIDDLE
-    else:
-        whole = calibration.on_grid(scores(config, state), config.point_units, config.point_sensitivity)
+        whole = state.private.scores[0]
+        return mechanisms.exact_exponential(
+            key, whole - jnp.max(whole) + mechanisms.top(config.point_rate), config.point_rate
+        )
+    whole = calibration.on_grid(scores(config, state), config.point_units, config.point_sensitivity)
     return mechanisms.noisy_argmax(key, whole, config.point_rate)
 
 
@@ -208,12 +214,16 @@ def privacy(config: Config) -> guarantee.Guarantee:
     if config.noise == "exact":  # dyadic numbers: floats hold them
         point, value = int(config.point_units), int(config.value_units)
         epsilon = float(sensitivity.between_scores(point) * config.point_rate + value * config.value_rate)
-        total_variation = (
-            len(config.shortlist) * tables.geometric_total_variation(config.point_rate) if point else 0.0
-        ) + (2 * tables.geometric_total_variation(config.value_rate) if value else 0.0)
+        of_point = choice.TOTAL_VARIATION
+        if not config.gain_grids:
+            of_point = len(config.shortlist) * tables.geometric_total_variation(config.point_rate)
+        of_value = 2 * tables.geometric_total_variation(config.value_rate)
+        total_variation = of_point * bool(point) + of_value * bool(value)
+    alone = config.acquisition == "in_order" and config.release == "point"
     return guarantee.guarantee(
         "prior_averaged_dp" if delta else "dp", epsilon, "replace_one", guarantee.USERS,
         assumptions=config.assumptions, delta=delta, total_variation=total_variation,
+        also=("gdp", accounting.bounded_range_mu(epsilon)) if alone else None,
     )  # fmt: skip
 
 

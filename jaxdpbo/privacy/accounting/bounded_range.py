@@ -1,10 +1,10 @@
 """What the exponential mechanism costs in Gaussian DP: the bounded-range formula.
 
-The exponential mechanism has bounded range: for neighbours, the logarithms of the ratios of all its probabilities lie in
-an interval of length ``eta`` (Dong, Durfee and Rogers 2020, "Optimal differential privacy composition for exponential
-mechanisms", definition 3). It is then ``mu``-GDP with ``mu = 2 Phi^-1(e^(eta/2) / (1 + e^(eta/2)))``, and no less: ours,
-docs/theorems.md. Half as much as ``eta``-DP alone would cost where ``eta`` is small. A mechanism that adds noise to
-scores and takes the largest has no bounded range unless the noise is Gumbel's: ``eta``-DP is then all there is.
+The exponential mechanism has bounded range: for neighbours, the logarithms of the ratios of all its probabilities lie
+in an interval of length ``eta`` (Dong, Durfee and Rogers 2020, "Optimal differential privacy composition for
+exponential mechanisms", definition 3). It is then ``mu``-GDP, ``mu = 2 Phi^-1(e^(eta/2) / (1 + e^(eta/2)))``, and no
+less: ours, docs/theorems.md. Half as much as ``eta``-DP alone would cost where ``eta`` is small. A mechanism that adds
+noise to scores and takes the largest has no bounded range unless the noise is Gumbel's: then ``eta``-DP is all.
 """
 
 import math

@@ -28,7 +28,7 @@ NOISE_VARIANCE, LENGTHSCALE, STEP_SIZE, CLIP_NORM, MU = 1e-4, 1.3, 0.2, 0.15, 1.
 def config(**changes):
     options = {
         "users": USERS, "steps": STEPS, "batch": BATCH, "mu": MU, "bounds": low_high(BOUNDS), "step_size": STEP_SIZE,
-        "clip_norm": CLIP_NORM, "noise_variance": NOISE_VARIANCE, "polish_steps": 2, "noise": "float",
+        "clip_norm": CLIP_NORM, "noise_variance": NOISE_VARIANCE, "polish_steps": 2, "noise": "float", "box_units": False,
         "kernel_params": kernels.stationary(LENGTHSCALE, DIMENSION),
     }  # fmt: skip
     return dp_gibo.config(**(options | changes))

@@ -265,13 +265,13 @@ def test_trap_11_nan_defeats_a_clip(monkeypatch, body, wild):
 
 def leaning(key, config, state):
     """A query nearer to where the raw losses were small."""
-    query = dp_gibo.ask(key, config, state)
+    query = dp_gibo.algorithm.ask(key, config, state)
     return query._replace(points=query.points + 1e-6 * jnp.tanh(jnp.mean(state.private.losses)))
 
 
 def stopping(key, config, state, query, values):
     """No further step where the raw loss is small enough."""
-    after, info = dp_gibo.tell(key, config, state, query, values)
+    after, info = dp_gibo.algorithm.tell(key, config, state, query, values)
     done = jnp.mean(values) < 100.0
     public = after.public._replace(step=jnp.where(done, config.steps, after.public.step))
     return after._replace(public=public), info

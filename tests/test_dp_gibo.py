@@ -28,7 +28,8 @@ NOISE_VARIANCE, LENGTHSCALE, STEP_SIZE, CLIP_NORM, MU = 1e-4, 1.3, 0.2, 0.15, 1.
 def config(**changes):
     options = {
         "users": USERS, "steps": STEPS, "batch": BATCH, "mu": MU, "bounds": low_high(BOUNDS), "step_size": STEP_SIZE,
-        "clip_norm": CLIP_NORM, "noise_variance": NOISE_VARIANCE, "polish_steps": 2, "noise": "float", "box_units": False,
+        "clip_norm": CLIP_NORM, "noise_variance": NOISE_VARIANCE, "polish_steps": 2, "noise": "float",
+        "box_units": False,
         "kernel_params": kernels.stationary(LENGTHSCALE, DIMENSION),
     }  # fmt: skip
     return dp_gibo.config(**(options | changes))
@@ -98,7 +99,7 @@ def gradients_of_many_keys(chosen, count):
     @jax.jit
     @jax.vmap
     def noise(one):
-        after, info = dp_gibo.tell(one, chosen, before, query, values)
+        after, info = dp_gibo.algorithm.tell(one, chosen, before, query, values)
         return (before.public.theta - after.public.theta) / chosen.step_size - info.gradient
 
     return np.asarray(noise(jax.random.split(key(5), count)))
@@ -184,7 +185,7 @@ def largest_move():
     chosen = config(mu=np.inf)
     state = loop.init(dp_gibo.algorithm, key(), chosen)
     query = loop.ask(dp_gibo.algorithm, key(), chosen, state)
-    tell = jax.jit(lambda values: dp_gibo.tell(key(), chosen, state, query, values))
+    tell = jax.jit(lambda values: dp_gibo.algorithm.tell(key(), chosen, state, query, values))
     moves = []
     for base, other in neighbours():
         (after, info), (after_other, info_other) = tell(base), tell(other)
@@ -264,7 +265,7 @@ def test_nearest_with_every_point_is_all():
 def test_nearest_keeps_the_points_of_largest_correlation():
     chosen = config(memory="nearest", neighbours=2)
     before = steps_of(chosen, records())[-1][0].public
-    factorization, rows = dp_gibo._recall(chosen, before)
+    factorization, rows = dp_gibo.run._recall(chosen, before)
     distances = np.linalg.norm(np.asarray(before.points) - np.asarray(before.theta), axis=1)
     distances[~np.asarray(before.mask)] = np.inf
     assert set(np.asarray(rows).tolist()) == set(np.argsort(distances)[:2].tolist())
@@ -291,7 +292,7 @@ def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
 @jax.jit
 def best_trace(chosen, before, public):
     """The trace of the best batch of ``chosen``, on what is known to a run of ``before``."""
-    factorization, _ = dp_gibo._recall(before, public)
+    factorization, _ = dp_gibo.run._recall(before, public)
     designs, mask = gradient_design.directions(chosen.batch, chosen.batch, DIMENSION), jnp.ones(chosen.batch, bool)
     _, trace = gradient_design.propose(
         chosen.model, factorization, public.theta, chosen.bounds, designs, mask, polish_steps=chosen.polish_steps
@@ -465,4 +466,4 @@ def test_an_incomplete_gradient_can_be_asked_for():
 def test_privacy_takes_one_config():
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), config(), config(mu=3.0))
     with pytest.raises(ValueError, match="privacy takes one config"):
-        dp_gibo.privacy(stacked)
+        dp_gibo.algorithm.privacy(stacked)

@@ -168,13 +168,13 @@ def test_no_scale_of_the_losses_has_to_be_known(module):
 
 def test_the_clip_norm_is_that_of_the_users_gradients_and_stays():
     config, key = gibo(mu=50.0), jax.random.key(2)
-    state = dp_gibo.init(key, config)
+    state = dp_gibo.algorithm.init(key, config)
     assert float(state.public.clip_norm) == 0
     found = []
     for step in range(3):
-        query = dp_gibo.ask(key, config, state)
+        query = dp_gibo.algorithm.ask(key, config, state)
         values = jnp.stack([loss(point, RECORDS) for point in query.points])
-        state, _ = dp_gibo.tell(jax.random.fold_in(key, step), config, state, query, values)
+        state, _ = dp_gibo.algorithm.tell(jax.random.fold_in(key, step), config, state, query, values)
         found.append(float(state.public.clip_norm))
     norms = np.linalg.norm(2 * RECORDS, axis=1)  # at the middle of the box
     assert found[0] == found[1] == found[2]

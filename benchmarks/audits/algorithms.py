@@ -59,7 +59,7 @@ def _descent(name, module, objective, noise, clip_norm=0.5):
         path = drivers.scan(module.algorithm, objective, key, chosen, slopes)[0].path
         return path[0, 0] - path[-1, 0]
 
-    return Row(name, module.privacy(chosen), lambda trials: simulate(total, *WORST, trials))
+    return Row(name, module.algorithm.privacy(chosen), lambda trials: simulate(total, *WORST, trials))
 
 
 def _evaluations(noise):

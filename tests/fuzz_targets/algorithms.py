@@ -77,7 +77,7 @@ def configs() -> dict[str, Target]:
     kernel = {"kernel": either(kernels.rbf, kernels.matern52), "kernel_params": st.none()}
     gibo = {
         "batch": st.none() | few, "noise_variance": positive, "tolerance": st.none() | positive,
-        "memory": either(*dp_gibo.MEMORIES),
+        "memory": either(*dp_gibo.configs.MEMORIES),
         "neighbours": just(0), "polish_steps": few, "allow_incomplete_gradient": st.booleans(),
     }  # fmt: skip
     finite_set = {"candidates": distinct()}

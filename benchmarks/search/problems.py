@@ -53,7 +53,7 @@ class Problem(NamedTuple):
       loss_range: public.
       steps: of DP-GIBO, ``d + 1`` evaluations each: all methods are given as many.
       traceable: whether ``loss`` is JAX.
-      default: parameters that nobody tuned, where the library of the model has some.
+      default: what to call ``loss`` with for the parameters that the model's library has chosen; None: it has none.
     """
 
     title: str
@@ -182,13 +182,9 @@ PROBLEMS: dict[str, Problem] = {
         "kernel SVM, covertype", kernel_svm.bounds(), kernel_svm.loss, _covtype, 4000, (0.0, 1.0), 25, False,
     ),
     "boosting": Problem(
-        "gradient boosting, Adult", BOOSTING, boosting_loss, _adult, 10_000, (0.0, 4.0), 15, False,
-        {"learning_rate": 0.1, "max_iter": 50, "max_leaf_nodes": 31, "min_samples_leaf": 20, "l2_regularization": 1e-3,
-         "interaction_cst": None},
+        "gradient boosting, Adult", BOOSTING, boosting_loss, _adult, 10_000, (0.0, 4.0), 15, False, {},
     ),
     "forest": Problem(
-        "random forest, Adult", FOREST, forest_loss, _adult, 10_000, (0.0, 4.0), 15, False,
-        {"n_estimators": 50, "max_depth": 20, "min_samples_leaf": 1, "max_features": 0.1, "criterion": "gini",
-         "bootstrap": True},
+        "random forest, Adult", FOREST, forest_loss, _adult, 10_000, (0.0, 4.0), 15, False, {},
     ),
 }  # fmt: skip

@@ -32,6 +32,7 @@ from jaxdpbo.privacy import choice, private_scale
 from jaxdpbo.types import Algorithm, Bounds
 
 LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
+DESCENTS = (LOCAL, START)  # along gradients: for real dimensions alone
 METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER)
 AUTO = "auto"
 SHARP = 50.0  # of a choice for CHOICE_SHARE: from here on a start is worth choosing
@@ -112,11 +113,11 @@ def plan(method: str, asked: Asked) -> Plan:
     chosen, reason = _chosen(method, asked, real)
     if chosen != LOCAL and asked.loss_range is None:
         raise ValueError(f"loss_range must be given for method={chosen!r}")
-    if chosen in (LOCAL, START) and not real:
+    if chosen in DESCENTS and not real:
         raise ValueError(
             f"method must not be {chosen!r} where dimensions are not real: there is no gradient along them"
         )
-    if chosen not in (LOCAL, START) and asked.clip_norm == private_scale.PRIVATE:
+    if chosen not in DESCENTS and asked.clip_norm == private_scale.PRIVATE:
         raise ValueError(f"clip_norm must not be 'private' for method={chosen!r}, which has no gradients")
     start = None if asked.theta0 is None else _start(space, asked.theta0)
     algorithm, config = _MAKERS[chosen](asked._replace(theta0=start), box)

@@ -16,7 +16,7 @@ HYPER_PARAMETERS = ("epochs", "batch", "learning_rate", "noise_multiplier", "cli
 INTEGER_MASK = (True, True, False, False, False)
 
 
-class Space(NamedTuple):
+class Ranges(NamedTuple):
     """``bounds (2, 5)`` of the search, ``sampled (2, 5)`` of random settings, and their distributions.
 
     Attributes:
@@ -33,13 +33,13 @@ class Space(NamedTuple):
 
 
 SPACES = {
-    "adult": Space(
+    "adult": Ranges(
         np.array([[1, 8, 5e-4, 0.1, 0.1], [64, 512, 5e-2, 16, 4]]),
         np.array([[1, 8, 1e-3, 0.1, 0.1], [64, 512, 0.1, 16, 4]]),
         (128, 64),
         (10, 0.1, 0.1),
     ),
-    "mnist": Space(
+    "mnist": Ranges(
         np.array([[1, 16, 1e-3, 0.1, 0.1], [400, 4000, 0.5, 16, 12]]),
         np.array([[1, 16, 1e-3, 0.1, 0.1], [400, 4000, 0.5, 16, 12]]),
         (800, 800),
@@ -48,7 +48,7 @@ SPACES = {
 }
 
 
-def random_settings(space: Space, count: int, seed: int) -> np.ndarray:
+def random_settings(space: Ranges, count: int, seed: int) -> np.ndarray:
     """``(count, 5)``, independent."""
     count, rng = _checks.size("count", count), np.random.default_rng(_checks.size("seed", seed, minimum=0))
     low, high = space.sampled
@@ -73,7 +73,7 @@ def random_settings(space: Space, count: int, seed: int) -> np.ndarray:
     return settings
 
 
-def grid_settings(space: Space, size: int) -> np.ndarray:
+def grid_settings(space: Ranges, size: int) -> np.ndarray:
     """``(size^5, 5)``: every combination of ``size`` equally spaced values of each; whole numbers rounded."""
     size = _checks.size("size", size)
     axes = [np.linspace(low, high, size) for low, high in space.sampled.T]

@@ -41,7 +41,7 @@ class Task(NamedTuple):
     """
 
     name: str
-    space: spaces.Space
+    space: spaces.Ranges
     model: models.Model
     optimizer: str
     records: Any

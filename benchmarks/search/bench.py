@@ -1,0 +1,168 @@
+"""``scripts/bench search``: how low the default search gets, beside random search without privacy and others, in hours.
+
+Every search is given as many evaluations of a problem, and the same seeds: differences are paired.
+"""
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import numpy as np
+
+from benchmarks import fingerprint, report
+from benchmarks.reproductions import common
+from benchmarks.search import cells, problems, searches
+
+ENTRY = "benchmarks.search.bench"
+FIRST_SEED, SEEDS = 8000, 20
+BUDGETS = (0.5, 1.0, 2.0, math.inf)
+LEVEL = 1.0  # at which the table compares
+QUICK = ("logistic", "gp_diabetes")
+PAIRS = {
+    "minimize - random search": (searches.DEFAULT, searches.RANDOM),
+    "minimize - before": (searches.DEFAULT, searches.BEFORE),
+    "minimize - default parameters": (searches.DEFAULT, searches.UNTUNED),
+}
+
+
+def main(
+    quick: bool,
+    *,
+    names: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    budgets: Sequence[float] | None = None,
+    seeds: int | None = None,
+) -> None:
+    started = time.perf_counter()
+    chosen = list(names or (QUICK if quick else problems.PROBLEMS))
+    budgets = tuple(budgets or ((LEVEL,) if quick else BUDGETS))
+    seeds = seeds or (2 if quick else SEEDS)
+    methods = tuple(methods or (searches.RANDOM, searches.DEFAULT, searches.BEFORE, searches.UNTUNED))
+    folder, code = report.folder("search"), fingerprint.digest("benchmarks.search.searches")
+    wanted = [
+        cells.Cell(name, search, mu, FIRST_SEED + seed)
+        for seed in range(seeds)
+        for mu in budgets
+        for name in chosen
+        for search in methods
+        if search in searches.names(problems.PROBLEMS[name]) and (mu == budgets[0] or search not in searches.FREE)
+    ]
+    print(f"{len(chosen)} problems, seeds {FIRST_SEED} to {FIRST_SEED + seeds - 1}, mu {', '.join(map(str, budgets))}")
+    found = cells.run(folder / "cells.jsonl", wanted, code, folder / "programs")
+    losses = {name: _losses(found, name, methods, budgets, seeds) for name in chosen}
+    tables = {name: _row(found, name, losses[name], budgets, seeds) for name in chosen}
+    _show(tables, budgets)
+    stem = "bench_search" + "_quick" * quick
+    report.write_result(
+        report.folder("bench") / f"{stem}.json",
+        common.plain({"problems": tables, "totals": _totals(tables)}),
+        entry=ENTRY,
+        seeds=[FIRST_SEED, FIRST_SEED + seeds],
+        noise="float",
+        dtype="float64",
+        settings={
+            "printed in the paper": {},
+            "chosen here": {"methods": list(methods), "mu": [str(mu) for mu in budgets], "defaults": "nothing tuned"},
+        },
+        started=started,
+    )
+    figure = _picture(tables, budgets)
+    report.save_figure(figure, report.folder("bench") / f"{stem}.png")
+
+
+def _losses(found: dict[cells.Cell, Any], name: str, methods: Sequence[str], budgets: Sequence[float], seeds: int):
+    """Of each search ``(mu, seed)``; what has no noise is the same for every mu."""
+    kept = [search for search in methods if search in searches.names(problems.PROBLEMS[name])]
+    return {
+        search: np.array(
+            [
+                [
+                    found[cells.Cell(name, search, budgets[0] if search in searches.FREE else mu, FIRST_SEED + seed)][
+                        "loss"
+                    ]
+                    for seed in range(seeds)
+                ]
+                for mu in budgets
+            ]
+        )
+        for search in kept
+    }
+
+
+def _row(found: Any, name: str, losses: dict[str, np.ndarray], budgets: Sequence[float], seeds: int) -> dict[str, Any]:
+    problem = problems.PROBLEMS[name]
+    ran = {
+        f"{mu:g}": said["method"]
+        for mu in budgets
+        for cell, said in found.items()
+        if cell[:3] == (name, searches.DEFAULT, mu)
+    }
+    pairs = {
+        said: {f"{mu:g}": _compared(losses[a][i], losses[b][i]) for i, mu in enumerate(budgets)}
+        for said, (a, b) in PAIRS.items()
+        if a in losses and b in losses
+    }
+    return {
+        "title": problem.title,
+        "users": problem.users,
+        "dimensions": problem.dimension,
+        "evaluations": problem.evaluations,
+        "method": ran,
+        "losses": losses,
+        "mean": {search: values.mean(axis=1) for search, values in losses.items()},
+        "seconds a run": {
+            search: float(np.median([said["seconds"] for cell, said in found.items() if cell[:2] == (name, search)]))
+            for search in losses
+        },
+        "paired": pairs,
+    }
+
+
+def _compared(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+    said = common.compared(first, second)
+    low, high = said["95%"]
+    return said | {"verdict": "better" if high < 0 else "worse" if low > 0 else "no different"}
+
+
+def _totals(tables: dict[str, Any]) -> dict[str, Any]:
+    """How many problems each comparison wins and loses, by mu."""
+    totals: dict[str, Any] = {}
+    for row in tables.values():
+        for pair, by_mu in row["paired"].items():
+            for mu, said in by_mu.items():
+                counts = totals.setdefault(pair, {}).setdefault(mu, {"better": 0, "worse": 0, "no different": 0})
+                counts[said["verdict"]] += 1
+    return totals
+
+
+def _show(tables: dict[str, Any], budgets: Sequence[float]) -> None:
+    for i, mu in enumerate(budgets):
+        rows = []
+        for row in tables.values():
+            means = ", ".join(f"{search} {values[i]:.4f}" for search, values in row["mean"].items())
+            said = [common.sentence(by_mu[f"{mu:g}"]) for by_mu in row["paired"].values()]
+            rows.append((row["title"], row["method"].get(f"{mu:g}", "").partition(":")[0], means, *said))
+        width = max(map(len, rows))
+        header = ("problem", "method", "means", *PAIRS)[:width]
+        print(f"\nmean loss of the answer at mu = {mu:g}; paired differences with 95 % bootstrap intervals")
+        report.print_table(header, [row + ("",) * (width - len(row)) for row in rows], flush=(0, 1, 2))
+    for pair, by_mu in _totals(tables).items():
+        print(f"\n{pair}: " + "; ".join(f"mu = {mu}: {counts}" for mu, counts in by_mu.items()))
+
+
+def _picture(tables: dict[str, Any], budgets: Sequence[float]) -> Any:
+    columns = 3
+    figure, axes = common.panels(-(-len(tables) // columns), columns, squeeze=False)
+    for axis, row in zip(axes.ravel(), tables.values(), strict=False):
+        for colour, (search, values) in zip(("C1", "C0", "C7", "C2"), row["losses"].items(), strict=False):
+            common.band(axis, values.T, colour, search, np.arange(len(budgets)), mean=True)
+        axis.set(title=row["title"], xlabel="mu", xticks=range(len(budgets)), xticklabels=[f"{mu:g}" for mu in budgets])
+    for axis in axes.ravel()[len(tables) :]:
+        axis.set_visible(False)
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    return figure

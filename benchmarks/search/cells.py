@@ -1,0 +1,104 @@
+"""Cells of a comparison, a problem, a search, a budget and a seed each: run in processes, kept a line each.
+
+A line is written as soon as its run ends, so a command that is stopped goes on where it was. Lines of other code do not
+count: ``code`` is the hash of all that a run imports.
+"""
+
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+class Cell(NamedTuple):
+    """What is run once."""
+
+    problem: str
+    search: str
+    mu: float
+    seed: int
+
+
+def run(path: Path, wanted: Sequence[Cell], code: str, programs: Path) -> dict[Cell, dict[str, Any]]:
+    """What each cell found: from ``path`` where it is there, and run where it is not, one process a core.
+
+    Args:
+      path: of the lines.
+      wanted: in the order in which they are run.
+      code: hash of the code.
+      programs: a folder of compiled programs that the processes share.
+    """
+    found = {cell: said for cell, said in _kept(path, code) if cell in set(wanted)}
+    missing = [cell for cell in wanted if cell not in found]
+    print(f"{len(found)} runs are there, {len(missing)} to go{_estimate(found, missing)}\n")
+    if not missing:
+        return found
+    context, cores = multiprocessing.get_context("spawn"), sorted(os.sched_getaffinity(0))
+    places = context.Queue()
+    for core in cores:
+        places.put(core)
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ |= dict.fromkeys(THREADS, "1")  # inherited
+    try:
+        with (
+            ProcessPoolExecutor(len(cores), context, _alone, (places, str(programs))) as pool,
+            path.open("a") as lines,
+            tqdm(total=len(missing), unit="run", mininterval=5.0) as bar,
+        ):
+            futures = {pool.submit(_timed, cell): cell for cell in missing}
+            for future in as_completed(futures):
+                cell, said = futures[future], future.result()
+                found[cell] = said
+                lines.write(json.dumps(cell._asdict() | said | {"code": code}) + "\n")
+                lines.flush()
+                bar.update()
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    return found
+
+
+def _kept(path: Path, code: str) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            said = json.loads(line)
+        except json.JSONDecodeError:  # the last line of a command that was killed
+            continue
+        if said.pop("code") == code:
+            yield Cell(*(said.pop(name) for name in Cell._fields)), said
+
+
+def _estimate(found: dict[Cell, dict[str, Any]], missing: Sequence[Cell]) -> str:
+    """In hours, where a run of each kind has been timed."""
+    seconds: dict[tuple[str, str], list[float]] = {}
+    for cell, said in found.items():
+        seconds.setdefault((cell.problem, cell.search), []).append(said["seconds"])
+    known = [seconds[kind] for kind in ((cell.problem, cell.search) for cell in missing) if kind in seconds]
+    if not known:
+        return ""
+    hours = sum(sum(each) / len(each) for each in known) / 3600 / len(os.sched_getaffinity(0))
+    return f": about {hours:.1f} hours" + f" for {len(known)} of them" * (len(known) < len(missing))
+
+
+def _alone(places: Any, programs: str) -> None:
+    """Begin a process: a core of its own, before JAX counts them."""
+    os.sched_setaffinity(0, {places.get()})
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", programs)
+
+
+def _timed(cell: Cell) -> dict[str, Any]:
+    from benchmarks.search import problems, searches
+
+    started = time.perf_counter()
+    loss, method = searches.loss_of(problems.PROBLEMS[cell.problem], cell.search, cell.mu, cell.seed)
+    return {"loss": loss, "method": method, "seconds": round(time.perf_counter() - started, 2)}

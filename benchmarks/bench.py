@@ -1,4 +1,4 @@
-"""``scripts/bench [NAME] [--quick] [--against CHECKOUT]``: without a name, what there is."""
+"""``scripts/bench [NAME] [--quick] [options of one NAME]``: without a name, what there is."""
 
 import argparse
 import importlib
@@ -7,27 +7,35 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.speed import NAMES
 
+SEARCH = "search"  # not of speed, but of how low the searches get
+MODULES = {name: f"benchmarks.speed.{name}" for name in NAMES} | {SEARCH: "benchmarks.search.bench"}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Speed and memory beside a peer's, in one run.")
-    parser.add_argument("name", nargs="?", choices=NAMES, help="all are listed where not given")
+    parser.add_argument("name", nargs="?", choices=MODULES, help="all are listed where not given")
     parser.add_argument(
         "--quick", action="store_true", help="few repetitions and small sizes: for a look, not a figure"
     )
     parser.add_argument("--against", type=Path, help="of first_answer: another checkout, timed in the same run")
+    parser.add_argument("--problems", nargs="+", help="of search: some problems, where not all")
+    parser.add_argument("--methods", nargs="+", help="of search: what to compare")
+    parser.add_argument("--mu", nargs="+", type=float, dest="budgets", help="of search: budgets, inf among them")
+    parser.add_argument("--seeds", type=int, help="of search: how many")
     arguments = parser.parse_args()
     if arguments.name is None:
         rows = [
-            (name, report.last_time(report.stored(f"bench_{name}")), report.first_line(f"benchmarks.speed.{name}"))
-            for name in NAMES
+            (name, report.last_time(report.stored(f"bench_{name}")), report.first_line(module))
+            for name, module in MODULES.items()
         ]
         report.print_table(("name", "last took", "what"), rows, flush=(0, 2))
         return
-    if arguments.against is not None and arguments.name != "first_answer":
-        parser.error("--against is for first_answer alone")
-    importlib.import_module(f"benchmarks.speed.{arguments.name}").main(
-        arguments.quick, **({} if arguments.against is None else {"against": arguments.against})
-    )
+    options = {name: value for name, value in vars(arguments).items() if value is not None}
+    own = set(options) - {"name", "quick"}
+    allowed = {"first_answer": {"against"}, SEARCH: {"problems", "methods", "budgets", "seeds"}}.get(options["name"], set())
+    if own - allowed:
+        parser.error(f"{options['name']} takes no {', '.join(sorted(own - allowed))}")
+    importlib.import_module(MODULES[options["name"]]).main(arguments.quick, **{name: options[name] for name in own})
 
 
 if __name__ == "__main__":

@@ -86,6 +86,8 @@ def measured() -> Iterator[tuple[str, str, tuple[str, ...]]]:
             from benchmarks.speed.demo import ENTRY
 
             yield path.stem, ENTRY, fingerprint.FIGURE
+        elif name == "search":
+            yield path.stem, "benchmarks.search.bench", fingerprint.FIGURE
         else:
             yield path.stem, f"benchmarks.speed.{name}", fingerprint.DEFINITION
     yield "audit", "benchmarks.audit", fingerprint.DEFINITION

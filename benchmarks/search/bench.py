@@ -15,7 +15,8 @@ import numpy as np
 
 from benchmarks import fingerprint, report
 from benchmarks.reproductions import common
-from benchmarks.search import cells, problems, searches
+from benchmarks.search import cells, searches
+from benchmarks.search.problems import PROBLEMS
 
 ENTRY = "benchmarks.search.bench"
 FIRST_SEED, SEEDS = 8000, 20
@@ -32,15 +33,17 @@ PAIRS = {
 def main(
     quick: bool,
     *,
-    names: Sequence[str] | None = None,
+    problems: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     budgets: Sequence[float] | None = None,
     seeds: int | None = None,
 ) -> None:
     started = time.perf_counter()
-    chosen = list(names or (QUICK if quick else problems.PROBLEMS))
+    chosen = list(problems or (QUICK if quick else PROBLEMS))
     budgets = tuple(budgets or ((LEVEL,) if quick else BUDGETS))
     seeds = seeds or (2 if quick else SEEDS)
+    if unknown := set(chosen) - PROBLEMS.keys():
+        raise SystemExit(f"problems are {', '.join(PROBLEMS)}, got {', '.join(sorted(unknown))}")
     methods = tuple(methods or (searches.RANDOM, searches.DEFAULT, searches.BEFORE, searches.UNTUNED))
     folder, code = report.folder("search"), fingerprint.digest("benchmarks.search.searches")
     wanted = [
@@ -49,7 +52,7 @@ def main(
         for mu in budgets
         for name in chosen
         for search in methods
-        if search in searches.names(problems.PROBLEMS[name]) and (mu == budgets[0] or search not in searches.FREE)
+        if search in searches.names(PROBLEMS[name]) and (mu == budgets[0] or search not in searches.FREE)
     ]
     print(f"{len(chosen)} problems, seeds {FIRST_SEED} to {FIRST_SEED + seeds - 1}, mu {', '.join(map(str, budgets))}")
     found = cells.run(folder / "cells.jsonl", wanted, code, folder / "programs")
@@ -76,7 +79,7 @@ def main(
 
 def _losses(found: dict[cells.Cell, Any], name: str, methods: Sequence[str], budgets: Sequence[float], seeds: int):
     """Of each search ``(mu, seed)``; what has no noise is the same for every mu."""
-    kept = [search for search in methods if search in searches.names(problems.PROBLEMS[name])]
+    kept = [search for search in methods if search in searches.names(PROBLEMS[name])]
     return {
         search: np.array(
             [
@@ -94,7 +97,7 @@ def _losses(found: dict[cells.Cell, Any], name: str, methods: Sequence[str], bud
 
 
 def _row(found: Any, name: str, losses: dict[str, np.ndarray], budgets: Sequence[float], seeds: int) -> dict[str, Any]:
-    problem = problems.PROBLEMS[name]
+    problem = PROBLEMS[name]
     ran = {
         f"{mu:g}": said["method"]
         for mu in budgets

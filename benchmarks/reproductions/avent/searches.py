@@ -87,7 +87,7 @@ def errors(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str 
     """Of each of ``settings (k, 5)``: mean, best and worst ``(k,)`` of so many trainings."""
     keys = jax.random.split(jax.random.key(seed), (len(settings), repeats))
     rows = settings_of(task, settings)
-    order = np.argsort(np.asarray(rows.steps, float) * rows.batch)  # calls of alike length
+    order = np.argsort(np.asarray(rows.steps, float) * np.asarray(rows.batch))  # calls of alike length
     found = []
     for start in tqdm(range(0, len(settings), CALL), desc=said or task.name, unit="call", disable=said is None):
         some = order[start : start + CALL]

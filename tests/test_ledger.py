@@ -19,6 +19,7 @@ from fractions import Fraction
 from itertools import chain, cycle, permutations, repeat
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -1183,3 +1184,10 @@ def test_two_processes_spend_one_budget_exactly(server, tmp_path):
 def test_without_a_lock_they_would_not(server, tmp_path):
     with pytest.raises(AssertionError, match=r"Damaged: .*ledger\.jsonl: line \d "):
         race(server, tmp_path, locks=False)
+
+
+def test_an_array_for_a_number_is_refused_without_a_list_of_it(tmp_path):
+    """A view of one number, whose list would fill the memory: it killed a fuzzing worker."""
+    many = np.broadcast_to(np.float64(1.0), (2**40,))
+    with pytest.raises(TypeError, match="level must be a number"):
+        ledger.create(tmp_path / "budget.jsonl", notion="gdp", level=many, relation="replace_one", protects="users")

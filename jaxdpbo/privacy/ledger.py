@@ -738,7 +738,7 @@ def _exact_event(event: Event) -> Event:
 
 
 def _fraction(name: str, value: Any) -> Fraction:
-    value = _plain(value)
+    value = _plain(value) if getattr(value, "shape", ()) == () else value  # a list of an array may fill the memory
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):
         raise TypeError(f"{name} must be a number, or a string that is one, got {value!r}")
     try:

@@ -29,7 +29,7 @@ def row_of(name: str, start: str, **fields: Any) -> dict[str, Any]:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines).replace("|  |", "| |")
+    return "\n".join("|" + "|".join(f" {cell} " if cell != "" else " " for cell in line) + "|" for line in lines)
 
 
 def time_of(seconds: float, digits: int = 3) -> str:

@@ -8,6 +8,7 @@ from benchmarks import report
 from benchmarks.speed import NAMES
 
 SEARCH = "search"  # not of speed, but of how low the searches get
+OPTIONS = {"first_answer": {"against"}, SEARCH: {"problems", "methods", "budgets", "seeds"}}
 MODULES = {name: f"benchmarks.speed.{name}" for name in NAMES} | {SEARCH: "benchmarks.search.bench"}
 
 
@@ -32,9 +33,8 @@ def main() -> None:
         return
     options = {name: value for name, value in vars(arguments).items() if value is not None}
     own = set(options) - {"name", "quick"}
-    allowed = {"first_answer": {"against"}, SEARCH: {"problems", "methods", "budgets", "seeds"}}.get(options["name"], set())
-    if own - allowed:
-        parser.error(f"{options['name']} takes no {', '.join(sorted(own - allowed))}")
+    if foreign := own - OPTIONS.get(options["name"], set()):
+        parser.error(f"{options['name']} takes no {', '.join(sorted(foreign))}")
     importlib.import_module(MODULES[options["name"]]).main(arguments.quick, **{name: options[name] for name in own})
 
 

@@ -1,1 +1,1 @@
-"""How good the searches are: every method of ``minimize`` on problems of many kinds; run by ``scripts/bench search``."""
+"""How good the searches are: each method of ``minimize`` on problems of many kinds; run by ``scripts/bench search``."""

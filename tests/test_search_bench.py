@@ -1,0 +1,71 @@
+"""What ``scripts/bench search`` compares is compared right: cells kept and taken again, equal evaluations, verdicts."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.search import bench, cells, searches
+from benchmarks.search.problems import PROBLEMS, Problem
+from jaxdpbo import Space, space
+
+CALLS = []
+MIXED = Space({"x": space.real(0.0, 2.0), "kind": space.categorical("near", "far")})
+
+
+def _mixed(params, data):
+    CALLS.append(params)
+    return np.abs(data - params["x"]) + 0.5 * (params["kind"] == "far")
+
+
+def _draw(seed):
+    return np.random.default_rng(seed).normal(1.3, 0.1, 4000)
+
+
+PROBLEM = Problem("mixed", MIXED, _mixed, _draw, 4000, (0.0, 2.0), 8, False, {"x": 0.0, "kind": "far"})
+
+
+def test_lines_of_other_code_and_lines_cut_off_are_run_again(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    cell = cells.Cell("mixed", searches.DEFAULT, float("inf"), 3)
+    said = {"loss": 0.25, "method": "choice: why", "seconds": 2.0}
+    lines = [json.dumps(cell._asdict() | said | {"code": code}) for code in ("now", "before")]
+    path.write_text("\n".join([*lines, lines[0][:-9]]))
+    assert dict(cells._kept(path, "now")) == {cell: said}
+    assert cells.run(path, [cell], "now", tmp_path) == {cell: said}
+    assert "about 0.0 hours for 1 of them" in cells._estimate({cell: said}, [cell, cell._replace(search="other")])
+
+
+def test_every_search_is_given_as_many_evaluations():
+    counted = {}
+    for search in (searches.RANDOM, searches.DEFAULT, searches.UNTUNED, "in_order"):
+        assert search in searches.names(PROBLEM)
+        CALLS.clear()
+        loss, method = searches.loss_of(PROBLEM, search, 1.0, 5)
+        counted[search] = len(CALLS)
+        assert np.isfinite(loss) and bool(method) == (search in (searches.DEFAULT, "in_order"))
+    assert counted[searches.UNTUNED] == 1
+    assert PROBLEM.evaluations == 24 == counted[searches.RANDOM] == counted[searches.DEFAULT] - 1  # one for its answer
+    assert {"local", "start_then_local", searches.BEFORE}.isdisjoint(searches.names(PROBLEM))
+
+
+def test_random_search_is_the_best_of_uniform_points():
+    points = np.random.default_rng([5, 1]).random((24, 2))
+    means = [float(np.mean(_mixed(MIXED.params(point), _draw(5)))) for point in points]
+    assert searches.loss_of(PROBLEM, searches.RANDOM, 1.0, 5)[0] == min(means)
+
+
+@pytest.mark.parametrize(("moved", "verdict"), [(-1.0, "better"), (1.0, "worse"), (0.0, "no different")])
+def test_a_verdict_needs_the_whole_interval(moved, verdict):
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=20), rng.normal(size=20)
+    assert bench._compared(first + 2 * moved, second)["verdict"] == verdict
+
+
+def test_problems_say_what_they_are():
+    assert len(PROBLEMS) == 11
+    for name, problem in PROBLEMS.items():
+        low, high = problem.loss_range
+        assert low < high and problem.evaluations == problem.steps * (problem.dimension + 1), name
+        assert problem.box.shape == (2, problem.dimension), name
+        assert (problem.default is None) == (not isinstance(problem.searched, Space)), name

@@ -37,6 +37,7 @@ METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER)
 AUTO = "auto"
 SHARP = 50.0  # of a choice for CHOICE_SHARE: from here on a start is worth choosing
 CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
+CLIP_SHARE = 0.25  # of the width of the loss range: half a side of the box seldom changes a loss by more
 DESIGN_SHARE = 0.15  # of the steps, for a start
 ROUNDS, FIRST_SHARE, LAST_SHARE = 4, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
 MAX_EVALUATIONS = 60  # of "evaluations": each one more makes all of them noisier
@@ -54,7 +55,7 @@ class Asked(NamedTuple):
       bounds: a box, or a ``Space``.
       steps: ``T``, and
       batch: ``b``: every method evaluates ``T b`` points at most.
-      clip_norm: ``B``, or "private".
+      clip_norm: ``B``, or "private"; None for ``CLIP_SHARE`` of the width of the range, or 1.
       loss_range: ``(low, high)``, or None.
       theta0: where to start; None for the middle.
       noise: "exact" or "float".
@@ -65,7 +66,7 @@ class Asked(NamedTuple):
     bounds: Bounds
     steps: int
     batch: int | None
-    clip_norm: float | str
+    clip_norm: float | str | None
     loss_range: Any
     theta0: Any
     noise: str
@@ -154,12 +155,21 @@ def local(asked: Asked) -> dp_gibo.Config:
         mu=asked.mu,
         bounds=asked.bounds,
         batch=asked.batch,
-        clip_norm=asked.clip_norm,
+        clip_norm=_clip_norm(asked),
         theta0=asked.theta0,
         optimizer=optax.adagrad,
         output="last_half_mean",
         noise=asked.noise,
     )
+
+
+def _clip_norm(asked: Asked) -> float | str:
+    if asked.clip_norm is not None:
+        return asked.clip_norm
+    if asked.loss_range is None:
+        return 1.0
+    low, high = private_evaluations.loss_interval(asked.loss_range)
+    return CLIP_SHARE * (high - low)
 
 
 def _local(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:

@@ -33,7 +33,7 @@ def minimize(
     user_axes: Tree = None,
     steps: int = 25,
     batch: int | None = None,
-    clip_norm: float | str = 1.0,
+    clip_norm: float | str | None = None,
     theta0: ArrayLike | None = None,
     noise: str = "exact",
     key: jax.Array | None = None,
@@ -79,8 +79,9 @@ def minimize(
       steps: ``T``; the objective is evaluated ``T b`` times at most.
       batch: ``b``; ``d + 1`` where not given.
       clip_norm: ``B``, the bound on one user's gradient, the change of a loss over half a side of the box, chosen
-        without the data; "private" finds it from the users' gradients in the first step, for 5 % of ``mu^2``
-        (``dp_gibo.config``): where the scale of the losses is unknown.
+        without the data. Where not given, a quarter of the width of ``loss_range``, or 1 without one. "private" finds
+        it from the users' gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``): where the scale of
+        the losses is unknown.
       theta0: where to start, ``(d,)`` or parameters of the ``Space``; the middle of the box where not given.
       noise: "exact", or "float" for research sweeps.
       key: for tests; from the operating system where not given.

@@ -35,8 +35,8 @@ class Preview(NamedTuple):
       guarantee: of the run.
       method: that would run, and by which public numbers it is chosen.
       evaluations: of the objective.
-      deviation: standard deviation of the noise on one coordinate of a step's mean gradient: loss per half a side of
-        the box; in units of a clip norm that is found privately. This and the next two are None without a descent.
+      deviation: standard deviation of the noise on one coordinate of a step's mean gradient, in units of the clip
+        norm. This and the next two are None without a descent.
       relative_noise: the norm of a step's noise, root mean square, over ``clip_norm``, the largest mean gradient.
       wander: how far noise alone moves a parameter in all steps, over half its side of the box: 1 is anywhere.
       loss_noise: over the width of ``loss_range``, what noise does to the loss: of a descent, from the middle of the
@@ -89,7 +89,7 @@ def preview(
     delta: float | None = None,
     steps: int = 25,
     batch: int | None = None,
-    clip_norm: float | str = 1.0,
+    clip_norm: float | str | None = None,
     noise: str = "exact",
 ) -> Preview:
     """How large the noise of ``minimize`` with these arguments would be. Nothing is spent and no data are read.
@@ -111,7 +111,7 @@ def preview(
       delta: it has no default.
       steps: ``T``.
       batch: ``b``; ``d + 1`` where not given.
-      clip_norm: ``B``, or "private".
+      clip_norm: see ``minimize``.
       noise: "exact", or "float".
 
     Raises:
@@ -158,7 +158,7 @@ def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) ->
         return 0.0 if math.isinf(mu) else math.log(points) / choice.sharpness(mu, 1.0, config.users)
     if deviation is None or plan.descent.budget.scale is not None:
         return None
-    return deviation * math.sqrt(plan.descent.bounds.shape[1]) / (high - low)
+    return deviation * float(plan.descent.gradient_unit) * math.sqrt(plan.descent.bounds.shape[1]) / (high - low)
 
 
 def deviation_of(config: dp_gibo.Config) -> float:
@@ -174,8 +174,8 @@ def deviation_of(config: dp_gibo.Config) -> float:
 
 
 def _clip_norm(config: dp_gibo.Config) -> jax.Array:
-    """That gradients are given in: 1 where it is found privately."""
-    return config.clip_norm if config.budget.scale is None else jnp.ones_like(config.clip_norm)
+    """As the optimizer meets it: 1 in box units, and where it is found privately."""
+    return config.clip_norm / config.gradient_unit if config.budget.scale is None else jnp.ones_like(config.clip_norm)
 
 
 def _wander(deviation: float, steps: int) -> float:

@@ -26,7 +26,7 @@ class Config:
 
     Traced (a sweep over these compiles once): the numbers of ``budget``, ``clip_norm ()``, ``step_size (d,)``,
     ``tolerance ()``, the numbers of ``model``, ``bounds (2, d)``, ``theta0 (d,)``; ``origin (d,)`` and ``unit (d,)`` of
-    the search. The rest is static. ``budget`` holds ``n`` and ``T`` too: see ``privacy.calibration``.
+    the search, ``gradient_unit ()`` of what the optimizer gets. The rest is static. ``budget`` holds ``n`` and ``T`` too: see ``privacy.calibration``.
     """
 
     budget: calibration.Budget
@@ -38,6 +38,7 @@ class Config:
     theta0: jax.Array
     origin: jax.Array
     unit: jax.Array
+    gradient_unit: jax.Array
     batch: int = field(metadata={"static": True})
     neighbours: int = field(metadata={"static": True})
     memory: str = field(metadata={"static": True})
@@ -109,10 +110,11 @@ def config(
       batch: ``b``, evaluations a step; with ``tolerance``, the cap. ``d + 1`` where not given.
       clip_norm: ``B``, the bound on one user's gradient: in box units the change of a loss over half a side. Noise
         grows with it, bias shrinks. "private" finds it in the first step, from the median of their norms, for 5 % of
-        ``mu^2``; the optimizer gets gradients in units of it.
+        ``mu^2``; the optimizer then gets gradients in units of it.
       theta0: where to start; the middle of the box where not given.
       box_units: whether ``clip_norm``, ``step_size``, ``kernel_params`` and ``tolerance`` are of the box as
-        ``[-1, 1]^d``, or of the parameters as they are; where not given, whether the box is finite.
+        ``[-1, 1]^d``, and the optimizer gets gradients in units of ``clip_norm``; or all are of the parameters as
+        they are. Where not given, whether the box is finite.
       step_size: one number or ``(d,)``, passed to ``optimizer``; half a side of the box where not given.
       optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad`` (which
         begins its sum of squares at 0.1, the published rule at 0: plain descent while gradients stay under that).
@@ -142,7 +144,8 @@ def config(
     limits = _checks.box("bounds", bounds, finite=False)
     dimension = limits.shape[1]
     start = _checks.inside("theta0", _checks.from_box("theta0", theta0, limits, _checks.middle), limits)
-    origin, unit = _units(box_units, limits)
+    boxed = _in_box(box_units, limits)
+    origin, unit = _units(boxed, limits)
     searched = (limits - origin) / unit
     sizes = _checks.step_size(step_size, searched)
     if kernel_params is None:
@@ -164,11 +167,12 @@ def config(
         raise ValueError(f"neighbours must be 0 unless memory='nearest', got {neighbours}")
     dtype = jnp.result_type(float)
     leaf = partial(jnp.asarray, dtype=dtype)
+    clip = private_scale.clip_norm(clip_norm, dtype)
     return Config(
         budget=calibration.budget(
             mu, noise, users=users, steps=steps, dimension=dimension, dtype=dtype, find_scale=isinstance(clip_norm, str)
         ),
-        clip_norm=leaf(private_scale.clip_norm(clip_norm, dtype)),
+        clip_norm=leaf(clip),
         step_size=leaf(sizes),
         tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance, dtype=dtype)),
         model=gp.Model(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
@@ -176,6 +180,7 @@ def config(
         theta0=leaf(start),
         origin=leaf(origin),
         unit=leaf(unit),
+        gradient_unit=leaf(clip if boxed and not isinstance(clip_norm, str) else 1.0),
         batch=points,
         neighbours=neighbours,
         memory=memory,
@@ -187,11 +192,17 @@ def config(
     )
 
 
-def _units(box_units: bool | None, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the search has its origin, and its unit: one of each a parameter."""
+def _in_box(box_units: bool | None, limits: np.ndarray) -> bool:
+    """Whether the units of the search are the box's."""
     finite = bool(np.all(np.isfinite(limits)))
-    if not (finite if box_units is None else _checks.flag("box_units", box_units)):
-        return np.zeros(limits.shape[1]), np.ones(limits.shape[1])
-    if not finite:
+    wanted = finite if box_units is None else _checks.flag("box_units", box_units)
+    if wanted and not finite:
         raise ValueError(f"box_units must be False where bounds are infinite, got {limits.tolist()}")
+    return wanted
+
+
+def _units(boxed: bool, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the search has its origin, and its unit: one of each a parameter."""
+    if not boxed:
+        return np.zeros(limits.shape[1]), np.ones(limits.shape[1])
     return _checks.middle(limits), _checks.half_width(limits)

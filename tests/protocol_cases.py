@@ -15,6 +15,7 @@ from jaxdpbo.algorithms import (
     dpareto,
     gp_ucb,
     po_gp_ucb,
+    private_estimate,
     private_evaluations,
     private_search,
     random_search,
@@ -169,10 +170,13 @@ def _searched(inner=None):
     return config
 
 
-def _one_step(scale: float):
-    return dp_gibo.config(
-        users=USERS, steps=STEPS - 2, bounds=low_high(BOUNDS * scale), mu=scale, batch=2, polish_steps=2
-    )
+def _one_step(scale: float, steps: int = STEPS - 2):
+    return dp_gibo.config(users=USERS, steps=steps, bounds=low_high(BOUNDS * scale), mu=scale, batch=2, polish_steps=2)
+
+
+def _estimated(scale: float):
+    inner = _one_step(scale, STEPS - 1)
+    return private_estimate.config(inner, users=USERS, mu=scale, loss_range=(0.0, 3.0 * scale))
 
 
 def _outsourced(scale: float):
@@ -240,6 +244,7 @@ CASES = {
     "private search, DP-GIBO": Case(
         private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at), _searched(_one_step), "gdp", False
     ),
+    "private estimate": Case(private_estimate.algorithm_of(dp_gibo.algorithm), _estimated, "gdp"),
     "po_gp_ucb": Case(
         po_gp_ucb.algorithm, _outsourced, "dp", False, **LATE | {"objective": utility_of_row, "box": ROWS}
     ),

@@ -29,6 +29,10 @@ def loss(point, data):
     return jnp.sum(jnp.square(data - point[None, :2]), axis=1)
 
 
+def loss_in_cents(point, data):
+    return 64 * loss(point, data)
+
+
 def python_loss(point, data):
     return np.sum(np.square(data - np.asarray(point)[None, :2]), axis=1)
 
@@ -103,6 +107,16 @@ def test_a_method_by_name_runs_the_same_compiled_and_from_python(method):
     assert compiled.method == looped.method == f"{method}: as asked for"
     low, high = np.transpose(BOX)
     assert np.all((low <= looped.release.point) & (looped.release.point <= high))
+
+
+def test_losses_in_other_units_are_the_same_search():
+    """The loss range says the units: clip norm, noise and steps follow, to the last bit where units are powers of 2."""
+    given = {"method": "start_then_local", "users": USERS, "clip_norm": None} | SMALL
+    once = jaxdpbo.minimize(loss, RECORDS, BOX, **given)
+    scaled = jaxdpbo.minimize(loss_in_cents, RECORDS, BOX, **given | {"loss_range": (0.0, 256.0)})
+    np.testing.assert_array_equal(once.release.path, scaled.release.path)
+    fixed = jaxdpbo.minimize(loss_in_cents, RECORDS, BOX, **given | {"loss_range": (0.0, 256.0), "clip_norm": 1.0})
+    assert not np.array_equal(once.release.path, fixed.release.path)
 
 
 def test_evaluations_by_name():

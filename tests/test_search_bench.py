@@ -43,7 +43,8 @@ def test_every_search_is_given_as_many_evaluations():
         CALLS.clear()
         loss, method = searches.loss_of(PROBLEM, search, 1.0, 5)
         counted[search] = len(CALLS)
-        assert np.isfinite(loss) and bool(method) == (search in (searches.DEFAULT, "in_order"))
+        assert np.isfinite(loss)
+        assert bool(method) == (search in (searches.DEFAULT, "in_order"))
     assert counted[searches.UNTUNED] == 1
     assert PROBLEM.evaluations == 24 == counted[searches.RANDOM] == counted[searches.DEFAULT] - 1  # one for its answer
     assert {"local", "start_then_local", searches.BEFORE}.isdisjoint(searches.names(PROBLEM))
@@ -66,6 +67,7 @@ def test_problems_say_what_they_are():
     assert len(PROBLEMS) == 11
     for name, problem in PROBLEMS.items():
         low, high = problem.loss_range
-        assert low < high and problem.evaluations == problem.steps * (problem.dimension + 1), name
+        assert low < high, name
+        assert problem.evaluations == problem.steps * (problem.dimension + 1), name
         assert problem.box.shape == (2, problem.dimension), name
         assert (problem.default is None) == (not isinstance(problem.searched, Space)), name

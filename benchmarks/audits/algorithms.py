@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.audits.rows import Row, claim, of_both, simulate
 from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations, private_search
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, gp_ucb, private_estimate, private_evaluations, private_search
 from jaxdpbo.privacy import auditing, choice
 from jaxdpbo.surrogate import kernels
 
@@ -29,11 +29,16 @@ def rows() -> list[Row]:
         *(_gains(release) for release in ("point", "value", "both")),
         *(_search(noise, (0.1, 0.8, 0.1)) for noise in ("exact", "float")),
         _search("exact", (0.45, 0.1, 0.45), ", mostly choices"),
+        _estimate(),
     ]
 
 
 def slope_times_place(point, slopes):
     return slopes * point[0]
+
+
+def slope_from_afar(point, slopes):
+    return slopes * (10 + point[0])
 
 
 def either_end(point, losses):
@@ -180,3 +185,22 @@ def _search(noise, shares, said=""):
         algorithm.privacy(chosen),
         lambda trials: of_both(ratio, simulate(released, *WORST, trials)),
     )
+
+
+def _estimate():
+    """User 0 pushes the descent one way, and the loss at its end to one end of the range."""
+    each, inner = math.sqrt(0.5), dp_gibo.algorithm
+    descent = dp_gibo.config(
+        users=USERS, steps=STEPS, mu=each, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=STEP_SIZE,
+        clip_norm=0.5, batch=2, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
+    )  # fmt: skip
+    chosen = private_estimate.config(descent, users=USERS, mu=each, loss_range=(0.0, 1.0))
+    algorithm = private_estimate.algorithm_of(inner)
+
+    def ratio(key, slopes):
+        found = drivers.scan(algorithm, slope_from_afar, key, chosen, slopes)[0]
+        moved = (found.inner.path[0, 0] - found.inner.path[-1, 0]) / STEP_SIZE
+        apart, deviation = 2 * 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * each)
+        return moved * apart / deviation**2 + found.loss / USERS / private_estimate.deviation_of(chosen) ** 2
+
+    return Row("private_estimate, exact", algorithm.privacy(chosen), lambda trials: simulate(ratio, *WORST, trials))

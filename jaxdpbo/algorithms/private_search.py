@@ -372,7 +372,7 @@ def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
     )
     if not inner:
         return own
-    return jax.tree.map(lambda *both: jnp.concatenate([jnp.atleast_1d(each) for each in both]), own, inner.budget)
+    return calibration.joined(own, inner.budget)
 
 
 def _statement(config: Config, inner: guarantee.Guarantee | None) -> guarantee.Guarantee:

@@ -27,7 +27,7 @@ import optax
 
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
-from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_evaluations, private_search
+from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
 from jaxdpbo.privacy import choice, private_scale
 from jaxdpbo.types import Algorithm, Bounds
 
@@ -59,6 +59,7 @@ class Asked(NamedTuple):
       loss_range: ``(low, high)``, or None.
       theta0: where to start; None for the middle.
       noise: "exact" or "float".
+      estimate_share: of ``mu^2``, for a private estimate of the loss at the answer; 0 for none.
     """
 
     users: int
@@ -70,6 +71,7 @@ class Asked(NamedTuple):
     loss_range: Any
     theta0: Any
     noise: str
+    estimate_share: float = 0.0
 
 
 class Plan(NamedTuple):
@@ -88,10 +90,19 @@ class Plan(NamedTuple):
     config: Any
 
     @property
+    def search(self) -> Any:
+        """The config without the estimate."""
+        return self.config.inner if isinstance(self.config, private_estimate.Config) else self.config
+
+    @property
     def descent(self) -> dp_gibo.Config | None:
         """The config of DP-GIBO, where there is some."""
-        inner = getattr(self.config, "inner", self.config)
+        inner = getattr(self.search, "inner", self.search)
         return inner if isinstance(inner, dp_gibo.Config) else None
+
+    def searched(self, release: Any) -> Any:
+        """Of a release, what the search released, without the estimate."""
+        return release.inner if isinstance(release, private_estimate.Release) else release
 
 
 def plan(method: str, asked: Asked) -> Plan:
@@ -121,8 +132,14 @@ def plan(method: str, asked: Asked) -> Plan:
     if chosen not in DESCENTS and asked.clip_norm == private_scale.PRIVATE:
         raise ValueError(f"clip_norm must not be 'private' for method={chosen!r}, which has no gradients")
     start = None if asked.theta0 is None else _start(space, asked.theta0)
-    algorithm, config = _MAKERS[chosen](asked._replace(theta0=start), box)
-    return Plan(chosen, reason, algorithm, config)
+    share = _checks.number("estimate_share", asked.estimate_share)
+    if not 0 <= share < 1:
+        raise ValueError(f"estimate_share must be in [0, 1), got {share:g}")
+    search = asked._replace(theta0=start, mu=asked.mu * math.sqrt(1 - share), steps=asked.steps - bool(share))
+    if share and (asked.loss_range is None or not search.steps):
+        raise ValueError("estimate_share needs a loss_range, and two steps or more")
+    algorithm, config = _MAKERS[chosen](search, box)
+    return Plan(chosen, reason, *_estimated(asked, algorithm, config))
 
 
 def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
@@ -141,6 +158,17 @@ def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
     if sharp < SHARP or asked.steps < 3:
         return LOCAL, said + f"less than {SHARP:g}" * (sharp < SHARP) + "and there are few steps" * (sharp >= SHARP)
     return START, said + f"at least {SHARP:g}"
+
+
+def _estimated(asked: Asked, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
+    """With the estimate, where one is asked for."""
+    if not asked.estimate_share:
+        return algorithm, config
+    level = asked.mu * math.sqrt(asked.estimate_share)
+    estimate = private_estimate.config(
+        config, users=asked.users, mu=level, loss_range=asked.loss_range, noise=asked.noise
+    )
+    return private_estimate.algorithm_of(algorithm), estimate
 
 
 def _start(space: Any, theta0: Any) -> Any:

@@ -35,6 +35,7 @@ def minimize(
     batch: int | None = None,
     clip_norm: float | str | None = None,
     theta0: ArrayLike | None = None,
+    estimate_share: float = 0.0,
     noise: str = "exact",
     key: jax.Array | None = None,
     insecure_key: bool = False,
@@ -83,6 +84,8 @@ def minimize(
         it from the users' gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``): where the scale of
         the losses is unknown.
       theta0: where to start, ``(d,)`` or parameters of the ``Space``; the middle of the box where not given.
+      estimate_share: of ``mu^2``, spent on the mean loss at the answer: one step of ``steps`` evaluates it, clipped to
+        ``loss_range``, and the release is then a ``private_estimate.Release``, whose ``inner`` is the search's.
       noise: "exact", or "float" for research sweeps.
       key: for tests; from the operating system where not given.
       insecure_key: permit a key of a generator without a security claim, see ``run_scan``.
@@ -121,7 +124,7 @@ def minimize(
     objective, data = separation.shown(objective, data, user_axes)
     count = _users(users, objective, data)
     level = asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float))
-    wanted = methods.Asked(count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise)
+    wanted = methods.Asked(count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise, estimate_share)
     plan = methods.plan(method, wanted)
     asked.expect(plan.algorithm.privacy(plan.config), epsilon, delta)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
@@ -132,7 +135,7 @@ def minimize(
     else:
         shared |= {"state": state, "executor": executor, "progress": progress}
         run = _from_python(plan.algorithm, objective, data, plan.config, tried=trying, **shared)
-    note = "" if plan.descent is None else note_on(run.release.path, plan.descent)
+    note = "" if plan.descent is None else note_on(plan.searched(run.release).path, plan.descent)
     return run._replace(note=note, method=f"{plan.method}: {plan.reason}")
 
 
@@ -221,5 +224,7 @@ def _called(config: Any) -> str:
 
 
 def _dimension(config: Any) -> int:
-    """``d``; of private evaluations it is the inner algorithm that has a box."""
-    return (config if hasattr(config, "bounds") else config.inner).bounds.shape[1]
+    """``d``; of private evaluations, and with an estimate, it is the inner algorithm that has a box."""
+    while not hasattr(config, "bounds"):
+        config = config.inner
+    return config.bounds.shape[1]

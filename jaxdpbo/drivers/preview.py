@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.algorithms import dp_gibo, private_evaluations
+from jaxdpbo.algorithms import dp_gibo, private_estimate, private_evaluations
 from jaxdpbo.drivers import methods
 from jaxdpbo.privacy import asked, choice, clipping, guarantee, sensitivity
 from jaxdpbo.space import Space
@@ -42,6 +42,7 @@ class Preview(NamedTuple):
       loss_noise: over the width of ``loss_range``, what noise does to the loss: of a descent, from the middle of the
         box to a corner; of the last private choice, by how much it misses the best point seen, in expectation and at
         most; of evaluations, the deviation of one. None where no range was given, or the clip norm is found privately.
+      estimate_noise: the standard deviation of the estimate of the loss at the answer; None where none is asked for.
       users: ``n``.
       users_needed: ``n`` at which ``relative_noise``, or without a descent ``loss_noise``, would be a quarter.
       helpful: whether that is at most 1.
@@ -54,6 +55,7 @@ class Preview(NamedTuple):
     relative_noise: float | None
     wander: float | None
     loss_noise: float | None
+    estimate_noise: float | None
     users: int
     users_needed: int
     helpful: bool
@@ -71,6 +73,8 @@ class Preview(NamedTuple):
             ]
         if self.loss_noise is not None:
             said.append(f"In the loss it is {100 * self.loss_noise:.2g} % of the loss range.")
+        if self.estimate_noise is not None:
+            said.append(f"The loss at the answer is known to {self.estimate_noise:.2g} either way.")
         if not self.helpful:
             said.append("NOT HELPFUL: expect little more than a random point.")
         if self.users < self.users_needed:
@@ -90,6 +94,7 @@ def preview(
     steps: int = 25,
     batch: int | None = None,
     clip_norm: float | str | None = None,
+    estimate_share: float = 0.0,
     noise: str = "exact",
 ) -> Preview:
     """How large the noise of ``minimize`` with these arguments would be. Nothing is spent and no data are read.
@@ -112,6 +117,7 @@ def preview(
       steps: ``T``.
       batch: ``b``; ``d + 1`` where not given.
       clip_norm: see ``minimize``.
+      estimate_share: see ``minimize``.
       noise: "exact", or "float".
 
     Raises:
@@ -119,7 +125,8 @@ def preview(
       TypeError: an argument of the wrong kind.
     """
     level = asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float))
-    plan = methods.plan(method, methods.Asked(users, level, bounds, steps, batch, clip_norm, loss_range, None, noise))
+    given = users, level, bounds, steps, batch, clip_norm, loss_range, None, noise, estimate_share
+    plan = methods.plan(method, methods.Asked(*given))
     stated = plan.algorithm.privacy(plan.config)
     asked.expect(stated, epsilon, delta)
     deviation = relative = wander = None
@@ -138,6 +145,7 @@ def preview(
         relative_noise=relative,
         wander=wander,
         loss_noise=share,
+        estimate_noise=None if plan.search is plan.config else private_estimate.deviation_of(plan.config),
         users=plan.config.users,
         users_needed=max(1, math.ceil(plan.config.users * counts / TARGET)),
         helpful=counts <= 1,
@@ -149,7 +157,7 @@ def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) ->
     if loss_range is None:
         return None
     low, high = private_evaluations.loss_interval(loss_range)
-    config = plan.config
+    config = plan.search
     if isinstance(config, private_evaluations.Config):
         return 0.0 if config.budget.noise == "none" else private_evaluations.deviation_of(config) / (high - low)
     if plan.descent is None:

@@ -174,6 +174,11 @@ def noise_settings(budget: Budget, *clip: jax.Array) -> NoiseSettings:
     )
 
 
+def joined(first: NoiseSettings, second: NoiseSettings) -> NoiseSettings:
+    """Of two parts of one run."""
+    return jax.tree.map(lambda *both: jnp.concatenate([jnp.atleast_1d(each) for each in both]), first, second)
+
+
 def same_noise(begun: NoiseSettings, current: NoiseSettings) -> jax.Array:
     """Whether they are equal, dtypes and shapes included: ``()``."""
     pairs = list(zip(begun, current, strict=True))

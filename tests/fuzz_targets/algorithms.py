@@ -40,6 +40,7 @@ from jaxdpbo.algorithms import (
     dpareto,
     gp_ucb,
     po_gp_ucb,
+    private_estimate,
     private_evaluations,
     private_search,
     random_search,
@@ -140,6 +141,13 @@ def configs() -> dict[str, Target]:
             {"users": count, "bounds": just(low_high(BOUNDS)), "loss_range": just((0.0, 1.0)), "batch": just(2),
              "points": just(CANDIDATES[:2]), "choice_mu": st.tuples(small), "noise": either("exact", "float")},
             tame=("points",), words=("rounds", "choice", "users", "mu"), check=promises(private_search.algorithm_of()),
+        ),
+        "private_estimate.config": Target(
+            lambda **options: private_estimate.config(
+                dp_gibo.config(users=5, steps=2, mu=1.0, bounds=low_high(BOUNDS)), **options
+            ),
+            evaluations | {"users": just(5)}, words=("users", "mu"),
+            check=promises(private_estimate.algorithm_of(dp_gibo.algorithm)), weight=0.5,
         ),
         "dp_gd.config": Target(dp_gd.config, descent, check=promises(dp_gd.algorithm), weight=2),
         "random_search.config": Target(

@@ -68,6 +68,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.dp_gp_ucb.configs": "split of_noise unit_prior canonical",
         "algorithms.private_evaluations": "algorithm_of loss_interval given_range deviation_of",
         "algorithms.private_search": "algorithm_of",
+        "algorithms.private_estimate": "algorithm_of deviation_of",
         "privacy.choice": "level pure_level",
         "privacy.private_scale": "level total_variation clip_norm",
         "drivers.checkpoints": "begin begin_once about_to_draw keep give_out given_out",
@@ -82,7 +83,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "panels log_sum normal_density"
         ),
         "privacy.accounting.sampling": "profile_epsilon",
-        "privacy.calibration": "grid noise_settings same_noise changed_noise statement units on_grid grid_unit",
+        "privacy.calibration": "grid noise_settings joined same_noise changed_noise statement units on_grid grid_unit",
         "privacy.charges": "charge_once as_text",
         "privacy.keys": "refuse_trace is_secret_kind generator",
         "privacy.mechanisms.tables": "gaussian planar truth",

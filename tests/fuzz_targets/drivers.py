@@ -135,8 +135,8 @@ def runners(folder: Path) -> dict[str, Target]:
             {"users": count, "bounds": boxes(), "mu": small, "epsilon": st.none(), "delta": st.none(),
              "steps": few, "batch": st.none() | few, "clip_norm": positive,
              "method": either("auto", *methods.METHODS), "loss_range": just((0.0, 2.0)),
-             "noise": either("exact", "float")},
-            words=("choice",), check=foretells, weight=2,
+             "estimate_share": either(0.0, 0.2), "noise": either("exact", "float")},
+            words=("choice", "steps"), check=foretells, weight=2,
         ),
         "preview of an epsilon": Target(
             drivers.preview,
@@ -147,7 +147,7 @@ def runners(folder: Path) -> dict[str, Target]:
             lambda method, **asked: methods.plan(method, methods.Asked(theta0=None, **asked)),
             {"method": either("auto", *methods.METHODS), "users": count, "mu": small, "bounds": boxes(3) | just(SPACE),
              "steps": st.integers(3, 9), "batch": st.none() | few, "clip_norm": positive,
-             "loss_range": just((0.0, 2.0)), "noise": either("exact", "float")},
+             "loss_range": just((0.0, 2.0)), "estimate_share": either(0.0, 0.2), "noise": either("exact", "float")},
             tame=("steps", "batch"), words=("choice", "steps"), check=states, weight=2,
         ),
         "note_on": Target(

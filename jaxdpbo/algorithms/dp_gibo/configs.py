@@ -26,7 +26,8 @@ class Config:
 
     Traced (a sweep over these compiles once): the numbers of ``budget``, ``clip_norm ()``, ``step_size (d,)``,
     ``tolerance ()``, the numbers of ``model``, ``bounds (2, d)``, ``theta0 (d,)``; ``origin (d,)`` and ``unit (d,)`` of
-    the search, ``gradient_unit ()`` of what the optimizer gets. The rest is static. ``budget`` holds ``n`` and ``T`` too: see ``privacy.calibration``.
+    the search, and ``gradient_unit ()`` of what the optimizer gets. The rest is static. ``budget`` holds ``n`` and
+    ``T`` too: see ``privacy.calibration``.
     """
 
     budget: calibration.Budget

@@ -190,7 +190,12 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     rows, trace, (total, clipped, nonfinite) = _staged(config, known, estimate)
     noisy, mean = private_mean.of_vectors(noise_key, config.budget, total, clip_norm)
     theta, optimizer = descent.move(
-        config.optimizer, config.step_size, config.searched, noisy / config.gradient_unit, public.optimizer, public.theta
+        config.optimizer,
+        config.step_size,
+        config.searched,
+        noisy / config.gradient_unit,
+        public.optimizer,
+        public.theta,
     )
 
     advance = partial(jax.tree.map, lambda new, old: jnp.where(active, new, old))

@@ -1,0 +1,113 @@
+"""The private estimate of the loss at an answer: its noise, its share, and the search it leaves as it was."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxdpbo
+from jaxdpbo import Space, drivers, space
+from jaxdpbo.algorithms import dp_gibo, private_estimate
+from jaxdpbo.privacy import accounting
+from jaxdpbo.privacy.calibration import RELEASES
+
+USERS = 400
+RECORDS = np.random.default_rng(0).normal([1.0, 2.0], 0.2, (USERS, 2))
+BOX = [(0.0, 4.0), (1.0, 3.0), (-1.0, 1.0)]
+RANGE = (0.0, 4.0)
+SEEDED = {"key": jax.random.key(0), "insecure_key": True}
+GIVEN = {"users": USERS, "steps": 6, "batch": 2, "mu": 2.0, "loss_range": RANGE, "noise": "float", **SEEDED}
+
+
+def loss(point, data):
+    return jnp.sum(jnp.square(data - point[None, :2]), axis=1)
+
+
+@pytest.mark.parametrize("method", ["local", "start_then_local", "choice"])
+def test_a_share_is_spent_on_the_loss_at_the_answer(method):
+    run = jaxdpbo.minimize(loss, RECORDS, BOX, method=method, estimate_share=0.1, **GIVEN)
+    levels = dict(run.guarantee.parts)
+    assert levels[private_estimate.ESTIMATE] == pytest.approx(2.0 * np.sqrt(0.1), rel=1e-6)
+    assert accounting.composed_mu(*levels.values()) == pytest.approx(run.guarantee.level) == pytest.approx(2.0)
+    true = float(np.mean(np.clip(loss(run.release.point, RECORDS), *RANGE)))
+    deviation = 4 / USERS / levels[private_estimate.ESTIMATE]
+    assert 0 < abs(float(run.release.loss) - true) < 4 * deviation
+    np.testing.assert_array_equal(run.release.inner.point, run.release.point)
+    forecast = jaxdpbo.preview(users=USERS, bounds=BOX, mu=2.0, steps=6, batch=2, method=method, loss_range=RANGE,
+                               estimate_share=0.1, noise="float")  # fmt: skip
+    assert forecast.estimate_noise == pytest.approx(deviation)
+    assert f"{deviation:.2g} either way" in str(forecast)
+    assert forecast.evaluations <= 12
+
+
+def test_it_is_the_clipped_mean_and_gaussian_noise():
+    """Many runs of the same search, which has no noise: what differs is the noise of the estimate."""
+    inner = dp_gibo.config(users=USERS, steps=2, mu=jnp.inf, bounds=BOX, batch=2, noise="none", polish_steps=0)
+    chosen = private_estimate.config(inner, users=USERS, mu=0.5, loss_range=(0.0, 0.3))
+    algorithm = private_estimate.algorithm_of(dp_gibo.algorithm)
+    found = jax.jit(jax.vmap(lambda key: drivers.scan(algorithm, loss, key, chosen, RECORDS)[0]))(
+        jax.random.split(jax.random.key(1), 2000)
+    )
+    assert np.ptp(np.asarray(found.point), axis=0) == pytest.approx(0)
+    clipped = np.mean(np.clip(loss(found.point[0], RECORDS), 0.0, 0.3))
+    deviation = private_estimate.deviation_of(chosen)
+    assert deviation == pytest.approx(0.3 / USERS / 0.5, rel=0.05)
+    standard = (np.asarray(found.loss) - clipped) / deviation
+    assert abs(np.mean(standard)) < 4 / np.sqrt(2000)
+    assert abs(np.std(standard) - 1) < 4 / np.sqrt(4000)
+    assert algorithm.privacy(chosen).notion == "none"  # of the search, which had no noise
+
+
+def test_the_search_is_what_it_is_without_an_estimate():
+    """No noise: one step fewer, the same path."""
+    alone = jaxdpbo.minimize(
+        loss, RECORDS, BOX, method="local", **GIVEN | {"mu": jnp.inf, "noise": "exact", "steps": 5}
+    )
+    found = jaxdpbo.minimize(loss, RECORDS, BOX, method="local", estimate_share=0.3, **GIVEN | {
+        "mu": jnp.inf, "noise": "exact"})  # fmt: skip
+    np.testing.assert_array_equal(found.release.inner.path, alone.release.path)
+    assert float(found.release.loss) == pytest.approx(float(jnp.mean(loss(found.release.point, RECORDS))), rel=1e-5)
+    assert found.note == alone.note == ""
+
+
+def test_from_python_a_masked_point_is_not_asked_for():
+    asked = []
+    searched = Space({"x": space.real(0.0, 4.0), "k": space.categorical("a", "b")})
+
+    def named(params, data):
+        asked.append(params)
+        return np.abs(data[:, 0] - params["x"]) + (params["k"] == "b")
+
+    run = jaxdpbo.minimize(named, RECORDS, searched, estimate_share=0.2, **GIVEN)
+    assert asked[-1] == run.release.params
+    assert len(asked) <= 11
+    assert run.method.startswith("choice")
+
+
+def test_its_parts_are_named():
+    inner = dp_gibo.config(users=USERS, steps=2, mu=0.6, bounds=BOX)
+    chosen = private_estimate.config(inner, users=USERS, mu=0.8, loss_range=RANGE)
+    stated = private_estimate.algorithm_of(dp_gibo.algorithm).privacy(chosen)
+    assert [name for name, _ in stated.parts] == [RELEASES, private_estimate.ESTIMATE]
+    assert 0.95 < stated.level <= 1.0
+    assert stated.total_variation > dp_gibo.algorithm.privacy(inner).total_variation
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"estimate_share": 1.0}, "estimate_share must be in"),
+        ({"estimate_share": -0.1}, "estimate_share must be in"),
+        ({"estimate_share": 0.1, "loss_range": None}, "estimate_share needs a loss_range"),
+        ({"estimate_share": 0.1, "steps": 1}, "two steps or more"),
+    ],
+)
+def test_a_share_that_can_not_be_is_refused(changes, said):
+    with pytest.raises(ValueError, match=said):
+        jaxdpbo.minimize(loss, RECORDS, BOX, **GIVEN | changes)
+
+
+def test_an_inner_config_of_other_users_is_refused():
+    inner = dp_gibo.config(users=5, steps=2, mu=0.6, bounds=BOX)
+    with pytest.raises(ValueError, match="inner_config must be of 6 users, got 5"):
+        private_estimate.config(inner, users=6, mu=0.8, loss_range=RANGE)

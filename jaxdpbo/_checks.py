@@ -235,6 +235,16 @@ def vector(name: str, value: Unchecked, length: int | None = None) -> np.ndarray
     return array
 
 
+def interval(name: str, value: Unchecked) -> tuple[float, float]:
+    """Two finite numbers in order, not too far apart for floats."""
+    low, high = vector(name, value, 2).tolist()
+    if not low < high:
+        raise ValueError(f"{name} must have low < high, got {low}, {high}")
+    if not np.isfinite(high - low):
+        raise ValueError(f"{name} must be of a width that floats hold, got {low}, {high}")
+    return low, high
+
+
 def extra(module: str, name: str, what: str) -> Any:
     """An optional module, or an ``ImportError`` that names the extra of this package that brings it."""
     try:

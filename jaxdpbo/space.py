@@ -9,6 +9,7 @@ record could then be read from which dimensions a release has.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxdpbo import _checks
+from jaxdpbo._checks import Unchecked
 from jaxdpbo.types import ArrayLike
 
 Scalar = bool | int | float | str | None  # what a category may be, and what a release holds
@@ -39,20 +41,21 @@ class Real:
         """As many as there are floats."""
         return
 
-    def decode(self, place: Any, library: Any) -> Any:
+    def decode(self, place: Unchecked, library: ModuleType) -> Any:
         """The value at a coordinate in [0, 1]; ``library`` is NumPy or JAX's."""
         if not self.log:
             return library.clip(self.low + place * (self.high - self.low), self.low, self.high)
         low, high = math.log(self.low), math.log(self.high)
-        return library.clip(library.exp(low + place * (high - low)), self.low, self.high)
+        inside = library.clip(library.exp(low + place * (high - low)), self.low, self.high)
+        return library.where(place <= 0, self.low, library.where(place >= 1, self.high, inside))
 
-    def encode(self, name: str, value: Any) -> float:
+    def encode(self, name: str, value: Unchecked) -> float:
         """The coordinate of a value."""
         value = _within(name, _checks.number(name, value), self.low, self.high)
         low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, value))
         return (at - low) / (high - low)
 
-    def plain(self, value: Any) -> Scalar:
+    def plain(self, value: Unchecked) -> Scalar:
         """As a Python number."""
         return float(value)
 
@@ -70,7 +73,7 @@ class Integer:
         """How many there are."""
         return self.high - self.low + 1
 
-    def decode(self, place: Any, library: Any) -> Any:
+    def decode(self, place: Unchecked, library: ModuleType) -> Any:
         """The value at a coordinate in [0, 1]; ``library`` is NumPy or JAX's."""
         if not self.log:
             return _floored(place, self.levels, library) + self.low
@@ -78,7 +81,7 @@ class Integer:
         whole = library.rint(library.exp(low + place * (high - low)))
         return library.clip(whole, self.low, self.high).astype(library.int32)
 
-    def encode(self, name: str, value: Any) -> float:
+    def encode(self, name: str, value: Unchecked) -> float:
         """The middle of the value's interval."""
         if isinstance(value, bool) or _checks.number(name, value) != int(value):
             raise TypeError(f"{name} must be a whole number, got {value!r}")
@@ -88,7 +91,7 @@ class Integer:
         low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
         return (math.log(whole) - low) / (high - low)
 
-    def plain(self, value: Any) -> Scalar:
+    def plain(self, value: Unchecked) -> Scalar:
         """As a Python number."""
         return int(value)
 
@@ -104,7 +107,7 @@ class Categorical:
         """How many there are."""
         return len(self.choices)
 
-    def decode(self, place: Any, library: Any) -> Any:
+    def decode(self, place: Unchecked, library: ModuleType) -> Any:
         """The row of the choice at a coordinate; of a traced one the choice itself, which must be a number then."""
         row = _floored(place, self.levels, library)
         if library is np:
@@ -113,14 +116,14 @@ class Categorical:
             raise TypeError(f"categories must be numbers where JAX traces the objective, got {self.choices!r}")
         return jnp.asarray(np.array(self.choices))[row]
 
-    def encode(self, name: str, value: Any) -> float:
+    def encode(self, name: str, value: Unchecked) -> float:
         """The middle of the value's interval."""
         for row, choice in enumerate(self.choices):
             if type(choice) is type(value) and choice == value:
                 return (row + 0.5) / self.levels
         raise ValueError(f"{name} must be one of {', '.join(map(repr, self.choices))}, got {value!r}")
 
-    def plain(self, value: Any) -> Scalar:
+    def plain(self, value: Unchecked) -> Scalar:
         """The choice of this row."""
         return self.choices[int(value)]
 
@@ -186,8 +189,8 @@ class Space:
 
     >>> from jaxdpbo import Space, space
     >>> searched = Space({"C": space.real(0.01, 100, log=True), "kernel": space.categorical("rbf", "poly")})
-    >>> searched.params([0.5, 0.9])
-    {'C': 1.0, 'kernel': 'poly'}
+    >>> searched.params([0.0, 0.9])
+    {'C': 0.01, 'kernel': 'poly'}
 
     Attributes:
       names: of the dimensions.
@@ -276,7 +279,7 @@ class Space:
         return list(zip(self.names, self.dimensions, strict=True))
 
 
-def box(bounds: Any, space: Any = None) -> tuple[Any, Space | None]:
+def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
     """What ``_checks.box`` reads, and the space whose unit box that is: ``bounds``, ``space`` of candidates, or None.
 
     Raises:
@@ -289,7 +292,7 @@ def box(bounds: Any, space: Any = None) -> tuple[Any, Space | None]:
     return bounds, space
 
 
-def place(space: Space | None, point: Any) -> Any:
+def place(space: Space | None, point: Unchecked) -> Any:
     """What an objective gets: ``point (d,)``, or the parameters there."""
     return point if space is None else space.params(point)
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import types
-from jaxdpbo.algorithms import private_evaluations
+from jaxdpbo import _checks, types
 from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean
 from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike, Query, State
@@ -73,7 +72,7 @@ def config(inner_config: types.Config, *, users: int, mu: float, loss_range: Arr
     >>> chosen.steps, private_estimate.algorithm_of(dp_gibo.algorithm).privacy(chosen).level < 1
     (6, True)
     """
-    low, high = private_evaluations.loss_interval(loss_range)
+    low, high = _checks.interval("loss_range", loss_range)
     dtype = jnp.result_type(float)
     budget = calibration.budget(mu, noise, users=users, steps=1, dimension=1, dtype=dtype)
     if inner_config.users != budget.users:
@@ -83,9 +82,7 @@ def config(inner_config: types.Config, *, users: int, mu: float, loss_range: Arr
 
 def deviation_of(config: Config) -> float:
     """The standard deviation of the estimate's noise; 0 for none."""
-    if config.budget.noise == "none":
-        return 0.0
-    return private_evaluations.deviation_of(private_evaluations.Config(None, config.budget, config.low, config.high))
+    return private_mean.loss_deviation(config.budget, float(config.low), float(config.high))
 
 
 class Public(NamedTuple):

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks, types
-from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean, private_scale, sensitivity
+from jaxdpbo.privacy import calibration, guarantee, private_mean, private_scale
 from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike, State
 
@@ -143,25 +143,11 @@ def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations
     The sensitivity is ``sensitivity.mean_loss``. On the grid the noise is a little more, by what the radius was rounded
     down.
     """
-    low, high = loss_interval(loss_range)
+    low, high = _checks.interval("loss_range", loss_range)
     evaluations = _checks.size("evaluations", evaluations)
     dtype = jnp.result_type(float)
     budget = calibration.budget(mu, noise, users=users, steps=evaluations, dimension=1, dtype=dtype)
-    return deviation_of(Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype)))
-
-
-def deviation_of(config: Config) -> float:
-    """The same of a config whose range is given or was found."""
-    budget, low, high = config.budget, float(config.low), float(config.high)
-    moved = sensitivity.mean_loss(low, high, budget.users)
-    if not moved / 2 > 0:
-        raise ValueError(
-            f"loss_range must be wider for {budget.users} users, got {low}, {high}: floats lose one user's part"
-        )
-    if budget.noise == "exact":
-        return moved * budget.sigma / sensitivity.integer_sum(int(budget.radius))
-    each = accounting.split_gdp(float(budget.mu), budget.steps)
-    return accounting.gaussian_standard_deviation(moved, each)
+    return private_mean.loss_deviation(budget, low, high)
 
 
 class Public(NamedTuple):
@@ -339,23 +325,9 @@ def _on_design(private: Private, step: jax.Array, designing: jax.Array, values: 
     return Private(reference, jnp.where(designing, largest, private.largest))
 
 
-def loss_interval(value: Any) -> tuple[float, float]:
-    """A checked ``loss_range``.
-
-    Raises:
-      ValueError: not two finite numbers in order, or too far apart for floats.
-    """
-    low, high = _checks.vector("loss_range", value, 2).tolist()
-    if not low < high:
-        raise ValueError(f"loss_range must have low < high, got {low}, {high}")
-    if not np.isfinite(high - low):
-        raise ValueError(f"loss_range must be of a width that floats hold, got {low}, {high}")
-    return low, high
-
-
 def given_range(value: Any) -> tuple[float, float]:
-    """``loss_interval``; zeros for "private", which is to be found."""
+    """A checked ``loss_range``; zeros for "private", which is to be found."""
     if isinstance(value, str):
         _checks.choice("loss_range", value, (private_scale.PRIVATE,))
         return 0.0, 0.0
-    return loss_interval(value)
+    return _checks.interval("loss_range", value)

@@ -106,12 +106,20 @@ def config(
     Raises:
       ValueError: a number out of range, a wrong shape.
       TypeError: an argument of the wrong kind.
+
+    >>> import numpy as np
+    >>> from jaxdpbo import private_search
+    >>> corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    >>> design = private_search.Round(corners, 0 * corners, np.zeros((4, 2), bool))
+    >>> box = {"low": [0, 0], "high": [1, 1]}
+    >>> options = {"users": 500, "bounds": box, "loss_range": (0, 1), "batch": 2}
+    >>> chosen = private_search.config(rounds=[design], choice_mu=[0.5], **options)
+    >>> chosen.steps, private_search.algorithm_of().privacy(chosen).level <= 0.5
+    (2, True)
     """
     bounds, space = spaces.box(bounds)
     box, batch, users = _checks.box("bounds", bounds), _checks.size("batch", batch), _checks.size("users", users)
-    low, high = _checks.vector("loss_range", loss_range, 2)
-    if not low < high:
-        raise ValueError(f"loss_range must be in order, got {low:g}, {high:g}")
+    low, high = _checks.interval("loss_range", loss_range)
     designs = [_round(each, box, batch) for each in rounds]
     if not designs or np.any(designs[0].kept):
         raise ValueError("rounds must be one or more, of which the first keeps nothing")

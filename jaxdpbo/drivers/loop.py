@@ -105,7 +105,7 @@ def run_loop(
         checkpoint = checkpoints.begin(recording, algorithm, config, statement, fresh.public)
         done = checkpoints.given_out(checkpoint, like)
         if done is not None:
-            return result.Run(result.named(_as_numpy(done), config), statement)
+            return _finished(done, config, statement)
         publics = checkpoint.publics
     infos = []
     start = int(current.public.step)
@@ -143,8 +143,7 @@ def run_loop(
     released = release(algorithm, release_key, config, current)
     if checkpoint is not None:
         released = checkpoints.give_out(checkpoint.recording, released)
-    diagnosed = result.Diagnostics(current, info) if diagnostics else None
-    return result.Run(result.named(_as_numpy(released), config), statement, diagnosed)
+    return _finished(released, config, statement, result.Diagnostics(current, info) if diagnostics else None)
 
 
 # Each of these is one program: what runs outside of one is compiled operation by operation.
@@ -203,6 +202,10 @@ def _expect_values(
     except (TypeError, ValueError) as error:
         raise result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None
     result.complete(info)
+
+
+def _finished(released: Any, config: Config, statement: guarantee.Guarantee, *diagnosed: Any) -> result.Run:
+    return result.Run(result.named(_as_numpy(released), config), statement, *diagnosed)
 
 
 def _as_numpy(released: Any) -> Any:

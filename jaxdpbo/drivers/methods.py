@@ -150,7 +150,7 @@ def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
         return LOCAL, "no loss_range was given"
     if not real:
         return CHOICE, "not all dimensions are real"
-    low, high = private_evaluations.loss_interval(asked.loss_range)
+    low, high = _checks.interval("loss_range", asked.loss_range)
     if math.isinf(asked.mu):
         return START, "there is no noise"
     sharp = choice.sharpness(asked.mu * math.sqrt(CHOICE_SHARE), high - low, asked.users)
@@ -196,7 +196,7 @@ def _clip_norm(asked: Asked) -> float | str:
         return asked.clip_norm
     if asked.loss_range is None:
         return 1.0
-    low, high = private_evaluations.loss_interval(asked.loss_range)
+    low, high = _checks.interval("loss_range", asked.loss_range)
     return CLIP_SHARE * (high - low)
 
 

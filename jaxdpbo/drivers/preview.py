@@ -15,7 +15,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dp_gibo, private_estimate, private_evaluations
 from jaxdpbo.drivers import methods
-from jaxdpbo.privacy import asked, choice, clipping, guarantee, sensitivity
+from jaxdpbo.privacy import asked, choice, clipping, guarantee, private_mean, sensitivity
 from jaxdpbo.space import Space
 from jaxdpbo.types import Bounds
 
@@ -156,10 +156,10 @@ def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) ->
     """See ``Preview``."""
     if loss_range is None:
         return None
-    low, high = private_evaluations.loss_interval(loss_range)
+    low, high = _checks.interval("loss_range", loss_range)
     config = plan.search
     if isinstance(config, private_evaluations.Config):
-        return 0.0 if config.budget.noise == "none" else private_evaluations.deviation_of(config) / (high - low)
+        return private_mean.loss_deviation(config.budget, low, high) / (high - low)
     if plan.descent is None:
         mu = float(config.choices[-1].mu)
         points = config.steps * config.batch

@@ -121,7 +121,7 @@ class PrivateObjective:
         )
         self._config = private_evaluations.Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
         if design is None:
-            self.deviation = private_evaluations.deviation_of(self._config)
+            self.deviation = self._deviation()
         if recording is not None and key is not None:
             raise ValueError(
                 "key must not be given with a recording: evaluations on record draw from the operating system"
@@ -141,7 +141,11 @@ class PrivateObjective:
             self._recall(charged.steps)
         if design is not None:
             self._find_range(design)
-            self.deviation = private_evaluations.deviation_of(self._config)
+            self.deviation = self._deviation()
+
+    def _deviation(self) -> float:
+        config = self._config
+        return private_mean.loss_deviation(config.budget, float(config.low), float(config.high))
 
     def __call__(self, point: Any) -> float:
         """One evaluation.

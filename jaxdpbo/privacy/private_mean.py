@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo.privacy import calibration, clipping, mechanisms, private_scale, sensitivity
+from jaxdpbo.privacy import accounting, calibration, clipping, mechanisms, private_scale, sensitivity
 
 
 def clip_norm(
@@ -99,6 +99,25 @@ def of_losses(
     each = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
     deviation = sensitivity.mean_loss(low, high, budget.users) / each
     return *_noised(key, budget, jnp.sum(inside, axis=1), half, deviation), clipped
+
+
+def loss_deviation(budget: calibration.Budget, low: float, high: float) -> float:
+    """The standard deviation of the noise on one mean of ``of_losses``; 0 for none. On the host.
+
+    Raises:
+      ValueError: a range so narrow that floats lose one user's part.
+    """
+    moved = sensitivity.mean_loss(low, high, budget.users)
+    if not moved / 2 > 0:
+        raise ValueError(
+            f"loss_range must be wider for {budget.users} users, got {low}, {high}: floats lose one user's part"
+        )
+    if budget.noise == "none":
+        return 0.0
+    if budget.noise == "exact":
+        return moved * budget.sigma / sensitivity.integer_sum(int(budget.radius))
+    each = accounting.split_gdp(float(budget.mu), budget.steps * budget.releases)
+    return accounting.gaussian_standard_deviation(moved, each)
 
 
 def _noised(

@@ -37,7 +37,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.scan": "scan",
         "privacy.clipping": "l2_norms summed quantised reach grid_step",
         "privacy.choice": "row scores relative",
-        "privacy.private_mean": "clip_norm of_vectors of_losses",
+        "privacy.private_mean": "clip_norm of_vectors of_losses loss_deviation",
         "privacy.private_scale": "median at_step largest_differences",
         "privacy.mechanisms.discrete": "geometric_of discrete_laplace_of at_least",
         "privacy.transforms.curating": "project",
@@ -66,7 +66,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "on the host, with what a checked caller made": {
         "algorithms.dp_gp_ucb.configs": "split of_noise unit_prior canonical",
-        "algorithms.private_evaluations": "algorithm_of loss_interval given_range deviation_of",
+        "algorithms.private_evaluations": "algorithm_of given_range",
         "algorithms.private_search": "algorithm_of",
         "algorithms.private_estimate": "algorithm_of deviation_of",
         "privacy.choice": "level pure_level",

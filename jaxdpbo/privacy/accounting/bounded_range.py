@@ -24,7 +24,7 @@ def bounded_range_mu(eta: float) -> float:
 
     >>> from jaxdpbo import accounting
     >>> round(accounting.bounded_range_mu(1.0), 4)
-    0.6222
+    0.6239
     """
     eta = _checks.positive("eta", eta)
     if eta < 4:

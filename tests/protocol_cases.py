@@ -152,6 +152,11 @@ def _private_range(scale: float):
     )
 
 
+def _part(scale: float, count: int) -> float:
+    """Of a budget of ``scale`` that has so many."""
+    return 0.9999 * scale / count**0.5
+
+
 def _searched(inner=None):
     """Four points, two near the chosen one; with DP-GIBO two, a step and its answers."""
 
@@ -161,22 +166,24 @@ def _searched(inner=None):
         if inner is None:
             near = private_search.Round(fresh, 0.1 * fresh, np.array([[True, False], [False, True]]))
             rounds += [near] * (STEPS - 1)
-        within = inner and inner(scale)
+        each = _part(scale, len(rounds) + 2 * (inner is not None))
         return private_search.config(
             users=USERS, bounds=low_high(BOUNDS * scale), loss_range=(0.0, 3.0 * scale), rounds=rounds, batch=2,
-            choice_mu=[scale] * (len(rounds) + (inner is not None)), inner_config=within,
+            choice_mu=[each] * (len(rounds) + (inner is not None)),
+            inner_config=inner and inner(scale, STEPS - 2, each),
         )  # fmt: skip
 
     return config
 
 
-def _one_step(scale: float, steps: int = STEPS - 2):
-    return dp_gibo.config(users=USERS, steps=steps, bounds=low_high(BOUNDS * scale), mu=scale, batch=2, polish_steps=2)
+def _descent(scale: float, steps: int, mu: float):
+    return dp_gibo.config(users=USERS, steps=steps, bounds=low_high(BOUNDS * scale), mu=mu, batch=2, polish_steps=2)
 
 
 def _estimated(scale: float):
-    inner = _one_step(scale, STEPS - 1)
-    return private_estimate.config(inner, users=USERS, mu=scale, loss_range=(0.0, 3.0 * scale))
+    half = _part(scale, 2)
+    inner = _descent(scale, STEPS - 1, half)
+    return private_estimate.config(inner, users=USERS, mu=half, loss_range=(0.0, 3.0 * scale))
 
 
 def _outsourced(scale: float):
@@ -242,7 +249,7 @@ CASES = {
     ),
     "private search": Case(private_search.algorithm_of(), _searched(), "gdp", False),
     "private search, DP-GIBO": Case(
-        private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at), _searched(_one_step), "gdp", False
+        private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at), _searched(_descent), "gdp", False
     ),
     "private estimate": Case(private_estimate.algorithm_of(dp_gibo.algorithm), _estimated, "gdp"),
     "po_gp_ucb": Case(

@@ -363,11 +363,11 @@ def _doubled(key, budget, losses, width, favoured=None):
 
 def _favouring_the_best(key, budget, losses, width, favoured=None):
     """A prior made of the data."""
-    return ROW(key, budget, losses, width, jnp.argmin(jnp.sum(choice.relative(losses, width), axis=1)))
+    return ROW(key, budget, losses, width, jnp.argmin(jnp.sum(choice.relative(losses, width, favoured), axis=1)))
 
 
-def _wider(losses, width):
-    return jnp.clip((losses - jnp.min(losses, axis=0)[None]) / width, 0, 20)
+def _wider(losses, width, reference=None):
+    return jnp.clip((losses - losses[0 if reference is None else reference][None]) / width + 0.5, -10, 10)
 
 
 ROW = choice.row

@@ -153,7 +153,7 @@ def _gains(release):
 def _search(noise, shares, said=""):
     """The default of ``minimize`` where a choice is sharp: start, descent and answer, all pushed one way by user 0."""
     first, middle, last = (math.sqrt(share) for share in shares)
-    ends = np.array([[-1.0], [1.0]])
+    ends = np.array([[0.0], [-1.0], [1.0], [0.0]])
     inner = dp_gibo.config(
         users=USERS, steps=STEPS, mu=middle, bounds=[(-2.0, 2.0)], box_units=False, step_size=STEP_SIZE, batch=2,
         clip_norm=0.5, noise=noise, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
@@ -166,15 +166,14 @@ def _search(noise, shares, said=""):
 
     def released(key, slopes):
         found = drivers.scan(algorithm, slope_times_place, key, chosen, slopes)[0]
-        low, high = jnp.min(found.points), jnp.max(found.points)
         return {
             "start": -jnp.sign(found.start[0]),
             "moved": (found.path[0, 0] - found.path[-1, 0]) / STEP_SIZE,
-            "answer": (found.point[0] == low).astype(float) - (found.point[0] == high).astype(float),
+            "answer": jnp.sign(found.points[-chosen.batch, 0] - found.point[0]),  # from the favoured one
         }
 
     def ratio(found):
-        """The logarithm of the likelihood ratio, but for the prior of the answer."""
+        """The logarithm of the likelihood ratio, but for what both have alike."""
         of_start, of_answer = (choice.pure_level(each) for each in chosen.choices)
         clipped, deviation = 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * middle)
         moved = 2 * clipped * found["moved"] / deviation**2

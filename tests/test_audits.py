@@ -377,11 +377,11 @@ def _doubled(key, budget, losses, width, favoured=None):
 
 def _favouring_the_best(key, budget, losses, width, favoured=None):
     """A prior made of the data."""
-    return ROW(key, budget, losses, width, jnp.argmin(jnp.sum(choice.relative(losses, width, favoured), axis=1)))
+    return ROW(key, budget, losses, width, jnp.argmin(jnp.sum(choice.relative(losses, width), axis=1)))
 
 
-def _wider(losses, width, reference=None):
-    return jnp.clip((losses - losses[0 if reference is None else reference][None]) / width + 0.5, -10, 10)
+def _wider(losses, width):
+    return jnp.clip((losses - jnp.min(losses, axis=0)[None]) / width, 0, 20)
 
 
 ROW = choice.row
@@ -396,7 +396,7 @@ CHOICES = {
 def test_a_dishonest_choice_in_the_default_search_is_seen(monkeypatch, trials, bug):
     """A start, descent, an answer. Few trials see it where the choices have most of the budget; --full, as it is."""
     count = trials(f"the default search attacked: {bug}", QUICK, 100_000, 0)
-    row = ROWS["private_search, exact" + ", mostly the start" * (count == QUICK)]
+    row = ROWS["private_search, exact" + ", mostly choices" * (count == QUICK)]
     monkeypatch.setattr(choice, *CHOICES[bug])
     assert audits.measured(row, count).verdict == "EXCEEDED"
 

@@ -59,10 +59,10 @@ def asked(**changes):
 @pytest.mark.parametrize(
     ("changes", "method", "reason"),
     [
-        ({}, methods.START, "a choice for 10 % of mu^2 has a sharpness of 126"),
-        ({"users": 300}, methods.LOCAL, "less than 100"),
-        ({"mu": 0.1}, methods.LOCAL, "less than 100"),
-        ({"loss_range": (0.0, 40.0)}, methods.LOCAL, "less than 100"),
+        ({}, methods.START, "a choice for 10 % of mu^2 has a sharpness of 63"),
+        ({"users": 300}, methods.LOCAL, "less than 50"),
+        ({"mu": 0.1}, methods.LOCAL, "less than 50"),
+        ({"loss_range": (0.0, 40.0)}, methods.LOCAL, "less than 50"),
         ({"loss_range": None}, methods.LOCAL, "no loss_range was given"),
         ({"bounds": MIXED}, methods.CHOICE, "not all dimensions are real"),
         ({"bounds": Space({"x": space.real(0, 1)})}, methods.START, "sharpness"),

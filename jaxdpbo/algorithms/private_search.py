@@ -28,7 +28,6 @@ from jaxdpbo.space import Space
 from jaxdpbo.surrogate import gp
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Query, State
 
-DIFFERENCES = 0.5  # of the range of a loss: how wide differences count, a quarter of the range either way
 DESIGN_CHOICE, LAST_CHOICE = "the choice in a design", "the choice of the answer"  # parts of a guarantee
 
 
@@ -95,8 +94,8 @@ def config(
     Args:
       users: ``n``, public.
       bounds: ``(2, d)``, finite, or a ``Space``.
-      loss_range: ``(low, high)``, chosen without the users' data: differences between a user's losses at two points
-        count up to ``DIFFERENCES / 2`` of its width either way.
+      loss_range: ``(low, high)``, chosen without the users' data: differences between a user's losses count up to its
+        width. A narrower one is sharper, and wrong where few users lose much and many win a little.
       rounds: of points; the first keeps none, and its first point has half of the prior. Later choices give it to the
         point chosen last, and the last one to the inner algorithm's answer.
       choice_mu: the GDP budget of each round's choice, and with an ``inner_config`` that of the answer's.
@@ -139,7 +138,7 @@ def config(
     return Config(
         inner=inner_config,
         choices=tuple(choice.budget(mu, kind, users=users, dtype=dtype) for mu in levels),
-        width=jnp.asarray(DIFFERENCES * (high - low), dtype),
+        width=jnp.asarray(high - low, dtype),
         bounds=jnp.asarray(box, dtype),
         fresh=jnp.asarray(np.concatenate([each.fresh for each in designs]), dtype),
         offset=jnp.asarray(np.concatenate([each.offset for each in designs]), dtype),

@@ -35,7 +35,7 @@ LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choi
 DESCENTS = (LOCAL, START)  # along gradients: for real dimensions alone
 METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER)
 AUTO = "auto"
-SHARP = 100.0  # of a choice for CHOICE_SHARE: from here on a start is worth choosing
+SHARP = 50.0  # of a choice for CHOICE_SHARE: from here on a start is worth choosing
 CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
 CLIP_SHARE = 0.25  # of the width of the loss range: half a side of the box seldom changes a loss by more
 DESIGN_SHARE = 0.15  # of the steps, for a start
@@ -153,7 +153,7 @@ def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
     low, high = _checks.interval("loss_range", asked.loss_range)
     if math.isinf(asked.mu):
         return START, "there is no noise"
-    sharp = choice.sharpness(asked.mu * math.sqrt(CHOICE_SHARE), private_search.DIFFERENCES * (high - low), asked.users)
+    sharp = choice.sharpness(asked.mu * math.sqrt(CHOICE_SHARE), high - low, asked.users)
     said = f"a choice for {100 * CHOICE_SHARE:g} % of mu^2 has a sharpness of {sharp:.3g}, "
     if sharp < SHARP or asked.steps < 3:
         return LOCAL, said + f"less than {SHARP:g}" * (sharp < SHARP) + "and there are few steps" * (sharp >= SHARP)

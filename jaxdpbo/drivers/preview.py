@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.algorithms import dp_gibo, private_estimate, private_evaluations, private_search
+from jaxdpbo.algorithms import dp_gibo, private_estimate, private_evaluations
 from jaxdpbo.drivers import methods
 from jaxdpbo.privacy import asked, choice, clipping, guarantee, private_mean, sensitivity
 from jaxdpbo.space import Space
@@ -163,9 +163,7 @@ def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) ->
     if plan.descent is None:
         mu = float(config.choices[-1].mu)
         points = config.steps * config.batch
-        return (
-            0.0 if math.isinf(mu) else math.log(points) / choice.sharpness(mu, private_search.DIFFERENCES, config.users)
-        )
+        return 0.0 if math.isinf(mu) else math.log(points) / choice.sharpness(mu, 1.0, config.users)
     if deviation is None or plan.descent.budget.scale is not None:
         return None
     return deviation * float(plan.descent.gradient_unit) * math.sqrt(plan.descent.bounds.shape[1]) / (high - low)

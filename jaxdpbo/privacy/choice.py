@@ -1,8 +1,8 @@
 """A private choice among evaluated points: the exponential mechanism on what users' losses differ by, in integers.
 
-Every user's losses are taken less that user's own at one public point, and count up to half a public width either way:
-what is left lies in an interval of that width whatever the losses are, depends on that user alone, and orders points as
-the mean loss does where no difference is wider. A choice with a prior is as cheap as one without.
+Every user's losses are taken less that user's own least one, and count up to a public width: what is left lies in
+``[0, width]`` whatever the losses are, depends on that user alone, and orders points as the mean loss does where no
+difference is wider. A choice with a prior is as cheap as one without.
 """
 
 import math
@@ -92,7 +92,7 @@ def sharpness(mu: float, width: float, users: int) -> float:
 def row(
     key: jax.Array, budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None
 ) -> jax.Array:
-    """One of the points, more likely the lower the mean of its ``relative`` losses, those less the favoured point's.
+    """One of the points, more likely the lower the mean of its ``relative`` losses.
 
     Formal guarantee: ``level(budget)``-GDP and ``pure_level(budget)``-DP, replace-one, within ``TOTAL_VARIATION``,
     whatever the losses are. Replacing a user moves the sums by a vector in ``[-units digits, units digits]``; dividing
@@ -103,10 +103,9 @@ def row(
     ==================================  ===========================================================
     case                                result
     ==================================  ===========================================================
-    a loss NaN or infinite              counts as the largest difference, for that user alone
-    one at the favoured point           the user's least finite loss stands for it
+    a loss NaN or infinite              counts as ``width``, for that user alone
     no finite loss of a user            that user prefers no point
-    differences beyond ``width / 2``    count as that, either way
+    differences beyond ``width``        count as ``width``
     a score far below the best          about ``e^-66`` times as likely, and no less
     ``mu = inf``                        the first point of the least mean
     ==================================  ===========================================================
@@ -116,8 +115,7 @@ def row(
       budget: of ``budget``.
       losses: ``(m, n)``, ``m < 2^16``.
       width: ``()``, public.
-      favoured: ``()``, the row that differences are from, with half of the prior, the others being alike. Where it is
-        None the first, and all alike. Public.
+      favoured: ``()``, the row that has half of the prior, the others being alike; all are where it is None. Public.
 
     Returns:
       Which row, ``()``.
@@ -131,7 +129,7 @@ def row(
     """
     if budget.noise == "exact":
         return mechanisms.exact_exponential(key, scores(budget, losses, width, favoured), RATE).astype(jnp.int32)
-    totals = jnp.sum(relative(losses, width, favoured), axis=1)
+    totals = jnp.sum(relative(losses, width), axis=1)
     if budget.noise == "none":
         return jnp.argmin(totals).astype(jnp.int32)
     eta = 2 * (log_ndtr(budget.mu / 2) - log_ndtr(-budget.mu / 2))
@@ -144,7 +142,7 @@ def scores(budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayL
 
     The arguments are those of ``row``, ``budget.noise`` being "exact".
     """
-    parts, top = relative(losses, width, favoured), mechanisms.top(RATE)
+    parts, top = relative(losses, width), mechanisms.top(RATE)
     levels = budget.units * budget.digits
     whole = jnp.rint(parts * levels.astype(parts.dtype)).astype(jnp.int32)
     lost = jnp.sum(whole, axis=1, dtype=jnp.int32) // budget.digits
@@ -164,13 +162,12 @@ def _prior(like: jax.Array, favoured: ArrayLike | None) -> jax.Array:
     return jnp.where(at, jnp.asarray(math.log(max(count - 1, 1)), like.dtype), found)
 
 
-def relative(losses: jax.Array, width: jax.Array, reference: ArrayLike | None = None) -> jax.Array:
-    """Losses ``(m, n)`` less each user's own at row ``reference``, over ``width``, with 1/2 there, in [0, 1]."""
+def relative(losses: jax.Array, width: jax.Array) -> jax.Array:
+    """Losses ``(m, n)`` less each user's least finite one, over ``width``, in [0, 1]; 1 where they are not finite."""
     finite = jnp.isfinite(losses)
     least = jnp.min(jnp.where(finite, losses, jnp.inf), axis=0)
-    own = losses[0 if reference is None else reference]
-    known = jnp.where(jnp.isfinite(own), own, jnp.where(jnp.isfinite(least), least, 0.0))
-    return jnp.where(finite, jnp.clip((losses - known[None]) / width + 0.5, 0.0, 1.0), 1.0)
+    known = jnp.where(jnp.isfinite(least), least, 0.0)
+    return jnp.where(finite, jnp.clip((losses - known[None]) / width, 0.0, 1.0), 1.0)
 
 
 def _range(units: int) -> Fraction:

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 def probabilities(losses: np.ndarray, width: float, eta: float, favoured: int | None = None) -> np.ndarray:
     """Of each point ``(m,)``, of the ideal mechanism: no grid."""
-    weights, reference = [], 0 if favoured is None else favoured
+    weights = []
     for j in range(len(losses)):
         lost = 0.0
         for i in range(losses.shape[1]):
@@ -14,8 +14,7 @@ def probabilities(losses: np.ndarray, width: float, eta: float, favoured: int | 
             if not np.isfinite(losses[j, i]):
                 lost += 1.0
             else:
-                known = losses[reference, i] if np.isfinite(losses[reference, i]) else min(own)
-                lost += min(max((losses[j, i] - known) / width + 0.5, 0.0), 1.0)
+                lost += min((losses[j, i] - min(own)) / width, 1.0)
         weights.append(-eta / 2 * lost)
     found = np.exp(np.array(weights) - max(weights))
     if favoured is not None:

@@ -135,7 +135,7 @@ def pytest_sessionfinish(session, exitstatus):
         return
     if not LISTED_SKIPS.keys() >= set(_skipped) and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    if session.config.getoption("--full") and session.exitstatus == 0:
+    if session.config.getoption("--full"):  # a row is of a test that passed, whatever another does
         machine = f"{platform.machine()}, {os.cpu_count()} cores, {jax.default_backend()}, jax {jax.__version__}"
         rows = [row | {"machine": machine} | _of_today() for row in _evidence]
         ran = {row["test"] for row in rows}  # a part of the suite replaces its own rows

@@ -116,6 +116,11 @@ def test_json_brings_every_field_back(made):
         ({"protects": "rows\nand nobody else"}, ValueError),
         ({"relation": "unit_distance"}, ValueError),
         ({"unit": 1.0}, ValueError),
+        ({"parts": 1.0}, TypeError),
+        ({"parts": [1.0]}, TypeError),
+        ({"parts": [("one", 0.6, 0.8)]}, TypeError),
+        ({"also": 1.0}, TypeError),
+        ({"also": [["dp"], 1.0]}, ValueError),
     ],
 )
 def test_a_statement_from_a_file_is_checked_like_any_other(changes, error):

@@ -35,6 +35,11 @@ def epsilon(rate, z, steps, delta=DELTA):
     return accounting.sampled_gaussian_epsilon(rate=rate, noise_multiplier=z, steps=steps, delta=delta)
 
 
+def test_a_delta_among_the_least_floats_is_left_to_the_divergences():
+    assert sampling.profile_epsilon(0.01, 1.0, 1, 5e-324) == math.inf
+    assert epsilon(0.01, 1.0, 1, 5e-324).by == "renyi"
+
+
 @pytest.mark.parametrize("setting", KNOWN)
 def test_known_values(setting):
     coarse, fine, divergence = KNOWN[setting]

@@ -230,6 +230,8 @@ def test_what_may_be_made_of_records_is_refused():
             separable.check_separable(lambda p, d: d[0].sum(1), POINT, (DATA, DATA.copy()), axes)
     with pytest.raises(ValueError, match="users = 9, got 7"):
         separable.check_separable(distance, POINT, DATA, users=9)
+    with pytest.raises(TypeError, match="objective must return an array of real numbers, got str"):
+        checked(lambda p, x: "text")
 
 
 def test_public_leaves_may_be_centred_and_users_may_be_columns():

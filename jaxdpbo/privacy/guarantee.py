@@ -1,7 +1,7 @@
 """What a run guarantees, as a typed statement: never a bare epsilon."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -155,7 +155,7 @@ def guarantee(
     delta: float = 0.0,
     total_variation: float = 0.0,
     unit: float | None = None,
-    parts: Iterable[tuple[str, float]] = (),
+    parts: Sequence[tuple[str, float]] = (),
     also: tuple[str, float] | None = None,
 ) -> Guarantee:
     """A checked statement.
@@ -164,7 +164,7 @@ def guarantee(
       ValueError: an unknown notion or relation, a level that is not positive and finite, a delta or variation outside
         [0, 1), words that are not one printable line, a "unit_distance" without its ``unit`` or a unit elsewhere, parts
         that do not compose to the level, or another statement of a notion that does not go with this one.
-      TypeError: ``assumptions`` is one string: a tuple of names is wanted.
+      TypeError: ``assumptions`` is one string: a tuple of names is wanted; ``parts`` or ``also`` are no pairs.
     """
     if not isinstance(assumptions, (tuple, list)) or not all(isinstance(name, str) for name in assumptions):
         raise TypeError(f"assumptions must be a tuple of names, got {assumptions!r}")
@@ -179,11 +179,16 @@ def guarantee(
             raise ValueError(f"{name} must lie in [0, 1), got {value}")
     level = _checks.positive("level", level)
     distance = None if unit is None else _checks.positive("unit", unit)
+    pairs = isinstance(parts, (tuple, list)) and all(isinstance(each, (tuple, list)) for each in parts)
+    if not pairs or any(len(each) != 2 for each in parts):
+        raise TypeError(f"parts must be pairs of words and a level, got {parts!r}")
     items = tuple((_words("parts", what), _checks.positive("parts", each)) for what, each in parts)
     composed = accounting.composed_mu(*(each for _, each in items)) if items else level
     if items and (notion != "gdp" or not math.isclose(composed, level, rel_tol=1e-9)):
         raise ValueError(f"parts must compose to the level of a gdp statement, {level}, got {composed}")
-    if also is not None and (len(also) != 2 or {notion, also[0]} != {"dp", "gdp"}):
+    if also is not None and not isinstance(also, (tuple, list)):
+        raise TypeError(f"also must be a notion and a level, got {also!r}")
+    if also is not None and (len(also) != 2 or not isinstance(also[0], str) or {notion, also[0]} != {"dp", "gdp"}):
         raise ValueError(
             f"also must be a level of 'dp' for a 'gdp' statement, or of 'gdp' for a 'dp' one, got {also!r}"
         )

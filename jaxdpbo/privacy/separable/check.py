@@ -184,7 +184,15 @@ def program_of_one(
 
 def _traced(function: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
     """The program of a function that returns one array and captures none."""
-    program, returned = jax.make_jaxpr(function, return_shape=True)(*arguments)
+
+    def checked(*given: Any) -> Any:
+        found = function(*given)
+        for leaf in jax.tree.leaves(found):
+            if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, bool, int, float, complex)):
+                raise TypeError(f"objective must return an array of real numbers, got {type(leaf).__name__}")
+        return found
+
+    program, returned = jax.make_jaxpr(checked, return_shape=True)(*arguments)
     if not hasattr(returned, "shape"):
         raise ValueError(f"objective must return one array, got {type(returned).__name__}")
     for constant in _constants(program):

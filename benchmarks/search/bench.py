@@ -69,7 +69,7 @@ def main(
         dtype="float64",
         settings={
             "printed in the paper": {},
-            "chosen here": {"methods": list(methods), "mu": [str(mu) for mu in budgets], "defaults": "nothing tuned"},
+            "chosen here": {"methods": list(methods), "mu": [f"{mu:g}" for mu in budgets], "defaults": "nothing tuned"},
         },
         started=started,
     )
@@ -115,6 +115,7 @@ def _row(found: Any, name: str, losses: dict[str, np.ndarray], budgets: Sequence
         "dimensions": problem.dimension,
         "evaluations": problem.evaluations,
         "method": ran,
+        "budgets": [f"{mu:g}" for mu in budgets],
         "losses": losses,
         "mean": {search: values.mean(axis=1) for search, values in losses.items()},
         "seconds a run": {

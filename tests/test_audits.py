@@ -358,7 +358,7 @@ HALVED = {  # half the noise that was paid for
         ("dp_gibo, exact", "rounded_gaussian"),
         ("private_evaluations, float", "gaussian"),
         ("dp_gp_ucb, Algorithm 3 in order: value", "discrete_laplace"),
-        ("dp_gp_ucb, Algorithm 3 in order: both", "exact_exponential"),
+        ("dp_gp_ucb, Algorithm 3 in order: point", "exact_exponential"),
         ("dp_optim, DP-SGD, 1 step of 2 of 4", "rounded_gaussian"),
         ("dp_optim, DP-SGD, float, 1 step of 2 of 4", "gaussian"),
     ],

@@ -42,7 +42,7 @@ def test_reproduce_says_what_it_refuses(arguments, message):
     ("command", "lines"),
     [
         (["reproduce", "kusner"], ("kusner fig1 ", "kusner regret ")),
-        (["bench"], tuple(f"{name} " for name in speed.NAMES)),
+        (["bench"], tuple(f"{name} " for name in (*speed.NAMES, "search"))),
     ],
 )
 def test_a_command_without_an_item_lists_what_there_is(command, lines):

@@ -113,7 +113,8 @@ def given_out(charged: Any, like: Tree) -> Any:
 
 
 def _what(algorithm: Algorithm, config: Any) -> str:
-    return f"{algorithm.tell.__module__.removeprefix('jaxdpbo.algorithms.')}, {config.steps} steps"
+    module = algorithm.tell.__module__.removeprefix("jaxdpbo.algorithms.").removesuffix(".run")
+    return f"{module}, {config.steps} steps"
 
 
 def _noted(checkpoint: Checkpoint, line: dict[str, Any]) -> Checkpoint:

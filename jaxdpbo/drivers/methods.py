@@ -117,6 +117,7 @@ def plan(method: str, asked: Asked) -> Plan:
     box = _checks.box("bounds", bounds)
     asked = asked._replace(
         users=_checks.size("users", asked.users),
+        mu=_checks.positive("mu", asked.mu, finite=False),
         bounds=bounds if space is None else space,
         steps=_checks.size("steps", asked.steps),
         batch=box.shape[1] + 1 if asked.batch is None else _checks.size("batch", asked.batch),

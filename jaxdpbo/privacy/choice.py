@@ -85,7 +85,12 @@ def sharpness(mu: float, width: float, users: int) -> float:
 
     The chosen point is worse than the best of ``m``, in expectation and where no difference is wider than ``width``, by
     at most ``log(m) / s`` (McSherry and Talwar 2007).
+
+    Raises:
+      ValueError: a number out of range.
+      TypeError: an argument that is no number.
     """
+    width, users = _checks.positive("width", width), _checks.size("users", users)
     return users * accounting.bounded_range_eta(mu) / sensitivity.between_scores(width)
 
 

@@ -214,11 +214,11 @@ def privacy(config: Config) -> guarantee.Guarantee:
     if config.noise == "exact":  # dyadic numbers: floats hold them
         point, value = int(config.point_units), int(config.value_units)
         epsilon = float(sensitivity.between_scores(point) * config.point_rate + value * config.value_rate)
-        of_point = choice.TOTAL_VARIATION
-        if not config.gain_grids:
+        of_point = choice.TOTAL_VARIATION if point else 0.0
+        if point and not config.gain_grids:
             of_point = len(config.shortlist) * tables.geometric_total_variation(config.point_rate)
         of_value = 2 * tables.geometric_total_variation(config.value_rate)
-        total_variation = of_point * bool(point) + of_value * bool(value)
+        total_variation = of_point + of_value * bool(value)
     alone = config.acquisition == "in_order" and config.release == "point"
     return guarantee.guarantee(
         "prior_averaged_dp" if delta else "dp", epsilon, "replace_one", guarantee.USERS,

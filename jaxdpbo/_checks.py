@@ -235,14 +235,21 @@ def vector(name: str, value: Unchecked, length: int | None = None) -> np.ndarray
     return array
 
 
-def interval(name: str, value: Unchecked) -> tuple[float, float]:
-    """Two finite numbers in order, not too far apart for floats."""
+def interval(name: str, value: Unchecked, dtype: DTypeLike = np.float64) -> tuple[float, float]:
+    """Two finite numbers in order, neither too far apart nor too near for ``dtype``."""
     low, high = vector(name, value, 2).tolist()
     if not low < high:
         raise ValueError(f"{name} must have low < high, got {low}, {high}")
-    if not np.isfinite(high - low):
-        raise ValueError(f"{name} must be of a width that floats hold, got {low}, {high}")
+    limits = np.finfo(dtype)
+    if not float(limits.tiny) <= high - low <= float(limits.max) or max(-low, high) > float(limits.max):
+        raise ValueError(f"{name} must be of a width that {np.dtype(dtype).name} holds, got {low}, {high}")
     return low, high
+
+
+def rounded_down(value: float, dtype: DTypeLike) -> float:
+    """The largest number of ``dtype`` that is at most ``value``, positive."""
+    held = np.asarray(value, dtype)
+    return float(held if float(held) <= value else np.nextafter(held, np.zeros((), dtype)))
 
 
 def extra(module: str, name: str, what: str) -> Any:

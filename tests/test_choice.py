@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracles.choice import mu_of_pair, probabilities
 from scipy.stats import chisquare, norm
 
-from jaxdpbo.privacy import accounting, choice
+from jaxdpbo.privacy import accounting, calibration, choice
 from jaxdpbo.privacy.mechanisms import tables
 
 USERS, POINTS, WIDTH = 12, 5, 2.0
@@ -149,3 +149,48 @@ def test_a_million_users_keep_the_range():
     few, many = budget(1.0), budget(1.0, users=10**6)
     assert choice.pure_level(many) == choice.pure_level(few) > 0.99 * accounting.bounded_range_eta(1.0)
     assert int(many.digits) >= 1
+
+
+@pytest.mark.parametrize("width", [math.inf, 0.0, 1e-46])
+def test_no_width_makes_a_number_that_is_none(width):
+    """A quotient of zeros or infinities would be drawn first, whatever the noise."""
+    values = jnp.asarray([[-3e38, 0.0], [0.0, 0.0], [3e38, 0.0]], jnp.float32)
+    found = np.asarray(choice.relative(values, jnp.asarray(width, jnp.float32)))
+    assert np.all((found >= 0) & (found <= 1))
+
+
+@pytest.mark.parametrize("mu", [1e-4, 1e-3, 0.1, 0.99, 1.01, 9.0])
+def test_the_range_of_a_float_choice_keeps_its_digits(float32, mu):
+    """The logarithms of the frequencies' ratio, at a range that float32 would lose where two logarithms cancel."""
+    chosen = choice.budget(mu, "float", users=1, dtype=jnp.float32)
+    seen = []
+
+    def draw(key, logits, **options):
+        seen.append(logits)
+        return jnp.argmax(logits)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax.random, "categorical", draw)
+        choice.row(jax.random.key(0), chosen, jnp.asarray([[0.0], [1.0]], jnp.float32), jnp.asarray(1.0, jnp.float32))
+    exact = accounting.bounded_range_eta(float(chosen.mu)) / 2
+    assert float(seen[0][0] - seen[0][1]) == pytest.approx(exact, rel=2e-6)
+
+
+@given(
+    st.floats(1e-4, 30.0),
+    st.sampled_from([np.float32, np.float64]),
+    st.lists(st.floats(0.01, 1), min_size=1, max_size=6),
+)
+def test_shares_never_compose_beyond_the_whole(mu, dtype, weights):
+    shares = [each / sum(weights) for each in weights]
+    mu = float(np.asarray(mu, dtype))
+    levels = calibration.shared(mu, shares, dtype)
+    assert accounting.composed_mu(*levels) <= mu
+    assert accounting.composed_mu(*levels) == pytest.approx(mu, rel=1e-6)
+    assert all(float(np.asarray(level, dtype)) == level for level in levels)
+
+
+def test_an_exact_choice_is_within_what_was_asked_for_in_float32(float32):
+    for units in range(2, 300):
+        mu = accounting.bounded_range_mu(units / 128) * (1 - 1e-9)
+        assert choice.level(choice.budget(mu, "exact", users=9, dtype=jnp.float32)) <= mu

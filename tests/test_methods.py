@@ -88,6 +88,19 @@ def test_every_method_stays_within_its_budget_and_its_evaluations(method):
     assert unbounded.algorithm.privacy(unbounded.config).notion == "none"
 
 
+@pytest.mark.parametrize("method", methods.METHODS)
+def test_float_noise_of_no_budget_is_no_noise(method):
+    found = methods.plan(method, asked(mu=math.inf, noise="float", estimate_share=0.1))
+    assert found.algorithm.privacy(found.config).notion == "none"
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.3, 0.7, 1.0, 3.3])
+def test_float_noise_in_float32_is_never_beyond_what_was_asked_for(float32, mu):
+    for method in methods.METHODS:
+        found = methods.plan(method, asked(mu=float(np.float32(mu)), noise="float", estimate_share=0.1))
+        assert found.algorithm.privacy(found.config).level <= float(np.float32(mu)) * (1 + 1e-15)
+
+
 def test_one_choice_is_pure_too():
     found = methods.plan("in_order", asked(mu=0.7))
     stated = found.algorithm.privacy(found.config)

@@ -7,7 +7,7 @@ import pytest
 
 import jaxdpbo
 from jaxdpbo import Space, drivers, space
-from jaxdpbo.algorithms import dp_gibo, private_estimate
+from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, private_estimate
 from jaxdpbo.privacy import accounting
 from jaxdpbo.privacy.calibration import RELEASES
 
@@ -111,3 +111,15 @@ def test_an_inner_config_of_other_users_is_refused():
     inner = dp_gibo.config(users=5, steps=2, mu=0.6, bounds=BOX)
     with pytest.raises(ValueError, match="inner_config must be of 6 users, got 5"):
         private_estimate.config(inner, users=6, mu=0.8, loss_range=RANGE)
+
+
+def test_an_inner_algorithm_must_be_gdp_step_by_step():
+    gains = dp_gp_ucb.lipschitz_config(
+        candidates=[[0.0], [1.0]], users=6, epsilon=1.0, largest_gain=1.0, acquisition="in_order", release="point"
+    )
+    chosen = private_estimate.config(gains, users=6, mu=0.8, loss_range=RANGE)
+    algorithm = private_estimate.algorithm_of(dp_gp_ucb.algorithm)
+    with pytest.raises(ValueError, match="inner must be GDP for its level to compose, got dp 1"):
+        algorithm.privacy(chosen)
+    with pytest.raises(ValueError, match="pays for every step"):
+        algorithm.init(jax.random.key(0), chosen)

@@ -12,7 +12,7 @@ import pytest
 
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
-from jaxdpbo.algorithms import dp_gibo, private_search
+from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, private_search
 from jaxdpbo.privacy import accounting, choice, guarantee
 
 USERS, BATCH, STEPS = 40, 3, 4
@@ -123,6 +123,15 @@ def test_a_masked_point_is_not_chosen():
     assert rows <= {1, 2}
 
 
+def test_masked_points_are_not_chosen_however_many_they_are():
+    """With little budget one of many would be, by chance; the favoured point stands for it."""
+    chosen = config(rounds=(fresh(np.tile(DESIGN, (5, 1))),), choice_mu=(0.05,), batch=30)
+    state = ALONE.init(jax.random.key(0), chosen)
+    query = ALONE.ask(jax.random.key(0), chosen, state)._replace(mask=jnp.arange(30) < 1)
+    tell = jax.jit(partial(ALONE.tell, config=chosen, state=state, query=query, values=jnp.zeros((30, USERS))))
+    assert {int(tell(key)[0].public.chosen[-1]) for key in jax.random.split(jax.random.key(2), 20)} == {0}
+
+
 def test_users_who_are_not_finite_change_nothing_but_their_own_part():
     bad = DATA.copy()
     bad[0] = np.nan
@@ -150,9 +159,33 @@ def test_a_start_in_box_units_is_moved_whole():
         ({"choice_mu": (1.0, 1.0)}, "one number a choice"),
         ({"choice_mu": (-1.0,)}, "choice_mu must be positive"),
         ({"loss_range": (1, 1)}, "loss_range must have low < high"),
+        ({"noise": "none"}, "mu must be inf with noise='none' and finite with any other"),
+        ({"choice_mu": (1.0, math.inf), "rounds": (fresh(DESIGN), moved(3))}, "mu must be inf with noise='none'"),
+        ({"rounds": (fresh(np.tile(DESIGN, (10923, 1))),)}, "points must be fewer than 65,536"),
         ({"inner": gibo(1.0, "exact"), "choice_mu": (1.0, 1.0), "users": 41}, "inner_config must be of 41 users"),
     ],
 )
 def test_mistakes_are_named(changed, said):
     with pytest.raises(ValueError, match=said):
         config(**changed)
+
+
+def test_a_range_that_floats_lose_is_refused_in_float32(float32):
+    for loss_range in ((0, 1e39), (0, 1e-46), (0, 1e-40)):
+        with pytest.raises(ValueError, match="a width that float32 holds"):
+            config(loss_range=loss_range)
+
+
+def test_an_inner_algorithm_must_be_gdp_step_by_step():
+    """An epsilon is no mu, and what pays at the end would be asked for its release too early."""
+    gains = dp_gp_ucb.lipschitz_config(
+        candidates=DESIGN, users=USERS, epsilon=1.0, largest_gain=1.0, acquisition="in_order", release="point"
+    )
+    inner = private_search.algorithm_of(dp_gp_ucb.algorithm, dp_gibo.started_at)
+    chosen = dataclasses.replace(config(gibo(1.0, "exact"), choice_mu=(1.0, 1.0)), inner=gains)
+    with pytest.raises(ValueError, match="inner must be GDP for its level to compose, got dp 1"):
+        inner.privacy(chosen)
+    with pytest.raises(ValueError, match="pays for every step"):
+        inner.init(jax.random.key(0), chosen)
+    with pytest.raises(ValueError, match="started_at must be given with an inner algorithm"):
+        private_search.algorithm_of(dp_gibo.algorithm)

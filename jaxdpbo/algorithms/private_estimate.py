@@ -72,8 +72,8 @@ def config(inner_config: types.Config, *, users: int, mu: float, loss_range: Arr
     >>> chosen.steps, private_estimate.algorithm_of(dp_gibo.algorithm).privacy(chosen).level < 1
     (6, True)
     """
-    low, high = _checks.interval("loss_range", loss_range)
     dtype = jnp.result_type(float)
+    low, high = _checks.interval("loss_range", loss_range, dtype)
     budget = calibration.budget(mu, noise, users=users, steps=1, dimension=1, dtype=dtype)
     if inner_config.users != budget.users:
         raise ValueError(f"inner_config must be of {budget.users} users, got {inner_config.users}")
@@ -138,10 +138,13 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     a loss outside the range                    counts as the end of the range
     a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
     ``mu = inf``                                the clipped mean itself: not private
+    an inner algorithm without GDP at each step refused by ``init`` and ``privacy``
     ==========================================  ======================================================
     """
 
     def settings(config, within):
+        if within.public.budget is None:
+            raise ValueError("inner must be an algorithm that pays for every step, such as dp_gibo.algorithm")
         own = calibration.noise_settings(config.budget, config.low, config.high)
         return calibration.joined(own, within.public.budget)
 
@@ -197,6 +200,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
 def _statement(config: Config, inner: guarantee.Guarantee) -> guarantee.Guarantee:
     """Both parts together; none where one of them has none."""
     own = calibration.statement(config.budget, guarantee.USERS)
+    guarantee.expect_gdp("inner", inner)
     if "none" in (own.notion, inner.notion):
         return guarantee.no_guarantee(guarantee.USERS, "mu is infinite: no noise was added")
     return guarantee.guarantee(

@@ -330,4 +330,4 @@ def given_range(value: Any) -> tuple[float, float]:
     if isinstance(value, str):
         _checks.choice("loss_range", value, (private_scale.PRIVATE,))
         return 0.0, 0.0
-    return _checks.interval("loss_range", value)
+    return _checks.interval("loss_range", value, jnp.result_type(float))

@@ -22,13 +22,14 @@ middle does without.
 import math
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import optax
 
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
-from jaxdpbo.privacy import choice, private_scale
+from jaxdpbo.privacy import calibration, choice, private_scale
 from jaxdpbo.types import Algorithm, Bounds
 
 LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
@@ -136,11 +137,12 @@ def plan(method: str, asked: Asked) -> Plan:
     share = _checks.number("estimate_share", asked.estimate_share)
     if not 0 <= share < 1:
         raise ValueError(f"estimate_share must be in [0, 1), got {share:g}")
-    search = asked._replace(theta0=start, mu=asked.mu * math.sqrt(1 - share), steps=asked.steps - bool(share))
+    of_estimate, of_search = _levels(asked, [share, 1 - share]) if share else (0.0, asked.mu)
+    search = asked._replace(theta0=start, mu=of_search, steps=asked.steps - bool(share))
     if share and (asked.loss_range is None or not search.steps):
         raise ValueError("estimate_share needs a loss_range, and two steps or more")
     algorithm, config = _MAKERS[chosen](search, box)
-    return Plan(chosen, reason, *_estimated(asked, algorithm, config))
+    return Plan(chosen, reason, *_estimated(asked, of_estimate, algorithm, config))
 
 
 def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
@@ -161,11 +163,15 @@ def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
     return START, said + f"at least {SHARP:g}"
 
 
-def _estimated(asked: Asked, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
+def _levels(asked: Asked, shares: list[float]) -> list[float]:
+    """Of ``mu^2``."""
+    return calibration.shared(asked.mu, shares, jnp.result_type(float))
+
+
+def _estimated(asked: Asked, level: float, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
     """With the estimate, where one is asked for."""
-    if not asked.estimate_share:
+    if not level:
         return algorithm, config
-    level = asked.mu * math.sqrt(asked.estimate_share)
     estimate = private_estimate.config(
         config, users=asked.users, mu=level, loss_range=asked.loss_range, noise=asked.noise
     )
@@ -210,9 +216,9 @@ def _start_then_local(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
     if asked.steps < 3:
         raise ValueError(f"steps must be at least 3 for method={START!r}, got {asked.steps}")
     first = max(1, round(DESIGN_SHARE * asked.steps))
-    rest = asked._replace(steps=asked.steps - first - 1, mu=asked.mu * math.sqrt(1 - 2 * CHOICE_SHARE))
-    each = asked.mu * math.sqrt(CHOICE_SHARE)
-    return STARTS, _search(asked, [_design(asked, box, first)], [each, each], local(rest))
+    of_start, of_answer, of_descent = _levels(asked, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
+    rest = asked._replace(steps=asked.steps - first - 1, mu=of_descent)
+    return STARTS, _search(asked, [_design(asked, box, first)], [of_start, of_answer], local(rest))
 
 
 def _choice(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
@@ -224,7 +230,7 @@ def _choice(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
     if not later:
         return CHOOSES, _search(asked, rounds, [asked.mu])
     shares = [(1 - LAST_SHARE) / later] * later + [LAST_SHARE]
-    return CHOOSES, _search(asked, rounds, [asked.mu * math.sqrt(share) for share in shares])
+    return CHOOSES, _search(asked, rounds, _levels(asked, shares))
 
 
 def _in_order(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:

@@ -61,7 +61,7 @@ def mu_of(
             f"within a total variation of {total_variation:.2g} of ideal noise"
         )
     least = (delta - kept_back) * (1 - 2.0**-30)  # more than converting back can round up
-    return _down(accounting.gdp_mu(epsilon, least), dtype)
+    return _checks.rounded_down(accounting.gdp_mu(epsilon, least), dtype)
 
 
 def expect(statement: guarantee.Guarantee, epsilon: Any, delta: Any) -> None:
@@ -75,11 +75,6 @@ def expect(statement: guarantee.Guarantee, epsilon: Any, delta: Any) -> None:
             f"epsilon={float(epsilon):g} at delta={float(delta):g} can not be stated for so many draws of noise: "
             f"their total variation is {statement.total_variation:.2g}; raise delta"
         )
-
-
-def _down(mu: float, dtype: Any) -> float:
-    held = np.asarray(mu, dtype)
-    return float(held if float(held) <= mu else np.nextafter(held, np.zeros((), dtype)))
 
 
 def _said(mu: Any, epsilon: Any, delta: Any) -> str:

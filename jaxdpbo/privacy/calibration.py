@@ -10,6 +10,7 @@ fixed ``rate`` (pure DP but for a total variation of 2^-100 or so), and their se
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -91,7 +92,7 @@ def budget(
         noise = "none"
     scale = None
     if _checks.flag("find_scale", find_scale):
-        first, mu = _split(mu, dtype)
+        first, mu = shared(mu, (private_scale.SHARE, 1 - private_scale.SHARE), dtype)
         asked, scale = mu, private_scale.budget(first, noise, users=users, dtype=dtype)
     if noise == "exact":
         share = 1.0 if scale is None else math.sqrt(1 - private_scale.SHARE)
@@ -109,15 +110,14 @@ def budget(
     )
 
 
-def _split(mu: float, dtype: DTypeLike) -> tuple[float, float]:
-    """Two levels that ``dtype`` holds, for the scale and for the rest: their squares add up to ``mu^2`` at most."""
+def shared(mu: float, shares: Sequence[float], dtype: DTypeLike) -> list[float]:
+    """Levels that ``dtype`` holds, one for each share of ``mu^2``: together they are ``mu`` at most."""
     if mu == math.inf:
-        return mu, mu
-    first = np.asarray(mu * math.sqrt(private_scale.SHARE), dtype)
-    rest = np.asarray(mu * math.sqrt(1 - private_scale.SHARE), dtype)
-    while accounting.composed_mu(float(first), float(rest)) > mu:
-        rest = np.nextafter(rest, np.zeros((), dtype))
-    return float(first), float(rest)
+        return [mu] * len(shares)
+    levels = [_checks.rounded_down(mu * math.sqrt(share), dtype) for share in shares]
+    while accounting.composed_mu(*levels) > mu:
+        levels[-1] = float(np.nextafter(np.asarray(levels[-1], dtype), np.zeros((), dtype)))
+    return levels
 
 
 def grid(budget: Budget) -> jax.Array | None:

@@ -41,7 +41,7 @@ class Budget:
 
 
 def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
-    """A checked budget.
+    """A checked budget, rounded down.
 
     Args:
       mu: of one choice; ``inf`` with ``noise="none"``.
@@ -50,9 +50,13 @@ def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
       dtype: of ``mu``.
 
     Raises:
-      ValueError: too little budget, or too many users, for exact noise.
+      ValueError: too little budget, or too many users, for exact noise; an infinite one with noise, or a finite one
+        without.
     """
     units = digits = 0
+    if (noise == "none") != math.isinf(mu):
+        raise ValueError(f"mu must be inf with noise='none' and finite with any other, got {mu}, {noise!r}")
+    mu = mu if math.isinf(mu) else _checks.rounded_down(mu, dtype)
     if noise == "exact":
         most = min(MAX_LEVELS, (2**31 - 1) // _checks.size("users", users))
         units = min(_units(mu), most)
@@ -111,7 +115,7 @@ def row(
     a loss NaN or infinite              counts as ``width``, for that user alone
     no finite loss of a user            that user prefers no point
     differences beyond ``width``        count as ``width``
-    a score far below the best          about ``e^-66`` times as likely, and no less
+    a score far below the best          about ``e^-61`` times as likely, and no less
     ``mu = inf``                        the first point of the least mean
     ==================================  ===========================================================
 
@@ -137,9 +141,11 @@ def row(
     totals = jnp.sum(relative(losses, width), axis=1)
     if budget.noise == "none":
         return jnp.argmin(totals).astype(jnp.int32)
-    eta = 2 * (log_ndtr(budget.mu / 2) - log_ndtr(-budget.mu / 2))
+    wide = 2 * (log_ndtr(budget.mu / 2) - log_ndtr(-budget.mu / 2))
+    narrow = 4 * jnp.arctanh(jax.scipy.special.erf(jnp.minimum(budget.mu, 1.0) / 8**0.5))  # where that cancels
+    eta = jnp.where(budget.mu < 1, narrow, wide)
     logits = _prior(totals, favoured) - totals * eta / sensitivity.between_scores(1)
-    return jax.random.categorical(key, logits).astype(jnp.int32)
+    return jax.random.categorical(key, logits, mode="high").astype(jnp.int32)
 
 
 def scores(budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None) -> jax.Array:
@@ -149,7 +155,7 @@ def scores(budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayL
     """
     parts, top = relative(losses, width), mechanisms.top(RATE)
     levels = budget.units * budget.digits
-    whole = jnp.rint(parts * levels.astype(parts.dtype)).astype(jnp.int32)
+    whole = jnp.clip(jnp.rint(parts * levels.astype(parts.dtype)).astype(jnp.int32), 0, levels)
     lost = jnp.sum(whole, axis=1, dtype=jnp.int32) // budget.digits
     prior = jnp.rint(_prior(parts[:, 0], favoured) / float(RATE)).astype(jnp.int32)
     farthest = top + math.ceil(math.log(losses.shape[0]) / RATE)  # beyond it no prior counts, and no difference wraps
@@ -172,7 +178,8 @@ def relative(losses: jax.Array, width: jax.Array) -> jax.Array:
     finite = jnp.isfinite(losses)
     least = jnp.min(jnp.where(finite, losses, jnp.inf), axis=0)
     known = jnp.where(jnp.isfinite(least), least, 0.0)
-    return jnp.where(finite, jnp.clip((losses - known[None]) / width, 0.0, 1.0), 1.0)
+    found = jnp.clip((losses - known[None]) / width, 0.0, 1.0)
+    return jnp.where(finite & (found >= 0), found, 1.0)
 
 
 def _range(units: int) -> Fraction:

@@ -217,6 +217,16 @@ def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
     )
 
 
+def expect_gdp(name: str, stated: Guarantee) -> None:
+    """Nothing, where levels add up as those of Gaussian DP do, or there is no guarantee.
+
+    Raises:
+      ValueError: it is of another notion, or has a delta.
+    """
+    if stated.notion not in ("gdp", "none") or stated.delta:
+        raise ValueError(f"{name} must be GDP for its level to compose, got {stated.claim}")
+
+
 def from_dict(fields: dict[str, Any]) -> Guarantee:
     """What ``to_dict`` made, checked as in ``guarantee``, and resting on ``UNCHECKED``: a file can say anything.
 

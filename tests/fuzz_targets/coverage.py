@@ -67,7 +67,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "on the host, with what a checked caller made": {
         "algorithms.dp_gp_ucb.configs": "split of_noise unit_prior canonical",
         "algorithms.private_evaluations": "algorithm_of given_range",
-        "algorithms.private_search": "algorithm_of",
+        "algorithms.private_search.run": "algorithm_of",
         "algorithms.private_estimate": "algorithm_of deviation_of",
         "privacy.choice": "level pure_level",
         "privacy.private_scale": "level total_variation clip_norm",

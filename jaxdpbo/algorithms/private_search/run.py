@@ -1,19 +1,6 @@
-"""Private search: points of a public design, a private choice among them, and what is near the chosen one.
+"""The search: state, ask, tell, and what it releases."""
 
-What is released is which point was chosen, by the exponential mechanism on the users' losses (``privacy.choice``). That
-is sharp where there are thousands of users, needs no gradient, and takes any point: whole numbers and categories too.
-``algorithm_of(inner)`` makes an ``Algorithm``:
-
-1. each round evaluates points of its design, in the first anywhere in the box, later around the point chosen last,
-   and chooses one of all points evaluated so far;
-2. an inner algorithm that can be started anywhere, such as DP-GIBO, goes on from there (None: there is none);
-3. its answer and means of the ends of its path are evaluated, and the last choice is among all points.
-
-Notation: ``m`` points in all, ``b`` in a step, ``n`` users, ``d`` parameters.
-"""
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -21,150 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
-from jaxdpbo import space as spaces
+from jaxdpbo.algorithms.private_search.configs import Config
 from jaxdpbo.privacy import accounting, calibration, choice, guarantee
-from jaxdpbo.space import Space
 from jaxdpbo.surrogate import gp
-from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Query, State
+from jaxdpbo.types import Algorithm, Query, State
 
 DESIGN_CHOICE, LAST_CHOICE = "the choice in a design", "the choice of the answer"  # parts of a guarantee
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Config:
-    """Made by ``config``.
-
-    Traced: ``choices``, a budget for each round and, with an ``inner`` config, one for the answer; ``width ()``;
-    ``bounds (2, d)``; of all rounds ``fresh``, ``offset`` and ``kept``, ``(m, d)``: a point has the coordinates of
-    ``fresh`` where ``kept`` is False, otherwise those of the point chosen last plus ``offset``. Static: ``batch``, and
-    how many points each round has.
-    """
-
-    inner: Any
-    choices: tuple[choice.Budget, ...]
-    width: jax.Array
-    bounds: jax.Array
-    fresh: jax.Array
-    offset: jax.Array
-    kept: jax.Array
-    users: int = field(metadata={"static": True})
-    batch: int = field(metadata={"static": True})
-    rounds: tuple[int, ...] = field(metadata={"static": True})
-    space: Space | None = field(metadata={"static": True})
-
-    @property
-    def noise(self) -> str:
-        """Of ``calibration.NOISES``."""
-        return self.choices[0].noise
-
-    @property
-    def design_steps(self) -> int:
-        """Of all rounds."""
-        return sum(self.rounds) // self.batch
-
-    @property
-    def steps(self) -> int:
-        """``T``: the rounds, the inner algorithm, and one on its answer."""
-        return self.design_steps + (0 if self.inner is None else self.inner.steps + 1)
-
-
-class Round(NamedTuple):
-    """Points of one round, ``(q, d)`` each: ``fresh``, or where ``kept`` those of the chosen point plus ``offset``."""
-
-    fresh: np.ndarray
-    offset: np.ndarray
-    kept: np.ndarray
-
-
-def config(
-    *,
-    users: int,
-    bounds: Bounds,
-    loss_range: ArrayLike,
-    rounds: Sequence[Round],
-    choice_mu: Sequence[float],
-    batch: int,
-    inner_config: Any = None,
-    noise: str = "exact",
-) -> Config:
-    """Check a configuration.
-
-    Args:
-      users: ``n``, public.
-      bounds: ``(2, d)``, finite, or a ``Space``.
-      loss_range: ``(low, high)``, chosen without the users' data: differences between a user's losses count up to its
-        width. A narrower one is sharper, and wrong where few users lose much and many win a little.
-      rounds: of points; the first keeps none, and its first point has half of the prior. Later choices give it to the
-        point chosen last, and the last one to the inner algorithm's answer.
-      choice_mu: the GDP budget of each round's choice, and with an ``inner_config`` that of the answer's.
-      batch: ``b``, a divisor of every round's count, and the inner algorithm's own.
-      inner_config: of the inner algorithm, of the same users.
-      noise: "exact", or "float", for research sweeps; or "none" (only with budgets of inf).
-
-    Raises:
-      ValueError: a number out of range, a wrong shape.
-      TypeError: an argument of the wrong kind.
-
-    >>> import numpy as np
-    >>> from jaxdpbo import private_search
-    >>> corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    >>> design = private_search.Round(corners, 0 * corners, np.zeros((4, 2), bool))
-    >>> box = {"low": [0, 0], "high": [1, 1]}
-    >>> options = {"users": 500, "bounds": box, "loss_range": (0, 1), "batch": 2}
-    >>> chosen = private_search.config(rounds=[design], choice_mu=[0.5], **options)
-    >>> chosen.steps, private_search.algorithm_of().privacy(chosen).level <= 0.5
-    (2, True)
-    """
-    bounds, space = spaces.box(bounds)
-    box, batch, users = _checks.box("bounds", bounds), _checks.size("batch", batch), _checks.size("users", users)
-    low, high = _checks.interval("loss_range", loss_range)
-    designs = [_round(each, box, batch) for each in rounds]
-    if not designs or np.any(designs[0].kept):
-        raise ValueError("rounds must be one or more, of which the first keeps nothing")
-    if len(choice_mu) != len(designs) + (inner_config is not None):
-        raise ValueError(f"choice_mu must be one number a choice, got {len(choice_mu)} for {len(designs)} rounds")
-    if inner_config is not None and (inner_config.users, inner_config.batch) != (users, batch):
-        raise ValueError(
-            f"inner_config must be of {users} users and {batch} points a step, got {inner_config.users} and "
-            f"{inner_config.batch}"
-        )
-    dtype = jnp.result_type(float)
-    levels = [_checks.positive("choice_mu", mu, finite=False, dtype=dtype) for mu in choice_mu]
-    kind = (
-        "none" if noise == "exact" and np.all(np.isinf(levels)) else _checks.choice("noise", noise, calibration.NOISES)
-    )
-    return Config(
-        inner=inner_config,
-        choices=tuple(choice.budget(mu, kind, users=users, dtype=dtype) for mu in levels),
-        width=jnp.asarray(high - low, dtype),
-        bounds=jnp.asarray(box, dtype),
-        fresh=jnp.asarray(np.concatenate([each.fresh for each in designs]), dtype),
-        offset=jnp.asarray(np.concatenate([each.offset for each in designs]), dtype),
-        kept=jnp.asarray(np.concatenate([each.kept for each in designs])),
-        users=users,
-        batch=batch,
-        rounds=tuple(len(each.fresh) for each in designs),
-        space=space,
-    )
-
-
-def _round(value: Round, box: np.ndarray, batch: int) -> Round:
-    fresh, offset, kept = (
-        _checks.rows("rounds", value.fresh),
-        _checks.rows("rounds", value.offset),
-        np.asarray(value.kept),
-    )
-    if fresh.shape != offset.shape or fresh.shape != kept.shape or fresh.shape[1] != box.shape[1] or len(fresh) % batch:
-        raise ValueError(
-            f"rounds must have points of {box.shape[1]} numbers, a multiple of {batch}, all of one shape, got "
-            f"{fresh.shape}, {offset.shape} and {kept.shape}"
-        )
-    if kept.dtype != bool:
-        raise TypeError(f"rounds must say True or False for what is kept, got {kept.dtype}")
-    _checks.inside("rounds", np.where(kept, box[0], fresh), box)
-    return Round(fresh, offset, kept)
 
 
 class Public(NamedTuple):
@@ -174,7 +23,8 @@ class Public(NamedTuple):
       step: ``()`` steps taken.
       budget: all that sets the noise, as the run was begun.
       inner: the inner algorithm's; ``()`` where there is none.
-      points: ``(m, d)``, evaluated so far.
+      points: ``(m, d)``, asked for so far, and
+      evaluated: ``(m,)``, whether they were: an inner algorithm may mask some.
       chosen: ``(k,)``, the row of them that each choice was of, 0 where it was not made.
     """
 
@@ -182,6 +32,7 @@ class Public(NamedTuple):
     budget: calibration.NoiseSettings
     inner: Any
     points: jax.Array
+    evaluated: jax.Array
     chosen: jax.Array
 
 
@@ -229,10 +80,13 @@ def algorithm_of(inner: Algorithm | None = None, started_at: Callable[..., State
     ``state.public.step == T``                  the state unchanged: nothing more is released
     begun with other noise or rounds            likewise: the guarantee is of one budget
     a loss NaN or infinite                      ``choice.row``; in the inner algorithm, what that says
-    a masked point                              is never chosen but by ``e^-66``
+    a masked point                              is never chosen: the favoured one is in its place
+    an inner algorithm without GDP at each step refused by ``init`` and ``privacy``
     ``mu = inf``                                the best point evaluated: not private
     ==========================================  ==============================================================
     """
+    if (inner is None) != (started_at is None):
+        raise ValueError("started_at must be given with an inner algorithm, and with no other")
 
     def begun(key, config):
         return State((), ()) if inner is None else inner.init(key, config.inner)
@@ -248,6 +102,7 @@ def algorithm_of(inner: Algorithm | None = None, started_at: Callable[..., State
             budget=_settings(config, inside.public),
             inner=inside.public,
             points=jnp.zeros((count, dimension), dtype),
+            evaluated=jnp.zeros(count, bool),
             chosen=jnp.zeros(len(config.choices), jnp.int32),
         )
         return State(public, Private(jnp.zeros((count, config.users), dtype), inside.private))
@@ -274,7 +129,10 @@ def algorithm_of(inner: Algorithm | None = None, started_at: Callable[..., State
         first = jnp.minimum(public.step, config.steps - 1) * config.batch
         values = values.astype(private.losses.dtype)
         losses = gp.write(private.losses, jnp.where(query.mask[:, None], values, jnp.inf), first, active)
-        points = gp.write(public.points, query.points, first, active)
+        public = public._replace(
+            points=gp.write(public.points, query.points, first, active),
+            evaluated=gp.write(public.evaluated, query.mask, first, active),
+        )
         chosen = _chosen(choice_key, config, public, losses, active)
         failed = None
         if inner is not None and started_at is not None:
@@ -283,11 +141,11 @@ def algorithm_of(inner: Algorithm | None = None, started_at: Callable[..., State
                 partial(_told, inner, inner_key, config, inside, query, values),
                 partial(_untold, inner, inner_key, config, inside, query, values),
             )
-            start = started_at(config.inner, inside, points[chosen[len(config.rounds) - 1]])
+            start = started_at(config.inner, inside, public.points[chosen[len(config.rounds) - 1]])
             moved = active & (public.step == config.design_steps - 1)
             inside = jax.tree.map(lambda new, old: jnp.where(moved, new, old), start, inside)
         step = jnp.where(active, public.step + 1, public.step)
-        after = Public(step, public.budget, inside.public, points, chosen)
+        after = public._replace(step=step, inner=inside.public, chosen=chosen)
         return State(after, Private(losses, inside.private)), Info(jnp.mean(values, axis=1), failed)
 
     def release(key, config, state):
@@ -348,7 +206,7 @@ def _chosen(key: jax.Array, config: Config, public: Public, losses: jax.Array, a
             ),
             lambda number=number: public.chosen[number],
         )
-        found = found.at[number].set(row)
+        found = found.at[number].set(jnp.where(public.evaluated[row], row, favoured))
     return found
 
 
@@ -372,7 +230,7 @@ def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
         mu=jnp.stack([each.mu for each in config.choices]),
         radius=counts(*(each.units for each in config.choices)),
         sigma=counts(*(each.digits for each in config.choices)),
-        noise=counts(calibration.NOISES.index(config.noise)),
+        noise=counts(*(calibration.NOISES.index(each.noise) for each in config.choices)),
         users=counts(config.users),
         steps=counts(config.steps, *config.rounds),
         releases=counts(config.batch),
@@ -380,6 +238,8 @@ def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
     )
     if not inner:
         return own
+    if inner.budget is None:
+        raise ValueError("inner must be an algorithm that pays for every step, such as dp_gibo.algorithm")
     return calibration.joined(own, inner.budget)
 
 
@@ -387,6 +247,8 @@ def _statement(config: Config, inner: guarantee.Guarantee | None) -> guarantee.G
     """All parts together; none where one of them has none."""
     if config.width.ndim:
         raise ValueError(f"privacy takes one config, got a width of shape {config.width.shape}")
+    if inner is not None:
+        guarantee.expect_gdp("inner", inner)
     if config.noise == "none" or (inner is not None and inner.notion == "none"):
         return guarantee.no_guarantee(guarantee.USERS, "mu is infinite: no noise was added")
     levels = [choice.level(each) for each in config.choices]

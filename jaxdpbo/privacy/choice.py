@@ -54,6 +54,7 @@ def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
         without.
     """
     units = digits = 0
+    mu = _checks.positive("mu", mu, finite=False)
     if (noise == "none") != math.isinf(mu):
         raise ValueError(f"mu must be inf with noise='none' and finite with any other, got {mu}, {noise!r}")
     mu = mu if math.isinf(mu) else _checks.rounded_down(mu, dtype)

@@ -83,7 +83,8 @@ EXEMPT: dict[str, dict[str, str]] = {
             "panels log_sum normal_density"
         ),
         "privacy.accounting.sampling": "profile_epsilon",
-        "privacy.calibration": "grid noise_settings joined same_noise changed_noise statement units on_grid grid_unit",
+        "privacy.guarantee": "expect_gdp",
+        "privacy.calibration": "shared grid noise_settings joined same_noise changed_noise statement units on_grid grid_unit",
         "privacy.charges": "charge_once as_text",
         "privacy.keys": "refuse_trace is_secret_kind generator",
         "privacy.mechanisms.tables": "gaussian planar truth",

@@ -84,7 +84,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
         "privacy.accounting.sampling": "profile_epsilon",
         "privacy.guarantee": "expect_gdp",
-        "privacy.calibration": "shared grid noise_settings joined same_noise changed_noise statement units on_grid grid_unit",
+        "privacy.calibration": (
+            "shared grid noise_settings joined same_noise changed_noise statement units on_grid grid_unit"
+        ),
         "privacy.charges": "charge_once as_text",
         "privacy.keys": "refuse_trace is_secret_kind generator",
         "privacy.mechanisms.tables": "gaussian planar truth",

@@ -156,7 +156,7 @@ def scores(budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayL
     """
     parts, top = relative(losses, width), mechanisms.top(RATE)
     levels = budget.units * budget.digits
-    whole = jnp.clip(jnp.rint(parts * levels.astype(parts.dtype)).astype(jnp.int32), 0, levels)
+    whole = jnp.rint(parts * levels.astype(parts.dtype)).astype(jnp.int32)
     lost = jnp.sum(whole, axis=1, dtype=jnp.int32) // budget.digits
     prior = jnp.rint(_prior(parts[:, 0], favoured) / float(RATE)).astype(jnp.int32)
     farthest = top + math.ceil(math.log(losses.shape[0]) / RATE)  # beyond it no prior counts, and no difference wraps

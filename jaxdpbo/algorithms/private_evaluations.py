@@ -143,9 +143,9 @@ def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations
     The sensitivity is ``sensitivity.mean_loss``. On the grid the noise is a little more, by what the radius was rounded
     down.
     """
-    low, high = _checks.interval("loss_range", loss_range, jnp.result_type(float))
-    evaluations = _checks.size("evaluations", evaluations)
     dtype = jnp.result_type(float)
+    low, high = _checks.interval("loss_range", loss_range, dtype)
+    evaluations = _checks.size("evaluations", evaluations)
     budget = calibration.budget(mu, noise, users=users, steps=evaluations, dimension=1, dtype=dtype)
     return private_mean.loss_deviation(budget, low, high)
 

@@ -201,13 +201,17 @@ def _chosen(key: jax.Array, config: Config, public: Public, losses: jax.Array, a
             favoured = jnp.asarray(end - config.batch, jnp.int32)
         row = jax.lax.cond(
             active & (public.step == end // config.batch - 1),
-            lambda end=end, budget=budget, favoured=favoured: choice.row(
-                key, budget, losses[:end], config.width, favoured
-            ),
+            partial(_row, key, config, public, losses, end, budget, favoured),
             lambda number=number: public.chosen[number],
         )
-        found = found.at[number].set(jnp.where(public.evaluated[row], row, favoured))
+        found = found.at[number].set(row)
     return found
+
+
+def _row(key, config, public, losses, end, budget, favoured):
+    """One choice among the first ``end`` points; the favoured one stands for one that was masked."""
+    row = choice.row(key, budget, losses[:end], config.width, favoured)
+    return jnp.where(public.evaluated[row], row, favoured)
 
 
 def _told(inner, key, config, inside, query, values):

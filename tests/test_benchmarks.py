@@ -161,9 +161,10 @@ def test_figure_3_may_be_stopped_and_started(full_only, figure, monkeypatch, cap
     first = figure("fig3", seeds=1)
     runs = first["runs"]
     assert {len(of) for of in runs.values()} == {1}
+    assert {len(of["0"]) for method, of in runs.items() if method != fig3.DEFAULT} == {2}
     monkeypatch.setattr(fig3, "tune", None)  # is not tuned again
     second = figure("fig3")
-    assert "going on from fig3_quick.json: 3 runs are there" in capsys.readouterr().out
+    assert "going on from fig3_quick.json: 6 runs are there" in capsys.readouterr().out
     for method, of in second["runs"].items():
         assert of["0"] == runs[method]["0"]
         assert set(of) == {"0", "1"}
@@ -178,8 +179,11 @@ def test_figure_4_reads_every_method_at_both_counts(full_only, figure, capsys):
     written = figure("fig4")
     assert "4 evaluations are 1 x 3 + 1; T = 2 steps of b = 3 are 6" in capsys.readouterr().out
     curves, finals = written["mean_curves"], written["final"]
-    assert [len(curves[name]) for name in ("1", "inf", fig4.SEARCH, fig4.UCB)] == [3, 3, 6, 6]
-    for name, at in (("1", 1), (fig4.SEARCH, 3), (fig4.UCB, 3)):
+    boxed = list(fig4.BOXED.values())
+    assert [len(curves[name]) for name in ("1", "inf", *boxed, fig4.SEARCH, fig4.UCB)] == [3, 3, 3, 3, 6, 6]
+    assert [curves[name][0] for name in boxed] == [curves["1"][0]] * 2  # the same starts
+    assert set(finals[fig4.DEFAULT]) == {"6"}
+    for name, at in (("1", 1), (boxed[0], 1), (fig4.SEARCH, 3), (fig4.UCB, 3)):
         np.testing.assert_allclose(np.mean(finals[name]["4"]), curves[name][at], rtol=1e-5)
         np.testing.assert_allclose(np.mean(finals[name]["6"]), curves[name][-1], rtol=1e-5)
     assert np.all(np.diff(curves[fig4.SEARCH]) <= 0)  # without noise the best seen is the best

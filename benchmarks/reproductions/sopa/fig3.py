@@ -1,5 +1,7 @@
 """Figure 3, example 4.4: 33 hyper-parameters of a kernel machine, with and without privacy, beside random search.
 
+Ours, with nothing tuned: the same descent from the same starts in box units, and ``minimize``.
+
 Slow, so it may be stopped and started: the JSON holds every run that has ended, and those are not run again.
 """
 
@@ -12,16 +14,18 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import optax
 
 from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
-from jaxdpbo import drivers
+from jaxdpbo import drivers, minimize
 from jaxdpbo.algorithms import dp_gibo, random_search
 from jaxdpbo.problems import datasets, kernel_svr, splits
 from jaxdpbo.surrogate import descent
 
-SEARCH = "random search"
+SEARCH, DEFAULT = "random search", "minimize, mu=1"
+AVERAGED = descent.OUTPUTS.index("last_half_mean")
 
 
 class Problem(NamedTuple):
@@ -72,7 +76,8 @@ def main(seeds: int | None, quick: bool) -> None:
     real = Problem(s.dataset, 0, *sizes(s, len(dataset.targets)), features, s.ordered)
     small = real._replace(train=min(s.tuning_records, real.train // 2), users=min(s.tuning_records, real.train // 2))
     reported = [0, len(seeds)]
-    methods = [f"DP-GIBO, mu={mu:g}" for mu in s.mu] + [SEARCH]
+    methods = {f"DP-GIBO, mu={mu:g}": mu for mu in s.mu}
+    boxed = {f"in box units, mu={mu:g}": mu for mu in s.mu}
     done = resumed(out, real)
     print(
         f"{real.train} records train, {real.users} are the users, {features + 3} hyper-parameters, {s.steps} steps of "
@@ -83,39 +88,46 @@ def main(seeds: int | None, quick: bool) -> None:
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     cores = report.machine()["cores"]
     with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
-        for mu, method in zip(s.mu, methods, strict=False):
+        for method, mu in methods.items():
             if method not in done["tuning"]:
                 done["tuning"][method] = tune(s, method, mu * real.users / small.users, small, pool)
                 out.write(seeds=reported, **done)
+
+        def run(method: str, problem: Problem, said: str) -> np.ndarray:
+            if method == SEARCH:
+                return searched(s, problem, pool, said)
+            if method == DEFAULT:
+                return defaults(s, problem, pool, said)
+            if method in boxed:
+                return gibo(box_units(s, problem, boxed[method]), problem, pool, said)[AVERAGED]
+            options = done["tuning"][method]["chosen"]
+            found = gibo(published(s, problem, methods[method], options), problem, pool, said)
+            return found[descent.OUTPUTS.index(options["output"])]
+
+        shown = [*methods, SEARCH, *boxed, DEFAULT]
         for seed in seeds:
-            for mu, method in zip((*s.mu, None), methods, strict=True):
+            for method in shown:
                 runs = done["runs"].setdefault(method, {})
                 if str(seed) in runs:
                     continue
-                problem, said = real._replace(seed=seed), f"{method}, seed {seed}"
-                if mu is None:
-                    curve = searched(s, problem, pool, said)
-                else:
-                    options = done["tuning"][method]["chosen"]
-                    both = gibo(s, problem, mu, options, pool, said)
-                    curve = both[descent.OUTPUTS.index(options["output"])]
+                curve = run(method, real._replace(seed=seed), f"{method}, seed {seed}")
                 runs[str(seed)] = common.plain(np.asarray(curve))
                 out.write(seeds=reported, **done)
 
-    curves = {method: np.array([done["runs"][method][str(seed)] for seed in seeds]) for method in methods}
+    curves = {method: np.array([done["runs"][method][str(seed)] for seed in seeds]) for method in shown}
     print(f"\nmean validation loss of what is released, {len(seeds)} seeds; {dataset.source}")
     report.print_table(
         ("method", "tuned", "mean", "min", "max"),
         [
             (method, common.in_words(done["tuning"].get(method, {}).get("chosen", {})))
             + tuple(f"{value:.4f}" for value in (f(curves[method][:, -1]) for f in (np.mean, np.min, np.max)))
-            for method in methods
+            for method in shown
         ],
     )
-    private, free = methods[:2]
+    private, free = methods
     pairs = {
         f"{first} - {second}": common.compared(curves[first][:, -1], curves[second][:, -1])
-        for first, second in ((private, SEARCH), (free, SEARCH), (private, free))
+        for first, second in (*((name, SEARCH) for name in shown if name != SEARCH), (private, free))
     }
     print("\npaired differences, mean (95 % bootstrap interval)")
     for name, comparison in pairs.items():
@@ -154,20 +166,18 @@ def tune(s: Any, method: str, mu: float, small: Problem, pool: Executor) -> dict
         ends = []
         for seed in seeds:
             said = f"tuning {method}, {common.in_words(one)}, seed {seed}"
-            ends.append([curve[-1] for curve in gibo(s, small._replace(seed=seed), mu, one, pool, said)])
+            problem = small._replace(seed=seed)
+            ends.append([curve[-1] for curve in gibo(published(s, problem, mu, one), problem, pool, said)])
         scores.append(np.mean(ends, axis=0))
     options = [one | {"output": output} for one in tried for output in descent.OUTPUTS]
     _, record = common.choose(f"{method} by mean final loss", options, np.ravel(scores), seeds)
     return common.plain(record | {"train": small.train, "users": small.users, "mu": mu})
 
 
-def gibo(s: Any, problem: Problem, mu: float, options: dict[str, Any], pool: Executor, said: str) -> np.ndarray:
-    """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``descent.OUTPUTS``.
-
-    The step size is in half-widths of the box: the parameters have sides of their own.
-    """
-    bounds, start_key, key = begun(problem)
-    config = dp_gibo.config(
+def published(s: Any, problem: Problem, mu: float, options: dict[str, Any]) -> dp_gibo.Config:
+    """Algorithm 1. The step size is in half-widths of the box: the parameters have sides of their own."""
+    bounds, start, _ = begun(problem)
+    return dp_gibo.config(
         box_units=False,
         noise="float",
         users=problem.users,
@@ -175,15 +185,58 @@ def gibo(s: Any, problem: Problem, mu: float, options: dict[str, Any], pool: Exe
         mu=mu,
         bounds=bounds,
         clip_norm=s.clip_norm,
-        theta0=jax.random.uniform(start_key, bounds.shape[1:], minval=bounds[0], maxval=bounds[1]),
+        theta0=start,
         step_size=options["step_size"] * (bounds[1] - bounds[0]) / 2,
         optimizer=common.ADAGRAD[options["accumulator"]],
     )
+
+
+def box_units(s: Any, problem: Problem, mu: float) -> dp_gibo.Config:
+    """The same descent, with step and update as ``minimize`` has them."""
+    bounds, start, _ = begun(problem)
+    return dp_gibo.config(
+        noise="float",
+        users=problem.users,
+        steps=s.steps,
+        mu=mu,
+        bounds=bounds,
+        clip_norm=s.clip_norm,
+        theta0=start,
+        optimizer=optax.adagrad,
+    )
+
+
+def gibo(config: dp_gibo.Config, problem: Problem, pool: Executor, said: str) -> np.ndarray:
+    """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``descent.OUTPUTS``."""
+    _, _, key = begun(problem)
     print(said)
     run = drivers.run_loop(dp_gibo.algorithm, losses, problem, config, key=key, executor=pool, progress=True)
     points = np.asarray(common.answers(run.release.path))
     futures = [pool.submit(mean_loss, point, problem) for point in points.reshape(-1, points.shape[-1])]
     return np.array([future.result() for future in futures]).reshape(points.shape[:2])
+
+
+def defaults(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
+    """``(1,)``: what ``minimize`` ends at."""
+    bounds, _, key = begun(problem)
+    print(said)
+    run = minimize(
+        losses,
+        problem,
+        bounds,
+        mu=1.0,
+        users=problem.users,
+        loss_range=s.loss_range,
+        steps=s.steps,
+        noise="float",
+        key=key,
+        insecure_key=True,
+        traceable=False,
+        executor=pool,
+        progress=True,
+    )
+    print(run.method)
+    return np.array([mean_loss(run.release.point, problem)])
 
 
 def searched(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
@@ -200,15 +253,22 @@ def searched(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
 
 
 def begun(problem: Problem) -> tuple[np.ndarray, jax.Array, jax.Array]:
-    """The box, the key of the start, the key of the run."""
+    """The box, the start, the key of the run."""
     start_key, key = jax.random.split(jax.random.key(problem.seed))
-    return kernel_svr.bounds(problem.features), start_key, key
+    bounds = kernel_svr.bounds(problem.features)
+    return bounds, jax.random.uniform(start_key, bounds.shape[1:], minval=bounds[0], maxval=bounds[1]), key
 
 
 def picture(s: Any, batch: int, curves: dict[str, np.ndarray]) -> Any:
     figure, (axis,) = common.panels(1)
-    for colour, (method, values) in zip(("C0", "C3", "C1"), curves.items(), strict=True):
-        label = method if method == "DP-GIBO, mu=1" else f"{method} (not private)"
-        common.band(axis, values, colour, label, np.arange(s.steps + 1) * batch, mean=True)
+    steps = np.arange(s.steps + 1) * batch
+    for i, (method, values) in enumerate(curves.items()):
+        label = f"{method} (not private)" if method == SEARCH or method.endswith("inf") else method
+        if method == DEFAULT:  # its rounds are not all descents: there is an answer at the end alone
+            low, high = values.min(), values.max()
+            ends = [[values.mean() - low], [high - values.mean()]]
+            axis.errorbar(steps[-1:], [values.mean()], ends, color=f"C{i}", label=label, fmt="o", capsize=3)
+        else:
+            common.band(axis, values, f"C{i}", label, steps, mean=True)
     axis.set(xlabel="evaluations", ylabel="mean loss of the answer: mean, range")
     return figure

@@ -1,17 +1,22 @@
-"""Figure 4, example 4.3: lengthscales of a GP regression. Beside two searches without privacy, and by budget."""
+"""Figure 4, example 4.3: lengthscales of a GP regression. Beside two searches without privacy, and by budget.
 
+Ours, with nothing tuned: the same descent from the same starts in box units, and ``minimize``.
+"""
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import lengthscales, settings
-from jaxdpbo import drivers
+from jaxdpbo import drivers, minimize
 from jaxdpbo.algorithms import gp_ucb
 from jaxdpbo.problems import gp_regression
-from jaxdpbo.surrogate import kernels
+from jaxdpbo.surrogate import descent, kernels
 
-GIBO, UCB, SEARCH = "DP-GIBO, mu=1", "GP-UCB", "random search"
+GIBO, UCB, SEARCH, DEFAULT = "DP-GIBO, mu=1", "GP-UCB", "random search", "minimize, mu=1"
+BOXED = {1.0: "in box units, mu=1", np.inf: "in box units, mu=inf"}
 
 
 def main(seeds: int | None, quick: bool) -> None:
@@ -54,6 +59,11 @@ def main(seeds: int | None, quick: bool) -> None:
     for mu, runs in zip(s.budgets, found["curve"], strict=True):
         curves[mu] = lengthscales.released(runs, chosen[mu])
 
+    untuned = [(lengthscales.box_units(s, mu=mu), exact) for mu in BOXED]
+    found = common.over_seeds(draw, lengthscales.run_gibo, untuned, seeds, "in box units")
+    for name, runs in zip(BOXED.values(), found["curve"], strict=True):
+        curves[name] = runs[:, descent.OUTPUTS.index("last_half_mean")]
+
     found = common.over_seeds(draw, lengthscales.run_search, [(lengthscales.search(s), exact)], seeds, SEARCH)
     curves[SEARCH], reference = found["curve"][0], found["reference"][0]
 
@@ -65,13 +75,15 @@ def main(seeds: int | None, quick: bool) -> None:
     curves[UCB] = common.over_seeds(draw, run_ucb, [ucb(**chosen[UCB])], seeds, UCB)["curve"][0]
 
     # Column 0: at the paper's count; column 1: at T b.
-    ends = {name: values[:, [s.evaluations - 1, -1]] for name, values in curves.items() if isinstance(name, str)}
-    ends |= {mu: curves[mu][:, [at, -1]] for mu in s.budgets}
+    ends = {name: curves[name][:, [s.evaluations - 1, -1]] for name in (SEARCH, UCB)}
+    ends |= {name: curves[name][:, [at, -1]] for name in (*s.budgets, *BOXED.values())}
+    default = minimized(s, draw, seeds)
     print(f"\nmean loss of what is released, mean of {len(seeds)} seeds (range)")
     rows = []
-    for name in (s.mu, SEARCH, UCB, *(mu for mu in s.budgets if mu != s.mu)):
+    for name in (s.mu, SEARCH, UCB, *(mu for mu in s.budgets if mu != s.mu), *BOXED.values()):
         label = name if isinstance(name, str) else f"DP-GIBO, mu={name:g}"
         rows.append((label, common.in_words(chosen.get(name, {})), *(spread(values) for values in ends[name].T)))
+    rows.append((DEFAULT, "", "", spread(default)))
     rows.append(("at the true lengthscales", "", spread(reference), spread(reference)))
     report.print_table(("method", "tuned", f"{s.evaluations} evaluations", f"{total} evaluations"), rows)
     pairs = {
@@ -79,6 +91,11 @@ def main(seeds: int | None, quick: bool) -> None:
         for column, count in enumerate((s.evaluations, total))
         for other in (SEARCH, UCB)
     }
+    pairs |= {
+        f"{name} - {SEARCH}, {total} evaluations": common.compared(ends[name][:, 1], ends[SEARCH][:, 1])
+        for name in BOXED.values()
+    }
+    pairs[f"{DEFAULT} - {SEARCH}, {total} evaluations"] = common.compared(default, ends[SEARCH][:, 1])
     budgets = {
         f"mu={mu:g} - mu={s.mu:g}, {total} evaluations": common.compared(ends[mu][:, 1], ends[s.mu][:, 1])
         for mu in s.budgets
@@ -93,7 +110,8 @@ def main(seeds: int | None, quick: bool) -> None:
         seeds=[0, len(seeds)],
         tuning=tuning,
         chosen=chosen,
-        final={name: {s.evaluations: values[:, 0], total: values[:, 1]} for name, values in ends.items()},
+        final={name: {s.evaluations: values[:, 0], total: values[:, 1]} for name, values in ends.items()}
+        | {DEFAULT: {total: default}},
         at_true_lengthscales=reference,
         paired=pairs | budgets,
         mean_curves={name: values.mean(axis=0) for name, values in curves.items()},
@@ -105,6 +123,29 @@ def run_ucb(given, drawn):
     key, config = given
     _, _, info = drivers.scan(gp_ucb.algorithm, gp_regression.loss, key, config, drawn[0])
     return {"curve": jnp.minimum.accumulate(info.value[:, 0])}
+
+
+def minimized(s, draw, seeds):
+    """``(seeds,)``: what ``minimize`` ends at. Its steps are not all descents, so it has no path to read earlier."""
+    ends = []
+    for seed in seeds:
+        data_key, run_key = jax.random.split(jax.random.key(seed))
+        records, _, _ = draw(data_key)
+        run = minimize(
+            gp_regression.loss,
+            records,
+            gp_regression.bounds(),
+            mu=s.mu,
+            users=s.users,
+            loss_range=s.loss_range,
+            steps=s.steps,
+            batch=s.batch,
+            noise="float",
+            key=run_key,
+            insecure_key=True,
+        )
+        ends.append(lengthscales.mean_losses(run.release.point[None], records)[0])
+    return np.array(ends)
 
 
 def spread(values):
@@ -122,6 +163,8 @@ def picture(s, excess):
     axes[0].axvline(s.evaluations, color="0.7", linestyle=":")
     for i, mu in enumerate(s.budgets):
         common.band(axes[1], excess[mu], f"C{i + 3}", f"DP-GIBO, mu={mu:g}", steps, mean=True)
+    for i, name in enumerate(BOXED.values()):
+        common.band(axes[0], excess[name], f"C{i + 3}", name, steps, mean=True)
     for axis in axes:
         axis.axhline(0.0, color="0.7", linestyle=":")
         axis.set_ylabel(lengthscales.EXCESS)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from benchmarks.reproductions import common
 from jaxdpbo import drivers
@@ -61,6 +62,20 @@ def gibo(s: Any, *, mu: float, step_size: float, lengthscale: float, noise_varia
         optimizer=common.adagrad,
         kernel_params=kernels.stationary(lengthscale, s.dimension),
         noise_variance=noise_variance,
+    )
+
+
+def box_units(s: Any, *, mu: float) -> dp_gibo.Config:
+    """The same descent in box units, with step, kernel and update as ``minimize`` has them: nothing tuned."""
+    return dp_gibo.config(
+        noise="float",
+        users=s.users,
+        steps=s.steps,
+        batch=s.batch,
+        clip_norm=s.clip_norm,
+        mu=mu,
+        bounds=gp_regression.bounds(),
+        optimizer=optax.adagrad,
     )
 
 

@@ -47,13 +47,13 @@ OURS: dict[str, dict[str, Any]] = {
         "dataset": "chicago", "train": 2849, "users": 2849, "ordered": True, "steps": 10, "kernel": "rbf",
         # Each with where AdaGrad's sum of squares begins: 0 as published, 0.1 in optax.
         "step_sizes": ((0.2, 0.0), (0.4, 0.0), (0.8, 0.0), (1.0, 0.1), (2.0, 0.1), (4.0, 0.1)),
-        "tuning_seeds": 2, "tuning_records": 600,
+        "tuning_seeds": 2, "tuning_records": 600, "loss_range": (0.0, 4.0),
     },
     "fig4": {
         # Values are observed exactly, hence so small a noise variance.
         "train": 500, "budgets": (0.1, 0.5, 1.0, 2.0, INF), "step_sizes": (0.5, 1.0),
         "lengthscales": (1.0, 2.5), "noise_variance": 1e-6, "tuning_seeds": 8, "refit_every": 10,
-        "ucb_lengthscales": (1.5, 3.95), "ucb_betas": (None,),
+        "ucb_lengthscales": (1.5, 3.95), "ucb_betas": (None,), "loss_range": (0.0, 4.0),
     },
     "fig5": {"train": 500, "step_sizes": (0.25, 0.5, 1.0), "lengthscales": (1.0, 2.5), "tuning_seeds": 4},
     "clip_norms": {

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.search import bench, cells, searches
 from benchmarks.search.problems import PROBLEMS, Problem
 from jaxdpbo import Space, space
+from jaxdpbo.privacy.accounting import gdp
 
 CALLS = []
 MIXED = Space({"x": space.real(0.0, 2.0), "kind": space.categorical("near", "far")})
@@ -61,6 +62,16 @@ def test_a_verdict_needs_the_whole_interval(moved, verdict):
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=20), rng.normal(size=20)
     assert bench._compared(first + 2 * moved, second)["verdict"] == verdict
+
+
+def test_models_are_searched_at_an_epsilon_of_one_too():
+    assert gdp.gdp_epsilon(bench.EPSILON_ONE, 1e-5) == pytest.approx(1.0)
+    for name, problem in PROBLEMS.items():
+        found = bench.budgets_of(name, (0.5, np.inf), every=True)
+        assert found == (0.5, np.inf) if problem.default is None else (bench.EPSILON_ONE, 0.5, np.inf)
+        assert bench.budgets_of(name, (0.5, np.inf), every=False) == (0.5, np.inf)
+    assert bench._cell("forest", searches.RANDOM, 0.5, 1) == bench._cell("forest", searches.RANDOM, 2.0, 1)
+    assert bench._cell("forest", searches.DEFAULT, 0.5, 1).mu == 0.5
 
 
 def test_problems_say_what_they_are():

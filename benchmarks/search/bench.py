@@ -17,11 +17,14 @@ from benchmarks import fingerprint, report
 from benchmarks.reproductions import common
 from benchmarks.search import cells, searches
 from benchmarks.search.problems import PROBLEMS
+from jaxdpbo import Space
+from jaxdpbo.privacy.accounting import gdp
 
 ENTRY = "benchmarks.search.bench"
 FIRST_SEED, SEEDS = 8000, 20
 BUDGETS = (0.5, 1.0, 2.0, math.inf)
 LEVEL = 1.0  # at which the table compares
+EPSILON_ONE = gdp.gdp_mu(1.0, 1e-5)  # the mu of epsilon = 1 at delta = 1e-5: for the models that people tune
 QUICK = ("logistic", "gp_diabetes")
 PAIRS = {
     "minimize - random search": (searches.DEFAULT, searches.RANDOM),
@@ -40,25 +43,27 @@ def main(
 ) -> None:
     started = time.perf_counter()
     chosen = list(problems or (QUICK if quick else PROBLEMS))
-    budgets = tuple(budgets or ((LEVEL,) if quick else BUDGETS))
+    asked = tuple(budgets or ((LEVEL,) if quick else BUDGETS))
     seeds = seeds or (2 if quick else SEEDS)
     if unknown := set(chosen) - PROBLEMS.keys():
         raise SystemExit(f"problems are {', '.join(PROBLEMS)}, got {', '.join(sorted(unknown))}")
     methods = tuple(methods or (searches.RANDOM, searches.DEFAULT, searches.BEFORE, searches.UNTUNED))
     folder, code = report.folder("search"), fingerprint.digest("benchmarks.search.searches")
+    levels = {name: budgets_of(name, asked, every=not (quick or budgets)) for name in chosen}
     wanted = [
-        cells.Cell(name, search, mu, FIRST_SEED + seed)
+        _cell(name, search, mu, seed)
         for seed in range(seeds)
-        for mu in budgets
         for name in chosen
+        for mu in levels[name]
         for search in methods
-        if search in searches.names(PROBLEMS[name]) and (mu == budgets[0] or search not in searches.FREE)
+        if search in searches.names(PROBLEMS[name])
     ]
-    print(f"{len(chosen)} problems, seeds {FIRST_SEED} to {FIRST_SEED + seeds - 1}, mu {', '.join(map(str, budgets))}")
+    wanted = list(dict.fromkeys(wanted))
+    print(f"{len(chosen)} problems, seeds {FIRST_SEED} to {FIRST_SEED + seeds - 1}, mu {', '.join(map(str, asked))}")
     found = cells.run(folder / "cells.jsonl", wanted, code, folder / "programs")
-    losses = {name: _losses(found, name, methods, budgets, seeds) for name in chosen}
-    tables = {name: _row(found, name, losses[name], budgets, seeds) for name in chosen}
-    _show(tables, budgets)
+    losses = {name: _losses(found, name, methods, levels[name], seeds) for name in chosen}
+    tables = {name: _row(found, name, losses[name], levels[name]) for name in chosen}
+    _show(tables)
     stem = "bench_search" + "_quick" * quick
     report.write_result(
         report.folder("bench") / f"{stem}.json",
@@ -69,34 +74,39 @@ def main(
         dtype="float64",
         settings={
             "printed in the paper": {},
-            "chosen here": {"methods": list(methods), "mu": [f"{mu:g}" for mu in budgets], "defaults": "nothing tuned"},
+            "chosen here": {
+                "methods": list(methods),
+                "mu": [f"{mu:g}" for mu in asked],
+                "mu of epsilon = 1 at delta = 1e-5": f"{EPSILON_ONE:g}",
+                "defaults": "nothing tuned",
+            },
         },
         started=started,
     )
-    figure = _picture(tables, budgets)
+    figure = _picture(tables)
     report.save_figure(figure, report.folder("bench") / f"{stem}.png")
 
 
+def budgets_of(name: str, asked: tuple[float, ...], *, every: bool) -> tuple[float, ...]:
+    """Of a problem: models with a ``Space`` are searched at an epsilon of 1 too."""
+    return tuple(sorted({*asked, EPSILON_ONE})) if every and isinstance(PROBLEMS[name].searched, Space) else asked
+
+
+def _cell(name: str, search: str, mu: float, seed: int) -> cells.Cell:
+    """What has no noise is the same for every mu."""
+    return cells.Cell(name, search, math.inf if search in searches.FREE else mu, FIRST_SEED + seed)
+
+
 def _losses(found: dict[cells.Cell, Any], name: str, methods: Sequence[str], budgets: Sequence[float], seeds: int):
-    """Of each search ``(mu, seed)``; what has no noise is the same for every mu."""
-    kept = [search for search in methods if search in searches.names(PROBLEMS[name])]
+    """Of each search ``(mu, seed)``."""
     return {
-        search: np.array(
-            [
-                [
-                    found[cells.Cell(name, search, budgets[0] if search in searches.FREE else mu, FIRST_SEED + seed)][
-                        "loss"
-                    ]
-                    for seed in range(seeds)
-                ]
-                for mu in budgets
-            ]
-        )
-        for search in kept
+        search: np.array([[found[_cell(name, search, mu, seed)]["loss"] for seed in range(seeds)] for mu in budgets])
+        for search in methods
+        if search in searches.names(PROBLEMS[name])
     }
 
 
-def _row(found: Any, name: str, losses: dict[str, np.ndarray], budgets: Sequence[float], seeds: int) -> dict[str, Any]:
+def _row(found: Any, name: str, losses: dict[str, np.ndarray], budgets: Sequence[float]) -> dict[str, Any]:
     problem = PROBLEMS[name]
     ran = {
         f"{mu:g}": said["method"]
@@ -143,28 +153,29 @@ def _totals(tables: dict[str, Any]) -> dict[str, Any]:
     return totals
 
 
-def _show(tables: dict[str, Any], budgets: Sequence[float]) -> None:
-    for i, mu in enumerate(budgets):
+def _show(tables: dict[str, Any]) -> None:
+    for mu in dict.fromkeys(mu for row in tables.values() for mu in row["budgets"]):
         rows = []
-        for row in tables.values():
+        for row in (row for row in tables.values() if mu in row["budgets"]):
+            i = row["budgets"].index(mu)
             means = ", ".join(f"{search} {values[i]:.4f}" for search, values in row["mean"].items())
-            said = [common.sentence(by_mu[f"{mu:g}"]) for by_mu in row["paired"].values()]
-            rows.append((row["title"], row["method"].get(f"{mu:g}", "").partition(":")[0], means, *said))
+            said = [common.sentence(by_mu[mu]) for by_mu in row["paired"].values()]
+            rows.append((row["title"], row["method"].get(mu, "").partition(":")[0], means, *said))
         width = max(map(len, rows))
         header = ("problem", "method", "means", *PAIRS)[:width]
-        print(f"\nmean loss of the answer at mu = {mu:g}; paired differences with 95 % bootstrap intervals")
+        print(f"\nmean loss of the answer at mu = {mu}; paired differences with 95 % bootstrap intervals")
         report.print_table(header, [row + ("",) * (width - len(row)) for row in rows], flush=(0, 1, 2))
     for pair, by_mu in _totals(tables).items():
         print(f"\n{pair}: " + "; ".join(f"mu = {mu}: {counts}" for mu, counts in by_mu.items()))
 
 
-def _picture(tables: dict[str, Any], budgets: Sequence[float]) -> Any:
+def _picture(tables: dict[str, Any]) -> Any:
     columns = 3
     figure, axes = common.panels(-(-len(tables) // columns), columns, squeeze=False)
     for axis, row in zip(axes.ravel(), tables.values(), strict=False):
         for colour, (search, values) in zip(("C1", "C0", "C7", "C2"), row["losses"].items(), strict=False):
-            common.band(axis, values.T, colour, search, np.arange(len(budgets)), mean=True)
-        axis.set(title=row["title"], xlabel="mu", xticks=range(len(budgets)), xticklabels=[f"{mu:g}" for mu in budgets])
+            common.band(axis, values.T, colour, search, np.arange(len(row["budgets"])), mean=True)
+        axis.set(title=row["title"], xlabel="mu", xticks=range(len(row["budgets"])), xticklabels=row["budgets"])
     for axis in axes.ravel()[len(tables) :]:
         axis.set_visible(False)
     axes[0, 0].legend(frameon=False, fontsize=8)

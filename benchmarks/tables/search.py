@@ -9,7 +9,7 @@ FREE, BEFORE, UNTUNED = "minimize - random search", "minimize - before", "minimi
 
 
 def compared() -> str:
-    """A row for each problem, at the budget that all were run with."""
+    """A row for each problem, at one budget."""
     rows = []
     for row in stored(RESULT)["problems"].values():
         level = _level()
@@ -25,14 +25,34 @@ def compared() -> str:
     return table(header, rows)
 
 
+def models() -> str:
+    """The models of a ``Space`` at an epsilon of 1, beside the parameters that their library has chosen."""
+    result = stored(RESULT)
+    level = result["settings"]["chosen here"]["mu of epsilon = 1 at delta = 1e-5"]
+    rows = []
+    for row in result["problems"].values():
+        if level not in row["budgets"]:
+            continue
+        i = row["budgets"].index(level)
+        means = [f"{row['mean'][name][i]:.4f}" for name in ("default parameters", "minimize", "random search")]
+        pairs = [row["paired"][name][level] for name in (UNTUNED, FREE)]
+        rows.append((row["title"], *means, *map(_said, pairs)))
+    header = (
+        "model", "default parameters", "`minimize`", "random search, not private",
+        "difference from default parameters", "from random search",
+    )  # fmt: skip
+    return table(header, rows)
+
+
 def totals() -> str:
-    """One line for each comparison."""
-    lines = []
-    for name, by_mu in stored(RESULT)["totals"].items():
-        counts = by_mu[_level()]
-        said = ", ".join(f"{verdict} on {count}" for verdict, count in counts.items())
-        lines.append(f"- {name.replace('minimize', '`minimize`', 1)}: {said}.")
-    return "\n".join(lines)
+    """A row for each budget."""
+    rows, totals = [], stored(RESULT)["totals"]
+    levels = stored(RESULT)["settings"]["chosen here"]["mu"]
+    for mu in levels:
+        rows.append(
+            (mu, *(", ".join(f"{verdict} {count}" for verdict, count in of[mu].items()) for of in totals.values()))
+        )
+    return table(("mu", *(f"`minimize` {name.removeprefix('minimize ')}" for name in totals)), rows)
 
 
 def _level() -> str:
@@ -48,4 +68,4 @@ def _said(pair: dict[str, Any] | None) -> str:
     return f"{mark}{pair['mean difference']:+.4f}{mark} ({low:+.4f} to {high:+.4f})"
 
 
-BLOCKS = {"bench_search": compared, "bench_search_totals": totals}
+BLOCKS = {"bench_search": compared, "bench_search_models": models, "bench_search_totals": totals}

@@ -43,6 +43,9 @@ LISTED_SKIPS: dict[str, str] = {
             "test_avents_illustrations_ask_both_oracles_everywhere",
         )
     },
+    "tests/test_sklearn.py::test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit": (
+        "with --full only: a program for each size of the suite's data sets"
+    ),
     "tests/test_numbers.py::test_no_figure_is_older_than_its_code": "with --full only: to confirm takes minutes",
 }
 

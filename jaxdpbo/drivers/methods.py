@@ -11,8 +11,9 @@ method                what it does                                              
                       privately before
 "evaluations"         GP-UCB on noisy means, which may all be published            ``loss_range``
 "in_order"            a design and one private choice: also epsilon-DP             ``loss_range``
-"auto"                "local" without a ``loss_range``; "choice" where a
-                      dimension is not real; otherwise by how sharp a choice is
+"auto"                "local" without a ``loss_range`` or with "private", or
+                      "evaluations" where a dimension is not real; "choice" there
+                      with one; otherwise by how sharp a choice is
 ====================  ===========================================================  =====================================
 
 A choice is as sharp as ``choice.sharpness`` says: with few users it is hardly better than a guess, and descent from the
@@ -35,6 +36,7 @@ from jaxdpbo.types import Algorithm, Bounds
 LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
 DESCENTS = (LOCAL, START)  # along gradients: for real dimensions alone
 METHODS: tuple[str, ...] = (LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER)
+SCALING = (LOCAL, EVALUATIONS)  # find privately how much losses differ
 AUTO = "auto"
 SHARP = 50.0  # of a choice for CHOICE_SHARE: from here on a start is worth choosing
 CHOICE_SHARE = 0.1  # of mu^2, for the start, and again for the answer
@@ -42,6 +44,7 @@ CLIP_SHARE = 0.25  # of the width of the loss range: half a side of the box seld
 DESIGN_SHARE = 0.15  # of the steps, for a start
 ROUNDS, FIRST_SHARE, LAST_SHARE = 4, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
 MAX_EVALUATIONS = 60  # of "evaluations": each one more makes all of them noisier
+SCALE_EVALUATIONS = 10  # of these, at most a fifth: on which losses are compared where their range is "private"
 CHOOSES = private_search.algorithm_of()
 STARTS = private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at)
 EVALUATES = private_evaluations.algorithm_of(gp_ucb.algorithm)
@@ -57,7 +60,7 @@ class Asked(NamedTuple):
       steps: ``T``, and
       batch: ``b``: every method evaluates ``T b`` points at most.
       clip_norm: ``B``, or "private"; None for ``CLIP_SHARE`` of the width of the range, or 1.
-      loss_range: ``(low, high)``, or None.
+      loss_range: ``(low, high)``, "private", or None.
       theta0: where to start; None for the middle.
       noise: "exact" or "float".
       estimate_share: of ``mu^2``, for a private estimate of the loss at the answer; 0 for none.
@@ -127,6 +130,8 @@ def plan(method: str, asked: Asked) -> Plan:
     chosen, reason = _chosen(method, asked, real)
     if chosen != LOCAL and asked.loss_range is None:
         raise ValueError(f"loss_range must be given for method={chosen!r}")
+    if chosen not in SCALING and _is_private(asked):
+        raise ValueError(f"loss_range must be two numbers for method={chosen!r}, got {asked.loss_range!r}")
     if chosen in DESCENTS and not real:
         raise ValueError(
             f"method must not be {chosen!r} where dimensions are not real: there is no gradient along them"
@@ -139,8 +144,8 @@ def plan(method: str, asked: Asked) -> Plan:
         raise ValueError(f"estimate_share must be in [0, 1), got {share:g}")
     of_estimate, of_search = _levels(asked, [share, 1 - share]) if share else (0.0, asked.mu)
     search = asked._replace(theta0=start, mu=of_search, steps=asked.steps - bool(share))
-    if share and (asked.loss_range is None or not search.steps):
-        raise ValueError("estimate_share needs a loss_range, and two steps or more")
+    if share and (asked.loss_range is None or _is_private(asked) or not search.steps):
+        raise ValueError("estimate_share needs a loss_range of two numbers, and two steps or more")
     algorithm, config = _MAKERS[chosen](search, box)
     return Plan(chosen, reason, *_estimated(asked, of_estimate, algorithm, config))
 
@@ -151,6 +156,8 @@ def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
         return method, "as asked for"
     if asked.loss_range is None:
         return LOCAL, "no loss_range was given"
+    if _is_private(asked):
+        return (LOCAL, "losses are scaled privately") if real else (EVALUATIONS, "not all dimensions are real")
     if not real:
         return CHOICE, "not all dimensions are real"
     low, high = _checks.interval("loss_range", asked.loss_range)
@@ -161,6 +168,13 @@ def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
     if sharp < SHARP or asked.steps < 3:
         return LOCAL, said + f"less than {SHARP:g}" * (sharp < SHARP) + "and there are few steps" * (sharp >= SHARP)
     return START, said + f"at least {SHARP:g}"
+
+
+def _is_private(asked: Asked) -> bool:
+    """Whether the scale of the losses is to be found; other text is refused."""
+    return isinstance(asked.loss_range, str) and bool(
+        _checks.choice("loss_range", asked.loss_range, (private_scale.PRIVATE,))
+    )
 
 
 def _levels(asked: Asked, shares: list[float]) -> list[float]:
@@ -203,6 +217,8 @@ def _clip_norm(asked: Asked) -> float | str:
         return asked.clip_norm
     if asked.loss_range is None:
         return 1.0
+    if _is_private(asked):
+        return private_scale.PRIVATE
     low, high = _checks.interval("loss_range", asked.loss_range)
     return CLIP_SHARE * (high - low)
 
@@ -238,11 +254,21 @@ def _in_order(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
 
 
 def _evaluations(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
-    del box
-    count = min(asked.steps * (asked.batch or 1), MAX_EVALUATIONS)
+    count, design = min(asked.steps * (asked.batch or 1), MAX_EVALUATIONS), None
+    if _is_private(asked):
+        compared = max(2, min(SCALE_EVALUATIONS, count // 5))
+        if count <= compared:
+            raise ValueError(f"steps times batch must be at least {compared + 1} for loss_range='private', got {count}")
+        count, design = count - compared, box[0] + (box[1] - box[0]) * sobol(compared, box.shape[1], 0)
     inner = gp_ucb.config(steps=count, bounds=asked.bounds, refit_every=20, answer="best_posterior_mean")
     return EVALUATES, private_evaluations.config(
-        gp_ucb.algorithm, inner, users=asked.users, mu=asked.mu, loss_range=asked.loss_range, noise=asked.noise
+        gp_ucb.algorithm,
+        inner,
+        users=asked.users,
+        mu=asked.mu,
+        loss_range=asked.loss_range,
+        design=design,
+        noise=asked.noise,
     )
 
 

@@ -25,7 +25,7 @@ def minimize(
     bounds: Bounds | Space,
     *,
     method: str = "auto",
-    loss_range: ArrayLike | None = None,
+    loss_range: ArrayLike | str | None = None,
     mu: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -69,7 +69,8 @@ def minimize(
         where ``d`` is not 2, ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds`` for any ``d``.
       method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order".
       loss_range: ``(low, high)`` of a user's loss, chosen without the users' data; needed for all methods but "local".
-        A private choice counts the differences between a user's losses up to its width.
+        A private choice counts the differences between a user's losses up to its width. "private", of methods "local"
+        and "evaluations": how much losses differ is found first, for 5 % of ``mu^2``.
       mu: the total GDP budget; ``inf`` for none. Needed, or ``epsilon`` and ``delta``.
       epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down. What the
         guarantee states at ``delta`` is at most this.

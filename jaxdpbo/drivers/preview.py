@@ -154,7 +154,7 @@ def preview(
 
 def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) -> float | None:
     """See ``Preview``."""
-    if loss_range is None:
+    if loss_range is None or isinstance(loss_range, str):
         return None
     low, high = _checks.interval("loss_range", loss_range)
     config = plan.search

@@ -1,0 +1,140 @@
+"""Losses of single records, each with a public range, and predictions that a bad record can not stop.
+
+A prediction that raises tells something of the record that made it raise, and warnings quote values. So what raises is
+predicted again in halves, down to single rows, and a row that can not be predicted has no loss (NaN), which counts as
+the middle of the range.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import is_classifier, is_regressor
+from sklearn.utils import _safe_indexing
+
+from jaxdpbo import _checks
+
+AUTO = "auto"
+
+
+class Loss(NamedTuple):
+    """A loss of single records.
+
+    Attributes:
+      response: the estimator's method whose result is compared with the targets.
+      compare: ``(estimator, targets (n,), responses) -> losses (n,)``.
+      range: what its losses are clipped to where nothing else is said; None: that depends on the targets' units.
+    """
+
+    response: str
+    compare: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
+    range: tuple[float, float] | None
+
+
+def _log_loss(estimator: Any, targets: np.ndarray, chances: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return -np.log(np.sum(chances * _is_class(estimator, targets), axis=1))
+
+
+def _zero_one(estimator: Any, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    del estimator
+    return (predicted != targets).astype(float)
+
+
+def _hinge(estimator: Any, targets: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Of the margin over the best other class (Crammer and Singer 2001)."""
+    if scores.ndim == 1:
+        scores = np.stack([-scores, scores], axis=1) / 2
+    right = _is_class(estimator, targets)
+    others = np.max(np.where(right, -np.inf, scores), axis=1)
+    own = np.sum(np.where(right, scores, 0.0), axis=1)
+    return np.where(np.any(right, axis=1), np.maximum(0.0, 1 - own + others), np.inf)
+
+
+def _squared(estimator: Any, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    del estimator
+    return np.square(predicted - targets)
+
+
+def _absolute(estimator: Any, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    del estimator
+    return np.abs(predicted - targets)
+
+
+def _is_class(estimator: Any, targets: np.ndarray) -> np.ndarray:
+    """``(n, classes)``; a label that no training row has is in none."""
+    return targets[:, None] == np.asarray(estimator.classes_)[None, :]
+
+
+LOSSES = {
+    "log_loss": Loss("predict_proba", _log_loss, (0.0, 4.0)),  # 4: a chance of 1.8 %, or less
+    "hinge": Loss("decision_function", _hinge, (0.0, 2.0)),
+    "zero_one": Loss("predict", _zero_one, (0.0, 1.0)),
+    "squared": Loss("predict", _squared, None),
+    "absolute": Loss("predict", _absolute, None),
+}
+
+
+def named(loss: Any, estimator: Any) -> str | Callable[..., Any]:
+    """The name of the loss that is meant, or the caller's own function.
+
+    Raises:
+      ValueError: an unknown name, or "auto" of an estimator that is neither a classifier nor a regressor.
+    """
+    if callable(loss):
+        return loss
+    if _checks.choice("loss", loss, (AUTO, *LOSSES)) != AUTO:
+        return loss
+    if is_classifier(estimator):
+        return "log_loss" if hasattr(estimator, "predict_proba") else "zero_one"
+    if is_regressor(estimator):
+        return "squared"
+    raise ValueError("loss must be given for an estimator that is neither a classifier nor a regressor")
+
+
+def expect(loss: str | Callable[..., Any], estimator: Any, inputs: Any, targets: Any) -> None:
+    """Nothing, where a fitted estimator's predictions have a loss each; of rows that are not protected.
+
+    Raises:
+      ValueError: the loss is something else than one number a row.
+      Exception: whatever the estimator or the loss raises.
+    """
+    found = _losses(loss, estimator, inputs, targets)
+    if found.shape != (_rows(inputs),):
+        raise ValueError(f"loss must be one number a row, ({_rows(inputs)},), got shape {found.shape}")
+
+
+def of_records(loss: str | Callable[..., Any], estimator: Any, inputs: Any, targets: Any) -> np.ndarray:
+    """Losses ``(n,)`` of a fitted estimator's predictions. What the records hold raises and warns of nothing."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return _halved(loss, estimator, inputs, targets, 0, _rows(inputs))
+
+
+def _halved(loss: Any, estimator: Any, inputs: Any, targets: Any, first: int, last: int) -> np.ndarray:
+    """Of the rows from ``first`` to before ``last``."""
+    rows = np.arange(first, last)
+    try:
+        found = _losses(loss, estimator, _safe_indexing(inputs, rows), _safe_indexing(targets, rows))
+        if found.shape == rows.shape:
+            return found
+    except Exception:
+        pass  # which row it was is found out below, and kept
+    if len(rows) == 1:
+        return np.full(1, np.nan)
+    middle = (first + last) // 2
+    halves = ((first, middle), (middle, last))
+    return np.concatenate([_halved(loss, estimator, inputs, targets, *each) for each in halves])
+
+
+def _losses(loss: Any, estimator: Any, inputs: Any, targets: Any) -> np.ndarray:
+    if callable(loss):
+        return np.asarray(loss(estimator, inputs, targets), float)
+    chosen = LOSSES[loss]
+    response = np.asarray(getattr(estimator, chosen.response)(inputs))
+    return np.asarray(chosen.compare(estimator, np.asarray(targets), response), float)
+
+
+def _rows(inputs: Any) -> int:
+    return inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)

@@ -1,0 +1,337 @@
+"""``PrivateSearchCV``: a hyper-parameter search whose answer is differentially private for the validation records."""
+
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted, column_or_1d
+
+from jaxdpbo import _checks
+from jaxdpbo.drivers import Run, methods, minimize
+from jaxdpbo.integrations.sklearn import jobs, losses, splits
+from jaxdpbo.privacy import charges, guarantee
+from jaxdpbo.space import Space
+
+ON_ERROR = ("worst", "raise")
+BLOCKS = "protect='all' needs blocks, which are not there yet: only validation records can be protected"
+
+
+def _has(name: str) -> Any:
+    """For ``available_if``: whether the refitted estimator, or the one that will be, has a method."""
+
+    def check(search: Any) -> bool:
+        if not search.refit:
+            raise AttributeError(f"{name} is not there with refit=False: fit an estimator with best_params_ yourself")
+        return hasattr(getattr(search, "best_estimator_", search.estimator), name)
+
+    return available_if(check)
+
+
+class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """Search the hyper-parameters of an estimator, with differential privacy for the validation records.
+
+    ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected; each
+    validation record (with ``groups``, all records of a group) gives a loss, and what is released, ``best_params_`` and
+    all else with a trailing underscore, is ``(epsilon, delta)``-DP or ``mu``-GDP for replacing one of those. There are
+    no exact ``cv_results_`` and no ``best_score_``: they leak the records. A noised loss of the answer costs a share of
+    the budget (``estimate_share``).
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from jaxdpbo import space
+    >>> from jaxdpbo.integrations.sklearn import PrivateSearchCV
+    >>> search = PrivateSearchCV(
+    ...     LogisticRegression(max_iter=50), {"C": space.real(1e-3, 1e2, log=True)}, epsilon=1, delta=1e-5, n_iter=8
+    ... )
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> sorted(search.fit(X[:, :4] / 100, y).best_params_)
+    ['C']
+    >>> search.guarantee_.epsilon(delta=1e-5) <= 1
+    True
+
+    Args:
+      estimator: a classifier or regressor; cloned, never fitted itself. A ``Pipeline`` has ``step__param``.
+      space: a ``Space``, or a dict of its dimensions by parameter name.
+      epsilon: with ``delta``, the budget;
+      delta: in (0, 1), far under one over the number of records;
+      mu: or the GDP budget.
+      n_iter: settings tried at most.
+      loss: of a record: "log_loss", "hinge", "zero_one", "squared", "absolute", or ``(estimator, X, y) -> losses
+        (n,)`` whose entry ``i`` depends on row ``i`` alone. "auto" is "log_loss" for classifiers with
+        ``predict_proba``, "zero_one" for others, "squared" for regressors.
+      loss_range: ``(low, high)``, chosen without the data: losses are clipped there. Where not given, (0, 4) of a log
+        loss, (0, 2) of a hinge, (0, 1) of 0-1. "private" finds how much losses differ for 5 % of ``mu^2``.
+      method: of ``drivers.methods``; "auto" chooses by public numbers, and ``method_`` says which and why.
+      cv: one split: ``ShuffleSplit(1)``, ``GroupShuffleSplit(1)``, ``PredefinedSplit``, or ``[(train, validation)]``.
+        Where not given, halves (of groups, where there are some), always the same ones. Noise falls with the number of
+        validation records.
+      protect: "validation"; "all" is not implemented.
+      refit: False: an estimator that is fitted to validation records leaks them, whatever was private before. "train"
+        fits ``best_estimator_`` to the training rows alone, which adds nothing to what is released; True to all rows,
+        which is outside of the guarantee.
+      estimate_share: of ``mu^2``, in [0, 1), spent on ``best_loss_``, a noised mean loss at ``best_params_``.
+      error_score: "worst": a setting with which the estimator can not be fitted has the largest loss; "raise".
+      n_jobs: as everywhere in scikit-learn, by joblib: settings of a batch at once.
+      verbose: not 0 shows a bar of steps; needs the ``progress`` extra.
+      recording: ``Recording(path, run)``: charge the search to a ledger before it begins.
+      random_state: a whole number FOR TESTS ALONE: whoever knows it can take the noise away. None draws from the
+        operating system.
+
+    Attributes:
+      best_params_: dict of Python scalars.
+      guarantee_: the statement, see ``Guarantee``.
+      release_: all that may be published.
+      method_: which method ran, and why.
+      best_loss_: with ``estimate_share``.
+      best_estimator_: with ``refit``; ``predict`` and the like are then its own.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        space: Any,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        n_iter: int = 100,
+        loss: Any = losses.AUTO,
+        loss_range: Any = None,
+        method: str = methods.AUTO,
+        cv: Any = None,
+        protect: str = "validation",
+        refit: bool | str = False,
+        estimate_share: float = 0.0,
+        error_score: str = "worst",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        recording: charges.Recording | None = None,
+        random_state: int | None = None,
+    ):
+        """Keep the arguments; ``fit`` checks them."""
+        self.estimator = estimator
+        self.space = space
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.n_iter = n_iter
+        self.loss = loss
+        self.loss_range = loss_range
+        self.method = method
+        self.cv = cv
+        self.protect = protect
+        self.refit = refit
+        self.estimate_share = estimate_share
+        self.error_score = error_score
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.recording = recording
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> "PrivateSearchCV":
+        """Search.
+
+        Args:
+          X: rows of features, whatever ``estimator`` takes.
+          y: a target for each row.
+          params: ``groups`` and what ``estimator.fit`` and ``cv`` take; with metadata routing, by request. What has a
+            row for each record is split as the records are.
+
+        Raises:
+          ValueError: an argument out of range, unknown parameters of the estimator, a split that is not one.
+          TypeError: an argument of the wrong kind.
+          NotImplementedError: ``protect="all"``.
+          RunInterrupted: with ``error_score="raise"``, a fit failed. The budget is spent.
+        """
+        if _checks.choice("protect", self.protect, ("validation", "all")) == "all":
+            raise NotImplementedError(BLOCKS)
+        _checks.choice("error_score", self.error_score, ON_ERROR)
+        if not isinstance(self.refit, (bool, np.bool_)) and self.refit != "train":
+            raise ValueError(f"refit must be True, False or 'train', got {self.refit!r}")
+        space = self.space if isinstance(self.space, Space) else Space(self.space)
+        X, y = indexable(X, y)
+        fit_params, split_params = self._routed(params)
+        groups = split_params.pop("groups", None)
+        split = splits.one(self.cv, _num_samples(X), groups, split_params, again=self.recording is not None)
+        loss = losses.named(self.loss, self.estimator)
+        if y is not None and isinstance(loss, str):
+            y = column_or_1d(y, warn=True)
+        data = _Rows(X, y, split, _check_method_params(X, fit_params, split.train))
+        objective = _Objective(self.estimator, loss, self.error_score == "raise")
+        middle = space.params(np.full(len(space.names), 0.5))
+        # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.
+        model = objective.fitted(middle, data)
+        losses.expect(loss, model, *data.training())
+        run = self._search(objective, data, space, losses.LOSSES[loss].range if isinstance(loss, str) else None)
+        self._keep(run, groups is not None)
+        if self.refit:
+            rows = split.train if self.refit == "train" else np.arange(_num_samples(X))
+            chosen = _with(self.estimator, self.best_params_)
+            self.best_estimator_ = chosen.fit(*_taken(X, y, rows), **_check_method_params(X, fit_params, rows))
+        for name in ("n_features_in_", "feature_names_in_"):  # of the columns, which are public
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+        return self
+
+    def _search(self, objective: "_Objective", data: "_Rows", space: Space, usual: Any) -> Run:
+        loss_range = usual if self.loss_range is None else self.loss_range
+        if loss_range is None:
+            raise ValueError(f"loss_range must be given for loss={self.loss!r}, in the targets' units, or 'private'")
+        batch = len(space.names) + 1
+        steps = _checks.size("n_iter", self.n_iter) // batch
+        if not steps:
+            raise ValueError(f"n_iter must be at least {batch}, one more than parameters, got {self.n_iter}")
+        seed = self.random_state
+        return minimize(
+            objective,
+            data,
+            space,
+            method=self.method,
+            loss_range=loss_range,
+            mu=self.mu,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            users=data.split.users,
+            steps=steps,
+            batch=batch,
+            estimate_share=self.estimate_share,
+            key=None if seed is None else jax.random.key(_checks.size("random_state", seed, minimum=0)),
+            insecure_key=seed is not None,
+            traceable=False,
+            executor=None if self.n_jobs in (None, 1) else jobs.Joblib(self.n_jobs),
+            progress=bool(self.verbose),
+            recording=self.recording,
+        )
+
+    def _keep(self, run: Run, grouped: bool) -> None:
+        """What may be published, and nothing else."""
+        whose = (guarantee.WHOSE_ROWS,) if grouped else ()
+        rests = (guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
+        self.guarantee_ = run.guarantee.without(guarantee.SEPARABLE_LOSSES).assuming(*rests)
+        self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
+        if self.estimate_share:
+            self.best_loss_ = float(run.release.loss)
+
+    @_has("predict")
+    def predict(self, X: Any) -> Any:
+        """Of ``best_estimator_``; only with ``refit``, like the others below."""
+        return self._refitted().predict(X)
+
+    @_has("predict_proba")
+    def predict_proba(self, X: Any) -> Any:
+        """Of ``best_estimator_``."""
+        return self._refitted().predict_proba(X)
+
+    @_has("predict_log_proba")
+    def predict_log_proba(self, X: Any) -> Any:
+        """Of ``best_estimator_``."""
+        return self._refitted().predict_log_proba(X)
+
+    @_has("decision_function")
+    def decision_function(self, X: Any) -> Any:
+        """Of ``best_estimator_``."""
+        return self._refitted().decision_function(X)
+
+    @_has("transform")
+    def transform(self, X: Any) -> Any:
+        """Of ``best_estimator_``."""
+        return self._refitted().transform(X)
+
+    @_has("score")
+    def score(self, X: Any, y: Any = None) -> float:
+        """Of ``best_estimator_``: an exact number, outside of the guarantee where validation records are among them."""
+        return self._refitted().score(X, y)
+
+    @property
+    def classes_(self) -> Any:
+        """Of ``best_estimator_``."""
+        return self._refitted().classes_
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """To the estimator and to the splitter."""
+        router = MetadataRouter(owner=self)
+        router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+        if hasattr(self.cv, "split"):
+            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
+
+    def __sklearn_tags__(self) -> Any:
+        """The estimator's."""
+        tags, of = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = of.estimator_type
+        tags.classifier_tags, tags.regressor_tags = deepcopy(of.classifier_tags), deepcopy(of.regressor_tags)
+        tags.input_tags.sparse, tags.input_tags.pairwise = of.input_tags.sparse, of.input_tags.pairwise
+        return tags
+
+    def _refitted(self) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
+
+    def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What ``fit`` of the estimator gets, and what the splitter does."""
+        if not _routing_enabled():
+            groups = {name: params[name] for name in ("groups",) if params.get(name) is not None}
+            return {name: value for name, value in params.items() if name != "groups"}, groups
+        found = process_routing(self, "fit", **params)
+        split = dict(found.splitter.split) if hasattr(self.cv, "split") else {}
+        return dict(found.estimator.fit), split
+
+
+class _Rows(NamedTuple):
+    """What an objective needs.
+
+    Attributes:
+      inputs: ``X``.
+      targets: ``y``.
+      split: which of them are whose.
+      fit_params: of the training rows.
+    """
+
+    inputs: Any
+    targets: Any
+    split: splits.Split
+    fit_params: dict[str, Any]
+
+    def training(self) -> tuple[Any, Any]:
+        """``X`` and ``y``."""
+        return _taken(self.inputs, self.targets, self.split.train)
+
+    def validation(self) -> tuple[Any, Any]:
+        """``X`` and ``y``."""
+        return _taken(self.inputs, self.targets, self.split.validation)
+
+
+def _taken(inputs: Any, targets: Any, rows: np.ndarray) -> tuple[Any, Any]:
+    return _safe_indexing(inputs, rows), None if targets is None else _safe_indexing(targets, rows)
+
+
+class _Objective(NamedTuple):
+    """``(params, rows) -> losses (n,)`` of the users; a name and numbers, so that processes can be given it."""
+
+    estimator: Any
+    loss: Any
+    raises: bool
+
+    def __call__(self, params: dict[str, Any], data: _Rows) -> np.ndarray:
+        try:
+            model = self.fitted(params, data)
+        except Exception:
+            if self.raises:
+                raise
+            return np.full(data.split.users, np.inf)  # the largest loss, whatever the range
+        return data.split.of_users(losses.of_records(self.loss, model, *data.validation()))
+
+    def fitted(self, params: dict[str, Any], data: _Rows) -> Any:
+        """A clone with these parameters, fitted to the training rows."""
+        return _with(self.estimator, params).fit(*data.training(), **data.fit_params)
+
+
+def _with(estimator: Any, params: dict[str, Any]) -> Any:
+    """A clone with these parameters."""
+    model: Any = clone(estimator)
+    return model.set_params(**params)

@@ -1,0 +1,342 @@
+"""``PrivateSearchCV`` keeps scikit-learn's conventions, and nothing of a validation record gets out but the release."""
+
+import logging
+import pickle
+import warnings
+from concurrent.futures import CancelledError
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn import metrics
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import (
+    GroupShuffleSplit,
+    KFold,
+    PredefinedSplit,
+    ShuffleSplit,
+    StratifiedShuffleSplit,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import check_estimator
+
+from jaxdpbo import Recording, Space, space
+from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, jobs, losses, splits
+from jaxdpbo.privacy import guarantee, ledger
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3))
+Y = (X[:, 0] + 0.3 * RNG.normal(size=60) > 0).astype(int)
+SPACE = {"C": space.real(0.1, 1.0)}
+TINY = {"mu": 1.0, "n_iter": 2, "method": "in_order", "random_state": 0}  # one small program, compiled once
+MODEL = LogisticRegression(max_iter=20)
+
+
+def search(estimator=MODEL, searched=None, **options):
+    return PrivateSearchCV(estimator, SPACE if searched is None else searched, **TINY | options)
+
+
+class Picky(ClassifierMixin, BaseEstimator):
+    """Predicts the sign of the first feature; warns of what it sees, and raises where that is more than ``limit``."""
+
+    def __init__(self, limit=9.0, C=1.0):
+        self.limit = limit
+        self.C = C
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        warnings.warn(f"I saw {X[0, 0]}", stacklevel=1)
+        if np.max(X[:, 0]) > self.limit:
+            raise ValueError(f"what is {np.max(X[:, 0])}?")
+        return self.classes_[(X[:, 0] > 0).astype(int)]
+
+
+NOT_INSTALLED = {  # what scikit-learn skips: it checks a rule of array libraries and one of pandas
+    "check_array_api_input",
+    "check_classifier_data_not_an_array",
+    "check_regressor_data_not_an_array",
+}
+WITHOUT_REFIT = dict.fromkeys(
+    (
+        "check_classifier_data_not_an_array",
+        "check_classifiers_classes",
+        "check_classifiers_one_label_sample_weights",
+        "check_classifiers_train",
+        "check_supervised_y_2d",
+    ),
+    "with refit=False there is no fitted estimator, so nothing to predict with",
+)
+
+
+def checked(estimator, expected=None):
+    """Verdicts of scikit-learn's suite, which fails strictly: what is expected to fail must."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(estimator, expected_failed_checks=expected, on_skip=None, on_fail=None)
+    verdicts = {}
+    for each in found:
+        verdicts.setdefault(each["status"], set()).add(each["check_name"])
+    assert set(verdicts) <= {"passed", "skipped", "xfail"}, verdicts.get("failed")
+    assert verdicts.get("skipped", set()) <= NOT_INSTALLED
+    assert verdicts.get("xfail", set()) | verdicts.get("skipped", set()) >= set(expected or {})
+    assert len(verdicts["passed"]) > 35
+    return verdicts
+
+
+def test_scikit_learns_own_checks_pass():
+    assert "xfail" not in checked(search(refit="train"))
+
+
+def test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit(full_only):
+    regressor = PrivateSearchCV(Ridge(), {"alpha": space.real(0.1, 1.0)}, loss_range=(0, 1), refit=True, **TINY)
+    assert "xfail" not in checked(regressor)
+    checked(search(), WITHOUT_REFIT)
+
+
+@pytest.mark.parametrize(("name", "classes"), [("log_loss", 2), ("log_loss", 3), ("hinge", 2), ("hinge", 3)])
+def test_losses_are_those_of_scikit_learns_metrics(name, classes):
+    labels = np.digitize(X[:, 0], (0.0,) if classes == 2 else (-0.5, 0.5))
+    model = (LinearSVC() if name == "hinge" else MODEL).fit(X, labels)
+    found = losses.of_records(name, model, X, labels)
+    if name == "hinge":
+        assert np.mean(found) == pytest.approx(metrics.hinge_loss(labels, model.decision_function(X)))
+    else:
+        assert np.mean(found) == pytest.approx(metrics.log_loss(labels, model.predict_proba(X)))
+    unseen = losses.of_records(name, model, X[:2], np.array([7, labels[1]]))
+    assert unseen[0] == np.inf
+    assert unseen[1] == pytest.approx(found[1])
+
+
+def test_other_losses_are_those_of_scikit_learns_metrics():
+    model, labels = Ridge().fit(X, X[:, 0] ** 2), MODEL.fit(X, Y)
+    for name, metric in (("squared", metrics.mean_squared_error), ("absolute", metrics.mean_absolute_error)):
+        found = losses.of_records(name, model, X, X[:, 0] ** 2)
+        assert np.mean(found) == pytest.approx(metric(X[:, 0] ** 2, model.predict(X)))
+    assert np.mean(losses.of_records("zero_one", labels, X, Y)) == pytest.approx(
+        metrics.zero_one_loss(Y, labels.predict(X))
+    )
+
+
+def test_the_loss_is_chosen_by_what_the_estimator_can_do():
+    assert losses.named("auto", MODEL) == "log_loss"
+    assert losses.named("auto", LinearSVC()) == "zero_one"
+    assert losses.named("auto", make_pipeline(StandardScaler(), Ridge())) == "squared"
+    assert losses.named("hinge", MODEL) == "hinge"
+    with pytest.raises(ValueError, match="neither a classifier nor a regressor"):
+        losses.named("auto", StandardScaler())
+    with pytest.raises(ValueError, match="loss must be one of"):
+        losses.named("f1", MODEL)
+    with pytest.raises(ValueError, match="loss_range must be given"):
+        search(Ridge(), {"alpha": space.real(0.1, 1.0)}).fit(X, X[:, 0])
+
+
+def test_a_record_that_can_not_be_predicted_moves_no_other_and_is_heard_of_by_nobody(recwarn, capfd):
+    model = Picky().fit(X, Y)
+    good = losses.of_records("zero_one", model, X, Y)
+    for bad in ([7], [0, 31, 59], list(range(60))):
+        changed = X.copy()
+        changed[bad, 0] = 10.0
+        found = losses.of_records("zero_one", model, changed, Y)
+        assert np.all(np.isnan(found[bad]))
+        kept = np.delete(np.arange(60), bad)
+        np.testing.assert_array_equal(found[kept], good[kept])
+    assert not recwarn.list
+    assert capfd.readouterr() == ("", "")
+
+    def of_batch(estimator, inputs, targets):
+        return np.ones(1) if np.any(inputs[:, 0] > 9) else np.zeros(len(inputs))  # a shape that depends on a record
+
+    np.testing.assert_array_equal(losses.of_records(of_batch, model, changed[:3], Y[:3]), np.ones(3))
+
+
+def test_what_is_wrong_with_the_estimator_is_said_of_training_rows_alone(monkeypatch):
+    monkeypatch.setattr("jaxdpbo.integrations.sklearn.search.minimize", None)  # before anything is spent
+    train, validation = np.arange(30), np.arange(30, 60)
+    bad = X.copy()
+    bad[3, 0] = 10.0
+    with pytest.raises(ValueError, match="what is 10"):
+        search(Picky(), cv=[(train, validation)], loss="zero_one").fit(bad, Y)
+    with pytest.raises(ValueError, match="one number a row"):
+        search(loss=lambda estimator, inputs, targets: np.ones(1), loss_range=(0, 1)).fit(X, Y)
+    with pytest.raises(ValueError, match="Invalid parameter 'D'"):
+        search(searched={"D": space.real(0.1, 1.0)}).fit(X, Y)
+    with pytest.raises(AttributeError):
+        search(LinearSVC(), loss="log_loss").fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("cv", "said"),
+    [
+        (5, "k-fold cross-validation each record also trains"),
+        (KFold(3), "k-fold cross-validation each record also trains"),
+        (ShuffleSplit(2), "got 2 splits"),
+        (StratifiedShuffleSplit(1), "must not split by labels"),
+        ([([0, 1], [1, 2])], "none that are both"),
+        ([([], [1, 2])], "training rows and validation rows"),
+        (PredefinedSplit([0, 1] * 30), "got 2 splits"),
+    ],
+)
+def test_a_split_that_no_statement_covers_is_refused(cv, said):
+    with pytest.raises(ValueError, match=said):
+        search(cv=cv).fit(X, Y)
+
+
+def test_a_splitter_sees_no_record():
+    class Looking(ShuffleSplit):
+        def split(self, X, y=None, groups=None):
+            assert not np.any(X)
+            assert not np.any(y)
+            return super().split(X, y, groups)
+
+    found = splits.one(Looking(1, test_size=0.25, random_state=0), 60, None, {}, again=False)
+    assert (len(found.train), len(found.validation), found.users) == (45, 15, 15)
+    np.testing.assert_array_equal(found.of_users(np.arange(15.0))[found.user], np.arange(15.0))
+    usual = [splits.one(None, 60, None, {}, again=True) for _ in range(2)]
+    assert usual[0].users == 30
+    np.testing.assert_array_equal(usual[0].validation, usual[1].validation)
+    with pytest.raises(ValueError, match="the same split each time"):
+        splits.one(ShuffleSplit(1, test_size=0.5), 60, None, {}, again=True)
+    with pytest.raises(NotImplementedError, match="blocks"):
+        search(protect="all").fit(X, Y)
+
+
+def test_records_of_a_group_are_one_user():
+    whose = np.arange(60) // 4
+    found = splits.one(None, 60, whose, {}, again=False)
+    assert not set(whose[found.train]) & set(whose[found.validation])
+    of_rows = np.arange(len(found.validation), dtype=float)
+    for user, group in enumerate(np.unique(whose[found.validation])):
+        assert found.of_users(of_rows)[user] == np.mean(of_rows[whose[found.validation] == group])
+    both = PredefinedSplit([-1, 0] * 30)
+    with pytest.raises(ValueError, match="one group on both sides"):
+        splits.one(list(both.split()), 60, whose, {}, again=False)
+    fitted = search(cv=GroupShuffleSplit(1, test_size=0.5, random_state=0)).fit(X, Y, groups=whose)
+    assert guarantee.WHOSE_ROWS in fitted.guarantee_.assumptions
+    assert guarantee.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
+    assert {guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN} <= set(fitted.guarantee_.assumptions)
+
+
+def test_a_refit_is_of_the_rows_that_it_says():
+    weights, rows = np.arange(1.0, 61.0), splits.one(None, 60, None, {}, again=False).train
+    plain = search().fit(X, Y, sample_weight=weights)
+    assert not hasattr(plain, "best_estimator_")
+    assert not hasattr(plain, "predict")
+    for refit, kept in (("train", rows), (True, np.arange(60))):
+        fitted = search(refit=refit).fit(X, Y, sample_weight=weights)
+        assert fitted.best_params_ == plain.best_params_
+        wanted = clone(MODEL).set_params(**fitted.best_params_).fit(X[kept], Y[kept], sample_weight=weights[kept])
+        np.testing.assert_array_equal(fitted.predict_proba(X), wanted.predict_proba(X))
+        assert fitted.score(X, Y) == wanted.score(X, Y)
+    assert fitted.n_features_in_ == plain.n_features_in_ == 3
+    with pytest.raises(ValueError, match="refit must be"):
+        search(refit="all").fit(X, Y)
+
+
+def test_metadata_is_routed():
+    weights, whose = np.arange(1.0, 61.0), np.arange(60) // 4
+    cv = GroupShuffleSplit(1, test_size=0.5, random_state=0)
+    usual = search(cv=cv, refit="train").fit(X, Y, sample_weight=weights, groups=whose)
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = clone(MODEL).set_fit_request(sample_weight=True)
+        routed = search(estimator, cv=cv, refit="train").fit(X, Y, sample_weight=weights, groups=whose)
+    np.testing.assert_array_equal(routed.best_estimator_.coef_, usual.best_estimator_.coef_)
+
+
+def test_a_fit_that_fails_is_the_worst_setting_or_raises():
+    class Failing(LogisticRegression):
+        def fit(self, X, y):
+            if self.C > 0.55:
+                raise ValueError("no such model")
+            return super().fit(X, y)
+
+    rows = splits.one(None, 60, None, {}, again=False)
+    assert np.all(np.isposinf(_objective(Failing(), False)({"C": 0.9}, _rows(rows))))
+    assert np.all(np.isfinite(_objective(Failing(), True)({"C": 0.2}, _rows(rows))))
+    with pytest.raises(ValueError, match="no such model"):
+        _objective(Failing(), True)({"C": 0.9}, _rows(rows))
+
+
+def _objective(estimator, raises):
+    from jaxdpbo.integrations.sklearn.search import _Objective
+
+    return _Objective(estimator, "log_loss", raises)
+
+
+def _rows(split):
+    from jaxdpbo.integrations.sklearn.search import _Rows
+
+    return _Rows(X, Y, split, {})
+
+
+def test_joblib_runs_what_waits_and_keeps_its_order():
+    executor = jobs.Joblib(2)
+    waiting = [executor.submit(divmod, number, 3) for number in range(5)]
+    waiting[1].cancel()
+    assert waiting[4].result() == (1, 1)
+    assert [each.result() for each in waiting[:1] + waiting[2:4]] == [(0, 0), (0, 2), (1, 0)]
+    with pytest.raises(CancelledError):
+        waiting[1].result()
+    with pytest.raises(ZeroDivisionError):
+        executor.submit(divmod, 1, 0).result()
+    with sklearn.utils.parallel.joblib.parallel_config(backend="threading"):
+        assert search(n_jobs=2).fit(X, Y).best_params_ == search().fit(X, Y).best_params_
+
+
+def exposed(data, targets, caplog):
+    """All that somebody else could read of a fitted search, but for what was released."""
+    caplog.clear()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        fitted = search(Picky(), loss="zero_one", refit="train").fit(data, targets)
+    released = {name: vars(fitted).pop(name) for name in ("release_", "best_params_")}
+    fitted.best_estimator_.set_params(C=1.0)  # fitted to training rows alone, with what was released
+    assert set(released["best_params_"]) == {"C"}
+    return repr(fitted), pickle.dumps(fitted), caplog.text, [str(each.message) for each in warned]
+
+
+def test_nothing_but_the_release_differs_between_neighbours(trials, caplog, capfd):
+    count = trials("neighbouring pairs whose searches were compared", 6, 200, 1)
+    validation = splits.one(None, 60, None, {}, again=False).validation
+    rng = np.random.default_rng(1)
+    with caplog.at_level(logging.DEBUG, "sklearn"):
+        usual = exposed(X, Y, caplog)
+        for _ in range(count):
+            data, targets, row = X.copy(), Y.copy(), rng.choice(validation)
+            data[row] = rng.choice([0.0, 10.0, -1e300, 3.0], 3)
+            targets[row] = rng.integers(0, 5)
+            assert exposed(data, targets, caplog) == usual
+    assert capfd.readouterr() == ("", "")
+    changed = X.copy()
+    changed[splits.one(None, 60, None, {}, again=False).train[0]] = 5.0
+    other = search(refit="train").fit(changed, Y)  # a training row is seen: the comparison can fail
+    assert pickle.dumps(other) != pickle.dumps(search(refit="train").fit(X, Y))
+
+
+def test_a_search_on_record_is_charged_once_and_given_out_again(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=2.0)
+    options = {"recording": Recording(path, "one"), "random_state": None}
+    first = search(**options).fit(X, Y)
+    assert search(**options).fit(X, Y).best_params_ == first.best_params_
+    assert len(ledger.account(path).spends) == 1
+    with pytest.raises(ValueError, match="the same split each time"):
+        search(cv=ShuffleSplit(1, test_size=0.5), **options).fit(X, Y)
+
+
+def test_an_answer_is_made_of_plain_numbers_and_its_loss_costs_a_share():
+    mixed = Space({"C": space.real(0.1, 1.0, log=True), "fit_intercept": space.categorical(True, False)})
+    fitted = search(searched=mixed, method="auto", n_iter=12, estimate_share=0.1).fit(X, Y)
+    assert {name: type(value) for name, value in fitted.best_params_.items()} == {"C": float, "fit_intercept": bool}
+    assert isinstance(fitted.best_loss_, float)
+    assert fitted.method_.startswith("choice: not all dimensions are real")
+    assert fitted.guarantee_.level <= 1.0
+    assert fitted.guarantee_.parts[-1][0] == "the loss at the answer"
+    assert LOSSES["log_loss"].range == (0.0, 4.0)
+    with pytest.raises(ValueError, match="n_iter must be at least 3"):
+        search(searched=mixed).fit(X, Y)

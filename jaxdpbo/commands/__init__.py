@@ -1,4 +1,6 @@
-"""The programs of the package: ``jaxdpbo demo``, ``curator``, ``modeler`` and ``ledger``, or ``python -m jaxdpbo``.
+"""The programs of the package: ``jaxdpbo demo``, ``tune``, ``curator``, ``modeler`` and ``ledger``.
+
+``python -m jaxdpbo`` is the same.
 
 Each module has ``add_arguments(parser)`` and ``run(arguments, parser)``. They are programs: they print, they compute in
 float64 unless ``JAX_ENABLE_X64`` says otherwise, and they end the process with a status.
@@ -14,6 +16,7 @@ import jax
 
 COMMANDS = {
     "demo": "tune a kernel machine privately on 300 patients' records, beside the alternatives",
+    "tune": "find the settings of a scikit-learn estimator for the rows of a CSV file, privately for half of them",
     "curator": "hold the rows and the function, publish the rows transformed, answer queries",
     "modeler": "search the released rows of a curator, asking for rows by number",
     "ledger": "read a ledger of privacy budgets: what was spent, what is left, whether it is whole",

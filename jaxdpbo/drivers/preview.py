@@ -110,7 +110,7 @@ def preview(
       users: ``n``.
       bounds: see ``minimize``.
       method: see ``minimize``.
-      loss_range: ``(low, high)`` of a user's loss, chosen without the data.
+      loss_range: ``(low, high)`` of a user's loss, chosen without the data, or "private": see ``minimize``.
       mu: the total GDP budget; or ``epsilon`` and ``delta``, see ``minimize``.
       epsilon: with ``delta``, in place of ``mu``.
       delta: it has no default.
@@ -154,9 +154,10 @@ def preview(
 
 def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) -> float | None:
     """See ``Preview``."""
-    if loss_range is None or isinstance(loss_range, str):
+    if loss_range is None:
         return None
-    low, high = _checks.interval("loss_range", loss_range)
+    # Of evaluations over a range that is found, the noise is in units of that.
+    low, high = (-1.0, 1.0) if isinstance(loss_range, str) else _checks.interval("loss_range", loss_range)
     config = plan.search
     if isinstance(config, private_evaluations.Config):
         return private_mean.loss_deviation(config.budget, low, high) / (high - low)

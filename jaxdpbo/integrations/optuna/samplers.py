@@ -1,0 +1,244 @@
+"""GP-UCB and DPareto as Optuna's samplers: of whatever values a study holds, so private where these are.
+
+What a sampler suggests is post-processing of the stored values. GP-UCB knows the noise of values that a
+``private_study`` noised, from the trials; conditional parameters, and ranges that change, are drawn at random, as
+Optuna's own samplers do.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.search_space import IntersectionSearchSpace
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from jaxdpbo import _checks
+from jaxdpbo.algorithms import dpareto, gp_ucb
+from jaxdpbo.algorithms.dpareto import surrogates
+from jaxdpbo.integrations.optuna import coordinates
+from jaxdpbo.surrogate import gp, kernels, maximize
+from jaxdpbo.types import State
+
+DEVIATION = "jaxdpbo:noise_deviation"  # an attribute of a trial: of the noise of its value, public
+ROOM = 16  # programs are compiled for twice as many trials each time
+Params = dict[str, Any]
+Distributions = dict[str, BaseDistribution]
+
+
+class _Modelled(BaseSampler):
+    """Suggests by a model of the complete trials where there are enough, and at random otherwise."""
+
+    def __init__(self, *, startup_trials: int, seed: int | None):
+        self._startup_trials = _checks.size("startup_trials", startup_trials)
+        self._rng = np.random.default_rng(seed)
+        self._independent = RandomSampler(seed)
+        self._spaces = IntersectionSearchSpace()
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Distributions:
+        """Parameters that all complete trials share, with the same distribution."""
+        del trial
+        found = self._spaces.calculate(study)
+        return {name: distribution for name, distribution in found.items() if not distribution.single()}
+
+    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: Distributions) -> Params:
+        """What the model suggests."""
+        del trial
+        self._expect(study)
+        done = [
+            each
+            for each in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+            if search_space.keys() <= each.params.keys() and np.all(np.isfinite(each.values))
+        ]
+        if not search_space or len(done) < self._startup_trials:
+            return {}
+        points = np.array(
+            [[coordinates.encode(of, each.params[name]) for name, of in search_space.items()] for each in done]
+        )
+        key = jax.random.key(int(self._rng.integers(2**31)))
+        found = self._proposed(key, study, points, done)
+        return {name: coordinates.decode(of, at) for (name, of), at in zip(search_space.items(), found, strict=True)}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Uniform."""
+        self._expect(study)
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def reseed_rng(self) -> None:
+        """For jobs that work at once."""
+        self._rng = np.random.default_rng()
+        self._independent.reseed_rng()
+
+    def _expect(self, study: Study) -> None:
+        raise NotImplementedError
+
+    def _proposed(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
+        raise NotImplementedError
+
+
+class GPUCBSampler(_Modelled):
+    """GP-UCB (``algorithms.gp_ucb``) with the noise known: the kernel is refitted at every suggestion.
+
+    >>> import optuna
+    >>> from jaxdpbo.integrations.optuna import GPUCBSampler
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> study = optuna.create_study(sampler=GPUCBSampler(seed=0))
+    >>> study.optimize(lambda trial: trial.suggest_float("x", 0, 1) ** 2, n_trials=3)
+    >>> len(study.trials)
+    3
+
+    Args:
+      startup_trials: drawn at random before the first suggestion of the model.
+      noise_deviation: of the values of trials that do not say it; None to estimate it.
+      seed: of what is drawn; it is no secret.
+    """
+
+    def __init__(self, *, startup_trials: int = 5, noise_deviation: float | None = None, seed: int | None = None):
+        """Check and keep."""
+        super().__init__(startup_trials=startup_trials, seed=seed)
+        self._deviation = None if noise_deviation is None else _checks.nonnegative("noise_deviation", noise_deviation)
+
+    def _expect(self, study: Study) -> None:
+        self._raise_error_if_multi_objective(study)
+
+    def _proposed(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
+        sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
+        utilities = sign * np.array([each.value for each in done], float)
+        config, padded = _padded(points)
+        known = deviation_of(done, self._deviation)
+        found = _suggested(
+            key, config, padded, jnp.asarray(_filled(utilities, len(padded))), len(done), jnp.asarray(known)
+        )
+        return np.asarray(found, float)
+
+
+class DParetoSampler(_Modelled):
+    """DPareto (``algorithms.dpareto``) for studies of two objectives, such as epsilon and error.
+
+    Args:
+      startup_trials: drawn at random before the first suggestion of the models.
+      acquisition: of ``dpareto``: "hvpoi_transformed" or "ehvi".
+      seed: of what is drawn; it is no secret.
+    """
+
+    def __init__(self, *, startup_trials: int = 8, acquisition: str = "ehvi", seed: int | None = None):
+        """Check and keep."""
+        super().__init__(startup_trials=startup_trials, seed=seed)
+        self._acquisition = _checks.choice("acquisition", acquisition, ("ehvi", "hvpoi_transformed"))
+
+    def _expect(self, study: Study) -> None:
+        if len(study.directions) != 2:
+            raise ValueError(f"DParetoSampler needs a study of two objectives, got {len(study.directions)}")
+
+    def _proposed(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
+        signs = np.array([1.0 if each == StudyDirection.MINIMIZE else -1.0 for each in study.directions])
+        values = signs * np.array([each.values for each in done], float)
+        low, scale = values.mean(axis=0), np.maximum(values.std(axis=0), 1e-12)
+        standard = (values - low) / scale
+        size = _room(len(done))
+        config = dpareto.config(
+            bounds={"low": np.zeros(points.shape[1]), "high": np.ones(points.shape[1])},
+            initial_design=np.full((1, points.shape[1]), 0.5),
+            proposals=1,
+            acquisition=self._acquisition,
+        )
+        found = _suggested_front(
+            key,
+            config,
+            jnp.asarray(_filled(points, size)),
+            jnp.asarray(_filled(standard, size)),
+            len(done),
+            jnp.asarray(standard.max(axis=0) + 0.1),
+        )
+        return np.asarray(found, float)
+
+
+def deviation_of(done: Sequence[FrozenTrial], otherwise: float | None) -> float:
+    """Of the noise of the trials' values, in the mean square; NaN where it is not known of all."""
+    found = [each.user_attrs.get(DEVIATION, otherwise) for each in done]
+    return float("nan") if None in found else float(np.sqrt(np.mean(np.square(np.asarray(found, float)))))
+
+
+def posterior(points: np.ndarray, utilities: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation at the points themselves, the kernel fitted and the noise known."""
+    config, padded = _padded(points)
+    given = jnp.asarray(_filled(utilities, len(padded)))
+    mean, width = _known(jax.random.key(0), config, padded, given, len(points), jnp.asarray(deviation))
+    return np.asarray(mean, float)[: len(points)], np.asarray(width, float)[: len(points)]
+
+
+def _room(count: int) -> int:
+    size = ROOM
+    while size < count:
+        size *= 2
+    return size
+
+
+def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]))])
+
+
+def _padded(points: np.ndarray) -> tuple[gp_ucb.Config, jax.Array]:
+    size, dimension = _room(len(points)), points.shape[1]
+    box = {"low": np.zeros(dimension), "high": np.ones(dimension)}
+    return gp_ucb.config(steps=size, bounds=box, kernel=kernels.matern52), jnp.asarray(_filled(points, size))
+
+
+def _fitted(key, config, points, utilities, count, deviation):
+    """The state of GP-UCB after ``count`` trials, its kernel fitted; a deviation that is no number is fitted too."""
+    mask = jnp.arange(points.shape[0]) < count
+    private = gp_ucb.Private(
+        config.model, gp.condition(config.model, points, mask), None, jnp.where(mask, utilities, -jnp.inf)
+    )
+    standard = gp_ucb.observed(config, private)
+    spread = jnp.var(jnp.where(mask, utilities, 0.0), where=mask)
+    share = jnp.square(deviation) / jnp.where(spread > 0, spread, 1.0)  # of the variance: values are standardised
+    start = dataclasses.replace(
+        config.model, noise_variance=jnp.where(jnp.isnan(share), config.model.noise_variance, jnp.maximum(share, 1e-6))
+    )
+    fit = gp.fit(key, start, points, standard, mask, num_restarts=2, steps=30, scale=gp_ucb.FIT_SCALE)
+    model = dataclasses.replace(
+        fit, noise_variance=jnp.where(jnp.isnan(share), fit.noise_variance, start.noise_variance)
+    )
+    after = gp.condition(model, points, mask)
+    worked = jnp.all(jnp.isfinite(after.whitening))
+    model = jax.tree.map(lambda new, old: jnp.where(worked, new, old), model, start)
+    return private._replace(model=model, factorization=gp.condition(model, points, mask)), standard
+
+
+@jax.jit
+def _suggested(key, config, points, utilities, count, deviation):
+    fit_key, ask_key = jax.random.split(key)
+    private, _ = _fitted(fit_key, config, points, utilities, count, deviation)
+    state = State(gp_ucb.Public(jnp.asarray(count, jnp.int32), None), private)
+    return gp_ucb.ask(ask_key, config, state).points[0]
+
+
+@jax.jit
+def _known(key, config, points, utilities, count, deviation):
+    private, standard = _fitted(key, config, points, utilities, count, deviation)
+    mean, variance = gp.predict(private.model, private.factorization, standard, points)
+    mask = jnp.arange(points.shape[0]) < count
+    level = jnp.mean(utilities, where=mask)
+    width = jnp.std(utilities, where=mask)
+    return level + width * mean, width * jnp.sqrt(variance)
+
+
+@jax.jit
+def _suggested_front(key, config, points, standard, count, reference):
+    fit_key, ask_key = jax.random.split(key)
+    mask = jnp.arange(points.shape[0]) < count
+    zero = jnp.zeros(2, standard.dtype)
+    given = surrogates.Measured(
+        points, standard, mask, mask, zero, zero + 1.0, reference.astype(standard.dtype), config.model
+    )
+    given = given._replace(models=surrogates.fitted(fit_key, config, given))
+    return surrogates.proposed(ask_key, config, given)[0]

@@ -1,0 +1,306 @@
+"""Optuna: samplers pass its own suite, and a private study stores, logs and shows noised values alone."""
+
+import json
+import logging
+import multiprocessing
+import threading
+import warnings
+
+import jax
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.testing import pytest_samplers as suite
+
+from jaxdpbo import Recording
+from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, private_study
+from jaxdpbo.integrations.optuna.samplers import DEVIATION, deviation_of
+from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
+from jaxdpbo.privacy import ledger
+
+RECORDS = np.linspace(0.2, 0.4, 50)
+TESTED = {"users": 50, "loss_range": (0.0, 1.0), "noise": "float", "insecure_key": True}
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+
+
+class TestGPUCBSampler(suite.BasicSamplerTestCase, suite.RelativeSamplerTestCase, suite.SingleOnlySamplerTestCase):
+    @pytest.fixture
+    def sampler(self):
+        return lambda: GPUCBSampler(seed=0)
+
+
+class TestDParetoSampler(suite.MultiObjectiveSamplerTestCase):
+    @pytest.fixture
+    def sampler(self):
+        return lambda: DParetoSampler(seed=0)
+
+
+DISTRIBUTIONS = [
+    FloatDistribution(-1.0, 3.0),
+    FloatDistribution(1e-4, 1e2, log=True),
+    FloatDistribution(-1.0, 1.0, step=0.25),
+    IntDistribution(-3, 7),
+    IntDistribution(1, 100, log=True),
+    IntDistribution(2, 20, step=3),
+    CategoricalDistribution((None, "a", 3, True)),
+]
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
+def test_values_come_back_from_their_coordinates(distribution):
+    for place in np.linspace(0, 1, 101):
+        value = coordinates.decode(distribution, place)
+        assert distribution._contains(distribution.to_internal_repr(value))
+        assert type(value) in (int, float, str, bool, type(None))
+        at = coordinates.encode(distribution, value)
+        assert 0 <= at <= 1
+        assert coordinates.decode(distribution, at) == pytest.approx(value) if isinstance(value, float) else True
+        if not isinstance(value, float):
+            assert coordinates.decode(distribution, at) is value or coordinates.decode(distribution, at) == value
+    ends = [coordinates.decode(distribution, place) for place in (0.0, 1.0)]
+    if not isinstance(distribution, CategoricalDistribution):
+        assert ends == pytest.approx([distribution.low, distribution.high])
+    assert coordinates.levels(distribution) is None or coordinates.levels(distribution) > 1
+
+
+def test_a_range_of_one_value_has_a_coordinate():
+    for distribution in (FloatDistribution(2.0, 2.0), FloatDistribution(2.0, 2.0, log=True), IntDistribution(2, 2)):
+        assert coordinates.decode(distribution, coordinates.encode(distribution, 2)) == 2
+
+
+def losses(trial, data):
+    return np.square(data - trial.suggest_float("x", 0.0, 1.0))
+
+
+def private(objective=losses, data=RECORDS, study=None, *, seed=0, **options):
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed), study_name="s") if study is None else study
+    given = {"evaluations": 4, "mu": 1.0, "key": jax.random.key(seed)} | TESTED | options
+    return private_study(study, objective, data, **given)
+
+
+def test_a_study_holds_noised_values_and_stops_when_the_budget_is_spent():
+    found = private()
+    assert found.remaining == 4
+    found.study.optimize(found, n_trials=10)
+    trials = found.study.trials
+    assert len(trials) == 4
+    assert found.remaining == 0
+    for each in trials:
+        truth = np.mean(np.square(RECORDS - each.params["x"]))
+        assert each.value != truth
+        assert abs(each.value - truth) < 6 * found.deviation
+        assert each.user_attrs == {DEVIATION: found.deviation}
+    assert found.study.user_attrs[GUARANTEE].startswith("gdp 1")
+    assert found.guarantee.level == pytest.approx(1.0)
+    assert "4 evaluations left" not in repr(found)
+    late = found.study.ask()
+    with pytest.raises(optuna.TrialPruned):
+        found(late)
+    found.optimize()  # nothing is left to do
+    assert len(found.study.trials) == 5
+
+
+def test_a_trial_that_is_evaluated_again_gets_its_answer_again(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger.create(path, mu=2.0)
+    options = {"recording": Recording(path, "one"), "key": None, "insecure_key": False, "noise": "exact"}
+    storage = optuna.storages.InMemoryStorage()
+    study = optuna.create_study(storage=storage, study_name="kept")
+    first = private(study=study, **options)
+    trial = study.ask()
+    value = first(trial)
+    assert first(trial) == value
+    assert first.remaining == 3
+    again = private(study=study, **options)  # as after a crash: the charge and the answer are on record
+    assert (again.remaining, again(trial)) == (3, value)
+    other = private(study=optuna.create_study(study_name="other"), **options)
+    assert other(other.study.ask()) != value  # a trial of the same number, of another study
+    assert len(ledger.account(path).spends) == 1
+
+
+def told(data, caplog):
+    """All that a study stored and logged, but for times."""
+    caplog.clear()
+    found = private(data=data)
+    optuna.logging.set_verbosity(optuna.logging.DEBUG)
+    optuna.logging.enable_propagation()
+    found.optimize()
+    optuna.logging.disable_propagation()
+    stored = [
+        (
+            each.number,
+            each.state,
+            each.values,
+            each.params,
+            each.user_attrs,
+            each.system_attrs,
+            each.intermediate_values,
+        )
+        for each in found.study.trials
+    ]
+    return stored, found.study.user_attrs, repr(found), caplog.text
+
+
+def test_nothing_but_the_release_differs_between_neighbours(trials, caplog):
+    count = trials("neighbouring pairs whose studies were compared", 5, 200, 2)
+    caplog.set_level(logging.DEBUG)
+    rng = np.random.default_rng(2)
+    start = RECORDS.copy()
+    start[0] = 1e9  # its loss is clipped to 1, as that of all its replacements: the releases are equal
+    usual = told(start, caplog)
+    assert "Trial 3 finished" in usual[3]
+    for _ in range(count):
+        data = start.copy()
+        data[0] = rng.choice([1e300, -1e300, np.inf, -np.inf, rng.uniform(10, 1e6)])
+        assert told(data, caplog) == usual
+    data[0] = 0.3
+    assert told(data, caplog) != usual  # the comparison can fail
+
+
+def test_an_objective_that_raises_is_not_quoted(caplog, capsys):
+    def raising(trial, data):
+        trial.suggest_float("x", 0.0, 1.0)
+        raise ValueError(f"what is {data[0]}?")
+
+    optuna.logging.set_verbosity(optuna.logging.DEBUG)
+    found = private(raising)
+    with pytest.raises(ObjectiveFailed, match="raised ValueError at trial 0") as error:
+        found.optimize()
+    assert error.value.__cause__ is error.value.__context__ is None
+    assert found.remaining == 3  # charged before it was evaluated
+    assert "0.2" not in capsys.readouterr().err
+    assert found.study.trials[0].state == optuna.trial.TrialState.FAIL
+    assert "what is" not in json.dumps([each.system_attrs for each in found.study.trials])
+
+
+@pytest.mark.parametrize("name", ["report", "should_prune", "set_user_attr", "study", "storage"])
+def test_an_objective_can_store_nothing_itself(name):
+    def storing(trial, data):
+        getattr(trial, name)
+        return losses(trial, data)
+
+    with pytest.raises(ObjectiveFailed, match="AttributeError"):
+        private(storing).optimize()
+
+
+def test_studies_that_hold_raw_values_or_maximise_are_refused():
+    raw = optuna.create_study()
+    raw.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+    with pytest.raises(ValueError, match="evaluated without noise"):
+        private(study=raw)
+    for directions in (["maximize"], ["minimize", "minimize"]):
+        with pytest.raises(ValueError, match="must minimise one objective"):
+            private(study=optuna.create_study(directions=directions))
+    with pytest.raises(TypeError, match="study must be an optuna"):
+        private(study="s")
+
+
+def test_threads_share_one_budget():
+    found = private(evaluations=8)
+    found.optimize(n_trials=20, n_jobs=3)
+    values = [each.value for each in found.study.trials if each.state == optuna.trial.TrialState.COMPLETE]
+    assert len(values) == 8 == len(set(values))
+    busy, entered, leave = [], threading.Event(), threading.Event()
+
+    def waiting(trial, data):
+        entered.set()
+        assert leave.wait(60)
+        return losses(trial, data)
+
+    slow = private(waiting)
+    trial = slow.study.ask()
+    worker = threading.Thread(target=lambda: busy.append(slow(trial)))
+    worker.start()
+    assert entered.wait(60)
+    with pytest.raises(RuntimeError, match="is being evaluated"):
+        slow(trial)  # the same trial at the same time: nothing is charged
+    leave.set()
+    worker.join()
+    assert slow.remaining == 3
+    assert slow(trial) == busy[0]
+
+
+def test_the_best_is_by_the_posterior_mean_and_not_by_luck():
+    found = private(evaluations=16, mu=0.5, seed=3)
+    found.optimize()
+    best = found.best()
+    truth = np.mean(np.square(RECORDS - best.params["x"]))
+    assert abs(best.value - truth) < abs(
+        found.study.best_value - np.mean(np.square(RECORDS - found.study.best_params["x"]))
+    )
+    assert 0 < best.deviation < found.deviation
+    assert best.params == found.study.trials[best.number].params
+    with pytest.raises(ValueError, match="no trial is complete"):
+        private().best()
+
+    def branches(trial, data):
+        return losses(trial, data) if trial.number else np.abs(data - trial.suggest_float("y", 0.0, 1.0))
+
+    apart = private(branches)
+    apart.optimize()
+    with pytest.raises(ValueError, match="share a parameter"):
+        apart.best()
+
+
+def test_samplers_know_the_noise_of_private_trials():
+    found = private()
+    found.optimize()
+    assert deviation_of(found.study.trials, None) == pytest.approx(found.deviation)
+    raw = optuna.create_study()
+    raw.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    assert np.isnan(deviation_of(raw.trials, None))
+    assert deviation_of(raw.trials, 0.5) == 0.5
+    with pytest.raises(ValueError, match="noise_deviation"):
+        GPUCBSampler(noise_deviation=-1.0)
+
+
+def test_gp_ucb_finds_the_minimum_and_dpareto_the_front():
+    study = optuna.create_study(sampler=GPUCBSampler(seed=1, noise_deviation=0.0))
+    study.optimize(lambda trial: (trial.suggest_float("x", 0, 1) - 0.3) ** 2, n_trials=14)
+    assert study.best_value < 1e-3
+    front = optuna.create_study(directions=["minimize", "minimize"], sampler=DParetoSampler(seed=1))
+
+    def both(trial):
+        x, y = (trial.suggest_float(name, 0, 1) for name in "xy")
+        return x + y**2, 1 - x + y**2  # y is best at 0
+
+    front.optimize(both, n_trials=14)
+    proposed = [each.params["y"] for each in front.trials[8:]]
+    assert np.median(proposed) < 0.2 < np.median([each.params["y"] for each in front.trials[:8]])
+    with pytest.raises(ValueError, match="two objectives"):
+        optuna.create_study(sampler=DParetoSampler()).optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+
+
+def _work(url, path, name, done):
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.load_study(study_name="shared", storage=url)
+    options = {"recording": Recording(path, name), "key": None, "insecure_key": False, "noise": "exact"}
+    private(study=study, evaluations=3, **options).optimize()
+    done.put(name)
+
+
+def test_two_processes_charge_one_ledger_for_one_study(tmp_path):
+    path, url = tmp_path / "ledger.jsonl", f"sqlite:///{tmp_path}/study.db"
+    ledger.create(path, mu=1.5)
+    optuna.create_study(storage=url, study_name="shared")
+    context = multiprocessing.get_context("spawn")
+    done = context.Queue()
+    workers = [context.Process(target=_work, args=(url, path, name, done)) for name in ("one", "two")]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(300)
+    assert {done.get(timeout=1) for _ in workers} == {"one", "two"}
+    study = optuna.load_study(study_name="shared", storage=url)
+    assert len({each.value for each in study.trials}) == len(study.trials) == 6
+    assert all(DEVIATION in each.user_attrs for each in study.trials)
+    assert len(ledger.account(path).spends) == 2

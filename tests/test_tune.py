@@ -1,0 +1,90 @@
+"""``jaxdpbo tune`` prints a setting and its guarantee, and what a protected row holds prepares nothing."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxdpbo import commands, space
+from jaxdpbo.commands import tune
+
+RNG = np.random.default_rng(0)
+ROWS = 60
+TRAIN, PROTECTED = tune.halves(ROWS)
+
+
+def table(path, changed=None):
+    """Two numbers, one with gaps, a category, and what follows from the first."""
+    first = RNG.__class__(np.random.PCG64(3)).normal(size=ROWS)
+    rows = [
+        [f"{value:.3f}", "" if i % 7 == 0 else str(i % 5), "red" if i % 2 else "blue", "yes" if value > 0 else "no"]
+        for i, value in enumerate(first)
+    ]
+    for row, cells in (changed or {}).items():
+        rows[row] = cells
+    path.write_text("\n".join(["a,b,colour,bought", *(",".join(cells) for cells in rows)]) + "\n")
+    return path
+
+
+def test_columns_are_read_as_training_rows_have_them(tmp_path):
+    from sklearn.linear_model import LogisticRegression
+
+    usual, targets = tune.read(table(tmp_path / "a.csv"), "bought")
+    bad = {PROTECTED[0]: ["ten", "nan", "green", "maybe"], PROTECTED[1]: ["1e400", "x"], PROTECTED[2]: ["1"] * 9}
+    changed, others = tune.read(table(tmp_path / "b.csv", bad), "bought")
+    assert usual.shape == changed.shape == (ROWS, 3)
+    assert set(targets) == {"yes", "no"}
+    assert (others[PROTECTED[0]], others[PROTECTED[1]]) == ("maybe", "")
+    fitted = []
+    for inputs, labels in ((usual, targets), (changed, others)):
+        pipeline, labels = tune.prepared(LogisticRegression(), inputs, labels, TRAIN)
+        fitted.append(pipeline.fit(inputs[TRAIN], labels[TRAIN]))
+        assert np.all(np.isfinite(fitted[-1][:-1].transform(inputs)))
+    np.testing.assert_array_equal(fitted[0].predict_proba(usual[TRAIN]), fitted[1].predict_proba(changed[TRAIN]))
+    kept = np.setdiff1d(PROTECTED, list(bad))
+    np.testing.assert_array_equal(fitted[0].predict_proba(usual[kept]), fitted[1].predict_proba(changed[kept]))
+    assert fitted[0][:-1].transform(usual).shape[1] == 4  # two numbers and two colours
+
+
+def test_a_command_line_becomes_a_space():
+    found = tune._space(["C=real:0.01:100:log", "depth=integer:1:20", "kernel=categorical:rbf,poly,None"])
+    assert found == {
+        "C": space.real(0.01, 100, log=True),
+        "depth": space.integer(1, 20),
+        "kernel": space.categorical("rbf", "poly", None),
+    }
+    for word in ("C", "=real:0:1", "C=real:0", "C=real:1:0", "C=float:0:1", "C=real:0:1:exp", "C=categorical:a"):
+        with pytest.raises(ValueError, match="must be|must lie|must have|be two or more"):
+            tune._space([word])
+
+
+def test_a_file_becomes_a_space(tmp_path):
+    path = tmp_path / "space.toml"
+    path.write_text(
+        '[C]\ntype = "real"\nlow = 0.01\nhigh = 100\nlog = true\n[k]\ntype = "categorical"\nchoices = ["a", "b"]'
+    )
+    assert tune._space_file(path) == {"C": space.real(0.01, 100, log=True), "k": space.categorical("a", "b")}
+    path.write_text('[C]\ntype = "float"')
+    with pytest.raises(ValueError, match="type of C"):
+        tune._space_file(path)
+
+
+def test_the_command_prints_a_setting_and_its_guarantee(tmp_path, capsys):
+    path = table(tmp_path / "a.csv")
+    line = ["tune", str(path), "--target", "bought", "--estimator", "sklearn.linear_model.LogisticRegression"]
+    line += ["--space", "C=real:0.1:1.0", "--set", "max_iter=50", "--epsilon", "1", "--delta", "1e-5", "--n-iter", "4"]
+    commands.main([*line, "--quiet", "--json"])
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert 0.1 <= found["params"]["C"] <= 1.0
+    assert found["guarantee"]["notion"] == "gdp"
+    assert err == ""
+    commands.main([*line, "--quiet"])
+    assert capsys.readouterr().out.startswith("C = 0.")
+    for wrong, said in (
+        (["--target", "sold"], "target must be one of"),
+        (["--estimator", "SVC"], "must be an import path"),
+    ):
+        with pytest.raises(SystemExit):
+            commands.main([*line, *wrong, "--quiet"])
+        assert said in capsys.readouterr().err

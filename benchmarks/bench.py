@@ -7,9 +7,9 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.speed import NAMES
 
-SEARCH = "search"  # not of speed, but of how low the searches get
-OPTIONS = {"first_answer": {"against"}, SEARCH: {"problems", "methods", "budgets", "seeds"}}
-MODULES = {name: f"benchmarks.speed.{name}" for name in NAMES} | {SEARCH: "benchmarks.search.bench"}
+SEARCHES = {"search": "benchmarks.search.bench", "sklearn": "benchmarks.search.held_out"}  # of losses, not of speed
+OPTIONS = {"first_answer": {"against"}, "search": {"problems", "methods", "budgets", "seeds"}, "sklearn": {"seeds"}}
+MODULES = {name: f"benchmarks.speed.{name}" for name in NAMES} | SEARCHES
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", help="of search: some problems, where not all")
     parser.add_argument("--methods", nargs="+", help="of search: what to compare")
     parser.add_argument("--mu", nargs="+", type=float, dest="budgets", help="of search: budgets, inf among them")
-    parser.add_argument("--seeds", type=int, help="of search: how many")
+    parser.add_argument("--seeds", type=int, help="of search and sklearn: how many")
     arguments = parser.parse_args()
     if arguments.name is None:
         rows = [

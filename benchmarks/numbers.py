@@ -21,6 +21,7 @@ from typing import Any
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 from benchmarks import fingerprint, report, reproductions
+from benchmarks.bench import SEARCHES
 from benchmarks.tables import BLOCKS
 
 MARKED = re.compile(r"<!-- numbers: (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
@@ -86,8 +87,8 @@ def measured() -> Iterator[tuple[str, str, tuple[str, ...]]]:
             from benchmarks.speed.demo import ENTRY
 
             yield path.stem, ENTRY, fingerprint.FIGURE
-        elif name == "search":
-            yield path.stem, "benchmarks.search.bench", fingerprint.FIGURE
+        elif name in SEARCHES:
+            yield path.stem, SEARCHES[name], fingerprint.FIGURE
         else:
             yield path.stem, f"benchmarks.speed.{name}", fingerprint.DEFINITION
     yield "audit", "benchmarks.audit", fingerprint.DEFINITION

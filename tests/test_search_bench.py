@@ -33,7 +33,7 @@ def test_lines_of_other_code_and_lines_cut_off_are_run_again(tmp_path):
     lines = [json.dumps(cell._asdict() | said | {"code": code}) for code in ("now", "before")]
     path.write_text("\n".join([*lines, lines[0][:-9]]))
     assert dict(cells._kept(path, "now")) == {cell: said}
-    assert cells.run(path, [cell], "now", tmp_path) == {cell: said}
+    assert cells.run(path, [cell], "now", tmp_path, searches.timed) == {cell: said}
     assert "about 0.0 hours for 1 of them" in cells._estimate({cell: said}, [cell, cell._replace(search="other")])
 
 

@@ -234,6 +234,7 @@ def test_a_refit_is_of_the_rows_that_it_says():
         np.testing.assert_array_equal(fitted.predict_proba(X), wanted.predict_proba(X))
         assert fitted.score(X, Y) == wanted.score(X, Y)
     assert fitted.n_features_in_ == plain.n_features_in_ == 3
+    assert not hasattr(fitted.set_params(refit=False).fit(X, Y), "best_estimator_")  # nothing of the fit before is left
     with pytest.raises(ValueError, match="refit must be"):
         search(refit="all").fit(X, Y)
 

@@ -54,7 +54,7 @@ def test_a_command_line_becomes_a_space():
         "kernel": space.categorical("rbf", "poly", None),
     }
     for word in ("C", "=real:0:1", "C=real:0", "C=real:1:0", "C=float:0:1", "C=real:0:1:exp", "C=categorical:a"):
-        with pytest.raises(ValueError, match="must be|must lie|must have|be two or more"):
+        with pytest.raises(ValueError, match=r"must be|must lie|must have|be two or more"):
             tune._space([word])
 
 

@@ -60,7 +60,7 @@ def main(
     ]
     wanted = list(dict.fromkeys(wanted))
     print(f"{len(chosen)} problems, seeds {FIRST_SEED} to {FIRST_SEED + seeds - 1}, mu {', '.join(map(str, asked))}")
-    found = cells.run(folder / "cells.jsonl", wanted, code, folder / "programs")
+    found = cells.run(folder / "cells.jsonl", wanted, code, folder / "programs", searches.timed)
     losses = {name: _losses(found, name, methods, levels[name], seeds) for name in chosen}
     tables = {name: _row(found, name, losses[name], levels[name]) for name in chosen}
     _show(tables)

@@ -7,8 +7,7 @@ count: ``code`` is the hash of all that a run imports.
 import json
 import multiprocessing
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +26,9 @@ class Cell(NamedTuple):
     seed: int
 
 
-def run(path: Path, wanted: Sequence[Cell], code: str, programs: Path) -> dict[Cell, dict[str, Any]]:
+def run(
+    path: Path, wanted: Sequence[Cell], code: str, programs: Path, evaluate: Callable[[Cell], dict[str, Any]]
+) -> dict[Cell, dict[str, Any]]:
     """What each cell found: from ``path`` where it is there, and run where it is not, one process a core.
 
     Args:
@@ -35,6 +36,7 @@ def run(path: Path, wanted: Sequence[Cell], code: str, programs: Path) -> dict[C
       wanted: in the order in which they are run.
       code: hash of the code.
       programs: a folder of compiled programs that the processes share.
+      evaluate: what a cell finds, "seconds" among it; of a module, since processes are told its name.
     """
     found = {cell: said for cell, said in _kept(path, code) if cell in set(wanted)}
     missing = [cell for cell in wanted if cell not in found]
@@ -53,7 +55,7 @@ def run(path: Path, wanted: Sequence[Cell], code: str, programs: Path) -> dict[C
             path.open("a") as lines,
             tqdm(total=len(missing), unit="run", mininterval=5.0) as bar,
         ):
-            futures = {pool.submit(_timed, cell): cell for cell in missing}
+            futures = {pool.submit(evaluate, cell): cell for cell in missing}
             for future in as_completed(futures):
                 cell, said = futures[future], future.result()
                 found[cell] = said
@@ -94,11 +96,3 @@ def _alone(places: Any, programs: str) -> None:
     import jax
 
     jax.config.update("jax_compilation_cache_dir", programs)
-
-
-def _timed(cell: Cell) -> dict[str, Any]:
-    from benchmarks.search import problems, searches
-
-    started = time.perf_counter()
-    loss, method = searches.loss_of(problems.PROBLEMS[cell.problem], cell.search, cell.mu, cell.seed)
-    return {"loss": loss, "method": method, "seconds": round(time.perf_counter() - started, 2)}

@@ -4,6 +4,7 @@ What counts is the mean loss of the answer over the same users that steered the 
 """
 
 import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.search.problems import Problem
+from benchmarks.search.cells import Cell
+from benchmarks.search.problems import PROBLEMS, Problem
 from jaxdpbo import Space, minimize
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import methods, run_loop, run_scan
@@ -27,6 +29,13 @@ def names(problem: Problem) -> list[str]:
     real = not isinstance(problem.searched, Space)
     found = [RANDOM, DEFAULT] + [BEFORE] * real + [UNTUNED] * (problem.default is not None)
     return found + [name for name in methods.METHODS if real or name not in methods.DESCENTS]
+
+
+def timed(cell: Cell) -> dict[str, Any]:
+    """One run."""
+    started = time.perf_counter()
+    loss, method = loss_of(PROBLEMS[cell.problem], cell.search, cell.mu, cell.seed)
+    return {"loss": loss, "method": method, "seconds": round(time.perf_counter() - started, 2)}
 
 
 def loss_of(problem: Problem, search: str, mu: float, seed: int) -> tuple[float, str]:

@@ -7,7 +7,6 @@ Optuna's own samplers do.
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -23,7 +22,7 @@ from jaxdpbo import _checks
 from jaxdpbo.algorithms import dpareto, gp_ucb
 from jaxdpbo.algorithms.dpareto import surrogates
 from jaxdpbo.integrations.optuna import coordinates
-from jaxdpbo.surrogate import gp, kernels, maximize
+from jaxdpbo.surrogate import gp, kernels
 from jaxdpbo.types import State
 
 DEVIATION = "jaxdpbo:noise_deviation"  # an attribute of a trial: of the noise of its value, public

@@ -19,7 +19,7 @@ from jaxdpbo.integrations.optuna import coordinates
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, deviation_of, posterior
 from jaxdpbo.privacy.guarantee import Guarantee
 
-GUARANTEE = "jaxdpbo:guarantee"  # an attribute of a study
+GUARANTEE = "jaxdpbo:guarantee"  # an attribute of a trial: of all values of its budget together
 SUGGESTS = ("suggest_float", "suggest_int", "suggest_categorical", "number", "params", "distributions")
 
 
@@ -72,7 +72,6 @@ class PrivateStudy:
         self._private = PrivateObjective(self._losses, data, **options)
         self.guarantee: Guarantee = self._private.guarantee
         self.deviation: float = self._private.deviation
-        study.set_user_attr(GUARANTEE, self.guarantee.claim)
 
     @property
     def remaining(self) -> int:
@@ -98,6 +97,7 @@ class PrivateStudy:
             self._running[trial.number] = trial
         try:
             trial.set_user_attr(DEVIATION, self.deviation)
+            trial.set_user_attr(GUARANTEE, self.guarantee.claim)
             value = self._private(place)
         except BudgetExhausted:
             self._stop()

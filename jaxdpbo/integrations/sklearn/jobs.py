@@ -26,7 +26,8 @@ class Joblib(Executor):
         waiting = [(later, call) for later, call in self._waiting if later.set_running_or_notify_cancel()]
         self._waiting = []
         try:
-            found = Parallel(n_jobs=self.n_jobs)(call for _, call in waiting)
+            # max_nbytes: records must not lie in files that a crash leaves behind
+            found = Parallel(n_jobs=self.n_jobs, max_nbytes=None)(call for _, call in waiting)
         except BaseException as error:
             for later, _ in waiting:
                 later.set_exception(error)

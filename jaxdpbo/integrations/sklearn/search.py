@@ -39,7 +39,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     validation record (with ``groups``, all records of a group) gives a loss, and what is released, ``best_params_`` and
     all else with a trailing underscore, is ``(epsilon, delta)``-DP or ``mu``-GDP for replacing one of those. There are
     no exact ``cv_results_`` and no ``best_score_``: they leak the records. A noised loss of the answer costs a share of
-    the budget (``estimate_share``).
+    the budget (``estimate_share``). Each fit spends a budget: ``cross_val_score`` of a search spends one a fold.
 
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.linear_model import LogisticRegression
@@ -150,6 +150,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """
         if _checks.choice("protect", self.protect, ("validation", "all")) == "all":
             raise NotImplementedError(BLOCKS)
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)  # of an earlier fit, which may have had another budget
         _checks.choice("error_score", self.error_score, ON_ERROR)
         if not isinstance(self.refit, (bool, np.bool_)) and self.refit != "train":
             raise ValueError(f"refit must be True, False or 'train', got {self.refit!r}")

@@ -1,0 +1,106 @@
+"""``scripts/bench sklearn``: ``PrivateSearchCV`` at an epsilon of 1 beside an estimator's defaults, on held-out rows.
+
+Rows of the search are halved as by default: both models are fitted to the training half, the other half is private.
+"""
+
+import os
+import time
+from typing import Any
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import numpy as np
+
+from benchmarks import fingerprint, report
+from benchmarks.reproductions import common
+from benchmarks.search import cells
+from jaxdpbo import space
+from jaxdpbo.problems import classification, datasets
+
+ENTRY = "benchmarks.search.held_out"
+FIRST_SEED, SEEDS = 9000, 20
+EPSILON, DELTA = 1.0, 1e-5
+SEARCH = "PrivateSearchCV"
+ROWS = {"adult": (20_000, 10_000), "breast_cancer": (400, 169)}  # of the search, and held out
+SPACE = {
+    "min_samples_leaf": space.integer(1, 50, log=True),
+    "max_depth": space.integer(2, 30),
+    "max_features": space.real(0.02, 1.0, log=True),
+}
+
+
+def main(quick: bool, *, seeds: int | None = None) -> None:
+    started = time.perf_counter()
+    seeds = seeds or (2 if quick else SEEDS)
+    names = ["breast_cancer"] if quick else list(ROWS)
+    wanted = [cells.Cell(name, SEARCH, EPSILON, FIRST_SEED + seed) for seed in range(seeds) for name in names]
+    folder, code = report.folder("search"), fingerprint.digest(ENTRY)
+    found = cells.run(folder / "held_out.jsonl", wanted, code, folder / "programs", compared)
+    results: dict[str, Any] = {}
+    for name in names:
+        of = [found[cell] for cell in wanted if cell.problem == name]
+        losses = {which: np.array([one[which] for one in of]) for which in ("private", "default", "accuracy", "before")}
+        results[name] = {
+            "rows": ROWS[name],
+            "losses": losses,
+            "paired": common.compared(losses["private"], losses["default"]),
+            "params": [one["params"] for one in of],
+            "method": of[0]["method"],
+        }
+    rows = []
+    for name, one in results.items():
+        means = [f"{one['losses'][which].mean():.4f}" for which in ("default", "private", "before", "accuracy")]
+        rows.append((name, *means[:2], common.sentence(one["paired"]), *means[2:]))
+    report.print_table(("records", "default", SEARCH, "difference (95 %)", "accuracy, default", SEARCH), rows)
+    report.write_result(
+        report.folder("bench") / f"bench_sklearn{'_quick' * quick}.json",
+        common.plain({"data": results}),
+        entry=ENTRY,
+        seeds=[FIRST_SEED, FIRST_SEED + seeds],
+        noise="exact",
+        dtype="float64",
+        settings={"printed in the paper": {}, "chosen here": {"epsilon": EPSILON, "delta": DELTA, "n_iter": 60}},
+        started=started,
+    )
+
+
+def compared(cell: cells.Cell) -> dict[str, Any]:
+    """Mean log losses of held-out records, each at most 4, and accuracies; of one split and one search."""
+    from sklearn.base import clone
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.model_selection import ShuffleSplit
+
+    from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, losses, splits
+
+    started = time.perf_counter()
+    features, labels = _records(cell.problem)
+    rows, held_out = ROWS[cell.problem]
+    order = np.random.default_rng(cell.seed).permutation(len(labels))[: rows + held_out]
+    (X, y), (others, truth) = ((features[part], labels[part]) for part in (order[:rows], order[rows:]))
+    cv = ShuffleSplit(1, test_size=0.5, random_state=cell.seed)
+    model = RandomForestClassifier(n_estimators=100, random_state=cell.seed)
+    search = PrivateSearchCV(model, SPACE, epsilon=EPSILON, delta=DELTA, n_iter=60, cv=cv, refit="train").fit(X, y)
+    train = splits.one(cv, rows, None, {}, again=False).train
+    usual = clone(model).fit(X[train], y[train])
+    high = LOSSES["log_loss"].range[1]
+
+    def loss(fitted: Any) -> float:
+        return float(np.mean(np.minimum(losses.of_records("log_loss", fitted, others, truth), high)))
+
+    return {
+        "private": loss(search.best_estimator_),
+        "default": loss(usual),
+        "accuracy": float(search.score(others, truth)),
+        "before": float(usual.score(others, truth)),
+        "params": search.best_params_,
+        "method": search.method_,
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+
+
+def _records(name: str) -> tuple[np.ndarray, np.ndarray]:
+    if name == "adult":
+        (features, labels), _, _, _ = classification.load("adult", seed=0)
+        return features, labels
+    dataset = datasets.load(name)
+    return dataset.features, dataset.targets

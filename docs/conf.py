@@ -1,0 +1,41 @@
+"""The documentation site: ``scripts/docs`` builds it, runs every code block, and takes warnings for errors."""
+
+import os
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])  # of the tutorials' kernels
+
+project = "jaxdpbo"
+copyright = "the jaxdpbo authors"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme = "furo"
+html_title = "jaxdpbo"
+exclude_patterns = ["results"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = True
+napoleon_use_ivar = True  # attributes of named tuples are documented once
+ROOT_PAGES = re.compile(r"\]\(\.\./([A-Z]+)\.md(#[\w-]+)?\)")
+ELSEWHERE = {"README": "index"}
+
+
+def _links(app, name, source):
+    """Pages of the top folder are pages of the site; files that are measured or tested are on the disk beside it."""
+    del app, name
+    source[0] = ROOT_PAGES.sub(
+        lambda found: f"]({ELSEWHERE.get(found[1], found[1].lower())}.md{found[2] or ''})", source[0]
+    )
+
+
+def setup(app):
+    """Of Sphinx."""
+    app.connect("source-read", _links)

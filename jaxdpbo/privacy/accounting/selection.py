@@ -1,0 +1,151 @@
+"""What private selection costs: of a random and hidden number of private runs, the best alone is released.
+
+Liu and Talwar (2019), Papernot and Steinke (2022). ``K`` is drawn from a truncated negative binomial law and shown to
+nobody: with ``K`` known the theorem is false. The bound is ours, by profiles (docs/theorems.md): sharper than that of
+Koskela, Redberg and Wang (2024), and for Gaussian runs than Papernot and Steinke's by Renyi divergences.
+
+Notation: ``d_Q`` is the privacy profile of one run, ``epsilon -> delta``, over both directions of neighbours; ``m`` is
+the mean of ``K``; ``eta > -1`` is the law's shape (1 is geometric, 0 logarithmic) and ``gamma`` in (0, 1) its rate.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import scipy  # its submodules load where they are first used
+
+from jaxdpbo import _checks
+
+Profile = Callable[[float], float]
+LARGEST = 700.0  # of an exponent
+
+
+class Repetitions(NamedTuple):
+    """The law of ``K``: ``eta``, ``gamma`` and the mean; made by ``repetitions``."""
+
+    eta: float
+    gamma: float
+    mean: float
+
+
+def repetitions(eta: float, mean: float) -> Repetitions:
+    """The truncated negative binomial law of this shape and mean (Papernot and Steinke 2022, definition 1).
+
+    Raises:
+      ValueError: ``eta`` not above -1, ``mean`` not above 1, or a law that the floats do not hold.
+
+    >>> from jaxdpbo import accounting
+    >>> round(accounting.repetitions(1.0, 16).gamma, 6)
+    0.0625
+    """
+    eta, mean = _checks.number("eta", eta), _checks.number("mean", mean)
+    if not -1 < eta < 1e3 or not 1 < mean < 1e9:
+        raise ValueError(f"eta must be above -1 and mean above 1, got {eta:g}, {mean:g}")
+    low, high = -LARGEST, -1e-12  # of log gamma
+    if not _mean(eta, math.exp(low)) > mean > _mean(eta, math.exp(high)):
+        raise ValueError(f"no such law: eta {eta:g} with a mean of {mean:g}")
+    logarithm = scipy.optimize.brentq(lambda at: math.log(_mean(eta, math.exp(at)) / mean), low, high, xtol=1e-14)
+    gamma = math.exp(float(logarithm))
+    return Repetitions(eta, gamma, max(mean, _mean(eta, gamma)))
+
+
+def repetition_probabilities(law: Repetitions, largest: int) -> np.ndarray:
+    """``P(K = k)`` for ``k`` from 1 to ``largest``; what is left of 1 is the tail.
+
+    Raises:
+      ValueError: ``largest`` is not positive.
+    """
+    k = np.arange(1, _checks.size("largest", largest) + 1)
+    return np.exp(_log_probabilities(law, k))
+
+
+def tail_probability(law: Repetitions, largest: int) -> float:
+    """``P(K > largest)``, from above: by a geometric series of its first term."""
+    following = _checks.size("largest", largest) + 1
+    first = float(np.exp(_log_probabilities(law, np.array([following]))[0]))
+    ratio = (1 - law.gamma) * max(1.0, (following + law.eta) / (following + 1))
+    return min(1.0, first / (1 - ratio) * (1 + 1e-9)) if ratio < 1 else 1.0
+
+
+def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float:
+    """The smallest proved ``epsilon`` of the selection: ``epsilon_Q(delta / m) + rho``.
+
+    ``rho`` is the least of ``(eta + 1) log max(e^e1, 1 + (1 - gamma) / gamma d_Q(e1))`` over ``e1 >= 0``. Rounded up:
+    any ``e1`` gives a bound that holds.
+
+    Args:
+      law: of the number of runs.
+      profile: an upper bound on ``d_Q``, nonincreasing, such as ``lambda epsilon: gdp_delta(mu, epsilon)``.
+      delta: of the statement.
+
+    Returns:
+      The ``epsilon``; inf where nothing is proved.
+
+    Raises:
+      ValueError: ``delta`` not in (0, 1).
+
+    >>> from jaxdpbo import accounting
+    >>> law = accounting.repetitions(0.0, 16)
+    >>> round(accounting.selection_epsilon(law, lambda epsilon: accounting.gdp_delta(0.5, epsilon), 1e-5), 5)
+    3.09303
+    """
+    delta = _checks.probability("delta", delta)
+    base = _first_below(profile, delta / law.mean)
+    return base + _exponent(law, profile)
+
+
+def selection_delta(law: Repetitions, profile: Profile, epsilon: float) -> float:
+    """The smallest proved ``delta`` of the selection at this ``epsilon``: ``m d_Q(epsilon - rho)``, at most 1."""
+    left = _checks.nonnegative("epsilon", epsilon) - _exponent(law, profile)
+    return min(1.0, law.mean * profile(left)) if left >= 0 else 1.0
+
+
+def _exponent(law: Repetitions, profile: Profile) -> float:
+    """The least ``rho``, or a little more."""
+    odds = (1 - law.gamma) / law.gamma
+
+    def gap(at: float) -> float:
+        return odds * profile(at) - math.expm1(at)
+
+    low, high = 0.0, 1.0
+    while gap(high) > 0:
+        low, high = high, 2 * high
+        if high > LARGEST:
+            return math.inf
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gap(middle) > 0 else (low, middle)
+    return (law.eta + 1) * max(high, math.log1p(odds * profile(high)))
+
+
+def _first_below(profile: Profile, delta: float) -> float:
+    """An ``epsilon`` at which the profile is at most ``delta``, close to the least."""
+    if profile(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while profile(high) > delta:
+        low, high = high, 2 * high
+        if high > LARGEST:
+            return math.inf
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if profile(middle) > delta else (low, middle)
+    return high
+
+
+def _mean(eta: float, gamma: float) -> float:
+    """``phi'(1)``."""
+    logarithm = math.log(gamma)
+    if abs(eta * logarithm) < 1e-9:
+        return (1 / gamma - 1) / -logarithm
+    return eta * (1 - gamma) / gamma / -math.expm1(eta * logarithm)
+
+
+def _log_probabilities(law: Repetitions, k: np.ndarray) -> np.ndarray:
+    """``(1 - gamma)^k Gamma(k + eta) / (k! Gamma(eta) (gamma^-eta - 1))``, or its limit at ``eta = 0``."""
+    eta, logarithm = law.eta, math.log(law.gamma)
+    # Gamma(k + eta) / Gamma(1 + eta) times eta / (gamma^-eta - 1), which is positive for all eta.
+    share = 1 / -logarithm if abs(eta * logarithm) < 1e-9 else eta / math.expm1(-eta * logarithm)
+    rising = scipy.special.gammaln(k + eta) - scipy.special.gammaln(1 + eta) - scipy.special.gammaln(k + 1.0)
+    return k * math.log1p(-law.gamma) + rising + math.log(share)

@@ -1,4 +1,4 @@
-"""What mechanisms cost, proved: Gaussian DP, batches without replacement, output perturbation, SVT."""
+"""What mechanisms cost, proved: Gaussian DP, batches without replacement, selection, output perturbation, SVT."""
 
 from jaxdpbo.privacy.accounting.bounded_range import bounded_range_eta, bounded_range_mu
 from jaxdpbo.privacy.accounting.gdp import (
@@ -15,10 +15,19 @@ from jaxdpbo.privacy.accounting.gdp import (
 from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon
 from jaxdpbo.privacy.accounting.rounded import composed_mu, largest_distance, rounded_gaussian_mu
 from jaxdpbo.privacy.accounting.sampling import Bound, composed_epsilon, sampled_gaussian_epsilon
+from jaxdpbo.privacy.accounting.selection import (
+    Repetitions,
+    repetition_probabilities,
+    repetitions,
+    selection_delta,
+    selection_epsilon,
+    tail_probability,
+)
 from jaxdpbo.privacy.accounting.sparse_vector import sparse_vector_epsilon, split_noise
 
 __all__ = [
     "Bound",
+    "Repetitions",
     "bounded_range_eta",
     "bounded_range_mu",
     "compose_gdp",
@@ -32,10 +41,15 @@ __all__ = [
     "gdp_mu",
     "largest_distance",
     "learner_epsilon",
+    "repetition_probabilities",
+    "repetitions",
     "rounded_gaussian_mu",
     "sampled_gaussian_epsilon",
+    "selection_delta",
+    "selection_epsilon",
     "sparse_vector_epsilon",
     "split_gdp",
     "split_noise",
+    "tail_probability",
     "zcdp_epsilon",
 ]

@@ -14,7 +14,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.testing import pytest_samplers as suite
 
 from jaxdpbo import Recording
-from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, private_study
+from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, observations, private_study
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, deviation_of
 from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
 from jaxdpbo.privacy import ledger
@@ -260,6 +260,33 @@ def test_samplers_know_the_noise_of_private_trials():
     assert deviation_of(raw.trials, 0.5) == 0.5
     with pytest.raises(ValueError, match="noise_deviation"):
         GPUCBSampler(noise_deviation=-1.0)
+
+
+def test_other_surrogates_are_told_the_noise():
+    found = private()
+    with pytest.raises(ValueError, match="no trial is complete"):
+        observations(found.study)
+    found.optimize()
+    seen = observations(found.study)
+    assert seen.params == [each.params for each in found.study.trials]
+    np.testing.assert_array_equal(seen.values, [each.value for each in found.study.trials])
+    np.testing.assert_allclose(seen.variances, found.deviation**2)
+    found.study.add_trial(optuna.create_trial(params={}, distributions={}, value=0.5))
+    with pytest.raises(ValueError, match="without noise"):
+        observations(found.study)
+
+
+def test_botorch_takes_the_known_noise():
+    botorch = pytest.importorskip("botorch")
+    import torch
+
+    found = private(evaluations=8)
+    found.optimize()
+    seen = observations(found.study)
+    points = torch.tensor([[each["x"]] for each in seen.params], dtype=torch.float64)
+    values, variances = (torch.tensor(each)[:, None] for each in (seen.values, seen.variances))
+    model = botorch.models.SingleTaskGP(points, values, variances, outcome_transform=None)
+    np.testing.assert_allclose(model.likelihood.noise.detach().numpy().ravel(), seen.variances, rtol=1e-6)
 
 
 def test_gp_ucb_finds_the_minimum_and_dpareto_the_front():

@@ -1,6 +1,14 @@
 """Studies of noised values, and samplers that know the noise; needs the ``optuna`` extra."""
 
 from jaxdpbo.integrations.optuna.samplers import DParetoSampler, GPUCBSampler
-from jaxdpbo.integrations.optuna.study import Best, PrivateStudy, private_study
+from jaxdpbo.integrations.optuna.study import Best, Observations, PrivateStudy, observations, private_study
 
-__all__ = ["Best", "DParetoSampler", "GPUCBSampler", "PrivateStudy", "private_study"]
+__all__ = [
+    "Best",
+    "DParetoSampler",
+    "GPUCBSampler",
+    "Observations",
+    "PrivateStudy",
+    "observations",
+    "private_study",
+]

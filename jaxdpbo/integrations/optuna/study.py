@@ -43,6 +43,20 @@ class Best(NamedTuple):
     number: int
 
 
+class Observations(NamedTuple):
+    """Public.
+
+    Attributes:
+      params: of each trial.
+      values: ``(m,)``, noised.
+      variances: ``(m,)``, of that noise.
+    """
+
+    params: list[dict[str, Any]]
+    values: np.ndarray
+    variances: np.ndarray
+
+
 class _Suggestions:
     """What an objective may have of a trial."""
 
@@ -152,6 +166,28 @@ class PrivateStudy:
     def __repr__(self) -> str:
         """Counts, no data."""
         return f"PrivateStudy({self.study.study_name!r}, {self._private!r})"
+
+
+def observations(study: Study) -> Observations:
+    """The complete trials of a private study, for any surrogate that takes the variance of an observation.
+
+    Raises:
+      ValueError: no trial is complete, or some were evaluated without noise.
+
+    >>> import optuna
+    >>> from jaxdpbo.integrations.optuna import observations
+    >>> observations(optuna.create_study())
+    Traceback (most recent call last):
+    ValueError: no trial is complete
+    """
+    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not done:
+        raise ValueError("no trial is complete")
+    if any(DEVIATION not in each.user_attrs for each in done):
+        raise ValueError("study must hold no values but noised ones: some of its trials were evaluated without noise")
+    values = np.array([each.value for each in done], float)
+    deviations = np.array([each.user_attrs[DEVIATION] for each in done], float)
+    return Observations([dict(each.params) for each in done], values, np.square(deviations))
 
 
 def private_study(

@@ -113,7 +113,7 @@ def test_it_is_never_above_dp_accountings_renyi_bound():
 
 def test_what_is_out_of_range_is_refused():
     for eta, mean in ((-1.0, 16), (0.0, 1.0), (0.0, math.inf), (math.nan, 16)):
-        with pytest.raises(ValueError, match="eta|mean"):
+        with pytest.raises(ValueError, match=r"eta|mean"):
             accounting.repetitions(eta, mean)
     law = accounting.repetitions(0.0, 16)
     assert accounting.selection_delta(law, lambda at: 1.0, 0.5) == 1.0

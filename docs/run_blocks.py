@@ -1,7 +1,7 @@
 """Run the Python blocks of README and of the pages that are not notebooks, each page in one namespace.
 
-What a block needs and a reader does not stands before it in a comment, ``<!-- run`` and ``-->`` on lines of their own. A block
-after ``<!-- not run: REASON -->`` is listed with its reason.
+What a block needs and a reader does not stands before it in a comment, ``<!-- run`` and ``-->`` on lines of their own.
+A block after ``<!-- not run: REASON -->`` is listed with its reason.
 """
 
 import os

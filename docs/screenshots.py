@@ -1,4 +1,4 @@
-"""Pictures of the site's front page and of Optuna's dashboard with a private study, by a headless Chromium, for docs/results."""
+"""Pictures for docs/results, by a headless Chromium: the site's front page, Optuna's dashboard of a private study."""
 
 import argparse
 import shutil

@@ -66,13 +66,17 @@ def private_storage():
     study = optuna.create_study(storage=storage, study_name="private", sampler=GPUCBSampler(seed=0))
     records = np.random.default_rng(0).normal(0.3, 0.1, size=20_000)
 
-    def losses(trial, records):
-        return np.minimum(np.abs(records - trial.suggest_float("x", 0, 1)) + trial.suggest_float("y", 0, 1) / 4, 1)
-
-    private = private_study(
-        study, losses, records, users=len(records), evaluations=20, loss_range=(0, 1), epsilon=1, delta=1e-5
-    )
-    private.optimize()
+    private_study(
+        study,
+        lambda trial: {name: trial.suggest_float(name, 0, 1) for name in "xy"},
+        lambda params, records: np.minimum(np.abs(records - params["x"]) + params["y"] / 4, 1),
+        records,
+        users=len(records),
+        evaluations=20,
+        loss_range=(0, 1),
+        epsilon=1,
+        delta=1e-5,
+    ).optimize()
     return storage
 
 

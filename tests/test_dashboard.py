@@ -29,7 +29,8 @@ def test_the_dashboard_shows_noised_values_alone(screenshots):
     records = np.linspace(0.2, 0.4, 500)
     private_study(
         study,
-        lambda trial, data: np.square(data - trial.suggest_float("x", 0, 1)),
+        lambda trial: {"x": trial.suggest_float("x", 0, 1)},
+        lambda params, data: np.square(data - params["x"]),
         records,
         users=500,
         evaluations=3,

@@ -117,5 +117,10 @@ def test_what_is_out_of_range_is_refused():
             accounting.repetitions(eta, mean)
     law = accounting.repetitions(0.0, 16)
     assert accounting.selection_delta(law, lambda at: 1.0, 0.5) == 1.0
-    assert accounting.selection_epsilon(law, lambda at: 1.0, 1e-5) == math.inf
+    for nothing in (1.0, math.nan, -0.1, 2.0):
+        assert accounting.selection_epsilon(law, lambda at, nothing=nothing: nothing, 1e-5) == math.inf
+    holes = accounting.selection_epsilon(law, lambda at: math.nan if at < 2 else accounting.gdp_delta(0.5, at), 1e-5)
+    assert holes >= accounting.selection_epsilon(law, lambda at: accounting.gdp_delta(0.5, at), 1e-5)
+    steep = accounting.repetitions(200.0, 1e6)
+    assert 0 <= np.sum(accounting.repetition_probabilities(steep, 1000)) <= 1
     assert selection.LARGEST == 700.0

@@ -2,14 +2,17 @@
 
 import logging
 import pickle
+import sys
 import warnings
 from concurrent.futures import CancelledError
 
+import joblib
 import numpy as np
 import pytest
 import sklearn
 from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
     GroupShuffleSplit,
@@ -20,7 +23,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Recording, Space, space
@@ -31,7 +34,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
 Y = (X[:, 0] + 0.3 * RNG.normal(size=60) > 0).astype(int)
 SPACE = {"C": space.real(0.1, 1.0)}
-TINY = {"mu": 1.0, "n_iter": 2, "method": "in_order", "random_state": 0}  # one small program, compiled once
+TINY = {"mu": 1.0, "n_iter": 2, "method": "in_order", "insecure_seed": 0}  # one small program, compiled once
 MODEL = LogisticRegression(max_iter=20)
 
 
@@ -52,6 +55,10 @@ class Picky(ClassifierMixin, BaseEstimator):
 
     def predict(self, X):
         warnings.warn(f"I saw {X[0, 0]}", stacklevel=1)
+        print(X[0, 0])
+        print(X[0, 0], file=sys.stderr)
+        logging.getLogger("picky").critical(X[0, 0])
+        np.random.random()  # noqa: NPY002
         if np.max(X[:, 0]) > self.limit:
             raise ValueError(f"what is {np.max(X[:, 0])}?")
         return self.classes_[(X[:, 0] > 0).astype(int)]
@@ -136,8 +143,8 @@ def test_the_loss_is_chosen_by_what_the_estimator_can_do():
         search(Ridge(), {"alpha": space.real(0.1, 1.0)}).fit(X, X[:, 0])
 
 
-def test_a_record_that_can_not_be_predicted_moves_no_other_and_is_heard_of_by_nobody(recwarn, capfd):
-    model = Picky().fit(X, Y)
+def test_a_record_that_can_not_be_predicted_moves_no_other_and_is_heard_of_by_nobody(recwarn, capfd, caplog):
+    model, drawn = Picky().fit(X, Y), np.random.get_state()[1].tolist()  # noqa: NPY002
     good = losses.of_records("zero_one", model, X, Y)
     for bad in ([7], [0, 31, 59], list(range(60))):
         changed = X.copy()
@@ -147,7 +154,12 @@ def test_a_record_that_can_not_be_predicted_moves_no_other_and_is_heard_of_by_no
         kept = np.delete(np.arange(60), bad)
         np.testing.assert_array_equal(found[kept], good[kept])
     assert not recwarn.list
+    assert not caplog.text
     assert capfd.readouterr() == ("", "")
+    assert np.random.get_state()[1].tolist() == drawn  # noqa: NPY002
+    model.predict(X)  # the comparison can fail
+    assert caplog.text
+    assert "" not in capfd.readouterr()
 
     def of_batch(estimator, inputs, targets):
         return np.ones(1) if np.any(inputs[:, 0] > 9) else np.zeros(len(inputs))  # a shape that depends on a record
@@ -187,6 +199,12 @@ def test_a_split_that_no_statement_covers_is_refused(cv, said):
         search(cv=cv).fit(X, Y)
 
 
+def test_ensembles_do_not_set_the_key():
+    many = BaggingClassifier(search(refit="train", insecure_seed=None), n_estimators=2, random_state=0).fit(X, Y)
+    assert [each.insecure_seed for each in many.estimators_] == [None, None]
+    assert "random_state" not in search().get_params(deep=False)
+
+
 def test_a_splitter_sees_no_record():
     class Looking(ShuffleSplit):
         def split(self, X, y=None, groups=None):
@@ -219,7 +237,7 @@ def test_records_of_a_group_are_one_user():
     fitted = search(cv=GroupShuffleSplit(1, test_size=0.5, random_state=0)).fit(X, Y, groups=whose)
     assert guarantee.WHOSE_ROWS in fitted.guarantee_.assumptions
     assert guarantee.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
-    assert {guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN} <= set(fitted.guarantee_.assumptions)
+    assert {guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN} <= set(fitted.guarantee_.assumptions)
 
 
 def test_a_refit_is_of_the_rows_that_it_says():
@@ -246,7 +264,9 @@ def test_metadata_is_routed():
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = clone(MODEL).set_fit_request(sample_weight=True)
         routed = search(estimator, cv=cv, refit="train").fit(X, Y, sample_weight=weights, groups=whose)
+        halves = search(estimator, refit="train").fit(X, Y, groups=whose)  # the usual split takes groups too
     np.testing.assert_array_equal(routed.best_estimator_.coef_, usual.best_estimator_.coef_)
+    assert guarantee.WHOSE_ROWS in halves.guarantee_.assumptions
 
 
 def test_a_fit_that_fails_is_the_worst_setting_or_raises():
@@ -272,7 +292,40 @@ def _objective(estimator, raises):
 def _rows(split):
     from jaxdpbo.integrations.sklearn.search import _Rows
 
-    return _Rows(X, Y, split, {})
+    return _Rows(*((X[rows], Y[rows]) for rows in (split.train, split.validation)), split, {})
+
+
+def test_a_label_of_another_type_changes_no_others():
+    validation = splits.one(None, 60, None, {}, again=False).validation
+    usual = search(refit="train").fit(X, Y.tolist())
+    for bad in (None, "x", 0.5, 1 + 2j, [1, 2]):
+        labels = Y.tolist()
+        labels[validation[0]] = bad
+        found = search(refit="train").fit(X, labels)
+        assert found.classes_.dtype == usual.classes_.dtype
+        np.testing.assert_array_equal(found.best_estimator_.classes_, usual.best_estimator_.classes_)
+        mixed, plain = (losses.elements(each, validation) for each in (labels, Y.tolist()))
+        of = [losses.of_records("log_loss", MODEL.fit(X, Y), X[validation], each) for each in (mixed, plain)]
+        np.testing.assert_array_equal(of[0][1:], of[1][1:])
+        assert not np.isfinite(of[0][0])
+    numbers = losses.elements([1.0, "x", None, 2.5], np.arange(4))
+    found = losses.of_records("absolute", Ridge().fit(X, X[:, 0]), X[:4], numbers)
+    np.testing.assert_array_equal(np.isfinite(found), [True, False, False, True])
+
+
+def test_distances_between_records_are_refused():
+    with pytest.raises(ValueError, match="not distances"):
+        search(SVC(kernel="precomputed")).fit(X @ X.T, Y)
+
+
+def test_threads_say_no_more_than_one(capfd, caplog):
+    bad = X.copy()
+    bad[splits.one(None, 60, None, {}, again=False).validation[3], 0] = 10.0
+    with warnings.catch_warnings(record=True) as warned, joblib.parallel_config(backend="threading"):
+        warnings.simplefilter("always")
+        for inputs in (X, bad):
+            search(Picky(), loss="zero_one", n_jobs=2, n_iter=8).fit(inputs, Y)
+    assert len({str(each.message) for each in warned}) == 1  # of training rows
 
 
 def test_joblib_runs_what_waits_and_keeps_its_order():
@@ -285,7 +338,7 @@ def test_joblib_runs_what_waits_and_keeps_its_order():
         waiting[1].result()
     with pytest.raises(ZeroDivisionError):
         executor.submit(divmod, 1, 0).result()
-    with sklearn.utils.parallel.joblib.parallel_config(backend="threading"):
+    with joblib.parallel_config(backend="threading"):
         assert search(n_jobs=2).fit(X, Y).best_params_ == search().fit(X, Y).best_params_
 
 
@@ -305,14 +358,15 @@ def test_nothing_but_the_release_differs_between_neighbours(trials, caplog, capf
     count = trials("neighbouring pairs whose searches were compared", 6, 200, 1)
     validation = splits.one(None, 60, None, {}, again=False).validation
     rng = np.random.default_rng(1)
-    with caplog.at_level(logging.DEBUG, "sklearn"):
+    with caplog.at_level(logging.DEBUG):
         usual = exposed(X, Y, caplog)
+        assert "picky" in usual[2]  # of training rows
         for _ in range(count):
             data, targets, row = X.copy(), Y.copy(), rng.choice(validation)
             data[row] = rng.choice([0.0, 10.0, -1e300, 3.0], 3)
             targets[row] = rng.integers(0, 5)
             assert exposed(data, targets, caplog) == usual
-    assert capfd.readouterr() == ("", "")
+    assert len(set(capfd.readouterr().out.split())) == 1  # of training rows, each time the same
     changed = X.copy()
     changed[splits.one(None, 60, None, {}, again=False).train[0]] = 5.0
     other = search(refit="train").fit(changed, Y)  # a training row is seen: the comparison can fail
@@ -322,7 +376,7 @@ def test_nothing_but_the_release_differs_between_neighbours(trials, caplog, capf
 def test_a_search_on_record_is_charged_once_and_given_out_again(tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, mu=2.0)
-    options = {"recording": Recording(path, "one"), "random_state": None}
+    options = {"recording": Recording(path, "one"), "insecure_seed": None}
     first = search(**options).fit(X, Y)
     assert search(**options).fit(X, Y).best_params_ == first.best_params_
     assert len(ledger.account(path).spends) == 1

@@ -130,7 +130,7 @@ def prepared(estimator: Any, inputs: np.ndarray, targets: np.ndarray, train: np.
         [("numbers", scaled, numbers), ("text", OneHotEncoder(handle_unknown="ignore", sparse_output=False), text)]
     )
     pipeline = Pipeline([("columns", columns), (MODEL, estimator)])
-    return pipeline, _numbers(targets) if is_regressor(estimator) else targets.astype(str)
+    return pipeline, _numbers(targets) if is_regressor(estimator) else targets
 
 
 def _is_numeric(cells: np.ndarray) -> bool:
@@ -180,7 +180,7 @@ def _space_file(path: Path) -> dict[str, Dimension]:
     for name, table in tables.items():
         rest = dict(table) if isinstance(table, dict) else {}
         kind = _checks.choice(f"type of {name}", rest.pop("type", None), (*KINDS, "categorical"))
-        found[name] = space.categorical(*rest["choices"]) if kind == "categorical" else KINDS[kind](**rest)
+        found[name] = space.categorical(*rest.pop("choices", ())) if kind == "categorical" else KINDS[kind](**rest)
     return found
 
 

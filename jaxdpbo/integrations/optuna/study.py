@@ -1,30 +1,36 @@
 """A study whose values are noised before Optuna sees them: what it stores, logs, shows and plots is private.
 
-The objective gets the suggestions of a trial and nothing else of it: what it would report, prune by or attach would be
-stored as it is.
+Two functions in place of Optuna's one: what is suggested, which is stored as it is, is said without the data; the losses
+get the data and the parameters, and no trial to report, prune or attach anything by.
 """
 
 import contextlib
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from optuna import TrialPruned
 from optuna.study import Study, StudyDirection
-from optuna.trial import Trial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.integrations.optuna import coordinates
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, deviation_of, posterior
+from jaxdpbo.privacy import charges
 from jaxdpbo.privacy.guarantee import Guarantee
+from jaxdpbo.types import ArrayLike
 
 GUARANTEE = "jaxdpbo:guarantee"  # an attribute of a trial: of all values of its budget together
-SUGGESTS = ("suggest_float", "suggest_int", "suggest_categorical", "number", "params", "distributions")
+RAW = "study must hold no values but noised ones: some of its trials were evaluated without noise"
+Suggest = Callable[[Trial], dict[str, Any]]
+Losses = Callable[[dict[str, Any], Any], Any]
 
 
 class ObjectiveFailed(RuntimeError):
-    """The objective raised. Only the kind of its error is said: Optuna logs what an error says."""
+    """The losses raised, or were not one a user. Only the kind of the error is said: Optuna logs what an error says."""
 
 
 class Best(NamedTuple):
@@ -57,18 +63,6 @@ class Observations(NamedTuple):
     variances: np.ndarray
 
 
-class _Suggestions:
-    """What an objective may have of a trial."""
-
-    def __init__(self, trial: Trial):
-        self._trial = trial
-
-    def __getattr__(self, name: str) -> Any:
-        if name in SUGGESTS:
-            return getattr(self._trial, name)
-        raise AttributeError(f"a private trial has {', '.join(SUGGESTS)}; {name} would be stored without noise")
-
-
 class PrivateStudy:
     """Made by ``private_study``: a function of a trial for ``study.optimize``, that counts its budget.
 
@@ -78,12 +72,12 @@ class PrivateStudy:
       deviation: of the noise of one value.
     """
 
-    def __init__(self, study: Study, objective: Callable[[Any, Any], Any], data: Any, options: dict[str, Any]):
+    def __init__(self, study: Study, suggest: Suggest, losses: Losses, data: Any, options: dict[str, Any]):
         """See ``private_study``."""
-        self.study, self._objective = study, objective
-        self._running: dict[int, Trial] = {}
+        self.study, self._suggest, self._losses, self._users = study, suggest, losses, options["users"]
+        self._running: set[int] = set()
         self._lock = threading.Lock()
-        self._private = PrivateObjective(self._losses, data, **options)
+        self._private = PrivateObjective(self._of_users, data, **options)
         self.guarantee: Guarantee = self._private.guarantee
         self.deviation: float = self._private.deviation
 
@@ -97,37 +91,45 @@ class PrivateStudy:
 
         Raises:
           optuna.TrialPruned: no evaluation is left; the study is told to stop.
-          ObjectiveFailed: the objective raised. The evaluation stays charged, and the trial fails, which is stored:
-            return NaN for a user whose record can not be evaluated.
-          ValueError: the losses do not have the shape ``(n,)``; it says no value.
+          ObjectiveFailed: the losses raised. The evaluation stays charged, and the trial fails, which is stored: return
+            NaN for a user whose record can not be evaluated.
+          ValueError: a trial of another study.
+          Exception: whatever ``suggest`` raises, before anything is charged.
         """
-        place = {"study": self.study.study_name, "trial": trial.number}
+        if trial.study.study_name != self.study.study_name:
+            raise ValueError(f"trial must be of the study {self.study.study_name!r}, got {trial.study.study_name!r}")
+        place = {"study": self.study.study_name, "trial": trial.number, "params": self._suggest(trial)}
         with self._lock:
             if trial.number in self._running:
                 raise RuntimeError(f"trial {trial.number} is being evaluated")
             known = [each.value for each in self._private.spent if each.point == place]
             if known:
                 return known[0]
-            self._running[trial.number] = trial
+            self._running.add(trial.number)
         try:
             trial.set_user_attr(DEVIATION, self.deviation)
-            trial.set_user_attr(GUARANTEE, self.guarantee.claim)
+            trial.set_user_attr(GUARANTEE, str(self.guarantee))
             value = self._private(place)
         except BudgetExhausted:
             self._stop()
             raise TrialPruned("the privacy budget is spent") from None
         finally:
             with self._lock:
-                del self._running[trial.number]
+                self._running.remove(trial.number)
         if not self.remaining:
             self._stop()
         return value
 
-    def optimize(self, n_trials: int | None = None, **options: Any) -> None:
+    def optimize(self, n_trials: int | None = None, *, n_jobs: int = 1, **options: Any) -> None:
         """``study.optimize``, of as many trials as the budget has left, or fewer; it takes the same options."""
         left = self.remaining if n_trials is None else min(n_trials, self.remaining)
-        if left:
-            self.study.optimize(self, n_trials=left, **options)
+        with warnings.catch_warnings():
+            if (
+                n_jobs != 1
+            ):  # filters are the process's: a thread that restores its own would let another's warnings out
+                warnings.simplefilter("ignore")
+            if left:
+                self.study.optimize(self, n_trials=left, n_jobs=n_jobs, **options)
 
     def best(self) -> Best:
         """The trial of least posterior mean, under a Gaussian process that knows the noise.
@@ -135,9 +137,7 @@ class PrivateStudy:
         Raises:
           ValueError: no trial is complete, or trials share no parameter.
         """
-        done = [each for each in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))]
-        if not done:
-            raise ValueError("no trial is complete")
+        done = _complete(self.study)
         shared = [
             (name, of)
             for name, of in done[0].distributions.items()
@@ -151,13 +151,19 @@ class PrivateStudy:
         row = int(np.argmax(mean))
         return Best(dict(done[row].params), -float(mean[row]), float(width[row]), done[row].number)
 
-    def _losses(self, place: dict[str, Any], data: Any) -> Any:
-        trial = self._running[place["trial"]]
+    def _of_users(self, place: dict[str, Any], data: Any) -> Any:
+        """What the records hold is neither quoted nor warned of; the shape that was returned may tell of it too."""
         try:
-            return self._objective(_Suggestions(trial), data)
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                found = self._losses(dict(place["params"]), data)
+            kind = "" if np.shape(found) == (self._users,) else f"losses of another shape than ({self._users},)"
         except Exception as error:
-            kind = type(error).__name__
-        raise ObjectiveFailed(f"the objective raised {kind} at trial {trial.number}; what it says may be of a record")
+            found, kind = None, type(error).__name__
+        if kind:
+            said = f"{kind} from the losses of trial {place['trial']}; what else there is to say may be of a record"
+            raise ObjectiveFailed(said)
+        return found
 
     def _stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # asked and told by hand: there is no loop
@@ -176,15 +182,14 @@ def observations(study: Study) -> Observations:
 
     >>> import optuna
     >>> from jaxdpbo.integrations.optuna import observations
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
     >>> observations(optuna.create_study())
     Traceback (most recent call last):
     ValueError: no trial is complete
     """
-    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    if not done:
-        raise ValueError("no trial is complete")
-    if any(DEVIATION not in each.user_attrs for each in done):
-        raise ValueError("study must hold no values but noised ones: some of its trials were evaluated without noise")
+    done = _complete(study)
+    if any(map(_is_raw, done)):
+        raise ValueError(RAW)
     values = np.array([each.value for each in done], float)
     deviations = np.array([each.user_attrs[DEVIATION] for each in done], float)
     return Observations([dict(each.params) for each in done], values, np.square(deviations))
@@ -192,13 +197,20 @@ def observations(study: Study) -> Observations:
 
 def private_study(
     study: Study,
-    objective: Callable[[Any, Any], Any],
+    suggest: Suggest,
+    losses: Losses,
     data: Any,
     *,
     users: int,
     evaluations: int,
-    loss_range: Any,
-    **options: Any,
+    loss_range: ArrayLike,
+    mu: float | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    noise: str = "exact",
+    key: jax.Array | None = None,
+    insecure_key: bool = False,
+    recording: charges.Recording | None = None,
 ) -> PrivateStudy:
     """Evaluate the trials of a study privately: every value that it gets is a noised mean of users' losses.
 
@@ -209,11 +221,15 @@ def private_study(
     >>> import optuna
     >>> from jaxdpbo.integrations.optuna import private_study
     >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
-    >>> def losses(trial, data):
-    ...     return np.square(data - trial.suggest_float("x", 0, 1))
-    >>> records = np.linspace(0.2, 0.4, 5000)
     >>> private = private_study(
-    ...     optuna.create_study(), losses, records, users=5000, evaluations=4, loss_range=(0, 1), mu=1.0
+    ...     optuna.create_study(),
+    ...     lambda trial: {"x": trial.suggest_float("x", 0, 1)},
+    ...     lambda params, records: np.square(records - params["x"]),
+    ...     np.linspace(0.2, 0.4, 5000),
+    ...     users=5000,
+    ...     evaluations=4,
+    ...     loss_range=(0, 1),
+    ...     mu=1.0,
     ... )
     >>> private.optimize()
     >>> len(private.study.trials), private.remaining, 0 <= private.best().params["x"] <= 1
@@ -221,13 +237,19 @@ def private_study(
 
     Args:
       study: of one objective to be minimised, with no values that were not noised.
-      objective: ``(trial, data) -> losses (n,)``; ``trial`` has ``suggest_float`` and the like alone, and entry ``i``
-        must depend on user ``i``'s record alone.
+      suggest: ``trial -> params``. What it suggests is stored as it is: names, ranges and choices must be public.
+      losses: ``(params, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
       data: passed on untouched.
       users: ``n``, public.
       evaluations: how many trials the budget is split into.
       loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there.
-      options: of ``PrivateObjective``: ``mu``, or ``epsilon`` and ``delta``; ``recording``; ``noise``, ``key``.
+      mu: the GDP budget of all values together; or
+      epsilon: with
+      delta: in (0, 1).
+      noise: see ``PrivateObjective``, also for what follows.
+      key: for tests.
+      insecure_key: likewise.
+      recording: ``Recording(path, run)``: charge a ledger. In another process the study goes on.
 
     Raises:
       ValueError: a study that maximises, has several objectives, or holds values that were not noised; a number out of
@@ -238,9 +260,30 @@ def private_study(
         raise TypeError(f"study must be an optuna.Study, got {type(study).__name__}")
     if study.directions != [StudyDirection.MINIMIZE]:
         raise ValueError("study must minimise one objective: losses are")
-    if any(
-        DEVIATION not in each.user_attrs for each in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    ):
-        raise ValueError("study must hold no values but noised ones: some of its trials were evaluated without noise")
-    given = options | {"users": users, "evaluations": evaluations, "loss_range": loss_range}
-    return PrivateStudy(study, objective, data, given)
+    if any(map(_is_raw, study.get_trials(deepcopy=False))):
+        raise ValueError(RAW)
+    options = {
+        "users": users,
+        "evaluations": evaluations,
+        "loss_range": loss_range,
+        "mu": mu,
+        "epsilon": epsilon,
+        "delta": delta,
+        "noise": noise,
+        "key": key,
+        "insecure_key": insecure_key,
+        "recording": recording,
+    }
+    return PrivateStudy(study, suggest, losses, data, options)
+
+
+def _complete(study: Study) -> list[FrozenTrial]:
+    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not done:
+        raise ValueError("no trial is complete")
+    return done
+
+
+def _is_raw(trial: FrozenTrial) -> bool:
+    """Whether a trial holds a value that nobody noised."""
+    return bool(trial.values or trial.intermediate_values) and DEVIATION not in trial.user_attrs

@@ -1,12 +1,15 @@
 """Losses of single records, each with a public range, and predictions that a bad record can not stop.
 
-A prediction that raises tells something of the record that made it raise, and warnings quote values. So what raises is
-predicted again in halves, down to single rows, and a row that can not be predicted has no loss (NaN), which counts as
-the middle of the range.
+A prediction that raises tells something of the record that made it raise, and warnings, prints and logs quote values. So
+what raises is predicted again in halves, down to single rows, and a row that can not be predicted has no loss (NaN),
+which counts as the middle of the range; and nothing that a prediction says is heard.
 """
 
+import contextlib
+import io
+import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +42,7 @@ def _log_loss(estimator: Any, targets: np.ndarray, chances: np.ndarray) -> np.nd
 
 def _zero_one(estimator: Any, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     del estimator
-    return (predicted != targets).astype(float)
+    return np.asarray(predicted != targets, float)
 
 
 def _hinge(estimator: Any, targets: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -54,17 +57,24 @@ def _hinge(estimator: Any, targets: np.ndarray, scores: np.ndarray) -> np.ndarra
 
 def _squared(estimator: Any, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     del estimator
-    return np.square(predicted - targets)
+    return np.square(predicted - _floats(targets))
 
 
 def _absolute(estimator: Any, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     del estimator
-    return np.abs(predicted - targets)
+    return np.abs(predicted - _floats(targets))
+
+
+def _floats(targets: np.ndarray) -> np.ndarray:
+    """NaN for what is no number."""
+    if targets.dtype != object:
+        return targets.astype(float)
+    return np.array([each if isinstance(each, (int, float)) else np.nan for each in targets], float)
 
 
 def _is_class(estimator: Any, targets: np.ndarray) -> np.ndarray:
     """``(n, classes)``; a label that no training row has is in none."""
-    return targets[:, None] == np.asarray(estimator.classes_)[None, :]
+    return np.asarray(targets[:, None] == np.asarray(estimator.classes_)[None, :], bool)
 
 
 LOSSES = {
@@ -107,9 +117,40 @@ def expect(loss: str | Callable[..., Any], estimator: Any, inputs: Any, targets:
 
 def of_records(loss: str | Callable[..., Any], estimator: Any, inputs: Any, targets: Any) -> np.ndarray:
     """Losses ``(n,)`` of a fitted estimator's predictions. What the records hold raises and warns of nothing."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with _unheard():
         return _halved(loss, estimator, inputs, targets, 0, _rows(inputs))
+
+
+@contextlib.contextmanager
+def _unheard() -> Iterator[None]:
+    """Without warnings, output and logs of this process; NumPy's global generator is afterwards where it was."""
+    disabled, drawn = logging.root.manager.disable, np.random.get_state()  # noqa: NPY002
+    logging.disable(logging.CRITICAL)
+    try:
+        with (
+            warnings.catch_warnings(),
+            np.errstate(all="ignore"),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+        np.random.set_state(drawn)  # noqa: NPY002
+
+
+def elements(targets: Any, rows: np.ndarray) -> Any:
+    """Targets of some rows, those of lists and objects one by one: a label of another type changes no other's."""
+    if targets is None:
+        return None
+    taken = _safe_indexing(targets, rows)
+    if isinstance(taken, np.ndarray) and taken.dtype != object:
+        return taken[:, 0] if taken.ndim == 2 and taken.shape[1] == 1 else taken
+    found = np.empty(len(taken), object)
+    for row, each in enumerate(taken):
+        found[row] = each
+    return found
 
 
 def _halved(loss: Any, estimator: Any, inputs: Any, targets: Any, first: int, last: int) -> np.ndarray:

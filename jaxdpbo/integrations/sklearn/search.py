@@ -1,10 +1,12 @@
 """``PrivateSearchCV``: a hyper-parameter search whose answer is differentially private for the validation records."""
 
+import warnings
 from copy import deepcopy
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
@@ -78,9 +80,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       error_score: "worst": a setting with which the estimator can not be fitted has the largest loss; "raise".
       n_jobs: as everywhere in scikit-learn, by joblib: settings of a batch at once.
       verbose: not 0 shows a bar of steps; needs the ``progress`` extra.
-      recording: ``Recording(path, run)``: charge the search to a ledger before it begins.
-      random_state: a whole number FOR TESTS ALONE: whoever knows it can take the noise away. None draws from the
-        operating system.
+      recording: ``Recording(path, run)``: charge the search to a ledger before it begins. The name stands for one fit
+        to one data set: another fit under it is given the same answer.
+      insecure_seed: a whole number FOR TESTS ALONE: whoever knows it can take the noise away. None draws from the
+        operating system. It is not called ``random_state``, which ensembles set for those inside of them.
 
     Attributes:
       best_params_: dict of Python scalars.
@@ -111,7 +114,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         n_jobs: int | None = None,
         verbose: int = 0,
         recording: charges.Recording | None = None,
-        random_state: int | None = None,
+        insecure_seed: int | None = None,
     ):
         """Keep the arguments; ``fit`` checks them."""
         self.estimator = estimator
@@ -131,7 +134,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.recording = recording
-        self.random_state = random_state
+        self.insecure_seed = insecure_seed
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> "PrivateSearchCV":
         """Search.
@@ -158,23 +161,28 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         space = self.space if isinstance(self.space, Space) else Space(self.space)
         X, y = indexable(X, y)
         fit_params, split_params = self._routed(params)
+        if get_tags(self.estimator).input_tags.pairwise:
+            raise ValueError("estimator must take records, not distances between them: those are of two users")
         groups = split_params.pop("groups", None)
         split = splits.one(self.cv, _num_samples(X), groups, split_params, again=self.recording is not None)
         loss = losses.named(self.loss, self.estimator)
-        if y is not None and isinstance(loss, str):
-            y = column_or_1d(y, warn=True)
-        data = _Rows(X, y, split, _check_method_params(X, fit_params, split.train))
+        training = _taken(X, y, split.train, isinstance(loss, str))
+        validation = _safe_indexing(X, split.validation), losses.elements(y, split.validation)
+        data = _Rows(training, validation, split, _check_method_params(X, fit_params, split.train))
         objective = _Objective(self.estimator, loss, self.error_score == "raise")
         middle = space.params(np.full(len(space.names), 0.5))
         # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.
         model = objective.fitted(middle, data)
-        losses.expect(loss, model, *data.training())
-        run = self._search(objective, data, space, losses.LOSSES[loss].range if isinstance(loss, str) else None)
+        losses.expect(loss, model, *training)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of all threads: a filter that one restores would let another's out
+            run = self._search(objective, data, space, losses.LOSSES[loss].range if isinstance(loss, str) else None)
         self._keep(run, groups is not None)
         if self.refit:
             rows = split.train if self.refit == "train" else np.arange(_num_samples(X))
             chosen = _with(self.estimator, self.best_params_)
-            self.best_estimator_ = chosen.fit(*_taken(X, y, rows), **_check_method_params(X, fit_params, rows))
+            refitted = _taken(X, y, rows, isinstance(loss, str))
+            self.best_estimator_ = chosen.fit(*refitted, **_check_method_params(X, fit_params, rows))
         for name in ("n_features_in_", "feature_names_in_"):  # of the columns, which are public
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
@@ -188,7 +196,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         steps = _checks.size("n_iter", self.n_iter) // batch
         if not steps:
             raise ValueError(f"n_iter must be at least {batch}, one more than parameters, got {self.n_iter}")
-        seed = self.random_state
+        seed = self.insecure_seed
         return minimize(
             objective,
             data,
@@ -202,10 +210,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             steps=steps,
             batch=batch,
             estimate_share=self.estimate_share,
-            key=None if seed is None else jax.random.key(_checks.size("random_state", seed, minimum=0)),
+            key=None if seed is None else jax.random.key(_checks.size("insecure_seed", seed, minimum=0)),
             insecure_key=seed is not None,
             traceable=False,
-            executor=None if self.n_jobs in (None, 1) else jobs.Joblib(self.n_jobs),
+            executor=None if effective_n_jobs(self.n_jobs) == 1 else jobs.Joblib(self.n_jobs),
             progress=bool(self.verbose),
             recording=self.recording,
         )
@@ -213,7 +221,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _keep(self, run: Run, grouped: bool) -> None:
         """What may be published, and nothing else."""
         whose = (guarantee.WHOSE_ROWS,) if grouped else ()
-        rests = (guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
+        rests = (guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
         self.guarantee_ = run.guarantee.without(guarantee.SEPARABLE_LOSSES).assuming(*rests)
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
         if self.estimate_share:
@@ -267,7 +275,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         tags, of = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = of.estimator_type
         tags.classifier_tags, tags.regressor_tags = deepcopy(of.classifier_tags), deepcopy(of.regressor_tags)
-        tags.input_tags.sparse, tags.input_tags.pairwise = of.input_tags.sparse, of.input_tags.pairwise
+        tags.input_tags.sparse = of.input_tags.sparse
         return tags
 
     def _refitted(self) -> Any:
@@ -276,40 +284,40 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """What ``fit`` of the estimator gets, and what the splitter does."""
+        groups = {name: params[name] for name in ("groups",) if params.get(name) is not None}
+        others = {name: value for name, value in params.items() if name != "groups"}
         if not _routing_enabled():
-            groups = {name: params[name] for name in ("groups",) if params.get(name) is not None}
-            return {name: value for name, value in params.items() if name != "groups"}, groups
+            return others, groups
+        if not hasattr(self.cv, "split"):  # the usual split takes groups, without being asked to
+            return dict(process_routing(self, "fit", **others).estimator.fit), groups
         found = process_routing(self, "fit", **params)
-        split = dict(found.splitter.split) if hasattr(self.cv, "split") else {}
-        return dict(found.estimator.fit), split
+        return dict(found.estimator.fit), dict(found.splitter.split)
 
 
 class _Rows(NamedTuple):
     """What an objective needs.
 
     Attributes:
-      inputs: ``X``.
-      targets: ``y``.
+      training: ``X`` and ``y``.
+      validation: ``X`` and ``y``, of which every label is its own: no other's type follows from it.
       split: which of them are whose.
       fit_params: of the training rows.
     """
 
-    inputs: Any
-    targets: Any
+    training: tuple[Any, Any]
+    validation: tuple[Any, Any]
     split: splits.Split
     fit_params: dict[str, Any]
 
-    def training(self) -> tuple[Any, Any]:
-        """``X`` and ``y``."""
-        return _taken(self.inputs, self.targets, self.split.train)
 
-    def validation(self) -> tuple[Any, Any]:
-        """``X`` and ``y``."""
-        return _taken(self.inputs, self.targets, self.split.validation)
-
-
-def _taken(inputs: Any, targets: Any, rows: np.ndarray) -> tuple[Any, Any]:
-    return _safe_indexing(inputs, rows), None if targets is None else _safe_indexing(targets, rows)
+def _taken(inputs: Any, targets: Any, rows: np.ndarray, column: bool) -> tuple[Any, Any]:
+    """``X`` and ``y`` of some rows; a ``y`` of one ``column`` is flat, and of the type of these rows alone."""
+    if targets is None:
+        return _safe_indexing(inputs, rows), None
+    taken = _safe_indexing(targets, rows)
+    if isinstance(taken, np.ndarray) and taken.dtype == object:
+        taken = taken.tolist()
+    return _safe_indexing(inputs, rows), column_or_1d(taken, warn=True) if column else taken
 
 
 class _Objective(NamedTuple):
@@ -326,11 +334,11 @@ class _Objective(NamedTuple):
             if self.raises:
                 raise
             return np.full(data.split.users, np.inf)  # the largest loss, whatever the range
-        return data.split.of_users(losses.of_records(self.loss, model, *data.validation()))
+        return data.split.of_users(losses.of_records(self.loss, model, *data.validation))
 
     def fitted(self, params: dict[str, Any], data: _Rows) -> Any:
         """A clone with these parameters, fitted to the training rows."""
-        return _with(self.estimator, params).fit(*data.training(), **data.fit_params)
+        return _with(self.estimator, params).fit(*data.training, **data.fit_params)
 
 
 def _with(estimator: Any, params: dict[str, Any]) -> Any:

@@ -69,7 +69,7 @@ def tail_probability(law: Repetitions, largest: int) -> float:
 
 
 def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float:
-    """The smallest proved ``epsilon`` of the selection: ``epsilon_Q(delta / m) + rho``.
+    """An ``epsilon`` of the selection: ``epsilon_Q(delta / m) + rho``.
 
     ``rho`` is the least of ``(eta + 1) log max(e^e1, 1 + (1 - gamma) / gamma d_Q(e1))`` over ``e1 >= 0``. Rounded up:
     any ``e1`` gives a bound that holds.
@@ -90,15 +90,25 @@ def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float
     >>> round(accounting.selection_epsilon(law, lambda epsilon: accounting.gdp_delta(0.5, epsilon), 1e-5), 5)
     3.09303
     """
-    delta = _checks.probability("delta", delta)
-    base = _first_below(profile, delta / law.mean)
-    return base + _exponent(law, profile)
+    delta, known = _checks.probability("delta", delta), _bounded(profile)
+    return _first_below(known, delta / law.mean) + _exponent(law, known)
 
 
 def selection_delta(law: Repetitions, profile: Profile, epsilon: float) -> float:
-    """The smallest proved ``delta`` of the selection at this ``epsilon``: ``m d_Q(epsilon - rho)``, at most 1."""
-    left = _checks.nonnegative("epsilon", epsilon) - _exponent(law, profile)
-    return min(1.0, law.mean * profile(left)) if left >= 0 else 1.0
+    """A ``delta`` of the selection at this ``epsilon``: ``m d_Q(epsilon - rho)``, at most 1."""
+    known = _bounded(profile)
+    left = _checks.nonnegative("epsilon", epsilon) - _exponent(law, known)
+    return min(1.0, law.mean * known(left)) if left >= 0 else 1.0
+
+
+def _bounded(profile: Profile) -> Profile:
+    """1 where a profile says nothing: NaN, or no probability."""
+
+    def known(epsilon: float) -> float:
+        delta = float(profile(epsilon))
+        return delta if 0 <= delta <= 1 else 1.0
+
+    return known
 
 
 def _exponent(law: Repetitions, profile: Profile) -> float:
@@ -146,6 +156,9 @@ def _log_probabilities(law: Repetitions, k: np.ndarray) -> np.ndarray:
     """``(1 - gamma)^k Gamma(k + eta) / (k! Gamma(eta) (gamma^-eta - 1))``, or its limit at ``eta = 0``."""
     eta, logarithm = law.eta, math.log(law.gamma)
     # Gamma(k + eta) / Gamma(1 + eta) times eta / (gamma^-eta - 1), which is positive for all eta.
-    share = 1 / -logarithm if abs(eta * logarithm) < 1e-9 else eta / math.expm1(-eta * logarithm)
+    power = -eta * logarithm
+    share = -math.log(-logarithm)
+    if abs(power) >= 1e-9:
+        share = math.log(abs(eta)) - max(power, 0.0) - math.log(-math.expm1(-abs(power)))
     rising = scipy.special.gammaln(k + eta) - scipy.special.gammaln(1 + eta) - scipy.special.gammaln(k + 1.0)
-    return k * math.log1p(-law.gamma) + rising + math.log(share)
+    return k * math.log1p(-law.gamma) + rising + share

@@ -1,7 +1,7 @@
 """A study whose values are noised before Optuna sees them: what it stores, logs, shows and plots is private.
 
-Two functions in place of Optuna's one: what is suggested, which is stored as it is, is said without the data; the losses
-get the data and the parameters, and no trial to report, prune or attach anything by.
+Two functions in place of Optuna's one: what is suggested, which is stored as it is, is said without the data; the
+losses get the data and the parameters, and no trial to report, prune or attach anything by.
 """
 
 import contextlib

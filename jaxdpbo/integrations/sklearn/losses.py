@@ -1,7 +1,7 @@
 """Losses of single records, each with a public range, and predictions that a bad record can not stop.
 
-A prediction that raises tells something of the record that made it raise, and warnings, prints and logs quote values. So
-what raises is predicted again in halves, down to single rows, and a row that can not be predicted has no loss (NaN),
+A prediction that raises tells something of the record that made it raise, and warnings, prints and logs quote values.
+So what raises is predicted again in halves, down to single rows, and a row that can not be predicted has no loss (NaN),
 which counts as the middle of the range; and nothing that a prediction says is heard.
 """
 

@@ -248,7 +248,8 @@ def interval(name: str, value: Unchecked, dtype: DTypeLike = np.float64) -> tupl
 
 def rounded_down(value: float, dtype: DTypeLike) -> float:
     """The largest number of ``dtype`` that is at most ``value``, positive."""
-    held = np.asarray(value, dtype)
+    with np.errstate(over="ignore"):  # beyond the largest: that
+        held = np.asarray(value, dtype)
     return float(held if float(held) <= value else np.nextafter(held, np.zeros((), dtype)))
 
 

@@ -384,11 +384,12 @@ def _wider(losses, width):
     return jnp.clip((losses - jnp.min(losses, axis=0)[None]) / width, 0, 20)
 
 
-ROW = choice.row
+ROW, PURE_LEVEL = choice.row, choice.pure_level
 CHOICES = {
-    "the choices' budget doubled": ("row", _doubled),
-    "a prior from the data": ("row", _favouring_the_best),
-    "a range that is not clipped where it ends": ("relative", _wider),
+    # Whoever attacks knows the bug: a choice tells twice as much, and counts for twice as much.
+    "the choices' budget doubled": {"row": _doubled, "pure_level": lambda budget: 2 * PURE_LEVEL(budget)},
+    "a prior from the data": {"row": _favouring_the_best},
+    "a range that is not clipped where it ends": {"relative": _wider},
 }
 
 
@@ -397,7 +398,8 @@ def test_a_dishonest_choice_in_the_default_search_is_seen(monkeypatch, trials, b
     """A start, descent, an answer. Few trials see it where the choices have most of the budget; --full, as it is."""
     count = trials(f"the default search attacked: {bug}", QUICK, 100_000, 0)
     row = ROWS["private_search, exact" + ", mostly choices" * (count == QUICK)]
-    monkeypatch.setattr(choice, *CHOICES[bug])
+    for name, planted in CHOICES[bug].items():
+        monkeypatch.setattr(choice, name, planted)
     assert audits.measured(row, count).verdict == "EXCEEDED"
 
 

@@ -153,6 +153,7 @@ def test_equal_ones_are_equal_and_show_no_data():
         ((3, PERSON), TypeError, "objective must be a function"),
         ((in_jax, PERSON * 1.0), TypeError, "person_of_row must be integers, got float64"),
         ((in_jax, jax.random.key(0)), TypeError, "person_of_row must be integers, got key"),
+        ((in_jax, [0.0, []]), TypeError, "person_of_row must be integers, got object"),
         ((in_jax, PERSON[None]), ValueError, r"person_of_row must have shape \(m,\), got \(1, 7\)"),
         ((in_jax, np.zeros(0, int)), ValueError, r"person_of_row must have shape \(m,\), got \(0,\)"),
         ((in_jax, -PERSON), ValueError, r"person_of_row must be within \[0, 1\), got -5 to 0"),

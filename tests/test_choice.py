@@ -145,6 +145,10 @@ def test_too_little_budget_and_too_many_users_are_refused(mu, users):
         budget(mu, users=users)
 
 
+def test_a_budget_beyond_float32_is_its_largest_number():
+    assert float(choice.budget(1e308, "float", users=1, dtype=np.float32).mu) == np.finfo(np.float32).max
+
+
 def test_a_million_users_keep_the_range():
     few, many = budget(1.0), budget(1.0, users=10**6)
     assert choice.pure_level(many) == choice.pure_level(few) > 0.99 * accounting.bounded_range_eta(1.0)

@@ -142,6 +142,10 @@ def test_more_budget_finds_the_best_point():
     assert np.all(np.abs(np.asarray(run.release.point)[:2] - [1.0, 2.0]) < 0.5)
 
 
+def test_a_method_without_gradients_reads_no_clip_norm():
+    assert methods.plan("choice", asked(clip_norm=np.zeros(0))).descent is None
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

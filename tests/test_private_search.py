@@ -158,6 +158,7 @@ def test_a_start_in_box_units_is_moved_whole():
         ({"rounds": (fresh(DESIGN + 9),)}, "must lie inside bounds"),
         ({"choice_mu": (1.0, 1.0)}, "one number a choice"),
         ({"choice_mu": (-1.0,)}, "choice_mu must be positive"),
+        ({"choice_mu": 0.5}, "choice_mu must be one number a choice, got shape"),
         ({"loss_range": (1, 1)}, "loss_range must have low < high"),
         ({"noise": "none"}, "mu must be inf with noise='none' and finite with any other"),
         ({"choice_mu": (1.0, math.inf), "rounds": (fresh(DESIGN), moved(3))}, "mu must be inf with noise='none'"),

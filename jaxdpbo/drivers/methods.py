@@ -30,7 +30,7 @@ import optax
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
-from jaxdpbo.privacy import calibration, choice, private_scale
+from jaxdpbo.privacy import calibration, choice
 from jaxdpbo.types import Algorithm, Bounds
 
 LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
@@ -136,8 +136,8 @@ def plan(method: str, asked: Asked) -> Plan:
         raise ValueError(
             f"method must not be {chosen!r} where dimensions are not real: there is no gradient along them"
         )
-    if chosen not in DESCENTS and asked.clip_norm == private_scale.PRIVATE:
-        raise ValueError(f"clip_norm must not be 'private' for method={chosen!r}, which has no gradients")
+    if chosen not in DESCENTS and isinstance(asked.clip_norm, str):
+        raise ValueError(f"clip_norm must not be {asked.clip_norm!r} for method={chosen!r}, which has no gradients")
     start = None if asked.theta0 is None else _start(space, asked.theta0)
     share = _checks.number("estimate_share", asked.estimate_share)
     if not 0 <= share < 1:

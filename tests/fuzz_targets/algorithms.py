@@ -136,7 +136,10 @@ def configs() -> dict[str, Target]:
         ),
         "private_search.config": Target(
             lambda points, **options: private_search.config(
-                rounds=[private_search.Round(points, 0 * points, np.zeros(np.shape(points), bool))], **options
+                rounds=[
+                    private_search.Round(points, np.zeros(np.shape(points)), np.zeros(np.shape(points), bool))
+                ],
+                **options,
             ),
             {"users": count, "bounds": just(low_high(BOUNDS)), "loss_range": just((0.0, 1.0)), "batch": just(2),
              "points": just(CANDIDATES[:2]), "choice_mu": st.tuples(small), "noise": either("exact", "float")},

@@ -108,14 +108,15 @@ def config(
     designs = [_round(each, box, batch) for each in rounds]
     if not designs or np.any(designs[0].kept):
         raise ValueError("rounds must be one or more, of which the first keeps nothing")
-    if len(choice_mu) != len(designs) + (inner_config is not None):
-        raise ValueError(f"choice_mu must be one number a choice, got {len(choice_mu)} for {len(designs)} rounds")
+    given = _checks.reals("choice_mu", choice_mu)
+    if given.shape != (len(designs) + (inner_config is not None),):
+        raise ValueError(f"choice_mu must be one number a choice, got shape {given.shape} for {len(designs)} rounds")
     if inner_config is not None and (inner_config.users, inner_config.batch) != (users, batch):
         raise ValueError(
             f"inner_config must be of {users} users and {batch} points a step, got {inner_config.users} and "
             f"{inner_config.batch}"
         )
-    levels = [_checks.positive("choice_mu", mu, finite=False) for mu in choice_mu]
+    levels = [_checks.positive("choice_mu", mu, finite=False) for mu in given.tolist()]
     kind = _checks.choice("noise", noise, calibration.NOISES)
     kind = "none" if np.all(np.isinf(levels)) else kind
     steps = sum(len(each.fresh) for each in designs) // batch + (0 if inner_config is None else inner_config.steps + 1)

@@ -22,6 +22,7 @@ at places ``w > mu / 2``.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -109,7 +110,7 @@ def composed_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float
 def profile_epsilon(rate: float, z: float, steps: int, delta: float, share: float = GRID_SHARE) -> float:
     """By convolution on a grid of step ``share`` standard deviations; inf where it would be too long or too coarse."""
     slack = min(TRUNCATED, 1e-4 * delta)
-    if slack / steps == 0:  # of a delta among the least floats
+    if slack / steps < sys.float_info.min:  # of a delta among the least floats
         return math.inf
     step = share * _deviation(rate, z)
     mass, infinite = _on_grid(rate, z, step, slack / steps)

@@ -97,7 +97,10 @@ def by_person(
         raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
     if isinstance(person_of_row, jax.Array) and jnp.issubdtype(person_of_row.dtype, jax.dtypes.prng_key):
         raise TypeError(f"person_of_row must be integers, got {person_of_row.dtype}")
-    rows = np.asarray(person_of_row)
+    try:
+        rows = np.asarray(person_of_row)
+    except ValueError:  # rows of different lengths
+        rows = np.zeros(0, object)
     if rows.dtype.kind not in "iu":
         raise TypeError(f"person_of_row must be integers, got {rows.dtype}")
     if rows.ndim != 1 or not len(rows):

@@ -134,9 +134,9 @@ def test_a_trial_that_is_evaluated_again_gets_its_answer_again(tmp_path):
 def told(data, caplog):
     """All that a study stored and logged, but for times."""
     caplog.clear()
-    found = private(data=data)
     optuna.logging.set_verbosity(optuna.logging.DEBUG)
     optuna.logging.enable_propagation()
+    found = private(data=data)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         found.optimize()
@@ -160,6 +160,7 @@ def told(data, caplog):
 def test_nothing_but_the_release_differs_between_neighbours(trials, caplog):
     count = trials("neighbouring pairs whose studies were compared", 5, 200, 2)
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.INFO, logger="jax")  # whose lines are times
     rng = np.random.default_rng(2)
     start = RECORDS.copy()
     start[0] = 1e9  # its loss is clipped to 1, as that of all its replacements: the releases are equal

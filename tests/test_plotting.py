@@ -18,7 +18,7 @@ DP = guarantee.guarantee("dp", 0.5, "replace_one", "people")
 
 def walk(seed):
     path = np.random.default_rng(seed).normal(size=(5, 2))
-    return Run(Release(path[-1], path, np.zeros(4)), GDP)
+    return Run(Release(path[-1], path, np.zeros(4), 1.0), GDP)
 
 
 def test_a_path_is_drawn_once_a_parameter_and_several_with_bands():

@@ -358,7 +358,7 @@ def test_nothing_but_the_release_differs_between_neighbours(trials, caplog, capf
     count = trials("neighbouring pairs whose searches were compared", 6, 200, 1)
     validation = splits.one(None, 60, None, {}, again=False).validation
     rng = np.random.default_rng(1)
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.INFO, logger="jax"):  # whose lines are times
         usual = exposed(X, Y, caplog)
         assert "picky" in usual[2]  # of training rows
         for _ in range(count):

@@ -9,6 +9,7 @@ of the new code beside its own. A file of docs/results/quick is what the item ga
 
 import argparse
 import datetime
+import importlib
 import json
 import math
 import os
@@ -29,7 +30,7 @@ QUICK = report.STORED / "quick"
 TOLERANCE = 1e-5  # of the largest number in a list
 NOT_COMPARED = {  # provenance, prose and times
     *report.FIELDS, "commit_is", "confirmed", "figure", "data", "notes",
-    "seconds", "with compilation",
+    "seconds", "seconds a run", "with compilation",
 }  # fmt: skip
 # Measured anew where their code changes: quick runs of more than two minutes, and figures that are times.
 UNCONFIRMED = {
@@ -133,6 +134,8 @@ def quick_result(name: str) -> dict[str, Any]:
                 from benchmarks.speed import demo
 
                 demo.main(True)
+            elif name.removeprefix("bench_") in SEARCHES:
+                importlib.import_module(SEARCHES[name.removeprefix("bench_")]).main(True)
             else:
                 paper, _, item = name.partition("_")
                 reproductions.items(paper)[item](None, True)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optuna
 from jax.experimental import io_callback
 from jax.extend.random import define_prng_impl
 from protocol_cases import BOUNDS, CANDIDATES, CASES, USERS, records
@@ -27,6 +28,7 @@ import jaxdpbo
 from jaxdpbo import drivers, input_noise, outsourcing
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.algorithms.dpareto import expectations
+from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.outsourcing import lines
 from jaxdpbo.privacy import choice, guarantee, keys, mechanisms, transforms
 from jaxdpbo.privacy.mechanisms import tables
@@ -188,6 +190,16 @@ def _objective(key):
     return [objective(point) for point in np.zeros((3, 1))]  # one point thrice: other noise each time
 
 
+def _study(key):
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    options = {"users": USERS, "mu": 1.0, "evaluations": 3, "loss_range": (0.0, 3.0), "key": key, "insecure_key": True}
+    private = private_study(
+        optuna.create_study(), lambda trial: {}, lambda _, data: first_losses(np.zeros(1), data), records(), **options
+    )
+    private.optimize()
+    return [trial.value for trial in private.study.trials]  # one setting thrice: other noise each time
+
+
 def published() -> outsourcing.Published:
     """Rows as they are, which is nothing to a modeler."""
     metadata = transforms.Metadata("product_laplace", input_noise.distribution("product_laplace", 0.1, 2), None, 1.0)
@@ -327,6 +339,7 @@ KEY_CASES = {
     "minimize": Case(_minimize, ("drivers.minimize.minimize",)),
     "sweep": Case(_sweep, ("drivers.sweep.sweep",)),
     "curate": Case(_curate, ("privacy.transforms.curating.curate", "privacy.transforms.curating.project")),
+    "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
     "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),
     "settings_for": Case(_wanted, ("algorithms.dpareto.expectations.settings_for",)),

@@ -38,7 +38,7 @@ def test_the_dashboard_shows_noised_values_alone(screenshots):
         mu=1.0,
     ).optimize()
     with screenshots.dashboard(storage) as address:
-        page = screenshots.shown(f"{address}/dashboard/studies/0/trials", "--dump-dom")
+        page = screenshots.shown(f"{address}/dashboard/studies/0/trials?numbers=0,1,2", "--dump-dom")
         stored = screenshots.shown(f"{address}/api/studies/0", "--dump-dom")
     for trial in study.trials:
         truth = float(np.mean(np.square(records - trial.params["x"])))

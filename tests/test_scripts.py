@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import speed
+from benchmarks.bench import SEARCHES
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = sorted(path for path in (ROOT / "scripts").iterdir() if not path.name.startswith("_"))
@@ -42,7 +43,7 @@ def test_reproduce_says_what_it_refuses(arguments, message):
     ("command", "lines"),
     [
         (["reproduce", "kusner"], ("kusner fig1 ", "kusner regret ")),
-        (["bench"], tuple(f"{name} " for name in (*speed.NAMES, "search"))),
+        (["bench"], tuple(f"{name} " for name in (*speed.NAMES, *SEARCHES))),
     ],
 )
 def test_a_command_without_an_item_lists_what_there_is(command, lines):

@@ -25,7 +25,7 @@ FIRST_SEED, SEEDS = 8000, 20
 BUDGETS = (0.5, 1.0, 2.0, math.inf)
 LEVEL = 1.0  # at which the table compares
 EPSILON_ONE = gdp.gdp_mu(1.0, 1e-5)  # the mu of epsilon = 1 at delta = 1e-5: for the models that people tune
-QUICK = ("logistic", "gp_diabetes")
+QUICK = ("logistic", "gp_diabetes", "boosting")
 PAIRS = {
     "minimize - random search": (searches.DEFAULT, searches.RANDOM),
     "minimize - before": (searches.DEFAULT, searches.BEFORE),

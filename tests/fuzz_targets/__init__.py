@@ -10,9 +10,10 @@ from typing import Any
 
 from fuzz_targets.algorithms import configs, protocols
 from fuzz_targets.drivers import runners
+from fuzz_targets.integrations import studies
 from fuzz_targets.ledger import ledgers
 from fuzz_targets.outsourcing import parties
-from fuzz_targets.privacy import accountants, groupings, noises, statements
+from fuzz_targets.privacy import accountants, groupings, noises, selections, statements
 from fuzz_targets.surrogate import surrogates
 from fuzz_targets.target import Target
 from fuzz_targets.theory import proofs
@@ -23,8 +24,9 @@ from fuzz_targets.transforms import curators
 def table(folder: Path) -> dict[str, Target]:
     """Every row; ``folder`` is for files."""
     return together(
-        accountants(), statements(), groupings(), noises(), curators(), ledgers(folder), parties(folder), proofs(),
+        accountants(), selections(), statements(), groupings(), noises(), curators(), ledgers(folder), parties(folder), proofs(),
         surrogates(), configs(), runners(folder), protocols(), trainings(),
+        studies(),
     )  # fmt: skip
 
 

@@ -109,7 +109,18 @@ EXEMPT: dict[str, dict[str, str]] = {
         "commands.modeler": "add_arguments run meet talk",
         "commands.places": "add_arguments check of",
         "commands.tables": "print_table",
+        "commands.tune": "add_arguments run read prepared halves",
     },
+    "of trials that a study holds: tests/test_optuna.py": {
+        "integrations.optuna.coordinates": "levels encode decode",
+        "integrations.optuna.samplers": "deviation_of posterior",
+        "integrations.optuna.study": "observations",
+    },
+    "of an estimator that anybody may have written: tests/test_sklearn.py": {
+        "integrations.sklearn.losses": "named expect of_records elements",
+        "integrations.sklearn.splits": "one",
+    },
+    "draws what a result holds: tests/test_plotting.py": {"plotting": "path front trade_off audit previews budget"},
     "the fields of a class: tests/test_contracts.py": {"types": "missing"},
     "traces what it is given: tests/test_separable.py": {
         "privacy.separable.check": "check_separable program_of_one joined",

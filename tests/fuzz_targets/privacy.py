@@ -1,6 +1,7 @@
 """Rows of ``jaxdpbo.privacy``: accounting, statements, keys and mechanisms."""
 
 from fractions import Fraction
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -92,6 +93,23 @@ def accountants() -> dict[str, Target]:
         "split_gdp": Target(a.split_gdp, {"mu": positive, "steps": count}, check=at_least_zero),
         "split_noise": Target(a.split_noise, {"noise": positive, "answers": count}),
         "zcdp_epsilon": Target(a.zcdp_epsilon, {"rho": positive, "delta": probability}, check=at_least_zero),
+    }  # fmt: skip
+
+
+def selections() -> dict[str, Target]:
+    a = accounting
+    law = st.builds(a.repetitions, eta=st.floats(-0.9, 5.0), mean=st.floats(1.5, 100.0))
+    profile = st.floats(0.1, 3.0).map(lambda mu: partial(a.gdp_delta, mu))
+    one = {"law": law, "profile": profile}
+    return {
+        "repetitions": Target(a.repetitions, {"eta": st.floats(-0.9, 5.0), "mean": st.floats(1.5, 100.0)},
+            words=("law",), check=lambda found, _: 0 < found.gamma < 1 < found.mean),
+        "repetition_probabilities": Target(a.repetition_probabilities, {"law": law, "largest": few}, fixed=("law",),
+            tame=("largest",), check=lambda found, _: bool(np.all(found >= 0)) and float(np.sum(found)) <= 1 + 1e-9),
+        "tail_probability": Target(a.tail_probability, {"law": law, "largest": count}, fixed=("law",), check=unit),
+        "selection_epsilon": Target(a.selection_epsilon, one | {"delta": probability}, fixed=("law", "profile"),
+            check=at_least_zero),
+        "selection_delta": Target(a.selection_delta, one | {"epsilon": epsilon}, fixed=("law", "profile"), check=unit),
     }  # fmt: skip
 
 

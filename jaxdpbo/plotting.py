@@ -4,21 +4,31 @@ What they show is what the result holds: releases, statements and public numbers
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.algorithms.dpareto.run import USABLE
+from jaxdpbo.algorithms.dpareto.run import USABLE, Release
 from jaxdpbo.drivers import Run
 from jaxdpbo.drivers.preview import Preview
 from jaxdpbo.privacy import auditing
 from jaxdpbo.privacy.guarantee import Guarantee
+from jaxdpbo.types import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 RATES = np.linspace(0.0, 1.0, 401)  # of type I errors
 
 
-def path(runs: Run | Sequence[Run], *, low: Any = None, high: Any = None, axes: Any = None) -> Any:
+def path(
+    runs: Run | Sequence[Run],
+    *,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+    axes: "Axes | None" = None,
+) -> "Axes":
     """The released path of a descent, a line a parameter; of several runs the medians, with bands of quartiles.
 
     Args:
@@ -37,16 +47,16 @@ def path(runs: Run | Sequence[Run], *, low: Any = None, high: Any = None, axes: 
     found = np.stack([np.asarray(each, float) for each in paths if each is not None])
     if low is not None and high is not None:
         found = (found - np.asarray(low)) / (np.asarray(high) - np.asarray(low))
-    axes = _axes(axes)
+    drawn = _axes(axes)
     for number, values in enumerate(np.moveaxis(found, 2, 0)):
         lower, middle, upper = np.percentile(values, (25, 50, 75), axis=0)
-        axes.plot(middle, color=f"C{number % 10}", label=f"parameter {number}")
+        drawn.plot(middle, color=f"C{number % 10}", label=f"parameter {number}")
         if len(values) > 1:
-            axes.fill_between(np.arange(len(middle)), lower, upper, color=f"C{number % 10}", alpha=0.2, linewidth=0)
-    return _named(axes, "step", "parameter" if low is None else "parameter, over its side of the box")
+            drawn.fill_between(np.arange(len(middle)), lower, upper, color=f"C{number % 10}", alpha=0.2, linewidth=0)
+    return _named(drawn, "step", "parameter" if low is None else "parameter, over its side of the box")
 
 
-def front(release: Any, *, deviations: Any = None, axes: Any = None) -> Any:
+def front(release: Release, *, deviations: ArrayLike | None = None, axes: "Axes | None" = None) -> "Axes":
     """Epsilon and error of the settings that ``dpareto`` measured, and its front as a line.
 
     Args:
@@ -56,17 +66,17 @@ def front(release: Any, *, deviations: Any = None, axes: Any = None) -> Any:
     """
     values, usable = np.asarray(release.values, float), np.asarray(release.failed) == USABLE
     best = np.asarray(release.front)
-    axes = _axes(axes)
-    axes.scatter(*values[usable & ~best].T, color="0.7", s=12, label="dominated")
+    drawn = _axes(axes)
+    drawn.scatter(*values[usable & ~best].T, color="0.7", s=12, label="dominated")
     order = np.flatnonzero(best)[np.argsort(values[best, 0])]
-    axes.step(*values[order].T, where="post", color="C0", marker="o", label="front")
+    drawn.step(*values[order].T, where="post", color="C0", marker="o", label="front")
     if deviations is not None:
-        axes.errorbar(*values[order].T, yerr=np.asarray(deviations, float)[order], fmt="none", color="C0", capsize=2)
-    axes.set_xscale("log")
-    return _named(axes, "epsilon", "error")
+        drawn.errorbar(*values[order].T, yerr=np.asarray(deviations, float)[order], fmt="none", color="C0", capsize=2)
+    drawn.set_xscale("log")
+    return _named(drawn, "epsilon", "error")
 
 
-def trade_off(statement: Guarantee, *, measured: auditing.TradeOff | None = None, axes: Any = None) -> Any:
+def trade_off(statement: Guarantee, *, measured: auditing.TradeOff | None = None, axes: "Axes | None" = None) -> "Axes":
     """What a statement leaves to any attack: the least share of wrong answers on one data set for that on the other.
 
     The diagonal is guessing. ``measured``, of ``auditing.trade_off``, is one attack's.
@@ -74,19 +84,23 @@ def trade_off(statement: Guarantee, *, measured: auditing.TradeOff | None = None
     Raises:
       ValueError: a statement that is neither "gdp" nor "dp".
     """
-    axes = _axes(axes)
-    axes.plot(RATES, 1 - RATES, color="0.7", linestyle=":", label="guessing")
-    axes.plot(
+    drawn = _axes(axes)
+    drawn.plot(RATES, 1 - RATES, color="0.7", linestyle=":", label="guessing")
+    drawn.plot(
         RATES, auditing.declared_trade_off(statement, RATES), color="C0", label=statement.claim.partition(" (")[0]
     )
     if measured is not None:
-        axes.plot(measured.type_one, measured.type_two, color="C3", marker=".", linestyle="", label="an attack")
-    return _named(axes, "type I error", "type II error")
+        drawn.plot(measured.type_one, measured.type_two, color="C3", marker=".", linestyle="", label="an attack")
+    return _named(drawn, "type I error", "type II error")
 
 
 def audit(
-    audits: Sequence[auditing.Audit], statements: Sequence[Guarantee], names: Sequence[str], *, axes: Any = None
-) -> Any:
+    audits: Sequence[auditing.Audit],
+    statements: Sequence[Guarantee],
+    names: Sequence[str],
+    *,
+    axes: "Axes | None" = None,
+) -> "Axes":
     """Lower bounds that attacks showed, over what was claimed: a bar beyond 1 refutes its claim.
 
     Args:
@@ -106,16 +120,16 @@ def audit(
     for found, statement in zip(audits, statements, strict=True):
         notion = _checks.choice("notion", statement.notion, ("gdp", "dp"))
         shares.append((found.mu if notion == "gdp" else found.epsilon) / statement.level)
-    axes = _axes(axes)
+    drawn = _axes(axes)
     places = np.arange(len(shares))
-    axes.barh(places, shares, color=["C3" if share > 1 else "C0" for share in shares])
-    axes.axvline(1.0, color="0.3", linestyle=":")
-    axes.set_yticks(places, names)
-    axes.invert_yaxis()
-    return _named(axes, "lower bound over claim", "", legend=False)
+    drawn.barh(places, shares, color=["C3" if share > 1 else "C0" for share in shares])
+    drawn.axvline(1.0, color="0.3", linestyle=":")
+    drawn.set_yticks(places, names)
+    drawn.invert_yaxis()
+    return _named(drawn, "lower bound over claim", "", legend=False)
 
 
-def previews(found: Sequence[Preview], *, axes: Any = None) -> Any:
+def previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
     """The noise of searches that were not run, by how many users they would have.
 
     Args:
@@ -129,21 +143,21 @@ def previews(found: Sequence[Preview], *, axes: Any = None) -> Any:
         raise ValueError("found must hold a preview at least")
     ordered = sorted(found, key=lambda one: one.users)
     users = [one.users for one in ordered]
-    axes = _axes(axes)
+    drawn = _axes(axes)
     for name, label in (
         ("relative_noise", "of a step, over the largest gradient"),
         ("loss_noise", "of the loss, over its range"),
     ):
         values = [getattr(one, name) for one in ordered]
         if all(value is not None for value in values):
-            axes.plot(users, values, marker="o", label=label)
-    axes.axhline(1.0, color="0.7", linestyle=":", label="helpful below")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    return _named(axes, "users", "noise")
+            drawn.plot(users, values, marker="o", label=label)
+    drawn.axhline(1.0, color="0.7", linestyle=":", label="helpful below")
+    drawn.set_xscale("log")
+    drawn.set_yscale("log")
+    return _named(drawn, "users", "noise")
 
 
-def budget(statement: Guarantee, *, axes: Any = None) -> Any:
+def budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     """What a "gdp" budget is spent on: shares of ``mu^2``, which add up to 1.
 
     Raises:
@@ -151,12 +165,12 @@ def budget(statement: Guarantee, *, axes: Any = None) -> Any:
     """
     _checks.choice("notion", statement.notion, ("gdp",))
     parts = statement.parts or (("all releases", statement.level),)
-    axes = _axes(axes)
+    drawn = _axes(axes)
     places = np.arange(len(parts))
-    axes.barh(places, [(level / statement.level) ** 2 for _, level in parts], color="C0")
-    axes.set_yticks(places, [what for what, _ in parts])
-    axes.invert_yaxis()
-    return _named(axes, f"share of mu^2, mu = {statement.level:.3g}", "", legend=False)
+    drawn.barh(places, [(level / statement.level) ** 2 for _, level in parts], color="C0")
+    drawn.set_yticks(places, [what for what, _ in parts])
+    drawn.invert_yaxis()
+    return _named(drawn, f"share of mu^2, mu = {statement.level:.3g}", "", legend=False)
 
 
 def _path_of(release: Any) -> Any:
@@ -165,14 +179,14 @@ def _path_of(release: Any) -> Any:
     return found if found is not None or not hasattr(release, "inner") else _path_of(release.inner)
 
 
-def _axes(axes: Any) -> Any:
+def _axes(axes: "Axes | None") -> "Axes":
     if axes is not None:
         return axes
     pyplot = _checks.extra("matplotlib.pyplot", "plotting", "jaxdpbo.plotting")
     return pyplot.figure(figsize=(6, 4), layout="constrained").add_subplot()
 
 
-def _named(axes: Any, across: str, up: str, *, legend: bool = True) -> Any:
+def _named(axes: "Axes", across: str, up: str, *, legend: bool = True) -> "Axes":
     axes.set(xlabel=across, ylabel=up)
     if legend:
         axes.legend(frameon=False, fontsize=8)

@@ -7,7 +7,13 @@ from benchmarks import counts
 
 PACKAGE = Path(__file__).parent.parent / "jaxdpbo"
 TREES = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
-MANY = ("minimize", "private_study", "run_", "config", "__init__")  # entry points and makers of configs may have more parameters
+MANY = (
+    "minimize",
+    "private_study",
+    "run_",
+    "config",
+    "__init__",
+)  # entry points and makers of configs may have more parameters
 LONG = {  # modules of more than 400 lines, and why
     "privacy/ledger.py": "an auditor loads it alone, by its path",
 }

@@ -88,7 +88,9 @@ def test_the_check_sees_a_wrong_import(name, source):
 @pytest.mark.parametrize("path", modules(), ids=name_of)
 def test_extras_are_imported_where_they_are_used(path):
     at_top = {imported.split(".")[0] for imported, top in imports_of(path.read_text()) if top}
-    own = {path.parent.name} if path.parent.parent.name == "integrations" else set()  # whoever imports it has that extra
+    own = (
+        {path.parent.name} if path.parent.parent.name == "integrations" else set()
+    )  # whoever imports it has that extra
     assert not at_top & (EXTRAS - own)
 
 

@@ -30,7 +30,7 @@ import optax
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
-from jaxdpbo.privacy import calibration, choice
+from jaxdpbo.privacy import calibration, choice, private_scale
 from jaxdpbo.types import Algorithm, Bounds
 
 LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"

@@ -24,9 +24,8 @@ from fuzz_targets.transforms import curators
 def table(folder: Path) -> dict[str, Target]:
     """Every row; ``folder`` is for files."""
     return together(
-        accountants(), selections(), statements(), groupings(), noises(), curators(), ledgers(folder), parties(folder), proofs(),
-        surrogates(), configs(), runners(folder), protocols(), trainings(),
-        studies(),
+        accountants(), selections(), statements(), groupings(), noises(), curators(), ledgers(folder), parties(folder),
+        proofs(), surrogates(), configs(), runners(folder), protocols(), trainings(), studies(),
     )  # fmt: skip
 
 

@@ -29,14 +29,13 @@ def encode(distribution: BaseDistribution, value: Any) -> float:
 
 def decode(distribution: BaseDistribution, place: float) -> Any:
     """The value at a coordinate: a Python number, or a choice."""
-    count = levels(distribution)
     if isinstance(distribution, CategoricalDistribution):
         return distribution.choices[min(int(place * len(distribution.choices)), len(distribution.choices) - 1)]
     assert isinstance(distribution, (FloatDistribution, IntDistribution))
     low, high, _ = _ends(distribution)
     at = low + place * (high - low)
     value = math.exp(at) if distribution.log else at
-    if count is not None:
+    if distribution.step is not None:
         value = distribution.low + distribution.step * round((value - distribution.low) / distribution.step)
     value = min(max(value, distribution.low), distribution.high)
     return int(value) if isinstance(distribution, IntDistribution) else float(value)

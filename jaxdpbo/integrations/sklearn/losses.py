@@ -17,6 +17,8 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
 
 from jaxdpbo import _checks
+from jaxdpbo.integrations.sklearn import kinds
+from jaxdpbo.integrations.sklearn.kinds import Estimator, Rows, Targets
 
 AUTO = "auto"
 
@@ -35,17 +37,17 @@ class Loss(NamedTuple):
     range: tuple[float, float] | None
 
 
-def _log_loss(estimator: Any, targets: np.ndarray, chances: np.ndarray) -> np.ndarray:
+def _log_loss(estimator: Estimator, targets: np.ndarray, chances: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         return -np.log(np.sum(chances * _is_class(estimator, targets), axis=1))
 
 
-def _zero_one(estimator: Any, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+def _zero_one(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     del estimator
     return np.asarray(predicted != targets, float)
 
 
-def _hinge(estimator: Any, targets: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def _hinge(estimator: Estimator, targets: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Of the margin over the best other class (Crammer and Singer 2001)."""
     if scores.ndim == 1:
         scores = np.stack([-scores, scores], axis=1) / 2
@@ -55,12 +57,12 @@ def _hinge(estimator: Any, targets: np.ndarray, scores: np.ndarray) -> np.ndarra
     return np.where(np.any(right, axis=1), np.maximum(0.0, 1 - own + others), np.inf)
 
 
-def _squared(estimator: Any, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+def _squared(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     del estimator
     return np.square(predicted - _floats(targets))
 
 
-def _absolute(estimator: Any, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+def _absolute(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     del estimator
     return np.abs(predicted - _floats(targets))
 
@@ -72,7 +74,7 @@ def _floats(targets: np.ndarray) -> np.ndarray:
     return np.array([each if isinstance(each, (int, float)) else np.nan for each in targets], float)
 
 
-def _is_class(estimator: Any, targets: np.ndarray) -> np.ndarray:
+def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
     """``(n, classes)``; a label that no training row has is in none."""
     return np.asarray(targets[:, None] == np.asarray(estimator.classes_)[None, :], bool)
 
@@ -86,7 +88,7 @@ LOSSES = {
 }
 
 
-def named(loss: Any, estimator: Any) -> str | Callable[..., Any]:
+def named(loss: kinds.Loss, estimator: Estimator) -> kinds.Loss:
     """The name of the loss that is meant, or the caller's own function.
 
     Raises:
@@ -103,7 +105,7 @@ def named(loss: Any, estimator: Any) -> str | Callable[..., Any]:
     raise ValueError("loss must be given for an estimator that is neither a classifier nor a regressor")
 
 
-def expect(loss: str | Callable[..., Any], estimator: Any, inputs: Any, targets: Any) -> None:
+def expect(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
     """Nothing, where a fitted estimator's predictions have a loss each; of rows that are not protected.
 
     Raises:
@@ -115,7 +117,7 @@ def expect(loss: str | Callable[..., Any], estimator: Any, inputs: Any, targets:
         raise ValueError(f"loss must be one number a row, ({_rows(inputs)},), got shape {found.shape}")
 
 
-def of_records(loss: str | Callable[..., Any], estimator: Any, inputs: Any, targets: Any) -> np.ndarray:
+def of_records(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
     """Losses ``(n,)`` of a fitted estimator's predictions. What the records hold raises and warns of nothing."""
     with _unheard():
         return _halved(loss, estimator, inputs, targets, 0, _rows(inputs))
@@ -140,7 +142,7 @@ def _unheard() -> Iterator[None]:
         np.random.set_state(drawn)  # noqa: NPY002
 
 
-def elements(targets: Any, rows: np.ndarray) -> Any:
+def elements(targets: Targets, rows: np.ndarray) -> Any:
     """Targets of some rows, those of lists and objects one by one: a label of another type changes no other's."""
     if targets is None:
         return None
@@ -153,7 +155,9 @@ def elements(targets: Any, rows: np.ndarray) -> Any:
     return found
 
 
-def _halved(loss: Any, estimator: Any, inputs: Any, targets: Any, first: int, last: int) -> np.ndarray:
+def _halved(
+    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, first: int, last: int
+) -> np.ndarray:
     """Of the rows from ``first`` to before ``last``."""
     rows = np.arange(first, last)
     try:
@@ -169,7 +173,7 @@ def _halved(loss: Any, estimator: Any, inputs: Any, targets: Any, first: int, la
     return np.concatenate([_halved(loss, estimator, inputs, targets, *each) for each in halves])
 
 
-def _losses(loss: Any, estimator: Any, inputs: Any, targets: Any) -> np.ndarray:
+def _losses(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
     if callable(loss):
         return np.asarray(loss(estimator, inputs, targets), float)
     chosen = LOSSES[loss]

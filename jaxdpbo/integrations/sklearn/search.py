@@ -16,8 +16,10 @@ from sklearn.utils.validation import _check_method_params, _num_samples, check_i
 from jaxdpbo import _checks
 from jaxdpbo.drivers import Run, methods, minimize
 from jaxdpbo.integrations.sklearn import jobs, losses, splits
+from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import charges, guarantee
-from jaxdpbo.space import Space
+from jaxdpbo.space import Dimension, Space
+from jaxdpbo.types import ArrayLike
 
 ON_ERROR = ("worst", "raise")
 BLOCKS = "protect='all' needs blocks, which are not there yet: only validation records can be protected"
@@ -96,15 +98,15 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def __init__(
         self,
-        estimator: Any,
-        space: Any,
+        estimator: Estimator,
+        space: Space | dict[str, Dimension],
         *,
         epsilon: float | None = None,
         delta: float | None = None,
         mu: float | None = None,
         n_iter: int = 100,
-        loss: Any = losses.AUTO,
-        loss_range: Any = None,
+        loss: Loss = losses.AUTO,
+        loss_range: ArrayLike | str | None = None,
         method: str = methods.AUTO,
         cv: Any = None,
         protect: str = "validation",
@@ -136,7 +138,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.recording = recording
         self.insecure_seed = insecure_seed
 
-    def fit(self, X: Any, y: Any = None, **params: Any) -> "PrivateSearchCV":
+    def fit(self, X: Rows, y: Targets = None, **params: Any) -> "PrivateSearchCV":
         """Search.
 
         Args:
@@ -197,6 +199,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         if not steps:
             raise ValueError(f"n_iter must be at least {batch}, one more than parameters, got {self.n_iter}")
         seed = self.insecure_seed
+        at_once: Any = self.n_jobs  # None is what joblib's context says
         return minimize(
             objective,
             data,
@@ -213,7 +216,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             key=None if seed is None else jax.random.key(_checks.size("insecure_seed", seed, minimum=0)),
             insecure_key=seed is not None,
             traceable=False,
-            executor=None if effective_n_jobs(self.n_jobs) == 1 else jobs.Joblib(self.n_jobs),
+            executor=None if effective_n_jobs(at_once) == 1 else jobs.Joblib(self.n_jobs),
             progress=bool(self.verbose),
             recording=self.recording,
         )
@@ -228,32 +231,32 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             self.best_loss_ = float(run.release.loss)
 
     @_has("predict")
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Rows) -> Any:
         """Of ``best_estimator_``; only with ``refit``, like the others below."""
         return self._refitted().predict(X)
 
     @_has("predict_proba")
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
         return self._refitted().predict_proba(X)
 
     @_has("predict_log_proba")
-    def predict_log_proba(self, X: Any) -> Any:
+    def predict_log_proba(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
         return self._refitted().predict_log_proba(X)
 
     @_has("decision_function")
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
         return self._refitted().decision_function(X)
 
     @_has("transform")
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
         return self._refitted().transform(X)
 
     @_has("score")
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Rows, y: Targets = None) -> float:
         """Of ``best_estimator_``: an exact number, outside of the guarantee where validation records are among them."""
         return self._refitted().score(X, y)
 

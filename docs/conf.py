@@ -24,16 +24,17 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_google_docstring = True
 napoleon_use_ivar = True  # attributes of named tuples are documented once
-ROOT_PAGES = re.compile(r"\]\(\.\./([A-Z]+)\.md(#[\w-]+)?\)")
-ELSEWHERE = {"README": "index"}
+ROOT_PAGES = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing", "SECURITY": "security"}
 
 
 def _links(app, name, source):
-    """Pages of the top folder are pages of the site; files that are measured or tested are on the disk beside it."""
-    del app, name
-    source[0] = ROOT_PAGES.sub(
-        lambda found: f"]({ELSEWHERE.get(found[1], found[1].lower())}.md{found[2] or ''})", source[0]
-    )
+    """Pages of the top folder, which a page here includes, are pages of the site; a folder is none."""
+    del app
+    text = source[0]
+    if name in ROOT_PAGES.values() and name != "index":
+        text = (ROOT / f"{name.upper()}.md").read_text().replace("](docs/", "](")
+    text = re.sub(r"\[([^\]]*)\]\(results/?\)", r"\1", text)
+    source[0] = re.sub(r"\]\((?:\.\./)?([A-Z]+)\.md", lambda found: f"]({ROOT_PAGES[found[1]]}.md", text)
 
 
 def setup(app):

@@ -15,9 +15,9 @@ README = (ROOT / "README.md").read_text()
 PAGES = "".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
 
 
-def example():
-    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    return code
+def examples():
+    """The first search, and that of an estimator."""
+    return re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def output():
@@ -36,14 +36,25 @@ def test_the_readme_fits_on_two_screens():
 
 
 def test_the_example_runs_and_prints_what_stands_below_it(capsys):
-    assert len(example().splitlines()) <= 20
+    example, _ = examples()
+    assert len(example.splitlines()) <= 20
     scope = {}
     with jax.numpy_rank_promotion("allow"), jax.enable_x64(False):  # as a user has it
-        exec(compile(example(), "README.md", "exec"), scope)
+        exec(compile(example, "README.md", "exec"), scope)
     assert masked(capsys.readouterr().out) == masked(output())
     point = np.asarray(scope["run"].release.point)
     np.testing.assert_allclose(point, np.median(np.asarray(scope["records"]), axis=0), atol=0.5)
     assert scope["run"].guarantee.epsilon(delta=1e-5) <= 3
+
+
+def test_an_estimator_is_searched_in_fifteen_lines(capsys):
+    _, example = examples()
+    assert len(example.splitlines()) <= 15
+    scope = {}
+    with jax.numpy_rank_promotion("allow"):
+        exec(compile(example.replace("n_iter=60", "n_iter=8"), "README.md", "exec"), scope)
+    assert scope["search"].guarantee_.epsilon(delta=1e-5) <= 1
+    assert str(scope["search"].best_params_) in capsys.readouterr().out
 
 
 def anchors(page):

@@ -40,8 +40,8 @@ def facts() -> str:
         f"({noise_of('sopa_fig2')} noise).",
         f"A sound planar Laplace transform for a unit of distance: regret {planar:.3f}; the published one, which "
         f"protects nobody, {published:.3f}.",
-        f"Less time than peers: a run of a sweep of 100 seeds ({time_of(sweep['ours_s'], 2)}) {sweep['ratio']:.0f} times "
-        f"less than BoTorch, alone in a new process {figures(cold['ratio'], 2)}; DP-GP-UCB over 1,000 candidates "
+        f"Less time than peers: a run of a sweep of 100 seeds ({time_of(sweep['ours_s'], 2)}) {sweep['ratio']:.0f} "
+        f"times less than BoTorch, alone in a new process {figures(cold['ratio'], 2)}; DP-GP-UCB over 1,000 candidates "
         f"{figures(candidates['ratio'], 2)} times less than scikit-learn; a front by DPareto "
         f"{figures(front['ratio'], 2)} times less than BoTorch; DP-SGD over a search's settings "
         f"{figures(batches['ratio'], 2)} times less than padding.",

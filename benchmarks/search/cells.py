@@ -56,12 +56,16 @@ def run(
             tqdm(total=len(missing), unit="run", mininterval=5.0) as bar,
         ):
             futures = {pool.submit(evaluate, cell): cell for cell in missing}
-            for future in as_completed(futures):
-                cell, said = futures[future], future.result()
-                found[cell] = said
-                lines.write(json.dumps(cell._asdict() | said | {"code": code}) + "\n")
-                lines.flush()
-                bar.update()
+            try:
+                for future in as_completed(futures):
+                    cell, said = futures[future], future.result()
+                    found[cell] = said
+                    lines.write(json.dumps(cell._asdict() | said | {"code": code}) + "\n")
+                    lines.flush()
+                    bar.update()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # one that fails ends the command, not first all the others
+                raise
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})

@@ -54,7 +54,7 @@ def loss_of(problem: Problem, search: str, mu: float, seed: int) -> tuple[float,
     run = minimize(
         problem.loss,
         data,
-        problem.searched,
+        problem.searched if isinstance(problem.searched, Space) else _bounds(problem),
         method=methods.AUTO if search == DEFAULT else search,
         mu=mu,
         users=problem.users,
@@ -69,13 +69,17 @@ def loss_of(problem: Problem, search: str, mu: float, seed: int) -> tuple[float,
     return _mean(problem, where, data), run.method
 
 
+def _bounds(problem: Problem) -> dict[str, np.ndarray]:
+    return {"low": problem.box[0], "high": problem.box[1]}
+
+
 def _before(problem: Problem, mu: float, noise: str) -> dp_gibo.Config:
     """What ``minimize`` was before it had methods: kernel, clip norm and design in the parameters' own units."""
     return dp_gibo.config(
         users=problem.users,
         steps=problem.steps,
         mu=mu,
-        bounds={"low": problem.box[0], "high": problem.box[1]},
+        bounds=_bounds(problem),
         clip_norm=1.0,
         optimizer=optax.adagrad,
         output="last_half_mean",

@@ -33,7 +33,7 @@ from jaxdpbo.drivers import (
 from jaxdpbo.privacy import accounting, ledger, transforms
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
-from jaxdpbo.privacy.separable import by_person, per_user
+from jaxdpbo.privacy.separable import blocks, by_person, per_user
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels
 
@@ -49,6 +49,7 @@ __all__ = [
     "RunInterrupted",
     "Space",
     "accounting",
+    "blocks",
     "by_person",
     "dp_gd",
     "dp_gibo",

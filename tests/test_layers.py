@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "jaxdpbo"
 FLOORS = {
-    "types": 0, "_checks": 0, "_lazy": 0, "input_noise": 0, "space": 0,
+    "types": 0, "_checks": 0, "_lazy": 0, "_quiet": 0, "input_noise": 0, "space": 0,
     "surrogate": 1, "privacy": 1, "theory": 1, "training": 2, "algorithms": 3,
     "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "integrations": 5, "commands": 6,
     "__init__": 7, "__main__": 7,

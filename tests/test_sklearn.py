@@ -27,7 +27,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Recording, Space, space
-from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, jobs, losses, splits
+from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, fitting, jobs, losses, splits
 from jaxdpbo.privacy import guarantee, ledger
 
 RNG = np.random.default_rng(0)
@@ -220,8 +220,59 @@ def test_a_splitter_sees_no_record():
     np.testing.assert_array_equal(usual[0].validation, usual[1].validation)
     with pytest.raises(ValueError, match="the same split each time"):
         splits.one(ShuffleSplit(1, test_size=0.5), 60, None, {}, again=True)
-    with pytest.raises(NotImplementedError, match="blocks"):
-        search(protect="all").fit(X, Y)
+    with pytest.raises(ValueError, match="cv must not be given"):
+        search(protect="all", cv=ShuffleSplit(1)).fit(X, Y)
+    with pytest.raises(ValueError, match="refit must be"):
+        search(protect="all", refit="train").fit(X, Y)
+    with pytest.raises(ValueError, match="k must leave"):
+        search(protect="all", n_blocks=40).fit(X, Y)
+    with pytest.raises(ValueError, match="Invalid parameter"):
+        search(protect="all", searched={"nothing": space.real(0, 1)}).fit(X, Y)
+
+
+class Seeing(LogisticRegression):
+    """Warns of its rows, writes on them, and raises where one of them is large."""
+
+    def fit(self, X, y, sample_weight=None):
+        warnings.warn(str(X), stacklevel=1)
+        print(X, np.random.normal())  # noqa: NPY002
+        if np.max(X) > 8:
+            raise ValueError(str(X))
+        super().fit(X, y, sample_weight)
+        X[:] = 0
+        return self
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
+    options = {"protect": "all", "n_blocks": 12, "loss": "log_loss", "n_jobs": n_jobs}
+    fitted = search(Seeing(), **options).fit(X, Y)
+    assert fitted.guarantee_.protects == guarantee.ALL_ROWS
+    assert guarantee.BLOCKS_APART in fitted.guarantee_.assumptions
+    assert guarantee.SEPARABLE_LOSSES not in fitted.guarantee_.assumptions
+    assert guarantee.PREDICTED_APART not in fitted.guarantee_.assumptions
+    if n_jobs is None:
+        assert capfd.readouterr().out == ""
+    learner = fitting.OfBlock(Seeing(), "log_loss", (0.0, 4.0))
+    objective = fitting.of_blocks(learner, 60, 12, None, raises=False)
+    usual = objective({"C": 0.5}, fitting.All(X, Y, {}, True))
+    assert np.all((usual >= 0) & ((usual <= 4) | (usual == np.inf)))  # a block of one class has no fit
+    assert np.isfinite(usual).sum() > 6
+    rng = np.random.default_rng(4)
+    for bad in (9.0, np.nan, -1e300, 0.0):
+        data, targets, row = X.copy(), Y.copy(), rng.integers(60)
+        data[row], targets[row] = bad, rng.integers(0, 7)
+        (own,) = [number for number, block in enumerate(objective.partition) if row in np.concatenate(block)]
+        found = objective({"C": 0.5}, fitting.All(data, targets, {}, True))
+        np.testing.assert_array_equal(np.delete(found, own), np.delete(usual, own))
+    weights = fitting.All(X, Y, {"sample_weight": np.arange(60.0)}, True)
+    train, held_out = (weights.take(of) for of in objective.partition[0])
+    np.testing.assert_array_equal(train.fit_params["sample_weight"], objective.partition[0].train)
+    assert len(held_out.elements) == len(held_out.rows)
+    grouped = search(**options).fit(X, Y, groups=np.arange(60) // 2)
+    assert guarantee.WHOSE_ROWS in grouped.guarantee_.assumptions
+    refitted = search(refit=True, **options).fit(X, Y)
+    assert refitted.predict(X).shape == (60,)
 
 
 def test_records_of_a_group_are_one_user():
@@ -277,22 +328,11 @@ def test_a_fit_that_fails_is_the_worst_setting_or_raises():
             return super().fit(X, y)
 
     rows = splits.one(None, 60, None, {}, again=False)
-    assert np.all(np.isposinf(_objective(Failing(), False)({"C": 0.9}, _rows(rows))))
-    assert np.all(np.isfinite(_objective(Failing(), True)({"C": 0.2}, _rows(rows))))
+    data = fitting.HeldOut((X[rows.train], Y[rows.train]), (X[rows.validation], Y[rows.validation]), rows, {})
+    assert np.all(np.isposinf(fitting.OfUsers(Failing(), "log_loss", False)({"C": 0.9}, data)))
+    assert np.all(np.isfinite(fitting.OfUsers(Failing(), "log_loss", True)({"C": 0.2}, data)))
     with pytest.raises(ValueError, match="no such model"):
-        _objective(Failing(), True)({"C": 0.9}, _rows(rows))
-
-
-def _objective(estimator, raises):
-    from jaxdpbo.integrations.sklearn.search import _Objective
-
-    return _Objective(estimator, "log_loss", raises)
-
-
-def _rows(split):
-    from jaxdpbo.integrations.sklearn.search import _Rows
-
-    return _Rows(*((X[rows], Y[rows]) for rows in (split.train, split.validation)), split, {})
+        fitting.OfUsers(Failing(), "log_loss", True)({"C": 0.9}, data)
 
 
 def test_a_label_of_another_type_changes_no_others():

@@ -14,7 +14,7 @@ from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.preview import note_on
 from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.privacy import asked, charges, keys
-from jaxdpbo.privacy.separable import ByPerson
+from jaxdpbo.privacy.separable import Blocks, ByPerson
 from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Data, Objective, State, Tree
 
@@ -146,6 +146,8 @@ def _users(users: int | None, objective: Objective, data: Any) -> int:
         return _checks.size("users", users)
     if isinstance(objective, ByPerson):
         return objective.persons
+    if isinstance(objective, Blocks):
+        return objective.count
     leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in jax.tree.leaves(data)}
     if len(leading) != 1 or leading == {()}:
         found = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"

@@ -1,5 +1,7 @@
 """Objectives that keep users apart: what a run evaluates, and what its guarantee then rests on."""
 
+from dataclasses import replace
+
 from jaxdpbo.drivers import result
 from jaxdpbo.privacy import guarantee, separable
 from jaxdpbo.types import Data, Objective, Tree
@@ -29,13 +31,21 @@ def rests_on(statement: guarantee.Guarantee, objective: Objective, *, shown: boo
     """``statement``, without what tracing the objective shows; ``shown`` is False where a step was not traced."""
     if not set(CONDITIONS) & set(statement.assumptions):
         return statement
+    if isinstance(objective, separable.Blocks):  # whose entries are not those of people: a row is in one block
+        whose = (guarantee.WHOSE_ROWS,) if objective.grouped else ()
+        of_all = _without_conditions(replace(statement, protects=guarantee.ALL_ROWS))
+        return of_all.assuming(guarantee.BLOCKS_APART, *whose)
     if isinstance(objective, separable.ByPerson):
         statement = statement.assuming(guarantee.WHOSE_ROWS)
     if not (shown and isinstance(_of_rows(objective), separable.KeepsApart)):
         return statement
+    return _without_conditions(statement).assuming(guarantee.OWN_ROWS)
+
+
+def _without_conditions(statement: guarantee.Guarantee) -> guarantee.Guarantee:
     for condition in CONDITIONS:
         statement = statement.without(condition)
-    return statement.assuming(guarantee.OWN_ROWS)
+    return statement
 
 
 def _of_rows(objective: Objective) -> Objective:

@@ -13,6 +13,7 @@ RELATIONS = ("replace_one", "unit_distance")
 
 # Whose records. One wording for all, so that one ledger can add up what is spent on the same people.
 USERS = ledger.USERS
+ALL_ROWS = "all rows, training and validation"
 
 # Assumptions, in words for whoever answers for the data. An empty ``assumptions`` means always.
 IDEAL_NOISE = "the noise is of ideal real numbers, not of floating-point ones"
@@ -22,6 +23,7 @@ SEPARABLE_LOSSES = "each user's loss is computed from that user's record alone"
 SEPARABLE_GAINS = "each user's gain is computed from that user's record alone"
 OWN_ROWS = "row i was made from record i and public values alone, and what is called public is public"
 WHOSE_ROWS = "which rows are whose, and how many each user has, is public"
+BLOCKS_APART = "the loss of a block follows from that block's rows and public values alone: a learner keeps nothing"
 PREDICTED_APART = "what is predicted of a record does not depend on which other records are predicted with it"
 SPLIT_UNSEEN = "which records train and which validate was decided without looking at any of them"
 RANDOM_BITS = "nobody can tell the output of the generator ChaCha20 from random bits"
@@ -42,8 +44,8 @@ PAGE = "docs/assumptions.md"  # what breaks where one is false, and who can chec
 SECTIONS = {
     IDEAL_NOISE: "ideal-noise", KEY_SECRET: "key-secret", PUBLIC_CONFIG: "public-configuration",
     SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",
-    WHOSE_ROWS: "whose-rows", PREDICTED_APART: "predicted-apart", SPLIT_UNSEEN: "split-unseen",
-    RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
+    WHOSE_ROWS: "whose-rows", BLOCKS_APART: "blocks-apart", PREDICTED_APART: "predicted-apart",
+    SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
     **dict.fromkeys((GAUSSIAN_PROCESS, GAUSSIAN_NOISE, EXACT_UTILITY, BEST_QUERIES), "gaussian-process"),
     COMPUTED_MEAN: "computed-mean", EXACT_TRAINING: "exact-training",
 }  # fmt: skip

@@ -5,18 +5,14 @@ So what raises is predicted again in halves, down to single rows, and a row that
 which counts as the middle of the range; and nothing that a prediction says is heard.
 """
 
-import contextlib
-import io
-import logging
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _quiet
 from jaxdpbo.integrations.sklearn import kinds
 from jaxdpbo.integrations.sklearn.kinds import Estimator, Rows, Targets
 
@@ -119,27 +115,8 @@ def expect(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Target
 
 def of_records(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
     """Losses ``(n,)`` of a fitted estimator's predictions. What the records hold raises and warns of nothing."""
-    with _unheard():
+    with _quiet.unheard():
         return _halved(loss, estimator, inputs, targets, 0, _rows(inputs))
-
-
-@contextlib.contextmanager
-def _unheard() -> Iterator[None]:
-    """Without warnings, output and logs of this process; NumPy's global generator is afterwards where it was."""
-    disabled, drawn = logging.root.manager.disable, np.random.get_state()  # noqa: NPY002
-    logging.disable(logging.CRITICAL)
-    try:
-        with (
-            warnings.catch_warnings(),
-            np.errstate(all="ignore"),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
-        np.random.set_state(drawn)  # noqa: NPY002
 
 
 def elements(targets: Targets, rows: np.ndarray) -> Any:

@@ -7,22 +7,43 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
 
 from jaxdpbo import _checks
 from jaxdpbo.drivers import Run, methods, minimize
-from jaxdpbo.integrations.sklearn import jobs, losses, splits
+from jaxdpbo.integrations.sklearn import fitting, jobs, losses, splits
 from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import charges, guarantee
 from jaxdpbo.space import Dimension, Space
 from jaxdpbo.types import ArrayLike
 
 ON_ERROR = ("worst", "raise")
-BLOCKS = "protect='all' needs blocks, which are not there yet: only validation records can be protected"
+VALIDATION, ALL = "validation", "all"
+ROWS_OF_BLOCK, MOST_BLOCKS = 50, 100  # where ``n_blocks`` is not given
+
+
+class _Ready(NamedTuple):
+    """What is searched.
+
+    Attributes:
+      objective: of params and ``data``.
+      data: rows.
+      users: records, persons or blocks.
+      train: numbers of the rows that are not protected.
+      model: that knows its columns, where one does.
+      rests: assumptions of its own.
+    """
+
+    objective: Any
+    data: Any
+    users: int
+    train: np.ndarray
+    model: Estimator
+    rests: tuple[str, ...]
 
 
 def _has(name: str) -> Any:
@@ -37,13 +58,15 @@ def _has(name: str) -> Any:
 
 
 class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
-    """Search the hyper-parameters of an estimator, with differential privacy for the validation records.
+    """Search the hyper-parameters of an estimator, with differential privacy for the validation records, or for all.
 
     ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected; each
     validation record (with ``groups``, all records of a group) gives a loss, and what is released, ``best_params_`` and
-    all else with a trailing underscore, is ``(epsilon, delta)``-DP or ``mu``-GDP for replacing one of those. There are
-    no exact ``cv_results_`` and no ``best_score_``: they leak the records. A noised loss of the answer costs a share of
-    the budget (``estimate_share``). Each fit spends a budget: ``cross_val_score`` of a search spends one a fold.
+    all else with a trailing underscore, is ``(epsilon, delta)``-DP or ``mu``-GDP for replacing one of those. With
+    ``protect="all"`` rows are cut into blocks (``jaxdpbo.blocks``), an estimator is fitted in each, and replacing one
+    of ALL rows is protected, for the price of smaller models and of noise that falls with the number of blocks.
+    There are no exact ``cv_results_`` and no ``best_score_``: they leak the records. A noised loss of the answer costs
+    a share of the budget (``estimate_share``). Each fit spends a budget: ``cross_val_score`` spends one a fold.
 
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.linear_model import LogisticRegression
@@ -74,7 +97,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       cv: one split: ``ShuffleSplit(1)``, ``GroupShuffleSplit(1)``, ``PredefinedSplit``, or ``[(train, validation)]``.
         Where not given, halves (of groups, where there are some), always the same ones. Noise falls with the number of
         validation records.
-      protect: "validation"; "all" is not implemented.
+      protect: "validation", or "all": every row, those that train among them.
+      n_blocks: for "all": how many blocks; where not given a 50th of the rows, at most 100.
       refit: False: an estimator that is fitted to validation records leaks them, whatever was private before. "train"
         fits ``best_estimator_`` to the training rows alone, which adds nothing to what is released; True to all rows,
         which is outside of the guarantee.
@@ -110,6 +134,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         method: str = methods.AUTO,
         cv: Any = None,
         protect: str = "validation",
+        n_blocks: int | None = None,
         refit: bool | str = False,
         estimate_share: float = 0.0,
         error_score: str = "worst",
@@ -130,6 +155,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.method = method
         self.cv = cv
         self.protect = protect
+        self.n_blocks = n_blocks
         self.refit = refit
         self.estimate_share = estimate_share
         self.error_score = error_score
@@ -150,50 +176,75 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         Raises:
           ValueError: an argument out of range, unknown parameters of the estimator, a split that is not one.
           TypeError: an argument of the wrong kind.
-          NotImplementedError: ``protect="all"``.
           RunInterrupted: with ``error_score="raise"``, a fit failed. The budget is spent.
         """
-        if _checks.choice("protect", self.protect, ("validation", "all")) == "all":
-            raise NotImplementedError(BLOCKS)
+        _checks.choice("protect", self.protect, (VALIDATION, ALL))
+        _checks.choice("error_score", self.error_score, ON_ERROR)
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)  # of an earlier fit, which may have had another budget
-        _checks.choice("error_score", self.error_score, ON_ERROR)
-        if not isinstance(self.refit, (bool, np.bool_)) and self.refit != "train":
-            raise ValueError(f"refit must be True, False or 'train', got {self.refit!r}")
+        if not isinstance(self.refit, (bool, np.bool_)) and self.refit not in ("train",) * (self.protect != ALL):
+            raise ValueError(f"refit must be True, False or, for protect='validation', 'train', got {self.refit!r}")
+        if get_tags(self.estimator).input_tags.pairwise:
+            raise ValueError("estimator must take records, not distances between them: those are of two users")
         space = self.space if isinstance(self.space, Space) else Space(self.space)
         X, y = indexable(X, y)
         fit_params, split_params = self._routed(params)
-        if get_tags(self.estimator).input_tags.pairwise:
-            raise ValueError("estimator must take records, not distances between them: those are of two users")
-        groups = split_params.pop("groups", None)
+        prepare = self._all_rows if self.protect == ALL else self._held_out
+        ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of all threads: a filter that one restores would let another's out
+            run = self._search(ready, space)
+        self._keep(run, ready.rests)
+        if self.refit:
+            rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
+            chosen = fitting.with_params(self.estimator, self.best_params_)
+            refitted = fitting.taken(X, y, rows, isinstance(losses.named(self.loss, self.estimator), str))
+            self.best_estimator_ = chosen.fit(*refitted, **_check_method_params(X, fit_params, rows))
+            ready = ready._replace(model=self.best_estimator_)
+        for name in ("n_features_in_", "feature_names_in_"):  # of the columns, which are public
+            if hasattr(ready.model, name):
+                setattr(self, name, getattr(ready.model, name))
+        return self
+
+    def _held_out(self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]) -> "_Ready":
+        """For validation records."""
+        groups, loss = split_params.pop("groups", None), losses.named(self.loss, self.estimator)
         split = splits.one(self.cv, _num_samples(X), groups, split_params, again=self.recording is not None)
-        loss = losses.named(self.loss, self.estimator)
-        training = _taken(X, y, split.train, isinstance(loss, str))
+        training = fitting.taken(X, y, split.train, isinstance(loss, str))
         validation = _safe_indexing(X, split.validation), losses.elements(y, split.validation)
-        data = _Rows(training, validation, split, _check_method_params(X, fit_params, split.train))
-        objective = _Objective(self.estimator, loss, self.error_score == "raise")
-        middle = space.params(np.full(len(space.names), 0.5))
+        data = fitting.HeldOut(training, validation, split, _check_method_params(X, fit_params, split.train))
+        objective = fitting.OfUsers(self.estimator, loss, self.error_score == "raise")
         # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.
         model = objective.fitted(middle, data)
         losses.expect(loss, model, *training)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of all threads: a filter that one restores would let another's out
-            run = self._search(objective, data, space, losses.LOSSES[loss].range if isinstance(loss, str) else None)
-        self._keep(run, groups is not None)
-        if self.refit:
-            rows = split.train if self.refit == "train" else np.arange(_num_samples(X))
-            chosen = _with(self.estimator, self.best_params_)
-            refitted = _taken(X, y, rows, isinstance(loss, str))
-            self.best_estimator_ = chosen.fit(*refitted, **_check_method_params(X, fit_params, rows))
-        for name in ("n_features_in_", "feature_names_in_"):  # of the columns, which are public
-            if hasattr(model, name):
-                setattr(self, name, getattr(model, name))
-        return self
+        whose = () if groups is None else (guarantee.WHOSE_ROWS,)
+        rests = (guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
+        return _Ready(objective, data, split.users, split.train, model, rests)
 
-    def _search(self, objective: "_Objective", data: "_Rows", space: Space, usual: Any) -> Run:
-        loss_range = usual if self.loss_range is None else self.loss_range
-        if loss_range is None:
+    def _all_rows(self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]) -> "_Ready":
+        """For all rows, in blocks."""
+        if self.cv is not None:
+            raise ValueError("cv must not be given with protect='all': rows are cut into blocks")
+        groups, loss = split_params.pop("groups", None), losses.named(self.loss, self.estimator)
+        found, count = self._range(loss), _num_samples(X)
+        clipped = None if isinstance(found, str) else _checks.interval("loss_range", found)
+        learner = fitting.OfBlock(self.estimator, loss, clipped)
+        persons = count if groups is None else len(np.unique(np.asarray(groups)))
+        k = max(2, min(MOST_BLOCKS, persons // ROWS_OF_BLOCK)) if self.n_blocks is None else self.n_blocks
+        objective = fitting.of_blocks(learner, count, k, groups, raises=self.error_score == "raise")
+        data = fitting.All(X, y, fit_params, isinstance(loss, str))
+        model = fitting.with_params(self.estimator, middle)  # unknown parameters are said before anything is spent
+        return _Ready(objective, data, objective.count, np.arange(0), model, ())
+
+    def _range(self, loss: Loss) -> Any:
+        """Of a record's loss."""
+        usual = losses.LOSSES[loss].range if isinstance(loss, str) else None
+        found = usual if self.loss_range is None else self.loss_range
+        if found is None:
             raise ValueError(f"loss_range must be given for loss={self.loss!r}, in the targets' units, or 'private'")
+        return found
+
+    def _search(self, ready: "_Ready", space: Space) -> Run:
         batch = len(space.names) + 1
         steps = _checks.size("n_iter", self.n_iter) // batch
         if not steps:
@@ -201,15 +252,15 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         seed = self.insecure_seed
         at_once: Any = self.n_jobs  # None is what joblib's context says
         return minimize(
-            objective,
-            data,
+            ready.objective,
+            ready.data,
             space,
             method=self.method,
-            loss_range=loss_range,
+            loss_range=self._range(losses.named(self.loss, self.estimator)),
             mu=self.mu,
             epsilon=self.epsilon,
             delta=self.delta,
-            users=data.split.users,
+            users=ready.users,
             steps=steps,
             batch=batch,
             estimate_share=self.estimate_share,
@@ -221,10 +272,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             recording=self.recording,
         )
 
-    def _keep(self, run: Run, grouped: bool) -> None:
+    def _keep(self, run: Run, rests: tuple[str, ...]) -> None:
         """What may be published, and nothing else."""
-        whose = (guarantee.WHOSE_ROWS,) if grouped else ()
-        rests = (guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
         self.guarantee_ = run.guarantee.without(guarantee.SEPARABLE_LOSSES).assuming(*rests)
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
         if self.estimate_share:
@@ -295,56 +344,3 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             return dict(process_routing(self, "fit", **others).estimator.fit), groups
         found = process_routing(self, "fit", **params)
         return dict(found.estimator.fit), dict(found.splitter.split)
-
-
-class _Rows(NamedTuple):
-    """What an objective needs.
-
-    Attributes:
-      training: ``X`` and ``y``.
-      validation: ``X`` and ``y``, of which every label is its own: no other's type follows from it.
-      split: which of them are whose.
-      fit_params: of the training rows.
-    """
-
-    training: tuple[Any, Any]
-    validation: tuple[Any, Any]
-    split: splits.Split
-    fit_params: dict[str, Any]
-
-
-def _taken(inputs: Any, targets: Any, rows: np.ndarray, column: bool) -> tuple[Any, Any]:
-    """``X`` and ``y`` of some rows; a ``y`` of one ``column`` is flat, and of the type of these rows alone."""
-    if targets is None:
-        return _safe_indexing(inputs, rows), None
-    taken = _safe_indexing(targets, rows)
-    if isinstance(taken, np.ndarray) and taken.dtype == object:
-        taken = taken.tolist()
-    return _safe_indexing(inputs, rows), column_or_1d(taken, warn=True) if column else taken
-
-
-class _Objective(NamedTuple):
-    """``(params, rows) -> losses (n,)`` of the users; a name and numbers, so that processes can be given it."""
-
-    estimator: Any
-    loss: Any
-    raises: bool
-
-    def __call__(self, params: dict[str, Any], data: _Rows) -> np.ndarray:
-        try:
-            model = self.fitted(params, data)
-        except Exception:
-            if self.raises:
-                raise
-            return np.full(data.split.users, np.inf)  # the largest loss, whatever the range
-        return data.split.of_users(losses.of_records(self.loss, model, *data.validation))
-
-    def fitted(self, params: dict[str, Any], data: _Rows) -> Any:
-        """A clone with these parameters, fitted to the training rows."""
-        return _with(self.estimator, params).fit(*data.training, **data.fit_params)
-
-
-def _with(estimator: Any, params: dict[str, Any]) -> Any:
-    """A clone with these parameters."""
-    model: Any = clone(estimator)
-    return model.set_params(**params)

@@ -11,7 +11,7 @@ from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedS
 KFOLDS = (
     "cv must be one split, such as ShuffleSplit(1) or PredefinedSplit, got {}: in k-fold cross-validation each record "
     "also trains the models of the other folds, which no statement about validation records covers; "
-    "protect='all' will, by blocks of records"
+    "protect='all' does, by blocks of records"
 )
 SEED = 0  # of the split where none is given: public, and the same each time
 

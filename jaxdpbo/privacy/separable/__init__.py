@@ -1,5 +1,6 @@
 """Proofs that a user's loss depends on that user's record alone: by construction, or read off the traced program."""
 
+from jaxdpbo.privacy.separable.blocks import Blocks, blocks
 from jaxdpbo.privacy.separable.by_person import ByPerson, by_person
 from jaxdpbo.privacy.separable.check import NotSeparable, Separable, check_separable
 from jaxdpbo.privacy.separable.objectives import Checked, KeepsApart, PerUser, per_user
@@ -7,6 +8,7 @@ from jaxdpbo.privacy.separable.replay import Replayed, audit_separable
 from jaxdpbo.privacy.separable.roles import expect_one_role
 
 __all__ = [
+    "Blocks",
     "ByPerson",
     "Checked",
     "KeepsApart",
@@ -15,6 +17,7 @@ __all__ = [
     "Replayed",
     "Separable",
     "audit_separable",
+    "blocks",
     "by_person",
     "check_separable",
     "expect_one_role",

@@ -1,0 +1,115 @@
+"""What a search evaluates: an estimator with some parameters, fitted to some rows, by its losses of others."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_method_params, column_or_1d
+
+from jaxdpbo.integrations.sklearn import kinds, losses, splits
+from jaxdpbo.integrations.sklearn.kinds import Estimator, Rows, Targets
+from jaxdpbo.privacy import separable
+
+
+class HeldOut(NamedTuple):
+    """Training rows, which are not protected, and validation rows.
+
+    Attributes:
+      training: ``X`` and ``y``.
+      validation: ``X`` and ``y``, of which every label is its own: no other's type follows from it.
+      split: which of them are whose.
+      fit_params: of the training rows.
+    """
+
+    training: tuple[Rows, Targets]
+    validation: tuple[Rows, Targets]
+    split: splits.Split
+    fit_params: dict[str, Any]
+
+
+class OfUsers(NamedTuple):
+    """``(params, rows) -> losses (n,)`` of the users; a name and numbers, so that processes can be given it."""
+
+    estimator: Estimator
+    loss: kinds.Loss
+    raises: bool
+
+    def __call__(self, params: dict[str, Any], data: HeldOut) -> np.ndarray:
+        """Those of a fit that fails are the largest, whatever the range."""
+        try:
+            model = self.fitted(params, data)
+        except Exception:
+            if self.raises:
+                raise
+            return np.full(data.split.users, np.inf)
+        return data.split.of_users(losses.of_records(self.loss, model, *data.validation))
+
+    def fitted(self, params: dict[str, Any], data: HeldOut) -> Estimator:
+        """A clone with these parameters, fitted to the training rows."""
+        return with_params(self.estimator, params).fit(*data.training, **data.fit_params)
+
+
+class OfBlock(NamedTuple):
+    """``(params, training rows, held-out rows) -> mean loss``, a learner of ``blocks``.
+
+    ``loss_range`` clips the loss of a record, and one that is no number counts as its middle; None clips nothing.
+    """
+
+    estimator: Estimator
+    loss: kinds.Loss
+    loss_range: tuple[float, float] | None
+
+    def __call__(self, params: dict[str, Any], train: "Taken", held_out: "Taken") -> float:
+        """Whatever a fit raises, ``blocks`` catches."""
+        model = with_params(self.estimator, params).fit(train.rows, train.targets, **train.fit_params)
+        found = losses.of_records(self.loss, model, held_out.rows, held_out.elements)
+        if self.loss_range is None:
+            return float(np.mean(found))
+        return float(np.mean(np.clip(np.where(np.isnan(found), np.mean(self.loss_range), found), *self.loss_range)))
+
+
+class Taken(NamedTuple):
+    """Some rows: with targets to fit to, and one by one."""
+
+    rows: Rows
+    targets: Targets
+    elements: Targets
+    fit_params: dict[str, Any]
+
+
+class All(NamedTuple):
+    """All rows, as ``fit`` was given them."""
+
+    rows: Rows
+    targets: Targets
+    fit_params: dict[str, Any]
+    column: bool
+
+    def take(self, numbers: np.ndarray) -> Taken:
+        """Some of them."""
+        rows, targets = taken(self.rows, self.targets, numbers, self.column)
+        of_rows = _check_method_params(self.rows, self.fit_params, numbers)
+        return Taken(rows, targets, losses.elements(self.targets, numbers), of_rows)
+
+
+def of_blocks(learner: OfBlock, rows: int, k: int, groups: Any, *, raises: bool) -> separable.Blocks:
+    """The objective of ``k`` blocks of ``rows`` rows."""
+    on_error = "raise" if raises else "worst"
+    return separable.blocks(learner, rows, k, groups=groups, on_error=on_error, take=All.take)
+
+
+def taken(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) -> tuple[Rows, Targets]:
+    """``X`` and ``y`` of some rows; a ``y`` of one ``column`` is flat, and of the type of these rows alone."""
+    if targets is None:
+        return _safe_indexing(inputs, rows), None
+    found = _safe_indexing(targets, rows)
+    if isinstance(found, np.ndarray) and found.dtype == object:
+        found = found.tolist()
+    return _safe_indexing(inputs, rows), column_or_1d(found, warn=True) if column else found
+
+
+def with_params(estimator: Estimator, params: dict[str, Any]) -> Estimator:
+    """A clone with these parameters."""
+    model: Any = clone(estimator)
+    return model.set_params(**params)

@@ -1,0 +1,195 @@
+"""Any learner as an objective of blocks of rows, so that a search protects ALL rows, those that train among them.
+
+Sample and aggregate (Nissim, Raskhodnikova and Smith 2007): rows are cut into ``k`` blocks by a public permutation of
+row numbers. Block ``j`` fits the learner to its own training rows and measures it on its own held-out rows: entry ``j``
+of the losses depends on block ``j``'s rows alone, whatever the learner does. A replaced row is in one block.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks, _quiet
+from jaxdpbo.types import ArrayLike, Data
+
+Learner = Callable[[Any, Any, Any], Any]
+ON_ERROR = ("worst", "raise")
+TRAIN_SHARE = 0.75  # of a block's rows
+_ONE = threading.RLock()  # of the threads of a process: they share the generators that are seeded for a block
+
+
+class Block(NamedTuple):
+    """Numbers of rows: ``train`` and ``held_out``."""
+
+    train: np.ndarray
+    held_out: np.ndarray
+
+
+class Blocks:
+    """``(params, data) -> losses (k,)``; made by ``blocks``.
+
+    Attributes:
+      partition: a ``Block`` each: public.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        partition: tuple[Block, ...],
+        *,
+        grouped: bool,
+        traceable: bool,
+        on_error: str,
+        take: Any,
+    ):
+        """See ``blocks``, which checks."""
+        self.learner, self.partition, self.grouped = learner, partition, grouped
+        self.traceable, self._on_error, self._take = traceable, on_error, take
+
+    @property
+    def count(self) -> int:
+        """``k``."""
+        return len(self.partition)
+
+    def __call__(self, params: Any, data: Data) -> Any:
+        """The loss of each block."""
+        if self.traceable:
+            train, held_out = (np.stack(numbers) for numbers in zip(*self.partition, strict=True))
+            rows = [jax.tree.map(lambda leaf, of=of: jnp.asarray(leaf)[of], data) for of in (train, held_out)]
+            return jax.vmap(self.learner, in_axes=(None, 0, 0))(params, *rows)
+        return np.array([self._loss(params, data, number) for number in range(self.count)])
+
+    def _loss(self, params: Any, data: Data, number: int) -> float:
+        """Of one block, as if there were no other: with generators of its own, unheard, whatever it raises."""
+        block = self.partition[number]
+        rows = [self._take(data, of) for of in block]
+        with _ONE, _quiet.unheard(), _seeded(params, number):
+            try:
+                found = np.asarray(self.learner(params, *rows), float)
+                return float(found) if found.shape == () and not np.isnan(found) else np.inf
+            except Exception:
+                if self._on_error == "raise":
+                    raise
+                return np.inf  # the largest loss, whatever the range
+
+    def __repr__(self) -> str:
+        """Code and numbers of rows, no data."""
+        name = getattr(self.learner, "__qualname__", type(self.learner).__name__)
+        return f"Blocks({name}, {self.count} blocks of {sum(map(len, self.partition[0]))} rows)"
+
+
+def blocks(
+    learner: Learner,
+    rows: int,
+    k: int,
+    *,
+    groups: ArrayLike | None = None,
+    train_share: float = TRAIN_SHARE,
+    traceable: bool = False,
+    on_error: str = "worst",
+    take: Callable[[Any, np.ndarray], Any] | None = None,
+    seed: int = 0,
+) -> Blocks:
+    """An objective whose users are blocks of rows: what a run protects is then all rows, training and validation.
+
+    Formal guarantee: that of the run, for replacing one row (with ``groups``, all rows of one person). What protects
+    all rows are ``params`` alone: a model fitted to the rows afterwards is a release of its own.
+
+    >>> import numpy as np
+    >>> import jaxdpbo
+    >>> def learner(params, train, held_out):  # ridge regression; y is the last column
+    ...     X, y = train[:, :-1], train[:, -1]
+    ...     w = np.linalg.solve(X.T @ X + params[0] * np.eye(X.shape[1]), X.T @ y)
+    ...     return np.mean(np.minimum(np.abs(held_out[:, -1] - held_out[:, :-1] @ w), 1))
+    >>> rows = np.random.default_rng(0).normal(size=(3000, 4))
+    >>> objective = jaxdpbo.blocks(learner, len(rows), 60)
+    >>> run = jaxdpbo.minimize(objective, rows, [(0.1, 10.0)], mu=1, loss_range=(0, 1), steps=4)
+    >>> run.guarantee.protects
+    'all rows, training and validation'
+
+    Args:
+      learner: ``(params, training rows, held-out rows) -> mean loss of the held-out rows``, ``params`` a point or, of a
+        ``Space``, a dict. It must keep nothing from one call for the next. What it learns of the rows beforehand,
+        classes, means, a vocabulary, which rows to drop, it must learn inside, from the training rows it is given.
+      rows: how many there are, public: the leading length of all leaves of ``data``.
+      k: how many blocks; more blocks mean less noise and smaller models. Each has ``rows // k`` rows; what is left over
+        is not used.
+      groups: ``(rows,)``, whose row each is: public, chosen without what the rows hold. All rows of one person are in
+        one block, and blocks then differ in size.
+      train_share: of a block's rows, or persons, in (0, 1).
+      traceable: the learner is one of JAX: all blocks are fitted at once by ``jax.vmap``. Without ``groups``.
+      on_error: "worst": a block whose fit fails has the largest loss. "raise", for looking for mistakes on data that
+        nobody minds: that something failed tells of the rows.
+      take: ``(data, numbers of rows) -> copies of these rows``; indexing of every leaf where not given.
+      seed: of the permutation, public.
+
+    Returns:
+      A function of ``(params, data)``. ``minimize`` takes its ``users``, ``k``, from it.
+
+    Raises:
+      ValueError: fewer than two rows (or persons) a block, a number out of range, ``groups`` of another length or of a
+        traceable learner.
+      TypeError: ``learner`` is no function.
+    """
+    if not callable(learner):
+        raise TypeError(f"learner must be a function of params and two sets of rows, got {type(learner).__name__}")
+    rows, k = _checks.size("rows", rows), _checks.size("k", k)
+    share = _checks.fraction("train_share", train_share)
+    if traceable and groups is not None:
+        raise ValueError("groups must not be given for a traceable learner: its blocks are of one size")
+    persons, owners = rows, None
+    if groups is not None:
+        owners = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+        if len(owners) != rows:
+            raise ValueError(f"groups must have {rows} entries, one a row, got {len(owners)}")
+        persons = int(owners.max()) + 1
+    each = persons // k
+    train = min(max(round(share * each), 1), each - 1)
+    if each < 2:
+        raise ValueError(f"k must leave two rows (with groups, persons) a block, at most {persons // 2}, got {k}")
+    order = np.random.default_rng(_checks.size("seed", seed, minimum=0)).permutation(persons)
+    cut = [order[number * each : (number + 1) * each] for number in range(k)]
+    partition = tuple(Block(_rows_of(part[:train], owners), _rows_of(part[train:], owners)) for part in cut)
+    return Blocks(
+        learner,
+        partition,
+        grouped=groups is not None,
+        traceable=_checks.flag("traceable", traceable),
+        on_error=_checks.choice("on_error", on_error, ON_ERROR),
+        take=_indexed if take is None else take,
+    )
+
+
+def _rows_of(persons: np.ndarray, owners: np.ndarray | None) -> np.ndarray:
+    return persons if owners is None else np.flatnonzero(np.isin(owners, persons))
+
+
+def _indexed(data: Any, numbers: np.ndarray) -> Any:
+    """Copies: a learner may write on what it is given."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[numbers], data)
+
+
+class _seeded:
+    """Global generators that depend on the block and the setting alone, and are afterwards where they were.
+
+    Of one generator for all blocks the second block's numbers would depend on how many the first one drew.
+    """
+
+    def __init__(self, params: Any, number: int):
+        said = repr(sorted(params.items()) if isinstance(params, dict) else np.asarray(params).tolist())
+        self._seed = int.from_bytes(blake2b(f"{number}:{said}".encode(), digest_size=4).digest(), "little")
+
+    def __enter__(self) -> None:
+        self._before = random.getstate(), np.random.get_state()  # noqa: NPY002
+        random.seed(self._seed)
+        np.random.seed(self._seed)  # noqa: NPY002
+
+    def __exit__(self, *error: object) -> None:
+        random.setstate(self._before[0])
+        np.random.set_state(self._before[1])  # noqa: NPY002

@@ -1,0 +1,156 @@
+"""A search over blocks of rows protects all rows: whatever a learner does, a row is in one block's loss."""
+
+import logging
+import random
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxdpbo
+from jaxdpbo import blocks, ledger, minimize
+from jaxdpbo.privacy import guarantee
+
+ROWS = np.random.default_rng(0).normal(size=(120, 3))
+PARAMS = np.array([0.3])
+
+
+def spread(params, train, held_out):
+    return np.mean(np.minimum(np.abs(held_out - params[0] * train.mean()), 1))
+
+
+def drawing(params, train, held_out):
+    """Draws as many numbers of global generators as its rows say, prints them, warns and writes on them."""
+    count = int(np.sum(train > 0))
+    found = np.mean(np.random.random(count + 1)) + sum(random.random() for _ in range(count))  # noqa: NPY002
+    print(train)
+    warnings.warn(str(train), stacklevel=1)
+    logging.getLogger("blocks").critical(str(train))
+    train[:] = 0
+    if held_out[0, 0] > 5:
+        raise ValueError(str(held_out))
+    return found
+
+
+@pytest.mark.parametrize("learner", [spread, drawing])
+@pytest.mark.parametrize("params", [PARAMS, {"a": 0.3, "b": "word"}])
+def test_a_row_moves_the_loss_of_its_own_block_alone(learner, params, capfd, caplog, trials):
+    if isinstance(params, dict) and learner is spread:
+        params = {0: 0.3}
+    objective = blocks(learner, len(ROWS), 8)
+    before = ROWS.copy()
+    with warnings.catch_warnings(record=True) as warned, caplog.at_level(logging.DEBUG):
+        warnings.simplefilter("always")
+        usual = objective(params, ROWS)
+        state = np.random.get_state()[1].copy()  # noqa: NPY002
+        rng = np.random.default_rng(1)
+        moved = 0
+        for _ in range(trials("neighbouring rows whose block losses were compared", 12, 200, 4)):
+            data, row = ROWS.copy(), rng.integers(len(ROWS))
+            data[row] = rng.choice([0.0, 9.0, -1e300, np.nan, np.inf], 3)
+            (own,) = [number for number, block in enumerate(objective.partition) if row in np.concatenate(block)]
+            found = objective(params, data)
+            others = np.arange(8) != own
+            np.testing.assert_array_equal(found[others], usual[others])
+            moved += found[own] != usual[own]
+    assert moved  # the comparison can fail
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+    np.testing.assert_array_equal(ROWS, before)
+    assert not warned
+    assert "blocks" not in caplog.text
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_learner_that_keeps_something_is_what_the_statement_assumes_away():
+    kept = []
+
+    def keeps(params, train, held_out):
+        kept.append(train.sum())
+        return kept[0]
+
+    first, second = ROWS.copy(), ROWS.copy()
+    second[blocks(keeps, 120, 4).partition[0].train[0]] = 9.0
+    one = blocks(keeps, 120, 4)(PARAMS, first)
+    kept.clear()
+    assert np.all(blocks(keeps, 120, 4)(PARAMS, second) != one)  # all blocks: hence the assumption
+    run = minimize(blocks(spread, 120, 30), ROWS, [(0.0, 1.0)], mu=1, loss_range=(0, 1), steps=3, traceable=False)
+    assert guarantee.BLOCKS_APART in run.guarantee.assumptions
+    assert guarantee.SEPARABLE_LOSSES not in run.guarantee.assumptions
+    assert run.guarantee.protects == guarantee.ALL_ROWS
+
+
+def test_what_fails_is_the_largest_loss():
+    def fails(params, train, held_out):
+        if held_out[0, 0] > 0:
+            raise RuntimeError(str(held_out))
+        return held_out if held_out[0, 1] > 0 else np.nan if held_out[0, 2] > 0 else 0.5
+
+    found = blocks(fails, 120, 20)(PARAMS, ROWS)
+    assert set(found) == {0.5, np.inf}
+    with pytest.raises(RuntimeError):
+        blocks(fails, 120, 20, on_error="raise")(PARAMS, ROWS)
+
+
+def test_a_learner_of_jax_is_fitted_to_all_blocks_at_once():
+    def learner(params, train, held_out):
+        return jnp.mean(jnp.minimum(jnp.abs(held_out - params[0] * jnp.mean(train)), 1))
+
+    at_once = blocks(learner, 121, 11, traceable=True)
+    np.testing.assert_allclose(
+        at_once(PARAMS, np.append(ROWS, ROWS[:1], axis=0)),
+        blocks(spread, 121, 11)(PARAMS, np.append(ROWS, ROWS[:1], axis=0)),
+        rtol=1e-6,
+    )
+    run = minimize(at_once, np.append(ROWS, ROWS[:1], axis=0), [(0.0, 1.0)], mu=1, loss_range=(0, 1), steps=3)
+    assert run.guarantee.protects == guarantee.ALL_ROWS
+
+
+def test_the_rows_of_a_person_are_in_one_block():
+    owners = np.random.default_rng(2).integers(0, 40, 120)
+    objective = blocks(spread, 120, 6, groups=owners)
+    of = [set(owners[np.concatenate(block)]) for block in objective.partition]
+    assert sum(map(len, of)) == len(set.union(*of))
+    for block in objective.partition:
+        assert not set(owners[block.train]) & set(owners[block.held_out])
+    run = minimize(objective, ROWS, [(0.0, 1.0)], mu=1, steps=3, loss_range=(0, 1), traceable=False)
+    assert guarantee.WHOSE_ROWS in run.guarantee.assumptions
+
+
+def test_the_partition_follows_from_numbers_alone():
+    first, second = blocks(spread, 50, 7), blocks(drawing, 50, 7)
+    for one, other in zip(first.partition, second.partition, strict=True):
+        np.testing.assert_array_equal(np.concatenate(one), np.concatenate(other))
+        assert len(one.train) == 5
+        assert len(one.held_out) == 2
+    every = np.concatenate([np.concatenate(block) for block in first.partition])
+    assert len(every) == len(set(every)) == 49
+    assert repr(first) == "Blocks(spread, 7 blocks of 7 rows)"
+
+
+def test_a_ledger_is_of_users_or_of_all_rows(tmp_path):
+    objective, box = blocks(spread, 120, 30), [(0.0, 1.0)]
+    options = {"mu": 0.5, "loss_range": (0, 1), "steps": 3, "traceable": False}
+    for name, protects in (("users", ledger.USERS), ("rows", guarantee.ALL_ROWS)):
+        ledger.create(tmp_path / name, mu=1.0, protects=protects)
+    with pytest.raises(ledger.LedgerError, match="protects"):
+        minimize(objective, ROWS, box, recording=jaxdpbo.Recording(tmp_path / "users", "a"), **options)
+    minimize(objective, ROWS, box, recording=jaxdpbo.Recording(tmp_path / "rows", "a"), **options)
+    assert guarantee.ALL_ROWS in ledger.describe(tmp_path / "rows")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"k": 61}, "k must leave two rows"),
+        ({"groups": np.zeros(3, int)}, "groups must have 120"),
+        ({"groups": np.zeros(120, int), "traceable": True}, "groups must not"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"train_share": 1.5}, "train_share"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(options, said):
+    with pytest.raises(ValueError, match=said):
+        blocks(spread, **({"rows": 120, "k": 6} | options))
+    with pytest.raises(TypeError, match="learner"):
+        blocks(3, 120, 6)

@@ -27,6 +27,14 @@ napoleon_use_ivar = True  # attributes of named tuples are documented once
 ROOT_PAGES = {"README": "index", "CHANGELOG": "changelog", "CONTRIBUTING": "contributing", "SECURITY": "security"}
 
 
+FULL = {  # scripts/docs --full: a tutorial is run with more than it shows
+    "tutorials/sklearn": ("n_iter=12", "n_iter=60"),
+    "tutorials/optuna": ("evaluations=12", "evaluations=60"),
+    "tutorials/torch": ("steps=8", "steps=25"),
+    "tutorials/two_parties": ("steps=20", "steps=50"),
+}
+
+
 def _links(app, name, source):
     """Pages of the top folder, which a page here includes, are pages of the site; a folder is none."""
     del app
@@ -34,6 +42,10 @@ def _links(app, name, source):
     if name in ROOT_PAGES.values() and name != "index":
         text = (ROOT / f"{name.upper()}.md").read_text().replace("](docs/", "](")
     text = re.sub(r"\[([^\]]*)\]\(results/?\)", r"\1", text)
+    if name in FULL and "JAXDPBO_DOCS_FULL" in os.environ:
+        few, many = FULL[name]
+        assert few in text, f"{name} has no {few}"
+        text = text.replace(few, many)
     source[0] = re.sub(r"\]\((?:\.\./)?([A-Z]+)\.md", lambda found: f"]({ROOT_PAGES[found[1]]}.md", text)
 
 

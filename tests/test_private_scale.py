@@ -311,11 +311,15 @@ def test_a_range_is_refused_before_anything_is_charged(tmp_path):
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("function", [preview, private_evaluations.noise_deviation])
-def test_a_range_that_is_not_known_yet_has_no_noise_to_show(function):
-    more = {"evaluations": 3} if function is not preview else {"bounds": [(0, 1)] * 3}
+def test_a_range_that_is_not_known_yet_has_no_noise_in_its_units():
+    shared = {"users": 300, "mu": 1.0, "loss_range": "private"}
     with pytest.raises((ValueError, TypeError), match="loss_range"):
-        function(users=300, mu=1.0, loss_range="private", **more)
+        private_evaluations.noise_deviation(evaluations=3, **shared)
+    descent = preview(bounds=[(0, 1)] * 3, **shared)
+    assert descent.loss_noise is None
+    of_range = preview(bounds=[(0, 1)] * 3, method="evaluations", **shared).loss_noise  # over the width, whatever it is
+    known = preview(bounds=[(0, 1)] * 3, method="evaluations", **(shared | {"loss_range": (0.0, 7.0)})).loss_noise
+    assert 0.9 * known < of_range < 1.1 * known
 
 
 def squares(point, data):

@@ -1,6 +1,6 @@
 """Differentially private Bayesian optimisation in JAX.
 
-``outsourcing``, ``problems`` and ``training`` are imported where they are first asked for.
+``outsourcing``, ``problems``, ``training`` and ``tuning`` are imported where they are first asked for.
 """
 
 import importlib
@@ -38,7 +38,7 @@ from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels
 
 if TYPE_CHECKING:
-    from jaxdpbo import outsourcing, problems, training
+    from jaxdpbo import outsourcing, problems, training, tuning
 
 __version__ = "0.1.0"
 __all__ = [
@@ -78,9 +78,10 @@ __all__ = [
     "sweep",
     "training",
     "transforms",
+    "tuning",
 ]
 
-_LAZY = ("outsourcing", "problems", "training")
+_LAZY = ("outsourcing", "problems", "training", "tuning")
 
 
 def __getattr__(name: str) -> Any:

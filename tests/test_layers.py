@@ -12,8 +12,8 @@ PACKAGE = ROOT / "jaxdpbo"
 FLOORS = {
     "types": 0, "_checks": 0, "_lazy": 0, "_quiet": 0, "input_noise": 0, "space": 0,
     "surrogate": 1, "privacy": 1, "theory": 1, "training": 2, "algorithms": 3,
-    "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "integrations": 5, "commands": 6,
-    "__init__": 7, "__main__": 7,
+    "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "tuning": 5, "integrations": 6, "commands": 7,
+    "__init__": 8, "__main__": 8,
 }  # fmt: skip
 APART = {("surrogate", "privacy"), ("privacy", "surrogate")}
 EXTRAS = {"sklearn", "matplotlib", "tqdm", "dp_accounting", "optuna"}

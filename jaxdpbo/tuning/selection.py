@@ -1,0 +1,202 @@
+"""Private selection: a random number of private runs, of which the best alone leaves.
+
+Looking at many private models costs as many times one; of a selection the loser's cost is hidden by not saying how many
+there were (Liu and Talwar 2019; Papernot and Steinke 2022; the bound is ours, docs/theorems.md). So the number of runs,
+the losers, their number and their order appear nowhere: not in a result, a log, a bar, a ledger or an exception. How
+long the call takes shows them to whoever can time it (docs/threat-model.md).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxdpbo import _checks, _quiet
+from jaxdpbo.privacy import accounting, charges, guarantee, keys, ledger
+from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.tuning import repetition
+
+LAW = "truncated_negative_binomial"
+ON_ERROR = ("worst", "raise")
+Run = Callable[[Any, jax.Array], tuple[Any, float]]
+Cost = stage.Stage | Sequence[stage.Stage]
+
+
+class Selected(NamedTuple):
+    """All that may be published.
+
+    Attributes:
+      setting: of the best run.
+      output: of that run, such as its model; None where every run failed.
+      score: of that run, as it came: noised where it was measured on protected rows.
+      guarantees: a statement for each set of rows.
+    """
+
+    setting: Any
+    output: Any
+    score: float
+    guarantees: tuple[guarantee.Guarantee, ...]
+
+
+def private_selection(
+    train_and_score: Run,
+    settings: Sequence[Any],
+    *,
+    mean: float,
+    costs: Mapping[str, Cost],
+    delta: float,
+    eta: float = 0.0,
+    repetitions: str = LAW,
+    run_total_variation: float = 0.0,
+    on_error: str = "worst",
+    recordings: Mapping[str, charges.Recording] | None = None,
+    key: jax.Array | None = None,
+    insecure_key: bool = False,
+) -> Selected:
+    """Run a private training with settings drawn at random, a random number of times, and return the best run alone.
+
+    Formal guarantee: for each set of rows in ``costs``, ``(epsilon, delta)``-DP, replace-one, of all that is returned,
+    ``epsilon`` being ``accounting.selection_epsilon`` of the average profile of the settings; it holds if one run is
+    what ``costs`` says, its score included, if the number of runs stays unknown, and if whether a run fails follows
+    from what it noised (each by name in the statement).
+
+    >>> import jax
+    >>> from jaxdpbo import tuning
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> def count(setting, key):  # a count of 40 people, noised; the best setting has the least
+    ...     noised = 40 + setting + 4 * float(jax.random.normal(key))  # floats are for examples alone
+    ...     return noised, noised
+    >>> cost = stage.gaussian(0.25, "one count")
+    >>> found = tuning.private_selection(count, [0, 50], mean=10, costs={"the people": cost}, delta=1e-5)
+    >>> found.setting, round(found.guarantees[0].level, 1)
+    (0, 1.4)
+
+    Args:
+      train_and_score: ``(setting, key) -> (output, score)``, a private mechanism: everything that depends on protected
+        rows, the score among it, is noised with ``key``. The lower the score the better; NaN is the worst.
+      settings: drawn uniformly, with replacement, from this list: it must be public, and of a fixed length. A box is
+        searched through a fixed sample of it.
+      mean: of the number of runs, above 1.
+      costs: what ONE run costs each set of rows, by words that say whose: a ``stage`` for all settings, or a sequence
+        of one for each. Rows that train and rows that score have a statement each; rows that do both have one cost,
+        composed (``accounting.stage.under(accounting.composed_profile([...]))``).
+      delta: of each statement.
+      eta: the shape of the law of the number of runs: 0 is logarithmic, 1 geometric. The smaller, the more often there
+        is one run alone, and the less privacy a mean costs.
+      repetitions: "truncated_negative_binomial".
+      run_total_variation: how far at most one run's noise is from ideal noise.
+      on_error: "worst": a run that raises has lost. "raise", for looking for mistakes on data that nobody minds.
+      recordings: by set of rows, where its statement is charged before the first run. Nothing is given out again: a
+        second call under the same name is refused.
+      key: for tests; from the operating system where not given.
+      insecure_key: see ``run_scan``.
+
+    Raises:
+      ValueError: no settings, no costs, a number out of range, nothing proved at this ``delta``.
+      TypeError: an argument of the wrong kind.
+      ledger.LedgerError: a budget does not suffice, or a name stands for another or an earlier selection.
+    """
+    if not callable(train_and_score):
+        raise TypeError(f"train_and_score must be a function, got {type(train_and_score).__name__}")
+    _checks.choice("repetitions", repetitions, (LAW,))
+    settings = _settings(settings)
+    law = accounting.repetitions(eta, mean)
+    table = repetition.table(law)
+    variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
+    stated = statements(law, settings, costs, delta, variation)
+    keep = _checks.choice("on_error", on_error, ON_ERROR) == "worst"
+    keys.refuse_trace("the key of private_selection()")
+    secret, first = keys.for_release(key, stated[0], insecure_key)
+    stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
+    _charge(recordings, stated, law, settings)
+    best = _best(train_and_score, settings, table, secret, keep)
+    return Selected(*best, stated)
+
+
+def statements(
+    law: accounting.Repetitions, settings: Sequence[Any], costs: Mapping[str, Cost], delta: float, variation: float = 0.0
+) -> tuple[guarantee.Guarantee, ...]:
+    """What a selection gives each set of rows; host arithmetic, no data.
+
+    Raises:
+      ValueError: no costs, as many stages as settings are wanted, or nothing is proved at this ``delta``.
+      TypeError: a cost is no stage.
+    """
+    if not isinstance(costs, Mapping) or not costs:
+        raise ValueError(f"costs must say whose rows and what one run costs them, got {costs!r}")
+    found = []
+    for whose, cost in costs.items():
+        of_one = (cost,) if isinstance(cost, stage.Stage) else tuple(cost)
+        if not of_one or not all(isinstance(each, stage.Stage) for each in of_one):
+            raise TypeError(f"costs must be stages of jaxdpbo.accounting, got {cost!r} for {whose!r}")
+        if len(of_one) not in (1, len(settings)):
+            raise ValueError(f"costs must be one stage, or one for each of {len(settings)} settings, got {len(of_one)}")
+        profile = accounting.average_profile([1 / len(of_one)] * len(of_one), [each.profile for each in of_one])
+        epsilon = accounting.selection_epsilon(law, profile, delta)
+        if not np.isfinite(epsilon):
+            raise ValueError(f"costs must be smaller: nothing is proved for {whose!r} at delta={delta:g}")
+        rests = (guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.RUN_COST, guarantee.RUNS_UNKNOWN)
+        found.append(
+            guarantee.guarantee(
+                "dp",
+                max(epsilon, np.finfo(float).tiny),
+                "replace_one",
+                whose,
+                assumptions=(*rests, guarantee.FAILS_BY_NOISE),
+                delta=delta,
+                total_variation=variation,
+            )
+        )
+    return tuple(found)
+
+
+def _settings(settings: Sequence[Any]) -> tuple[Any, ...]:
+    if isinstance(settings, (str, Mapping)) or not isinstance(settings, (Sequence, np.ndarray)) or not len(settings):
+        raise ValueError(f"settings must be a list of one or more, got {settings!r}")
+    return tuple(settings)
+
+
+def _charge(recordings: Any, stated: Sequence[guarantee.Guarantee], *public: object) -> None:
+    """Before the first run, and for all of it."""
+    given = {} if recordings is None else dict(recordings)
+    by_rows = {one.protects: one for one in stated}
+    if unknown := set(given) - set(by_rows):
+        raise ValueError(f"recordings must be of rows that costs names, got {', '.join(map(repr, sorted(unknown)))}")
+    for whose, recording in given.items():
+        charged = charges.charge(recording, "private selection", by_rows[whose], *public)
+        if charged.charged_before:
+            raise ledger.LedgerError(
+                f"{recording.path}: run {charged.run!r} was charged before, and what it drew may have been seen: a new "
+                "selection needs a name, and a charge, of its own"
+            )
+
+
+def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax.Array, keep: bool) -> tuple[Any, ...]:
+    """Setting, output and score of the best; the first of equals."""
+    first, rest = jax.random.split(key)
+    best: tuple[Any, ...] = ()
+    with _quiet.unheard():
+        for number in range(table.runs(_uniform(first))):
+            of_setting, of_run = _keys_of(rest, number)
+            setting = settings[_uniform(of_setting) * len(settings) >> repetition.BITS]
+            try:
+                output, score = run(setting, of_run)
+                score = float(score)
+            except Exception:
+                if not keep:
+                    raise
+                output, score = None, np.inf
+            score = np.inf if np.isnan(score) else score
+            if not best or score < best[2]:
+                best = setting, output, score
+    return best
+
+
+def _uniform(key: jax.Array) -> int:
+    """A number of ``repetition.BITS`` bits."""
+    return int.from_bytes(np.asarray(_bits(key)).tobytes(), "little")
+
+
+_bits = jax.jit(lambda key: jax.random.bits(key, (repetition.BITS // 32,), "uint32"))
+_keys_of = jax.jit(lambda key, number: tuple(jax.random.split(jax.random.fold_in(key, number))))

@@ -1,0 +1,259 @@
+"""Private selection: the law is drawn as it says, the winner alone leaves, and what is claimed survives an attack."""
+
+import logging
+import math
+import pickle
+import sys
+import warnings
+from fractions import Fraction
+
+import jax
+import numpy as np
+import pytest
+
+from jaxdpbo import Recording, accounting, ledger, tuning
+from jaxdpbo.privacy import auditing, guarantee, keys
+from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.tuning import repetition, selection
+
+PEOPLE = "the people"
+SETTINGS = [0.0, 1.0, 5.0]
+COST = stage.gaussian(0.5, "one run")
+
+
+def counted(setting, key, data=0.0):
+    noised = data + setting + 2 * float(jax.random.normal(key))
+    return {"model": noised}, noised
+
+
+def select(run=counted, settings=SETTINGS, seed=0, **options):
+    chosen = {"mean": 4.0, "costs": {PEOPLE: COST}, "delta": 1e-5, "key": jax.random.key(seed), "insecure_key": True}
+    return tuning.private_selection(run, settings, **(chosen | options))
+
+
+@pytest.mark.parametrize(("eta", "mean"), [(-0.5, 4.0), (0.0, 3.0), (0.0, 16.0), (1.0, 16.0), (2.5, 8.0)])
+def test_the_table_is_the_law(eta, mean):
+    law = accounting.repetitions(eta, mean)
+    table = repetition.table(law)
+    counts = np.diff([0, *table.ends])
+    assert min(counts) >= 0
+    assert sum(counts) == 2**128
+    found = np.array([float(Fraction(int(count), 2**128)) for count in counts])
+    np.testing.assert_allclose(found[:-1], accounting.repetition_probabilities(law, len(found) - 1), rtol=1e-9, atol=0)
+    assert accounting.tail_probability(law, len(found)) <= table.total_variation < 2e-18
+    assert table.runs(0) == 1
+    assert table.runs(2**128 - 1) == len(table.ends)
+    for end in table.ends[:3]:
+        assert table.runs(end) == table.runs(end - 1) + 1
+
+
+def test_numbers_of_runs_and_settings_are_drawn_as_the_law_says():
+    law = accounting.repetitions(0.0, 4.0)
+    seen, drawn = [], []
+
+    def run(setting, key):
+        drawn.append(setting)
+        return None, 0.0
+
+    for seed in range(600):
+        before = len(drawn)
+        select(run, [0, 1, 2], seed=seed)
+        seen.append(len(drawn) - before)
+    chances = accounting.repetition_probabilities(law, 3)
+    for number, chance in enumerate(chances, start=1):
+        assert abs(np.mean(np.array(seen) == number) - chance) < 4 * math.sqrt(chance / 600)
+    assert abs(np.mean(seen) - 4) < 4 * np.std(seen) / math.sqrt(600)
+    for setting in range(3):
+        assert abs(np.mean(np.array(drawn) == setting) - 1 / 3) < 4 * math.sqrt(0.25 / len(drawn))
+
+
+def test_the_best_run_leaves_with_the_statement_of_all():
+    found = select(settings=[0.0, 100.0], costs={PEOPLE: COST, "others": [COST, stage.gaussian(0.1)]})
+    assert found.output == {"model": found.score}
+    assert found.setting == 0.0
+    mine, others = found.guarantees
+    law = accounting.repetitions(0.0, 4.0)
+    assert mine.level == accounting.selection_epsilon(law, COST.profile, 1e-5)
+    average = accounting.average_profile([0.5, 0.5], [COST.profile, stage.gaussian(0.1).profile])
+    assert others.level == accounting.selection_epsilon(law, average, 1e-5) < mine.level
+    assert (mine.protects, mine.delta, mine.relation) == (PEOPLE, 1e-5, "replace_one")
+    for name in (guarantee.RUNS_UNKNOWN, guarantee.RUN_COST, guarantee.FAILS_BY_NOISE, guarantee.WEAK_KEY):
+        assert name in mine.assumptions
+        assert name in others.assumptions
+    secret = tuning.private_selection(counted, SETTINGS, mean=4.0, costs={PEOPLE: COST}, delta=1e-5)
+    assert guarantee.RANDOM_BITS in secret.guarantees[0].assumptions
+    assert guarantee.WEAK_KEY not in secret.guarantees[0].assumptions
+    rough = select(run_total_variation=1e-10).guarantees[0]
+    assert rough.total_variation == pytest.approx(4e-10)
+
+
+def test_runs_share_no_key_and_no_bits():
+    seen = []
+
+    def run(setting, key):
+        seen.append(tuple(np.asarray(jax.random.key_data(key)).tolist()))
+        return None, 0.0
+
+    for seed in range(20):
+        select(run, seed=seed)
+    assert len(seen) == len(set(seen)) > 40
+
+
+def test_what_fails_has_lost():
+    def run(setting, key):
+        if setting < 2:
+            raise RuntimeError("seen")
+        return setting, np.nan if setting < 4 else 7.0
+
+    found = select(run, [0.0, 3.0, 5.0], mean=60.0)
+    assert (found.setting, found.output, found.score) == (5.0, 5.0, 7.0)
+    lost = select(run, [0.0])
+    assert (lost.output, lost.score) == (None, np.inf)
+    with pytest.raises(RuntimeError, match="seen"):
+        select(run, [0.0], on_error="raise")
+
+
+def loud(data):
+    """Says everything that it should not, as often as it runs."""
+
+    def run(setting, key):
+        print(setting, data)
+        warnings.warn(str(data), stacklevel=1)
+        logging.getLogger("loud").critical(str(data))
+        print(data, file=sys.stderr)
+        if data > 8 and setting == 1.0:
+            raise ValueError(str(data))
+        return setting, setting + (np.random.normal() > 9)  # noqa: NPY002
+
+    return run
+
+
+def test_nothing_but_the_winner_differs_between_neighbours(tmp_path, caplog, capfd, trials):
+    """Trap 27: the same K and settings, other rows; and other numbers of runs, the same winner."""
+    count = trials("neighbouring selections that were compared", 4, 50, 2)
+    said = []
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.INFO, logger="jax"):
+        for number in range(count):
+            path = tmp_path / f"{number}"
+            ledger.create(path, epsilon=9.0, delta=1e-3, protects=PEOPLE)
+            caplog.clear()
+            state = np.random.get_state()[1].copy()  # noqa: NPY002
+            recording = {PEOPLE: Recording(path, "one")}
+            options = {"recordings": recording, "key": keys.secret_key(), "settings": [0.0]}  # another K each time
+            found = select(loud(float(number * 5)), **options)
+            np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+            (spend,) = ledger.account(path).spends
+            kept = spend._replace(when="", who="", fingerprint="")
+            said.append((repr(found), pickle.dumps(found), caplog.text, tuple(capfd.readouterr()), repr(kept)))
+    assert len(set(said)) == 1
+    assert repr(select(loud(0.0), settings=[2.0])) != said[0][0]  # the comparison can fail
+
+
+def test_a_budget_is_charged_before_the_first_run_and_once(tmp_path):
+    path = tmp_path / "ledger"
+    ledger.create(path, epsilon=3.0, delta=1e-4, protects=PEOPLE)
+    ran = []
+
+    def run(setting, key):
+        ran.append(len(ledger.account(path).spends))
+        raise KeyboardInterrupt
+
+    options = {"recordings": {PEOPLE: Recording(path, "one")}, "delta": 1e-5}
+    with pytest.raises(KeyboardInterrupt):
+        select(run, **options)
+    assert ran == [1]
+    with pytest.raises(ledger.LedgerError, match="charged before"):
+        select(**options)
+    with pytest.raises(ledger.LedgerError):
+        select(mean=300.0, **(options | {"recordings": {PEOPLE: Recording(path, "two")}}))
+    with pytest.raises(ValueError, match="recordings must be"):
+        select(recordings={"nobody": Recording(path, "three")})
+    assert ran == [1]
+
+
+P = 0.05  # that one run succeeds under one neighbour; e times as often under the other
+
+
+def responses(probability, calls):
+    def run(setting, key):
+        calls.append(1)
+        return None, float(np.random.default_rng(np.asarray(jax.random.key_data(key))).random() >= probability)
+
+    return run
+
+
+def attacked(count, score, **options):
+    """Scores of selections under both neighbours."""
+    found = []
+    for which, probability in enumerate((P, P * math.e)):
+        scores = []
+        for trial in range(count):
+            calls = []
+            out = select(responses(probability, calls), [0.0], seed=2 * trial + which, **options)
+            scores.append(score(out, len(calls)))
+        found.append(np.array(scores, float))
+    return found
+
+
+BASE = {"mean": 16.0, "costs": {PEOPLE: stage.pure(1.0)}, "delta": 1e-6}
+
+
+def won(out, runs):
+    return -out.score
+
+
+def lost_many(out, runs):
+    return out.score * (runs >= 30)
+
+
+def test_an_attack_on_a_selection_does_not_exceed_its_claim(trials):
+    count = trials("selections of randomised responses that were attacked", 1500, 100_000, 5)
+    claim = select(**BASE).guarantees[0]
+    assert claim.level == pytest.approx(1.84, abs=0.02)
+    for score in (won, lambda out, runs: out.score):
+        audit = auditing.threshold_audit(*attacked(count, score, **BASE), delta=1e-6, sought="epsilon")
+        assert not auditing.refuted(audit, claim)
+    assert audit.epsilon > 0.3 * claim.level if count > 50_000 else True
+
+
+@pytest.mark.parametrize("planted", ["runs shown", "forty runs"])
+def test_planted_selections_are_caught(planted, trials, monkeypatch):
+    count = trials(f"selections with {planted} that were attacked", 4000, 100_000, 6)
+    claim = select(**BASE).guarantees[0]
+    if planted == "forty runs":
+        monkeypatch.setattr(repetition.Table, "runs", lambda self, number: 40)
+    score = lost_many if planted == "runs shown" else lambda out, runs: out.score
+    audit = auditing.threshold_audit(*attacked(count, score, **BASE), delta=1e-6, sought="epsilon")
+    assert auditing.refuted(audit, claim), audit
+
+
+def test_an_unnoised_score_of_validation_rows_is_caught():
+    """What ``RUN_COST`` assumes: the score leaves too."""
+    claim = select(costs={PEOPLE: stage.gaussian(0.5)}).guarantees[0]
+    found = [[select(lambda setting, key, mean=mean: (None, mean), seed=seed).score for seed in range(60)]
+             for mean in (0.5, 0.5 + 1 / 300)]  # fmt: skip
+    audit = auditing.threshold_audit(*map(np.array, found), delta=1e-5, sought="epsilon")
+    assert auditing.refuted(audit, claim)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"mean": 1.0}, ValueError, "mean"),
+        ({"eta": -1.0}, ValueError, "eta"),
+        ({"costs": {}}, ValueError, "costs"),
+        ({"costs": {PEOPLE: 0.5}}, TypeError, "costs"),
+        ({"costs": {PEOPLE: [COST, COST]}}, ValueError, "costs"),
+        ({"costs": {PEOPLE: stage.under(lambda epsilon: 0.5)}}, ValueError, "costs must be smaller"),
+        ({"settings": []}, ValueError, "settings"),
+        ({"settings": "ab"}, ValueError, "settings"),
+        ({"delta": 0.0}, ValueError, "delta"),
+        ({"repetitions": "poisson"}, ValueError, "repetitions"),
+        ({"run": 3}, TypeError, "train_and_score"),
+        ({"mean": 1e6}, ValueError, "mean must be smaller"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(options, kind, said):
+    with pytest.raises(kind, match=said):
+        select(**options)
+    assert selection.LAW == "truncated_negative_binomial"

@@ -1,5 +1,4 @@
-"""What mechanisms cost, proved: Gaussian DP, batches without replacement, selection, output perturbation, SVT; and all
-of them together: ``total`` of ``stage``s."""
+"""What mechanisms cost, proved: Gaussian DP, batches, selection, output perturbation, SVT; `total` of their stages."""
 
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.accounting.bounded_range import bounded_range_eta, bounded_range_mu

@@ -8,6 +8,7 @@ the closed form where all stages are Gaussian DP, and basic composition.
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -54,10 +55,11 @@ class Total(NamedTuple):
     def to_dp_event(self) -> Any:
         """The stages as one dp-accounting event, for a composition with what is accounted for there.
 
-        Gaussian, pure and bounded-range stages become Gaussian mechanisms of their GDP level; noise multipliers are
-        over replace-one sensitivities, as in ``dp_event``: account for the event under ADD_OR_REMOVE_ONE, whose
-        Gaussian has sensitivity 1. A selection of those becomes a RepeatAndSelectDpEvent (the RDP accountant alone
-        takes it). The accountant's epsilon is then a bound for replace-one, and not smaller than this total's.
+        Gaussian, pure and bounded-range stages become Gaussian mechanisms of their GDP level, sampled ones
+        SampledWithoutReplacementDpEvents, selections RepeatAndSelectDpEvents. Noise multipliers are over replace-one
+        sensitivities, as in ``dp_event``. So account for the event under ADD_OR_REMOVE_ONE, whose Gaussian has
+        sensitivity 1, or, where a stage is sampled, by the RDP accountant under REPLACE_ONE, which takes no other
+        relation for it. The epsilon is then a bound for replace-one, and not smaller than this total's own proof gives.
 
         Raises:
           ValueError: a stage for which there is no such event, by name.
@@ -118,7 +120,7 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
 
 
 def composed_profile(stages: Sequence[Stage]) -> _grid.Profile:
-    """The whole profile ``epsilon -> delta`` of stages composed: of a run that releases several things, for a selection.
+    """The whole profile ``epsilon -> delta`` of stages composed: of a run, for a selection, that releases several things.
 
     By the grid, so that no delta is under some 1e-10; 1 where nothing is proved.
 
@@ -144,7 +146,7 @@ def _stages(stages: Unchecked) -> tuple[Stage, ...]:
     for one in stages:
         if not isinstance(one, Stage):
             raise TypeError(
-                f"stages must be made by accounting.stage, got {one!r:.80}: a bare epsilon has no relation and no profile"
+                f"stages must be made by accounting.stage, got {one!r:.80}: a bare epsilon has no relation, no profile"
             )
     return tuple(stages)
 
@@ -171,8 +173,13 @@ def _reduced(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
     return math.hypot(*sorted(known)) * (1 + 1e-15), rest
 
 
+def _range(kind: str, argument: float) -> float:
+    """Pure ``epsilon``-DP has a range of ``2 epsilon``."""
+    return 2 * argument if kind == "pure" else argument
+
+
 def _gaussian_level(mu: float, rest: Sequence[Stage]) -> float:
-    """Of all stages together, where each is Gaussian DP: one of pure ``epsilon`` has a range of ``2 epsilon``."""
+    """Of all stages together, where each is Gaussian DP; else inf."""
     if any(one.kind not in ("pure", "bounded_range") for one in rest):
         return math.inf
     levels = [bounded_range.bounded_range_mu((2 if one.kind == "pure" else 1) * one.arguments[0]) for one in rest]
@@ -269,3 +276,25 @@ def _part(one: Stage, times: int, step: float, tail: float, deviation: float) ->
     if mu * (mu + 10) > min(_grid.MAX_POINTS / 8 * step, 10 * _grid.MAX_EPSILON):
         return None
     return sampling.on_grid(rate, z, step, tail, times)
+
+
+def _event(events: Any, what: str, kind: str, arguments: tuple[Any, ...]) -> Any:
+    if kind == "selection" and isinstance(arguments[1], tuple):
+        law = arguments[0]
+        return events.RepeatAndSelectDpEvent(_event(events, what, *arguments[1]), law.mean, law.eta)
+    if kind == "sampled_gaussian":
+        rate, z, steps = arguments
+        if rate == 0 or steps == 0:
+            return events.NoOpDpEvent()
+        share = Fraction(rate).limit_denominator(10**6)
+        if float(share) != rate:
+            share = Fraction(math.ceil(Fraction(rate) * 10**9), 10**9)
+        step = events.GaussianDpEvent(z) if z > 0 else events.NonPrivateDpEvent()
+        batch = events.SampledWithoutReplacementDpEvent(share.denominator, share.numerator, step)
+        return events.SelfComposedDpEvent(batch if share < 1 and z > 0 else step, steps)
+    if kind not in ("gaussian", "pure", "bounded_range"):
+        raise ValueError(f"stages must have dp-accounting events, got {what!r}, which is {kind} and has none")
+    if arguments[0] == 0:
+        return events.NoOpDpEvent()
+    level = arguments[0] if kind == "gaussian" else bounded_range.bounded_range_mu(_range(kind, arguments[0]))
+    return events.NonPrivateDpEvent() if math.isinf(level) else events.GaussianDpEvent(1 / level)

@@ -70,7 +70,7 @@ class Total(NamedTuple):
         >>> accounting.total([stage.gaussian(0.5, "the search")], 1e-5).to_dp_event()
         ComposedDpEvent(events=[GaussianDpEvent(noise_multiplier=2.0)])
         """
-        events = _checks.extra("dp_accounting", "accounting", "to_dp_event")
+        events = _checks.extra("dp_accounting", "accounting", "to_dp_event").dp_event
         return events.ComposedDpEvent([_event(events, one.what, one.kind, one.arguments) for one in self.stages])
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
 
 
 def composed_profile(stages: Sequence[Stage]) -> _grid.Profile:
-    """The whole profile ``epsilon -> delta`` of stages composed: of a run, for a selection, that releases several things.
+    """The whole profile ``epsilon -> delta`` of stages composed: of a selection's run that releases several.
 
     By the grid, so that no delta is under some 1e-10; 1 where nothing is proved.
 
@@ -173,9 +173,14 @@ def _reduced(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
     return math.hypot(*sorted(known)) * (1 + 1e-15), rest
 
 
-def _range(kind: str, argument: float) -> float:
-    """Pure ``epsilon``-DP has a range of ``2 epsilon``."""
-    return 2 * argument if kind == "pure" else argument
+def _level(kind: str, argument: float) -> float:
+    """The GDP level; pure ``epsilon``-DP has a range of ``2 epsilon``."""
+    if kind == "gaussian":
+        return argument
+    try:
+        return bounded_range.bounded_range_mu(2 * argument if kind == "pure" else argument)
+    except ValueError:  # no float holds it
+        return math.inf
 
 
 def _gaussian_level(mu: float, rest: Sequence[Stage]) -> float:
@@ -296,5 +301,5 @@ def _event(events: Any, what: str, kind: str, arguments: tuple[Any, ...]) -> Any
         raise ValueError(f"stages must have dp-accounting events, got {what!r}, which is {kind} and has none")
     if arguments[0] == 0:
         return events.NoOpDpEvent()
-    level = arguments[0] if kind == "gaussian" else bounded_range.bounded_range_mu(_range(kind, arguments[0]))
+    level = _level(kind, arguments[0])
     return events.NonPrivateDpEvent() if math.isinf(level) else events.GaussianDpEvent(1 / level)

@@ -16,7 +16,7 @@ from oracles import sampling as oracle
 from scipy.stats import norm
 
 from jaxdpbo.privacy import accounting, sensitivity
-from jaxdpbo.privacy.accounting import renyi, sampling
+from jaxdpbo.privacy.accounting import _grid, renyi, sampling
 from jaxdpbo.training import permutation_sgd
 
 ADULT = 256 / 30_956
@@ -145,9 +145,9 @@ def test_the_ends_are_the_gaussian_mechanism_and_nothing():
 def test_beyond_what_a_grid_is_for_the_renyi_bound_stands():
     found = epsilon(0.5, 0.5, 2000)
     assert found == (pytest.approx(renyi.pair_epsilon(0.5, 0.5, 2000, DELTA)), "renyi")
-    assert sampling.MAX_EPSILON < found.epsilon < sampling.profile_epsilon(0.5, 0.5, 2000, DELTA)
-    assert sampling._epsilon_of(np.array([0.5]), np.array([800.0]), 1e-3) == math.inf  # exp(800) is none
-    assert sampling._epsilon_of(np.array([0.3]), np.array([2.1]), 1e-30) == math.inf  # rounding leaves 6e-17
+    assert _grid.MAX_EPSILON < found.epsilon < sampling.profile_epsilon(0.5, 0.5, 2000, DELTA)
+    assert _grid.epsilon_of(np.array([0.5]), np.array([800.0]), 1e-3) == math.inf  # exp(800) is none
+    assert _grid.epsilon_of(np.array([0.3]), np.array([2.1]), 1e-30) == math.inf  # rounding leaves 6e-17
 
 
 @given(

@@ -1,6 +1,8 @@
-"""What mechanisms cost, proved: Gaussian DP, batches without replacement, selection, output perturbation, SVT."""
+"""What mechanisms cost, proved: Gaussian DP, batches, selection, output perturbation, SVT; `total` of their stages."""
 
+from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.accounting.bounded_range import bounded_range_eta, bounded_range_mu
+from jaxdpbo.privacy.accounting.composition import Item, Total, composed_profile, total
 from jaxdpbo.privacy.accounting.gdp import (
     compose_gdp,
     dp_event,
@@ -14,25 +16,37 @@ from jaxdpbo.privacy.accounting.gdp import (
 )
 from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon
 from jaxdpbo.privacy.accounting.rounded import composed_mu, largest_distance, rounded_gaussian_mu
-from jaxdpbo.privacy.accounting.sampling import Bound, composed_epsilon, sampled_gaussian_epsilon
+from jaxdpbo.privacy.accounting.sampling import (
+    Bound,
+    composed_epsilon,
+    sampled_gaussian_epsilon,
+    sampled_gaussian_profile,
+)
 from jaxdpbo.privacy.accounting.selection import (
     Repetitions,
     repetition_probabilities,
     repetitions,
     selection_delta,
     selection_epsilon,
+    selection_profile,
     tail_probability,
 )
 from jaxdpbo.privacy.accounting.sparse_vector import sparse_vector_epsilon, split_noise
+from jaxdpbo.privacy.accounting.stage import Stage, average_profile, worst_of
 
 __all__ = [
     "Bound",
+    "Item",
     "Repetitions",
+    "Stage",
+    "Total",
+    "average_profile",
     "bounded_range_eta",
     "bounded_range_mu",
     "compose_gdp",
     "composed_epsilon",
     "composed_mu",
+    "composed_profile",
     "dp_event",
     "gaussian_mu",
     "gaussian_standard_deviation",
@@ -45,11 +59,16 @@ __all__ = [
     "repetitions",
     "rounded_gaussian_mu",
     "sampled_gaussian_epsilon",
+    "sampled_gaussian_profile",
     "selection_delta",
     "selection_epsilon",
+    "selection_profile",
     "sparse_vector_epsilon",
     "split_gdp",
     "split_noise",
+    "stage",
     "tail_probability",
+    "total",
+    "worst_of",
     "zcdp_epsilon",
 ]

@@ -30,13 +30,11 @@ import numpy as np
 import scipy
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy.accounting import gdp, renyi
+from jaxdpbo.privacy.accounting import _grid, gdp, renyi
 
-TRUNCATED = 1e-12  # of delta, at most, spent on what the grid leaves out
+TRUNCATED = _grid.TRUNCATED
 GRID_SHARE = 0.1  # the grid's step, in standard deviations of a step's loss: epsilon is then at most 0.15 % too large
-MAX_POINTS = 2**22  # points of a convolution
 MIN_NOISE_MULTIPLIER = 1e-3  # a multiplier under which grids and integrals would be too long
-MAX_EPSILON = 600.0  # epsilon beyond which the grid is coarse and the Renyi bound is near
 
 Vector = renyi.Vector
 
@@ -75,9 +73,55 @@ def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int
     ):  # the profile grows with the rate (G is convex and falls to 0), and at rate 1 it is the Gaussian's
         return Bound(gdp.gdp_epsilon(math.sqrt(steps) / z, delta), "gaussian")
     by_profile = profile_epsilon(rate, z, steps, delta)
-    if by_profile <= MAX_EPSILON:
+    if by_profile <= _grid.MAX_EPSILON:
         return Bound(by_profile, "profile")
     return min(Bound(by_profile, "profile"), Bound(renyi.pair_epsilon(rate, z, steps, delta), "renyi"))
+
+
+def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int) -> _grid.Profile:
+    """The whole profile ``epsilon -> delta`` of ``steps`` steps, replace-one: what a selection takes as that of a run.
+
+    The least of three bounds: by the grid (no delta under some 1e-10), by Renyi divergences, and the Gaussian's.
+
+    Raises:
+      ValueError: a number out of range.
+
+    >>> from jaxdpbo import accounting
+    >>> profile = accounting.sampled_gaussian_profile(rate=0.01, noise_multiplier=1.0, steps=100)
+    >>> round(profile(1.0), 5)
+    0.00012
+    """
+    rate, z = _checks.fraction("rate", rate), _checks.nonnegative("noise_multiplier", noise_multiplier)
+    steps = _checks.size("steps", steps, minimum=0)
+    if rate == 0 or steps == 0:
+        return lambda epsilon: 0.0
+    whole = math.inf if z == 0 else math.sqrt(steps) / z
+    if rate == 1 or z < MIN_NOISE_MULTIPLIER:
+        return lambda epsilon: gdp.gdp_delta(whole, epsilon)
+    union = min(1.0, steps * step_delta(rate, z, 0.0) * _grid.ABOVE)
+    if union <= TRUNCATED:
+        return lambda epsilon: union
+    step = GRID_SHARE * deviation(rate, z)
+    found = _grid.added([on_grid(rate, z, step, TRUNCATED / steps, steps)], step, TRUNCATED, 1.0)
+    by_grid = _grid.profile_of(found) if found is not None else lambda epsilon: 1.0
+    divergences = steps * renyi.pair_divergences(rate, z)
+
+    def profile(epsilon: float) -> float:
+        return min(
+            union,
+            by_grid(epsilon),
+            renyi.delta_of(renyi.ORDERS, divergences, epsilon),
+            gdp.gdp_delta(whole, epsilon),
+        )
+
+    return profile
+
+
+def step_delta(rate: float, z: float, epsilon: float) -> float:
+    """``h`` of one step: ``q G(1 + (a - 1) / q)``, ``epsilon >= 0``."""
+    if epsilon < 30:
+        return rate * gdp.gdp_delta(1 / z, math.log1p(math.expm1(epsilon) / rate))
+    return rate * gdp.gdp_delta(1 / z, epsilon + math.log1p(-(1 - rate) * math.exp(-epsilon)) - math.log(rate))
 
 
 def composed_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float) -> float:
@@ -112,38 +156,9 @@ def profile_epsilon(rate: float, z: float, steps: int, delta: float, share: floa
     slack = min(TRUNCATED, 1e-4 * delta)
     if slack / steps < sys.float_info.min:  # of a delta among the least floats
         return math.inf
-    step = share * _deviation(rate, z)
-    mass, infinite = _on_grid(rate, z, step, slack / steps)
-    low, high = _window(mass, step, steps, slack)
-    length = 2 ** math.ceil(math.log2((high - low) / step + 4))
-    rounding = 1e-16 * (length + 16 * steps)
-    if length > MAX_POINTS or delta < 1e3 * (slack + rounding):
-        return math.inf
-    half = len(mass) // 2
-    wrapped = np.bincount(np.arange(-half, half + 1) % length, mass, minlength=length)
-    total = np.fft.irfft(np.fft.rfft(wrapped) ** steps, length)
-    first = math.floor(low / step)
-    losses = np.arange(first, first + length)
-    lost = -math.expm1(steps * math.log1p(-infinite)) + slack + rounding
-    return _epsilon_of(np.maximum(total[losses % length], 0.0), losses * step, delta - lost)
-
-
-def _epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
-    """The ``epsilon >= 0`` at which ``sum_{l > epsilon} mass (1 - e^(epsilon - l))`` is ``delta``; rounded up."""
-    if delta <= 0:
-        return math.inf
-    positive = losses > 0
-    mass, losses = mass[positive], losses[positive]
-    above = np.cumsum(mass[::-1])[::-1]
-    scaled = np.cumsum((mass * np.exp(-losses))[::-1])[::-1]
-    # Between two losses the sum is above - e^epsilon scaled, of the upper one; at a loss it is that of the next.
-    at_loss = np.append(above - np.exp(np.minimum(losses, 700.0)) * scaled, 0.0)
-    if above.size == 0 or above[0] - scaled[0] <= delta:
-        return 0.0
-    upper = int(np.argmax(at_loss <= delta))
-    if upper == len(losses) or losses[upper] > MAX_EPSILON:
-        return math.inf
-    return float(min(losses[upper], math.log((above[upper] - delta) / scaled[upper]) * (1 + 1e-12) + 1e-15))
+    step = share * deviation(rate, z)
+    found = _grid.added([on_grid(rate, z, step, slack / steps, steps)], step, slack, delta)
+    return math.inf if found is None else _grid.epsilon_of(found.mass, found.losses, delta - found.lost)
 
 
 def _place(rate: float, mu: float, loss: Vector) -> Vector:
@@ -161,7 +176,7 @@ def _densities(rate: float, mu: float, w: Vector) -> tuple[Vector, Vector]:
     return (1 - rate) * below + rate * above, below
 
 
-def _deviation(rate: float, z: float) -> float:
+def deviation(rate: float, z: float) -> float:
     """The standard deviation of one step's loss."""
     mu = 1 / z
     w, weights = renyi.panels(np.linspace(mu / 2, mu + 9, 65))
@@ -170,7 +185,7 @@ def _deviation(rate: float, z: float) -> float:
     return math.sqrt(max(np.sum(weights * loss**2 * (positive + negative)) - mean**2, 1e-300))
 
 
-def _on_grid(rate: float, z: float, step: float, tail: float) -> tuple[Vector, float]:
+def on_grid(rate: float, z: float, step: float, tail: float, steps: int) -> _grid.Part:
     """One step's losses on ``-K step ... K step``, and the mass at infinity: each loss split between its neighbours so
     that the profile is that of the grid points joined by straight lines in ``a``.
     """
@@ -194,20 +209,4 @@ def _on_grid(rate: float, z: float, step: float, tail: float) -> tuple[Vector, f
     negative[-1] += scipy.special.ndtr(-edges[-1])
     mass = np.concatenate([negative[:0:-1], [at_zero], positive[1:]])
     infinite = (1 - rate) * scipy.special.ndtr(-edges[-1]) + rate * scipy.special.ndtr(mu - edges[-1])
-    return mass, float(infinite + max(1.0 - mass.sum() - infinite, 0.0))
-
-
-def _window(mass: Vector, step: float, steps: int, slack: float) -> tuple[float, float]:
-    """Outside of which ``slack`` of the sum of ``steps`` losses lies, on either side: Chernoff's bound."""
-    reach = step * (len(mass) // 2)
-    losses = np.linspace(-reach, reach, len(mass))
-    variance = float(mass @ losses**2)
-    scale = math.sqrt(2 * math.log(1 / slack) / (steps * variance))
-    tilts = scale * np.geomspace(0.02, 5.0, 24)
-    with np.errstate(divide="ignore"):
-        logs = np.log(mass)
-    ends = []
-    for sign in (1.0, -1.0):
-        moments = renyi.log_sum(logs[None, :] + sign * tilts[:, None] * losses[None, :])
-        ends.append(float(np.min((steps * moments - math.log(slack)) / tilts)))
-    return max(-ends[1], -steps * reach), min(ends[0], steps * reach)
+    return _grid.Part(mass, float(infinite + max(1.0 - mass.sum() - infinite, 0.0)), steps)

@@ -9,16 +9,16 @@ the mean of ``K``; ``eta > -1`` is the law's shape (1 is geometric, 0 logarithmi
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import scipy  # its submodules load where they are first used
 
 from jaxdpbo import _checks
+from jaxdpbo.privacy.accounting import _grid
 
-Profile = Callable[[float], float]
-LARGEST = 700.0  # of an exponent
+Profile = _grid.Profile
+LARGEST = _grid.LARGEST
 
 
 class Repetitions(NamedTuple):
@@ -90,25 +90,33 @@ def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float
     >>> round(accounting.selection_epsilon(law, lambda epsilon: accounting.gdp_delta(0.5, epsilon), 1e-5), 5)
     3.09303
     """
-    delta, known = _checks.probability("delta", delta), _bounded(profile)
-    return _first_below(known, delta / law.mean) + _exponent(law, known)
+    delta, known = _checks.probability("delta", delta), _grid.bounded(profile)
+    return _grid.first_below(known, delta / law.mean) + _exponent(law, known)
 
 
 def selection_delta(law: Repetitions, profile: Profile, epsilon: float) -> float:
     """A ``delta`` of the selection at this ``epsilon``: ``m d_Q(epsilon - rho)``, at most 1."""
-    known = _bounded(profile)
+    known = _grid.bounded(profile)
     left = _checks.nonnegative("epsilon", epsilon) - _exponent(law, known)
     return min(1.0, law.mean * known(left)) if left >= 0 else 1.0
 
 
-def _bounded(profile: Profile) -> Profile:
-    """1 where a profile says nothing: NaN, or no probability."""
+def selection_profile(law: Repetitions, profile: Profile) -> Profile:
+    """The whole profile of the selection, ``epsilon -> m d_Q(epsilon - rho)``, at most 1: what compositions take.
 
-    def known(epsilon: float) -> float:
-        delta = float(profile(epsilon))
-        return delta if 0 <= delta <= 1 else 1.0
+    >>> from jaxdpbo import accounting
+    >>> law = accounting.repetitions(0.0, 16)
+    >>> selected = accounting.selection_profile(law, lambda epsilon: accounting.gdp_delta(0.5, epsilon))
+    >>> selected(3.09304) <= 1e-5
+    True
+    """
+    known = _grid.bounded(profile)
+    rho = _exponent(law, known)
 
-    return known
+    def selected(epsilon: float) -> float:
+        return min(1.0, law.mean * known(epsilon - rho)) if epsilon >= rho else 1.0
+
+    return selected
 
 
 def _exponent(law: Repetitions, profile: Profile) -> float:
@@ -127,21 +135,6 @@ def _exponent(law: Repetitions, profile: Profile) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if gap(middle) > 0 else (low, middle)
     return (law.eta + 1) * max(high, math.log1p(odds * profile(high)))
-
-
-def _first_below(profile: Profile, delta: float) -> float:
-    """An ``epsilon`` at which the profile is at most ``delta``, close to the least."""
-    if profile(0.0) <= delta:
-        return 0.0
-    low, high = 0.0, 1.0
-    while profile(high) > delta:
-        low, high = high, 2 * high
-        if high > LARGEST:
-            return math.inf
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if profile(middle) > delta else (low, middle)
-    return high
 
 
 def _mean(eta: float, gamma: float) -> float:

@@ -1,0 +1,212 @@
+"""Sums of privacy losses on a grid, by FFT, every rounding upwards (Doroshenko et al. 2022, connecting the dots).
+
+A pair of distributions is held as the masses of its loss under the first, on ``-K step ... K step``, and the mass at
+infinity. Pairs are symmetric: their profiles satisfy ``h(a) = 1 - a + a h(1 / a)``, ``a = e^epsilon``.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxdpbo.privacy.accounting import renyi
+
+TRUNCATED = 1e-12  # of delta, at most, spent on what the grid leaves out
+MAX_POINTS = 2**22  # points of a convolution
+MAX_EPSILON = 600.0  # epsilon beyond which the grid is coarse and the Renyi bound is near
+LARGEST = 700.0  # of an exponent
+ABOVE = 1 + 1e-12  # beyond the errors of the functions that profiles are made of
+
+Vector = renyi.Vector
+Profile = Callable[[float], float]
+
+
+class Part(NamedTuple):
+    """Losses that are added ``times`` times: masses ``(2 K + 1,)`` and the mass at infinity."""
+
+    mass: Vector
+    infinite: float
+    times: int = 1
+
+
+class Sum(NamedTuple):
+    """Masses of a sum of losses, the losses, and what of delta is lost to infinity, truncation and rounding."""
+
+    mass: Vector
+    losses: Vector
+    lost: float
+
+
+def added(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum | None:
+    """The sum of all parts' losses; None where it would be too long, or too coarse for this ``delta``."""
+    count = sum(part.times for part in parts)
+    low, high = _window(parts, step, slack)
+    length = 2 ** math.ceil(math.log2((high - low) / step + 4))
+    rounding = 1e-16 * (length + 16 * count)
+    if length > MAX_POINTS or delta < 1e3 * (slack + rounding):
+        return None
+    transform = None
+    for part in parts:
+        half = len(part.mass) // 2
+        wrapped = np.bincount(np.arange(-half, half + 1) % length, part.mass, minlength=length)
+        factor = np.fft.rfft(wrapped) ** part.times
+        transform = factor if transform is None else transform * factor
+    total = np.fft.irfft(transform, length)
+    first = math.floor(low / step)
+    losses = np.arange(first, first + length)
+    kept = sum(part.times * (math.log1p(-part.infinite) if part.infinite < 1 else -math.inf) for part in parts)
+    lost = -math.expm1(kept) + slack + rounding
+    return Sum(np.maximum(total[losses % length], 0.0), losses * step, lost)
+
+
+def _window(parts: Sequence[Part], step: float, slack: float) -> tuple[float, float]:
+    """Outside of which ``slack`` of the sum of losses lies, on either side: Chernoff's bound."""
+    reaches = [step * (len(part.mass) // 2) for part in parts]
+    losses = [np.linspace(-reach, reach, len(part.mass)) for part, reach in zip(parts, reaches, strict=True)]
+    variance = sum(part.times * float(part.mass @ loss**2) for part, loss in zip(parts, losses, strict=True))
+    furthest = sum(part.times * reach for part, reach in zip(parts, reaches, strict=True))
+    if variance == 0:
+        return -furthest, furthest
+    scale = math.sqrt(2 * math.log(1 / slack) / variance)
+    tilts = scale * np.geomspace(0.02, 5.0, 24)
+    with np.errstate(divide="ignore"):
+        logs = [np.log(part.mass) for part in parts]
+    ends = []
+    for sign in (1.0, -1.0):
+        moments = sum(
+            part.times * np.array([renyi.log_sum(log + sign * tilt * loss) for tilt in tilts])
+            for part, log, loss in zip(parts, logs, losses, strict=True)
+        )
+        ends.append(float(np.min((moments - math.log(slack)) / tilts)))
+    return max(-ends[1], -furthest), min(ends[0], furthest)
+
+
+def epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
+    """The ``epsilon >= 0`` at which ``sum_{l > epsilon} mass (1 - e^(epsilon - l))`` is ``delta``; rounded up."""
+    if delta <= 0:
+        return math.inf
+    positive = losses > 0
+    mass, losses = mass[positive], losses[positive]
+    above = np.cumsum(mass[::-1])[::-1]
+    scaled = np.cumsum((mass * np.exp(-losses))[::-1])[::-1]
+    # Between two losses the sum is above - e^epsilon scaled, of the upper one; at a loss it is that of the next.
+    at_loss = np.append(above - np.exp(np.minimum(losses, 700.0)) * scaled, 0.0)
+    if above.size == 0 or above[0] - scaled[0] <= delta:
+        return 0.0
+    upper = int(np.argmax(at_loss <= delta))
+    if upper == len(losses) or losses[upper] > MAX_EPSILON:
+        return math.inf
+    return float(min(losses[upper], math.log((above[upper] - delta) / scaled[upper]) * (1 + 1e-12) + 1e-15))
+
+
+def profile_of(found: Sum) -> Profile:
+    """``epsilon -> delta`` of a sum: between two losses it is straight in ``a``."""
+    positive = found.losses > 0
+    mass, losses = found.mass[positive], found.losses[positive]
+    above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
+    scaled = np.append(np.cumsum((mass * np.exp(-losses))[::-1])[::-1], 0.0)
+
+    def profile(epsilon: float) -> float:
+        upper = int(np.searchsorted(losses, epsilon, side="right"))
+        beyond = float(above[upper] - math.exp(min(epsilon, LARGEST)) * scaled[upper])
+        return min(1.0, max(beyond, 0.0) * ABOVE + found.lost)
+
+    return profile
+
+
+def bounded(profile: Profile) -> Profile:
+    """1 where a profile says nothing: NaN, or no probability."""
+
+    def known(epsilon: float) -> float:
+        delta = float(profile(epsilon))
+        return delta if 0 <= delta <= 1 else 1.0
+
+    return known
+
+
+def first_below(profile: Profile, delta: float) -> float:
+    """An ``epsilon`` at which the profile is at most ``delta``, close to the least; inf where none is found."""
+    if profile(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while profile(high) > delta:
+        low, high = high, 2 * high
+        if high > LARGEST:
+            return math.inf
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if profile(middle) > delta else (low, middle)
+    return high
+
+
+def chords(epsilons: Vector, deltas: Vector) -> Profile:
+    """The profile through ``deltas`` at ``epsilons``, which begin at 0 and rise: straight in ``a`` between, 1 at most.
+
+    It bounds every profile that lies under ``deltas`` at ``epsilons``, as profiles are convex in ``a`` and fall.
+    """
+    known = np.minimum.accumulate(np.where((deltas >= 0) & (deltas <= 1), deltas, 1.0))
+
+    def profile(epsilon: float) -> float:
+        upper = int(np.searchsorted(epsilons, epsilon, side="right"))
+        if upper == len(epsilons):
+            return float(known[-1])
+        share = math.expm1(epsilon - epsilons[upper - 1]) / math.expm1(epsilons[upper] - epsilons[upper - 1])
+        return min(1.0, float(known[upper - 1] + share * (known[upper] - known[upper - 1])) * ABOVE)
+
+    return profile
+
+
+def from_profile(profile: Profile, step: float, tail: float, most: int) -> Part | None:
+    """The pair of the largest profile under ``profile`` at ``0, stride, 2 stride ...`` steps, joined by straight lines.
+
+    At most ``most`` points; what is left of the profile at the last is mass at infinity, of which ``tail`` may be for
+    the truncation. None where the profile reaches too far for the grid.
+    """
+    floor = profile(MAX_EPSILON)
+    reach = first_below(profile, floor + tail)
+    stride = max(1, math.ceil(reach / step / most))
+    if reach > MAX_EPSILON or reach / step > MAX_POINTS / 4:
+        return None
+    count = max(1, math.ceil(reach / step / stride))
+    epsilons = step * stride * np.arange(count + 1)
+    return _dots(epsilons, np.array([profile(float(each)) for each in epsilons]), stride)
+
+
+def _dots(epsilons: Vector, bounds: Vector, stride: int) -> Part:
+    """The pair under ``bounds``: the lower convex envelope in ``a`` of all that they and symmetry say.
+
+    A pair that is (epsilon, delta)-DP in both directions is ``(a - 1 + 2 delta) / (a + 1)`` apart in total variation:
+    the chord from ``1 / a`` to ``a``.
+    """
+    a = np.exp(epsilons)
+    h = np.minimum.accumulate(np.minimum(bounds * ABOVE, 1.0))
+    h[0] = min(h[0], float(np.min((np.expm1(epsilons) + 2 * h) / (a + 1))) * ABOVE)
+    vertices = _hull(a, h)
+    places, h = a[vertices], h[vertices]
+    lengths = np.diff(places)
+    slopes = np.append(np.diff(h) / lengths, 0.0)
+    second = np.maximum(np.diff(slopes), 0.0)  # of the losses under the second distribution, from the first vertex on
+    mass = np.zeros(2 * (len(a) - 1) * stride + 1)
+    middle = len(mass) // 2
+    at = stride * vertices[1:]
+    mass[middle + at] = places[1:] * second
+    mass[middle - at] = second
+    mass[middle] = max(1 - h[0] + 2 * slopes[0], 0.0)
+    # A mass is wrong by a few roundings of the slopes beside it, and delta by no more than all masses together.
+    rounding = 1e-15 * float(np.sum(places * np.abs(slopes)))
+    return Part(mass, min(1.0, float(h[-1]) + rounding))
+
+
+def _hull(a: Vector, h: Vector) -> np.ndarray:
+    """Which points are on the lower convex envelope."""
+    kept: list[int] = []
+    x, y = a.tolist(), h.tolist()
+    for new in range(len(x)):
+        while len(kept) > 1:
+            last, before = kept[-1], kept[-2]
+            if (y[last] - y[before]) / (x[last] - x[before]) < (y[new] - y[last]) / (x[new] - x[last]):
+                break
+            kept.pop()
+        kept.append(new)
+    return np.array(kept)

@@ -1,0 +1,325 @@
+"""Stages of what leaves: a search, a private training, a selection. ``accounting.total`` composes them.
+
+A stage is one release, or several, about the same rows. It has one privacy profile ``epsilon -> delta`` for the
+replace-one relation, an upper bound in both directions of neighbours and given all that was released before. Parameters
+of a stage are fixed beforehand; of a stage that was chosen by an earlier release, see ``under``.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy.accounting import _grid, gdp, sampling
+from jaxdpbo.privacy.accounting import selection as selections
+from jaxdpbo.types import Unchecked
+
+RELATIONS = ("replace_one", "add_or_remove")
+GROUP_PRIVACY = "add-or-remove made replace-one by group privacy, d_R(2e) <= (1 + e^e) d(e)"
+POINTS = 2**13  # of a converted profile
+Profile = _grid.Profile
+
+
+class Stage(NamedTuple):
+    """One stage; made by the functions of this module.
+
+    Attributes:
+      what: in the caller's words.
+      kind: "gaussian", "pure", "bounded_range", "approximate", "sampled_gaussian", "selection", "curve" or "foreign".
+      arguments: the kind's parameters.
+      how: what is claimed of it, and why it may be, in words.
+      profile: ``epsilon -> delta``, replace-one, for ``epsilon >= 0``.
+    """
+
+    what: str
+    kind: str
+    arguments: tuple[Any, ...]
+    how: str
+    profile: Profile
+
+    def epsilon(self, delta: float) -> float:
+        """Of this stage alone; rounded up, inf where nothing is proved."""
+        delta = _checks.probability("delta", delta)
+        if self.kind == "gaussian":
+            return gdp.gdp_epsilon(self.arguments[0], delta)
+        if self.kind == "sampled_gaussian":
+            rate, z, steps = self.arguments
+            return sampling.sampled_gaussian_epsilon(rate=rate, noise_multiplier=z, steps=steps, delta=delta).epsilon
+        return _grid.first_below(self.profile, delta)
+
+
+def gaussian(mu: float, what: str = "a Gaussian mechanism") -> Stage:
+    """A ``mu``-GDP stage, such as a search of this package.
+
+    Raises:
+      ValueError: ``mu`` negative.
+
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> round(stage.gaussian(0.5, "the search").epsilon(1e-5), 3)
+    1.992
+    """
+    mu = _checks.number("mu", mu)
+    if mu < 0:
+        raise ValueError(f"mu must be at least zero, got {mu}")
+    return Stage(_words(what), "gaussian", (mu,), f"{mu:g}-GDP", partial(gdp.gdp_delta, mu))
+
+
+def pure(epsilon: float, what: str = "a mechanism of pure DP") -> Stage:
+    """An ``epsilon``-DP stage: ``(e^epsilon - a) / (1 + e^epsilon)`` (Kairouz, Oh and Viswanath 2015).
+
+    Raises:
+      ValueError: ``epsilon`` negative or infinite.
+
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> round(stage.pure(1.0, "a noisy choice").profile(0.0), 4)
+    0.4621
+    """
+    return _approximate("pure", _checks.nonnegative("epsilon", epsilon), 0.0, what)
+
+
+def approximate(epsilon: float, delta: float, what: str = "a mechanism of approximate DP") -> Stage:
+    """An ``(epsilon, delta)``-DP stage: the largest profile through that one point (Kairouz et al. 2015).
+
+    Raises:
+      ValueError: ``epsilon`` negative or infinite, ``delta`` not in (0, 1).
+
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> stage.approximate(1.0, 1e-6).profile(2.0)
+    1e-06
+    """
+    epsilon, delta = _checks.nonnegative("epsilon", epsilon), _checks.probability("delta", delta)
+    return _approximate("approximate", epsilon, delta, what)
+
+
+def bounded_range(eta: float, what: str = "an exponential mechanism") -> Stage:
+    """A stage whose log-ratios lie in an interval of length ``eta``, such as the exponential mechanism.
+
+    ``(1 - e^((epsilon - eta) / 2))^2 / (1 - e^-eta)`` up to ``eta``, 0 beyond (Dong, Durfee and Rogers 2020; ours,
+    docs/theorems.md): the sup over all pairs of that range.
+
+    Raises:
+      ValueError: ``eta`` not positive and finite.
+
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> round(stage.bounded_range(1.0).profile(0.5), 4)
+    0.0774
+    """
+    eta = _checks.positive("eta", eta)
+
+    def profile(epsilon: float) -> float:
+        return min(1.0, math.expm1((epsilon - eta) / 2) ** 2 / -math.expm1(-eta)) if epsilon < eta else 0.0
+
+    return Stage(_words(what), "bounded_range", (eta,), f"of range {eta:g}", profile)
+
+
+def sampled_gaussian(*, rate: float, noise_multiplier: float, steps: int, what: str = "a private training") -> Stage:
+    """``steps`` steps of DP-SGD with batches of fixed size: as in ``accounting.sampled_gaussian_epsilon``.
+
+    Args:
+      rate: ``q = m / n``, in [0, 1].
+      noise_multiplier: the noise's standard deviation over the sensitivity ``2 L / m``.
+      steps: at least 0.
+      what: in words.
+
+    Raises:
+      ValueError: a number out of range.
+
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> training = stage.sampled_gaussian(rate=0.01, noise_multiplier=1.0, steps=100, what="the training")
+    >>> round(training.epsilon(1e-5), 2)
+    1.29
+    """
+    rate, z = _checks.fraction("rate", rate), _checks.nonnegative("noise_multiplier", noise_multiplier)
+    steps = _checks.size("steps", steps, minimum=0)
+    how = f"{steps} Gaussian steps of noise multiplier {z:g}, batches of {rate:g} of the rows"
+    profile = _Later(lambda: sampling.sampled_gaussian_profile(rate=rate, noise_multiplier=z, steps=steps))
+    return Stage(_words(what), "sampled_gaussian", (rate, z, steps), how, profile)
+
+
+def selection(law: selections.Repetitions, run: Stage | Profile, what: str = "a private selection") -> Stage:
+    """The best alone of ``K`` private runs, ``K`` random and hidden: as in ``accounting.selection_epsilon``.
+
+    Args:
+      law: of the number of runs, made by ``accounting.repetitions``.
+      run: one run, a stage or its profile (``composed_profile`` of several stages, ``average_profile`` of settings).
+      what: in words.
+
+    Raises:
+      TypeError: ``law`` or ``run`` is something else.
+
+    >>> from jaxdpbo import accounting
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> law = accounting.repetitions(0.0, 16)
+    >>> round(stage.selection(law, stage.gaussian(0.5), "the best of 16").epsilon(1e-5), 5)
+    3.09303
+    """
+    if not isinstance(law, selections.Repetitions):
+        raise TypeError(f"law must be made by repetitions, got {law!r}")
+    of_run = _function("run", run.profile if isinstance(run, Stage) else run)
+    key = (law, (run.kind, run.arguments) if isinstance(run, Stage) else run)
+    how = f"the best of a hidden number of runs, {law.mean:.6g} on average"
+    profile = _Later(lambda: selections.selection_profile(law, of_run))
+    return Stage(_words(what), "selection", key, how, profile)
+
+
+def under(curve: Profile, what: str = "a stage under a curve") -> Stage:
+    """A stage whose profile, replace-one and in both directions, is at most ``curve``, whatever was released before.
+
+    For a stage that was CHOSEN by an earlier release, such as a training with the setting that a search returned: the
+    curve must be fixed beforehand and lie above the whole profile of every option (``worst_of``). That each option is
+    within the same (epsilon, delta) is not enough: options may trade one part of their profiles for another, and
+    whoever chooses among them by what was released has the best of all (docs/theorems.md has the numbers).
+
+    Raises:
+      TypeError: ``curve`` is no function.
+
+    >>> from jaxdpbo import accounting
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> options = [stage.gaussian(0.5).profile, stage.bounded_range(0.9).profile]
+    >>> round(stage.under(accounting.worst_of(options), "the chosen training").epsilon(1e-5), 3)
+    1.992
+    """
+    known = _grid.bounded(_function("curve", curve))
+    return Stage(_words(what), "curve", (curve,), "under a curve fixed beforehand", known)
+
+
+def foreign(of: Unchecked, relation: str, what: str = "a mechanism of another library") -> Stage:
+    """What another library accounts for: a ``dp_accounting`` event, or a profile ``epsilon -> delta``.
+
+    Events and profiles carry no relation: it is for the caller to say. An add-or-remove profile, of both directions,
+    becomes a replace-one one by group privacy: a replacement is a removal and an addition, so ``d_R(2e) <= (1 + e^e)
+    d(e)``. An event's profile is what dp-accounting's PLD accountant computes for it (the ``accounting`` extra).
+
+    Args:
+      of: the event, or the profile.
+      relation: "replace_one" or "add_or_remove", that the profile is of, or that the event's multipliers are meant for.
+      what: in words.
+
+    Raises:
+      ValueError: another relation (dp-accounting's REPLACE_SPECIAL, a record against none, is not replace-one, and no
+        theorem makes it so), or an event that the accountant does not support under this relation.
+      TypeError: ``of`` is neither.
+
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> there = stage.foreign(stage.gaussian(0.5).profile, "add_or_remove", "their training")
+    >>> round(there.epsilon(1e-5), 2), round(stage.gaussian(1.0).epsilon(1e-5), 2)
+    (4.35, 4.38)
+    """
+    if isinstance(relation, str) and relation.lower() == "replace_special":
+        raise ValueError(f"relation must be one of {RELATIONS}, got {relation!r}: a record against none is neither")
+    relation = _checks.choice("relation", relation, RELATIONS)
+    event = not callable(of)
+    known = _profile_of_event(of, relation) if event else _grid.bounded(of)
+    how = f"a dp-accounting event, {relation}" if event else f"a profile, {relation}"
+    if relation == "replace_one":
+        return Stage(_words(what), "foreign", (of, relation), how, known)
+    reach = min(_grid.first_below(known, known(_grid.MAX_EPSILON / 2) + 1e-15), _grid.MAX_EPSILON / 2)
+    at = np.linspace(0.0, max(reach, 1e-3), POINTS)
+    pairs = np.array([(1 + math.exp(each)) * known(float(each)) for each in at])
+    how = f"{'a dp-accounting event' if event else 'a profile'}, {GROUP_PRIVACY}"
+    return Stage(_words(what), "foreign", (of, relation), how, _grid.chords(2 * at, pairs * _grid.ABOVE))
+
+
+def average_profile(weights: Sequence[float], profiles: Sequence[Profile]) -> Profile:
+    """The profile of a run whose setting is drawn from a public law and part of the outcome.
+
+    ``d(e) <= sum_h weight_h d_h(e)``: an average, not the worst setting, as the law is the same for neighbours.
+
+    Raises:
+      ValueError: weights that are no law, or not one for each profile.
+
+    >>> from jaxdpbo import accounting
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> mean = accounting.average_profile([0.5, 0.5], [stage.gaussian(0.5).profile, stage.gaussian(1.0).profile])
+    >>> round(mean(1.0), 4)
+    0.0668
+    """
+    known = _profiles(profiles)
+    law = _checks.vector("weights", weights, len(known))
+    if np.any(law < 0) or not math.isclose(float(np.sum(law)), 1.0, rel_tol=1e-9):
+        raise ValueError(f"weights must be at least zero and add up to 1, got {law.tolist()}")
+    shares = [float(weight) * _grid.ABOVE for weight in law]
+    return lambda epsilon: min(1.0, sum(share * one(epsilon) for share, one in zip(shares, known, strict=True)))
+
+
+def worst_of(profiles: Sequence[Profile]) -> Profile:
+    """The curve above all of these profiles, fixed beforehand: what a stage chosen among them is composed by.
+
+    The largest delta at every epsilon. The largest of convex functions of ``e^epsilon`` is convex.
+
+    Raises:
+      ValueError: no profile.
+
+    >>> from jaxdpbo import accounting
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> worst = accounting.worst_of([stage.gaussian(0.5).profile, stage.pure(1.0).profile])
+    >>> round(worst(0.0), 4), round(worst(1.5), 6)
+    (0.4621, 0.00028)
+    """
+    known = _profiles(profiles)
+    return lambda epsilon: max(one(epsilon) for one in known)
+
+
+class _Later:
+    """A profile that is made where it is first asked for."""
+
+    def __init__(self, make: Callable[[], Profile]) -> None:
+        self.make, self.made = make, None
+
+    def __call__(self, epsilon: float) -> float:
+        if self.made is None:
+            self.made = self.make()
+        return self.made(epsilon)
+
+
+def _approximate(kind: str, epsilon: float, delta: float, what: str) -> Stage:
+    half, arguments = math.tanh(epsilon / 2), ((epsilon, delta) if kind == "approximate" else (epsilon,))
+
+    def profile(at: float) -> float:
+        if at >= epsilon:
+            return delta
+        return delta + (1 - delta) * -math.expm1(at - epsilon) * (1 + half) / 2
+
+    how = f"({epsilon:g}, {delta:g})-DP" if delta else f"{epsilon:g}-DP"
+    return Stage(_words(what), kind, arguments, how, profile)
+
+
+def _profile_of_event(event: Any, relation: str) -> Profile:
+    accounting = _checks.extra("dp_accounting", "accounting", "a foreign event")
+    if not isinstance(event, accounting.DpEvent):
+        raise TypeError(f"of must be a dp_accounting event or a profile, got {type(event).__name__}")
+    pld = _checks.extra("dp_accounting.pld", "accounting", "a foreign event")
+    named = {"replace_one": "REPLACE_ONE", "add_or_remove": "ADD_OR_REMOVE_ONE"}[relation]
+    accountant = pld.PLDAccountant(accounting.NeighboringRelation[named])
+    try:
+        accountant.compose(event)
+    except Exception as error:  # whatever that library says of an event, or of the numbers in it
+        raise ValueError(f"of must be an event that dp-accounting supports for {relation}: {error}") from None
+    least = min(_grid.first_below(accountant.get_delta, accountant.get_delta(300.0) + 1e-13), 300.0)
+    at = np.linspace(0.0, max(least, 1e-3), POINTS)
+    return _grid.chords(at, np.broadcast_to(np.asarray(accountant.get_delta(at.tolist()), float), at.shape))
+
+
+def _profiles(profiles: Sequence[Profile]) -> list[Profile]:
+    if not isinstance(profiles, Sequence) or isinstance(profiles, str) or not all(map(callable, profiles)):
+        raise TypeError(f"profiles must be a sequence of functions of epsilon, got {profiles!r:.80}")
+    if not profiles:
+        raise ValueError("profiles must be at least one, got none")
+    return [_grid.bounded(one) for one in profiles]
+
+
+def _function(name: str, value: Unchecked) -> Profile:
+    if not callable(value):
+        raise TypeError(f"{name} must be a function of epsilon, got {value!r:.80}")
+    return value
+
+
+def _words(what: Unchecked) -> str:
+    if not isinstance(what, str):
+        raise TypeError(f"what must be text, got {what!r:.80}")
+    if not what or not what.isprintable():
+        raise ValueError(f"what must be one printable line, got {what!r}")
+    return what

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from jaxdpbo.privacy import accounting
 
 BITS = 128
-CUT = 1e-18
-LONGEST = 2**20  # of a table
+CUT = 1e-21
+LONGEST = 2**16  # of a table
 DIGITS = 60
 
 

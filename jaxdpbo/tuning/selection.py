@@ -115,7 +115,11 @@ def private_selection(
 
 
 def statements(
-    law: accounting.Repetitions, settings: Sequence[Any], costs: Mapping[str, Cost], delta: float, variation: float = 0.0
+    law: accounting.Repetitions,
+    settings: Sequence[Any],
+    costs: Mapping[str, Cost],
+    delta: float,
+    variation: float = 0.0,
 ) -> tuple[guarantee.Guarantee, ...]:
     """What a selection gives each set of rows; host arithmetic, no data.
 
@@ -127,7 +131,7 @@ def statements(
         raise ValueError(f"costs must say whose rows and what one run costs them, got {costs!r}")
     found = []
     for whose, cost in costs.items():
-        of_one = (cost,) if isinstance(cost, stage.Stage) else tuple(cost)
+        of_one = (cost,) if isinstance(cost, stage.Stage) else tuple(cost) if isinstance(cost, Sequence) else ()
         if not of_one or not all(isinstance(each, stage.Stage) for each in of_one):
             raise TypeError(f"costs must be stages of jaxdpbo.accounting, got {cost!r} for {whose!r}")
         if len(of_one) not in (1, len(settings)):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy.accounting import _grid, bounded_range, gdp, sampling
+from jaxdpbo.privacy.accounting import _grid, bounded_range, gdp, rounded, sampling
 from jaxdpbo.privacy.accounting.stage import Stage
 from jaxdpbo.types import Unchecked
 
@@ -167,10 +167,10 @@ def _reduced(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
                 continue
         if one.kind != "pure" or one.arguments[0] > 0:
             rest.append(one)
+    if math.inf in levels:
+        return math.inf, rest
     known = [level for level in levels if level > 0]
-    if len(known) < 2:
-        return (known[0] if known else 0.0), rest
-    return math.hypot(*sorted(known)) * (1 + 1e-15), rest
+    return (rounded.composed_mu(*known) if known else 0.0), rest
 
 
 def _level(kind: str, argument: float) -> float:

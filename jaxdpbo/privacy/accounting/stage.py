@@ -212,7 +212,7 @@ def foreign(of: Unchecked, relation: str, what: str = "a mechanism of another li
         raise ValueError(f"relation must be one of {RELATIONS}, got {relation!r}: a record against none is neither")
     relation = _checks.choice("relation", relation, RELATIONS)
     event = not callable(of)
-    known = _profile_of_event(of, relation) if event else _grid.bounded(of)
+    known = _profile_of_event(of, relation) if event else _grid.bounded(_function("of", of))
     how = f"a dp-accounting event, {relation}" if event else f"a profile, {relation}"
     if relation == "replace_one":
         return Stage(_words(what), "foreign", (of, relation), how, known)
@@ -314,7 +314,8 @@ def _profiles(profiles: Sequence[Profile]) -> list[Profile]:
 def _function(name: str, value: Unchecked) -> Profile:
     if not callable(value):
         raise TypeError(f"{name} must be a function of epsilon, got {value!r:.80}")
-    return value
+    profile: Any = value
+    return profile
 
 
 def _words(what: Unchecked) -> str:

@@ -102,8 +102,8 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
     >>> from jaxdpbo.privacy.accounting import stage
     >>> found = accounting.total([stage.gaussian(0.5, "the search"), stage.pure(0.3, "the choice")], 1e-5)
     >>> print(found)
-    epsilon 2.1... at delta 1e-05 (replace_one)
-    - the search: 0.5-GDP; alone epsilon 1.992
+    epsilon 2.22774 at delta 1e-05 (replace_one)
+    - the search: 0.5-GDP; alone epsilon 1.993
     - the choice: 0.3-DP; alone epsilon 0.3
     """
     delta, given = _checks.probability("delta", delta), _stages(stages)

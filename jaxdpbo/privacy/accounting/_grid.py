@@ -167,10 +167,12 @@ def from_profile(profile: Profile, step: float, tail: float, most: int) -> Part 
     """
     floor = profile(MAX_EPSILON)
     reach = first_below(profile, floor + tail)
-    stride = max(1, math.ceil(reach / step / most))
     if reach > MAX_EPSILON or reach / step > MAX_POINTS / 4:
         return None
+    stride = max(1, math.ceil(reach / step / most))
     count = max(1, math.ceil(reach / step / stride))
+    if step * stride * count > LARGEST:
+        return None
     epsilons = step * stride * np.arange(count + 1)
     return _dots(epsilons, np.array([profile(float(each)) for each in epsilons]), stride)
 

@@ -277,10 +277,7 @@ def _part(one: Stage, times: int, step: float, tail: float, deviation: float) ->
         part = _grid.from_profile(profile, step, tail, POINTS)
         return None if part is None else part._replace(times=times)
     rate, z = density
-    mu = 1 / z
-    if mu * (mu + 10) > min(_grid.MAX_POINTS / 8 * step, 10 * _grid.MAX_EPSILON):
-        return None
-    return sampling.on_grid(rate, z, step, tail, times)
+    return sampling.on_grid(rate, z, step, tail, times) if sampling.fits(rate, z, step) else None
 
 
 def _event(events: Any, what: str, kind: str, arguments: tuple[Any, ...]) -> Any:

@@ -14,6 +14,7 @@ from jaxdpbo.privacy import accounting
 from jaxdpbo.privacy.accounting import _grid, composition, stage
 
 DELTA = 1e-5
+CLOSE = 1 - 1e-13  # roots of one function, found in two ways
 LAW = accounting.repetitions(0.0, 16)
 REPLACE, ADD = dp_accounting.NeighboringRelation.REPLACE_ONE, dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 
@@ -38,11 +39,11 @@ def test_gaussian_stages_have_their_closed_form_and_the_grid_is_just_above(mus, 
     stages = [stage.gaussian(mu) for mu in mus]
     found = accounting.total(stages, delta)
     assert found.by == "gaussian"
-    assert true <= found.epsilon <= true * (1 + 1e-9)
+    assert true * CLOSE <= found.epsilon <= true * (1 + 1e-9)
     assert true <= by_grid(*stages, delta=delta) <= true * 1.002 + 1e-4
     # as curves that nobody knows the name of, each on the grid by its profile
     unnamed = epsilon(*(stage.under(one.profile) for one in stages), delta=delta)
-    assert true <= unnamed <= true * 1.006 + 1e-4
+    assert true * CLOSE <= unnamed <= true * 1.006 + 1e-4
 
 
 @pytest.mark.parametrize(("level", "times"), [(0.1, 10), (0.5, 4), (0.05, 100), (1.0, 2), (2.0, 6)])
@@ -89,8 +90,8 @@ def test_one_selection_costs_what_its_theorem_says():
     for run in (stage.gaussian(0.5), training(steps=100), stage.pure(0.2)):
         alone = accounting.selection_epsilon(LAW, run.profile, DELTA)
         chosen = stage.selection(LAW, run, "the best of 16")
-        assert alone <= epsilon(chosen) * (1 + 1e-9) <= alone * (1 + 1e-6)
-        assert alone * (1 - 1e-3) <= by_grid(chosen) <= alone * 1.005
+        assert epsilon(chosen) <= alone * (1 + 1e-9)
+        assert alone * (1 - 1e-4) <= by_grid(chosen) <= alone * 1.002  # symmetry knows a little more than the theorem
         assert epsilon(chosen, stage.gaussian(0.5)) < alone + stage.gaussian(0.5).epsilon(DELTA)
     both = accounting.composed_profile([stage.gaussian(0.3), stage.pure(0.2)])
     assert epsilon(stage.selection(LAW, both)) > epsilon(stage.selection(LAW, stage.gaussian(0.3)))
@@ -114,7 +115,7 @@ def test_a_total_is_under_basic_composition_and_gaussian_levels():
     assert found.epsilon <= accounting.gdp_epsilon(mu, DELTA)
     assert epsilon(stage.pure(0.2), stage.pure(0.3), delta=1e-12) == pytest.approx(0.5)
     tiny = accounting.total(stages, 1e-200)
-    assert tiny.by == "gaussian"
+    assert tiny.by in ("gaussian", "basic")
     assert math.isfinite(tiny.epsilon)
     assert accounting.total([stage.pure(3.0)] * 300, 1e-300).by in ("gaussian", "basic")
 
@@ -192,23 +193,29 @@ def test_no_composition_of_finite_pairs_is_above_its_total(trials):
     assert closest > 0.97
 
 
-def test_the_pair_on_the_grid_has_a_profile_above_the_one_it_was_made_of():
-    for profile in (
-        partial(accounting.gdp_delta, 0.7),
-        stage.pure(1.3).profile,
-        stage.selection(LAW, training()).profile,
-    ):
-        part = _grid.from_profile(profile, 0.01, 1e-12, 20_000)
-        half = len(part.mass) // 2
-        losses = 0.01 * np.arange(-half, half + 1)
-        assert part.mass.sum() + part.infinite == pytest.approx(1.0, abs=1e-11)
-        assert np.all(part.mass >= 0)
-        assert part.mass[::-1] == pytest.approx(part.mass * np.exp(-losses), rel=1e-9, abs=1e-300)
-        for level in np.arange(0, half) * 0.01:
-            held = part.infinite + np.sum(part.mass * np.maximum(-np.expm1(level - losses), 0))
-            said = min(1.0, profile(level))
-            if level and said < 0.3:
-                assert said <= held * (1 + 1e-12) <= said + 1e-3 * (1 + said)
+@pytest.mark.parametrize(
+    ("profile", "least"),
+    [
+        (partial(accounting.gdp_delta, 0.7), 0.0),
+        (stage.pure(1.3).profile, 0.0),
+        (stage.approximate(0.4, 1e-3).profile, 0.0),
+        (stage.selection(LAW, training()).profile, 2.0),  # under that it is more than symmetry allows
+    ],
+)
+def test_the_pair_on_the_grid_has_a_profile_just_above_what_it_was_made_of(profile, least):
+    part = _grid.from_profile(profile, 0.01, 1e-12, 20_000)
+    half = len(part.mass) // 2
+    losses = 0.01 * np.arange(-half, half + 1)
+    assert part.mass.sum() + part.infinite == pytest.approx(1.0, abs=1e-11)
+    assert np.all(part.mass >= 0)
+    assert part.mass[::-1] == pytest.approx(part.mass * np.exp(-losses), rel=1e-9, abs=1e-300)
+    for level in np.arange(0, half, 0.7) * 0.01:
+        if level < least:
+            continue
+        held = part.infinite + np.sum(part.mass * np.maximum(-np.expm1(level - losses), 0))
+        if profile(level) > 1e-8:  # where a minimum of bounds is convex
+            assert profile(level) <= held * (1 + 1e-12)
+        assert held <= profile(level) + 2e-3 * profile(max(level - 0.01, 0)) + 1e-11 + 0.005 * (held > 1e-2)
 
 
 def test_a_curve_that_drops_too_fast_is_lowered_to_what_symmetry_allows():
@@ -312,7 +319,7 @@ def test_an_average_is_of_deltas():
         assert expected <= mean(level) <= expected * (1 + 1e-9)
     worst = stage.under(accounting.worst_of(profiles))
     assert epsilon(stage.under(mean)) < epsilon(worst)
-    assert stage.gaussian(1.5).epsilon(DELTA) <= epsilon(worst) <= 1.005 * stage.gaussian(1.5).epsilon(DELTA)
+    assert stage.gaussian(1.5).epsilon(DELTA) * CLOSE <= epsilon(worst) <= 1.005 * stage.gaussian(1.5).epsilon(DELTA)
 
 
 def test_a_profile_that_says_nothing_proves_nothing():

@@ -145,7 +145,7 @@ def test_the_ends_are_the_gaussian_mechanism_and_nothing():
 def test_beyond_what_a_grid_is_for_the_renyi_bound_stands():
     found = epsilon(0.5, 0.5, 2000)
     assert found == (pytest.approx(renyi.pair_epsilon(0.5, 0.5, 2000, DELTA)), "renyi")
-    assert _grid.MAX_EPSILON < found.epsilon < sampling.profile_epsilon(0.5, 0.5, 2000, DELTA)
+    assert sampling.MAX_EPSILON < found.epsilon < sampling.profile_epsilon(0.5, 0.5, 2000, DELTA)
     assert _grid.epsilon_of(np.array([0.5]), np.array([800.0]), 1e-3) == math.inf  # exp(800) is none
     assert _grid.epsilon_of(np.array([0.3]), np.array([2.1]), 1e-30) == math.inf  # rounding leaves 6e-17
 

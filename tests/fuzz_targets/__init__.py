@@ -13,7 +13,7 @@ from fuzz_targets.drivers import runners
 from fuzz_targets.integrations import studies
 from fuzz_targets.ledger import ledgers
 from fuzz_targets.outsourcing import parties
-from fuzz_targets.privacy import accountants, groupings, noises, selections, statements
+from fuzz_targets.privacy import accountants, compositions, groupings, noises, selections, statements
 from fuzz_targets.surrogate import surrogates
 from fuzz_targets.target import Target
 from fuzz_targets.theory import proofs
@@ -24,8 +24,8 @@ from fuzz_targets.transforms import curators
 def table(folder: Path) -> dict[str, Target]:
     """Every row; ``folder`` is for files."""
     return together(
-        accountants(), selections(), statements(), groupings(), noises(), curators(), ledgers(folder), parties(folder),
-        proofs(), surrogates(), configs(), runners(folder), protocols(), trainings(), studies(),
+        accountants(), selections(), compositions(), statements(), groupings(), noises(), curators(), ledgers(folder),
+        parties(folder), proofs(), surrogates(), configs(), runners(folder), protocols(), trainings(), studies(),
     )  # fmt: skip
 
 

@@ -79,10 +79,10 @@ EXEMPT: dict[str, dict[str, str]] = {
         "outsourcing.lines": "sender integer expect_schema shown",
         "privacy.accounting.rounded": "above",
         "privacy.accounting.renyi": (
-            "pair_epsilon pair_divergences pair_divergence published_divergence published_epsilon epsilon_of loss "
-            "panels log_sum normal_density"
+            "pair_epsilon pair_divergences pair_divergence published_divergence published_epsilon epsilon_of delta_of "
+            "loss panels log_sum normal_density"
         ),
-        "privacy.accounting.sampling": "profile_epsilon",
+        "privacy.accounting.sampling": "profile_epsilon on_grid deviation fits step_delta",
         "privacy.guarantee": "expect_gdp",
         "privacy.calibration": (
             "shared grid noise_settings joined same_noise changed_noise statement units on_grid grid_unit"

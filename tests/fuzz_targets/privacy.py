@@ -110,7 +110,51 @@ def selections() -> dict[str, Target]:
         "selection_epsilon": Target(a.selection_epsilon, one | {"delta": probability}, fixed=("law", "profile"),
             check=at_least_zero),
         "selection_delta": Target(a.selection_delta, one | {"epsilon": epsilon}, fixed=("law", "profile"), check=unit),
+        "selection_profile": Target(a.selection_profile, one, fixed=("law", "profile"), check=is_profile),
     }  # fmt: skip
+
+
+def compositions() -> dict[str, Target]:
+    a, s = accounting, accounting.stage
+    sampled = {"rate": st.floats(1e-4, 1.0), "noise_multiplier": st.floats(0.3, 10), "steps": st.integers(0, 500)}
+    law = st.builds(a.repetitions, eta=st.floats(-0.9, 5.0), mean=st.floats(1.5, 100.0))
+    made = st.builds(s.gaussian, small) | st.builds(s.pure, small) | st.builds(s.bounded_range, small)
+    made |= st.builds(s.approximate, small, st.floats(1e-9, 0.1)) | st.builds(s.sampled_gaussian, **sampled)
+    profile = made.map(lambda one: one.profile)
+    made |= st.builds(s.selection, law, made) | st.builds(s.foreign, profile, either(*s.RELATIONS))
+    stages = st.lists(made | st.builds(s.under, profile), max_size=3)
+    odd = {"stages": anything() | st.lists(anything(), max_size=2)}
+    wrong = anything().filter(lambda value: not callable(value))
+    what = {"what": words}
+    return {
+        "total": Target(a.total, {"stages": stages, "delta": probability}, odd=odd, weight=0.3,
+            check=lambda found, _: at_least_zero(found.epsilon, None)),
+        "composed_profile": Target(a.composed_profile, {"stages": stages}, odd=odd, weight=0.3, check=is_profile),
+        "sampled_gaussian_profile": Target(a.sampled_gaussian_profile, sampled, tame=("steps",), weight=0.3,
+            check=is_profile),
+        "average_profile": Target(a.average_profile, {"weights": just([0.25, 0.75]),
+            "profiles": st.lists(profile, min_size=2, max_size=2)}, odd={"profiles": wrong}, check=is_profile),
+        "worst_of": Target(a.worst_of, {"profiles": st.lists(profile, min_size=1, max_size=3)},
+            odd={"profiles": wrong}, check=is_profile),
+        "stage.gaussian": Target(s.gaussian, {"mu": positive} | what, check=is_stage),
+        "stage.pure": Target(s.pure, {"epsilon": epsilon} | what, check=is_stage),
+        "stage.approximate": Target(s.approximate, {"epsilon": epsilon, "delta": probability} | what, check=is_stage),
+        "stage.bounded_range": Target(s.bounded_range, {"eta": positive} | what, check=is_stage),
+        "stage.sampled_gaussian": Target(s.sampled_gaussian, sampled | what, check=is_stage, weight=0.3,
+            tame=("steps",)),
+        "stage.selection": Target(s.selection, {"law": law, "run": made} | what, odd={"run": wrong}, check=is_stage),
+        "stage.under": Target(s.under, {"curve": profile} | what, odd={"curve": wrong}, check=is_stage),
+        "stage.foreign": Target(s.foreign, {"of": profile, "relation": either(*s.RELATIONS)} | what,
+            odd={"of": wrong}, check=is_stage, weight=0.3),
+    }  # fmt: skip
+
+
+def is_profile(value, _):
+    return all(unit(float(value(at)), None) for at in (0.0, 0.5, 3.0))
+
+
+def is_stage(value, _):
+    return is_profile(value.profile, None) and at_least_zero(value.epsilon(1e-5), None)
 
 
 def statements() -> dict[str, Target]:

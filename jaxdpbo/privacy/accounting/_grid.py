@@ -4,6 +4,7 @@ A pair of distributions is held as the masses of its loss under the first, on ``
 infinity. Pairs are symmetric: their profiles satisfy ``h(a) = 1 - a + a h(1 / a)``, ``a = e^epsilon``.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -39,23 +40,24 @@ class Sum(NamedTuple):
 
 
 def added(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum | None:
-    """The sum of all parts' losses; None where it would be too long, or too coarse for this ``delta``."""
+    """The sum of all parts' losses; None where it would be too long, too coarse for ``delta``, or all of it is lost."""
+    if any(part.infinite >= 1 for part in parts):
+        return None
     count = sum(part.times for part in parts)
     low, high = _window(parts, step, slack)
     length = 2 ** math.ceil(math.log2((high - low) / step + 4))
     rounding = 1e-16 * (length + 16 * count)
     if length > MAX_POINTS or delta < 1e3 * (slack + rounding):
         return None
-    transform = None
+    transforms = []
     for part in parts:
         half = len(part.mass) // 2
         wrapped = np.bincount(np.arange(-half, half + 1) % length, part.mass, minlength=length)
-        factor = np.fft.rfft(wrapped) ** part.times
-        transform = factor if transform is None else transform * factor
-    total = np.fft.irfft(transform, length)
+        transforms.append(np.fft.rfft(wrapped) ** part.times)
+    total = np.fft.irfft(functools.reduce(np.multiply, transforms), length)
     first = math.floor(low / step)
     losses = np.arange(first, first + length)
-    kept = sum(part.times * (math.log1p(-part.infinite) if part.infinite < 1 else -math.inf) for part in parts)
+    kept = sum(part.times * math.log1p(-part.infinite) for part in parts)
     lost = -math.expm1(kept) + slack + rounding
     return Sum(np.maximum(total[losses % length], 0.0), losses * step, lost)
 
@@ -165,10 +167,12 @@ def from_profile(profile: Profile, step: float, tail: float, most: int) -> Part 
     """
     floor = profile(MAX_EPSILON)
     reach = first_below(profile, floor + tail)
-    stride = max(1, math.ceil(reach / step / most))
     if reach > MAX_EPSILON or reach / step > MAX_POINTS / 4:
         return None
+    stride = max(1, math.ceil(reach / step / most))
     count = max(1, math.ceil(reach / step / stride))
+    if step * stride * count > LARGEST:
+        return None
     epsilons = step * stride * np.arange(count + 1)
     return _dots(epsilons, np.array([profile(float(each)) for each in epsilons]), stride)
 

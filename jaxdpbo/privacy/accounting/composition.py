@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy.accounting import _grid, bounded_range, gdp, sampling
+from jaxdpbo.privacy.accounting import _grid, bounded_range, gdp, rounded, sampling
 from jaxdpbo.privacy.accounting.stage import Stage
 from jaxdpbo.types import Unchecked
 
@@ -102,8 +102,8 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
     >>> from jaxdpbo.privacy.accounting import stage
     >>> found = accounting.total([stage.gaussian(0.5, "the search"), stage.pure(0.3, "the choice")], 1e-5)
     >>> print(found)
-    epsilon 2.1... at delta 1e-05 (replace_one)
-    - the search: 0.5-GDP; alone epsilon 1.992
+    epsilon 2.22774 at delta 1e-05 (replace_one)
+    - the search: 0.5-GDP; alone epsilon 1.993
     - the choice: 0.3-DP; alone epsilon 0.3
     """
     delta, given = _checks.probability("delta", delta), _stages(stages)
@@ -167,10 +167,10 @@ def _reduced(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
                 continue
         if one.kind != "pure" or one.arguments[0] > 0:
             rest.append(one)
+    if math.inf in levels:
+        return math.inf, rest
     known = [level for level in levels if level > 0]
-    if len(known) < 2:
-        return (known[0] if known else 0.0), rest
-    return math.hypot(*sorted(known)) * (1 + 1e-15), rest
+    return (rounded.composed_mu(*known) if known else 0.0), rest
 
 
 def _level(kind: str, argument: float) -> float:
@@ -277,10 +277,7 @@ def _part(one: Stage, times: int, step: float, tail: float, deviation: float) ->
         part = _grid.from_profile(profile, step, tail, POINTS)
         return None if part is None else part._replace(times=times)
     rate, z = density
-    mu = 1 / z
-    if mu * (mu + 10) > min(_grid.MAX_POINTS / 8 * step, 10 * _grid.MAX_EPSILON):
-        return None
-    return sampling.on_grid(rate, z, step, tail, times)
+    return sampling.on_grid(rate, z, step, tail, times) if sampling.fits(rate, z, step) else None
 
 
 def _event(events: Any, what: str, kind: str, arguments: tuple[Any, ...]) -> Any:

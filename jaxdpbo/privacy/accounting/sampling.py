@@ -32,7 +32,7 @@ import scipy
 from jaxdpbo import _checks
 from jaxdpbo.privacy.accounting import _grid, gdp, renyi
 
-TRUNCATED = _grid.TRUNCATED
+TRUNCATED, MAX_EPSILON = _grid.TRUNCATED, _grid.MAX_EPSILON
 GRID_SHARE = 0.1  # the grid's step, in standard deviations of a step's loss: epsilon is then at most 0.15 % too large
 MIN_NOISE_MULTIPLIER = 1e-3  # a multiplier under which grids and integrals would be too long
 
@@ -73,7 +73,7 @@ def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int
     ):  # the profile grows with the rate (G is convex and falls to 0), and at rate 1 it is the Gaussian's
         return Bound(gdp.gdp_epsilon(math.sqrt(steps) / z, delta), "gaussian")
     by_profile = profile_epsilon(rate, z, steps, delta)
-    if by_profile <= _grid.MAX_EPSILON:
+    if by_profile <= MAX_EPSILON:
         return Bound(by_profile, "profile")
     return min(Bound(by_profile, "profile"), Bound(renyi.pair_epsilon(rate, z, steps, delta), "renyi"))
 
@@ -88,8 +88,8 @@ def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int
 
     >>> from jaxdpbo import accounting
     >>> profile = accounting.sampled_gaussian_profile(rate=0.01, noise_multiplier=1.0, steps=100)
-    >>> round(profile(1.0), 5)
-    0.00012
+    >>> round(profile(0.5), 6)
+    0.000258
     """
     rate, z = _checks.fraction("rate", rate), _checks.nonnegative("noise_multiplier", noise_multiplier)
     steps = _checks.size("steps", steps, minimum=0)
@@ -102,7 +102,8 @@ def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int
     if union <= TRUNCATED:
         return lambda epsilon: union
     step = GRID_SHARE * deviation(rate, z)
-    found = _grid.added([on_grid(rate, z, step, TRUNCATED / steps, steps)], step, TRUNCATED, 1.0)
+    parts = [on_grid(rate, z, step, TRUNCATED / steps, steps)] if fits(rate, z, step) else []
+    found = _grid.added(parts, step, TRUNCATED, 1.0) if parts else None
     by_grid = _grid.profile_of(found) if found is not None else lambda epsilon: 1.0
     divergences = steps * renyi.pair_divergences(rate, z)
 
@@ -115,6 +116,11 @@ def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int
         )
 
     return profile
+
+
+def fits(rate: float, z: float, step: float) -> bool:
+    """Whether one step's losses have the points for this grid: they reach far where the noise is small."""
+    return float(renyi.loss(rate, 1 / z, np.array(1 / z + 10))) <= min(_grid.MAX_POINTS / 8 * step, 10 * MAX_EPSILON)
 
 
 def step_delta(rate: float, z: float, epsilon: float) -> float:

@@ -21,7 +21,7 @@ from jaxdpbo.types import Unchecked
 
 RELATION = "replace_one"
 SHARES = (0.1, 0.2, 0.4, 0.8, 1.6)  # the grid's step, in mean standard deviations: the next where one is too fine
-POINTS = 20_000  # of a profile at most
+POINTS = 10_000  # of a profile at most
 FURTHEST = 20.0  # a step beyond which quadrature between grid points would be long, in deviations of a stage's loss
 
 

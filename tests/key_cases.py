@@ -25,12 +25,13 @@ from jax.extend.random import define_prng_impl
 from protocol_cases import BOUNDS, CANDIDATES, CASES, USERS, records
 
 import jaxdpbo
-from jaxdpbo import drivers, input_noise, outsourcing
+from jaxdpbo import drivers, input_noise, outsourcing, tuning
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.algorithms.dpareto import expectations
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.outsourcing import lines
 from jaxdpbo.privacy import choice, guarantee, keys, mechanisms, transforms
+from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.problems import gp_regression, huber_regression, location, noisy, outsourced
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd
@@ -200,6 +201,27 @@ def _study(key):
     return [trial.value for trial in private.study.trials]  # one setting thrice: other noise each time
 
 
+def _selection(key):
+    def run(setting, key):
+        return None, float(jax.random.normal(key))
+
+    costs = {"them": stage.gaussian(0.5)}
+    return tuning.private_selection(run, [0, 1], mean=4.0, eta=3.0, costs=costs, delta=1e-3, key=key, insecure_key=True)
+
+
+def _tuned(key):
+    training = tuning.DPSGD(models.logistic_regression(2), largest=8)
+    setting = {"learning_rate": 0.1, "batch": 8, "epochs": 1, "clip_norm": 1.0}
+    rows = np.zeros((40, 2)), np.zeros(40, int)
+    keys = jax.random.split(key)
+    return [
+        tuning.tune_and_train(
+            training, rows, [setting, setting], epsilon=3.0, delta=1e-3, route=route, k=4, key=own, insecure_key=True
+        ).route
+        for own, route in zip(keys, ("selection", "blocks"), strict=True)
+    ]
+
+
 def published() -> outsourcing.Published:
     """Rows as they are, which is nothing to a modeler."""
     metadata = transforms.Metadata("product_laplace", input_noise.distribution("product_laplace", 0.1, 2), None, 1.0)
@@ -339,6 +361,8 @@ KEY_CASES = {
     "minimize": Case(_minimize, ("drivers.minimize.minimize",)),
     "sweep": Case(_sweep, ("drivers.sweep.sweep",)),
     "curate": Case(_curate, ("privacy.transforms.curating.curate", "privacy.transforms.curating.project")),
+    "private_selection": Case(_selection, ("tuning.selection.private_selection",)),
+    "tune_and_train": Case(_tuned, ("tuning.tune.tune_and_train",)),
     "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
     "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),

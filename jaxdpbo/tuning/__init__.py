@@ -1,5 +1,7 @@
-"""Tuning and training under one statement: private selection."""
+"""Tuning and training under one statement: a private selection, and one call for both."""
 
 from jaxdpbo.tuning.selection import Selected, private_selection
+from jaxdpbo.tuning.training import DPSGD, Training
+from jaxdpbo.tuning.tune import Tuned, tune_and_train
 
-__all__ = ["Selected", "private_selection"]
+__all__ = ["DPSGD", "Selected", "Training", "Tuned", "private_selection", "tune_and_train"]

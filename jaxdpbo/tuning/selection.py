@@ -100,7 +100,7 @@ def private_selection(
     if not callable(train_and_score):
         raise TypeError(f"train_and_score must be a function, got {type(train_and_score).__name__}")
     _checks.choice("repetitions", repetitions, (LAW,))
-    settings = _settings(settings)
+    settings = settings_of(settings)
     law = accounting.repetitions(eta, mean)
     table = repetition.table(law)
     variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
@@ -109,9 +109,9 @@ def private_selection(
     keys.refuse_trace("the key of private_selection()")
     secret, first = keys.for_release(key, stated[0], insecure_key)
     stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
-    _charge(recordings, stated, law, settings)
-    best = _best(train_and_score, settings, table, secret, keep)
-    return Selected(*best, stated)
+    charge(recordings, stated, "private selection", law, settings)
+    setting, output, score = _best(train_and_score, settings, table, secret, keep)
+    return Selected(setting, output, score, stated)
 
 
 def statements(
@@ -155,24 +155,30 @@ def statements(
     return tuple(found)
 
 
-def _settings(settings: Sequence[Any]) -> tuple[Any, ...]:
+def settings_of(settings: Sequence[Any]) -> tuple[Any, ...]:
+    """A list of one or more."""
     if isinstance(settings, (str, Mapping)) or not isinstance(settings, (Sequence, np.ndarray)) or not len(settings):
         raise ValueError(f"settings must be a list of one or more, got {settings!r}")
     return tuple(settings)
 
 
-def _charge(recordings: Any, stated: Sequence[guarantee.Guarantee], *public: object) -> None:
-    """Before the first run, and for all of it."""
+def charge(recordings: Any, stated: Sequence[guarantee.Guarantee], what: str, *public: object) -> None:
+    """Before the first run, and for all of it; nothing is given out again.
+
+    Raises:
+      ValueError: a set of rows that no statement is of.
+      ledger.LedgerError: a budget does not suffice, or a name was used before.
+    """
     given = {} if recordings is None else dict(recordings)
     by_rows = {one.protects: one for one in stated}
     if unknown := set(given) - set(by_rows):
         raise ValueError(f"recordings must be of rows that costs names, got {', '.join(map(repr, sorted(unknown)))}")
     for whose, recording in given.items():
-        charged = charges.charge(recording, "private selection", by_rows[whose], *public)
+        charged = charges.charge(recording, what, by_rows[whose], *public)
         if charged.charged_before:
             raise ledger.LedgerError(
                 f"{recording.path}: run {charged.run!r} was charged before, and what it drew may have been seen: a new "
-                "selection needs a name, and a charge, of its own"
+                "attempt needs a name, and a charge, of its own"
             )
 
 

@@ -19,13 +19,14 @@ from fuzz_targets.target import Target
 from fuzz_targets.theory import proofs
 from fuzz_targets.training import trainings
 from fuzz_targets.transforms import curators
+from fuzz_targets.tuning import tunings
 
 
 def table(folder: Path) -> dict[str, Target]:
     """Every row; ``folder`` is for files."""
     return together(
         accountants(), selections(), compositions(), statements(), groupings(), noises(), curators(), ledgers(folder),
-        parties(folder), proofs(), surrogates(), configs(), runners(folder), protocols(), trainings(), studies(),
+        parties(folder), proofs(), surrogates(), configs(), runners(folder), protocols(), trainings(), studies(), tunings(),
     )  # fmt: skip
 
 

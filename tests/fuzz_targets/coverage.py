@@ -92,6 +92,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy.mechanisms.tables": "gaussian planar truth",
         "privacy.transforms.configs": "step limit rounding_bound",
         "surrogate.information_gain": "greedy_gain gain_bound gain_bound_of_box",
+        "tuning.repetition": "table",
+        "tuning.selection": "settings_of statements charge",
+        "tuning.training": "noise_for",
     },
     "numbers of a checked caller in one expression: tests/test_sensitivity.py": {
         "privacy.sensitivity": (
@@ -119,6 +122,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
         "integrations.sklearn.losses": "named expect of_records elements",
         "integrations.sklearn.splits": "one",
+        "integrations.sklearn.fitting": "of_blocks taken with_params",
     },
     "draws what a result holds: tests/test_plotting.py": {"plotting": "path front trade_off audit previews budget"},
     "the fields of a class: tests/test_contracts.py": {"types": "missing"},

@@ -268,7 +268,21 @@ def groupings() -> dict[str, Target]:
             },
             check=lambda found, _: found.persons > found.person_of_row.max() and found.person_of_row.min() >= 0,
         ),
+        "blocks": Target(
+            lambda **options: separable.blocks(mean_of_block, **options),
+            {
+                "rows": just(12), "k": either(2, 3, 6), "groups": either(None, np.arange(12) // 2),
+                "train_share": st.floats(0.1, 0.9), "traceable": just(False), "on_error": either("worst", "raise"),
+                "seed": st.integers(0, 9),
+            },
+            tame=("rows", "k"), words=("rows",),
+            check=lambda found, _: np.shape(found(np.zeros(1), np.ones((12, 2)))) == (found.count,),
+        ),
     }  # fmt: skip
+
+
+def mean_of_block(params, train, held_out):
+    return np.mean(train) + np.mean(held_out)
 
 
 def noises() -> dict[str, Target]:

@@ -1,0 +1,136 @@
+"""What ``tune_and_train`` tunes: a private training that says what it costs. DP-SGD and DP-Adam of this package."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.training import dp_optim, models
+
+HYPER_PARAMETERS = ("learning_rate", "batch", "epochs", "clip_norm")
+LARGEST_NOISE, LEAST_NOISE = 1e4, 0.05
+STEPS = 24  # of a bisection: the multiplier is right to 1 in a million
+Setting = dict[str, Any]
+Rows = tuple[Any, Any]
+
+
+class Training(Protocol):
+    """A training of any library; rows are whatever it takes, with a leading axis."""
+
+    def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
+        """What one training with this setting and this noise costs each of its ``records`` training rows."""
+        ...
+
+    def total_variation(self, setting: Setting, records: int) -> float:
+        """How far, at most, a training is from one with ideal noise."""
+        ...
+
+    def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
+        """A model."""
+        ...
+
+    def fit_block(self, setting: Setting, noise: float, rows: Rows, records: int, key: jax.Array) -> Any:
+        """A model of a block of the rows, of which there are ``records``, as like the whole's as may be; no privacy."""
+        ...
+
+    def losses(self, model: Any, rows: Rows) -> Any:
+        """The loss of each row, ``(n,)``."""
+        ...
+
+
+@dataclass(frozen=True)
+class DPSGD:
+    """DP-SGD, or DP-Adam, of ``jaxdpbo.training``.
+
+    Settings have a ``learning_rate``, a ``batch``, ``epochs`` and a ``clip_norm``. Rows are ``(features (n, d), labels (n,))``; a row's loss is 0 or 1, whether it is classified wrongly.
+
+    >>> from jaxdpbo import tuning
+    >>> from jaxdpbo.training import models
+    >>> training = tuning.DPSGD(models.logistic_regression(5))
+    >>> setting = {"learning_rate": 0.5, "batch": 64, "epochs": 10, "clip_norm": 1.0}
+    >>> round(training.cost(setting, 2.0, 5000).epsilon(1e-5), 1)
+    1.0
+
+    Attributes:
+      model: of ``training.models``.
+      optimizer: "sgd" or "adam".
+      noise: "exact", or "float" for research.
+      largest: the largest batch of all settings: what is compiled for.
+    """
+
+    model: models.Model
+    optimizer: str = "sgd"
+    noise: str = "exact"
+    largest: int = 512
+
+    def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
+        """Batches of fixed size without replacement, replace-one: ``accounting.sampled_gaussian_epsilon``."""
+        steps, batch = self._sizes(setting, records)
+        return stage.sampled_gaussian(rate=batch / records, noise_multiplier=noise, steps=steps, what="the training")
+
+    def total_variation(self, setting: Setting, records: int) -> float:
+        """0 for noise in floats, which is no more than assumed to be ideal."""
+        return dp_optim.total_variation(self.model, self._sizes(setting, records)[0]) if self.noise == "exact" else 0.0
+
+    def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> models.Params:
+        """The parameters after all steps."""
+        steps, batch = self._sizes(setting, len(rows[1]))
+        return self._trained(setting, steps, batch, noise, rows, key, self.noise)
+
+    def fit_block(self, setting: Setting, noise: float, rows: Rows, records: int, key: jax.Array) -> models.Params:
+        """As many steps, as large a share of the rows, and as much noise on the mean gradient as in the whole."""
+        steps, batch = self._sizes(setting, records)
+        size = max(1, round(batch * len(rows[1]) / records))
+        return self._trained(setting, steps, size, noise * size / batch, rows, key, "float")
+
+    def losses(self, model: models.Params, rows: Rows) -> np.ndarray:
+        """1 where a row is classified wrongly."""
+        scores = np.asarray(models.scores(model, jnp.asarray(rows[0])))
+        found = np.argmax(scores, axis=1) if scores.ndim == 2 and scores.shape[1] > 1 else scores.reshape(-1) > 0
+        return np.asarray(found != np.asarray(rows[1]), float)
+
+    def _sizes(self, setting: Setting, records: int) -> tuple[int, int]:
+        if set(setting) != set(HYPER_PARAMETERS):
+            raise ValueError(f"settings must have {', '.join(HYPER_PARAMETERS)}, got {', '.join(map(str, setting))}")
+        batch = min(_checks.size("batch", setting["batch"]), records)
+        if batch > self.largest:
+            raise ValueError(f"batch must be at most largest={self.largest}, got {batch}")
+        return dp_optim.steps_of_epochs(setting["epochs"], records, batch), batch
+
+    def _trained(
+        self, setting: Setting, steps: int, batch: int, noise: float, rows: Rows, key: jax.Array, kind: str
+    ) -> models.Params:
+        numbers = dp_optim.settings(
+            steps=steps,
+            batch=batch,
+            learning_rate=setting["learning_rate"],
+            noise_multiplier=noise,
+            clip_norm=setting["clip_norm"],
+        )
+        examples = models.examples(*map(jnp.asarray, rows))
+        return _train(key, self.model, examples, numbers, largest=self.largest, optimizer=self.optimizer, noise=kind)
+
+
+_train = jax.jit(dp_optim.train, static_argnames=("model", "largest", "smallest", "optimizer", "noise"))
+
+
+def noise_for(training: Training, setting: Setting, records: int, epsilon: float, delta: float) -> float:
+    """The least noise, rounded up, with which one training is ``(epsilon, delta)``-DP; host arithmetic, no data.
+
+    Raises:
+      ValueError: no noise suffices.
+    """
+    cost = partial(training.cost, setting, records=records)
+    low, high = math.log(LEAST_NOISE), math.log(LARGEST_NOISE)
+    if cost(noise=math.exp(high)).epsilon(delta) > epsilon:
+        raise ValueError(f"epsilon must be larger: no noise up to {LARGEST_NOISE:g} makes {setting!r} cost {epsilon:g}")
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if cost(noise=math.exp(middle)).epsilon(delta) > epsilon else (low, middle)
+    return math.exp(high)

@@ -41,9 +41,9 @@ class Telling:
         return 1e-30
 
     def fit(self, setting, noise, rows, key):
-        print(rows)
-        warnings.warn(str(rows), stacklevel=1)
-        logging.getLogger("telling").critical(str(rows))
+        print(rows[0].tolist())
+        warnings.warn(str(rows[0].tolist()), stacklevel=1)
+        logging.getLogger("telling").critical(str(rows[0].tolist()))
         self.said.append(float(np.sum(rows[0])))
         return {"released": setting["learning_rate"]}
 
@@ -103,7 +103,9 @@ def test_a_training_that_a_search_chose_is_under_one_curve():
 def test_nothing_but_released_values_differs_between_neighbours(route, tmp_path, caplog, capfd, trials):
     count = trials(f"neighbouring rows whose tuning by {route} was compared", 4, 100, 3)
     rng, said = np.random.default_rng(3), []
-    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.INFO, logger="jax"):
+    levels = caplog.at_level(logging.DEBUG), caplog.at_level(logging.INFO, logger="jax")
+    with levels[0], levels[1], warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         for number in range(count):
             data, path, row = X.copy(), tmp_path / str(number), rng.integers(400)
             if number:
@@ -120,6 +122,7 @@ def test_nothing_but_released_values_differs_between_neighbours(route, tmp_path,
             released = found._replace(model=None, setting=None, noise=0.0)
             said.append((repr(released), pickle.dumps(released), caplog.text, tuple(capfd.readouterr()), repr(kept)))
     assert len(set(said)) == 1
+    assert not warned
     assert released.route == route
 
 

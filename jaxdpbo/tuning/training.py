@@ -48,7 +48,8 @@ class Training(Protocol):
 class DPSGD:
     """DP-SGD, or DP-Adam, of ``jaxdpbo.training``.
 
-    Settings have a ``learning_rate``, a ``batch``, ``epochs`` and a ``clip_norm``. Rows are ``(features (n, d), labels (n,))``; a row's loss is 0 or 1, whether it is classified wrongly.
+    Settings have a ``learning_rate``, a ``batch``, ``epochs`` and a ``clip_norm``. Rows are ``(features (n, d), labels
+    (n,))``; a row's loss is 0 or 1, whether it is classified wrongly.
 
     >>> from jaxdpbo import tuning
     >>> from jaxdpbo.training import models

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _quiet
 from jaxdpbo.algorithms import private_search
 from jaxdpbo.drivers import run_loop
 from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys, private_mean, separable
@@ -31,7 +31,7 @@ class Tuned(NamedTuple):
     """All that may be published.
 
     Attributes:
-      model: of the private training.
+      model: of the private training; None where it failed.
       setting: that it was trained with.
       noise: of that training, by its own measure.
       guarantees: a statement for each set of rows, or for all of them.
@@ -209,7 +209,13 @@ def _by_blocks(asked: _Asked, rows: Rows, k: int | None) -> Tuned:
         composed.epsilon,
         "replace_one",
         guarantee.ALL_ROWS,
-        assumptions=(guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.RUN_COST, guarantee.BLOCKS_APART),
+        assumptions=(
+            guarantee.RANDOM_BITS,
+            guarantee.PUBLIC_CONFIG,
+            guarantee.RUN_COST,
+            guarantee.FAILS_BY_NOISE,
+            guarantee.BLOCKS_APART,
+        ),
         delta=asked.delta,
         total_variation=variation,
     )
@@ -226,8 +232,17 @@ def _by_blocks(asked: _Asked, rows: Rows, k: int | None) -> Tuned:
     objective = separable.blocks(learner, records, count)
     found = run_loop(algorithm, objective, rows, config, key=of_run, insecure_key=True).release
     chosen = round(float(found.point[0]))
-    model = asked.training.fit(asked.settings[chosen], noises[chosen], rows, of_last)
+    model = _fitted(asked.training, asked.settings[chosen], noises[chosen], rows, of_last)
     return Tuned(model, asked.settings[chosen], noises[chosen], (stated,), BLOCKS)
+
+
+def _fitted(training: Training, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
+    """The model, unheard; None where the training fails: an exception may quote rows."""
+    with _quiet.unheard():
+        try:
+            return training.fit(setting, noise, rows, key)
+        except Exception:
+            return None
 
 
 def _calibrated(

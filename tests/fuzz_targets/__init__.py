@@ -26,7 +26,8 @@ def table(folder: Path) -> dict[str, Target]:
     """Every row; ``folder`` is for files."""
     return together(
         accountants(), selections(), compositions(), statements(), groupings(), noises(), curators(), ledgers(folder),
-        parties(folder), proofs(), surrogates(), configs(), runners(folder), protocols(), trainings(), studies(), tunings(),
+        parties(folder), proofs(), surrogates(), configs(), runners(folder), protocols(), trainings(), studies(),
+        tunings(),
     )  # fmt: skip
 
 

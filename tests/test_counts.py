@@ -10,6 +10,7 @@ TREES = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in
 MANY = (
     "minimize",
     "private_study",
+    "tune_and_train",
     "run_",
     "config",
     "__init__",

@@ -56,7 +56,7 @@ class DPSGD:
     >>> training = tuning.DPSGD(models.logistic_regression(5))
     >>> setting = {"learning_rate": 0.5, "batch": 64, "epochs": 10, "clip_norm": 1.0}
     >>> round(training.cost(setting, 2.0, 5000).epsilon(1e-5), 1)
-    1.0
+    0.8
 
     Attributes:
       model: of ``training.models``.

@@ -16,7 +16,7 @@ PAGES = "".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs
 
 
 def examples():
-    """The first search, and that of an estimator."""
+    """The first search, that of an estimator, and tuning with training."""
     return re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
@@ -36,7 +36,7 @@ def test_the_readme_fits_on_two_screens():
 
 
 def test_the_example_runs_and_prints_what_stands_below_it(capsys):
-    example, _ = examples()
+    example, _, _ = examples()
     assert len(example.splitlines()) <= 20
     scope = {}
     with jax.numpy_rank_promotion("allow"), jax.enable_x64(False):  # as a user has it
@@ -48,13 +48,21 @@ def test_the_example_runs_and_prints_what_stands_below_it(capsys):
 
 
 def test_an_estimator_is_searched_in_fifteen_lines(capsys):
-    _, example = examples()
+    _, example, _ = examples()
     assert len(example.splitlines()) <= 15
     scope = {}
     with jax.numpy_rank_promotion("allow"):
         exec(compile(example.replace("n_iter=60", "n_iter=8"), "README.md", "exec"), scope)
     assert scope["search"].guarantee_.epsilon(delta=1e-5) <= 1
     assert str(scope["search"].best_params_) in capsys.readouterr().out
+
+
+def test_tuning_and_training_take_ten_lines_and_print_one_epsilon(capsys):
+    _, _, example = examples()
+    assert len(example.splitlines()) <= 10
+    with jax.numpy_rank_promotion("allow"):
+        exec(compile(example, "README.md", "exec"), {"np": np})
+    assert 1.8 < float(capsys.readouterr().out.splitlines()[-1]) <= 2
 
 
 def anchors(page):

@@ -30,14 +30,11 @@ def facts() -> str:
     broken = verdicts["broken, as it must be"]
     sound = stored("kharkovskii_regret")["mean"][GRID]
     planar, published = (sound[name][2] for name in ("planar Laplace", "random projection, as published"))
-    figure = stored("sopa_fig2")["DP-GIBO / DP-GD, median final distance"]["ratio"]
     lines = [
         f"13 hyper-parameters tuned on 300 patients at mu = 1: mean loss {gibo:.3f}, random search without privacy "
         f"{random:.3f} (`scripts/demo`).",
         f"Regret of all candidates in order (logistic regression, epsilon = 1): {ordered:.3f}; a random choice "
         f"{chance:.3f} ({noise_of('kusner_regret')} noise).",
-        f"DP-GIBO without derivatives ends {figure:.2f} times as far from the minimiser as DP-GD with them "
-        f"({noise_of('sopa_fig2')} noise).",
         f"A sound planar Laplace transform for a unit of distance: regret {planar:.3f}; the published one, which "
         f"protects nobody, {published:.3f}.",
         f"Less time than peers: a run of a sweep of 100 seeds ({time_of(sweep['ours_s'], 2)}) {sweep['ratio']:.0f} "

@@ -7,8 +7,17 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.speed import NAMES
 
-SEARCHES = {"search": "benchmarks.search.bench", "sklearn": "benchmarks.search.held_out"}  # of losses, not of speed
-OPTIONS = {"first_answer": {"against"}, "search": {"problems", "methods", "budgets", "seeds"}, "sklearn": {"seeds"}}
+SEARCHES = {  # of losses, not of speed
+    "search": "benchmarks.search.bench",
+    "sklearn": "benchmarks.search.held_out",
+    "private_tuning": "benchmarks.search.private_tuning",
+}
+OPTIONS = {
+    "first_answer": {"against"},
+    "search": {"problems", "methods", "budgets", "seeds"},
+    "sklearn": {"seeds"},
+    "private_tuning": {"problems", "methods", "budgets", "seeds"},
+}
 MODULES = {name: f"benchmarks.speed.{name}" for name in NAMES} | SEARCHES
 
 
@@ -19,10 +28,16 @@ def main() -> None:
         "--quick", action="store_true", help="few repetitions and small sizes: for a look, not a figure"
     )
     parser.add_argument("--against", type=Path, help="of first_answer: another checkout, timed in the same run")
-    parser.add_argument("--problems", nargs="+", help="of search: some problems, where not all")
-    parser.add_argument("--methods", nargs="+", help="of search: what to compare")
-    parser.add_argument("--mu", nargs="+", type=float, dest="budgets", help="of search: budgets, inf among them")
-    parser.add_argument("--seeds", type=int, help="of search and sklearn: how many")
+    parser.add_argument("--problems", nargs="+", help="of search and private_tuning: some problems, where not all")
+    parser.add_argument("--methods", nargs="+", help="of search and private_tuning: what to compare")
+    parser.add_argument(
+        "--mu",
+        nargs="+",
+        type=float,
+        dest="budgets",
+        help="of search: budgets, inf among them; of private_tuning: epsilons",
+    )
+    parser.add_argument("--seeds", type=int, help="of the comparisons of losses: how many")
     arguments = parser.parse_args()
     if arguments.name is None:
         rows = [

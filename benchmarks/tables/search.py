@@ -68,4 +68,27 @@ def _said(pair: dict[str, Any] | None) -> str:
     return f"{mark}{pair['mean difference']:+.4f}{mark} ({low:+.4f} to {high:+.4f})"
 
 
-BLOCKS = {"bench_search": compared, "bench_search_models": models, "bench_search_totals": totals}
+def estimators() -> str:
+    """``PrivateSearchCV`` beside an estimator's defaults, on held-out records."""
+    rows = []
+    for name, one in stored("bench_sklearn")["data"].items():
+        low, high = one["paired"]["95%"]
+        means = {which: sum(values) / len(values) for which, values in one["losses"].items()}
+        rows.append(
+            (name, f"{one['rows'][0]:,}", f"{means['default']:.4f}", f"{means['private']:.4f}")
+            + (f"{one['paired']['mean difference']:+.4f} ({low:+.4f} to {high:+.4f})",)
+            + (f"{means['before']:.4f}", f"{means['accuracy']:.4f}")
+        )
+    header = (
+        "records", "rows of the search", "log loss, defaults", "log loss, `PrivateSearchCV`", "difference (95 %)",
+        "accuracy, defaults", "accuracy, `PrivateSearchCV`",
+    )  # fmt: skip
+    return table(header, rows)
+
+
+BLOCKS = {
+    "bench_search": compared,
+    "bench_search_models": models,
+    "bench_search_totals": totals,
+    "bench_sklearn": estimators,
+}

@@ -209,16 +209,37 @@ def _selection(key):
     return tuning.private_selection(run, [0, 1], mean=4.0, eta=3.0, costs=costs, delta=1e-3, key=key, insecure_key=True)
 
 
+class Drawing:
+    """A training that draws a number."""
+
+    def cost(self, setting, noise, records):
+        return stage.gaussian(1 / noise)
+
+    def assumptions(self):
+        return ()
+
+    def expect(self, rows):
+        pass
+
+    def total_variation(self, setting, records):
+        return 0.0
+
+    def fit(self, setting, noise, rows, key):
+        return float(jax.random.normal(key))
+
+    def fit_block(self, setting, noise, rows, records, key):
+        return self.fit(setting, noise, rows, key)
+
+    def losses(self, model, rows):
+        return np.full(len(rows[1]), model)
+
+
 def _tuned(key):
-    training = tuning.DPSGD(models.logistic_regression(2), largest=8)
-    setting = {"learning_rate": 0.1, "batch": 8, "epochs": 1, "clip_norm": 1.0}
     rows = np.zeros((40, 2)), np.zeros(40, int)
-    keys = jax.random.split(key)
+    options = {"epsilon": 3.0, "delta": 1e-3, "k": 4, "insecure_key": True}
+    keys = zip(jax.random.split(key), ("selection", "blocks"), strict=True)
     return [
-        tuning.tune_and_train(
-            training, rows, [setting, setting], epsilon=3.0, delta=1e-3, route=route, k=4, key=own, insecure_key=True
-        ).route
-        for own, route in zip(keys, ("selection", "blocks"), strict=True)
+        tuning.tune_and_train(Drawing(), rows, [0, 1], route=route, key=own, **options).route for own, route in keys
     ]
 
 

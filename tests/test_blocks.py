@@ -92,6 +92,42 @@ def test_what_fails_is_the_largest_loss():
         blocks(fails, 120, 20, on_error="raise")(PARAMS, ROWS)
 
 
+def test_what_a_learner_is_given_is_its_own():
+    def writing(params, train, held_out):
+        params["a"] += 1
+        return params.pop("a")
+
+    params = {"a": 1.0}
+    np.testing.assert_array_equal(blocks(writing, 120, 5)(params, ROWS), np.full(5, 2.0))
+    assert params == {"a": 1.0}
+
+    def leaving(params, train, held_out):
+        raise SystemExit(str(train))
+
+    assert np.all(np.isposinf(blocks(leaving, 120, 5)(PARAMS, ROWS)))
+    quoting = blocks(spread, 120, 5, take=lambda data, numbers: 1 / 0)
+    assert np.all(np.isposinf(quoting(PARAMS, ROWS)))
+
+
+@pytest.mark.parametrize("traceable", [True, False])
+def test_rows_that_were_not_cut_are_refused(traceable):
+    objective = blocks(spread, 150, 5, traceable=traceable)
+    with pytest.raises(ValueError, match="150 rows"):  # JAX would give every block the last row
+        objective(PARAMS, ROWS)
+    with pytest.raises(ValueError, match="not of objects"):
+        blocks(spread, 120, 5)(PARAMS, ROWS.astype(object))
+
+
+def test_a_learner_that_is_not_of_jax_is_not_traced():
+    def learner(params, train, held_out):
+        return float(np.abs(params[0] - 0.9))  # of a tracer this raises, and what raises is a loss
+
+    run = minimize(blocks(learner, 120, 30), ROWS, [(0.0, 1.0)], mu=20, loss_range=(0, 1), steps=10, batch=2)
+    assert run.release.point[0] > 0.6
+    with pytest.raises(ValueError, match="traceable must not"):
+        minimize(blocks(learner, 120, 30), ROWS, [(0.0, 1.0)], mu=20, loss_range=(0, 1), traceable=True)
+
+
 def test_a_learner_of_jax_is_fitted_to_all_blocks_at_once():
     def learner(params, train, held_out):
         return jnp.mean(jnp.minimum(jnp.abs(held_out - params[0] * jnp.mean(train)), 1))
@@ -125,7 +161,7 @@ def test_the_partition_follows_from_numbers_alone():
         assert len(one.held_out) == 2
     every = np.concatenate([np.concatenate(block) for block in first.partition])
     assert len(every) == len(set(every)) == 49
-    assert repr(first) == "Blocks(spread, 7 blocks of 7 rows)"
+    assert repr(first) == "Blocks(spread, 7 blocks of 50 rows)"
 
 
 def test_a_ledger_is_of_users_or_of_all_rows(tmp_path):

@@ -3,6 +3,7 @@
 import logging
 import math
 import pickle
+import random
 import sys
 import warnings
 from fractions import Fraction
@@ -112,6 +113,17 @@ def test_what_fails_has_lost():
     assert (lost.output, lost.score) == (None, np.inf)
     with pytest.raises(RuntimeError, match="seen"):
         select(run, [0.0], on_error="raise")
+
+
+def test_runs_tell_each_other_nothing():
+    def run(setting, key):
+        setting.append(random.random())
+        return len(setting), float(jax.random.normal(key))
+
+    state, settings = random.getstate(), [[]]
+    found = select(run, settings, mean=20.0, eta=3.0)
+    assert (found.output, found.setting, settings) == (1, [], [[]])
+    assert random.getstate() == state
 
 
 def loud(data):

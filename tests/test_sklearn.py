@@ -265,6 +265,11 @@ def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
         (own,) = [number for number, block in enumerate(objective.partition) if row in np.concatenate(block)]
         found = objective({"C": 0.5}, fitting.All(data, targets, {}, True))
         np.testing.assert_array_equal(np.delete(found, own), np.delete(usual, own))
+    odd = Y.tolist()
+    odd[3] = [1, 2]  # no label at all
+    found = objective({"C": 0.5}, fitting.All(X, odd, {}, True))
+    (own,) = [number for number, block in enumerate(objective.partition) if 3 in np.concatenate(block)]
+    np.testing.assert_array_equal(np.delete(found, own), np.delete(usual, own))
     weights = fitting.All(X, Y, {"sample_weight": np.arange(60.0)}, True)
     train, held_out = (weights.take(of) for of in objective.partition[0])
     np.testing.assert_array_equal(train.fit_params["sample_weight"], objective.partition[0].train)

@@ -19,7 +19,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
 SETTINGS = [{"learning_rate": rate, "batch": 16, "epochs": 3, "clip_norm": 1.0} for rate in (1e-4, 0.5)]
-TRAINING = tuning.DPSGD(models.logistic_regression(3), largest=16)
+TRAINING = tuning.DPSGD(models.logistic_regression(3))
 ROUTES = ("selection", "blocks")
 
 
@@ -36,6 +36,12 @@ class Telling:
 
     def cost(self, setting, noise, records):
         return stage.gaussian(1 / noise, "the training")
+
+    def assumptions(self):
+        return ()
+
+    def expect(self, rows):
+        pass
 
     def total_variation(self, setting, records):
         return 1e-30
@@ -138,8 +144,49 @@ def test_rows_are_held_out_without_looking():
     tuned((X, numbers), route="selection", training=Looking([]))
     tuned((X * 7, numbers), route="selection", training=Looking([]))
     assert len(set(seen)) == 1
-    tuned((X, numbers), validation=(X[:50], numbers[:50]), route="selection", training=Looking([]))
+    tuned((X, numbers), validation=(X[:50].copy(), numbers[:50].copy()), route="selection", training=Looking([]))
     assert seen[-1] == tuple(range(40))
+
+
+def test_noise_in_floats_is_assumed_ideal():
+    for route in ROUTES:
+        training = tuning.DPSGD(models.logistic_regression(3), noise="float")
+        assert all(
+            guarantee.IDEAL_NOISE in each.assumptions for each in tuned(training=training, route=route).guarantees
+        )
+        assert not any(guarantee.IDEAL_NOISE in each.assumptions for each in tuned(route=route).guarantees)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "said"),
+    [
+        ((X, Y.tolist()), TypeError, "arrays of numbers"),
+        ((X, Y.astype(object)), TypeError, "arrays of numbers"),
+        ((X[:300], Y), ValueError, "as many labels"),
+        ((X[:, :2], Y), ValueError, "features must be"),
+        ((X, Y[:, None]), ValueError, "labels must be"),
+        ((X, Y.astype(float)), ValueError, "labels must be"),
+        ((X[:3], Y[:3]), ValueError, "10 or more"),
+        (X, TypeError, "rows must be"),
+    ],
+)
+@pytest.mark.parametrize("route", ROUTES)
+def test_rows_of_other_shapes_are_refused_before_anything_is_charged(rows, kind, said, route, tmp_path):
+    recording = {guarantee.ALL_ROWS: Recording(tmp_path / "none", "one")}
+    with pytest.raises(kind, match=said):
+        tuned(rows, route=route, recordings=recording)
+    with pytest.raises(ValueError, match="validation must"):
+        tuned(route=route, validation=(X, Y))
+
+
+def test_losses_of_another_shape_fail_the_run():
+    class Averaging(Telling):
+        def losses(self, model, rows):
+            return np.zeros(1)
+
+    assert tuned(training=Averaging([]), route="selection").model is None
+    with pytest.raises(ValueError, match="losses must have shape"):
+        tuned(training=Averaging([]), route="selection", on_error="raise")
 
 
 @pytest.mark.parametrize(
@@ -148,6 +195,8 @@ def test_rows_are_held_out_without_looking():
         ({"epsilon": 0.0}, ValueError, "epsilon"),
         ({"delta": 1.0}, ValueError, "delta"),
         ({"delta": 1e-12}, ValueError, "delta must be larger"),
+        ({"epsilon": 800.0}, ValueError, "epsilon must be at most"),
+        ({"epsilon": 1e-3, "delta": 1e-2}, ValueError, "delta must be smaller"),
         ({"route": "trials"}, ValueError, "route"),
         ({"route": "blocks", "k": 300}, ValueError, "k must leave"),
         ({"mean": 0.5}, ValueError, "mean"),
@@ -158,5 +207,3 @@ def test_what_is_out_of_range_is_refused(options, kind, said):
         tuned(**options)
     with pytest.raises(ValueError, match="settings must have"):
         TRAINING.cost({"batch": 3}, 1.0, 400)
-    with pytest.raises(ValueError, match="batch must be at most"):
-        TRAINING.cost(SETTINGS[0] | {"batch": 300}, 1.0, 400)

@@ -138,7 +138,7 @@ def problem(name: str) -> tuple[tuning.DPSGD, Any, Any]:
     rows, test = (tuple(map(np.asarray, (features.astype(np.float32), labels))) for features, labels in parts)
     width = rows[0].shape[1]
     model = models.logistic_regression(width) if classes == 2 else models.mlp(width, (32,), classes)
-    return tuning.DPSGD(model, largest=512), rows, test
+    return tuning.DPSGD(model), rows, test
 
 
 def settings_of(name: str) -> list[dict[str, Any]]:

@@ -129,7 +129,10 @@ def minimize(
     plan = methods.plan(method, wanted)
     asked.expect(plan.algorithm.privacy(plan.config), epsilon, delta)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
-    trying = must or (auto and not from_python)
+    cut = isinstance(objective, Blocks) and not objective.traceable  # what fails, tracing included, is a loss there
+    if must and cut:
+        raise ValueError("traceable must not be True for blocks of a learner that is not: blocks(..., traceable=True)")
+    trying = must or (auto and not from_python and not cut)
     traced = _traced(objective, data, plan.config, must=must) if trying else None
     if traced is not None:
         run = run_scan(plan.algorithm, objective, traced, plan.config, **shared)

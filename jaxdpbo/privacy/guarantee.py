@@ -27,6 +27,7 @@ BLOCKS_APART = "the loss of a block follows from that block's rows and public va
 RUN_COST = "one run, its score included, costs those rows what is stated of one run"
 RUNS_UNKNOWN = "nobody learns how many runs there were, by the clock or otherwise"
 FAILS_BY_NOISE = "whether a run fails, and when it ends, follows from what it noised"
+ROWS_APART = "no row trains and validates"
 PREDICTED_APART = "what is predicted of a record does not depend on which other records are predicted with it"
 SPLIT_UNSEEN = "which records train and which validate was decided without looking at any of them"
 RANDOM_BITS = "nobody can tell the output of the generator ChaCha20 from random bits"
@@ -48,7 +49,7 @@ SECTIONS = {
     IDEAL_NOISE: "ideal-noise", KEY_SECRET: "key-secret", PUBLIC_CONFIG: "public-configuration",
     SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",
     WHOSE_ROWS: "whose-rows", BLOCKS_APART: "blocks-apart", PREDICTED_APART: "predicted-apart",
-    **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, FAILS_BY_NOISE), "private-selection"),
+    **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
     **dict.fromkeys((GAUSSIAN_PROCESS, GAUSSIAN_NOISE, EXACT_UTILITY, BEST_QUERIES), "gaussian-process"),
     COMPUTED_MEAN: "computed-mean", EXACT_TRAINING: "exact-training",

@@ -7,6 +7,7 @@ long the call takes shows them to whoever can time it (docs/threat-model.md).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import jax
@@ -49,6 +50,7 @@ def private_selection(
     eta: float = 0.0,
     repetitions: str = LAW,
     run_total_variation: float = 0.0,
+    assumptions: tuple[str, ...] = (),
     on_error: str = "worst",
     recordings: Mapping[str, charges.Recording] | None = None,
     key: jax.Array | None = None,
@@ -86,6 +88,7 @@ def private_selection(
         is one run alone, and the less privacy a mean costs.
       repetitions: "truncated_negative_binomial".
       run_total_variation: how far at most one run's noise is from ideal noise.
+      assumptions: that one run's cost rests on, by name: ``guarantee.IDEAL_NOISE`` of noise in floats.
       on_error: "worst": a run that raises has lost. "raise", for looking for mistakes on data that nobody minds.
       recordings: by set of rows, where its statement is charged before the first run. Nothing is given out again: a
         second call under the same name is refused.
@@ -104,7 +107,7 @@ def private_selection(
     law = accounting.repetitions(eta, mean)
     table = repetition.table(law)
     variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
-    stated = statements(law, settings, costs, delta, variation)
+    stated = tuple(one.assuming(*assumptions) for one in statements(law, settings, costs, delta, variation))
     keep = _checks.choice("on_error", on_error, ON_ERROR) == "worst"
     keys.refuse_trace("the key of private_selection()")
     secret, first = keys.for_release(key, stated[0], insecure_key)
@@ -157,7 +160,7 @@ def statements(
 
 def settings_of(settings: Sequence[Any]) -> tuple[Any, ...]:
     """A list of one or more."""
-    if isinstance(settings, (str, Mapping)) or not isinstance(settings, (Sequence, np.ndarray)) or not len(settings):
+    if isinstance(settings, (str, Mapping)) or not isinstance(settings, Sequence) or not settings:
         raise ValueError(f"settings must be a list of one or more, got {settings!r}")
     return tuple(settings)
 
@@ -169,7 +172,7 @@ def charge(recordings: Any, stated: Sequence[guarantee.Guarantee], what: str, *p
       ValueError: a set of rows that no statement is of.
       ledger.LedgerError: a budget does not suffice, or a name was used before.
     """
-    given = {} if recordings is None else dict(recordings)
+    given = {} if recordings is None else {whose: charges.located(each) for whose, each in dict(recordings).items()}
     by_rows = {one.protects: one for one in stated}
     if unknown := set(given) - set(by_rows):
         raise ValueError(f"recordings must be of rows that costs names, got {', '.join(map(repr, sorted(unknown)))}")
@@ -191,9 +194,9 @@ def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax
             of_setting, of_run = _keys_of(rest, number)
             setting = settings[_uniform(of_setting) * len(settings) >> repetition.BITS]
             try:
-                output, score = run(setting, of_run)
+                output, score = run(deepcopy(setting), of_run)  # what a run writes on it would tell the next one
                 score = float(score)
-            except Exception:
+            except (Exception, SystemExit):
                 if not keep:
                     raise
                 output, score = None, np.inf

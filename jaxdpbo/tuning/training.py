@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
+from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.training import dp_optim, models
 
@@ -29,6 +30,14 @@ class Training(Protocol):
 
     def total_variation(self, setting: Setting, records: int) -> float:
         """How far, at most, a training is from one with ideal noise."""
+        ...
+
+    def assumptions(self) -> tuple[str, ...]:
+        """That the cost rests on, by name."""
+        ...
+
+    def expect(self, rows: Rows) -> None:
+        """Raise where shapes or dtypes, which are public, are not what it takes: before anything is charged."""
         ...
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
@@ -62,13 +71,11 @@ class DPSGD:
       model: of ``training.models``.
       optimizer: "sgd" or "adam".
       noise: "exact", or "float" for research.
-      largest: the largest batch of all settings: what is compiled for.
     """
 
     model: models.Model
     optimizer: str = "sgd"
     noise: str = "exact"
-    largest: int = 512
 
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
         """Batches of fixed size without replacement, replace-one: ``accounting.sampled_gaussian_epsilon``."""
@@ -78,6 +85,23 @@ class DPSGD:
     def total_variation(self, setting: Setting, records: int) -> float:
         """0 for noise in floats, which is no more than assumed to be ideal."""
         return dp_optim.total_variation(self.model, self._sizes(setting, records)[0]) if self.noise == "exact" else 0.0
+
+    def assumptions(self) -> tuple[str, ...]:
+        """That noise in floats is as ideal noise is; none of exact noise."""
+        return () if self.noise == "exact" else (guarantee.IDEAL_NOISE,)
+
+    def expect(self, rows: Rows) -> None:
+        """Features as wide as the model, in floats, and whole numbers for labels.
+
+        Raises:
+          ValueError: they are not.
+        """
+        features, labels = rows
+        width = self.model.sizes[0]
+        if features.shape[1:] != (width,) or features.dtype.kind != "f":
+            raise ValueError(f"features must be floats of shape (n, {width}), got {features.dtype} {features.shape}")
+        if labels.ndim != 1 or labels.dtype.kind not in "iub":
+            raise ValueError(f"labels must be whole numbers of shape (n,), got {labels.dtype} {labels.shape}")
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> models.Params:
         """The parameters after all steps."""
@@ -100,8 +124,6 @@ class DPSGD:
         if set(setting) != set(HYPER_PARAMETERS):
             raise ValueError(f"settings must have {', '.join(HYPER_PARAMETERS)}, got {', '.join(map(str, setting))}")
         batch = min(_checks.size("batch", setting["batch"]), records)
-        if batch > self.largest:
-            raise ValueError(f"batch must be at most largest={self.largest}, got {batch}")
         return dp_optim.steps_of_epochs(setting["epochs"], records, batch), batch
 
     def _trained(
@@ -115,7 +137,9 @@ class DPSGD:
             clip_norm=setting["clip_norm"],
         )
         examples = models.examples(*map(jnp.asarray, rows))
-        return _train(key, self.model, examples, numbers, largest=self.largest, optimizer=self.optimizer, noise=kind)
+        room = max(dp_optim.MIN_CAPACITY, 1 << (batch - 1).bit_length())  # a program for each power of two that is used
+        options = {"largest": room, "smallest": room, "optimizer": self.optimizer, "noise": kind}
+        return _train(key, self.model, examples, numbers, **options)
 
 
 _train = jax.jit(dp_optim.train, static_argnames=("model", "largest", "smallest", "optimizer", "noise"))

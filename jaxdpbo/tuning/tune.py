@@ -1,6 +1,7 @@
 """One statement for tuning and training: the setting and the model that leave, for every row that either looked at."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,7 +25,9 @@ HELD_OUT = 0.2  # of the rows, where no validation rows are given
 SEARCH_SHARE = 0.15  # of mu^2, for the search of the route "blocks"
 MEAN_RUNS = 8.0  # of a selection
 NOISE = "exact"
+LARGEST, LEAST_ROWS = 50.0, 10  # of epsilon, and of rows
 DRAWS = 1e-20  # more than the total variation of a search's or a score's own noise
+LEAST_SHARE = 0.02  # of epsilon, that one training may cost
 SHRUNK = 0.985  # what a training may cost, until all of it fits
 
 
@@ -58,6 +61,7 @@ def tune_and_train(
     mean: float = MEAN_RUNS,
     eta: float = 0.0,
     k: int | None = None,
+    on_error: str = "worst",
     recordings: Mapping[str, charges.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
@@ -102,6 +106,7 @@ def tune_and_train(
       mean: of the number of trainings of a selection.
       eta: see ``private_selection``.
       k: of "blocks", how many; where not given a 300th of the rows, from 10 to 100.
+      on_error: "raise" for looking for mistakes on data that nobody minds: otherwise a training that fails has lost.
       recordings: by set of rows ("training rows", "validation rows"; of "blocks", ``guarantee.ALL_ROWS``), where its
         statement is charged before anything begins.
       key: for tests; from the operating system where not given.
@@ -116,9 +121,16 @@ def tune_and_train(
     taken = SELECTION if _checks.choice("route", route, (AUTO, *ROUTES)) == AUTO else route
     epsilon, delta = _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
     keys.refuse_trace("the key of tune_and_train()")
+    rows = _checked("rows", rows, training)
+    if validation is not None:
+        if taken == BLOCKS:
+            raise ValueError("validation must not be given for route='blocks': blocks hold rows out of their own")
+        validation = _checked("validation", validation, training)
+        if any(np.shares_memory(one, other) for one, other in zip(rows, validation, strict=True)):
+            raise ValueError("validation must be other rows than those that train: these are the same")
     law = accounting.repetitions(eta, mean)
     times = law.mean + 1 if taken == SELECTION else 2.0  # of a training, or of a search
-    asked = _Asked(training, settings, epsilon, delta, recordings, key, insecure_key)
+    asked = _Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
     asked = asked._replace(delta=_ideal_delta(asked, times, len(rows[1])))
     if taken == BLOCKS:
         return _by_blocks(asked, rows, k)
@@ -133,20 +145,22 @@ class _Asked(NamedTuple):
     recordings: Mapping[str, charges.Recording] | None
     key: jax.Array | None
     insecure_key: bool
+    on_error: str
 
 
 def _ideal_delta(asked: _Asked, times: float, records: int) -> float:
     """What is left of ``delta`` for ideal noise: exact noise is within a total variation of it."""
     variation = max(asked.training.total_variation(each, records) for each in asked.settings) + DRAWS
+    if asked.epsilon > LARGEST:
+        raise ValueError(f"epsilon must be at most {LARGEST:g}, got {asked.epsilon:g}")
     left = asked.delta - (1 + np.exp(asked.epsilon)) * times * variation
     if not left > asked.delta / 2:
-        raise ValueError(
-            f"delta must be larger: exact noise of {asked.settings[0]!r} alone takes {asked.delta - left:g}"
-        )
+        raise ValueError(f"delta must be larger, or epsilon smaller: exact noise alone takes {asked.delta - left:g}")
     return float(left)
 
 
 def _by_selection(asked: _Asked, rows: Rows, validation: Rows | None, law: accounting.Repetitions) -> Tuned:
+    given = validation is not None
     if validation is None:
         order = np.random.default_rng(0).permutation(len(rows[1]))
         cut = round(HELD_OUT * len(order))
@@ -166,8 +180,10 @@ def _by_selection(asked: _Asked, rows: Rows, validation: Rows | None, law: accou
 
     def run(number: int, key: jax.Array) -> tuple[Any, float]:
         of_training, of_score = jax.random.split(key)
-        model = asked.training.fit(asked.settings[number], noises[number], rows, of_training)
+        model = asked.training.fit(deepcopy(asked.settings[number]), noises[number], rows, of_training)
         lost = jnp.asarray(asked.training.losses(model, validation), float)
+        if lost.shape != (users,):
+            raise ValueError(f"losses must have shape ({users},), got {lost.shape}")
         return model, float(_noised(of_score, budget, lost))
 
     of_noise = max(asked.training.total_variation(each, records) for each in asked.settings)
@@ -179,6 +195,8 @@ def _by_selection(asked: _Asked, rows: Rows, validation: Rows | None, law: accou
         costs={TRAIN: costs, VALIDATION: stage.gaussian(stated.level, "a noised score")},
         delta=asked.delta,
         run_total_variation=of_noise + stated.total_variation,
+        assumptions=(*asked.training.assumptions(), *((guarantee.ROWS_APART,) if given else ())),
+        on_error=asked.on_error,
         recordings=asked.recordings,
         key=asked.key,
         insecure_key=asked.insecure_key,
@@ -234,29 +252,33 @@ def _by_blocks(asked: _Asked, rows: Rows, k: int | None) -> Tuned:
         delta=asked.delta,
         total_variation=variation,
     )
+    stated = stated.assuming(*asked.training.assumptions())
     secret, stated = keys.for_release(asked.key, stated, asked.insecure_key)
-    selection.charge(asked.recordings, (stated,), "tune and train by blocks", asked.settings)
     of_run, of_blocks, of_last = jax.random.split(secret, 3)
 
     def learner(point: Any, train: Rows, held_out: Rows) -> float:
         number = round(float(point[0]))
         key = jax.random.fold_in(of_blocks, np.random.randint(2**31))  # noqa: NPY002 (seeded for the block and setting)
-        model = asked.training.fit_block(asked.settings[number], noises[number], train, records, key)
-        return float(np.mean(np.clip(np.nan_to_num(asked.training.losses(model, held_out), nan=0.5), 0.0, 1.0)))
+        model = asked.training.fit_block(deepcopy(asked.settings[number]), noises[number], train, records, key)
+        lost = np.asarray(asked.training.losses(model, held_out), float)
+        return float(np.mean(np.clip(np.where(np.isnan(lost), 0.5, lost), 0.0, 1.0)))
 
-    objective = separable.blocks(learner, records, count)
+    objective = separable.blocks(learner, records, count, on_error=asked.on_error)
+    selection.charge(asked.recordings, (stated,), "tune and train by blocks", asked.settings)
     found = run_loop(algorithm, objective, rows, config, key=of_run, insecure_key=True).release
     chosen = round(float(found.point[0]))
-    model = _fitted(asked.training, asked.settings[chosen], noises[chosen], rows, of_last)
+    model = _fitted(asked, chosen, noises[chosen], rows, of_last)
     return Tuned(model, asked.settings[chosen], noises[chosen], (stated,), BLOCKS)
 
 
-def _fitted(training: Training, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
+def _fitted(asked: _Asked, number: int, noise: float, rows: Rows, key: jax.Array) -> Any:
     """The model, unheard; None where the training fails: an exception may quote rows."""
     with _quiet.unheard():
         try:
-            return training.fit(setting, noise, rows, key)
-        except Exception:
+            return asked.training.fit(deepcopy(asked.settings[number]), noise, rows, key)
+        except (Exception, SystemExit):
+            if asked.on_error == "raise":
+                raise
             return None
 
 
@@ -272,6 +294,8 @@ def _calibrated(
         if of_all(costs) <= asked.epsilon:
             return noises, costs
         epsilon *= SHRUNK
+        if epsilon < LEAST_SHARE * asked.epsilon:
+            raise ValueError(f"delta must be smaller beside an epsilon of {asked.epsilon:g}, got {asked.delta:g}")
 
 
 def _largest_mu(law: accounting.Repetitions, epsilon: float, delta: float) -> float:
@@ -282,6 +306,21 @@ def _largest_mu(law: accounting.Repetitions, epsilon: float, delta: float) -> fl
         fits = accounting.selection_epsilon(law, partial(accounting.gdp_delta, middle), delta) <= epsilon
         low, high = (middle, high) if fits else (low, middle)
     return low
+
+
+def _checked(name: str, rows: Any, training: Training) -> Rows:
+    """Arrays: of a list, one odd label would change the type of all."""
+    if not isinstance(rows, (tuple, list)) or len(rows) != 2:
+        raise TypeError(f"{name} must be (features, labels), got {type(rows).__name__}")
+    if not all(isinstance(leaf, (np.ndarray, jax.Array)) and leaf.dtype.kind in "fiub" for leaf in rows):
+        raise TypeError(f"{name} must be two arrays of numbers")
+    features, labels = map(np.asarray, rows)
+    if features.ndim < 1 or features.shape[:1] != labels.shape[:1] or len(labels) < LEAST_ROWS:
+        raise ValueError(
+            f"{name} must be {LEAST_ROWS} or more features and as many labels, got {features.shape}, {labels.shape}"
+        )
+    training.expect((features, labels))
+    return features, labels
 
 
 def _taken(rows: Rows, part: np.ndarray) -> Rows:

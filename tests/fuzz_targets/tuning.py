@@ -18,6 +18,12 @@ class Nothing:
     def cost(self, setting, noise, records):
         return stage.gaussian(setting / noise)
 
+    def assumptions(self):
+        return ()
+
+    def expect(self, rows):
+        pass
+
     def total_variation(self, setting, records):
         return 0.0
 

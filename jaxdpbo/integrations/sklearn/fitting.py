@@ -103,8 +103,9 @@ def taken(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) -> tup
     """``X`` and ``y`` of some rows; a ``y`` of one ``column`` is flat, and of the type of these rows alone."""
     if targets is None:
         return _safe_indexing(inputs, rows), None
-    found = _safe_indexing(targets, rows)
-    if isinstance(found, np.ndarray) and found.dtype == object:
+    found: Any = _safe_indexing(targets, rows)
+    kind = getattr(getattr(found, "dtype", None), "kind", "")
+    if kind == "O":  # of an array or a Series: the type is that of these rows alone
         found = found.tolist()
     return _safe_indexing(inputs, rows), column_or_1d(found, warn=True) if column else found
 

@@ -6,8 +6,8 @@ of the losses depends on block ``j``'s rows alone, whatever the learner does. A 
 """
 
 import random
-import threading
 from collections.abc import Callable
+from copy import deepcopy
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from jaxdpbo.types import ArrayLike, Data
 Learner = Callable[[Any, Any, Any], Any]
 ON_ERROR = ("worst", "raise")
 TRAIN_SHARE = 0.75  # of a block's rows
-_ONE = threading.RLock()  # of the threads of a process: they share the generators that are seeded for a block
 
 
 class Block(NamedTuple):
@@ -41,6 +40,7 @@ class Blocks:
     def __init__(
         self,
         learner: Learner,
+        rows: int,
         partition: tuple[Block, ...],
         *,
         grouped: bool,
@@ -49,7 +49,7 @@ class Blocks:
         take: Any,
     ):
         """See ``blocks``, which checks."""
-        self.learner, self.partition, self.grouped = learner, partition, grouped
+        self.learner, self.rows, self.partition, self.grouped = learner, rows, partition, grouped
         self.traceable, self._on_error, self._take = traceable, on_error, take
 
     @property
@@ -58,7 +58,13 @@ class Blocks:
         return len(self.partition)
 
     def __call__(self, params: Any, data: Data) -> Any:
-        """The loss of each block."""
+        """The loss of each block.
+
+        Raises:
+          ValueError: a leaf of the data has another number of rows, or is one of objects.
+        """
+        if self._take is None:
+            self._expect(data)
         if self.traceable:
             train, held_out = (np.stack(numbers) for numbers in zip(*self.partition, strict=True))
             rows = [jax.tree.map(lambda leaf, of=of: jnp.asarray(leaf)[of], data) for of in (train, held_out)]
@@ -67,21 +73,31 @@ class Blocks:
 
     def _loss(self, params: Any, data: Data, number: int) -> float:
         """Of one block, as if there were no other: with generators of its own, unheard, whatever it raises."""
-        block = self.partition[number]
-        rows = [self._take(data, of) for of in block]
-        with _ONE, _quiet.unheard(), _seeded(params, number):
+        take = _indexed if self._take is None else self._take
+        with _quiet.unheard(), _seeded(params, number):
             try:
-                found = np.asarray(self.learner(params, *rows), float)
+                rows = [take(data, of) for of in self.partition[number]]
+                found = np.asarray(self.learner(deepcopy(params), *rows), float)  # a learner may write on what it gets
                 return float(found) if found.shape == () and not np.isnan(found) else np.inf
-            except Exception:
+            except (Exception, SystemExit):
                 if self._on_error == "raise":
                     raise
                 return np.inf  # the largest loss, whatever the range
 
+    def _expect(self, data: Data) -> None:
+        """Rows as many as were cut: beyond the last one, JAX would give every block the same row."""
+        for leaf in jax.tree.leaves(data):
+            if np.shape(leaf)[:1] != (self.rows,):
+                raise ValueError(f"data must have {self.rows} rows in every leaf, got shape {np.shape(leaf)}")
+            if not isinstance(leaf, jax.Array) and np.asarray(leaf).dtype == object:
+                raise ValueError(
+                    "data must be arrays of numbers, not of objects: one row would change all others' type"
+                )
+
     def __repr__(self) -> str:
         """Code and numbers of rows, no data."""
         name = getattr(self.learner, "__qualname__", type(self.learner).__name__)
-        return f"Blocks({name}, {self.count} blocks of {sum(map(len, self.partition[0]))} rows)"
+        return f"Blocks({name}, {self.count} blocks of {self.rows} rows)"
 
 
 def blocks(
@@ -116,7 +132,8 @@ def blocks(
     Args:
       learner: ``(params, training rows, held-out rows) -> mean loss of the held-out rows``, ``params`` a point or, of a
         ``Space``, a dict. It must keep nothing from one call for the next. What it learns of the rows beforehand,
-        classes, means, a vocabulary, which rows to drop, it must learn inside, from the training rows it is given.
+        classes, means, a vocabulary, types of columns, which rows to drop, it must learn inside, from the training
+        rows it is given.
       rows: how many there are, public: the leading length of all leaves of ``data``.
       k: how many blocks; more blocks mean less noise and smaller models. Each has ``rows // k`` rows; what is left over
         is not used.
@@ -158,11 +175,12 @@ def blocks(
     partition = tuple(Block(_rows_of(part[:train], owners), _rows_of(part[train:], owners)) for part in cut)
     return Blocks(
         learner,
+        rows,
         partition,
         grouped=groups is not None,
         traceable=_checks.flag("traceable", traceable),
         on_error=_checks.choice("on_error", on_error, ON_ERROR),
-        take=_indexed if take is None else take,
+        take=take,
     )
 
 

@@ -114,8 +114,8 @@ def blocks(
 ) -> Blocks:
     """An objective whose users are blocks of rows: what a run protects is then all rows, training and validation.
 
-    Formal guarantee: that of the run, for replacing one row (with ``groups``, all rows of one person). What protects
-    all rows are ``params`` alone: a model fitted to the rows afterwards is a release of its own.
+    Formal guarantee: that of the run, for replacing one row (with ``groups``, all rows of one person). It covers what
+    the run releases, such as ``params``: a model that is fitted to the rows afterwards is a release of its own.
 
     >>> import numpy as np
     >>> import jaxdpbo
@@ -141,7 +141,8 @@ def blocks(
         one block, and blocks then differ in size.
       train_share: of a block's rows, or persons, in (0, 1).
       traceable: the learner is one of JAX: all blocks are fitted at once by ``jax.vmap``. Without ``groups``.
-      on_error: "worst": a block whose fit fails has the largest loss. "raise", for looking for mistakes on data that
+      on_error: "worst": a block whose fit fails, or that returns NaN, has the largest loss; NaN of a traceable learner
+        is the middle of the range, as everywhere. "raise", for looking for mistakes on data that
         nobody minds: that something failed tells of the rows.
       take: ``(data, numbers of rows) -> copies of these rows``; indexing of every leaf where not given.
       seed: of the permutation, public.

@@ -74,6 +74,14 @@ def test_models_are_searched_at_an_epsilon_of_one_too():
     assert bench._cell("forest", searches.DEFAULT, 0.5, 1).mu == 0.5
 
 
+def test_slow_problems_and_other_budgets_have_fewer_seeds():
+    assert [bench.seeds_of("logistic", mu, 20) for mu in (1.0, 0.5, np.inf)] == [20, 10, 10]
+    assert bench.seeds_of("svr_ridership", 1.0, 20) == 10
+    assert bench.seeds_of("svr_ridership", 1.0, 2) == 2
+    assert searches.BEFORE in bench._compared_on("svr_ridership_700", (searches.BEFORE, searches.DEFAULT))
+    assert bench._compared_on("svr_ridership", (searches.BEFORE, searches.DEFAULT)) == [searches.DEFAULT]
+
+
 def test_problems_say_what_they_are():
     assert len(PROBLEMS) == 11
     for name, problem in PROBLEMS.items():

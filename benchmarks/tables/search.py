@@ -13,13 +13,14 @@ def compared() -> str:
     rows = []
     for row in stored(RESULT)["problems"].values():
         level = _level()
-        sizes = f"{row['users']:,}, {row['dimensions']}, {row['evaluations']}"
-        means = [row["mean"][name][row["budgets"].index(level)] for name in ("random search", "minimize")]
+        i = row["budgets"].index(level)
+        sizes = f"{row['users']:,}, {row['dimensions']}, {row['evaluations']}, {row['seeds'][i]}"
+        means = [row["mean"][name][i] for name in ("random search", "minimize")]
         pairs = [row["paired"].get(name, {}).get(level) for name in (FREE, BEFORE, UNTUNED)]
         method = row["method"][level].partition(":")[0]
         rows.append((row["title"], sizes, method, *(f"{mean:.4f}" for mean in means), *map(_said, pairs)))
     header = (
-        "problem", "users, dimensions, evaluations", "method", "random search, not private", "`minimize`",
+        "problem", "users, dimensions, evaluations, seeds", "method", "random search, not private", "`minimize`",
         "difference from random search", "from Algorithm 1's units", "from default parameters",
     )  # fmt: skip
     return table(header, rows)

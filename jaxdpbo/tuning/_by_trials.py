@@ -38,11 +38,11 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None) -> _routes.
     small = [_routes.noises(asked, records, accounting.gdp_epsilon(mu, asked.delta), asked.delta) for mu in levels[:2]]
     tried = [_routes.any_of("a trial", _routes.costs(asked, noises, records)) for noises in small]
 
-    def of_all(costs: Sequence[stage.Stage]) -> accounting.Total:
-        return accounting.total([*tried * count, _routes.any_of("the training", costs)], asked.delta)
+    def of_all(costs: Sequence[stage.Stage]) -> float:
+        return accounting.total([*tried * count, _routes.any_of("the training", costs)], asked.delta).epsilon
 
-    noises, costs = _routes.calibrated(
-        asked, records, accounting.gdp_epsilon(levels[2], asked.delta), asked.delta, lambda of: of_all(of).epsilon
+    noises, _, epsilon = _routes.calibrated(
+        asked, records, accounting.gdp_epsilon(levels[2], asked.delta), asked.delta, of_all
     )
     budget = calibration.budget(
         whole, _routes.NOISE, users=users, steps=2 * count, dimension=1, dtype=jnp.result_type(float)
@@ -52,7 +52,7 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None) -> _routes.
     stated = tuple(
         guarantee.guarantee(
             "dp",
-            epsilon,
+            level,
             "replace_one",
             whose,
             assumptions=(
@@ -61,8 +61,8 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None) -> _routes.
             delta=asked.delta,
             total_variation=variation,
         ).assuming(*training.assumptions(), *((guarantee.ROWS_APART,) if given else ()))
-        for whose, epsilon, variation in (
-            (TRAIN, of_all(costs).epsilon, of_noise),
+        for whose, level, variation in (
+            (TRAIN, epsilon, of_noise),
             (VALIDATION, accounting.gdp_epsilon(of_scores.level, asked.delta), of_scores.total_variation),
         )
     )  # fmt: skip

@@ -1,7 +1,9 @@
 """``scripts/bench private_tuning``: test errors of models that were tuned AND trained under one epsilon.
 
 Every method may try the same settings. "not counted" tunes without noise and pays for the training alone, as many
-papers do; "oracle" looks at the test records. Neither is private: they say what there is to be gained.
+papers do; "oracle" looks at the test records. Neither is private: they say what there is to be gained. "selection, by
+Renyi" is the same selection with as much noise as the published bound asks for (Papernot and Steinke 2022, of the worst
+setting, by dp-accounting).
 """
 
 import os
@@ -11,13 +13,16 @@ from typing import Any
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 
+import dp_accounting
 import jax
 import numpy as np
+from dp_accounting import rdp
 
 from benchmarks import fingerprint, report
 from benchmarks.reproductions import common
 from benchmarks.search import cells
-from jaxdpbo import tuning
+from jaxdpbo import accounting, tuning
+from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.problems import classification, datasets
 from jaxdpbo.training import models
 from jaxdpbo.tuning import training as trainings
@@ -25,12 +30,15 @@ from jaxdpbo.tuning import training as trainings
 ENTRY = "benchmarks.search.private_tuning"
 FIRST_SEED, SEEDS = 9500, 20
 EPSILONS, DELTA = (0.5, 1.0, 2.0, 4.0, 8.0), 1e-5
-PROBLEMS = ("adult", "covertype", "mnist")
-DEFAULT, RANDOM, CHEAT, ORACLE = "default setting", "random setting", "not counted", "oracle"
-METHODS = (DEFAULT, RANDOM, *tuning.tune.ROUTES, CHEAT, ORACLE)
+PROBLEMS = ("adult", "covertype", "mnist", "ridership")
+DEFAULT, RANDOM, RENYI, CHEAT, ORACLE = (
+    "default setting", "random setting", "selection, by Renyi", "not counted", "oracle",
+)  # fmt: skip
+METHODS = (DEFAULT, RANDOM, *tuning.tune.ROUTES, RENYI, CHEAT, ORACLE)
 SETTINGS = 12  # that may be tried, drawn once for each problem
 USUAL = {"learning_rate": 0.1, "batch": 256, "epochs": 10, "clip_norm": 1.0}
-HELD_OUT = 0.2  # by "not counted", to tune on
+HELD_OUT = 0.2  # by "not counted", to tune on, and by a selection
+MOST_RIDES = 30.0  # thousands a day: a public scale for the targets
 
 
 def main(
@@ -103,9 +111,10 @@ def errors(cell: cells.Cell) -> dict[str, Any]:
     training, rows, test = problem(cell.problem)
     settings, key, rng = settings_of(cell.problem), jax.random.key(cell.seed), np.random.default_rng(cell.seed)
     setting: Any = USUAL
-    if cell.search in tuning.tune.ROUTES:
+    if cell.search in (*tuning.tune.ROUTES, RENYI):
+        route, epsilon = (cell.search, cell.mu) if cell.search != RENYI else ("selection", renyi(cell.problem, cell.mu))
         tuned = tuning.tune_and_train(
-            training, rows, settings, epsilon=cell.mu, delta=DELTA, route=cell.search, key=key, insecure_key=True
+            training, rows, settings, epsilon=epsilon, delta=DELTA, route=route, key=key, insecure_key=True
         )
         setting, error = tuned.setting, _error(training, tuned.model, test)
     elif cell.search in (CHEAT, ORACLE):
@@ -125,20 +134,57 @@ def errors(cell: cells.Cell) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def problem(name: str) -> tuple[tuning.DPSGD, Any, Any]:
     """Training, rows to learn from, rows to be judged by."""
-    if name == "covertype":
-        dataset = datasets.load("covtype")
+    if name in ("covertype", "ridership"):
+        dataset = datasets.load({"covertype": "covtype", "ridership": "chicago"}[name])
         order = np.random.default_rng(0).permutation(len(dataset.targets))
         features = (dataset.features - dataset.features.mean(axis=0)) / np.maximum(dataset.features.std(axis=0), 1e-9)
-        labels = np.asarray(dataset.targets == np.unique(dataset.targets)[-1], int)
-        parts = [(features[part], labels[part]) for part in (order[4000:], order[:4000])]
+        last = np.asarray(dataset.targets == np.unique(dataset.targets)[-1], int)
+        targets = last if name == "covertype" else (dataset.targets / MOST_RIDES).astype(np.float32)
+        cut = len(order) // 5
+        parts = [(features[part], targets[part]) for part in (order[cut:], order[:cut])]
         classes = 2
     else:
         rows, test, classes, _ = classification.load(name, seed=0, test=1000 if name == "mnist" else None)
         parts = [rows, test]
-    rows, test = (tuple(map(np.asarray, (features.astype(np.float32), labels))) for features, labels in parts)
+    rows, test = (tuple(map(np.asarray, (features.astype(np.float32), targets))) for features, targets in parts)
     width = rows[0].shape[1]
-    model = models.logistic_regression(width) if classes == 2 else models.mlp(width, (32,), classes)
-    return tuning.DPSGD(model), rows, test
+    binary = models.regression(width) if name == "ridership" else models.logistic_regression(width)
+    return tuning.DPSGD(binary if classes == 2 else models.mlp(width, (32,), classes)), rows, test
+
+
+@lru_cache(maxsize=32)
+def renyi(name: str, epsilon: float) -> float:
+    """What our accounting says of a selection that costs ``epsilon`` by the published one, of either set of rows."""
+    training, rows, _ = problem(name)
+    users = round(HELD_OUT * len(rows[1]))
+    records = len(rows[1]) - users
+    law = accounting.repetitions(0.0, tuning._by_selection.MEAN_RUNS)
+
+    def published(asked_for: float, of: list[int]) -> list[float]:
+        asked = tuning._routes.Asked(training, tuple(settings_of(name)), asked_for, DELTA, None, None, True, "worst")
+        level, _, costs = tuning._by_selection.calibrated(asked, records, law)
+        runs = [stage.gaussian(level), *costs]
+        return [_published(stage.selection(law, runs[number])) for number in of]
+
+    every = list(range(SETTINGS + 1))
+    first = published(epsilon / 2, every)
+    worst = sorted({0, int(np.argmax(first))})  # mostly the same at all budgets; all are looked at again in the end
+    low, high = 0.02 * epsilon, epsilon
+    for _ in range(8):
+        middle = (low + high) / 2
+        low, high = (middle, high) if max(published(middle, worst)) <= epsilon else (low, middle)
+    while max(published(low, every)) > epsilon:
+        low *= 0.98
+    return low
+
+
+def _published(selected: stage.Stage) -> float:
+    """By Renyi divergences; which relation its events are meant for, ``to_dp_event`` says."""
+    sampled = selected.arguments[1][0] == "sampled_gaussian"
+    relation = dp_accounting.NeighboringRelation["REPLACE_ONE" if sampled else "ADD_OR_REMOVE_ONE"]
+    accountant = rdp.RdpAccountant(neighboring_relation=relation)
+    accountant.compose(accounting.total([selected], DELTA).to_dp_event())
+    return float(accountant.get_epsilon(DELTA))
 
 
 def settings_of(name: str) -> list[dict[str, Any]]:

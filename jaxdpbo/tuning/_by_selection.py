@@ -1,5 +1,6 @@
 """The route "selection": private trainings with settings drawn at random, of which the best alone leaves."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -22,15 +23,7 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None, law: accoun
     given = validation is not None
     rows, validation = _routes.held_out(rows, validation)
     records, users = len(rows[1]), len(validation[1])
-    level = _largest_mu(law, asked.epsilon, asked.delta)
-    law_of = partial(selection.statements, law, asked.settings, delta=asked.delta)
-    noises, costs, _ = _routes.calibrated(
-        asked,
-        records,
-        accounting.gdp_epsilon(level, asked.delta / law.mean),
-        asked.delta / law.mean,
-        lambda of: law_of({TRAIN: of})[0].level,
-    )
+    level, noises, costs = calibrated(asked, records, law)
     budget = calibration.budget(level, _routes.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float))
     stated = calibration.statement(budget, VALIDATION)
 
@@ -55,6 +48,19 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None, law: accoun
         insecure_key=asked.insecure_key,
     )
     return _routes.Tuned(found.output, asked.settings[found.setting], noises[found.setting], found.guarantees, NAME)
+
+
+def calibrated(
+    asked: _routes.Asked, records: int, law: accounting.Repetitions
+) -> tuple[float, list[float], list[stage.Stage]]:
+    """The GDP level of a score, the noise of a training with each setting, and what one costs; no data."""
+    level, delta = _largest_mu(law, asked.epsilon, asked.delta), asked.delta / law.mean
+
+    def of_all(costs: Sequence[stage.Stage]) -> float:
+        return selection.statements(law, asked.settings, {TRAIN: costs}, asked.delta)[0].level
+
+    noises, costs, _ = _routes.calibrated(asked, records, accounting.gdp_epsilon(level, delta), delta, of_all)
+    return level, noises, costs
 
 
 def _largest_mu(law: accounting.Repetitions, epsilon: float, delta: float) -> float:

@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
@@ -16,7 +16,8 @@ from jaxdpbo.training import dp_optim, models
 
 HYPER_PARAMETERS = ("learning_rate", "batch", "epochs", "clip_norm")
 LARGEST_NOISE, LEAST_NOISE = 1e4, 0.05
-STEPS = 24  # of a bisection: the multiplier is right to 1 in a million
+PRECISION = 1e-6  # of a noise multiplier, relative
+STRIDE, FAR = 0.5, 50.0  # in logarithms: between noises that are tried, and of epsilons that are far off
 Setting = dict[str, Any]
 Rows = tuple[Any, Any]
 
@@ -151,11 +152,26 @@ def noise_for(training: Training, setting: Setting, records: int, epsilon: float
     Raises:
       ValueError: no noise suffices.
     """
-    cost = partial(training.cost, setting, records=records)
-    low, high = math.log(LEAST_NOISE), math.log(LARGEST_NOISE)
-    if cost(noise=math.exp(high)).epsilon(delta) > epsilon:
-        raise ValueError(f"epsilon must be larger: no noise up to {LARGEST_NOISE:g} makes {setting!r} cost {epsilon:g}")
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost(noise=math.exp(middle)).epsilon(delta) > epsilon else (low, middle)
-    return math.exp(high)
+    asked = math.log(max(epsilon, 1e-300))
+
+    def over(log_noise: float) -> float:
+        """By how much, in logarithms, a training with this noise costs more than was asked for."""
+        found = training.cost(setting, noise=math.exp(log_noise), records=records).epsilon(delta)
+        return min(max(math.log(found) - asked, -FAR), FAR) if found > 0 else -FAR
+
+    least, most = math.log(LEAST_NOISE), math.log(LARGEST_NOISE)
+    low, high = 0.0, STRIDE  # around 1, as trainings with little noise take accountants long
+    while over(high) > 0:
+        if high == most:
+            raise ValueError(
+                f"epsilon must be larger: no noise up to {LARGEST_NOISE:g} makes {setting!r} cost {epsilon:g}"
+            )
+        low, high = high, min(2 * high, most)
+    while low > least and over(low) <= 0:
+        low, high = max(low - STRIDE, least), low
+    if over(low) <= 0:
+        return math.exp(low)
+    root = float(scipy.optimize.brentq(over, low, high, xtol=PRECISION))  # pyright: ignore[reportArgumentType]
+    while over(root) > 0:  # a root-finder may stop on the wrong side
+        root += PRECISION
+    return math.exp(root)

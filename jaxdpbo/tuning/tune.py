@@ -237,19 +237,10 @@ def _by_blocks(asked: _Asked, rows: Rows, k: int | None) -> Tuned:
     )
     composed = accounting.total(stages(costs), asked.delta)
     variation = max(asked.training.total_variation(each, records) for each in asked.settings) + search.total_variation
-    stated = guarantee.guarantee(
-        "dp",
-        composed.epsilon,
-        "replace_one",
+    stated = guarantee.of_total(
+        composed,
         guarantee.ALL_ROWS,
-        assumptions=(
-            guarantee.RANDOM_BITS,
-            guarantee.PUBLIC_CONFIG,
-            guarantee.RUN_COST,
-            guarantee.FAILS_BY_NOISE,
-            guarantee.BLOCKS_APART,
-        ),
-        delta=asked.delta,
+        assumptions=(guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, guarantee.BLOCKS_APART),
         total_variation=variation,
     )
     stated = stated.assuming(*asked.training.assumptions())

@@ -74,7 +74,7 @@ def training_guarantee(
       >>> from jaxdpbo.training import dp_optim, models, oracles
       >>> settings = dp_optim.settings(steps=100, batch=8, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
       >>> print(oracles.training_guarantee(settings, models.logistic_regression(2), records=1000, delta=1e-5).claim)
-      dp 0.609406 and gdp 0.2..., delta=1e-05, total variation at most 1e-14 (replace_one) for training examples
+      dp 0.609406 and gdp 0.157..., delta=1e-05, total variation at most 1e-14 (replace_one) for training examples
     """
     exact = _checks.choice("noise", noise, dp_optim.NOISES) == "exact"
     found = training_epsilon(settings, records=records, delta=delta)

@@ -169,7 +169,7 @@ def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
     >>> from jaxdpbo.privacy.accounting import stage
     >>> training = stage.sampled_gaussian(rate=0.01, noise_multiplier=1.0, steps=100)
     >>> [round(accounting.gdp_level([training], delta), 2) for delta in (0.0, 1e-6)]
-    [10.0, 0.26]
+    [10.0, 0.22]
     """
     given = _stages(stages)
     if (delta := _checks.number("delta", delta)) != 0:

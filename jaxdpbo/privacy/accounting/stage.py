@@ -310,7 +310,7 @@ def _profile_of_event(event: Any, relation: str) -> Profile:
 
 
 def _first_close(make: Any, neighbours: Any, event: Any, relation: str) -> Any:
-    """The accountant of ``event`` on the first grid that is fine enough: each bounds from above, the finer the slower."""
+    """The accountant on the first grid that is fine enough: each bounds from above, the finer the slower."""
     accountant, before = None, np.array([])
     for interval in INTERVALS:
         accountant = make(neighbours, value_discretization_interval=interval)

@@ -23,6 +23,7 @@ import optuna
 from jax.experimental import io_callback
 from jax.extend.random import define_prng_impl
 from protocol_cases import BOUNDS, CANDIDATES, CASES, USERS, records
+from training_cases import Trivial
 
 import jaxdpbo
 from jaxdpbo import drivers, input_noise, outsourcing, tuning
@@ -35,6 +36,7 @@ from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.problems import gp_regression, huber_regression, location, noisy, outsourced
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd
+from jaxdpbo.tuning import tune
 
 USES: list[tuple[bytes, str, bytes]] = []  # of which key, what, with which data
 
@@ -209,35 +211,17 @@ def _selection(key):
     return tuning.private_selection(run, [0, 1], mean=4.0, eta=3.0, costs=costs, delta=1e-3, key=key, insecure_key=True)
 
 
-class Drawing:
+class Drawing(Trivial):
     """A training that draws a number."""
-
-    def cost(self, setting, noise, records):
-        return stage.gaussian(1 / noise)
-
-    def assumptions(self):
-        return ()
-
-    def expect(self, rows):
-        pass
-
-    def total_variation(self, setting, records):
-        return 0.0
 
     def fit(self, setting, noise, rows, key):
         return float(jax.random.normal(key))
-
-    def fit_block(self, setting, noise, rows, records, key):
-        return self.fit(setting, noise, rows, key)
-
-    def losses(self, model, rows):
-        return np.full(len(rows[1]), model)
 
 
 def _tuned(key):
     rows = np.zeros((40, 2)), np.zeros(40, int)
     options = {"epsilon": 3.0, "delta": 1e-3, "k": 4, "insecure_key": True}
-    keys = zip(jax.random.split(key), ("selection", "blocks"), strict=True)
+    keys = zip(jax.random.split(key, len(tune.ROUTES)), tune.ROUTES, strict=True)
     return [
         tuning.tune_and_train(Drawing(), rows, [0, 1], route=route, key=own, **options).route for own, route in keys
     ]
@@ -383,7 +367,14 @@ KEY_CASES = {
     "sweep": Case(_sweep, ("drivers.sweep.sweep",)),
     "curate": Case(_curate, ("privacy.transforms.curating.curate", "privacy.transforms.curating.project")),
     "private_selection": Case(_selection, ("tuning.selection.private_selection",)),
-    "tune_and_train": Case(_tuned, ("tuning.tune.tune_and_train",)),
+    "tune_and_train": Case(
+        _tuned,
+        (
+            "tuning.tune.tune_and_train",
+            *_of("tuning", "_by_blocks.tuned", "_by_trials.tuned"),
+            *_of("tuning._routes", "Asked", "fitted", "score"),
+        ),
+    ),
     "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
     "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),

@@ -128,7 +128,7 @@ def test_scores_do_not_wrap():
     chosen = budget(30.0, users=2**21)
     assert int(chosen.units) * int(chosen.digits) * 2**21 < 2**31
     values = jnp.broadcast_to(jnp.array([0.0, 5.0, 5.0])[:, None], (3, 2**21))
-    found = jax.jit(lambda: choice.scores(chosen, values, jnp.asarray(WIDTH), 1))()
+    found = jax.jit(choice.scores, static_argnums=3)(chosen, values, jnp.asarray(WIDTH), 1)
     assert int(found[0]) == len(LADDER) - 1
     assert int(found[1]) <= 0
 

@@ -168,6 +168,13 @@ def test_a_total_is_a_statement_itemised_by_stage():
         assert profile(said.epsilon(delta)) <= delta
 
 
+def test_stages_that_are_alike_are_one_part():
+    said = guarantee.of_total(accounting.total([stage.pure(0.1, "a trial")] * 6, DELTA), "rows")
+    ((what, alone),) = said.parts
+    assert what == "each of 6: a trial"
+    assert alone == pytest.approx(0.1, rel=1e-4)
+
+
 def test_a_total_of_nothing_proved_is_no_guarantee():
     unknown = accounting.total([stage.gaussian(math.inf, "everything")], DELTA)
     assert guarantee.of_total(unknown, "rows").notion == "none"

@@ -228,13 +228,14 @@ def test_an_attack_on_a_selection_does_not_exceed_its_claim(trials):
 
 @pytest.mark.parametrize("planted", ["runs shown", "forty runs"])
 def test_planted_selections_are_caught(planted, trials, monkeypatch):
-    count = trials(f"selections with {planted} that were attacked", 1500, 100_000, 6)
-    rare, least = (0.2, 3) if planted == "runs shown" else (0.05, 0)
-    options = base(rare, 4.0, 4.0)
+    shown = planted == "runs shown"
+    count = trials(f"selections with {planted} that were attacked", 1500 if shown else 800, 100_000, 6)
+    rare, factor, mean, least = (0.2, 4.0, 4.0, 3) if shown else (0.04, 3.0, 2.0, 0)
+    options = base(rare, factor, mean)
     claim = select(**options).guarantees[0]
-    if planted == "forty runs":
+    if not shown:
         monkeypatch.setattr(repetition.Table, "runs", lambda self, number: 40)
-    scores = attacked(count, lambda out, runs: out.score * (runs >= least), rare, 4.0, **options)
+    scores = attacked(count, lambda out, runs: out.score * (runs >= least), rare, factor, **options)
     audit = auditing.threshold_audit(*scores, delta=1e-6, sought="epsilon")
     assert auditing.refuted(audit, claim), (audit, claim.level)
 

@@ -21,11 +21,12 @@ MODELS = {
     "logistic": models.logistic_regression(FEATURES),
     "hinge": models.linear_svm(FEATURES),
     "softmax": models.mlp(FEATURES, (7, 4), CLASSES),
+    "squared": models.regression(FEATURES, (4,)),
 }
 
 
 def labels_of(name):
-    return jnp.asarray(LABELS if name == "softmax" else LABELS % 2)
+    return jnp.asarray({"softmax": LABELS, "squared": LABELS + 0.5}.get(name, LABELS % 2))
 
 
 def parameters(model, seed=0):
@@ -72,7 +73,7 @@ def test_the_clipped_sum_is_that_of_per_example_gradients(name, clip_norm):
 def test_losses_and_scores_are_the_oracles(name):
     model, params = MODELS[name], parameters(MODELS[name])
     layers = [(np.asarray(layer.weights), np.asarray(layer.bias)) for layer in params]
-    expected = [oracle.loss(name, oracle.scores(layers, x), int(y)) for x, y in zip(X, labels_of(name), strict=True)]
+    expected = [oracle.loss(name, oracle.scores(layers, x), y) for x, y in zip(X, labels_of(name), strict=True)]
     np.testing.assert_allclose(models.losses(model, params, jnp.asarray(X), labels_of(name)), expected, rtol=1e-12)
     predicted = np.array([oracle.answer(oracle.scores(layers, x)) for x in X])
     assert models.accuracy(params, jnp.asarray(X), labels_of(name)) == pytest.approx(
@@ -150,6 +151,8 @@ def extreme_cases(rng, model, dtype):
         bias[some, 0] = margins
     else:
         weights[some] *= margins[:, None, None]
+    if model.loss == models.SQUARED:
+        labels = np.where(some, 0.5, magnitudes(TOGETHER)).astype(dtype)
     cast = jax.tree.map(lambda leaf: leaf.astype(dtype), (tuple(layers), features, clip_norms))
     return cast[0], cast[1], labels, cast[2]
 

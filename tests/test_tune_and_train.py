@@ -7,44 +7,34 @@ import warnings
 import jax
 import numpy as np
 import pytest
+from training_cases import Trivial
 
 from jaxdpbo import Recording, accounting, ledger, tuning
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.training import dp_optim, models
+from jaxdpbo.tuning import _by_blocks, _by_selection, _by_trials, _routes, tune
 from jaxdpbo.tuning import training as trainings
-from jaxdpbo.tuning import tune
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
 SETTINGS = [{"learning_rate": rate, "batch": 16, "epochs": 3, "clip_norm": 1.0} for rate in (1e-4, 0.5)]
 TRAINING = tuning.DPSGD(models.logistic_regression(3))
-ROUTES = ("selection", "blocks")
+ROUTES = tune.ROUTES
 
 
 def tuned(rows=(X, Y), seed=0, **options):
     chosen = {"epsilon": 3.0, "delta": 1e-4, "key": jax.random.key(seed), "insecure_key": True, "k": 20}
-    return tuning.tune_and_train(options.pop("training", TRAINING), rows, SETTINGS, **(chosen | options))
+    training, settings = options.pop("training", TRAINING), options.pop("settings", SETTINGS)
+    return tuning.tune_and_train(training, rows, settings, **(chosen | options))
 
 
-class Telling:
+class Telling(Trivial):
     """A training without privacy of its own that says all it sees, and fails at some rows."""
 
     def __init__(self, said):
         self.said = said
-
-    def cost(self, setting, noise, records):
-        return stage.gaussian(1 / noise, "the training")
-
-    def assumptions(self):
-        return ()
-
-    def expect(self, rows):
-        pass
-
-    def total_variation(self, setting, records):
-        return 1e-30
 
     def fit(self, setting, noise, rows, key):
         print(rows[0].tolist())
@@ -53,8 +43,11 @@ class Telling:
         self.said.append(float(np.sum(rows[0])))
         return {"released": setting["learning_rate"]}
 
-    def fit_block(self, setting, noise, rows, records, key):
-        return self.fit(setting, noise, rows, key)
+    def reach(self, setting, records):
+        return setting["learning_rate"]
+
+    def with_reach(self, setting, reach, records):
+        return setting | {"learning_rate": reach}
 
     def losses(self, model, rows):
         if not np.all(np.isfinite(rows[0])):
@@ -66,10 +59,12 @@ class Telling:
 def test_all_that_leaves_is_within_what_was_asked_for(route):
     found = tuned(route=route, epsilon=2.0)
     assert found.route == route
-    assert found.setting in SETTINGS
+    (like,) = [each for each in SETTINGS if each | {"learning_rate": 0} == found.setting | {"learning_rate": 0}][:1]
+    assert 1e-4 <= found.setting["learning_rate"] <= 0.5 if route == "trials" else found.setting in SETTINGS
+    assert set(found.setting) == set(like)
     assert set(found.model[0]._fields) == {"weights", "bias"}
     protected = {each.protects for each in found.guarantees}
-    assert protected == ({tune.TRAIN, tune.VALIDATION} if route == "selection" else {guarantee.ALL_ROWS})
+    assert protected == ({_routes.TRAIN, _routes.VALIDATION} if route != "blocks" else {guarantee.ALL_ROWS})
     for each in found.guarantees:
         assert 1.8 < each.epsilon(delta=1e-4) <= 2.0
         assert guarantee.WEAK_KEY in each.assumptions
@@ -87,13 +82,65 @@ def test_noise_is_the_least_that_the_statement_allows():
 
 def test_a_selection_costs_what_its_parts_say():
     found = tuned(route="selection")
-    law = accounting.repetitions(0.0, tune.MEAN_RUNS)
+    law = accounting.repetitions(0.0, _by_selection.MEAN_RUNS)
     training, validation = found.guarantees
     wanted = accounting.selection_epsilon(law, TRAINING.cost(found.setting, found.noise, 320).profile, 1e-4)
     assert training.level == pytest.approx(wanted, rel=1e-3)  # both settings have the same steps
     assert validation.level <= 3.0
     variation = dp_optim.total_variation(TRAINING.model, 60)
-    assert training.total_variation >= tune.MEAN_RUNS * variation * (1 - 1e-9)
+    assert training.total_variation >= _by_selection.MEAN_RUNS * variation * (1 - 1e-9)
+
+
+def test_trials_cost_what_their_parts_say():
+    found = tuned(route="trials")
+    whole, count = accounting.gdp_mu(3.0, 1e-4), len(SETTINGS)
+    least = whole * np.sqrt(_by_trials.SHARE / (count * (1 + _by_trials.RATIO**2)))
+    small = [accounting.gdp_epsilon(float(mu), 1e-4) for mu in (least, _by_trials.RATIO * least)]
+    costs = [TRAINING.cost(each, trainings.noise_for(TRAINING, each, 320, epsilon, 1e-4), 320)
+             for epsilon in small for each in SETTINGS]  # fmt: skip
+    total = accounting.total([*costs, TRAINING.cost(found.setting, found.noise, 320)], 1e-4)
+    assert found.guarantees[0].level == pytest.approx(total.epsilon, rel=0.01)
+    variation = dp_optim.total_variation(TRAINING.model, 60)
+    assert found.guarantees[0].total_variation >= (2 * count + 1) * variation * (1 - 1e-9)
+    assert found.guarantees[1].level == pytest.approx(3.0, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("best", "wanted"), [((1, 1), 0.2), ((0, 1), 0.5), ((1, 0), 0.1), ((2, 1), 0.1), ((0, 2), 0.8)]
+)
+def test_trials_follow_the_line_within_the_list(best, wanted):
+    """Reaches .1, .2 and .4 at budgets 1 and 2, for one of 5; the list ends at .1 and .8."""
+    settings = [{"learning_rate": reach} for reach in (0.1, 0.2, 0.4, 0.8)]
+    found = _by_trials._extrapolated(Telling([]), settings, best, [1.0, 2.0, 5.0], 10)
+    assert found == {"learning_rate": pytest.approx(wanted)}
+
+
+def test_a_reach_is_told_by_the_learning_rate_alone():
+    setting = SETTINGS[1]
+    assert TRAINING.reach(setting, 400) == pytest.approx(0.5 * 75)
+    further = TRAINING.with_reach(setting, 3.0, 400)
+    assert TRAINING.reach(further, 400) == pytest.approx(3.0)
+    assert further | {"learning_rate": 0.5} == setting
+    assert isinstance(TRAINING, tuning.Reaching)
+
+    class Fixed(Telling):
+        reach = None
+
+    with pytest.raises(TypeError, match="training must have reach"):
+        tuned(training=Fixed([]), route="trials")
+
+
+def test_a_regression_is_tuned_by_its_squared_errors():
+    targets, settings = 0.5 + 0.2 * X[:, 0], [SETTINGS[1] | {"clip_norm": 0.1}]
+    training = tuning.DPSGD(models.regression(3))
+    found = tuned((X, targets), training=training, settings=settings, route="selection", epsilon=12.0)
+    losses = training.losses(found.model, (X, targets))
+    assert np.mean(losses) < np.var(targets)
+    scores = np.asarray(models.scores(found.model, X))[:, 0]
+    np.testing.assert_allclose(losses, np.minimum((scores - targets) ** 2, 1.0), rtol=1e-5)
+    assert max(training.losses(found.model, (X, targets + 7.0))) == 1.0
+    with pytest.raises(ValueError, match="labels must be floats"):
+        tuned((X, Y), training=training)
 
 
 def test_a_training_that_a_search_chose_is_under_one_curve():
@@ -102,7 +149,7 @@ def test_a_training_that_a_search_chose_is_under_one_curve():
     whole = accounting.gdp_mu(3.0, 1e-4)
     costs = [TRAINING.cost(each, trainings.noise_for(TRAINING, each, 400, 1.0, 1e-4), 400).profile for each in SETTINGS]
     assert stage.under(accounting.worst_of(costs)).epsilon(1e-4) >= max(stage.under(c).epsilon(1e-4) for c in costs)
-    assert stated.level > accounting.gdp_epsilon(np.sqrt(tune.SEARCH_SHARE) * whole, 1e-4)
+    assert stated.level > accounting.gdp_epsilon(np.sqrt(_by_blocks.SEARCH_SHARE) * whole, 1e-4)
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -116,7 +163,7 @@ def test_nothing_but_released_values_differs_between_neighbours(route, tmp_path,
             data, path, row = X.copy(), tmp_path / str(number), rng.integers(400)
             if number:
                 data[row] = rng.choice([1e300, np.nan, -np.inf, 5.0])
-            protects = tune.TRAIN if route == "selection" else guarantee.ALL_ROWS
+            protects = guarantee.ALL_ROWS if route == "blocks" else _routes.TRAIN
             ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=protects)
             caplog.clear()
             seen = []
@@ -197,7 +244,7 @@ def test_losses_of_another_shape_fail_the_run():
         ({"delta": 1e-12}, ValueError, "delta must be larger"),
         ({"epsilon": 800.0}, ValueError, "epsilon must be at most"),
         ({"epsilon": 1e-3, "delta": 1e-2}, ValueError, "delta must be smaller"),
-        ({"route": "trials"}, ValueError, "route"),
+        ({"route": "renyi"}, ValueError, "route"),
         ({"route": "blocks", "k": 300}, ValueError, "k must leave"),
         ({"mean": 0.5}, ValueError, "mean"),
     ],

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -259,6 +260,7 @@ def of_total(
     if math.isinf(total.epsilon):
         return no_guarantee(protects, f"nothing is proved of these stages at delta={total.delta:g}")
     level, mu = max(total.epsilon, LEAST), accounting.gdp_level(total.stages, total.delta)
+    alike = Counter((one.what, one.epsilon) for one in total.items)
     return guarantee(
         "dp",
         level,
@@ -268,7 +270,10 @@ def of_total(
         delta=total.delta,
         total_variation=total_variation,
         # A stage alone is a part of what is released, so it costs no more than all.
-        parts=[(one.what, min(max(one.epsilon, LEAST), level)) for one in total.items],
+        parts=[
+            (what if times == 1 else f"each of {times}: {what}", min(max(epsilon, LEAST), level))
+            for (what, epsilon), times in alike.items()
+        ],
         also=("gdp", max(mu, LEAST)) if math.isfinite(mu) else None,
     )
 

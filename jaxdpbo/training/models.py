@@ -1,11 +1,12 @@
-"""Models with dense layers: logistic regression, a linear support vector machine, a multilayer perceptron.
+"""Models with dense layers: logistic regression, a linear support vector machine, a multilayer perceptron, regression.
 
 One representation for all: a tuple of layers, ReLU between them, so a linear model is one layer. The gradient of one
 example with respect to a layer is an outer product ``a delta^T`` of what enters it and what comes back to it, and its
 norm is ``|a| |delta|``: clipped sums of per-example gradients need no per-example gradient (Goodfellow 2015, "Efficient
 per-example gradient computations").
 
-Labels are class numbers ``0 .. k - 1``. Models of two classes have one score, whose sign is the answer.
+Labels are class numbers ``0 .. k - 1``, of a regression numbers. Models of two classes have one score, whose sign is
+the answer; of a regression the score is the answer.
 """
 
 import functools
@@ -19,7 +20,8 @@ import jax.numpy as jnp
 from jaxdpbo import _checks
 from jaxdpbo.types import DTypeLike
 
-LOSSES = ("logistic", "hinge", "softmax")
+SQUARED = "squared"
+LOSSES = ("logistic", "hinge", "softmax", SQUARED)
 
 
 class Layer(NamedTuple):
@@ -78,10 +80,17 @@ def mlp(features: int, hidden: Sequence[int], classes: int) -> Model:
       TypeError: ``hidden`` is not a sequence.
     """
     classes = _checks.size("classes", classes, minimum=2)
-    if not isinstance(hidden, Sequence) or isinstance(hidden, str):
-        raise TypeError(f"hidden must be a sequence of widths, got {hidden!r}")
-    inner = tuple(_checks.size("hidden", width) for width in hidden)
-    return Model((_checks.size("features", features), *inner, classes), "softmax")
+    return Model((_checks.size("features", features), *_widths(hidden), classes), "softmax")
+
+
+def regression(features: int, hidden: Sequence[int] = ()) -> Model:
+    """``(s - y)^2 / 2``: linear, or with ReLU layers.
+
+    Raises:
+      ValueError: an empty layer.
+      TypeError: ``hidden`` is not a sequence.
+    """
+    return Model((_checks.size("features", features), *_widths(hidden), 1), SQUARED)
 
 
 def init(key: jax.Array, model: Model, dtype: DTypeLike | None = None) -> Params:
@@ -174,6 +183,12 @@ def squared_norms(sizes: list[jax.Array], back: list[jax.Array], clip_norm: jax.
     return functools.reduce(jnp.add, of_layers)
 
 
+def _widths(hidden):
+    if not isinstance(hidden, Sequence) or isinstance(hidden, str):
+        raise TypeError(f"hidden must be a sequence of widths, got {hidden!r}")
+    return tuple(_checks.size("hidden", width) for width in hidden)
+
+
 def _norms(vectors):
     """Of the rows ``(m, k)``, scaled: of deltas, whose squares may underflow beside an input whose square is finite."""
     largest = jnp.max(jnp.abs(vectors), axis=1)
@@ -193,5 +208,7 @@ def _forward(params, features):
 def _loss(kind, score, label):
     if kind == "softmax":
         return jax.nn.logsumexp(score) - score[label]
+    if kind == SQUARED:
+        return jnp.square(score[0] - jnp.asarray(label, score.dtype)) / 2
     margin = jnp.where(label > 0, score[0], -score[0])
     return jax.nn.softplus(-margin) if kind == "logistic" else jax.nn.relu(1.0 - margin)

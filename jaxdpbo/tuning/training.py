@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -54,12 +54,26 @@ class Training(Protocol):
         ...
 
 
+@runtime_checkable
+class Reaching(Training, Protocol):
+    """A training that can be told how far to go: for the route "trials"."""
+
+    def reach(self, setting: Setting, records: int) -> float:
+        """How far it goes at most, such as learning rate times steps."""
+        ...
+
+    def with_reach(self, setting: Setting, reach: float, records: int) -> Setting:
+        """The setting that goes as far; it must cost the same."""
+        ...
+
+
 @dataclass(frozen=True)
 class DPSGD:
     """DP-SGD, or DP-Adam, of ``jaxdpbo.training``.
 
     Settings have a ``learning_rate``, a ``batch``, ``epochs`` and a ``clip_norm``. Rows are ``(features (n, d), labels
-    (n,))``; a row's loss is 0 or 1, whether it is classified wrongly.
+    (n,))``; a row's loss is 0 or 1, whether it is classified wrongly, and of a regression its squared error, at most 1:
+    bring targets to some [0, 1] by a public scale.
 
     >>> from jaxdpbo import tuning
     >>> from jaxdpbo.training import models
@@ -92,17 +106,17 @@ class DPSGD:
         return () if self.noise == "exact" else (guarantee.IDEAL_NOISE,)
 
     def expect(self, rows: Rows) -> None:
-        """Features as wide as the model, in floats, and whole numbers for labels.
+        """Features as wide as the model, in floats; whole numbers for labels, of a regression floats.
 
         Raises:
           ValueError: they are not.
         """
         features, labels = rows
-        width = self.model.sizes[0]
+        width, kinds, said = self.model.sizes[0], *(("f", "floats") if self._regresses else ("iub", "whole numbers"))
         if features.shape[1:] != (width,) or features.dtype.kind != "f":
             raise ValueError(f"features must be floats of shape (n, {width}), got {features.dtype} {features.shape}")
-        if labels.ndim != 1 or labels.dtype.kind not in "iub":
-            raise ValueError(f"labels must be whole numbers of shape (n,), got {labels.dtype} {labels.shape}")
+        if labels.ndim != 1 or labels.dtype.kind not in kinds:
+            raise ValueError(f"labels must be {said} of shape (n,), got {labels.dtype} {labels.shape}")
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> models.Params:
         """The parameters after all steps."""
@@ -116,10 +130,24 @@ class DPSGD:
         return self._trained(setting, steps, size, noise * size / batch, rows, key, "float")
 
     def losses(self, model: models.Params, rows: Rows) -> np.ndarray:
-        """1 where a row is classified wrongly."""
+        """1 where a row is classified wrongly; of a regression squared errors, at most 1."""
         scores = np.asarray(models.scores(model, jnp.asarray(rows[0])))
+        if self._regresses:
+            return np.minimum(np.square(scores[:, 0].astype(float) - np.asarray(rows[1], float)), 1.0)
         found = np.argmax(scores, axis=1) if scores.ndim == 2 and scores.shape[1] > 1 else scores.reshape(-1) > 0
         return np.asarray(found != np.asarray(rows[1]), float)
+
+    def reach(self, setting: Setting, records: int) -> float:
+        """Learning rate times steps times clip norm: of SGD, no parameter moves further but for the noise."""
+        return setting["learning_rate"] * self._sizes(setting, records)[0] * setting["clip_norm"]
+
+    def with_reach(self, setting: Setting, reach: float, records: int) -> Setting:
+        """By the learning rate alone, which costs nothing."""
+        return setting | {"learning_rate": setting["learning_rate"] * reach / self.reach(setting, records)}
+
+    @property
+    def _regresses(self) -> bool:
+        return self.model.loss == models.SQUARED
 
     def _sizes(self, setting: Setting, records: int) -> tuple[int, int]:
         if set(setting) != set(HYPER_PARAMETERS):

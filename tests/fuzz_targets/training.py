@@ -56,6 +56,7 @@ def trainings() -> dict[str, Target]:
     return {
         "logistic_regression": Target(models.logistic_regression, {"features": few}),
         "linear_svm": Target(models.linear_svm, {"features": few}),
+        "regression": Target(models.regression, {"features": few, "hidden": st.lists(few, max_size=2)}),
         "mlp": Target(models.mlp, {"features": few, "hidden": st.lists(few, max_size=2), "classes": st.integers(2, 4)}),
         "dp_optim.settings": Target(dp_optim.settings, settings),
         "steps_of_epochs": Target(dp_optim.steps_of_epochs, {"epochs": count, "records": count, "batch": count},

@@ -3,38 +3,15 @@
 import jax
 import numpy as np
 from hypothesis import strategies as st
+from training_cases import Trivial
 
 from fuzz_targets.target import Target, is_guarantee
 from fuzz_targets.valid_values import either, just, probability, secret
 from jaxdpbo import tuning
 from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.tuning import tune
 
 ROWS = np.zeros((60, 2)), np.zeros(60, int)
-
-
-class Nothing:
-    """A training that learns nothing."""
-
-    def cost(self, setting, noise, records):
-        return stage.gaussian(setting / noise)
-
-    def assumptions(self):
-        return ()
-
-    def expect(self, rows):
-        pass
-
-    def total_variation(self, setting, records):
-        return 0.0
-
-    def fit(self, setting, noise, rows, key):
-        return setting
-
-    def fit_block(self, setting, noise, rows, records, key):
-        return setting
-
-    def losses(self, model, rows):
-        return np.full(len(rows[1]), 0.5)
 
 
 def tunings() -> dict[str, Target]:
@@ -47,8 +24,8 @@ def tunings() -> dict[str, Target]:
             words=("law", "runs"), check=stated, weight=0.5,
         ),
         "tune_and_train": Target(
-            lambda **options: tuning.tune_and_train(Nothing(), ROWS, [1.0, 2.0], **options),
-            law | keyed | {"epsilon": st.floats(0.5, 4.0), "route": either("auto", "selection", "blocks"),
+            lambda **options: tuning.tune_and_train(Trivial(), ROWS, [0.2, 0.7], **options),
+            law | keyed | {"epsilon": st.floats(0.5, 4.0), "route": either(tune.AUTO, *tune.ROUTES),
                 "k": either(None, 10)},
             tame=("k",), words=("law", "runs", "costs", "users", "choice", "mu"), check=stated, weight=0.2,
         ),

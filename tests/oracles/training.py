@@ -19,16 +19,18 @@ def answer(score) -> int:
     return int(score[0] > 0) if len(score) == 1 else int(np.argmax(score))
 
 
-def loss(kind: str, score, label: int) -> float:
+def loss(kind: str, score, label) -> float:
     """Of one example."""
     if kind == "softmax":
         shifted = score - score.max()
         return float(math.log(np.exp(shifted).sum()) - shifted[label])
+    if kind == "squared":
+        return (float(score[0]) - label) ** 2 / 2
     margin = float(score[0]) * (1 if label else -1)
     return math.log1p(math.exp(-margin)) if kind == "logistic" else max(0.0, 1 - margin)
 
 
-def gradient(kind: str, layers, x, label: int):
+def gradient(kind: str, layers, x, label):
     """Of one example's loss, for each layer."""
     entering = [x]
     for number, (weights, bias) in enumerate(layers):
@@ -41,6 +43,8 @@ def gradient(kind: str, layers, x, label: int):
         back = np.exp(score - score.max())
         back = back / back.sum()
         back[label] -= 1
+    elif kind == "squared":
+        back = score - label
     else:
         sign = 1 if label else -1
         margin = sign * float(score[0])

@@ -1,0 +1,75 @@
+"""The route "blocks": blocks of rows try every setting, one private choice, one private training with the rest."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxdpbo.algorithms import private_search
+from jaxdpbo.drivers import run_loop
+from jaxdpbo.privacy import accounting, guarantee, keys, separable
+from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.tuning import _routes, selection
+from jaxdpbo.tuning.training import Rows
+
+NAME = "blocks"
+SEARCH_SHARE = 0.15  # of mu^2, for the search
+
+
+def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
+    """As ``tune_and_train`` says."""
+    records = len(rows[1])
+    whole = accounting.gdp_mu(asked.epsilon, asked.delta)
+    of_search, of_training = np.sqrt(SEARCH_SHARE) * whole, np.sqrt(1 - SEARCH_SHARE) * whole
+    count = max(10, min(100, records // 300)) if k is None else k
+    points = np.arange(len(asked.settings), dtype=float)[:, None]
+    design = private_search.Round(points, 0 * points, np.zeros(points.shape, bool))
+    config = private_search.config(
+        users=count,
+        bounds={"low": [-0.5], "high": [len(points) - 0.5]},
+        loss_range=(0.0, 1.0),
+        rounds=[design],
+        choice_mu=[float(of_search)],
+        batch=1,
+        noise=_routes.NOISE,
+    )
+    algorithm = private_search.algorithm_of()
+    search = algorithm.privacy(config)
+
+    def stages(costs: Sequence[stage.Stage]) -> list[stage.Stage]:
+        return [stage.gaussian(search.level, "the search"), _routes.any_of("the training", costs)]
+
+    noises, costs = _routes.calibrated(
+        asked,
+        records,
+        accounting.gdp_epsilon(float(of_training), asked.delta),
+        asked.delta,
+        lambda of: accounting.total(stages(of), asked.delta).epsilon,
+    )
+    composed = accounting.total(stages(costs), asked.delta)
+    variation = max(asked.training.total_variation(each, records) for each in asked.settings) + search.total_variation
+    stated = guarantee.of_total(
+        composed,
+        guarantee.ALL_ROWS,
+        assumptions=(guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, guarantee.BLOCKS_APART),
+        total_variation=variation,
+    )
+    stated = stated.assuming(*asked.training.assumptions())
+    secret, stated = keys.for_release(asked.key, stated, asked.insecure_key)
+    of_run, of_blocks, of_last = jax.random.split(secret, 3)
+
+    def learner(point: Any, train: Rows, held_out: Rows) -> float:
+        number = round(float(point[0]))
+        key = jax.random.fold_in(of_blocks, np.random.randint(2**31))  # noqa: NPY002 (seeded for the block and setting)
+        model = asked.training.fit_block(deepcopy(asked.settings[number]), noises[number], train, records, key)
+        lost = np.asarray(asked.training.losses(model, held_out), float)
+        return float(np.mean(np.clip(np.where(np.isnan(lost), 0.5, lost), 0.0, 1.0)))
+
+    objective = separable.blocks(learner, records, count, on_error=asked.on_error)
+    selection.charge(asked.recordings, (stated,), "tune and train by blocks", asked.settings)
+    found = run_loop(algorithm, objective, rows, config, key=of_run, insecure_key=True).release
+    chosen = round(float(found.point[0]))
+    model = _routes.fitted(asked, asked.settings[chosen], noises[chosen], rows, of_last)
+    return _routes.Tuned(model, asked.settings[chosen], noises[chosen], (stated,), NAME)

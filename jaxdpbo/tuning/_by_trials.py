@@ -1,0 +1,97 @@
+"""The route "trials": cheap private trainings tell how far to go, one more goes there (Panda et al. 2024).
+
+How far DP-SGD had best go, learning rate times steps, is close to linear in the budget: trials at two small budgets
+find the best there, a line through the two the best at the budget that is left. All of it from noised scores.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _quiet
+from jaxdpbo.privacy import accounting, calibration, guarantee, keys
+from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.tuning import _routes, selection
+from jaxdpbo.tuning._routes import TRAIN, VALIDATION
+from jaxdpbo.tuning.training import Reaching, Rows, Setting
+
+NAME = "trials"
+SHARE = 0.25  # of mu^2, for all trials
+COUNT = 4  # settings that are tried, at either budget
+RATIO = 2.0  # of the second budget's mu to the first's
+
+
+def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None) -> _routes.Tuned:
+    """As ``tune_and_train`` says."""
+    training = asked.training
+    if not isinstance(training, Reaching):
+        raise TypeError(f"training must have reach() and with_reach() for route={NAME!r}, as Reaching has")
+    given = validation is not None
+    rows, validation = _routes.held_out(rows, validation)
+    records, users, count = len(rows[1]), len(validation[1]), min(COUNT, len(asked.settings))
+    whole = accounting.gdp_mu(asked.epsilon, asked.delta)
+    least = whole * np.sqrt(SHARE / (count * (1 + RATIO**2)))
+    levels = [float(least), float(RATIO * least), float(whole * np.sqrt(1 - SHARE))]
+    small = [_routes.noises(asked, records, accounting.gdp_epsilon(mu, asked.delta), asked.delta) for mu in levels[:2]]
+    tried = [_routes.any_of("a trial", _routes.costs(asked, noises, records)) for noises in small]
+
+    def of_all(costs: Sequence[stage.Stage]) -> accounting.Total:
+        return accounting.total([*tried * count, _routes.any_of("the training", costs)], asked.delta)
+
+    noises, costs = _routes.calibrated(
+        asked, records, accounting.gdp_epsilon(levels[2], asked.delta), asked.delta, lambda of: of_all(of).epsilon
+    )
+    budget = calibration.budget(
+        whole, _routes.NOISE, users=users, steps=2 * count, dimension=1, dtype=jnp.result_type(float)
+    )
+    of_scores = calibration.statement(budget, VALIDATION)
+    of_noise = (2 * count + 1) * max(training.total_variation(each, records) for each in asked.settings)
+    scored = accounting.total([stage.gaussian(of_scores.level, "noised scores")], asked.delta)
+    rests = (guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, *training.assumptions())
+    rests += (guarantee.ROWS_APART,) if given else ()
+    stated = (
+        guarantee.of_total(of_all(costs), TRAIN, assumptions=rests, total_variation=of_noise),
+        guarantee.of_total(scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation),
+    )
+    secret, first = keys.for_release(asked.key, stated[0], asked.insecure_key)
+    stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
+    of_draw, of_trials, of_last = jax.random.split(secret, 3)
+    selection.charge(asked.recordings, stated, "tune and train by trials", asked.settings)
+    drawn = np.asarray(jax.random.permutation(of_draw, len(asked.settings)))[:count]
+    best = []
+    for tier, of_tier in enumerate(small):
+        scores = []
+        for place, number in enumerate(drawn):
+            of_training, of_score = jax.random.split(jax.random.fold_in(of_trials, count * tier + place))
+            setting = asked.settings[number]
+            model = _routes.fitted(asked, setting, of_tier[number], rows, of_training)
+            scores.append(_score(asked, model, validation, budget, of_score))
+        best.append(int(drawn[int(np.argmin(scores))]))
+    setting = _extrapolated(training, asked.settings, best, levels, records)
+    model = _routes.fitted(asked, setting, noises[best[1]], rows, of_last)
+    return _routes.Tuned(model, setting, noises[best[1]], stated, NAME)
+
+
+def _score(asked: _routes.Asked, model: Any, rows: Rows, budget: calibration.Budget, key: jax.Array) -> float:
+    """The worst of a model that failed."""
+    with _quiet.unheard():
+        try:
+            return np.inf if model is None else _routes.score(asked.training, model, rows, budget, key)
+        except (Exception, SystemExit):
+            if asked.on_error == "raise":
+                raise
+            return np.inf
+
+
+def _extrapolated(
+    training: Reaching, settings: Sequence[Setting], best: Sequence[int], levels: Sequence[float], records: int
+) -> Setting:
+    """The second trials' best, as far as the line says, within what the list of settings reaches."""
+    reaches = [training.reach(each, records) for each in settings]
+    first, second = (reaches[number] for number in best)
+    slope = (second - first) / (levels[1] - levels[0])
+    reach = float(np.clip(second + slope * (levels[2] - levels[1]), min(reaches), max(reaches)))
+    return training.with_reach(settings[best[1]], reach, records)

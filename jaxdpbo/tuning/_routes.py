@@ -1,0 +1,133 @@
+"""What every route of ``tune_and_train`` is given, what it returns, and the steps that they share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _quiet
+from jaxdpbo.privacy import accounting, calibration, charges, guarantee, private_mean
+from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.tuning import training as trainings
+from jaxdpbo.tuning.training import Rows, Setting, Training
+
+TRAIN, VALIDATION = "training rows", "validation rows"
+HELD_OUT = 0.2  # of the rows, where no validation rows are given
+NOISE = "exact"
+LARGEST = 50.0  # of epsilon
+DRAWS = 1e-20  # more than the total variation of a search's noise, or of a score's
+LEAST_SHARE = 0.02  # of epsilon, that one training may cost
+SHRUNK = 0.985  # what a training may cost, until all of it fits
+
+
+class Tuned(NamedTuple):
+    """All that may be published.
+
+    Attributes:
+      model: of the private training; None where it failed.
+      setting: that it was trained with.
+      noise: of that training, by its own measure.
+      guarantees: a statement for each set of rows, or for all of them.
+      route: that was taken.
+    """
+
+    model: Any
+    setting: Setting
+    noise: float
+    guarantees: tuple[guarantee.Guarantee, ...]
+    route: str
+
+
+class Asked(NamedTuple):
+    """The arguments of ``tune_and_train``, checked; ``delta`` for ideal noise."""
+
+    training: Training
+    settings: tuple[Setting, ...]
+    epsilon: float
+    delta: float
+    recordings: Mapping[str, charges.Recording] | None
+    key: jax.Array | None
+    insecure_key: bool
+    on_error: str
+
+
+def ideal_delta(asked: Asked, times: float, records: int) -> float:
+    """What is left of ``delta`` for ideal noise: exact noise is within a total variation of it."""
+    variation = max(asked.training.total_variation(each, records) for each in asked.settings) + DRAWS
+    if asked.epsilon > LARGEST:
+        raise ValueError(f"epsilon must be at most {LARGEST:g}, got {asked.epsilon:g}")
+    left = asked.delta - (1 + np.exp(asked.epsilon)) * times * variation
+    if not left > asked.delta / 2:
+        raise ValueError(f"delta must be larger, or epsilon smaller: exact noise alone takes {asked.delta - left:g}")
+    return float(left)
+
+
+def held_out(rows: Rows, validation: Rows | None) -> tuple[Rows, Rows]:
+    """Rows to train on and rows to score on: as given, or by a public permutation of row numbers."""
+    if validation is not None:
+        return rows, validation
+    order = np.random.default_rng(0).permutation(len(rows[1]))
+    cut = round(HELD_OUT * len(order))
+    (train_x, train_y), (held_x, held_y) = (tuple(leaf[part] for leaf in rows) for part in (order[cut:], order[:cut]))
+    return (train_x, train_y), (held_x, held_y)
+
+
+def score(training: Training, model: Any, rows: Rows, budget: calibration.Budget, key: jax.Array) -> float:
+    """The noised mean loss on ``rows``: one of the releases of ``budget``.
+
+    Raises:
+      ValueError: the training returns losses of another shape.
+    """
+    lost = jnp.asarray(training.losses(model, rows), float)
+    if lost.shape != (budget.users,):
+        raise ValueError(f"losses must have shape ({budget.users},), got {lost.shape}")
+    return float(_noised(key, budget, lost))
+
+
+def fitted(asked: Asked, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
+    """The model, unheard; None where the training fails: an exception may quote rows."""
+    with _quiet.unheard():
+        try:
+            return asked.training.fit(deepcopy(setting), noise, rows, key)
+        except (Exception, SystemExit):
+            if asked.on_error == "raise":
+                raise
+            return None
+
+
+def noises(asked: Asked, records: int, epsilon: float, delta: float) -> list[float]:
+    """Of each setting, so that one training costs ``(epsilon, delta)``."""
+    return [trainings.noise_for(asked.training, each, records, epsilon, delta) for each in asked.settings]
+
+
+def costs(asked: Asked, noises: Sequence[float], records: int) -> list[stage.Stage]:
+    """Of one training with each setting."""
+    return [asked.training.cost(each, noise, records) for each, noise in zip(asked.settings, noises, strict=True)]
+
+
+def any_of(what: str, costs: Sequence[stage.Stage]) -> stage.Stage:
+    """Of a training whose setting was drawn, or chosen by what was released: one curve above all of them."""
+    return stage.under(accounting.worst_of([each.profile for each in costs]), what)
+
+
+def calibrated(
+    asked: Asked, records: int, epsilon: float, delta: float, of_all: Callable[[Sequence[stage.Stage]], float]
+) -> tuple[list[float], list[stage.Stage]]:
+    """The noise of each setting, so that one training costs the same and ``of_all`` what was asked for; no data."""
+    while True:
+        found = noises(asked, records, epsilon, delta)
+        of_each = costs(asked, found, records)
+        if of_all(of_each) <= asked.epsilon:
+            return found, of_each
+        epsilon *= SHRUNK
+        if epsilon < LEAST_SHARE * asked.epsilon:
+            raise ValueError(f"delta must be smaller beside an epsilon of {asked.epsilon:g}, got {asked.delta:g}")
+
+
+@jax.jit
+def _noised(key: jax.Array, budget: calibration.Budget, losses: jax.Array) -> jax.Array:
+    zero = jnp.zeros((), losses.dtype)
+    return private_mean.of_losses(key, budget, losses[None], zero, zero + 1)[0][0]

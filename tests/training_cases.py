@@ -1,0 +1,36 @@
+"""Trainings of another library, as small as they may be, for ``tune_and_train``."""
+
+import numpy as np
+
+from jaxdpbo.privacy.accounting import stage
+
+
+class Trivial:
+    """Its settings are numbers, how far it goes; its model is its setting, and so is each row's loss."""
+
+    def cost(self, setting, noise, records):
+        return stage.gaussian(1 / noise, "the training")
+
+    def total_variation(self, setting, records):
+        return 1e-30
+
+    def assumptions(self):
+        return ()
+
+    def expect(self, rows):
+        pass
+
+    def fit(self, setting, noise, rows, key):
+        return setting
+
+    def fit_block(self, setting, noise, rows, records, key):
+        return self.fit(setting, noise, rows, key)
+
+    def losses(self, model, rows):
+        return np.full(len(rows[1]), model)
+
+    def reach(self, setting, records):
+        return setting
+
+    def with_reach(self, setting, reach, records):
+        return reach

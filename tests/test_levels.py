@@ -171,7 +171,7 @@ def test_a_total_is_a_statement_itemised_by_stage():
 def test_stages_that_are_alike_are_one_part():
     said = guarantee.of_total(accounting.total([stage.pure(0.1, "a trial")] * 6, DELTA), "rows")
     ((what, alone),) = said.parts
-    assert what == "each of 6: a trial"
+    assert what == "a trial (each of 6)"
     assert alone == pytest.approx(0.1, rel=1e-4)
 
 

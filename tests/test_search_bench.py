@@ -68,7 +68,8 @@ def test_models_are_searched_at_an_epsilon_of_one_too():
     assert gdp.gdp_epsilon(bench.EPSILON_ONE, 1e-5) == pytest.approx(1.0)
     for name, problem in PROBLEMS.items():
         found = bench.budgets_of(name, (0.5, np.inf), every=True)
-        assert found == (0.5, np.inf) if problem.default is None else (bench.EPSILON_ONE, 0.5, np.inf)
+        plain = (1.0,) if name == bench.FULL_SIZE else (0.5, np.inf)
+        assert found == (plain if problem.default is None else (bench.EPSILON_ONE, 0.5, np.inf))
         assert bench.budgets_of(name, (0.5, np.inf), every=False) == (0.5, np.inf)
     assert bench._cell("forest", searches.RANDOM, 0.5, 1) == bench._cell("forest", searches.RANDOM, 2.0, 1)
     assert bench._cell("forest", searches.DEFAULT, 0.5, 1).mu == 0.5

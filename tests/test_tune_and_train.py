@@ -7,6 +7,7 @@ import warnings
 import jax
 import numpy as np
 import pytest
+from oracles import training as oracle
 from training_cases import Trivial
 
 from jaxdpbo import Recording, accounting, ledger, tuning
@@ -128,6 +129,69 @@ def test_a_reach_is_told_by_the_learning_rate_alone():
 
     with pytest.raises(TypeError, match="training must have reach"):
         tuned(training=Fixed([]), route="trials")
+
+
+@pytest.mark.parametrize("model", [models.logistic_regression(3), models.regression(3)])
+def test_a_block_is_measured_by_its_own_rows_alone(model):
+    """Whatever they hold: all blocks are one program."""
+    rng, training = np.random.default_rng(5), tuning.DPSGD(model)
+    labels = rng.integers(0, 2, (4, 20)).astype(float if model.loss == models.SQUARED else int)
+    features = rng.normal(size=(4, 20, 3))
+    found = {}
+    for junk in (0.0, 1e300, np.nan, np.inf):
+        features[2, 3] = junk
+        parts = [(features[:, of], labels[:, of]) for of in (slice(12), slice(12, None))]
+        found[junk] = training.block_losses(SETTINGS, [0.3, 0.3], *parts, 80, jax.random.key(0))
+        features[2, 15] = junk
+    others = [0, 1, 3]
+    for losses in found.values():
+        assert losses.shape == (2, 4)
+        np.testing.assert_array_equal(losses[:, others], found[0.0][:, others])
+    assert len(np.unique(found[0.0])) > 3
+
+
+def test_block_losses_are_the_oracles():
+    """Whole blocks for batches, and no noise: every block's descent is its own."""
+    training, setting = tuning.DPSGD(models.logistic_regression(3)), SETTINGS[1] | {"batch": 80, "epochs": 9}
+    train, held_out = [(X[of].reshape(4, -1, 3), Y[of].reshape(4, -1)) for of in (slice(48), slice(48, 80))]
+    found = training.block_losses([setting], [0.0], train, held_out, 80, jax.random.key(0))
+    wanted = []
+    for x, y, test, truth in zip(*train, *held_out, strict=True):
+        layers = oracle.train("logistic", [(np.zeros((3, 1)), np.zeros(1))], x, y, 9, 0.5, 1.0, "sgd")
+        answers = [oracle.answer(oracle.scores(layers, row)) for row in test]
+        wanted.append(np.mean(np.array(answers) != truth))
+    np.testing.assert_allclose(found, [wanted])
+    assert np.ptp(wanted) > 0
+
+
+def test_blocks_one_by_one_find_the_better_setting():
+
+    class OneByOne(Telling):
+        def expect(self, rows):
+            TRAINING.expect(rows)
+
+        def fit_block(self, setting, noise, rows, records, key):
+            return setting["learning_rate"]
+
+        def losses(self, model, rows):
+            return np.full(len(rows[1]), 0.5 if model < 0.1 else 0.1)
+
+    assert tuned(training=OneByOne([]), route="blocks", epsilon=20.0).setting == SETTINGS[1]
+    assert isinstance(TRAINING, tuning.Vmapped)
+    assert not isinstance(TRAINING, tuning.InBlocks)
+
+    class Lacking(OneByOne):
+        fit_block = None
+
+    with pytest.raises(TypeError, match="training must have fit_block"):
+        tuned(training=Lacking([]), route="blocks")
+
+    class Short(OneByOne):
+        def block_losses(self, settings, *rest):
+            return np.zeros((len(settings), 1))
+
+    with pytest.raises(ValueError, match="block_losses must have shape"):
+        tuned(training=Short([]), route="blocks")
 
 
 def test_a_regression_is_tuned_by_its_squared_errors():

@@ -271,7 +271,7 @@ def of_total(
         total_variation=total_variation,
         # A stage alone is a part of what is released, so it costs no more than all.
         parts=[
-            (what if times == 1 else f"each of {times}: {what}", min(max(epsilon, LEAST), level))
+            (what if times == 1 else f"{what} (each of {times})", min(max(epsilon, LEAST), level))
             for (what, epsilon), times in alike.items()
         ],
         also=("gdp", max(mu, LEAST)) if math.isfinite(mu) else None,

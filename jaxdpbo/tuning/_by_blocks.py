@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from jaxdpbo.drivers import run_loop
 from jaxdpbo.privacy import accounting, guarantee, keys, separable
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.tuning import _routes, selection
-from jaxdpbo.tuning.training import Rows
+from jaxdpbo.tuning.training import InBlocks, Rows, Vmapped
 
 NAME = "blocks"
 SEARCH_SHARE = 0.15  # of mu^2, for the search
@@ -20,6 +21,13 @@ SEARCH_SHARE = 0.15  # of mu^2, for the search
 
 def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
     """As ``tune_and_train`` says."""
+    training = asked.training
+    if isinstance(training, Vmapped):
+        fitted = partial(_at_once, training)
+    elif isinstance(training, InBlocks):
+        fitted = partial(_one_by_one, training)
+    else:
+        raise TypeError(f"training must have fit_block() or block_losses() for route={NAME!r}, as InBlocks has")
     records = len(rows[1])
     whole = accounting.gdp_mu(asked.epsilon, asked.delta)
     of_search, of_training = np.sqrt(SEARCH_SHARE) * whole, np.sqrt(1 - SEARCH_SHARE) * whole
@@ -41,17 +49,16 @@ def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
     def stages(costs: Sequence[stage.Stage]) -> list[stage.Stage]:
         return [stage.gaussian(search.level, "the search"), _routes.any_of("the training", costs)]
 
-    noises, costs = _routes.calibrated(
+    noises, costs, _ = _routes.calibrated(
         asked,
         records,
         accounting.gdp_epsilon(float(of_training), asked.delta),
         asked.delta,
         lambda of: accounting.total(stages(of), asked.delta).epsilon,
     )
-    composed = accounting.total(stages(costs), asked.delta)
     variation = max(asked.training.total_variation(each, records) for each in asked.settings) + search.total_variation
     stated = guarantee.of_total(
-        composed,
+        accounting.total(stages(costs), asked.delta),
         guarantee.ALL_ROWS,
         assumptions=(guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, guarantee.BLOCKS_APART),
         total_variation=variation,
@@ -60,16 +67,41 @@ def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
     secret, stated = keys.for_release(asked.key, stated, asked.insecure_key)
     of_run, of_blocks, of_last = jax.random.split(secret, 3)
 
-    def learner(point: Any, train: Rows, held_out: Rows) -> float:
-        number = round(float(point[0]))
-        key = jax.random.fold_in(of_blocks, np.random.randint(2**31))  # noqa: NPY002 (seeded for the block and setting)
-        model = asked.training.fit_block(deepcopy(asked.settings[number]), noises[number], train, records, key)
-        lost = np.asarray(asked.training.losses(model, held_out), float)
-        return float(np.mean(np.clip(np.where(np.isnan(lost), 0.5, lost), 0.0, 1.0)))
-
-    objective = separable.blocks(learner, records, count, on_error=asked.on_error)
     selection.charge(asked.recordings, (stated,), "tune and train by blocks", asked.settings)
-    found = run_loop(algorithm, objective, rows, config, key=of_run, insecure_key=True).release
+    table = fitted(asked, rows, noises, count, of_blocks)
+    found = run_loop(algorithm, _looked_up, table, config, key=of_run, insecure_key=True).release
     chosen = round(float(found.point[0]))
     model = _routes.fitted(asked, asked.settings[chosen], noises[chosen], rows, of_last)
     return _routes.Tuned(model, asked.settings[chosen], noises[chosen], (stated,), NAME)
+
+
+def _one_by_one(
+    training: InBlocks, asked: _routes.Asked, rows: Rows, noises: Sequence[float], count: int, key: jax.Array
+) -> np.ndarray:
+    """The loss of each block by each setting ``(settings, k)``: column ``j`` by the rows of block ``j`` alone."""
+    records = len(rows[1])
+
+    def learner(number: int, train: Rows, held_out: Rows) -> float:
+        own = jax.random.fold_in(key, np.random.randint(2**31))  # noqa: NPY002 (seeded for the block and setting)
+        model = training.fit_block(deepcopy(asked.settings[number]), noises[number], train, records, own)
+        lost = np.asarray(training.losses(model, held_out), float)
+        return float(np.mean(np.clip(np.where(np.isnan(lost), 0.5, lost), 0.0, 1.0)))
+
+    objective = separable.blocks(learner, records, count, on_error=asked.on_error)
+    return np.array([objective(number, rows) for number in range(len(asked.settings))])
+
+
+def _at_once(
+    training: Vmapped, asked: _routes.Asked, rows: Rows, noises: Sequence[float], count: int, key: jax.Array
+) -> np.ndarray:
+    """The same by one program, whose blocks are of one size."""
+    partition = separable.cut(len(rows[1]), count)
+    train, held_out = (tuple(leaf[np.stack(of)] for leaf in rows) for of in zip(*partition, strict=True))
+    found = np.asarray(training.block_losses(asked.settings, noises, train, held_out, len(rows[1]), key))
+    if found.shape != (len(asked.settings), count):
+        raise ValueError(f"block_losses must have shape {(len(asked.settings), count)}, got {found.shape}")
+    return found
+
+
+def _looked_up(point: Any, table: np.ndarray) -> np.ndarray:
+    return table[round(float(point[0]))]

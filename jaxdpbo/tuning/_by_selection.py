@@ -24,7 +24,7 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None, law: accoun
     records, users = len(rows[1]), len(validation[1])
     level = _largest_mu(law, asked.epsilon, asked.delta)
     law_of = partial(selection.statements, law, asked.settings, delta=asked.delta)
-    noises, costs = _routes.calibrated(
+    noises, costs, _ = _routes.calibrated(
         asked,
         records,
         accounting.gdp_epsilon(level, asked.delta / law.mean),

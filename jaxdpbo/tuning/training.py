@@ -1,13 +1,15 @@
 """What ``tune_and_train`` tunes: a private training that says what it costs. DP-SGD and DP-Adam of this package."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy
+from scipy import optimize
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
@@ -16,8 +18,9 @@ from jaxdpbo.training import dp_optim, models
 
 HYPER_PARAMETERS = ("learning_rate", "batch", "epochs", "clip_norm")
 LARGEST_NOISE, LEAST_NOISE = 1e4, 0.05
-PRECISION = 1e-6  # of a noise multiplier, relative
-STRIDE, FAR = 0.5, 50.0  # in logarithms: between noises that are tried, and of epsilons that are far off
+PRECISION = 1e-6  # of the noise, relative
+FACTOR = math.log(4.0)
+MOST = 1e3  # of an epsilon, to look between: it may be inf
 Setting = dict[str, Any]
 Rows = tuple[Any, Any]
 
@@ -45,12 +48,37 @@ class Training(Protocol):
         """A model."""
         ...
 
+    def losses(self, model: Any, rows: Rows) -> Any:
+        """The loss of each row, ``(n,)``, in [0, 1]."""
+        ...
+
+
+@runtime_checkable
+class InBlocks(Training, Protocol):
+    """A training of blocks of rows too: for the route "blocks"."""
+
     def fit_block(self, setting: Setting, noise: float, rows: Rows, records: int, key: jax.Array) -> Any:
         """A model of a block of the rows, of which there are ``records``, as like the whole's as may be; no privacy."""
         ...
 
-    def losses(self, model: Any, rows: Rows) -> Any:
-        """The loss of each row, ``(n,)``."""
+
+@runtime_checkable
+class Vmapped(Training, Protocol):
+    """A training of all blocks at once, in place of ``InBlocks``."""
+
+    def block_losses(
+        self,
+        settings: Sequence[Setting],
+        noises: Sequence[float],
+        train: Rows,
+        held_out: Rows,
+        records: int,
+        key: jax.Array,
+    ) -> Any:
+        """The mean loss of each block's held-out rows ``(settings, k)``, of block ``j`` by ``j``'s rows alone.
+
+        Rows have leading axes ``(k, n)``; as ``fit_block`` otherwise.
+        """
         ...
 
 
@@ -121,21 +149,33 @@ class DPSGD:
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> models.Params:
         """The parameters after all steps."""
         steps, batch = self._sizes(setting, len(rows[1]))
-        return self._trained(setting, steps, batch, noise, rows, key, self.noise)
+        examples, numbers = models.examples(*map(jnp.asarray, rows)), _numbers(setting, steps, batch, noise)
+        room = _room(batch)
+        options = {"largest": room, "smallest": room, "optimizer": self.optimizer, "noise": self.noise}
+        return _train(key, self.model, examples, numbers, **options)
 
-    def fit_block(self, setting: Setting, noise: float, rows: Rows, records: int, key: jax.Array) -> models.Params:
-        """As many steps, as large a share of the rows, and as much noise on the mean gradient as in the whole."""
-        steps, batch = self._sizes(setting, records)
-        size = max(1, round(batch * len(rows[1]) / records))
-        return self._trained(setting, steps, size, noise * size / batch, rows, key, "float")
+    def block_losses(
+        self,
+        settings: Sequence[Setting],
+        noises: Sequence[float],
+        train: Rows,
+        held_out: Rows,
+        records: int,
+        key: jax.Array,
+    ) -> np.ndarray:
+        """By trainings of as many steps, with as large batches and as much noise as in the whole, for their rows."""
+        numbers = []
+        for setting, noise in zip(settings, noises, strict=True):
+            steps, batch = self._sizes(setting, records)
+            size = max(1, round(batch * train[1].shape[1] / records))
+            numbers.append(_numbers(setting, steps, size, noise * size / batch))
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *numbers)
+        largest = _room(max(int(each.batch) for each in numbers))
+        return np.asarray(_block_losses(key, self.model, stacked, train, held_out, largest, self.optimizer), float)
 
     def losses(self, model: models.Params, rows: Rows) -> np.ndarray:
         """1 where a row is classified wrongly; of a regression squared errors, at most 1."""
-        scores = np.asarray(models.scores(model, jnp.asarray(rows[0])))
-        if self._regresses:
-            return np.minimum(np.square(scores[:, 0].astype(float) - np.asarray(rows[1], float)), 1.0)
-        found = np.argmax(scores, axis=1) if scores.ndim == 2 and scores.shape[1] > 1 else scores.reshape(-1) > 0
-        return np.asarray(found != np.asarray(rows[1]), float)
+        return np.asarray(_losses(self.model, model, *rows), float)
 
     def reach(self, setting: Setting, records: int) -> float:
         """Learning rate times steps times clip norm: of SGD, no parameter moves further but for the noise."""
@@ -155,23 +195,58 @@ class DPSGD:
         batch = min(_checks.size("batch", setting["batch"]), records)
         return dp_optim.steps_of_epochs(setting["epochs"], records, batch), batch
 
-    def _trained(
-        self, setting: Setting, steps: int, batch: int, noise: float, rows: Rows, key: jax.Array, kind: str
-    ) -> models.Params:
-        numbers = dp_optim.settings(
-            steps=steps,
-            batch=batch,
-            learning_rate=setting["learning_rate"],
-            noise_multiplier=noise,
-            clip_norm=setting["clip_norm"],
-        )
-        examples = models.examples(*map(jnp.asarray, rows))
-        room = max(dp_optim.MIN_CAPACITY, 1 << (batch - 1).bit_length())  # a program for each power of two that is used
-        options = {"largest": room, "smallest": room, "optimizer": self.optimizer, "noise": kind}
-        return _train(key, self.model, examples, numbers, **options)
-
 
 _train = jax.jit(dp_optim.train, static_argnames=("model", "largest", "smallest", "optimizer", "noise"))
+
+
+def _room(batch: int) -> int:
+    """A program for each power of two that is used."""
+    return max(dp_optim.MIN_CAPACITY, 1 << (batch - 1).bit_length())
+
+
+def _numbers(setting: Setting, steps: int, batch: int, noise: float) -> dp_optim.Settings:
+    return dp_optim.settings(
+        steps=steps,
+        batch=batch,
+        learning_rate=setting["learning_rate"],
+        noise_multiplier=noise,
+        clip_norm=setting["clip_norm"],
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def _losses(model: models.Model, params: models.Params, features: jax.Array, labels: jax.Array) -> jax.Array:
+    scores = models.scores(params, features)
+    if model.loss == models.SQUARED:
+        return jnp.minimum(jnp.square(scores[:, 0] - labels.astype(scores.dtype)), 1.0)
+    found = jnp.argmax(scores, axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
+    return (found.astype(jnp.int32) != labels.astype(jnp.int32)).astype(scores.dtype)
+
+
+@partial(jax.jit, static_argnums=(1, 5, 6))
+def _block_losses(
+    key: jax.Array,
+    model: models.Model,
+    numbers: dp_optim.Settings,
+    train: Rows,
+    held_out: Rows,
+    largest: int,
+    optimizer: str,
+) -> jax.Array:
+    """``(settings, k)``."""
+    count = len(held_out[1])
+
+    def of_setting(each: tuple[jax.Array, dp_optim.Settings]) -> jax.Array:
+        keys = jax.random.split(jax.random.fold_in(key, each[0]), count)
+
+        def of_block(key: jax.Array, train: Rows, held_out: Rows) -> jax.Array:
+            options = {"largest": largest, "smallest": largest, "optimizer": optimizer, "noise": "float"}
+            params = dp_optim.train(key, model, models.examples(*train), each[1], **options)
+            return jnp.mean(_losses(model, params, *held_out))
+
+        return jax.vmap(of_block)(keys, train, held_out)
+
+    return jax.lax.map(of_setting, (jnp.arange(numbers.steps.shape[0]), numbers))
 
 
 def noise_for(training: Training, setting: Setting, records: int, epsilon: float, delta: float) -> float:
@@ -180,26 +255,24 @@ def noise_for(training: Training, setting: Setting, records: int, epsilon: float
     Raises:
       ValueError: no noise suffices.
     """
-    asked = math.log(max(epsilon, 1e-300))
 
-    def over(log_noise: float) -> float:
-        """By how much, in logarithms, a training with this noise costs more than was asked for."""
-        found = training.cost(setting, noise=math.exp(log_noise), records=records).epsilon(delta)
-        return min(max(math.log(found) - asked, -FAR), FAR) if found > 0 else -FAR
+    def excess(logarithm: float) -> float:
+        found = training.cost(setting, math.exp(logarithm), records).epsilon(delta)
+        return min(found, MOST) - epsilon
 
-    least, most = math.log(LEAST_NOISE), math.log(LARGEST_NOISE)
-    low, high = 0.0, STRIDE  # around 1, as trainings with little noise take accountants long
-    while over(high) > 0:
-        if high == most:
+    high = 0.0  # from the middle: at the ends of the range an accountant may be slow
+    while excess(high) > 0:
+        if high > math.log(LARGEST_NOISE):
             raise ValueError(
                 f"epsilon must be larger: no noise up to {LARGEST_NOISE:g} makes {setting!r} cost {epsilon:g}"
             )
-        low, high = high, min(2 * high, most)
-    while low > least and over(low) <= 0:
-        low, high = max(low - STRIDE, least), low
-    if over(low) <= 0:
-        return math.exp(low)
-    root = float(scipy.optimize.brentq(over, low, high, xtol=PRECISION))  # pyright: ignore[reportArgumentType]
-    while over(root) > 0:  # a root-finder may stop on the wrong side
-        root += PRECISION
-    return math.exp(root)
+        high += FACTOR
+    low = high - FACTOR
+    while excess(low) <= 0:
+        if low < math.log(LEAST_NOISE):
+            return math.exp(low)
+        low, high = low - FACTOR, low
+    found: Any = optimize.brentq(excess, low, high, xtol=PRECISION / 2)
+    while excess(found) > 0:
+        found += PRECISION / 2
+    return math.exp(found)

@@ -91,6 +91,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy.keys": "refuse_trace is_secret_kind generator",
         "privacy.mechanisms.tables": "gaussian planar truth",
         "privacy.transforms.configs": "step limit rounding_bound",
+        "privacy.separable.blocks": "cut",
         "surrogate.information_gain": "greedy_gain gain_bound gain_bound_of_box",
         "tuning.repetition": "table",
         "tuning.selection": "settings_of statements charge",

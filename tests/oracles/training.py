@@ -87,7 +87,7 @@ def train(kind, layers, features, labels, steps, learning_rate, clip_norm, optim
     for t in range(1, steps + 1):
         mean = [[np.zeros_like(w), np.zeros_like(b)] for w, b in layers]
         for x, y in zip(features, labels, strict=True):
-            parts = gradient(kind, layers, x, int(y))
+            parts = gradient(kind, layers, x, y)
             size = math.sqrt(sum((w**2).sum() + (b**2).sum() for w, b in parts))
             share = min(1.0, clip_norm / size) if size > 0 else 1.0
             for total, part in zip(mean, parts, strict=True):

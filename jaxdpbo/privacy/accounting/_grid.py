@@ -72,16 +72,22 @@ def _window(parts: Sequence[Part], step: float, slack: float) -> tuple[float, fl
         return -furthest, furthest
     scale = math.sqrt(2 * math.log(1 / slack) / variance)
     tilts = scale * np.geomspace(0.02, 5.0, 24)
-    with np.errstate(divide="ignore"):
-        logs = [np.log(part.mass) for part in parts]
-    ends = []
-    for sign in (1.0, -1.0):
-        moments = sum(
-            part.times * np.array([renyi.log_sum(log + sign * tilt * loss) for tilt in tilts])
-            for part, log, loss in zip(parts, logs, losses, strict=True)
-        )
-        ends.append(float(np.min((moments - math.log(slack)) / tilts)))
-    return max(-ends[1], -furthest), min(ends[0], furthest)
+    moments = sum(part.times * _log_moments(part.mass, loss, tilts) for part, loss in zip(parts, losses, strict=True))
+    ends = np.min((moments - math.log(slack)) / tilts, axis=1)
+    return max(-float(ends[1]), -furthest), min(float(ends[0]), furthest)
+
+
+def _log_moments(mass: Vector, losses: Vector, tilts: Vector) -> Vector:
+    """``log E e^(t L)`` and ``log E e^(-t L)``, ``(2, tilts)``, of losses on a symmetric grid."""
+    found = np.empty((2, len(tilts)))
+    for number, tilt in enumerate(tilts):
+        if tilt * losses[-1] < LARGEST / 2:
+            factors = np.exp(tilt * losses)
+            found[:, number] = np.log([mass @ factors, mass[::-1] @ factors])
+        else:
+            with np.errstate(divide="ignore"):
+                found[:, number] = [renyi.log_sum(np.log(side) + tilt * losses) for side in (mass, mass[::-1])]
+    return found
 
 
 def epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:

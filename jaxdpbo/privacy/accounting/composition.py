@@ -108,7 +108,8 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
     - the choice: 0.3-DP; alone epsilon 0.3
     """
     delta, given = _checks.probability("delta", delta), _stages(stages)
-    items = tuple(Item(one.what, one.how, one.epsilon(delta)) for one in given)
+    alone = {id(one): one.epsilon(delta) for one in {id(one): one for one in given}.values()}
+    items = tuple(Item(one.what, one.how, alone[id(one)]) for one in given)
     mu, rest = _reduced(given)
     if not rest:
         found = [(gdp.gdp_epsilon(mu, delta), "gaussian")]

@@ -6,6 +6,7 @@ which Avent et al. (2020) and dp-accounting use; it is never smaller.
 """
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,15 @@ def pair_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
     return epsilon_of(ORDERS, steps * pair_divergences(rate, z), delta)
 
 
+@lru_cache(maxsize=1024)
 def pair_divergences(rate: float, z: float) -> Vector:
-    """At each of ``ORDERS``; infinite where the integral would reach too far."""
+    """At each of ``ORDERS``, not to be written on; infinite where the integral would reach too far."""
     near = (ORDERS + 1) / z + 12 <= MAX_DEVIATIONS
-    return np.array(
+    found = np.array(
         [pair_divergence(rate, z, order) if one else np.inf for order, one in zip(ORDERS, near, strict=True)]
     )
+    found.setflags(write=False)
+    return found
 
 
 def pair_divergence(rate: float, z: float, order: float) -> float:

@@ -24,6 +24,7 @@ at places ``w > mu / 2``.
 import math
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -157,6 +158,7 @@ def composed_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float
     return renyi.epsilon_of(orders, total, delta) if np.any(total > 0) else 0.0
 
 
+@lru_cache(maxsize=4096)  # a search of many seeds asks for the same noise again and again
 def profile_epsilon(rate: float, z: float, steps: int, delta: float, share: float = GRID_SHARE) -> float:
     """By convolution on a grid of step ``share`` standard deviations; inf where it would be too long or too coarse."""
     slack = min(TRUNCATED, 1e-4 * delta)

@@ -157,11 +157,30 @@ def blocks(
     """
     if not callable(learner):
         raise TypeError(f"learner must be a function of params and two sets of rows, got {type(learner).__name__}")
-    rows, k = _checks.size("rows", rows), _checks.size("k", k)
-    share = _checks.fraction("train_share", train_share)
+    rows = _checks.size("rows", rows)
     if traceable and groups is not None:
         raise ValueError("groups must not be given for a traceable learner: its blocks are of one size")
-    persons, owners = rows, None
+    return Blocks(
+        learner,
+        rows,
+        cut(rows, k, groups=groups, train_share=train_share, seed=seed),
+        grouped=groups is not None,
+        traceable=_checks.flag("traceable", traceable),
+        on_error=_checks.choice("on_error", on_error, ON_ERROR),
+        take=take,
+    )
+
+
+def cut(
+    rows: int, k: int, *, groups: ArrayLike | None = None, train_share: float = TRAIN_SHARE, seed: int = 0
+) -> tuple[Block, ...]:
+    """The ``k`` blocks of ``blocks``, which says what the arguments are.
+
+    Raises:
+      ValueError: as there.
+    """
+    rows, k = _checks.size("rows", rows), _checks.size("k", k)
+    share, persons, owners = _checks.fraction("train_share", train_share), rows, None
     if groups is not None:
         owners = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
         if len(owners) != rows:
@@ -172,17 +191,8 @@ def blocks(
     if each < 2:
         raise ValueError(f"k must leave two rows (with groups, persons) a block, at most {persons // 2}, got {k}")
     order = np.random.default_rng(_checks.size("seed", seed, minimum=0)).permutation(persons)
-    cut = [order[number * each : (number + 1) * each] for number in range(k)]
-    partition = tuple(Block(_rows_of(part[:train], owners), _rows_of(part[train:], owners)) for part in cut)
-    return Blocks(
-        learner,
-        rows,
-        partition,
-        grouped=groups is not None,
-        traceable=_checks.flag("traceable", traceable),
-        on_error=_checks.choice("on_error", on_error, ON_ERROR),
-        take=take,
-    )
+    parts = [order[number * each : (number + 1) * each] for number in range(k)]
+    return tuple(Block(_rows_of(part[:train], owners), _rows_of(part[train:], owners)) for part in parts)
 
 
 def _rows_of(persons: np.ndarray, owners: np.ndarray | None) -> np.ndarray:

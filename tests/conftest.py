@@ -50,6 +50,25 @@ LISTED_SKIPS: dict[str, str] = {
     "tests/test_sklearn.py::test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit": (
         "with --full only: a program for each size of the suite's data sets"
     ),
+    **{
+        f"tests/test_other_trainings.py::{name}": "jax-privacy is not on a lent machine"
+        for name in (
+            "test_tuned_and_trained_under_one_statement[jax_privacy]",
+            "test_it_learns_from_its_key_alone[jax_privacy]",
+            "test_rows_of_any_values_raise_nothing_and_spoil_nothing[jax_privacy]",
+            "test_one_row_moves_a_sum_by_no_more_than_the_clip_norm",
+            "test_what_is_charged_is_what_jax_privacy_draws",
+        )
+    },
+    **{
+        f"tests/test_other_trainings.py::{name}": "with --full only, and where Opacus, of the extra bench, is installed"
+        for name in (
+            "test_tuned_and_trained_under_one_statement[opacus]",
+            "test_it_learns_from_its_key_alone[opacus]",
+            "test_rows_of_any_values_raise_nothing_and_spoil_nothing[opacus]",
+            "test_opacus_counts_what_is_stored",
+        )
+    },
     "tests/test_numbers.py::test_no_figure_is_older_than_its_code": "with --full only: to confirm takes minutes",
 }
 

@@ -192,7 +192,10 @@ def test_what_is_no_number_is_refused(tmp_path, level):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"notion": "gdp"}, "the ledger's notion is 'dp', the spend's is 'gdp'"),
+        (
+            {"notion": "gdp"},
+            "the ledger's notion is 'dp', the spend's is 'gdp': a ledger of notion 'gdp' takes it",
+        ),
         ({"notion": "prior_averaged_dp"}, "the ledger's notion is 'dp', the spend's is 'prior_averaged_dp'"),
         (
             {"relation": "unit_distance", "unit": 1.0},

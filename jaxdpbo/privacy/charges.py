@@ -1,6 +1,7 @@
 """What the ledger holds of a run: its cost, which run it is, and arrays as text, bit for bit."""
 
 import base64
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.privacy import guarantee, ledger
+from jaxdpbo.privacy import accounting, guarantee, ledger
 from jaxdpbo.privacy.fingerprints import fingerprint
 from jaxdpbo.types import Tree
 
@@ -44,6 +45,11 @@ def located(recording: Any) -> Recording:
 def charge(recording: Recording, what: str, statement: guarantee.Guarantee, *public: object) -> ledger.Charge:
     """Pay for all that a run will release, before it begins.
 
+    A ledger of notion "gdp" takes a "dp" statement too, with its delta: by the GDP level that the statement proves of
+    itself (``also``), or by that of every mechanism of pure DP, whose log-ratios have a range of ``2 epsilon``
+    (``accounting.bounded_range_mu``; docs/theorems.md). A ledger of notion "dp" takes a "gdp" statement by its
+    ``also`` alone: from a ``mu`` no one epsilon follows.
+
     Args:
       recording: where, and its name there.
       what: it is, in words.
@@ -58,11 +64,23 @@ def charge(recording: Recording, what: str, statement: guarantee.Guarantee, *pub
     path, run = located(recording)
     if statement.notion not in ledger.LEVELS:
         raise ValueError(f"a ledger adds up {', '.join(ledger.LEVELS)}; this run has {statement.notion!r}: {statement}")
-    event = ledger.Event(statement.notion, statement.level, statement.delta, statement.total_variation)
+    event = ledger.Event(*_level_for(path, statement), statement.delta, statement.total_variation)
     spend = ledger.Spend(
         (event,), statement.relation or "", statement.protects, statement.unit, tuple(sorted(statement.assumptions))
     )
     return ledger.charge(path, run, what, spend, fingerprint=fingerprint(public))
+
+
+def _level_for(path: str | Path, statement: guarantee.Guarantee) -> tuple[str, float]:
+    """Notion and level of a statement, of the ledger's notion where one is proved; else its own, which is refused."""
+    levels = {statement.notion: statement.level} | dict([statement.also] if statement.also else [])
+    if "dp" in levels:
+        wanted = ledger.account(path).budget.notion
+        if wanted in levels:
+            return wanted, levels[wanted]
+        if wanted == "gdp" and math.isfinite(2 * levels["dp"]):
+            return wanted, max(accounting.bounded_range_mu(2 * levels["dp"]), guarantee.LEAST)
+    return statement.notion, statement.level
 
 
 def charge_once(recording: Recording, what: str, statement: guarantee.Guarantee, *public: object) -> ledger.Charge:

@@ -1,6 +1,8 @@
 """What a run guarantees, as a typed statement: never a bare epsilon."""
 
 import math
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -10,6 +12,7 @@ from jaxdpbo.privacy import accounting, ledger
 
 NOTIONS = ("gdp", "dp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "unit_distance")
+LEAST = sys.float_info.min  # levels are positive
 
 # Whose records. One wording for all, so that one ledger can add up what is spent on the same people.
 USERS = ledger.USERS
@@ -25,6 +28,11 @@ OWN_ROWS = "row i was made from record i and public values alone, and what is ca
 WHOSE_ROWS = "which rows are whose, and how many each user has, is public"
 BLOCKS_APART = "the loss of a block follows from that block's rows and public values alone: a learner keeps nothing"
 RUN_COST = "one run, its score included, costs those rows what is stated of one run"
+STAGE_COSTS = "each stage costs those rows what is stated of it, whatever the stages before it released"
+POISSON_BATCHES = (
+    "every batch takes each row by a coin of its own, with the stated probability, and nobody learns which"
+)
+FOREIGN_DRAWS = "nobody tells the draws of the training's own library from random ones, or guesses their seed"
 RUNS_UNKNOWN = "nobody learns how many runs there were, by the clock or otherwise"
 FAILS_BY_NOISE = "whether a run fails, and when it ends, follows from what it noised"
 ROWS_APART = "no row trains and validates"
@@ -50,6 +58,7 @@ SECTIONS = {
     SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",
     WHOSE_ROWS: "whose-rows", BLOCKS_APART: "blocks-apart", PREDICTED_APART: "predicted-apart",
     **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
+    STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
     **dict.fromkeys((GAUSSIAN_PROCESS, GAUSSIAN_NOISE, EXACT_UTILITY, BEST_QUERIES), "gaussian-process"),
     COMPUTED_MEAN: "computed-mean", EXACT_TRAINING: "exact-training",
@@ -71,9 +80,10 @@ class Guarantee:
       total_variation: the release is within this total variation distance of a mechanism of which all of this is true.
       unit: of "unit_distance", how far apart neighbours are at most, in the records' own units; None for the others.
         Budgets for different units do not add up.
-      parts: what the budget is spent on, in words, and the level of each: they compose to ``level``. Empty for one.
-      also: another statement that holds of the same release: "gdp" of one that is "dp", or "dp" of one that is "gdp",
-        and its level. None where there is no other.
+      parts: what the budget is spent on, in words, and the level of each. Of "gdp" they compose to ``level``; of "dp" a
+        part is what that stage alone costs, at the same ``delta``. Empty for one.
+      also: another statement that holds of the same release, with the same ``delta``: "gdp" of one that is "dp", or
+        "dp" of one that is "gdp", and its level. None where there is no other.
     """
 
     notion: str
@@ -142,9 +152,8 @@ class Guarantee:
         slack = f", delta={self.delta:g}" if self.delta else ""
         slack += f", total variation at most {self.total_variation:.2g}" if self.total_variation else ""
         relation = f"{self.relation} {self.unit:g}" if self.unit else self.relation
-        parts = (
-            ", of which " + " and ".join(f"{level:.3g} for {what}" for what, level in self.parts) if self.parts else ""
-        )
+        spent = " and ".join(f"{level:.3g} for {what}" for what, level in self.parts)
+        parts = f", {'of which' if self.notion == 'gdp' else 'alone'} {spent}" if self.parts else ""
         also = f" and {self.also[0]} {self.also[1]:g}" if self.also else ""
         return f"{self.notion} {self.level:g}{also}{parts}{slack} ({relation}) for {self.protects}"
 
@@ -173,7 +182,7 @@ def guarantee(
     Raises:
       ValueError: an unknown notion or relation, a level that is not positive and finite, a delta or variation outside
         [0, 1), words that are not one printable line, a "unit_distance" without its ``unit`` or a unit elsewhere, parts
-        that do not compose to the level, or another statement of a notion that does not go with this one.
+        that do not go with the level, or another statement of a notion that does not go with this one.
       TypeError: ``assumptions`` is one string: a tuple of names is wanted; ``parts`` or ``also`` are no pairs.
     """
     if not isinstance(assumptions, (tuple, list)) or not all(isinstance(name, str) for name in assumptions):
@@ -194,8 +203,12 @@ def guarantee(
         raise TypeError(f"parts must be pairs of words and a level, got {parts!r}")
     items = tuple((_words("parts", what), _checks.positive("parts", each)) for what, each in parts)
     composed = accounting.composed_mu(*(each for _, each in items)) if items else level
-    if items and (notion != "gdp" or not math.isclose(composed, level, rel_tol=1e-9)):
+    if notion == "gdp" and not math.isclose(composed, level, rel_tol=1e-9):
         raise ValueError(f"parts must compose to the level of a gdp statement, {level}, got {composed}")
+    if notion != "gdp" and any(notion != "dp" or each > level for _, each in items):
+        raise ValueError(
+            f"parts must be of a gdp statement, or of a dp one and at most its level, {level}, got {items}"
+        )
     if also is not None and not isinstance(also, (tuple, list)):
         raise TypeError(f"also must be a notion and a level, got {also!r}")
     if also is not None and (len(also) != 2 or not isinstance(also[0], str) or {notion, also[0]} != {"dp", "gdp"}):
@@ -213,6 +226,55 @@ def guarantee(
         unit=distance,
         parts=items,
         also=None if also is None else (also[0], _checks.positive("also", also[1])),
+    )
+
+
+def of_total(
+    total: accounting.Total, protects: str, *, assumptions: tuple[str, ...] = (), total_variation: float = 0.0
+) -> Guarantee:
+    """Stages composed, as a typed statement, itemised by stage: what a result carries and a ledger charges.
+
+    Formal guarantee: ``(epsilon, delta)``-DP as ``total`` says, and Gaussian DP but for the same ``delta`` (``also``,
+    by ``accounting.gdp_level``), so that a ledger of either notion takes it; resting on ``STAGE_COSTS``,
+    ``PUBLIC_CONFIG`` and ``assumptions``. The statement that there is none where nothing is proved at this ``delta``.
+
+    >>> from jaxdpbo import accounting
+    >>> from jaxdpbo.privacy import guarantee
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> total = accounting.total([stage.gaussian(0.5, "a search"), stage.pure(0.3, "a choice")], 1e-5)
+    >>> print(guarantee.of_total(total, "the rows").claim)
+    dp 2.22774 and gdp 0.5..., alone 1.99 for a search and 0.3 for a choice, delta=1e-05 (replace_one) for the rows
+
+    Args:
+      total: of ``accounting.total``: its stages are all that was released about these rows.
+      protects: whose records, in words.
+      assumptions: that the stages rest on, by name, such as ``IDEAL_NOISE`` of noise in floats.
+      total_variation: what the noise of all stages together is from ideal noise, at most.
+
+    Raises:
+      TypeError: ``total`` is none.
+      ValueError: as ``guarantee``.
+    """
+    if not isinstance(total, accounting.Total):
+        raise TypeError(f"total must be made by accounting.total, got {total!r:.80}")
+    if math.isinf(total.epsilon):
+        return no_guarantee(protects, f"nothing is proved of these stages at delta={total.delta:g}")
+    level, mu = max(total.epsilon, LEAST), accounting.gdp_level(total.stages, total.delta)
+    alike = Counter((one.what, one.epsilon) for one in total.items)
+    return guarantee(
+        "dp",
+        level,
+        total.relation,
+        protects,
+        assumptions=tuple(dict.fromkeys((STAGE_COSTS, PUBLIC_CONFIG, *assumptions))),
+        delta=total.delta,
+        total_variation=total_variation,
+        # A stage alone is a part of what is released, so it costs no more than all.
+        parts=[
+            (what if times == 1 else f"{what} (each of {times})", min(max(epsilon, LEAST), level))
+            for (what, epsilon), times in alike.items()
+        ],
+        also=("gdp", max(mu, LEAST)) if math.isfinite(mu) else None,
     )
 
 

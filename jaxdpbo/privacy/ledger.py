@@ -484,7 +484,8 @@ def _expect_the_version(name: Path, header: dict[str, Any]) -> None:
 def _expect_the_kind_of(path: Path, budget: Budget, spend: Spend) -> None:
     for event in spend.events:
         if event.type != budget.notion:
-            raise LedgerError(f"{path}: the ledger's notion is {budget.notion!r}, the spend's is {event.type!r}")
+            other = f": a ledger of notion {event.type!r} takes it" if event.type in LEVELS else ""
+            raise LedgerError(f"{path}: the ledger's notion is {budget.notion!r}, the spend's is {event.type!r}{other}")
     for name in ("relation", "unit", "protects"):
         ours, theirs = getattr(budget, name), getattr(spend, name)
         if ours != theirs:

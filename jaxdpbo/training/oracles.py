@@ -5,7 +5,6 @@ the algorithm ``R`` times on the data: what it returns is raw. ``objectives`` jo
 """
 
 import math
-import sys
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting, guarantee
+from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.training import dp_optim, models
 
 
@@ -61,8 +61,9 @@ def training_guarantee(
 ) -> guarantee.Guarantee:
     """What ``dp_optim.train`` with these settings guarantees to each training example; host arithmetic, no data.
 
-    ``(epsilon, delta)``-DP, replace-one, of the final parameters and all before; with exact noise within the total
-    variation of all draws, with noise in floats if it is as ideal noise is.
+    ``(epsilon, delta)``-DP, replace-one, of the final parameters and all before, and GDP but for the same ``delta``
+    (``accounting.gdp_level``), which a ledger of notion "gdp" adds up; with exact noise within the total variation of
+    all draws, with noise in floats if it is as ideal noise is.
 
     The statement that there is none where no finite epsilon is proved for so little noise.
 
@@ -73,20 +74,23 @@ def training_guarantee(
       >>> from jaxdpbo.training import dp_optim, models, oracles
       >>> settings = dp_optim.settings(steps=100, batch=8, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
       >>> print(oracles.training_guarantee(settings, models.logistic_regression(2), records=1000, delta=1e-5).claim)
-      dp 0.609406, delta=1e-05, total variation at most 1e-14 (replace_one) for training examples
+      dp 0.609406 and gdp 0.157..., delta=1e-05, total variation at most 1e-14 (replace_one) for training examples
     """
     exact = _checks.choice("noise", noise, dp_optim.NOISES) == "exact"
     found = training_epsilon(settings, records=records, delta=delta)
     if math.isinf(found.epsilon):
         return guarantee.no_guarantee("training examples", "no finite epsilon is proved for so little noise")
+    rate, z, steps = int(settings.batch) / records, float(settings.noise_multiplier), int(settings.steps)
+    mu = accounting.gdp_level([stage.sampled_gaussian(rate=rate, noise_multiplier=z, steps=steps)], delta)
     return guarantee.guarantee(
         "dp",
-        max(found.epsilon, sys.float_info.min),
+        max(found.epsilon, guarantee.LEAST),
         "replace_one",
         "training examples",
         assumptions=(guarantee.RANDOM_BITS if exact else guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG),
         delta=delta,
-        total_variation=dp_optim.total_variation(model, int(settings.steps)) if exact else 0.0,
+        total_variation=dp_optim.total_variation(model, steps) if exact else 0.0,
+        also=("gdp", max(mu, guarantee.LEAST)) if math.isfinite(mu) else None,
     )
 
 

@@ -49,7 +49,7 @@ def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
     def stages(costs: Sequence[stage.Stage]) -> list[stage.Stage]:
         return [stage.gaussian(search.level, "the search"), _routes.any_of("the training", costs)]
 
-    noises, _, epsilon = _routes.calibrated(
+    noises, costs, _ = _routes.calibrated(
         asked,
         records,
         accounting.gdp_epsilon(float(of_training), asked.delta),
@@ -57,19 +57,10 @@ def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
         lambda of: accounting.total(stages(of), asked.delta).epsilon,
     )
     variation = max(asked.training.total_variation(each, records) for each in asked.settings) + search.total_variation
-    stated = guarantee.guarantee(
-        "dp",
-        epsilon,
-        "replace_one",
+    stated = guarantee.of_total(
+        accounting.total(stages(costs), asked.delta),
         guarantee.ALL_ROWS,
-        assumptions=(
-            guarantee.RANDOM_BITS,
-            guarantee.PUBLIC_CONFIG,
-            guarantee.RUN_COST,
-            guarantee.FAILS_BY_NOISE,
-            guarantee.BLOCKS_APART,
-        ),
-        delta=asked.delta,
+        assumptions=(guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, guarantee.BLOCKS_APART),
         total_variation=variation,
     )
     stated = stated.assuming(*asked.training.assumptions())

@@ -38,34 +38,24 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None) -> _routes.
     small = [_routes.noises(asked, records, accounting.gdp_epsilon(mu, asked.delta), asked.delta) for mu in levels[:2]]
     tried = [_routes.any_of("a trial", _routes.costs(asked, noises, records)) for noises in small]
 
-    def of_all(costs: Sequence[stage.Stage]) -> float:
-        return accounting.total([*tried * count, _routes.any_of("the training", costs)], asked.delta).epsilon
+    def of_all(costs: Sequence[stage.Stage]) -> accounting.Total:
+        return accounting.total([*tried * count, _routes.any_of("the training", costs)], asked.delta)
 
-    noises, _, epsilon = _routes.calibrated(
-        asked, records, accounting.gdp_epsilon(levels[2], asked.delta), asked.delta, of_all
+    noises, costs, _ = _routes.calibrated(
+        asked, records, accounting.gdp_epsilon(levels[2], asked.delta), asked.delta, lambda of: of_all(of).epsilon
     )
     budget = calibration.budget(
         whole, _routes.NOISE, users=users, steps=2 * count, dimension=1, dtype=jnp.result_type(float)
     )
     of_scores = calibration.statement(budget, VALIDATION)
     of_noise = (2 * count + 1) * max(training.total_variation(each, records) for each in asked.settings)
-    stated = tuple(
-        guarantee.guarantee(
-            "dp",
-            level,
-            "replace_one",
-            whose,
-            assumptions=(
-                guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.RUN_COST, guarantee.FAILS_BY_NOISE
-            ),
-            delta=asked.delta,
-            total_variation=variation,
-        ).assuming(*training.assumptions(), *((guarantee.ROWS_APART,) if given else ()))
-        for whose, level, variation in (
-            (TRAIN, epsilon, of_noise),
-            (VALIDATION, accounting.gdp_epsilon(of_scores.level, asked.delta), of_scores.total_variation),
-        )
-    )  # fmt: skip
+    scored = accounting.total([stage.gaussian(of_scores.level, "noised scores")], asked.delta)
+    rests = (guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, *training.assumptions())
+    rests += (guarantee.ROWS_APART,) if given else ()
+    stated = (
+        guarantee.of_total(of_all(costs), TRAIN, assumptions=rests, total_variation=of_noise),
+        guarantee.of_total(scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation),
+    )
     secret, first = keys.for_release(asked.key, stated[0], asked.insecure_key)
     stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
     of_draw, of_trials, of_last = jax.random.split(secret, 3)

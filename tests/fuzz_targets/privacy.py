@@ -129,6 +129,11 @@ def compositions() -> dict[str, Target]:
     return {
         "total": Target(a.total, {"stages": stages, "delta": probability}, odd=odd, weight=0.3,
             check=lambda found, _: at_least_zero(found.epsilon, None)),
+        "gdp_level": Target(a.gdp_level, {"stages": stages, "delta": probability}, odd=odd, weight=0.3,
+            check=at_least_zero),
+        "of_total": Target(
+            lambda stages, delta: guarantee.of_total(a.total(stages, delta), "them"),
+            {"stages": stages, "delta": probability}, odd=odd, weight=0.3, check=is_guarantee),
         "composed_profile": Target(a.composed_profile, {"stages": stages}, odd=odd, weight=0.3, check=is_profile),
         "sampled_gaussian_profile": Target(a.sampled_gaussian_profile, sampled, tame=("steps",), weight=0.3,
             check=is_profile),

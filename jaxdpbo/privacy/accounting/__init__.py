@@ -2,7 +2,7 @@
 
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.accounting.bounded_range import bounded_range_eta, bounded_range_mu
-from jaxdpbo.privacy.accounting.composition import Item, Total, composed_profile, total
+from jaxdpbo.privacy.accounting.composition import Item, Total, composed_profile, gdp_level, total
 from jaxdpbo.privacy.accounting.gdp import (
     compose_gdp,
     dp_event,
@@ -52,6 +52,7 @@ __all__ = [
     "gaussian_standard_deviation",
     "gdp_delta",
     "gdp_epsilon",
+    "gdp_level",
     "gdp_mu",
     "largest_distance",
     "learner_epsilon",

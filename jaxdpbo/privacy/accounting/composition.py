@@ -22,6 +22,7 @@ from jaxdpbo.types import Unchecked
 RELATION = "replace_one"
 SHARES = (0.1, 0.2, 0.4, 0.8, 1.6)  # the grid's step, in mean standard deviations: the next where one is too fine
 POINTS = 10_000  # of a profile at most
+LEVELS_AT = 4096  # points at which a profile is held under a Gaussian's
 FURTHEST = 20.0  # a step beyond which quadrature between grid points would be long, in deviations of a stage's loss
 
 
@@ -113,7 +114,10 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
     if not rest:
         found = [(gdp.gdp_epsilon(mu, delta), "gaussian")]
     else:
-        level, rest_alone = _gaussian_level(mu, rest), [rest[0].epsilon(delta)] if mu == 0 and len(rest) == 1 else []
+        level, rest_alone = (
+            _gaussian_level(mu, rest, 0.0),
+            [rest[0].epsilon(delta)] if mu == 0 and len(rest) == 1 else [],
+        )
         found = [(gdp.gdp_epsilon(level, delta), "gaussian"), (_basic(mu, rest, delta), "basic")]
         found += [(each, "alone") for each in rest_alone] + [(_by_grid(mu, rest, delta), "grid")]
     epsilon, by = min(found, key=lambda each: each[0])
@@ -139,6 +143,62 @@ def composed_profile(stages: Sequence[Stage]) -> _grid.Profile:
         return partial(gdp.gdp_delta, mu)
     found = _sum(mu, rest, 1.0, _grid.TRUNCATED)
     return _grid.profile_of(found) if found is not None else lambda epsilon: 1.0
+
+
+def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
+    """A proved ``mu`` at which all that the stages release is ``mu``-GDP but for ``delta``, replace-one.
+
+    Formal guarantee: the composed profile is at most ``gdp_delta(mu, epsilon) + delta`` at every ``epsilon``. Such
+    levels add up in squares and such deltas in sums, also of stages that are chosen by earlier releases: what a ledger
+    of notion "gdp" adds up (docs/theorems.md).
+
+    Without a delta a sampled training is no better than whole batches, ``sqrt(steps) / noise_multiplier``: far out its
+    losses are theirs. A small delta is what sampling needs to count.
+
+    Args:
+      stages: as in ``total``.
+      delta: in [0, 1).
+
+    Returns:
+      ``mu``, rounded up; inf where nothing is proved, as of a selection, a curve or another library's event at 0.
+
+    Raises:
+      ValueError: ``delta`` out of range.
+      TypeError: something else among the stages.
+
+    >>> from jaxdpbo import accounting
+    >>> from jaxdpbo.privacy.accounting import stage
+    >>> training = stage.sampled_gaussian(rate=0.01, noise_multiplier=1.0, steps=100)
+    >>> [round(accounting.gdp_level([training], delta), 2) for delta in (0.0, 1e-6)]
+    [10.0, 0.22]
+    """
+    given = _stages(stages)
+    if (delta := _checks.number("delta", delta)) != 0:
+        delta = _checks.probability("delta", delta)
+    mu, rest = _reduced(given)
+    least = _gaussian_level(mu, rest, delta)
+    if not rest or delta == 0:
+        return least
+    return min(least, _level_above(composed_profile(given), delta))
+
+
+def _level_above(profile: _grid.Profile, delta: float) -> float:
+    """A ``mu`` whose profile, plus ``delta``, is above this one everywhere.
+
+    Between two points both fall: this one at the first and the Gaussian's at the second are compared.
+    """
+    reach = _grid.first_below(profile, delta)
+    if math.isinf(reach):
+        return math.inf
+    places, mu = np.linspace(0.0, reach, LEVELS_AT).tolist(), 0.0
+    # In any order: in a mixed one few points ask for more than those before them, and each that does is a root.
+    for number in np.random.default_rng(0).permutation(LEVELS_AT - 1) if reach > 0 else ():
+        wanted = (profile(places[number]) - delta) * _grid.ABOVE
+        if wanted >= 1:
+            return math.inf
+        if wanted > 0 and gdp.gdp_delta(mu, places[number + 1]) < wanted:
+            mu = gdp.gdp_mu(places[number + 1], wanted) * (1 + 1e-9)
+    return mu
 
 
 def _stages(stages: Unchecked) -> tuple[Stage, ...]:
@@ -174,22 +234,30 @@ def _reduced(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
     return (rounded.composed_mu(*known) if known else 0.0), rest
 
 
-def _level(kind: str, argument: float) -> float:
-    """The GDP level; pure ``epsilon``-DP has a range of ``2 epsilon``."""
+def _level(kind: str, arguments: tuple[Any, ...]) -> float:
+    """The GDP level; of an approximate stage but for its delta; inf where there is none.
+
+    Pure ``epsilon``-DP has a range of ``2 epsilon``; a sampled training is no worse than whole batches, and far out no
+    better.
+    """
     if kind == "gaussian":
-        return argument
+        return arguments[0]
+    if kind == "sampled_gaussian":
+        _, z, steps = arguments
+        return math.sqrt(steps) / z if z > 0 else math.inf
+    if kind not in ("pure", "approximate", "bounded_range") or arguments[0] == 0:
+        return 0.0 if arguments[0] == 0 else math.inf
     try:
-        return bounded_range.bounded_range_mu(2 * argument if kind == "pure" else argument)
+        return bounded_range.bounded_range_mu(arguments[0] if kind == "bounded_range" else 2 * arguments[0])
     except ValueError:  # no float holds it
         return math.inf
 
 
-def _gaussian_level(mu: float, rest: Sequence[Stage]) -> float:
-    """Of all stages together, where each is Gaussian DP; else inf."""
-    if any(one.kind not in ("pure", "bounded_range") for one in rest):
+def _gaussian_level(mu: float, rest: Sequence[Stage], slack: float) -> float:
+    """Of all stages together but for ``slack``, where each is Gaussian DP but for a delta of its own; else inf."""
+    if math.fsum(one.arguments[1] for one in rest if one.kind == "approximate") * (1 + 1e-15) > slack:
         return math.inf
-    levels = [bounded_range.bounded_range_mu((2 if one.kind == "pure" else 1) * one.arguments[0]) for one in rest]
-    return math.hypot(mu, *levels) * (1 + 1e-15)
+    return math.hypot(mu, *(_level(one.kind, one.arguments) for one in rest)) * (1 + 1e-15)
 
 
 def _basic(mu: float, rest: Sequence[Stage], delta: float) -> float:
@@ -299,5 +367,5 @@ def _event(events: Any, what: str, kind: str, arguments: tuple[Any, ...]) -> Any
         raise ValueError(f"stages must have dp-accounting events, got {what!r}, which is {kind} and has none")
     if arguments[0] == 0:
         return events.NoOpDpEvent()
-    level = _level(kind, arguments[0])
+    level = _level(kind, arguments)
     return events.NonPrivateDpEvent() if math.isinf(level) else events.GaussianDpEvent(1 / level)

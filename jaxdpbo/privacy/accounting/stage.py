@@ -20,6 +20,9 @@ from jaxdpbo.types import Unchecked
 RELATIONS = ("replace_one", "add_or_remove")
 GROUP_PRIVACY = "add-or-remove made replace-one by group privacy, d_R(2e) <= (1 + e^e) d(e)"
 POINTS = 2**13  # of a converted profile
+INTERVALS = (3.2e-3, 1.6e-3, 8e-4, 4e-4, 2e-4, 1e-4)  # of dp-accounting's grid, whose default is the last
+CLOSE_AT, CLOSE = (1e-9, 1e-6, 1e-3), 3e-4  # deltas whose epsilons are the same on two grids, within this share
+MAX_REACH = 300.0  # epsilon beyond which a foreign profile is level
 Profile = _grid.Profile
 
 
@@ -300,14 +303,26 @@ def _profile_of_event(event: Any, relation: str) -> Profile:
         raise TypeError(f"of must be a dp_accounting event or a profile, got {type(event).__name__}")
     pld = _checks.extra("dp_accounting.pld", "accounting", "a foreign event")
     named = {"replace_one": "REPLACE_ONE", "add_or_remove": "ADD_OR_REMOVE_ONE"}[relation]
-    accountant = pld.PLDAccountant(accounting.NeighboringRelation[named])
-    try:
-        accountant.compose(event)
-    except Exception as error:  # whatever that library says of an event, or of the numbers in it
-        raise ValueError(f"of must be an event that dp-accounting supports for {relation}: {error}") from None
-    least = min(_grid.first_below(accountant.get_delta, accountant.get_delta(300.0) + 1e-13), 300.0)
-    at = np.linspace(0.0, max(least, 1e-3), POINTS)
+    accountant = _first_close(pld.PLDAccountant, accounting.NeighboringRelation[named], event, relation)
+    least = accountant.get_epsilon(accountant.get_delta(MAX_REACH) + 1e-13)
+    at = np.linspace(0.0, max(min(least, MAX_REACH), 1e-3), POINTS)
     return _grid.chords(at, np.broadcast_to(np.asarray(accountant.get_delta(at.tolist()), float), at.shape))
+
+
+def _first_close(make: Any, neighbours: Any, event: Any, relation: str) -> Any:
+    """The accountant on the first grid that is fine enough: each bounds from above, the finer the slower."""
+    accountant, before = None, np.array([])
+    for interval in INTERVALS:
+        accountant = make(neighbours, value_discretization_interval=interval)
+        try:
+            accountant.compose(event)
+        except Exception as error:  # whatever that library says of an event, or of the numbers in it
+            raise ValueError(f"of must be an event that dp-accounting supports for {relation}: {error}") from None
+        found = np.array([accountant.get_epsilon(delta) for delta in CLOSE_AT])
+        if before.size and np.allclose(found, before, rtol=CLOSE, atol=CLOSE):
+            break
+        before = found
+    return accountant
 
 
 def _profiles(profiles: Sequence[Profile]) -> list[Profile]:

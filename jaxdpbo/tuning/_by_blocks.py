@@ -49,7 +49,7 @@ def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
     def stages(costs: Sequence[stage.Stage]) -> list[stage.Stage]:
         return [stage.gaussian(search.level, "the search"), _routes.any_of("the training", costs)]
 
-    noises, costs, _ = _routes.calibrated(
+    noises, costs = _routes.calibrated(
         asked,
         records,
         accounting.gdp_epsilon(float(of_training), asked.delta),

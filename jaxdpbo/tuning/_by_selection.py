@@ -59,7 +59,7 @@ def calibrated(
     def of_all(costs: Sequence[stage.Stage]) -> float:
         return selection.statements(law, asked.settings, {TRAIN: costs}, asked.delta)[0].level
 
-    noises, costs, _ = _routes.calibrated(asked, records, accounting.gdp_epsilon(level, delta), delta, of_all)
+    noises, costs = _routes.calibrated(asked, records, accounting.gdp_epsilon(level, delta), delta, of_all)
     return level, noises, costs
 
 

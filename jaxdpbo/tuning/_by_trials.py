@@ -41,7 +41,7 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None) -> _routes.
     def of_all(costs: Sequence[stage.Stage]) -> accounting.Total:
         return accounting.total([*tried * count, _routes.any_of("the training", costs)], asked.delta)
 
-    noises, costs, _ = _routes.calibrated(
+    noises, costs = _routes.calibrated(
         asked, records, accounting.gdp_epsilon(levels[2], asked.delta), asked.delta, lambda of: of_all(of).epsilon
     )
     budget = calibration.budget(

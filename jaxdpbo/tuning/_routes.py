@@ -115,13 +115,13 @@ def any_of(what: str, costs: Sequence[stage.Stage]) -> stage.Stage:
 
 def calibrated(
     asked: Asked, records: int, epsilon: float, delta: float, of_all: Callable[[Sequence[stage.Stage]], float]
-) -> tuple[list[float], list[stage.Stage], float]:
-    """The noise of each setting, so that one training costs the same, what it costs, and ``of_all``; no data."""
+) -> tuple[list[float], list[stage.Stage]]:
+    """The noise of each setting, so that one training costs the same and ``of_all`` what was asked for; no data."""
     while True:
         found = noises(asked, records, epsilon, delta)
         of_each = costs(asked, found, records)
-        if (whole := of_all(of_each)) <= asked.epsilon:
-            return found, of_each, whole
+        if of_all(of_each) <= asked.epsilon:
+            return found, of_each
         epsilon *= SHRUNK
         if epsilon < LEAST_SHARE * asked.epsilon:
             raise ValueError(f"delta must be smaller beside an epsilon of {asked.epsilon:g}, got {asked.delta:g}")

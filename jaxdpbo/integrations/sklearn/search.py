@@ -23,7 +23,7 @@ from jaxdpbo.types import ArrayLike
 
 ON_ERROR = ("worst", "raise")
 VALIDATION, ALL = "validation", "all"
-ROWS_OF_BLOCK, MOST_BLOCKS = 50, 100  # where ``n_blocks`` is not given
+ROWS_OF_BLOCK, MOST_BLOCKS = 30, 100  # where ``n_blocks`` is not given: ``scripts/bench blocks``
 
 
 class _Ready(NamedTuple):
@@ -100,7 +100,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         Where not given, halves (of groups, where there are some), always the same ones. Noise falls with the number of
         validation records.
       protect: "validation", or "all": every row, those that train among them.
-      n_blocks: for "all": how many blocks; where not given a 50th of the rows, at most 100.
+      n_blocks: for "all": how many blocks; where not given a 30th of the rows, at most 100.
       scale: for "all": carry what did best on blocks to all rows (``scale``, which says which parameters). False: all
         stay.
       refit: False: an estimator that is fitted to validation records leaks them, whatever was private before. "train"

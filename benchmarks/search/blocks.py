@@ -56,6 +56,10 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
         "counts": {
             name: by_count(counts(name), {learner: regrets[name, learner] for learner in learners}) for name in names
         },
+        "seconds a run": {
+            learner: float(np.median([found[cell]["seconds"] for cell in wanted if cell.search == learner]))
+            for learner in learners
+        },
     }
     _show(results)
     stem = "bench_blocks" + "_quick" * quick

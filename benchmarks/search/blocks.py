@@ -169,7 +169,7 @@ def _picture(results: dict[str, Any]) -> Any:
             of = one["data"][name]
             lower.plot(EXPONENTS, of["regret"] / of["random"], "o-", label=f"{learner}: {one['parameter']}")
         lower.set(xlabel="exponent", ylabel="regret without noise", yscale="log", ylim=(1e-3, None))
-    for axis in axes[:, 0]:
-        axis.legend(frameon=False, fontsize=7)
+    axes[0, 0].legend(frameon=False, fontsize=8)
     figure.tight_layout()
+    figure.legend(*axes[1, 0].get_legend_handles_labels(), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=4)
     return figure

@@ -26,8 +26,8 @@ def scale(estimator: Estimator, params: Mapping[str, Any], rows_block: int, rows
     ==================================  ==============================================
 
     Measured by ``scripts/bench blocks``: an exponent is here where it was better than 0 on every data set. For ``C`` of
-    a logistic regression and ``alpha`` of a ridge 0 was best; ``min_samples_leaf`` of trees and forests and
-    ``n_neighbors`` should have grown with the rows of one data set, and not with another's.
+    a logistic regression and ``alpha`` of a ridge next to nothing could be gained; ``min_samples_leaf`` of trees and
+    forests and ``n_neighbors`` should have grown with the rows of one data set, and not with another's.
 
     Formal guarantee: that of ``params``, since numbers of rows are public.
 

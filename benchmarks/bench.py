@@ -11,12 +11,14 @@ SEARCHES = {  # of losses, not of speed
     "search": "benchmarks.search.bench",
     "sklearn": "benchmarks.search.held_out",
     "private_tuning": "benchmarks.search.private_tuning",
+    "blocks": "benchmarks.search.blocks",
 }
 OPTIONS = {
     "first_answer": {"against"},
     "search": {"problems", "methods", "budgets", "seeds"},
     "sklearn": {"seeds"},
     "private_tuning": {"problems", "methods", "budgets", "seeds"},
+    "blocks": {"seeds"},
 }
 MODULES = {name: f"benchmarks.speed.{name}" for name in NAMES} | SEARCHES
 

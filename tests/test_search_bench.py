@@ -5,9 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.search import bench, cells, searches
+from benchmarks import report
+from benchmarks.search import bench, block_losses, blocks, cells, searches
 from benchmarks.search.problems import PROBLEMS, Problem
 from jaxdpbo import Space, space
+from jaxdpbo.integrations.sklearn import scaling
+from jaxdpbo.privacy import choice
 from jaxdpbo.privacy.accounting import gdp
 
 CALLS = []
@@ -91,3 +94,36 @@ def test_problems_say_what_they_are():
         assert problem.evaluations == problem.steps * (problem.dimension + 1), name
         assert problem.box.shape == (2, problem.dimension), name
         assert (problem.default is None) == (not isinstance(problem.searched, Space)), name
+
+
+def test_the_law_of_a_choice_is_that_of_its_integers():
+    losses = np.random.default_rng(0).uniform(0, 4, (6, 25)) + np.arange(6)[:, None] / 3
+    losses[2, :5], losses[3, 7] = np.inf, np.nan
+    for mu in (0.25, 2.0):
+        budget = choice.budget(mu, "exact", users=25, dtype=float)
+        exact = np.exp(np.asarray(choice.scores(budget, losses, np.asarray(4.0)), float) * float(choice.RATE))
+        np.testing.assert_allclose(block_losses.law(losses, 4.0, mu), exact / exact.sum(), rtol=0.05)
+    assert block_losses.law(losses, 4.0, np.inf).tolist() == [1, 0, 0, 0, 0, 0]
+
+
+def test_regret_is_of_the_setting_that_all_rows_are_given():
+    learner = block_losses.Learner(None, "C", np.array([1.0, 10.0]), np.array([1.0, 10.0, 100.0]))
+    laws = [[1.0, 0.0], [0.5, 0.5], *[[1.0, 0.0]] * 3]  # of a choice, by mu
+    said = {
+        "rows": 100,
+        "values": [1.0, 10.0, 100.0],
+        "losses": [3.0, 1.0, 2.0],
+        "blocks": {"9": {"rows": 10, "law": laws}},
+    }
+    found = blocks.regret(learner, said)[0]
+    at = blocks.EXPONENTS.index
+    np.testing.assert_allclose(found[0, [at(0.0), at(0.5), at(1.0)]], [2, 1, 0], atol=1e-12)  # 1, halfway to 10, 10
+    np.testing.assert_allclose(found[1, [at(-1.0), at(0.0), at(1.0)]], [2, 1, 0.5], atol=1e-12)
+    np.testing.assert_allclose(found[:, -1], 1)  # a setting at random, as it is
+
+
+def test_settings_are_carried_as_was_measured():
+    measured = report.stored("bench_blocks")["exponents"]
+    assert measured.keys() == block_losses.LEARNERS.keys()
+    for name, learner in block_losses.LEARNERS.items():
+        assert scaling.exponent_of(learner.estimator, learner.parameter) == measured[name]["best"]

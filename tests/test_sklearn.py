@@ -13,7 +13,7 @@ import sklearn
 from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import BaggingClassifier
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import (
     GroupShuffleSplit,
     KFold,
@@ -27,7 +27,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Recording, Space, space
-from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, fitting, jobs, losses, splits
+from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, fitting, jobs, losses, scale, splits
 from jaxdpbo.privacy import guarantee, ledger
 
 RNG = np.random.default_rng(0)
@@ -278,6 +278,43 @@ def test_all_rows_are_protected_in_blocks(n_jobs, capfd):
     assert guarantee.WHOSE_ROWS in grouped.guarantee_.assumptions
     refitted = search(refit=True, **options).fit(X, Y)
     assert refitted.predict(X).shape == (60,)
+
+
+def test_a_setting_is_carried_from_a_block_by_the_rule_of_its_owner():
+    pipeline = make_pipeline(StandardScaler(), SGDClassifier())
+    inside = {"sgdclassifier__alpha": 0.5, "sgdclassifier__penalty": "l2", "standardscaler__with_mean": True}
+    assert scale(pipeline, inside, 100, 1600) == inside | {"sgdclassifier__alpha": 0.0625}
+    assert scale(SGDClassifier(), {"eta0": 1}, 100, 1600) == {"eta0": 0.5}
+    assert scale(Ridge(), {"alpha": 0.5}, 100, 1600) == {"alpha": 0.5}  # of the same name, for a sum over rows
+    assert scale(LinearSVC(), {"C": 3}, 100, 1600) == {"C": 3}
+    for alpha in (1e-4, 1, 3.0):  # in two steps as in one, and not at all where no row is added
+        halfway = scale(SGDClassifier(), {"alpha": alpha}, 10, 77)
+        assert scale(SGDClassifier(), halfway, 77, 300) == pytest.approx(
+            scale(SGDClassifier(), {"alpha": alpha}, 10, 300)
+        )
+        assert scale(SGDClassifier(), {"alpha": alpha}, 77, 77) == {"alpha": alpha}
+    with pytest.raises(ValueError, match="rows_block must be at most rows_all, 10"):
+        scale(MODEL, {}, 11, 10)
+    with pytest.raises(ValueError, match="rows_all must be at least 1"):
+        scale(MODEL, {}, 1, 0)
+
+
+def test_what_was_searched_on_blocks_and_what_it_was_carried_to_are_both_said():
+    options = {"searched": {"alpha": space.real(0.1, 1.0)}, "protect": "all", "n_blocks": 12, "loss": "zero_one"}
+    model = SGDClassifier(max_iter=5, tol=None, random_state=0)
+    fitted = search(model, refit=True, **options).fit(X, Y)
+    assert fitted.release_.params["alpha"] >= 0.1
+    assert fitted.best_params_ == {
+        "alpha": pytest.approx(fitted.release_.params["alpha"] * (4 / 60) ** 0.75)
+    }  # of 5, 4
+    assert fitted.best_estimator_.alpha == fitted.best_params_["alpha"]
+    plain = search(model, scale=False, refit=True, **options).fit(X, Y)
+    assert plain.best_params_ == plain.release_.params == fitted.release_.params
+    assert plain.best_estimator_.alpha == plain.release_.params["alpha"]
+    halved = search(model, searched=options["searched"], loss="zero_one").fit(X, Y)
+    assert halved.best_params_ == halved.release_.params  # models of the search are as large as they will be
+    with pytest.raises(TypeError, match="scale must be True or False"):
+        search(scale="half").fit(X, Y)
 
 
 def test_records_of_a_group_are_one_user():

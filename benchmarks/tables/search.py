@@ -87,7 +87,54 @@ def estimators() -> str:
     return table(header, rows)
 
 
+def block_counts() -> str:
+    """Regret by number of blocks, a row for each data set and budget."""
+    result = stored("bench_blocks")
+    rows = []
+    for name, of in result["counts"].items():
+        for mu, one in of.items():
+            shares = [f"{regret:.2f}" for regret in one["regret"]]
+            least = min(range(len(shares)), key=one["regret"].__getitem__)
+            shares[least] = f"**{shares[least]}**"
+            rows.append((name, mu, *shares))
+    tried = result["settings"]["chosen here"]["blocks"]
+    return table(
+        ("rows", "mu", *(f"{k} blocks" for k in tried)), [row + ("",) * (2 + len(tried) - len(row)) for row in rows]
+    )
+
+
+def block_exponents() -> str:
+    """What carrying a setting changes, a row for each learner."""
+    result = stored("bench_blocks")
+    names = result["counts"]
+    exponents = result["settings"]["chosen here"]["exponents"]
+    rows = []
+    for learner, one in result["exponents"].items():
+        said = []
+        for name in names:
+            of = one["data"][name]
+            least = min(range(len(exponents)), key=of["regret"].__getitem__)
+            pair = of["paired"][least]
+            change = (
+                f", {exponents[least]:+g}: {of['regret'][least]:.4f} ({pair['95%'][0]:+.4f} to {pair['95%'][1]:+.4f})"
+                if pair
+                else ""
+            )
+            said.append(f"{of['regret'][exponents.index(0)]:.4f}" + change)
+        rows.append(
+            (
+                learner.partition(",")[0],
+                f"`{one['parameter']}`",
+                f"{one['carried by']:+g}" if one["carried by"] else "stays",
+                *said,
+            )
+        )
+    return table(("learner", "parameter", "carried by", *names), rows)
+
+
 BLOCKS = {
+    "bench_blocks_counts": block_counts,
+    "bench_blocks_exponents": block_exponents,
     "bench_search": compared,
     "bench_search_models": models,
     "bench_search_totals": totals,

@@ -124,6 +124,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.sklearn.losses": "named expect of_records elements",
         "integrations.sklearn.splits": "one",
         "integrations.sklearn.fitting": "of_blocks taken with_params",
+        "integrations.sklearn.scaling": "scale exponent_of",
     },
     "draws what a result holds: tests/test_plotting.py": {"plotting": "path front trade_off audit previews budget"},
     "the fields of a class: tests/test_contracts.py": {"types": "missing"},

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_method_params, _num_samples, check_i
 
 from jaxdpbo import _checks
 from jaxdpbo.drivers import Run, methods, minimize
-from jaxdpbo.integrations.sklearn import fitting, jobs, losses, splits
+from jaxdpbo.integrations.sklearn import fitting, jobs, losses, scaling, splits
 from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import charges, guarantee
 from jaxdpbo.space import Dimension, Space
@@ -23,7 +23,7 @@ from jaxdpbo.types import ArrayLike
 
 ON_ERROR = ("worst", "raise")
 VALIDATION, ALL = "validation", "all"
-ROWS_OF_BLOCK, MOST_BLOCKS = 50, 100  # where ``n_blocks`` is not given
+ROWS_OF_BLOCK, MOST_BLOCKS = 30, 100  # where ``n_blocks`` is not given: ``scripts/bench blocks``
 
 
 class _Ready(NamedTuple):
@@ -36,6 +36,7 @@ class _Ready(NamedTuple):
       train: numbers of the rows that are not protected.
       model: that knows its columns, where one does.
       rests: assumptions of its own.
+      block_rows: that train in a block; None where there are none.
     """
 
     objective: Any
@@ -44,6 +45,7 @@ class _Ready(NamedTuple):
     train: np.ndarray
     model: Estimator
     rests: tuple[str, ...]
+    block_rows: int | None = None
 
 
 def _has(name: str) -> Any:
@@ -98,7 +100,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         Where not given, halves (of groups, where there are some), always the same ones. Noise falls with the number of
         validation records.
       protect: "validation", or "all": every row, those that train among them.
-      n_blocks: for "all": how many blocks; where not given a 50th of the rows, at most 100.
+      n_blocks: for "all": how many blocks; where not given a 30th of the rows, at most 100.
+      scale: for "all": carry what did best on blocks to all rows (``scale``, which says which parameters). False: all
+        stay.
       refit: False: an estimator that is fitted to validation records leaks them, whatever was private before. "train"
         fits ``best_estimator_`` to the training rows alone, which adds nothing to what is released; True to all rows,
         which is outside of the guarantee.
@@ -112,9 +116,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         operating system. It is not called ``random_state``, which ensembles set for those inside of them.
 
     Attributes:
-      best_params_: dict of Python scalars.
+      best_params_: dict of Python scalars; with ``protect="all"`` and ``scale``, for as many rows as there are.
       guarantee_: the statement, see ``Guarantee``.
-      release_: all that may be published.
+      release_: all that may be published; ``release_.params`` is the setting that was searched.
       method_: which method ran, and why.
       best_loss_: with ``estimate_share``.
       best_estimator_: with ``refit``; ``predict`` and the like are then its own.
@@ -135,6 +139,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         cv: Any = None,
         protect: str = "validation",
         n_blocks: int | None = None,
+        scale: bool = True,
         refit: bool | str = False,
         estimate_share: float = 0.0,
         error_score: str = "worst",
@@ -156,6 +161,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.cv = cv
         self.protect = protect
         self.n_blocks = n_blocks
+        self.scale = scale
         self.refit = refit
         self.estimate_share = estimate_share
         self.error_score = error_score
@@ -180,6 +186,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """
         _checks.choice("protect", self.protect, (VALIDATION, ALL))
         _checks.choice("error_score", self.error_score, ON_ERROR)
+        _checks.flag("scale", self.scale)
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)  # of an earlier fit, which may have had another budget
         if not isinstance(self.refit, (bool, np.bool_)) and self.refit not in ("train",) * (self.protect != ALL):
@@ -194,7 +201,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of all threads: a filter that one restores would let another's out
             run = self._search(ready, space)
-        self._keep(run, ready.rests)
+        self._keep(run, ready, _num_samples(X))
         if self.refit:
             rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
             chosen = fitting.with_params(self.estimator, self.best_params_)
@@ -234,7 +241,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         objective = fitting.of_blocks(learner, count, k, groups, raises=self.error_score == "raise")
         data = fitting.All(X, y, fit_params, isinstance(loss, str))
         model = fitting.with_params(self.estimator, middle)  # unknown parameters are said before anything is spent
-        return _Ready(objective, data, objective.count, np.arange(0), model, ())
+        each = round(np.mean([len(block.train) for block in objective.partition]))  # alike, where there are no groups
+        return _Ready(objective, data, objective.count, np.arange(0), model, (), each)
 
     def _range(self, loss: Loss) -> Any:
         """Of a record's loss."""
@@ -272,10 +280,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             recording=self.recording,
         )
 
-    def _keep(self, run: Run, rests: tuple[str, ...]) -> None:
+    def _keep(self, run: Run, ready: "_Ready", rows: int) -> None:
         """What may be published, and nothing else."""
-        self.guarantee_ = run.guarantee.without(guarantee.SEPARABLE_LOSSES).assuming(*rests)
+        self.guarantee_ = run.guarantee.without(guarantee.SEPARABLE_LOSSES).assuming(*ready.rests)
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
+        if ready.block_rows is not None and self.scale:
+            self.best_params_ = scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)
         if self.estimate_share:
             self.best_loss_ = float(run.release.loss)
 

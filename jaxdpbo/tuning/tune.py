@@ -75,7 +75,7 @@ def tune_and_train(
       route: see above.
       mean: of the number of trainings of a selection.
       eta: see ``private_selection``.
-      k: of "blocks", how many; where not given a 300th of the rows, from 10 to 100.
+      k: of "blocks", how many; where not given a 30th of the rows, at most 100.
       on_error: "raise" for looking for mistakes on data that nobody minds: otherwise a training that fails has lost.
       recordings: by set of rows ("training rows", "validation rows"; of "blocks", ``guarantee.ALL_ROWS``), where its
         statement is charged before anything begins.

@@ -74,7 +74,8 @@ class Blocks:
     def _loss(self, params: Any, data: Data, number: int) -> float:
         """Of one block, as if there were no other: with generators of its own, unheard, whatever it raises."""
         take = _indexed if self._take is None else self._take
-        with _quiet.unheard(), _seeded(params, number):
+        with _quiet.unheard():
+            _seed(params, number)
             try:
                 rows = [take(data, of) for of in self.partition[number]]
                 found = np.asarray(self.learner(deepcopy(params), *rows), float)  # a learner may write on what it gets
@@ -204,21 +205,12 @@ def _indexed(data: Any, numbers: np.ndarray) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[numbers], data)
 
 
-class _seeded:
-    """Global generators that depend on the block and the setting alone, and are afterwards where they were.
+def _seed(params: Any, number: int) -> None:
+    """Global generators that depend on the block and the setting alone; ``unheard`` puts them back.
 
     Of one generator for all blocks the second block's numbers would depend on how many the first one drew.
     """
-
-    def __init__(self, params: Any, number: int):
-        said = repr(sorted(params.items()) if isinstance(params, dict) else np.asarray(params).tolist())
-        self._seed = int.from_bytes(blake2b(f"{number}:{said}".encode(), digest_size=4).digest(), "little")
-
-    def __enter__(self) -> None:
-        self._before = random.getstate(), np.random.get_state()  # noqa: NPY002
-        random.seed(self._seed)
-        np.random.seed(self._seed)  # noqa: NPY002
-
-    def __exit__(self, *error: object) -> None:
-        random.setstate(self._before[0])
-        np.random.set_state(self._before[1])  # noqa: NPY002
+    said = repr(sorted(params.items()) if isinstance(params, dict) else np.asarray(params).tolist())
+    seed = int.from_bytes(blake2b(f"{number}:{said}".encode(), digest_size=4).digest(), "little")
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002

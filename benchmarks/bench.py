@@ -12,6 +12,7 @@ SEARCHES = {  # of losses, not of speed
     "sklearn": "benchmarks.search.held_out",
     "private_tuning": "benchmarks.search.private_tuning",
     "blocks": "benchmarks.search.blocks",
+    "repetitions": "benchmarks.search.repetitions",
 }
 OPTIONS = {
     "first_answer": {"against"},

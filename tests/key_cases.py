@@ -220,7 +220,7 @@ class Drawing(Trivial):
 
 def _tuned(key):
     rows = np.zeros((40, 2)), np.zeros(40, int)
-    options = {"epsilon": 3.0, "delta": 1e-3, "k": 4, "insecure_key": True}
+    options = {"epsilon": 3.0, "delta": 1e-3, "k": 4, "mean": 4.0, "insecure_key": True}
     keys = zip(jax.random.split(key, len(tune.ROUTES)), tune.ROUTES, strict=True)
     return [
         tuning.tune_and_train(Drawing(), rows, [0, 1], route=route, key=own, **options).route for own, route in keys

@@ -83,7 +83,7 @@ def test_noise_is_the_least_that_the_statement_allows():
 
 def test_a_selection_costs_what_its_parts_say():
     found = tuned(route="selection")
-    law = accounting.repetitions(0.0, _by_selection.MEAN_RUNS)
+    law = accounting.repetitions(_by_selection.ETA, _by_selection.MEAN_RUNS)
     training, validation = found.guarantees
     wanted = accounting.selection_epsilon(law, TRAINING.cost(found.setting, found.noise, 320).profile, 1e-4)
     assert training.level == pytest.approx(wanted, rel=1e-3)  # both settings have the same steps

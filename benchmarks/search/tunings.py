@@ -45,18 +45,18 @@ def errors(cell: cells.Cell) -> dict[str, Any]:
         tuned = tuning.tune_and_train(
             training, rows, settings, epsilon=epsilon, delta=DELTA, route=route, key=key, insecure_key=True
         )
-        setting, error = tuned.setting, _error(training, tuned.model, test)
+        setting, error = tuned.setting, error_of(training, tuned.model, test)
     elif cell.search in (CHEAT, ORACLE):
         order = rng.permutation(len(rows[1]))
         cut = round(HELD_OUT * len(order)) if cell.search == CHEAT else 0
         kept, measured = [tuple(leaf[part] for leaf in rows) for part in (order[cut:], order[:cut])]
-        tried = [_fitted(training, each, cell.mu, kept, key) for each in settings]
-        by = [_error(training, model, measured if cell.search == CHEAT else test) for model in tried]
+        tried = [fitted(training, each, cell.mu, kept, key) for each in settings]
+        by = [error_of(training, model, measured if cell.search == CHEAT else test) for model in tried]
         setting = settings[int(np.argmin(by))]
-        error = _error(training, tried[int(np.argmin(by))], test)
+        error = error_of(training, tried[int(np.argmin(by))], test)
     else:
         setting = USUAL if cell.search == DEFAULT else settings[rng.integers(len(settings))]
-        error = _error(training, _fitted(training, setting, cell.mu, rows, key), test)
+        error = error_of(training, fitted(training, setting, cell.mu, rows, key), test)
     return {"error": error, "setting": setting, "seconds": round(time.perf_counter() - started, 2)}
 
 
@@ -87,7 +87,7 @@ def renyi(name: str, epsilon: float) -> float:
     training, rows, _ = problem(name)
     users = round(HELD_OUT * len(rows[1]))
     records = len(rows[1]) - users
-    law = accounting.repetitions(0.0, tuning._by_selection.MEAN_RUNS)
+    law = accounting.repetitions(tuning._by_selection.ETA, tuning._by_selection.MEAN_RUNS)
 
     def published(asked_for: float, of: list[int]) -> list[float]:
         asked = tuning._routes.Asked(training, tuple(settings_of(name)), asked_for, DELTA, None, None, True, "worst")
@@ -130,7 +130,7 @@ def settings_of(name: str) -> list[dict[str, Any]]:
     ]
 
 
-def _fitted(training: tuning.DPSGD, setting: Any, epsilon: float, rows: Any, key: jax.Array) -> Any:
+def fitted(training: tuning.DPSGD, setting: Any, epsilon: float, rows: Any, key: jax.Array) -> Any:
     return training.fit(setting, _noise(training, tuple(setting.items()), len(rows[1]), epsilon), rows, key)
 
 
@@ -139,5 +139,5 @@ def _noise(training: tuning.DPSGD, setting: Any, records: int, epsilon: float) -
     return trainings.noise_for(training, dict(setting), records, epsilon, DELTA)
 
 
-def _error(training: tuning.DPSGD, model: Any, rows: Any) -> float:
+def error_of(training: tuning.DPSGD, model: Any, rows: Any) -> float:
     return 1.0 if model is None else float(np.mean(training.losses(model, rows)))

@@ -15,7 +15,7 @@ from jaxdpbo.tuning._routes import TRAIN, VALIDATION
 from jaxdpbo.tuning.training import Rows
 
 NAME = "selection"
-MEAN_RUNS = 8.0
+MEAN_RUNS, ETA = 24.0, 3.0  # ``scripts/bench repetitions``: with eta = 0 one run in three is alone, a setting at random
 
 
 def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None, law: accounting.Repetitions) -> _routes.Tuned:

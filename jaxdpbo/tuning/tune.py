@@ -26,7 +26,7 @@ def tune_and_train(
     validation: Rows | None = None,
     route: str = AUTO,
     mean: float = _by_selection.MEAN_RUNS,
-    eta: float = 0.0,
+    eta: float = _by_selection.ETA,
     k: int | None = None,
     on_error: str = "worst",
     recordings: Mapping[str, charges.Recording] | None = None,

@@ -1,0 +1,99 @@
+"""``scripts/bench repetitions``: which law of the number of runs a private selection does best with, in minutes.
+
+Every setting is trained a few times with the noise that a law asks for; what a selection would return is then drawn
+from these trainings thousands of times. No seed of ``scripts/bench private_tuning`` is used.
+"""
+
+import os
+import time
+from typing import Any
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.search import tunings
+from jaxdpbo import accounting, tuning
+
+ENTRY = "benchmarks.search.repetitions"
+FIRST_SEED, TRAININGS, SELECTIONS = 9700, 5, 20_000
+EPSILONS = (1.0, 4.0)
+LAWS = ((0.0, 8.0), (0.0, 24.0), (1.0, 8.0), (1.0, 24.0), (3.0, 16.0), (3.0, 24.0), (3.0, 32.0), (10.0, 24.0))
+LONGEST = 2000  # runs of a selection
+
+
+def main(quick: bool) -> None:
+    started = time.perf_counter()
+    names = tunings.PROBLEMS[:1] if quick else tunings.PROBLEMS
+    epsilons, trainings = (EPSILONS[:1], 1) if quick else (EPSILONS, TRAININGS)
+    results = {
+        name: {f"{epsilon:g}": _row(name, epsilon, trainings) for epsilon in epsilons}
+        for name in tqdm(names, unit="problem")
+    }
+    _show(results)
+    report.write_result(
+        report.folder("bench") / f"bench_repetitions{'_quick' * quick}.json",
+        common.plain({"problems": results}),
+        entry=ENTRY,
+        seeds=[FIRST_SEED, FIRST_SEED + trainings],
+        noise="exact",
+        dtype="float32",
+        settings={
+            "printed in the paper": {},
+            "chosen here": {
+                "laws (eta, mean)": [list(law) for law in LAWS],
+                "epsilons": [f"{epsilon:g}" for epsilon in epsilons],
+                "delta": tunings.DELTA,
+                "selections": SELECTIONS,
+            },
+        },
+        started=started,
+    )
+
+
+def _row(name: str, epsilon: float, trainings: int) -> dict[str, Any]:
+    """The mean test error of the default setting, and of each law's selection."""
+    training, rows, test = tunings.problem(name)
+    usual = [
+        tunings.error_of(training, tunings.fitted(training, tunings.USUAL, epsilon, rows, key), test)
+        for key in map(jax.random.key, range(FIRST_SEED, FIRST_SEED + trainings))
+    ]
+    return {
+        "default": np.mean(usual),
+        "laws": [_selected(name, epsilon, accounting.repetitions(*law), trainings) for law in LAWS],
+    }
+
+
+def _selected(name: str, epsilon: float, law: accounting.Repetitions, trainings: int) -> dict[str, float]:
+    training, rows, test = tunings.problem(name)
+    settings = tuple(tunings.settings_of(name))
+    train, scored = tuning._routes.held_out(rows, None)
+    asked = tuning._routes.Asked(training, settings, epsilon, tunings.DELTA, None, None, True, "worst")
+    level, noises, _ = tuning._by_selection.calibrated(asked, len(train[1]), law)
+    scores, errors = np.empty((2, len(settings), trainings))
+    for number, (setting, noise) in enumerate(zip(settings, noises, strict=True)):
+        for seed in range(trainings):
+            key = jax.random.fold_in(jax.random.key(FIRST_SEED + seed), number)
+            model = training.fit(setting, noise, train, key)
+            scores[number, seed] = np.mean(training.losses(model, scored))
+            errors[number, seed] = tunings.error_of(training, model, test)
+    rng = np.random.default_rng(FIRST_SEED)
+    chances = accounting.repetition_probabilities(law, LONGEST)
+    found = []
+    for runs in 1 + rng.choice(LONGEST, SELECTIONS, p=chances / chances.sum()):
+        drawn = rng.integers(len(settings), size=runs), rng.integers(trainings, size=runs)
+        found.append(errors[drawn][np.argmin(scores[drawn] + rng.normal(size=runs) / (len(scored[1]) * level))])
+    return {"eta": law.eta, "mean": law.mean, "one run": float(chances[0]), "error": float(np.mean(found))}
+
+
+def _show(results: dict[str, Any]) -> None:
+    rows = []
+    for name, by_epsilon in results.items():
+        for epsilon, one in by_epsilon.items():
+            rows.append((name, epsilon, f"{one['default']:.4f}", *(f"{law['error']:.4f}" for law in one["laws"])))
+    print("\nmean test error of the model that a selection returns, by eta and mean of the number of runs")
+    report.print_table(("data", "epsilon", "default setting", *(f"{eta:g}, {mean:g}" for eta, mean in LAWS)), rows)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from benchmarks import report
-from benchmarks.search import bench, block_losses, blocks, cells, searches
+from benchmarks.search import bench, block_losses, blocks, cells, private_tuning, searches, tunings
 from benchmarks.search.problems import PROBLEMS, Problem
-from jaxdpbo import Space, space
+from jaxdpbo import Space, accounting, space
 from jaxdpbo.integrations.sklearn import scaling
 from jaxdpbo.privacy import choice
-from jaxdpbo.privacy.accounting import gdp
+from jaxdpbo.privacy.accounting import gdp, stage
+from jaxdpbo.tuning import tune
 
 CALLS = []
 MIXED = Space({"x": space.real(0.0, 2.0), "kind": space.categorical("near", "far")})
@@ -127,3 +128,24 @@ def test_settings_are_carried_as_was_measured():
     assert measured.keys() == block_losses.LEARNERS.keys()
     for name, learner in block_losses.LEARNERS.items():
         assert scaling.exponent_of(learner.estimator, learner.parameter) == measured[name]["best"]
+
+
+def test_private_tuning_has_all_seeds_where_it_must_and_fewer_elsewhere():
+    assert [private_tuning.seeds_of("adult", epsilon, 20) for epsilon in private_tuning.EPSILONS] == [
+        10,
+        20,
+        20,
+        20,
+        10,
+    ]
+    assert private_tuning.seeds_of("mnist", 1.0, 20) == 10
+    assert private_tuning.seeds_of("mnist", 1.0, 1) == 1
+    assert set(tunings.METHODS) > {*tune.ROUTES, tunings.RENYI, tunings.CHEAT, tunings.ORACLE}
+
+
+def test_the_published_bound_asks_for_more_noise_than_ours():
+    """Of a run that is Gaussian, and of one that is sampled: each under the relation that its event is meant for."""
+    law = accounting.repetitions(3.0, 24.0)
+    for run in (stage.gaussian(0.3), stage.sampled_gaussian(rate=0.01, noise_multiplier=2.0, steps=500)):
+        ours = accounting.total([stage.selection(law, run)], tunings.DELTA).epsilon
+        assert ours < tunings._published(stage.selection(law, run)) < 6 * ours

@@ -180,7 +180,7 @@ def _show(tables: dict[str, Any]) -> None:
         for row in (row for row in tables.values() if mu in row["budgets"]):
             i = row["budgets"].index(mu)
             means = ", ".join(f"{search} {values[i]:.4f}" for search, values in row["mean"].items())
-            said = [common.sentence(by_mu[mu]) for by_mu in row["paired"].values()]
+            said = [common.sentence(row["paired"][pair][mu]) if pair in row["paired"] else "" for pair in PAIRS]
             rows.append((row["title"], row["method"].get(mu, "").partition(":")[0], means, *said))
         width = max(map(len, rows))
         header = ("problem", "method", "means", *PAIRS)[:width]

@@ -21,6 +21,7 @@ from jaxdpbo import accounting, tuning
 
 ENTRY = "benchmarks.search.repetitions"
 FIRST_SEED, TRAININGS, SELECTIONS = 9700, 5, 20_000
+QUICK, PROBLEMS = ("ridership",), ("adult", "covertype", "ridership")  # of MNIST it takes an hour
 EPSILONS = (1.0, 4.0)
 LAWS = ((0.0, 8.0), (0.0, 24.0), (1.0, 8.0), (1.0, 24.0), (3.0, 16.0), (3.0, 24.0), (3.0, 32.0), (10.0, 24.0))
 LONGEST = 2000  # runs of a selection
@@ -28,7 +29,7 @@ LONGEST = 2000  # runs of a selection
 
 def main(quick: bool) -> None:
     started = time.perf_counter()
-    names = tunings.PROBLEMS[:1] if quick else tunings.PROBLEMS
+    names = QUICK if quick else PROBLEMS
     epsilons, trainings = (EPSILONS[:1], 1) if quick else (EPSILONS, TRAININGS)
     results = {
         name: {f"{epsilon:g}": _row(name, epsilon, trainings) for epsilon in epsilons}

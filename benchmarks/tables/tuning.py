@@ -1,0 +1,63 @@
+"""What is left of tuning AND training under one epsilon."""
+
+from typing import Any
+
+from benchmarks.tables.markdown import stored, table
+
+DEFAULT, NOT_COUNTED = "default setting", "not counted"
+PRIVATE = "selection", "blocks", "trials", "selection, by Renyi"
+
+
+def compared() -> str:
+    """A row for each problem and way, by epsilon."""
+    rows = []
+    problems = stored("bench_private_tuning")["problems"]
+    epsilons = list(dict.fromkeys(epsilon for one in problems.values() for epsilon in one["epsilons"]))
+    for name, one in problems.items():
+        for method, means in one["mean"].items():
+            pairs = one["paired"].get(method, [None] * len(means))
+            said = {
+                epsilon: f"{mean:.4f}{_marked(pair)}"
+                for epsilon, mean, pair in zip(one["epsilons"], means, pairs, strict=True)
+            }
+            seconds = f"{one['seconds a run'][method]:.1f} s"
+            rows.append((name, method, *(said.get(epsilon, "") for epsilon in epsilons), seconds))
+    return table(("data", "way", *(f"epsilon {epsilon}" for epsilon in epsilons), "a run"), rows)
+
+
+def kept() -> str:
+    """Of what tuning without counting gains over the default setting, the share that each way keeps."""
+    rows, problems = [], stored("bench_private_tuning")["problems"]
+    for name, one in problems.items():
+        means = one["mean"]
+        for method in PRIVATE:
+            gains = zip(means[DEFAULT], means[NOT_COUNTED], means[method], strict=True)
+            shares = [f"{(default - found) / (default - cheat):.0%}" if cheat < default else "nothing to gain"
+                      for default, cheat, found in gains]  # fmt: skip
+            said = (f"{epsilon}: {share}" for epsilon, share in zip(one["epsilons"], shares, strict=True))
+            rows.append((name, method, "; ".join(said)))
+    return table(("data", "way", "share, by epsilon"), rows)
+
+
+def laws() -> str:
+    """What a selection's model errs by, by the law of the number of runs."""
+    rows = []
+    problems = stored("bench_repetitions")["problems"]
+    for name, by_epsilon in problems.items():
+        for epsilon, one in by_epsilon.items():
+            rows.append((name, epsilon, f"{one['default']:.4f}", *(f"{law['error']:.4f}" for law in one["laws"])))
+    first = next(iter(next(iter(problems.values())).values()))
+    heads = (f"eta {law['eta']:g}, mean {law['mean']:.3g}" for law in first["laws"])
+    return table(("data", "epsilon", "default setting", *heads), rows)
+
+
+def _marked(pair: dict[str, Any] | None) -> str:
+    """The difference from the default setting; bold where it is better, in italics where worse."""
+    if pair is None:
+        return ""
+    low, high = pair["95%"]
+    mark = "**" if high < 0 else "_" if low > 0 else ""
+    return f" ({mark}{pair['mean difference']:+.4f}{mark})"
+
+
+BLOCKS = {"bench_private_tuning": compared, "bench_private_tuning_kept": kept, "bench_repetitions": laws}

@@ -243,6 +243,60 @@ def test_nothing_but_released_values_differs_between_neighbours(route, tmp_path,
     assert released.route == route
 
 
+@pytest.mark.parametrize("junk", [1e300, np.nan, -np.inf])
+@pytest.mark.parametrize("route", ROUTES)
+def test_no_row_is_told_by_what_float32_does_not_hold(route, junk, capfd):
+    """Neither feature nor label: NumPy warns of a float64 that it casts to infinity."""
+    data, labels = X.copy(), 0.5 + 0.2 * X[:, 0]
+    data[7, 1] = labels[9] = junk
+    options = {"training": tuning.DPSGD(models.regression(3)), "route": route, "epsilon": 8.0}
+    with jax.enable_x64(False), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert tuned((data, labels), **options).model is not None
+    assert not warned
+    assert tuple(capfd.readouterr()) == ("", "")
+
+
+def test_blocks_at_once_that_fail_have_lost_unheard(capfd):
+    class Failing(Telling):
+        def block_losses(self, settings, noises, train, held_out, records, key):
+            print(train[0].tolist())
+            settings[0]["learning_rate"] = 7.0
+            warnings.warn(str(train[0].tolist()), stacklevel=1)
+            raise ValueError(str(train[0].tolist()))
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        found = tuned(training=Failing([]), route="blocks")
+    assert found.setting in SETTINGS
+    assert SETTINGS[0]["learning_rate"] == 1e-4
+    assert not warned
+    assert tuple(capfd.readouterr()) == ("", "")
+    with pytest.raises(ValueError, match=r"^\[\["):
+        tuned(training=Failing([]), route="blocks", on_error="raise")
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rows": (X.astype(np.float16), Y)}, "features must be"),
+        ({"settings": [SETTINGS[0] | {"learning_rate": -1.0}]}, "learning_rate must be positive"),
+        ({"settings": [SETTINGS[0] | {"clip_norm": 0.0}]}, "clip_norm must be positive"),
+        ({"on_error": "ignore"}, "on_error must be"),
+    ],
+)
+def test_what_no_training_would_take_is_refused_before_anything_is_charged(options, said, route, tmp_path):
+    path, protects = tmp_path / "budget", guarantee.ALL_ROWS if route == "blocks" else _routes.TRAIN
+    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=protects)
+    with pytest.raises(ValueError, match=said):
+        tuned(route=route, recordings={protects: Recording(path, "one")}, **options)
+    if route == "blocks":
+        with pytest.raises(ValueError, match="k must leave"):
+            tuned(route=route, recordings={protects: Recording(path, "one")}, k=300)
+    assert not ledger.account(path).spends
+
+
 def test_rows_are_held_out_without_looking():
     seen = []
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxdpbo import _quiet
 from jaxdpbo.algorithms import private_search
 from jaxdpbo.drivers import run_loop
 from jaxdpbo.privacy import accounting, guarantee, keys, separable
@@ -33,6 +34,7 @@ def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
     whole = accounting.gdp_mu(asked.epsilon, asked.delta)
     of_search, of_training = np.sqrt(SEARCH_SHARE) * whole, np.sqrt(1 - SEARCH_SHARE) * whole
     count = max(1, min(MOST_BLOCKS, records // ROWS_OF_BLOCK)) if k is None else k
+    separable.cut(records, count)  # what it refuses, it refuses before anything is charged
     points = np.arange(len(asked.settings), dtype=float)[:, None]
     design = private_search.Round(points, 0 * points, np.zeros(points.shape, bool))
     config = private_search.config(
@@ -95,10 +97,17 @@ def _one_by_one(
 def _at_once(
     training: Vmapped, asked: _routes.Asked, rows: Rows, noises: Sequence[float], count: int, key: jax.Array
 ) -> np.ndarray:
-    """The same by one program, whose blocks are of one size."""
+    """The same by one program, whose blocks are of one size: unheard, and where it fails every loss is the largest."""
     partition = separable.cut(len(rows[1]), count)
     train, held_out = (tuple(leaf[np.stack(of)] for leaf in rows) for of in zip(*partition, strict=True))
-    found = np.asarray(training.block_losses(asked.settings, noises, train, held_out, len(rows[1]), key))
+    settings = deepcopy(asked.settings)
+    with _quiet.unheard():
+        try:
+            found = np.asarray(training.block_losses(settings, noises, train, held_out, len(rows[1]), key), float)
+        except (Exception, SystemExit):
+            if asked.on_error == "raise":
+                raise
+            found = np.ones((len(settings), count))
     if found.shape != (len(asked.settings), count):
         raise ValueError(f"block_losses must have shape {(len(asked.settings), count)}, got {found.shape}")
     return found

@@ -134,15 +134,18 @@ class DPSGD:
         return () if self.noise == "exact" else (guarantee.IDEAL_NOISE,)
 
     def expect(self, rows: Rows) -> None:
-        """Features as wide as the model, in floats; whole numbers for labels, of a regression floats.
+        """Features as wide as the model, in floats of 32 or 64 bits; whole numbers for labels, of a regression floats.
 
         Raises:
           ValueError: they are not.
         """
         features, labels = rows
         width, kinds, said = self.model.sizes[0], *(("f", "floats") if self._regresses else ("iub", "whole numbers"))
-        if features.shape[1:] != (width,) or features.dtype.kind != "f":
-            raise ValueError(f"features must be floats of shape (n, {width}), got {features.dtype} {features.shape}")
+        if features.shape[1:] != (width,) or features.dtype not in (np.float32, np.float64):
+            raise ValueError(
+                f"features must be floats of 32 or 64 bits and shape (n, {width}), got {features.dtype} "
+                f"{features.shape}"
+            )
         if labels.ndim != 1 or labels.dtype.kind not in kinds:
             raise ValueError(f"labels must be {said} of shape (n,), got {labels.dtype} {labels.shape}")
 
@@ -192,6 +195,8 @@ class DPSGD:
     def _sizes(self, setting: Setting, records: int) -> tuple[int, int]:
         if set(setting) != set(HYPER_PARAMETERS):
             raise ValueError(f"settings must have {', '.join(HYPER_PARAMETERS)}, got {', '.join(map(str, setting))}")
+        for name in ("learning_rate", "clip_norm"):  # before anything is charged: a training that is refused has failed
+            _checks.positive(name, setting[name])
         batch = min(_checks.size("batch", setting["batch"]), records)
         return dp_optim.steps_of_epochs(setting["epochs"], records, batch), batch
 

@@ -90,6 +90,7 @@ def tune_and_train(
     settings = selection.settings_of(settings)
     taken = _by_selection.NAME if _checks.choice("route", route, (AUTO, *ROUTES)) == AUTO else route
     epsilon, delta = _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
+    on_error = _checks.choice("on_error", on_error, selection.ON_ERROR)
     keys.refuse_trace("the key of tune_and_train()")
     rows = _checked("rows", rows, training)
     if validation is not None:

@@ -107,7 +107,8 @@ def _show(results: dict[str, Any]) -> None:
 
 
 def _picture(results: dict[str, Any]) -> Any:
-    figure, axes = common.panels(-(-len(results) // 2), min(2, len(results)), squeeze=False)
+    columns = min(2, len(results))
+    figure, axes = common.panels(-(-len(results) // columns), columns, squeeze=False, layout="constrained")
     for axis, (name, one) in zip(axes.ravel(), results.items(), strict=False):
         at = [float(epsilon) for epsilon in one["epsilons"]]
         for number, (method, means) in enumerate(one["mean"].items()):
@@ -118,8 +119,9 @@ def _picture(results: dict[str, Any]) -> Any:
             low, high = np.subtract(means, spread), np.add(means, spread)
             axis.fill_between(at, low, high, color=f"C{number}", alpha=0.13, linewidth=0)
         axis.set(title=name, xlabel="epsilon", ylabel="test error", xscale="log")
+        axis.set_xticks(at, labels=one["epsilons"])
+        axis.minorticks_off()
     for axis in axes.ravel()[len(results) :]:
         axis.set_visible(False)
-    axes[0, 0].legend(frameon=False, fontsize=8)
-    figure.tight_layout()
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right upper")
     return figure

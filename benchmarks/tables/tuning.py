@@ -32,8 +32,7 @@ def kept() -> str:
         means = one["mean"]
         for method in PRIVATE:
             gains = zip(means[DEFAULT], means[NOT_COUNTED], means[method], strict=True)
-            shares = [f"{(default - found) / (default - cheat):.0%}" if cheat < default else "nothing to gain"
-                      for default, cheat, found in gains]  # fmt: skip
+            shares = [_share(*each) for each in gains]
             said = (f"{epsilon}: {share}" for epsilon, share in zip(one["epsilons"], shares, strict=True))
             rows.append((name, method, "; ".join(said)))
     return table(("data", "way", "share, by epsilon"), rows)
@@ -49,6 +48,12 @@ def laws() -> str:
     first = next(iter(next(iter(problems.values())).values()))
     heads = (f"eta {law['eta']:g}, mean {law['mean']:.3g}" for law in first["laws"])
     return table(("data", "epsilon", "default setting", *heads), rows)
+
+
+def _share(default: float, not_counted: float, found: float) -> str:
+    if not_counted >= default:
+        return "nothing to gain"
+    return f"{(default - found) / (default - not_counted):.0%}" if found < default else "none"
 
 
 def _marked(pair: dict[str, Any] | None) -> str:

@@ -1,4 +1,4 @@
-"""The route "trials": cheap private trainings tell how far to go, one more goes there (Panda et al. 2024).
+"""The route "trials": cheap private trainings show how far to go, one more goes there (Panda et al. 2024).
 
 How far DP-SGD had best go, learning rate times steps, is close to linear in the budget: trials at two small budgets
 find the best there, a line through the two the best at the budget that is left. All of it from noised scores.

@@ -84,7 +84,7 @@ class Vmapped(Training, Protocol):
 
 @runtime_checkable
 class Reaching(Training, Protocol):
-    """A training that can be told how far to go: for the route "trials"."""
+    """A training whose reach can be set: for the route "trials"."""
 
     def reach(self, setting: Setting, records: int) -> float:
         """How far it goes at most, such as learning rate times steps."""

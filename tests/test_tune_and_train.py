@@ -297,6 +297,42 @@ def test_what_no_training_would_take_is_refused_before_anything_is_charged(optio
     assert not ledger.account(path).spends
 
 
+@pytest.mark.parametrize("route", ROUTES)
+def test_what_is_trained_has_the_noise_that_is_stated(route):
+    """Of a Gaussian training with two settings: the noises that ``fit`` was given compose to the statement."""
+    given = []
+
+    class Recording(Trivial):
+        def fit(self, setting, noise, rows, key):
+            given.append(noise)
+            return setting
+
+        def fit_block(self, setting, noise, rows, records, key):
+            return setting
+
+    found = tuned(training=Recording(), settings=[0.2, 0.7], route=route)
+    assert given[-1] == found.noise
+    stated = found.guarantees[0].level
+    if route == "selection":
+        assert set(given) == {found.noise}
+        law = accounting.repetitions(_by_selection.ETA, _by_selection.MEAN_RUNS)
+        assert accounting.selection_epsilon(law, stage.gaussian(1 / found.noise).profile, 1e-4) <= stated * (1 + 1e-6)
+    elif route == "trials":
+        composed = accounting.compose_gdp([1 / noise for noise in given])
+        assert accounting.gdp_epsilon(composed, 1e-4) == pytest.approx(stated, rel=0.01)
+    else:
+        assert given == [found.noise]
+        assert accounting.gdp_epsilon(1 / found.noise, 1e-4) < stated
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_what_chooses_is_noised(route):
+    """Two settings that differ by much less than the noise: without it the better one wins every time."""
+    options = {"training": Trivial(), "settings": [0.5, 0.5001], "route": route, "epsilon": 1.0}
+    chosen = [tuned(seed=seed, **options).setting for seed in range(12)]
+    assert 0 < np.mean(np.array(chosen) > 0.50005) < 1
+
+
 def test_rows_are_held_out_without_looking():
     seen = []
 

@@ -71,8 +71,10 @@ def private_selection(
     ...     return noised, noised
     >>> cost = stage.gaussian(0.25, "one count")
     >>> found = tuning.private_selection(count, [0, 50], mean=10, costs={"the people": cost}, delta=1e-5)
-    >>> found.setting, round(found.guarantees[0].level, 1)
-    (0, 1.4)
+    >>> found.setting in (0, 50)  # 0, unless none of a random number of runs tried it
+    True
+    >>> round(found.guarantees[0].level, 1)
+    1.4
 
     Args:
       train_and_score: ``(setting, key) -> (output, score)``, a private mechanism: everything that depends on protected

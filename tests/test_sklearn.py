@@ -293,6 +293,7 @@ def test_a_setting_is_carried_from_a_block_by_the_rule_of_its_owner():
             scale(SGDClassifier(), {"alpha": alpha}, 10, 300)
         )
         assert scale(SGDClassifier(), {"alpha": alpha}, 77, 77) == {"alpha": alpha}
+    assert scale(SGDClassifier(), {"alpha": "least"}, 10, 77) == {"alpha": "least"}  # the fit says what is wrong
     with pytest.raises(ValueError, match="rows_block must be at most rows_all, 10"):
         scale(MODEL, {}, 11, 10)
     with pytest.raises(ValueError, match="rows_all must be at least 1"):

@@ -284,6 +284,7 @@ def test_blocks_at_once_that_fail_have_lost_unheard(capfd):
         ({"settings": [SETTINGS[0] | {"learning_rate": -1.0}]}, "learning_rate must be positive"),
         ({"settings": [SETTINGS[0] | {"clip_norm": 0.0}]}, "clip_norm must be positive"),
         ({"on_error": "ignore"}, "on_error must be"),
+        ({"training": tuning.DPSGD(models.mlp(3, (2**12,), 2))}, "fewer than .* scores a layer"),
     ],
 )
 def test_what_no_training_would_take_is_refused_before_anything_is_charged(options, said, route, tmp_path):
@@ -378,6 +379,12 @@ def test_rows_of_other_shapes_are_refused_before_anything_is_charged(rows, kind,
         tuned(rows, route=route, recordings=recording)
     with pytest.raises(ValueError, match="validation must"):
         tuned(route=route, validation=(X, Y))
+
+
+@pytest.mark.parametrize("name", ["optimizer", "noise"])
+def test_a_training_of_unknown_words_is_none(name):
+    with pytest.raises(ValueError, match=name):
+        tuning.DPSGD(models.logistic_regression(3), **{name: "adamw"})
 
 
 def test_losses_of_another_shape_fail_the_run():

@@ -58,6 +58,15 @@ def examples(given: models.Examples, model: models.Model, radius: jax.Array) -> 
     return Examples(_on_grid(given.features, given.squares, _bits(radius, *model.sizes[:2])), given.labels)
 
 
+def expect(model: models.Model) -> None:
+    """Raise ValueError where integers of 32 bits would not do: 2^12 scores a layer or more, or 2^22 features."""
+    if max(model.sizes[1:]) >= MAX_WIDTH or model.sizes[0] >= MAX_FEATURES:
+        raise ValueError(
+            f"model must have fewer than {MAX_FEATURES} features and {MAX_WIDTH} scores a layer for exact noise, "
+            f"got {model.sizes}"
+        )
+
+
 def clipped_sum(
     model: models.Model,
     params: models.Params,
@@ -83,11 +92,7 @@ def clipped_sum(
     Raises:
       ValueError: a layer of 2^12 scores or more, or 2^22 features or more.
     """
-    if max(model.sizes[1:]) >= MAX_WIDTH or model.sizes[0] >= MAX_FEATURES:
-        raise ValueError(
-            f"model must have fewer than {MAX_FEATURES} features and {MAX_WIDTH} scores a layer for exact noise, "
-            f"got {model.sizes}"
-        )
+    expect(model)
     entering, back = models.passes(model, params, batch.rows.values, batch.labels)
     rows = [batch.rows]
     for number, a in enumerate(entering[1:], start=1):

@@ -18,7 +18,6 @@ from jaxdpbo.tuning.training import InBlocks, Rows, Vmapped
 
 NAME = "blocks"
 SEARCH_SHARE = 0.15  # of mu^2, for the search
-ROWS_OF_BLOCK, MOST_BLOCKS = 30, 100  # where ``k`` is not given: ``scripts/bench blocks``
 
 
 def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
@@ -33,7 +32,7 @@ def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
     records = len(rows[1])
     whole = accounting.gdp_mu(asked.epsilon, asked.delta)
     of_search, of_training = np.sqrt(SEARCH_SHARE) * whole, np.sqrt(1 - SEARCH_SHARE) * whole
-    count = max(1, min(MOST_BLOCKS, records // ROWS_OF_BLOCK)) if k is None else k
+    count = separable.usual_count(records) if k is None else k
     separable.cut(records, count)  # what it refuses, it refuses before anything is charged
     points = np.arange(len(asked.settings), dtype=float)[:, None]
     design = private_search.Round(points, 0 * points, np.zeros(points.shape, bool))

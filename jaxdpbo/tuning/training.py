@@ -14,7 +14,7 @@ from scipy import optimize
 from jaxdpbo import _checks
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.training import dp_optim, models
+from jaxdpbo.training import dp_optim, integer_sums, models
 
 HYPER_PARAMETERS = ("learning_rate", "batch", "epochs", "clip_norm")
 LARGEST_NOISE, LEAST_NOISE = 1e4, 0.05
@@ -120,6 +120,11 @@ class DPSGD:
     optimizer: str = "sgd"
     noise: str = "exact"
 
+    def __post_init__(self):
+        """Raise ValueError where the optimizer or the noise is unknown."""
+        _checks.choice("optimizer", self.optimizer, tuple(dp_optim.OPTIMIZERS))
+        _checks.choice("noise", self.noise, dp_optim.NOISES)
+
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
         """Batches of fixed size without replacement, replace-one: ``accounting.sampled_gaussian_epsilon``."""
         steps, batch = self._sizes(setting, records)
@@ -137,8 +142,10 @@ class DPSGD:
         """Features as wide as the model, in floats of 32 or 64 bits; whole numbers for labels, of a regression floats.
 
         Raises:
-          ValueError: they are not.
+          ValueError: they are not, or the model is too large for exact noise.
         """
+        if self.noise == "exact":
+            integer_sums.expect(self.model)
         features, labels = rows
         width, kinds, said = self.model.sizes[0], *(("f", "floats") if self._regresses else ("iub", "whole numbers"))
         if features.shape[1:] != (width,) or features.dtype not in (np.float32, np.float64):

@@ -1,6 +1,7 @@
 """A setting that did best on blocks of rows, carried to all rows: post-processing, by numbers of rows alone."""
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from sklearn.linear_model import SGDClassifier
@@ -22,7 +23,7 @@ def scale(estimator: Estimator, params: Mapping[str, Any], rows_block: int, rows
     ==================================  ==============================================
     ``SGDClassifier``: ``eta0``         -1/4
     ``SGDClassifier``: ``alpha``        -3/4
-    any other                           0: it stays
+    any other, or no number             0: it stays
     ==================================  ==============================================
 
     Measured by ``scripts/bench blocks``: an exponent is here where it was better than 0 on every data set. For ``C`` of
@@ -51,7 +52,10 @@ def scale(estimator: Estimator, params: Mapping[str, Any], rows_block: int, rows
         raise ValueError(f"rows_block must be at most rows_all, {rows}, got {block}")
     ratio = rows / block
     exponents = {name: exponent_of(estimator, name) for name in params}
-    return {name: value * ratio ** exponents[name] if exponents[name] else value for name, value in params.items()}
+    return {
+        name: value * ratio ** exponents[name] if exponents[name] and isinstance(value, Real) else value
+        for name, value in params.items()
+    }
 
 
 def exponent_of(estimator: Estimator, name: str) -> float:

@@ -17,13 +17,12 @@ from jaxdpbo import _checks
 from jaxdpbo.drivers import Run, methods, minimize
 from jaxdpbo.integrations.sklearn import fitting, jobs, losses, scaling, splits
 from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss, Rows, Targets
-from jaxdpbo.privacy import charges, guarantee
+from jaxdpbo.privacy import charges, guarantee, separable
 from jaxdpbo.space import Dimension, Space
 from jaxdpbo.types import ArrayLike
 
 ON_ERROR = ("worst", "raise")
 VALIDATION, ALL = "validation", "all"
-ROWS_OF_BLOCK, MOST_BLOCKS = 30, 100  # where ``n_blocks`` is not given: ``scripts/bench blocks``
 
 
 class _Ready(NamedTuple):
@@ -237,7 +236,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         clipped = None if isinstance(found, str) else _checks.interval("loss_range", found)
         learner = fitting.OfBlock(self.estimator, loss, clipped)
         persons = count if groups is None else len(np.unique(np.asarray(groups)))
-        k = max(2, min(MOST_BLOCKS, persons // ROWS_OF_BLOCK)) if self.n_blocks is None else self.n_blocks
+        k = separable.usual_count(persons) if self.n_blocks is None else self.n_blocks
         objective = fitting.of_blocks(learner, count, k, groups, raises=self.error_score == "raise")
         data = fitting.All(X, y, fit_params, isinstance(loss, str))
         model = fitting.with_params(self.estimator, middle)  # unknown parameters are said before anything is spent

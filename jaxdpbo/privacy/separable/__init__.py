@@ -1,6 +1,6 @@
 """Proofs that a user's loss depends on that user's record alone: by construction, or read off the traced program."""
 
-from jaxdpbo.privacy.separable.blocks import Blocks, blocks, cut
+from jaxdpbo.privacy.separable.blocks import Blocks, blocks, cut, usual_count
 from jaxdpbo.privacy.separable.by_person import ByPerson, by_person
 from jaxdpbo.privacy.separable.check import NotSeparable, Separable, check_separable
 from jaxdpbo.privacy.separable.objectives import Checked, KeepsApart, PerUser, per_user
@@ -23,4 +23,5 @@ __all__ = [
     "cut",
     "expect_one_role",
     "per_user",
+    "usual_count",
 ]

@@ -21,6 +21,7 @@ from jaxdpbo.types import ArrayLike, Data
 Learner = Callable[[Any, Any, Any], Any]
 ON_ERROR = ("worst", "raise")
 TRAIN_SHARE = 0.75  # of a block's rows
+ROWS_OF_BLOCK, MOST_BLOCKS = 30, 100  # where nobody says how many: ``scripts/bench blocks``
 
 
 class Block(NamedTuple):
@@ -170,6 +171,11 @@ def blocks(
         on_error=_checks.choice("on_error", on_error, ON_ERROR),
         take=take,
     )
+
+
+def usual_count(rows: int) -> int:
+    """How many blocks, where nobody says: a 30th of the rows (or persons), at most 100 and at least two."""
+    return max(2, min(MOST_BLOCKS, _checks.size("rows", rows) // ROWS_OF_BLOCK))
 
 
 def cut(

@@ -35,7 +35,6 @@ NOT_COMPARED = {  # provenance, prose and times
 # Measured anew where their code changes: quick runs of more than two minutes, and figures that are times.
 UNCONFIRMED = {
     "avent_overhead": "its figures are times: scripts/reproduce avent overhead",
-    "sopa_fig3": "no small run is stored: scripts/reproduce sopa fig3",
 }
 
 

@@ -364,7 +364,7 @@ KEY_CASES = {
         _of("drivers.loop", "run_loop", "run_keys", "step_keys", *FUNCTIONS),
     ),
     "minimize": Case(_minimize, ("drivers.minimize.minimize",)),
-    "sweep": Case(_sweep, ("drivers.sweep.sweep",)),
+    "sweep": Case(_sweep, ("drivers.sweep.sweep", "drivers.mesh.agreed")),
     "curate": Case(_curate, ("privacy.transforms.curating.curate", "privacy.transforms.curating.project")),
     "private_selection": Case(_selection, ("tuning.selection.private_selection",)),
     "tune_and_train": Case(

@@ -16,6 +16,7 @@ ENTRY = "benchmarks.search.private_tuning"
 FIRST_SEED, SEEDS, FEWER = 9500, 20, 10
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 FIRST = "adult", (1.0, 2.0, 4.0)  # with all seeds: all else would be more than a night
+REFUSED = {("mnist", 8.0)}  # 25,450 parameters: what their exact noise is from ideal noise, times e^8, is above delta
 
 
 def main(
@@ -30,12 +31,12 @@ def main(
         cells.Cell(name, method, epsilon, FIRST_SEED + seed)
         for seed in range(most)
         for name in names
-        for epsilon in epsilons
+        for epsilon in budgets_of(name, epsilons)
         for method in asked
         if seed < seeds_of(name, epsilon, most)
     ]
     found = cells.run(folder / "private_tuning.jsonl", wanted, code, folder / "programs", tunings.errors)
-    results = {name: _row(found, name, asked, epsilons, most) for name in names}
+    results = {name: _row(found, name, asked, budgets_of(name, epsilons), most) for name in names}
     _show(results)
     stem = "bench_private_tuning" + "_quick" * quick
     report.write_result(
@@ -57,6 +58,11 @@ def main(
         started=started,
     )
     report.save_figure(_picture(results), report.folder("bench") / f"{stem}.png")
+
+
+def budgets_of(name: str, epsilons: tuple[float, ...]) -> tuple[float, ...]:
+    """Those that ``tune_and_train`` takes."""
+    return tuple(epsilon for epsilon in epsilons if (name, epsilon) not in REFUSED)
 
 
 def seeds_of(name: str, epsilon: float, most: int) -> int:

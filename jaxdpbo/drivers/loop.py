@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import checkpoints, result, separation
+from jaxdpbo.drivers import checkpoints, mesh, result, separation
 from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger, separable
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, State, Tree
 
@@ -70,7 +70,8 @@ def run_loop(
 
     Raises:
       TypeError: ``key`` is not a typed key, or of such a generator.
-      ValueError: ``state`` does not belong to ``config``; ``key`` or ``state`` with a recording.
+      ValueError: ``state`` does not belong to ``config``; ``key`` or ``state`` with a recording; data that lie on
+        several processes.
       ImportError: the extra that ``progress`` needs is missing.
       ObjectiveError: the first values are not real numbers of the shape that the algorithm wants; nothing was drawn.
       separable.NotSeparable: see ``run_scan``; nothing was drawn.
@@ -80,6 +81,7 @@ def run_loop(
         covariance of the evaluated points could not be factored.
     """
     statement, checkpoint = result.statement_of(algorithm, objective, config), None
+    mesh.expect_one_process("run_loop", data)
     objective, data = separation.shown(objective, data, user_axes)
     statement = separation.rests_on(statement, objective, shown=state is None)  # steps before may be unchecked
     count = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
@@ -99,7 +101,7 @@ def run_loop(
     if budget is not None and (changed := calibration.changed_noise(begun, budget)):
         raise ValueError(f"state must come from a run with the noise of this config, got {changed}")
 
-    publics = ()
+    publics, infos = (), []
     if recording is not None:
         like = jax.eval_shape(algorithm.release, release_key, config, fresh)
         checkpoint = checkpoints.begin(recording, algorithm, config, statement, fresh.public)
@@ -107,7 +109,6 @@ def run_loop(
         if done is not None:
             return _finished(done, config, statement)
         publics = checkpoint.publics
-    infos = []
     start = int(current.public.step)
     if start:  # nobody can say any more where the keys of the earlier steps came from
         statement = statement.assuming(guarantee.KEY_SECRET)

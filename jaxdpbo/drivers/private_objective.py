@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import private_evaluations
-from jaxdpbo.drivers import separation
+from jaxdpbo.drivers import mesh, separation
 from jaxdpbo.privacy import asked, calibration, charges, keys, ledger, private_mean, private_scale
 from jaxdpbo.types import Tree
 
@@ -97,11 +97,13 @@ class PrivateObjective:
 
         Raises:
           ledger.LedgerError: the budget does not suffice, or the name stands for something else.
-          ValueError: a number out of range, a budget given twice or not at all; ``key`` with a recording.
+          ValueError: a number out of range, a budget given twice or not at all; ``key`` with a recording; data that
+            lie on several processes.
           TypeError: ``key`` is not a typed key, or of such a generator.
         """
         if key is None:
             keys.refuse_trace("the key of the evaluations")
+        mesh.expect_one_process("PrivateObjective", data)
         self._loss, self._data = separation.shown(loss, data, user_axes)
         self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
         low, high = private_evaluations.given_range(loss_range)

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import AxisType, NamedSharding
 
+from jaxdpbo.drivers import mesh
 from jaxdpbo.privacy import guarantee, keys
 from jaxdpbo.types import Algorithm, Config, Data, Info, PublicState, State, missing
 
@@ -125,26 +125,19 @@ def _require(name: str, value: object, contract: type) -> None:
 def arrays(data: Data) -> Any:
     """``data`` as JAX arrays: what they hold neither warns, nor is quoted where a leaf is no array.
 
+    What is sharded by user is so afterwards, see ``mesh``.
+
     Raises:
       TypeError: a leaf is no array of numbers.
-      ValueError: one is sharded over explicit axes, the default of ``jax.make_mesh``.
+      ValueError: one is sharded along something else.
     """
-    if any(map(_is_explicit, jax.tree.leaves(data))):
-        raise ValueError(
-            "data must be sharded over Auto axes, got explicit ones: "
-            "jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,) * len(names)) makes such a mesh"
-        )
+    data = mesh.placed(data)
     try:
         with np.errstate(all="ignore"):
             return jax.tree.map(jnp.asarray, data)
     except Exception:  # whatever an array-like says
         pass
     raise TypeError("data must be a pytree of arrays of numbers")
-
-
-def _is_explicit(leaf: Any) -> bool:
-    sharding = getattr(leaf, "sharding", None)
-    return isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types
 
 
 def raise_on_failed_factorisation(info: Info | None, state: State | None) -> None:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import checkpoints, result, separation
+from jaxdpbo.drivers import checkpoints, mesh, result, separation
 from jaxdpbo.privacy import charges, keys
 from jaxdpbo.types import Algorithm, Config, Data, Objective, State, Tree
 
@@ -41,7 +41,7 @@ def run_scan(
       algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
       objective: traceable ``(point (d,), data) -> values``, written for one point; for DP-GIBO and random search
         ``values (n,)`` are the users' losses. Define it once: each fresh lambda is one more compilation.
-      data: any pytree of arrays.
+      data: any pytree of arrays; sharded by user over several devices, the run is spread over them (``drivers.mesh``).
       config: of the algorithm's ``config(...)``.
       user_axes: which axis of each leaf of ``data`` counts users: a prefix of its tree as for ``jax.vmap``, None for
         public leaves. Given, the traced objective is checked to keep users apart (``privacy.separable``), and the
@@ -58,7 +58,7 @@ def run_scan(
       ledger.LedgerError: the budget does not suffice, or the name stands for another run or one that failed.
       TypeError: ``key`` is not a typed key, or of such a generator.
       ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a recording; data
-        sharded over explicit axes.
+        sharded along another axis than the users', or on record over several processes.
       separable.NotSeparable: with ``user_axes``, or of a ``per_user`` objective: the line that may mix users.
       RuntimeError: under jit, vmap, grad or another trace: ``scan`` is the function to call there.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
@@ -69,16 +69,22 @@ def run_scan(
     statement = separation.rests_on(statement, objective)
     if recording is not None and key is not None:
         raise ValueError("key must not be given with a recording: a run on record draws from the operating system")
-    key, statement = keys.for_release(key, statement, insecure_key)
     data = result.arrays(data)
+    devices = mesh.of(data)
+    if recording is not None:
+        mesh.expect_one_process("a run on record", data)
+    key, statement = keys.for_release(key, statement, insecure_key)
+    key, (statement,) = mesh.agreed(devices, key, statement)
     if recording is not None:
         recording = charges.located(recording)
-        like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)  # refuses before it costs
+        with mesh.over(devices):  # refuses before it costs
+            like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
         charged = checkpoints.begin_once(recording, algorithm, config, statement)
         done = checkpoints.given_out(charged, like)
         if done is not None:
             return result.Run(result.named(done, config), statement)
-    released, state, info = _scan(algorithm, objective, key, config, data)
+    with mesh.over(devices):
+        released, state, info = _scan(algorithm, objective, key, config, data)
     result.raise_on_failed_factorisation(info, state if recording is None else None)
     if recording is not None:
         released = checkpoints.give_out(recording, released)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import _checks
-from jaxdpbo.drivers import result, separation
+from jaxdpbo.drivers import mesh, result, separation
 from jaxdpbo.drivers.scan import scan
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.keys import for_release, refuse_trace, secret_key
@@ -94,7 +94,8 @@ def sweep(
     statements = tuple(result.statement_of(algorithm, objective, one) for one in listed)
     objective, data = separation.shown(objective, data, user_axes)
     statements = tuple(separation.rests_on(one, objective) for one in statements)
-    given = _keys_of_runs(len(listed), common, seeds, key, keys)
+    data = result.arrays(data)
+    given, statements = mesh.agreed(mesh.of(data), _keys_of_runs(len(listed), common, seeds, key, keys), *statements)
     if common:
         statements = tuple(guarantee.no_guarantee(each.protects, ONE_KEY) for each in statements)
     elif key is not None or keys is not None:
@@ -102,7 +103,7 @@ def sweep(
     count = given.shape[1]
     pairs = jnp.repeat(jnp.arange(len(listed)), count), given.reshape(-1)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *listed)
-    shared = stacked, result.arrays(data)
+    shared = stacked, data
     release, failed = distribute(_one_run(algorithm, objective), pairs, shared, policy=policy)
     axes = (count,) if alone else (len(listed), count)
     release, failed = jax.tree.map(lambda leaf: leaf.reshape(axes + leaf.shape[1:]), (release, failed))
@@ -156,6 +157,9 @@ def distribute(
     "shard"   in equal shares over all local devices; in a share by "map" on CPUs, "vmap" elsewhere
     ========  ==========================================================================================
 
+    Where ``shared`` is sharded by user (``drivers.mesh``) every run is spread over these devices, and "shard" takes the
+    axes of the mesh that users do not lie along.
+
     A call has at most 64 runs a device, so memory does not grow with their number. What a last call lacks repeats the
     first runs, keys included, and those results are dropped. Inputs that hold equal keys get equal noise: for figures
     of merit, never for releases.
@@ -181,23 +185,28 @@ def distribute(
     counts = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(inputs)}
     if len(counts) != 1 or counts & {(), (0,)}:
         raise ValueError(f"inputs must share one leading axis of at least 1, got {sorted(counts)}")
-    devices = jax.local_devices()
-    on_cpu = devices[0].platform == "cpu"
+    found = mesh.of(shared)
+    devices = Mesh(np.asarray(jax.local_devices()), (mesh.RUNS_AXIS,)) if found is None else found
+    most = devices.shape[mesh.RUNS_AXIS]
+    on_cpu = devices.devices.flat[0].platform == "cpu"
     alone = "map" if on_cpu else "vmap"
-    several = len(devices) > 1 and not (on_cpu and _cpu_threads() <= len(devices))
+    several = most > 1 and not (on_cpu and _cpu_threads() <= devices.size)
     chosen = _checks.choice("policy", ("shard" if several else alone) if policy is None else policy, POLICIES)
     ((count,),) = counts
-    share = len(devices) if chosen == "shard" else 1
+    share = most if chosen == "shard" else 1
     size = share * -(-count // (share * -(-count // (share * CALL_RUNS))))  # equal calls, each a multiple of the share
+    back = jax.local_devices()[0] if found is None else NamedSharding(found, PartitionSpec())
     parts = []
     for start in range(0, count, size):
         rows = jnp.arange(start, start + size) % count  # what the last call lacks repeats the first runs
         some = jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs)
         if chosen == "shard":
-            found = _in_shares(function, alone, tuple(devices), some, shared)
+            with mesh.over(devices):
+                done = _in_shares(function, alone, some, shared)
         else:
-            found = _in_turn(function, chosen, some, shared)
-        parts.append(jax.block_until_ready(jax.device_put(found, devices[0])))
+            with mesh.over(found):
+                done = _in_turn(function, chosen, some, shared)
+        parts.append(jax.block_until_ready(jax.device_put(done, back)))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)
 
 
@@ -216,12 +225,12 @@ def _in_turn(function, policy, inputs, shared):
     return jax.lax.map(one, inputs) if policy == "map" else jax.vmap(one)(inputs)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _in_shares(function, policy, devices, inputs, shared):
+@partial(jax.jit, static_argnums=(0, 1))
+def _in_shares(function, policy, inputs, shared):
     return jax.shard_map(
         partial(_in_turn, function, policy),
-        mesh=Mesh(np.asarray(devices), ("runs",)),
-        in_specs=(PartitionSpec("runs"), PartitionSpec()),
-        out_specs=PartitionSpec("runs"),
+        in_specs=(PartitionSpec(mesh.RUNS_AXIS), PartitionSpec()),
+        out_specs=PartitionSpec(mesh.RUNS_AXIS),
+        axis_names={mesh.RUNS_AXIS},
         check_vma=False,
     )(inputs, shared)

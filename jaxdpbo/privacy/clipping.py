@@ -4,11 +4,15 @@ A user whose vector is not finite counts as the zero vector, before the clip. Na
 (``min(1, B / NaN)`` is NaN), and raising on it would itself tell an observer something.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 from jaxdpbo.types import DTypeLike
 
+USERS_AXIS = "users"  # of a mesh: who traces under one with such an axis has the users spread over its devices
 CHUNK = 4096  # users at a time, give or take a half: their vectors stay in cache, and no (d, n) array is ever written
 
 
@@ -100,6 +104,13 @@ def clipped_sum(
     Returns:
       The sum ``(d,)``; how many users were clipped, and how many refused as not finite: raw data, not private.
     """
+    mesh, users = jax.sharding.get_abstract_mesh(), losses.shape[1]
+    if USERS_AXIS in mesh.auto_axes and users % mesh.shape[USERS_AXIS] == 0:
+        return _on_mesh(mesh, weights, losses, clip_norm, radius)
+    return _in_chunks(weights, losses, clip_norm, radius)
+
+
+def _in_chunks(weights, losses, clip_norm, radius, start=lambda zeros: zeros):
     rows, users = weights.shape[0], losses.shape[1]
     chunk = -(-users // max(1, round(users / CHUNK)))  # equal chunks: a small rest would cost as much as a whole one
     full, rest = divmod(users, chunk)
@@ -110,7 +121,7 @@ def clipped_sum(
 
     count = jnp.zeros((), jnp.sum(jnp.zeros(1, bool)).dtype)
     nothing = jnp.zeros(weights.shape[1], weights.dtype if radius is None else jnp.int32)
-    total = (nothing, count, count)
+    total = start((nothing, count, count))
     if full == 1:  # no loop, so no copy of the losses where all rows count
         total = add(total, losses[:rows, :chunk])
     else:
@@ -123,3 +134,17 @@ def clipped_sum(
     if rest:
         total = add(total, losses[:rows, full * chunk :])
     return total
+
+
+def _on_mesh(mesh, weights, losses, clip_norm, radius):
+    """Every device goes through its own users; their sums are added up."""
+
+    def own(weights, losses, clip_norm, radius):
+        differing = partial(jax.lax.pcast, axis_name=USERS_AXIS, to="varying")
+        return jax.lax.psum(_in_chunks(weights, losses, clip_norm, radius, differing), USERS_AXIS)
+
+    whole, by_user = PartitionSpec(), PartitionSpec(None, USERS_AXIS)
+    spread = jax.shard_map(
+        own, mesh=mesh, in_specs=(whole, by_user, whole, whole), out_specs=whole, axis_names={USERS_AXIS}
+    )
+    return spread(weights, losses, clip_norm, radius)

@@ -40,6 +40,7 @@ PREDICTED_APART = "what is predicted of a record does not depend on which other 
 SPLIT_UNSEEN = "which records train and which validate was decided without looking at any of them"
 RANDOM_BITS = "nobody can tell the output of the generator ChaCha20 from random bits"
 UNCHECKED = "the statement is what a file says, which nobody checked here"
+WIRE = "nobody reads what the processes of a run say to each other: keys, and sums without noise"
 WEAK_KEY = "nobody inverts the key's generator, which claims no security, or guesses the key"
 # Of DP-GP-UCB.
 GAUSSIAN_PROCESS = "the utilities of all data sets are one draw of the stated Gaussian process (Assumption 1)"
@@ -60,6 +61,7 @@ SECTIONS = {
     **dict.fromkeys((RUN_COST, RUNS_UNKNOWN, FAILS_BY_NOISE, ROWS_APART), "private-selection"),
     STAGE_COSTS: "stage-costs", POISSON_BATCHES: "poisson-batches", FOREIGN_DRAWS: "foreign-draws",
     SPLIT_UNSEEN: "split-unseen", RANDOM_BITS: "key-generator", UNCHECKED: "unchecked", WEAK_KEY: "weak-key",
+    WIRE: "private-wire",
     **dict.fromkeys((GAUSSIAN_PROCESS, GAUSSIAN_NOISE, EXACT_UTILITY, BEST_QUERIES), "gaussian-process"),
     COMPUTED_MEAN: "computed-mean", EXACT_TRAINING: "exact-training",
 }  # fmt: skip

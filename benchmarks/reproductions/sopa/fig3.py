@@ -153,6 +153,7 @@ def resumed(out: common.Report, problem: Problem) -> dict[str, Any]:
     if any(written.get(name) != wanted for name, wanted in asked.items()):
         return fresh
     found = {name: written[name] for name in fresh}
+    out.started -= written["seconds"]
     print(f"going on from {path.name}: {sum(map(len, found['runs'].values()))} runs are there\n")
     return found
 

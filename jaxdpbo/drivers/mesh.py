@@ -1,0 +1,103 @@
+"""Users over devices and processes: what is sharded by user stays where it is, and what leaves a device is a sum.
+
+The caller shards the data, which is the one line that changes::
+
+    mesh = jax.make_mesh((8,), ("devices",))
+    data = jax.device_put(data, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices")))
+
+Whatever its axes are called and of which kind they are, a program sees a mesh of two of kind ``Auto``: one of users,
+over which XLA spreads all that has an entry for each, and one of runs, the axes that the data are not sharded along,
+for ``sweep``. Every device goes through its own users (``clipping.clipped_sum``); a step adds whole numbers over
+devices, and these add up in any order.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxdpbo.privacy import clipping, guarantee
+from jaxdpbo.types import Tree
+
+RUNS_AXIS = "runs"
+
+
+def placed(data: Tree) -> Any:
+    """Data on a mesh of users and runs, where a leaf of them is sharded; otherwise as they are.
+
+    Raises:
+      ValueError: leaves lie on different devices, or are sharded along more than one axis.
+    """
+    sharded = [leaf for leaf in jax.tree.leaves(data) if _is_sharded(leaf)]
+    if not sharded:
+        return data
+    if len({tuple(leaf.sharding.mesh.devices.flat) for leaf in sharded}) > 1:
+        raise ValueError("data must lie on one mesh, got leaves on several")
+    names = {name for leaf in sharded for name in _names(leaf.sharding.spec)}
+    users = _mesh(sharded[0].sharding.mesh, names)
+
+    def place(leaf: Any) -> Any:
+        spec = leaf.sharding.spec if _is_sharded(leaf) else PartitionSpec()
+        dimensions = [number for number, entry in enumerate(spec) if entry is not None]
+        if dimensions and (len(dimensions) > 1 or set(_names(spec)) != names):
+            raise ValueError(f"data must be sharded along the axis of users alone, got {spec}")
+        along = [None] * dimensions[0] + [clipping.USERS_AXIS] if dimensions else []
+        return jax.device_put(leaf, NamedSharding(users, PartitionSpec(*along)))
+
+    return jax.tree.map(place, data)
+
+
+def of(data: Tree) -> Mesh | None:
+    """The mesh that ``placed`` put data on; None where they are not sharded."""
+    return next((leaf.sharding.mesh for leaf in jax.tree.leaves(data) if _is_sharded(leaf)), None)
+
+
+def over(found: Mesh | None) -> AbstractContextManager[Any]:
+    """What programs of such data are traced and called in."""
+    return nullcontext() if found is None else jax.set_mesh(found)
+
+
+def expect_one_process(what: str, data: Tree) -> None:
+    """Nothing, unless a leaf of the data lies on several processes.
+
+    Raises:
+      ValueError: one does: each process would draw noise, or charge, of its own, for one sum.
+    """
+    found = of([leaf for leaf in jax.tree.leaves(data) if isinstance(leaf, jax.Array)])
+    if found is not None and found.is_multi_process:
+        raise ValueError(f"{what} must not be given users on several processes: each would draw or charge for itself")
+
+
+def agreed(
+    found: Mesh | None, keys: jax.Array, *statements: guarantee.Guarantee
+) -> tuple[jax.Array, tuple[guarantee.Guarantee, ...]]:
+    """The keys of the first process, and what is stated of runs that pass keys and sums from one to another.
+
+    Two processes that drew noise of their own would each release the sum with different noise.
+    """
+    if found is None or not found.is_multi_process:
+        return keys, statements
+    words = multihost_utils.broadcast_one_to_all(jax.random.key_data(keys))
+    same = jax.random.wrap_key_data(jnp.asarray(np.asarray(words)), impl=jax.random.key_impl(keys))
+    return same, tuple(each.assuming(guarantee.WIRE) for each in statements)
+
+
+def _mesh(given: Mesh, names: set[str]) -> Mesh:
+    """The same devices."""
+    axes = sorted(range(len(given.axis_names)), key=lambda axis: given.axis_names[axis] not in names)
+    share = int(np.prod([given.shape[name] for name in names], dtype=int))
+    return Mesh(np.transpose(given.devices, axes).reshape(share, -1), (clipping.USERS_AXIS, RUNS_AXIS))
+
+
+def _names(spec: PartitionSpec) -> list[str]:
+    entries = (entry if isinstance(entry, tuple) else (entry,) for entry in spec if entry is not None)
+    return [name for entry in entries for name in entry]
+
+
+def _is_sharded(leaf: Any) -> bool:
+    sharding = getattr(leaf, "sharding", None)
+    return isinstance(sharding, NamedSharding) and bool(_names(sharding.spec))

@@ -1,0 +1,125 @@
+"""Users on several devices or processes, in a process of its own: ``mesh_cases.py RANK WORLD PORT [full]``.
+
+Prints a line of JSON.
+"""
+
+import json
+import re
+import sys
+from importlib import import_module
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import protocol_cases
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jaxdpbo import drivers
+from jaxdpbo.drivers import mesh
+from jaxdpbo.privacy import clipping, guarantee, keys
+
+RANK, WORLD, PORT = map(int, sys.argv[1:4])
+USERS = protocol_cases.USERS = 8 * clipping.CHUNK  # in chunks of one size, on whatever devices
+RECORDS = np.random.default_rng(0).normal(size=(USERS, protocol_cases.DIMENSION))
+FEW = {"dp_gibo": (0, 2, 8), "private search, DP-GIBO": (0, 8)}  # 0: no mesh
+MORE = ("dp_gd", "dp_gibo, nearest", "dp_gibo, private clip", "private evaluations", "private estimate")
+MOVED = re.compile(r"= (\S+) (all-gather|all-to-all|collective-permute|all-reduce)\(")
+
+
+def key():
+    """A function: before ``jax.distributed`` begins nothing may be computed."""
+    return keys.key_from_bytes(bytes(range(32)))
+
+
+def spread(count, kind=AxisType.Auto, copies=1, of=RECORDS):
+    """Over so many devices, as a caller may."""
+    shape, names = ((count,), ("x",)) if copies == 1 else ((copies, count), ("y", "x"))
+    devices = np.reshape(jax.devices()[: count * copies], shape)
+    place = NamedSharding(Mesh(devices, names, axis_types=(kind,) * len(names)), PartitionSpec("x"))
+    own = len(of) // WORLD
+    return jax.make_array_from_process_local_data(place, of[RANK * own : (RANK + 1) * own])
+
+
+def leaves(tree):
+    return [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(tree)]
+
+
+def released(name, data, **options):
+    case = protocol_cases.CASES[name]
+    run = drivers.run_scan(case.algorithm, case.objective, data, case.config(1.0), **options)
+    return leaves(run.release), guarantee.WIRE in run.guarantee.assumptions
+
+
+def swept(data, policy):
+    case = protocol_cases.CASES["dp_gibo"]
+    several = jnp.concatenate([key()[None], jax.random.split(key(), 3)])
+    done = drivers.sweep(case.algorithm, case.objective, data, case.config(1.0), keys=several, policy=policy)
+    return leaves(done.release)
+
+
+def moved(data):
+    """What passes from device to device in a run: shapes and operations."""
+    case, data = protocol_cases.CASES["dp_gibo"], mesh.placed(data)
+    run = import_module("jaxdpbo.drivers.scan")._scan  # its function hides the module
+    with mesh.over(mesh.of(data)):
+        program = run.lower(case.algorithm, case.objective, key(), case.config(1.0), data).compile()
+    return MOVED.findall(program.as_text())
+
+
+def rounded():
+    """Of users in chunks of other sizes: by how much sums of whole numbers differ."""
+    rng = np.random.default_rng(1)
+    weights, losses = jnp.asarray(rng.normal(size=(20, 3))), rng.normal(size=(20, 8 * 600))
+    found = []
+    for count in (1, 2, 4, 8):
+        data = mesh.placed(spread(count, of=losses.T))
+        with mesh.over(mesh.of(data)):
+            total = jax.jit(clipping.clipped_sum)(weights, data.T, jnp.asarray(1.0), jnp.asarray(40_000, jnp.int32))
+        found.append(np.asarray(total[0]))
+    return int(np.max(np.abs(np.array(found) - found[0])))
+
+
+def alone(data):
+    """Calls that would draw, or charge, in each process for itself."""
+    case = protocol_cases.CASES["dp_gibo"]
+    wanted = case.algorithm, case.objective, data, case.config(1.0)
+    return [
+        lambda: drivers.run_loop(*wanted),
+        lambda: drivers.run_scan(*wanted, recording=drivers.Recording("nowhere", "run")),
+        lambda: drivers.PrivateObjective(
+            case.objective, data, users=USERS, mu=1.0, evaluations=1, loss_range=(0.0, 1.0)
+        ),
+    ]
+
+
+def refused(call):
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+
+
+def main():
+    if WORLD > 1:
+        jax.distributed.initialize(f"127.0.0.1:{PORT}", WORLD, RANK)
+        data = spread(WORLD)
+        return {
+            "given": released("dp_gibo", data, key=key()),
+            "drawn": [released("dp_gibo", data) for _ in range(2)],
+            "refused": [refused(call) for call in alone(data)],
+        }
+    wanted = dict.fromkeys((*FEW, *MORE), (0, 1, 2, 4, 8)) if sys.argv[4:] == ["full"] else FEW
+    return {
+        "runs": {
+            name: {count: released(name, spread(count) if count else RECORDS, key=key()) for count in counts}
+            for name, counts in wanted.items()
+        },
+        "explicit": released("dp_gibo", spread(8, AxisType.Explicit), key=key()),
+        "sweeps": [swept(spread(8), "map"), swept(spread(4, copies=2), "shard")],
+        "moved": moved(spread(8)),
+        "rounded": rounded(),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main()))

@@ -1,0 +1,140 @@
+"""Users on several devices and processes: the release is that of one device, bit by bit, and sums alone travel."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import protocol_cases
+import pytest
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jaxdpbo import drivers
+from jaxdpbo.drivers import mesh
+from jaxdpbo.privacy import clipping
+
+PROGRAM = Path(__file__).parent / "mesh_cases.py"
+ALONE = Mesh(np.asarray(jax.devices()[:1]).reshape(1, 1), ("a", "b"))
+
+
+def started(*arguments):
+    """Of several processes each has one device; one alone has eight."""
+    count = 8 if arguments[1] == 1 else 1
+    environment = os.environ | {
+        "PYTHONPATH": f"{PROGRAM.parents[1]}{os.pathsep}{PROGRAM.parent}",
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}",
+        "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu", "NPROC": "16",
+    }  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, PROGRAM, *map(str, arguments)], env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+def said(process):
+    lines = process.communicate(timeout=600)[0].splitlines()
+    assert process.returncode == 0
+    return json.loads(lines[-1])
+
+
+@pytest.fixture(scope="module")
+def full(request):
+    return ["full"] if request.config.getoption("--full") else []
+
+
+@pytest.fixture(scope="module")
+def devices(full):
+    return said(started(0, 1, 0, *full))
+
+
+def test_a_release_is_bit_identical_on_any_number_of_devices(devices, trials):
+    compared = 0
+    for name, (whole, *spread) in ((name, tuple(of.values())) for name, of in devices["runs"].items()):
+        assert all(each == whole for each in spread), name
+        compared += len(spread)
+    assert devices["explicit"] == devices["runs"]["dp_gibo"]["0"]
+    assert compared == trials("releases on 1 to 8 devices, each against that of one", 3, 28, seed=0)
+
+
+def test_a_sweep_spreads_users_and_runs(devices):
+    users, both = devices["sweeps"]
+    assert users == both
+    alone, _ = devices["runs"]["dp_gibo"]["0"]
+    assert [leaf[0] for leaf in users] == alone
+    assert users[0][0] != users[0][1]
+
+
+def test_what_passes_between_devices_is_a_sum(devices):
+    """And a mean loss, of the raw diagnostics."""
+    shapes = [shape.partition("{")[0] for shape, _ in devices["moved"]]
+    assert {operation for _, operation in devices["moved"]} == {"all-reduce"}
+    assert [shape for shape in shapes if shape.startswith("s32")] == ["s32[2]"]
+    assert str(8 * clipping.CHUNK) not in str(shapes)
+
+
+def test_chunks_of_other_sizes_round_alike(devices):
+    """A backend whose product depends on the shape would move users who are on a rounding boundary, one unit each."""
+    assert devices["rounded"] <= 2
+
+
+def test_two_processes_release_what_one_does(devices):
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port = server.getsockname()[1]
+    processes = [started(rank, 2, port) for rank in range(2)]
+    first, second = map(said, processes)
+    assert first == second
+    assert first["given"] == [devices["runs"]["dp_gibo"]["0"][0], True]
+    assert devices["runs"]["dp_gibo"]["0"][1] is False
+    one, other = first["drawn"]
+    assert one != other
+    assert one[0] != first["given"][0]
+    assert len(first["refused"]) == 3
+    assert all("must not be given users on several processes" in each for each in first["refused"])
+
+
+def placed(spec, of=ALONE, shape=(4, 2)):
+    return jax.device_put(jnp.zeros(shape), NamedSharding(of, spec))
+
+
+@pytest.mark.parametrize("spec", [PartitionSpec("a", "b"), PartitionSpec(("a", "b")), PartitionSpec(None, "b")])
+def test_data_are_spread_over_users_alone(spec):
+    dimensions = [number for number, entry in enumerate(spec) if entry]
+    data = {"rows": placed(spec), "public": np.ones(3)}
+    if len(dimensions) > 1:
+        with pytest.raises(ValueError, match="along the axis of users alone, got"):
+            mesh.placed(data)
+        return
+    found = mesh.placed(data)
+    assert found["rows"].sharding.spec == PartitionSpec(*[None] * dimensions[0], clipping.USERS_AXIS)
+    assert found["public"].sharding.spec == PartitionSpec()
+    assert mesh.of(found).axis_names == (clipping.USERS_AXIS, mesh.RUNS_AXIS)
+    assert mesh.placed(found)["rows"].sharding == found["rows"].sharding
+
+
+def test_axes_of_one_leaf_are_axes_of_all():
+    with pytest.raises(ValueError, match="along the axis of users alone"):
+        mesh.placed([placed(PartitionSpec("a")), placed(PartitionSpec("b"))])
+
+
+def test_data_that_are_not_sharded_stay_as_they_are():
+    data = {"rows": np.ones((3, 2)), "more": jnp.ones(3)}
+    assert mesh.placed(data) is data
+    assert mesh.of(data) is None
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_mesh_of_one_device_is_a_run_as_any(kind):
+    case, records = protocol_cases.CASES["random_search"], protocol_cases.records()
+    key = jax.random.key(0)
+    of = Mesh(np.asarray(jax.devices()[:1]), ("a",), axis_types=(kind,))
+    spread = jax.device_put(records, NamedSharding(of, PartitionSpec("a")))
+    runs = [
+        drivers.run_scan(case.algorithm, case.objective, data, case.config(1.0), key=key).release.point
+        for data in (records, spread)
+    ]
+    np.testing.assert_array_equal(*runs)

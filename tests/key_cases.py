@@ -9,10 +9,12 @@ import inspect
 import json
 import pkgutil
 import re
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from fractions import Fraction
 from hashlib import blake2b
+from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -146,6 +148,15 @@ def _protocol(case, driver=drivers.run_scan):
         driver(case.algorithm, case.objective, records(), case.config(1.0), key=key, insecure_key=True)
 
     return run
+
+
+def _in_parts(key):
+    case = CASES["dp_gd"]
+    with tempfile.TemporaryDirectory() as folder:
+        drivers.run_scan(
+            case.algorithm, case.objective, records(), case.config(1.0),
+            key=key, insecure_key=True, checkpoint=Path(folder) / "run.npz",
+        )  # fmt: skip
 
 
 def _minimize(key):
@@ -341,7 +352,7 @@ ENTERED = {
     ),
     "dp_gd": (
         *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.private_mean.of_vectors", "drivers.scan.run_scan",
-        "drivers.scan.scan", "drivers.result.expect_host",
+        "drivers.program.scan", "drivers.program.steps", "drivers.result.expect_host",
     ),
     "dpareto": (
         *_of("algorithms.dpareto.run", *FUNCTIONS), *_of("algorithms.dpareto.surrogates", "fitted", "proposed")
@@ -359,6 +370,7 @@ ENTERED = {
 COMPARED = _of("commands.demo", "of_seed", "gibo", "evaluated", "searched")
 KEY_CASES = {
     **{name: Case(_protocol(case), ENTERED.get(name, ())) for name, case in CASES.items()},
+    "run_scan, in parts": Case(_in_parts, ("drivers.parts.begin", "drivers.parts.Begun")),
     "run_loop": Case(
         _protocol(CASES["dp_gd"], drivers.run_loop),
         _of("drivers.loop", "run_loop", "run_keys", "step_keys", *FUNCTIONS),

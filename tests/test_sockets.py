@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxdpbo import outsourcing
-from jaxdpbo.outsourcing import ProtocolError, files, sockets
+from jaxdpbo.outsourcing import ProtocolError, secrets, sockets
 from jaxdpbo.privacy import transforms
 
 KINDS = ("unix", "tcp")
@@ -464,7 +464,7 @@ def test_a_conversation_that_was_overheard_admits_nobody_and_has_no_secret(place
 def test_a_stranger_in_the_curators_place_is_passed_over(place, secret, monkeypatch, speech):
     """Before, whatever spoke first was taken for the curator, and an error or silence from it ended the modeler."""
     monkeypatch.setattr(sockets, "HANDSHAKE_TIME", 0.2)
-    files.new_secret(secret)
+    secrets.new_secret(secret)
     visits = []
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", place)))
@@ -499,6 +499,6 @@ def test_a_modeler_that_finds_nobody_says_so(place, secret, monkeypatch):
         other = secret.with_name("other")
         with pytest.raises(ProtocolError, match=r"there is no file .*other"):
             outsourcing.connect(place, other).__enter__()
-        files.new_secret(other)
+        secrets.new_secret(other)
         with pytest.raises(ProtocolError, match="did not show that it knows the secret"):
             outsourcing.connect(place, other).__enter__()

@@ -8,8 +8,9 @@ from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.minimize import minimize
 from jaxdpbo.drivers.preview import Preview, preview
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective, Spent
+from jaxdpbo.drivers.program import scan
 from jaxdpbo.drivers.result import Diagnostics, ObjectiveError, Run, RunInterrupted
-from jaxdpbo.drivers.scan import run_scan, scan
+from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.drivers.sweep import Sweep, distribute, sweep
 from jaxdpbo.privacy.charges import Recording
 

@@ -85,6 +85,27 @@ def begin_once(
     return charges.charge_once(recording, what, statement, "run_scan", algorithm, config)
 
 
+def begin_in_parts(
+    recording: charges.Recording,
+    algorithm: Algorithm,
+    config: Config,
+    statement: guarantee.Guarantee,
+    *,
+    goes_on: bool,
+) -> ledger.Charge:
+    """Charge a run whose state is in a file between its parts, or find the charge of one that ``goes_on``.
+
+    Raises:
+      ValueError: no name, or a guarantee that does not add up with others.
+      ledger.LedgerError: the budget does not suffice, or the name stands for another run or one whose file is gone.
+    """
+    what = f"{_what(algorithm, config)}, in parts"
+    charged = charges.charge(recording, what, statement, "run_scan, in parts", algorithm, config)
+    if not goes_on:
+        charges.expect_first(recording, charged)
+    return charged
+
+
 def about_to_draw(checkpoint: Checkpoint, what: str) -> Checkpoint:
     """On the disk before a step is drawn.
 

@@ -1,14 +1,12 @@
 """A whole run in one compiled program."""
 
-from typing import Any
+from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 
-from jaxdpbo import space as spaces
-from jaxdpbo.drivers import checkpoints, mesh, result, separation
-from jaxdpbo.privacy import charges, keys
-from jaxdpbo.types import Algorithm, Config, Data, Objective, State, Tree
+from jaxdpbo.drivers import checkpoints, mesh, parts, program, result, separation
+from jaxdpbo.privacy import charges, guarantee, keys, ledger
+from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 
 
 def run_scan(
@@ -21,6 +19,7 @@ def run_scan(
     key: jax.Array | None = None,
     insecure_key: bool = False,
     recording: charges.Recording | None = None,
+    checkpoint: str | Path | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
     """A whole run in one compiled program.
@@ -50,15 +49,20 @@ def run_scan(
       insecure_key: permit one of a generator without a security claim, such as ``jax.random.key(0)``, though the noise
         is exact; the guarantee says so.
       recording: ``Recording(path, run)``: charge the run to a ledger (``privacy.ledger``) before it begins. What was
-        released under its name is given out again. A run that fails, or is killed, has spent its charge: ``run_loop``
-        is the one that goes on. No ``key`` may be given.
+        released under its name is given out again. A run that fails, or is killed, has spent its charge, unless it has
+        a ``checkpoint``. No ``key`` may be given.
+      checkpoint: a file for a long run, written after every twentieth of the steps and deleted at the end: the same
+        call, made again after the process was killed, goes on from there to the same release. It is as secret as the
+        data and the key, both of which it holds (``drivers.parts``).
       diagnostics: also return the raw state and per-step ``Info``. Not private. None for a release given out again.
 
     Raises:
-      ledger.LedgerError: the budget does not suffice, or the name stands for another run or one that failed.
+      ledger.LedgerError: the budget does not suffice, or the name stands for another run or one that failed, and
+        whose checkpoint is gone.
       TypeError: ``key`` is not a typed key, or of such a generator.
       ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a recording; data
-        sharded along another axis than the users', or on record over several processes.
+        sharded along another axis than the users', or on record over several processes; a ``checkpoint`` that is of
+        another run, or open to others.
       separable.NotSeparable: with ``user_axes``, or of a ``per_user`` objective: the line that may mix users.
       RuntimeError: under jit, vmap, grad or another trace: ``scan`` is the function to call there.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
@@ -71,74 +75,54 @@ def run_scan(
         raise ValueError("key must not be given with a recording: a run on record draws from the operating system")
     data = result.arrays(data)
     devices = mesh.of(data)
-    if recording is not None:
-        mesh.expect_one_process("a run on record", data)
+    if recording is not None or checkpoint is not None:
+        mesh.expect_one_process("a run on record, or with a checkpoint,", data)
+    drawn = key is None
     key, statement = keys.for_release(key, statement, insecure_key)
     key, (statement,) = mesh.agreed(devices, key, statement)
+    begun = None
+    if checkpoint is not None:
+        statement = statement.assuming(guarantee.KEY_SECRET)
+        begun = parts.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
     if recording is not None:
         recording = charges.located(recording)
         with mesh.over(devices):  # refuses before it costs
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
-        charged = checkpoints.begin_once(recording, algorithm, config, statement)
-        done = checkpoints.given_out(charged, like)
+        done = checkpoints.given_out(_charged(recording, algorithm, config, statement, begun), like)
         if done is not None:
             return result.Run(result.named(done, config), statement)
     with mesh.over(devices):
-        released, state, info = _scan(algorithm, objective, key, config, data)
+        if begun is None:
+            released, state, info = _scan(algorithm, objective, key, config, data)
+        else:
+            released, state, info = parts.finished(begun, algorithm, objective, config, data)
     result.raise_on_failed_factorisation(info, state if recording is None else None)
     if recording is not None:
         released = checkpoints.give_out(recording, released)
+    if begun is not None:
+        parts.delete(begun)
     diagnosed = result.Diagnostics(state, info) if diagnostics else None
     return result.Run(result.named(released, config), statement, diagnosed)
 
 
-def scan(
-    algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Data
-) -> tuple[Any, State, Any]:
-    """The pure function inside ``run_scan``: a whole run, for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys,
-    configs and data.
-
-    Returns:
-      ``(release, state, info)``. Only the release may be published; ``info`` has a leading axis of steps.
-    """
-    init_key, loop_key, release_key = jax.random.split(key, 3)
-
-    def step(state, t):
-        ask_key, tell_key = jax.random.split(jax.random.fold_in(loop_key, t))
-        query = algorithm.ask(ask_key, config, state)
-        values = _at_each(objective, query.points, data, config.space)
-        state, info = algorithm.tell(tell_key, config, state, query, values)
-        return state, result.complete(info)
-
-    state, info = jax.lax.scan(step, algorithm.init(init_key, config), jnp.arange(config.steps))
-    return algorithm.release(release_key, config, state), state, info
+def _charged(
+    recording: charges.Recording,
+    algorithm: Algorithm,
+    config: Config,
+    statement: guarantee.Guarantee,
+    begun: parts.Begun | None,
+) -> ledger.Charge:
+    if begun is None:
+        return checkpoints.begin_once(recording, algorithm, config, statement)
+    try:
+        charged = checkpoints.begin_in_parts(recording, algorithm, config, statement, goes_on=not begun.fresh)
+    except Exception:  # a signal may have come after the charge
+        if begun.fresh:
+            parts.delete(begun)
+        raise
+    if charged.release is not None:
+        parts.delete(begun)
+    return charged
 
 
-def _at_each(objective: Objective, points: jax.Array, data: Any, space: Any) -> jax.Array:
-    """The values at each of ``points (b, d)``: one after the other on a CPU, together elsewhere.
-
-    Not for speed: a batched LAPACK call of jaxlib 0.10.2 waits for tasks on the pool of threads that it occupies, so
-    that as many calls as the pool has threads (two host devices, or two independent factorisations) wait for ever.
-    """
-
-    def at(point):
-        try:
-            returned = objective(spaces.place(space, point), data)
-        except Exception as error:
-            error.add_note(f"the objective was traced at a point of shape {point.shape}")
-            raise
-        said = f"objective must return an array of real numbers, got {type(returned).__name__}"
-        try:
-            values = jnp.asarray(returned)
-        except (TypeError, ValueError):
-            pass
-        else:
-            if not jnp.iscomplexobj(values):
-                return values
-            said = f"objective must return real numbers, got {values.dtype}"
-        raise TypeError(said)
-
-    return jax.lax.map(at, points) if jax.default_backend() == "cpu" else jax.vmap(at)(points)
-
-
-_scan = jax.jit(scan, static_argnames=("algorithm", "objective"))
+_scan = jax.jit(program.scan, static_argnames=("algorithm", "objective"))

@@ -11,8 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import _checks
-from jaxdpbo.drivers import mesh, result, separation
-from jaxdpbo.drivers.scan import scan
+from jaxdpbo.drivers import mesh, program, result, separation
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.keys import for_release, refuse_trace, secret_key
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
@@ -137,7 +136,7 @@ def _one_run(algorithm: Algorithm, objective: Objective) -> Callable[[Any, Any],
     def run(pair, shared):
         (row, key), (configs, data) = pair, shared
         config = jax.tree.map(lambda leaf: leaf[row], configs)
-        release, _, info = scan(algorithm, objective, key, config, data)
+        release, _, info = program.scan(algorithm, objective, key, config, data)
         failed = info.factorisation_failed
         return release, jnp.zeros((), bool) if failed is None else jnp.any(failed)
 

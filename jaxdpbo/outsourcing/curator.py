@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxdpbo import _checks
-from jaxdpbo.outsourcing import files
+from jaxdpbo import _checks, _files
+from jaxdpbo.outsourcing import secrets
 from jaxdpbo.outsourcing.lines import (
     MAX_QUERIES,
     SCHEMA,
@@ -117,7 +117,7 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
         record = Journal(path, descriptor, _line(header), published.digest, count, int(queries), answers)
         if not end:
             _write(record, 0, record.header)
-            files.sync_folder(path)
+            _files.sync_folder(path)
         elif torn:  # a line that was being written when the curator was stopped: it was never sent
             os.ftruncate(descriptor, _end(record))
         yield record
@@ -237,14 +237,14 @@ def _key(path: Path, *, begun: bool) -> bytes:
     """The record's key; drawn where no record is begun. Never drawn anew for a record that stands."""
     place = path.with_name(f"{path.name}.key")
     try:
-        return files.read_secret(place)
+        return secrets.read_secret(place)
     except FileNotFoundError as error:
         if begun:
             raise ProtocolError(
                 f"{place.name} is gone, and without it nobody can tell whether the data are those of {path.name}: "
                 "restore it from a copy"
             ) from error
-        return files.new_secret(place)
+        return secrets.new_secret(place)
 
 
 def _read(path: Path, kept: bytes, header: dict[str, Any], rows: int) -> list[Answer]:
@@ -281,7 +281,7 @@ def _write(record: Journal, end: int, line: bytes) -> None:
     _expect_in_place(record.path, record.descriptor)
     try:
         os.ftruncate(record.descriptor, end)
-        files.write_all(record.descriptor, line, end)
+        _files.write_all(record.descriptor, line, end)
         os.fsync(record.descriptor)
     except BaseException as error:
         with suppress(OSError):  # if this fails too, the next write or the next curator cuts it off

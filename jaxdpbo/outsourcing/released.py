@@ -9,8 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import input_noise
-from jaxdpbo.outsourcing import files
+from jaxdpbo import _files, input_noise
 from jaxdpbo.outsourcing.lines import SCHEMA, VERSION, ProtocolError, expect_schema, parsed
 from jaxdpbo.privacy import guarantee, transforms
 
@@ -42,7 +41,7 @@ def publish(path: str | Path, curated: transforms.Curated) -> None:
         "guarantee": curated.guarantee.to_dict(),
     }
     lines = [json.dumps(header), *(json.dumps(row) for row in np.asarray(curated.z, float).tolist())]
-    files.write_once(path, ("\n".join(lines) + "\n").encode())
+    _files.write_once(path, ("\n".join(lines) + "\n").encode())
 
 
 def read_published(path: str | Path) -> Published:

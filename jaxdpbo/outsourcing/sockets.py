@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxdpbo import _checks
-from jaxdpbo.outsourcing import files
+from jaxdpbo.outsourcing import secrets
 from jaxdpbo.outsourcing.lines import MAX_LINE_LENGTH, SCHEMA, VERSION, ProtocolError
 
 HANDSHAKE_TIME = 5.0  # seconds in which a peer must prove who it is
@@ -80,7 +80,7 @@ def listen(place: str | Path | int, secret: str | Path) -> Iterator[Iterator[Ses
             last.callback(Path(place).unlink, missing_ok=True)
         admitted: queue.Queue[tuple[socket.socket, Session]] = queue.Queue(maxsize=1)
         done = threading.Event()
-        known = files.kept_secret(secret)
+        known = secrets.kept_secret(secret)
         door = threading.Thread(target=_door, args=(server, known, admitted, done), daemon=True)
         door.start()
         served = _served(admitted)
@@ -118,7 +118,7 @@ def connect(place: str | Path | int, secret: str | Path) -> Iterator[Session]:
         else:
             with connection:
                 try:
-                    session = _prove(connection, files.read_secret(secret))
+                    session = _prove(connection, secrets.read_secret(secret))
                 except FileNotFoundError:
                     reason = f"there is no file {secret}"
                 except (OSError, ValueError):

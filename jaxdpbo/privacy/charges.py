@@ -92,12 +92,21 @@ def charge_once(recording: Recording, what: str, statement: guarantee.Guarantee,
       ledger.LedgerError: see ``charge``; or the run was charged before and stored no release.
     """
     charged = charge(recording, what, statement, *public)
+    expect_first(recording, charged)
+    return charged
+
+
+def expect_first(recording: Recording, charged: ledger.Charge) -> None:
+    """Nothing, unless a run was charged before and stored no release.
+
+    Raises:
+      ledger.LedgerError: it was.
+    """
     if charged.charged_before and charged.release is None:
         raise ledger.LedgerError(
             f"{recording.path}: run {charged.run!r} was charged before and did not end: what it drew may have been "
             "seen, so its budget is spent; a new attempt needs a name, and a charge, of its own"
         )
-    return charged
 
 
 def as_text(tree: Tree) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "transformed measured fitted condition predicted proposed undominated improvement"
         ),
         "algorithms.gp_ucb": "beta observed",
-        "drivers.scan": "scan",
+        "drivers.program": "scan steps",
         "privacy.clipping": "l2_norms summed quantised reach grid_step",
         "privacy.choice": "row scores relative",
         "privacy.private_mean": "clip_norm of_vectors of_losses loss_deviation",
@@ -71,7 +71,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.private_estimate": "algorithm_of deviation_of",
         "privacy.choice": "level pure_level",
         "privacy.private_scale": "level total_variation clip_norm",
-        "drivers.checkpoints": "begin begin_once about_to_draw keep give_out given_out",
+        "drivers.checkpoints": "begin begin_once begin_in_parts about_to_draw keep give_out given_out",
         "drivers.methods": "local sobol",
         "drivers.preview": "deviation_of",
         "drivers.result": "statement_of complete expect_host arrays raise_on_failed_factorisation named",
@@ -87,7 +87,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy.calibration": (
             "shared grid noise_settings joined same_noise changed_noise statement units on_grid grid_unit"
         ),
-        "privacy.charges": "charge_once as_text",
+        "privacy.charges": "charge_once expect_first as_text",
         "privacy.keys": "refuse_trace is_secret_kind generator",
         "privacy.mechanisms.tables": "gaussian planar truth",
         "privacy.transforms.configs": "step limit rounding_bound",
@@ -152,10 +152,11 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "files and sockets: tests/test_outsourcing.py and tests/test_sockets.py": {
         "outsourcing.curator": "framed",
-        "outsourcing.files": "write_once write_all sync_folder new_secret read_secret kept_secret",
+        "outsourcing.secrets": "new_secret read_secret kept_secret",
         "outsourcing.sockets": "listen connect",
     },
     "where arrays lie: tests/test_mesh.py": {"drivers.mesh": "placed of over expect_one_process agreed"},
+    "of run_scan, killed wherever: tests/test_parts.py": {"drivers.parts": "begin finished delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy.fingerprints": "fingerprint"},
 }
 

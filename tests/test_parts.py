@@ -1,0 +1,234 @@
+"""Compiled runs in parts: whatever kills them, they go on to the same release; another run never takes their key."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from protocol_cases import CASES, loss, records
+
+from jaxdpbo import _files, drivers
+from jaxdpbo.algorithms import dp_gd
+from jaxdpbo.drivers import Recording, parts
+from jaxdpbo.privacy import guarantee, keys, ledger
+
+CASE = CASES["dp_gd"]
+KEY = keys.key_from_bytes(bytes(range(32)))
+
+
+class Killed(BaseException):
+    """As a signal is."""
+
+
+@pytest.fixture(autouse=True)
+def two_parts(monkeypatch):
+    """Of two steps each, of which the last is beyond the run's three."""
+    monkeypatch.setattr(parts, "PARTS", 2)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.npz"
+
+
+@pytest.fixture
+def recording(tmp_path):
+    ledger.create(tmp_path / "ledger", notion="gdp", level=3.0, total_variation=1e-6)
+    return Recording(tmp_path / "ledger", "run")
+
+
+def run(path, case=CASE, scale=1.0, data=None, **options):
+    data = records() if data is None else data
+    options = {"checkpoint": path} | options
+    return drivers.run_scan(case.algorithm, case.objective, data, case.config(scale), **options)
+
+
+def leaves(tree):
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+
+
+def killed_after(monkeypatch, count):
+    """The process is killed before, or after, something of a file or a ledger happens for the ``count``-th time."""
+    happened = []
+
+    def wrapped(function):
+        def call(*arguments, **options):
+            happened.append(function)
+            if len(happened) == count:
+                raise Killed
+            done = function(*arguments, **options)
+            happened.append(function)
+            if len(happened) == count:
+                raise Killed
+            return done
+
+        return call
+
+    for module, name in (
+        (_files, "write_once"), (_files, "replace"), (parts, "_released"), (parts, "delete"),
+        (ledger, "charge"), (ledger, "store_release"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, wrapped(getattr(module, name)))
+
+
+@pytest.mark.parametrize("name", ["dp_gd", "dp_gibo, nearest", "private evaluations", "dpareto"])
+def test_in_parts_it_is_the_run_that_it_is_in_one(name, path):
+    case = CASES[name]
+    options = {"key": KEY, "diagnostics": True}
+    whole, parted = (run(checkpoint, case, **options) for checkpoint in (None, path))
+    for one, other in zip(jax.tree.leaves(whole.release), jax.tree.leaves(parted.release), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    of_whole, of_parts = (jax.tree.map(jnp.shape, each.diagnostics.info) for each in (whole, parted))
+    assert of_whole == of_parts
+    assert not path.exists()
+
+
+def words(path):
+    """Of the key in a file, None where there is none."""
+    return np.load(path)["words"] if path.exists() else None
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_killed_at_any_point_it_goes_on_to_the_same_release(given, path, monkeypatch):
+    options, count, ended = {"key": KEY} if given else {}, 0, False
+    while not ended:
+        count += 1
+        with monkeypatch.context() as patch:
+            killed_after(patch, count)
+            try:
+                done, ended = run(path, **options), True
+            except Killed:
+                held = words(path)
+                done = run(path, **options)
+        if given:
+            assert leaves(done.release) == leaves(run(path, key=KEY).release)
+        elif not ended and held is not None:
+            key = jax.random.wrap_key_data(jnp.asarray(held), impl=keys.chacha20)
+            assert leaves(done.release) == leaves(run(path, key=key).release)
+        assert guarantee.KEY_SECRET in done.guarantee.assumptions
+        assert not path.exists()
+    assert count == 11  # 5 things, and the two parts write twice
+
+
+@pytest.mark.parametrize("count", range(1, 16))
+def test_on_record_one_transcript_leaves_wherever_it_is_killed(count, path, recording, monkeypatch):
+    drawn = []
+    with monkeypatch.context() as patch:
+        killed_after(patch, count)
+        patch.setattr(parts, "_released", noting(drawn, parts._released))
+        with pytest.raises(Killed) if count < 15 else nullcontext():
+            run(path, recording=recording)
+    done = [run(path, recording=recording, key=None) for _ in range(2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_released", noting(drawn, parts._released))
+        done.append(run(path, recording=recording))
+    assert len({tuple(leaves(each.release)) for each in done} | set(drawn)) == 1
+    assert len(ledger.account(recording.path).spends) == 1
+    assert not path.exists()
+
+
+def noting(drawn, function):
+    def call(*arguments):
+        found = function(*arguments)
+        drawn.append(tuple(leaves(found)))
+        return found
+
+    return call
+
+
+def test_a_process_that_is_killed_leaves_a_file_closed_to_others(path):
+    code = (
+        "import os, signal, sys\n"
+        "from jaxdpbo import _files\n"
+        "from jaxdpbo.drivers import parts\n"
+        "import test_parts\n"
+        "parts.PARTS, write = 2, _files.replace\n"
+        "def once(*arguments):\n"
+        "    write(*arguments)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "_files.replace = once\n"
+        "test_parts.run(sys.argv[1], key=test_parts.KEY)\n"
+    )
+    here = Path(__file__).parent
+    environment = os.environ | {"PYTHONPATH": f"{here.parent}{os.pathsep}{here}", "JAX_ENABLE_X64": "1"}
+    done = subprocess.run([sys.executable, "-c", code, path], env=environment)
+    assert done.returncode == -signal.SIGKILL
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert int(np.load(path)["done"]) == 2
+    wanted = leaves(run(None, key=KEY).release)
+    assert leaves(run(path, key=KEY).release) == wanted
+    assert [each.name for each in path.parent.iterdir()] == []
+
+
+def other_loss(point, data):
+    return loss(point, data) * 2
+
+
+def stopped(path, monkeypatch, **options):
+    with monkeypatch.context() as patch:
+        killed_after(patch, 4)
+        with pytest.raises(Killed):
+            run(path, **options)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"case": CASE._replace(objective=CASES["dp_gibo"].objective)}, None),
+        ({"case": CASES["private evaluations"]}, "its program, its numbers"),
+        ({"case": CASE._replace(objective=dp_gd.gradients_of(other_loss))}, "in its program$"),
+        ({"scale": 1.1}, "in its numbers$"),
+        ({"data": records() + 1e-9}, "in its data$"),
+        ({"key": KEY}, "in its key$"),
+    ],
+)
+def test_another_run_does_not_take_the_key(options, said, path, monkeypatch):
+    """Two runs by one key have the same noise: their difference is the data's."""
+    content = stopped(path, monkeypatch)
+    with pytest.raises(ValueError, match=said or "shape"):
+        run(path, **options)
+    assert path.read_bytes() == content
+
+
+def test_what_is_no_checkpoint_is_refused(path, monkeypatch, tmp_path):
+    stopped(path, monkeypatch)
+    path.chmod(0o640)
+    with pytest.raises(ValueError, match="must be closed to others"):
+        run(path)
+    for content in (b"", b"nothing", path.read_bytes()[:-20]):
+        path.write_bytes(content)
+        path.chmod(0o600)
+        with pytest.raises(ValueError, match=r"must be a file of run_scan, and run\.npz is none"):
+            run(path)
+    with pytest.raises(ValueError, match="must be a file"):
+        run(tmp_path)
+    with pytest.raises(TypeError, match="checkpoint must be a path, got int"):
+        run(3)
+
+
+def test_on_record_a_run_whose_file_is_gone_is_spent(path, recording, monkeypatch):
+    stopped(path, monkeypatch, recording=recording)
+    path.unlink()
+    for checkpoint in (path, None):
+        with pytest.raises(ledger.LedgerError):
+            run(checkpoint, recording=recording)
+    assert not path.exists()
+
+
+def test_a_file_that_began_elsewhere_pays_for_no_second_transcript(path, recording, tmp_path, monkeypatch):
+    """Two files for one charge: the release of the first that ends is given out for both."""
+    with monkeypatch.context() as patch:
+        killed_after(patch, 2)  # before it is charged
+        with pytest.raises(Killed):
+            run(path, recording=recording)
+    first = run(tmp_path / "other.npz", recording=recording)
+    assert leaves(run(path, recording=recording).release) == leaves(first.release)
+    assert not path.exists()

@@ -19,7 +19,7 @@ from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd, dp_gibo, private_evaluations, random_search
 from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import accounting, calibration, guarantee, keys
+from jaxdpbo.privacy import accounting, calibration, guarantee, keys, ledger
 from jaxdpbo.surrogate import kernels
 
 CASE = CASES["dp_gibo"]
@@ -90,6 +90,60 @@ def test_a_run_survives_the_death_of_a_worker(tmp_path):
     with ProcessPoolExecutor(2, spawned) as pool:
         resumed = run_with(pool, worker_cases.dying, data, state=caught.value.state)
     jax.tree.map(np.testing.assert_array_equal, resumed, run_with(None))
+
+
+def test_what_is_slow_or_fails_is_begun_anew(tmp_path):
+    alone, failing = run_with(None), Failing(4)
+    (tmp_path / "begun").mkdir()
+    with ThreadPoolExecutor(3) as threads:
+        found = run_with(drivers.Retrying(threads, timeout=0.5), worker_cases.slow, (records(), tmp_path / "begun"))
+        jax.tree.map(np.testing.assert_array_equal, found, alone)
+        found = run_with(drivers.Retrying(threads), failing)
+        jax.tree.map(np.testing.assert_array_equal, found, run_with(None, failing))
+        with pytest.raises(drivers.RunInterrupted, match="on OSError"):
+            run_with(drivers.Retrying(threads, retries=0), Failing(4))
+        with pytest.raises(drivers.RunInterrupted, match="on TimeoutError"):
+            run_with(drivers.Retrying(threads, timeout=1e-4, retries=2), sleeping)
+    assert len(list((tmp_path / "begun").iterdir())) == 3 * STEPS + 1
+
+
+def sleeping(point, data):
+    time.sleep(0.05)
+    return worker_cases.loss(point, data)
+
+
+@pytest.mark.parametrize(
+    ("executor", "options", "error"),
+    [
+        (3, {}, TypeError),
+        (Future, {}, TypeError),
+        (ThreadPoolExecutor, {"timeout": 0.0}, ValueError),
+        (ThreadPoolExecutor, {"retries": -1}, ValueError),
+    ],
+)
+def test_retrying_names_what_it_refuses(executor, options, error):
+    with pytest.raises(error, match=r"(executor|timeout|retries) must"):
+        drivers.Retrying(executor, **options)
+
+
+def test_a_worker_of_a_cluster_that_is_killed_spends_nothing(tmp_path):
+    """Two workers of a real cluster: one dies in the midst of a batch, and its evaluation is redone by another."""
+    distributed = pytest.importorskip("distributed", reason="distributed is of the extra dev")
+    path = tmp_path / "ledger"
+    ledger.create(path, notion="gdp", level=2.0, total_variation=1e-3)
+    (tmp_path / "begun").mkdir()
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        run = drivers.run_loop(
+            CASE.algorithm, worker_cases.dying, (records(), tmp_path / "begun"), CASE.config(1.0),
+            executor=drivers.Retrying(client.get_executor(pure=False), timeout=60),
+            recording=drivers.Recording(path, "run"),
+        )  # fmt: skip
+    assert (tmp_path / "killed").exists()
+    assert np.all(np.isfinite(run.release.path))
+    assert len(list((tmp_path / "begun").iterdir())) > 3 * STEPS  # one evaluation at least began twice
+    (entry,) = ledger.account(path).spends
+    assert (entry.steps, entry.released) == (2 * STEPS + 1, True)  # each step drawn once, and written once
 
 
 def test_a_failed_point_cancels_those_not_begun():

@@ -1,0 +1,37 @@
+"""``scripts/bench users``: DP-GIBO on ten million users, memory and time beside reading what it must read once.
+
+A step evaluates eleven points, each of which reads all records, and multiplies the losses in memory by the weights.
+"""
+
+from tqdm import tqdm
+
+from benchmarks.speed import rows, users_problem
+from benchmarks.speed.worker import Worker
+
+WORKER = "benchmarks.speed.ours_users"
+ONCE = "reading once"
+
+
+def main(quick: bool) -> None:
+    shrunk, repeats, found = (100, 1, []) if quick else (1, 3, [])
+    for users, steps, memory in tqdm(users_problem.RUNS, unit="run"):
+        users //= shrunk
+        with Worker(WORKER, JAX_ENABLE_X64="0") as worker:
+            seen = worker("run", users=users, steps=steps, memory=memory, repeats=repeats)
+        each = seen["warm"] / steps
+        found.append(
+            rows.row(
+                f"a step of {steps}, {users:,} users, memory={memory!r}",
+                each,
+                seen["reading"] / steps,
+                ONCE,
+                seen["warm"] / seen["reading"],
+                seen["cold"] - seen["warm"],
+                "float32",
+                users=users,
+                steps=steps,
+                memory=memory,
+                peak_gib=round(seen["peak_gib"], 2),
+            )
+        )
+    rows.finish("users", found, quick)

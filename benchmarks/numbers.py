@@ -39,7 +39,8 @@ UNCONFIRMED = {
 
 
 def documents() -> list[Path]:
-    return [fingerprint.ROOT / "README.md", *sorted((fingerprint.ROOT / "docs").glob("*.md"))]
+    docs = fingerprint.ROOT / "docs"
+    return [fingerprint.ROOT / "README.md", *sorted(docs.glob("*.md")), *sorted(docs.glob("results/*.md"))]
 
 
 def written(text: str) -> str:

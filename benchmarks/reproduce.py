@@ -1,17 +1,32 @@
-"""``scripts/reproduce [PAPER [ITEM]] [--quick | --full] [--seeds N]``: without an item, what there is."""
+"""``scripts/reproduce [PAPER [ITEM]] [--quick | --full] [--seeds N]``: without an item, what there is.
+
+``scripts/reproduce all`` is all of them, in hours (``--quick``: minutes): stopped and started again it goes on, and
+results/reproduction.md says what the papers say beside what came out.
+"""
 
 import argparse
 import inspect
+import json
 import os
+import subprocess
+import sys
+import time
+from typing import Any
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")  # before report imports jax
 
-from benchmarks import report, reproductions
+from tqdm import tqdm
+
+from benchmarks import fingerprint, report, reproductions
+from benchmarks.tables import verdicts
+
+ALL = "all"
+GROWING = ("fig3",)  # of Sopa et al.: written after every run
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/reproduce", description="A figure or table of one of the papers.")
-    parser.add_argument("paper", nargs="?", choices=reproductions.PAPERS, help="all are listed where not given")
+    parser.add_argument("paper", nargs="?", choices=(*reproductions.PAPERS, ALL), help="listed where not given")
     parser.add_argument("item", nargs="?", help="such as fig1; the paper's are listed where not given")
     parser.add_argument("--quick", action="store_true", help="small sizes and few seeds: for a look, not a figure")
     parser.add_argument(
@@ -19,6 +34,10 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, help="how many seeds to report; the paper's number where not given")
     arguments = parser.parse_args()
+    if arguments.paper == ALL:
+        if arguments.item or arguments.seeds or arguments.full:
+            parser.error("all takes --quick alone")
+        raise SystemExit(everything(arguments.quick))
     if arguments.item is None:
         listed([arguments.paper] if arguments.paper else reproductions.PAPERS)
         return
@@ -30,6 +49,40 @@ def main() -> None:
     if arguments.full and (arguments.quick or "full" not in inspect.signature(items[arguments.item]).parameters):
         parser.error(f"--full is not for {arguments.item}" + " --quick" * arguments.quick)
     items[arguments.item](arguments.seeds, arguments.quick, **{"full": True} if arguments.full else {})
+
+
+def everything(quick: bool) -> int:
+    """Each item in a process of its own, but for those that this code measured before; how many failed."""
+    wanted = [(paper, item) for paper in reproductions.PAPERS for item in reproductions.items(paper)]
+    rows, failed = [], 0
+    for paper, item in tqdm(wanted, unit="item"):
+        log, started = report.folder("all") / f"{paper}_{item}.log", time.perf_counter()
+        said = "there already"
+        if not _is_new(paper, item, quick):
+            with log.open("w") as file:
+                command = [sys.executable, "-m", "benchmarks.reproduce", paper, item, *["--quick"] * quick]
+                status = subprocess.run(command, stdout=file, stderr=file, cwd=fingerprint.ROOT).returncode
+            said = "done" if status == 0 else f"FAILED, see results/all/{log.name}"
+            failed += status != 0
+        rows.append((f"{paper} {item}", said, f"{time.perf_counter() - started:.0f} s"))
+    report.print_table(("item", "what", "took"), rows, flush=(0, 1))
+    path = report.folder() / "reproduction.md"
+    path.write_text(verdicts.page(lambda name: _measured(*name.split("_", 1), quick)) + "\n")
+    print(f"wrote results/{path.name}")
+    return min(failed, 1)
+
+
+def _measured(paper: str, item: str, quick: bool) -> Any:
+    path = report.RESULTS / paper / f"{item}{'_quick' * quick}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _is_new(paper: str, item: str, quick: bool) -> bool:
+    """Whether this code wrote a whole result: one that is written as it grows has its figure at the end."""
+    found = _measured(paper, item, quick)
+    path = report.RESULTS / paper / f"{item}{'_quick' * quick}"
+    whole = path.with_suffix(".png").exists() or item not in GROWING
+    return found is not None and whole and found["code"] == fingerprint.digest(reproductions.module_of(paper, item))
 
 
 def listed(papers: list[str] | tuple[str, ...]) -> None:

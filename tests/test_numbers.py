@@ -6,7 +6,7 @@ import conftest
 import pytest
 
 from benchmarks import fingerprint, numbers, report
-from benchmarks.tables import BLOCKS, markdown
+from benchmarks.tables import BLOCKS, markdown, verdicts
 
 RESULTS = sorted(report.STORED.glob("*.json"))
 
@@ -168,3 +168,16 @@ def test_what_a_result_lacks_is_said(tmp_path):
 )
 def test_figures_are_rounded_to_digits(value, digits, said):
     assert markdown.figures(value, digits) == said
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [([-2.0, -1.0], verdicts.HOLDS), ([-1.0, 1.0], verdicts.UNSEEN), ([1.0, 2.0], verdicts.REVERSED)],
+)
+def test_a_verdict_follows_from_the_numbers(interval, verdict):
+    name = "DP-GIBO, mu=1 - random search"
+    paired = {"mean difference": 0.0, "95%": interval, "lower in": 1, "of": 2}
+    page = verdicts.page(lambda name: None)
+    assert "sopa_fig1 | a larger budget ends nearer to the minimiser | not measured" in page
+    claim = next(claim for claim in verdicts.CLAIMS if "random search" in claim.printed)
+    assert claim.measured({"paired": {name: paired}})[1] == verdict

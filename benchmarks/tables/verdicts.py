@@ -1,0 +1,172 @@
+"""What each paper says, what was measured here, and by a rule whether that agrees: docs/results/reproduction.md."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.tables.markdown import table
+
+HOLDS, REVERSED, UNSEEN, OTHER = "holds", "the other way round", "no difference seen", "not alike"
+Read = Callable[[str], dict[str, Any] | None]
+
+
+class Claim(NamedTuple):
+    """A sentence or a number of a paper.
+
+    Attributes:
+      result: that it is compared with.
+      printed: what the paper says.
+      measured: of that result, ``(what was measured, verdict)``.
+    """
+
+    result: str
+    printed: str
+    measured: Callable[[dict[str, Any]], tuple[str, str]]
+
+
+def _lower(pair: str) -> Callable[[dict[str, Any]], tuple[str, str]]:
+    """The first of a pair should be lower."""
+
+    def measured(found: dict[str, Any]) -> tuple[str, str]:
+        one = found["paired"][pair]
+        low, high = one["95%"]
+        said = f"{one['mean difference']:+.3f}, 95 % {low:+.3f} to {high:+.3f}"
+        said += f", lower in {one['lower in']} of {one['of']}"
+        return said, HOLDS if high < 0 else REVERSED if low > 0 else UNSEEN
+
+    return measured
+
+
+def _location(found: dict[str, Any]) -> tuple[str, str]:
+    gaps = found["final_gap_quartiles"]
+    said = "; ".join(f"mu = {mu}: {middle:.3g} ({low:.3g} to {high:.3g})" for mu, (low, middle, high) in gaps.items())
+    return f"excess loss at the end, quartiles: {said}", HOLDS if gaps["2"][2] < gaps["0.5"][0] else UNSEEN
+
+
+def _descent(found: dict[str, Any]) -> tuple[str, str]:
+    ratio = found["DP-GIBO / DP-GD, median final distance"]
+    low, high = ratio["95%"]
+    said = f"ratio of the final distances {ratio['ratio']:.3f}, 95 % {low:.3f} to {high:.3f}"
+    return said, HOLDS if low <= 1 <= high or high < 1 else REVERSED
+
+
+def _noisy(found: dict[str, Any]) -> tuple[str, str]:
+    verdicts = found["verdicts"]["one Z for all users"]
+    said = "; ".join(f"{what}: {'yes' if true else 'no'}" for what, true in verdicts.items())
+    return said, HOLDS if all(verdicts.values()) else OTHER
+
+
+def _correlation(found: dict[str, Any]) -> tuple[str, str]:
+    values = {size: one["to 0.95"] for size, one in found["likeliest"].items()}
+    said = f"{min(values.values()):g} or more, the grid's largest, for all of {', '.join(values)} records"
+    return said, HOLDS if min(values.values()) >= 0.95 else OTHER
+
+
+def _best_r(found: dict[str, Any]) -> tuple[str, str]:
+    printed = found["settings"]["printed in the paper"]["regrets"]
+    best = min(printed, key=lambda r: printed[r])
+    at = {r: f"{found['mean'][r]:.3f} ({found['standard_error'][r]:.3f})" for r in printed}
+    ours = min(found["mean"], key=lambda r: found["mean"][r])
+    said = f"{at[best]} there, printed {printed[best]:.3f}; ours is least at r = {ours}, {at[ours]}"
+    apart = found["mean"][best] - found["mean"][ours]
+    error = np.hypot(found["standard_error"][best], found["standard_error"][ours])
+    return said, HOLDS if apart <= 2 * error else OTHER
+
+
+def _order(panel: str) -> Callable[[dict[str, Any]], tuple[str, str]]:
+    """Regret should fall as epsilon grows."""
+
+    def measured(found: dict[str, Any]) -> tuple[str, str]:
+        means, errors = found["mean"][panel], found["standard_error"][panel]
+        names = [name for name in means if name != "not private"]  # from the largest epsilon to the smallest
+        ends = [means[name][-1] for name in names]
+        said = ", ".join(f"{name}: {end:.3f} ({errors[name][-1]:.3f})" for name, end in zip(names, ends, strict=True))
+        apart = 2 * np.hypot(errors[names[0]][-1], errors[names[-1]][-1])
+        return said, HOLDS if ends[-1] - ends[0] > apart else REVERSED if ends[0] - ends[-1] > apart else UNSEEN
+
+    return measured
+
+
+def _hypervolume(task: str) -> Callable[[dict[str, Any]], tuple[str, str]]:
+    def measured(found: dict[str, Any]) -> tuple[str, str]:
+        one = found["tasks"][task]
+        low, high = one["95%"]
+        printed, (start, end) = one["printed"]
+        said = f"{one['difference']:.3f} ({low:.3f} to {high:.3f}), printed {printed:.3f} ({start:.3f} to {end:.3f})"
+        return said, HOLDS if low <= end and start <= high else OTHER
+
+    return measured
+
+
+def _above_random(task: str) -> Callable[[dict[str, Any]], tuple[str, str]]:
+    def measured(found: dict[str, Any]) -> tuple[str, str]:
+        one = found["tasks"][task]
+        low, high = one["95%"]
+        said = f"DPareto less random, mean over parts: {one['difference']:.3f} ({low:.3f} to {high:.3f})"
+        return said, HOLDS if low > 0 else REVERSED if high < 0 else UNSEEN
+
+    return measured
+
+
+def _overhead(found: dict[str, Any]) -> tuple[str, str]:
+    seconds = np.median(found["search"]) + np.median(found["accountant"])
+    return f"{seconds:.0f} s, on another machine and decade", HOLDS if seconds <= 45 else OTHER
+
+
+PANELS = {"a": "a synthetic grid", "b": "loans", "c": "houses"}
+TASKS = ("LogReg+SGD", "LogReg+Adam", "SVM+SGD", "MLP2+SGD")
+CLAIMS = (
+    Claim("sopa_fig1", "a larger budget ends nearer to the minimiser", _location),
+    Claim("sopa_fig2", "DP-GIBO is on a par with DP-GD, which sees gradients", _descent),
+    *(
+        Claim("sopa_fig3", f"DP-GIBO, mu = {mu}, ends below random search", _lower(f"DP-GIBO, mu={mu} - random search"))
+        for mu in ("1", "inf")
+    ),
+    *(
+        Claim("sopa_fig4", f"DP-GIBO, mu = 1, ends below {other}", _lower(f"DP-GIBO, mu=1 - {other}, 265 evaluations"))
+        for other in ("random search", "GP-UCB")
+    ),
+    Claim("sopa_fig5", "the right deviation is best, too small a one worst, too large a one viable", _noisy),
+    Claim("kusner_fig1", "neighbouring validation sets are correlated by 0.95 or more", _correlation),
+    *(
+        Claim("kharkovskii_fig2", f"regret falls as epsilon grows, on {what} (panel {panel})", _order(panel))
+        for panel, what in PANELS.items()
+    ),
+    *(Claim(f"kharkovskii_table{number}", "regret is least at the printed best r", _best_r) for number in range(1, 10)),
+    *(
+        Claim("avent_table2", f"DPareto's front is above random settings', {task}", _above_random(f"{task}, ours"))
+        for task in TASKS
+    ),
+)
+PRINTED = tuple(f"{task}, the paper's" for task in TASKS)
+
+
+def page(read: Read) -> str:
+    """A table of the claims, by the results that ``read`` finds by name."""
+    rows = []
+    for claim in claims(read):
+        found = read(claim.result)
+        rows.append((claim.result, claim.printed, *(("not measured", "") if found is None else claim.measured(found))))
+    counts = {verdict: sum(row[3] == verdict for row in rows) for verdict in (HOLDS, UNSEEN, OTHER, REVERSED)}
+    said = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
+    return f"{len(rows)} claims. {said}.\n\n" + table(("result", "the paper", "measured here", "verdict"), rows)
+
+
+def claims(read: Read) -> list[Claim]:
+    """With those whose numbers the paper prints."""
+    found = read("avent_table2") or {"tasks": {}}
+    printed = [task for task in PRINTED if found["tasks"].get(task, {}).get("printed")]
+    return [
+        *CLAIMS,
+        *(Claim("avent_table2", f"by so much, {task.partition(',')[0]}", _hypervolume(task)) for task in printed),
+        Claim("avent_overhead", "a search takes 45 s besides its trainings", _overhead),
+    ]
+
+
+def verdicts() -> str:
+    return page(report.stored)
+
+
+BLOCKS = {"verdicts": verdicts}

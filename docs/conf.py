@@ -13,7 +13,6 @@ copyright = "the jaxdpbo authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = "jaxdpbo"
-exclude_patterns = ["results"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "force"

@@ -347,7 +347,7 @@ def _of(module: str, *names: str) -> tuple[str, ...]:
 FUNCTIONS = ("init", "ask", "tell", "release")
 ENTERED = {
     "dp_gibo": _of("algorithms.dp_gibo.run", *FUNCTIONS),
-    "dp_gibo, private clip": (
+    "dp_gibo, recent, private clip": (
         "privacy.private_mean.clip_norm", *_of("privacy.private_scale", "at_step", "median")
     ),
     "dp_gd": (

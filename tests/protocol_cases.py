@@ -217,9 +217,11 @@ CASES = {
     "dp_gibo": Case(dp_gibo.algorithm, _gibo(noise="exact"), "gdp"),
     "dp_gibo, few points": Case(dp_gibo.algorithm, _gibo(batch=1, output="last_half_mean"), "gdp"),
     "dp_gibo, adaptive": Case(dp_gibo.algorithm, _gibo(tolerance=0.05), "gdp"),
-    "dp_gibo, nearest": Case(dp_gibo.algorithm, _gibo(memory="nearest", neighbours=2), "gdp"),
+    "dp_gibo, nearest": Case(dp_gibo.algorithm, _gibo(memory="nearest", remembered=2), "gdp"),
     "dp_gibo, none": Case(dp_gibo.algorithm, _gibo(memory="none"), "gdp"),
-    "dp_gibo, private clip": Case(dp_gibo.algorithm, _gibo(memory="none", noise="exact", clip_norm="private"), "gdp"),
+    "dp_gibo, recent, private clip": Case(
+        dp_gibo.algorithm, _gibo(memory="recent", remembered=3, noise="exact", clip_norm="private"), "gdp"
+    ),
     "dpareto": Case(
         dpareto.algorithm, _front, "none", False, **LATE | {"objective": trade_off, "shape": (2,)}, releases_values=True
     ),

@@ -51,12 +51,14 @@ def rbf():
     return kernel_oracle.rbf(np.full(DIMENSION, LENGTHSCALE), 1.0)
 
 
-def steps_of(chosen, data, seed=0):
-    """Every (state before, query, values, tell key, state after, info) of a run."""
+def steps_of(chosen, data, seed=0, finite_from=None):
+    """Every (state before, query, values, tell key, state after, info) of a run; infinite records until that step."""
     state, seen = loop.init(dp_gibo.algorithm, key(seed), chosen), []
     for t in range(chosen.steps):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key(seed), t))
         query = loop.ask(dp_gibo.algorithm, ask_key, chosen, state)
+        if t == finite_from:
+            data = np.where(np.isinf(data), 0.5, data)
         values = evaluate(query.points, data)
         after, info = loop.tell(dp_gibo.algorithm, tell_key, chosen, state, query, values)
         seen.append((state, query, values, tell_key, after, info))
@@ -254,7 +256,7 @@ def test_infinite_budget_is_exactly_no_noise():
 
 
 def test_nearest_with_every_point_is_all():
-    everything = {"memory": "nearest", "neighbours": STEPS * BATCH}
+    everything = {"memory": "nearest", "remembered": STEPS * BATCH}
     paths = [
         drivers.run_scan(dp_gibo.algorithm, loss, records(), config(**memory), key=key()).release.path
         for memory in ({"memory": "all"}, everything)
@@ -263,13 +265,32 @@ def test_nearest_with_every_point_is_all():
 
 
 def test_nearest_keeps_the_points_of_largest_correlation():
-    chosen = config(memory="nearest", neighbours=2)
+    chosen = config(memory="nearest", remembered=2)
     before = steps_of(chosen, records())[-1][0].public
     factorization, rows = dp_gibo.run._recall(chosen, before)
     distances = np.linalg.norm(np.asarray(before.points) - np.asarray(before.theta), axis=1)
     distances[~np.asarray(before.mask)] = np.inf
     assert set(np.asarray(rows).tolist()) == set(np.argsort(distances)[:2].tolist())
     assert int(factorization.mask.sum()) == 2
+
+
+def test_the_most_recent_points_are_those_of_the_steps_before():
+    """Against the oracle, over more steps than the ring holds; a user's infinite loss is forgotten with its step."""
+    chosen = config(memory="recent", remembered=2 * BATCH, steps=6)
+    data = records()
+    data[3] = np.inf
+    seen = steps_of(chosen, data, finite_from=1)
+    points = np.concatenate([query.points for _, query, *_ in seen])
+    losses = np.concatenate([values for _, _, values, *_ in seen])
+    for step, (before, *_, after, info) in enumerate(seen):
+        known = slice(max(0, step - 2) * BATCH, (step + 1) * BATCH)
+        theta, noises = np.asarray(before.public.theta), np.full(len(points[known]), NOISE_VARIANCE)
+        gradient = oracle.mean_clipped_gradient(rbf(), points[known], noises, losses[known], theta, CLIP_NORM)
+        np.testing.assert_allclose(info.gradient, gradient, rtol=1e-8, atol=1e-10)
+        trace = gradient_oracle.trace(rbf(), points[known], noises, theta)
+        np.testing.assert_allclose(after.public.trace[step], trace, rtol=1e-6, atol=1e-10)
+        assert int(info.nonfinite_users) == (step < 3)
+        assert after.private.losses.shape == (3 * BATCH, USERS)
 
 
 def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
@@ -439,8 +460,13 @@ def searched(step_size):
         ({"optimizer": searched}, ValueError, "whose update needs only gradients"),
         ({"output": "best"}, ValueError, "output must be one of 'last', 'last_half_mean', got 'best'"),
         ({"memory": "some"}, ValueError, "memory must be one of"),
-        ({"memory": "nearest"}, ValueError, "neighbours must be at least 1, got 0"),
-        ({"neighbours": 3}, ValueError, "neighbours must be 0 unless memory='nearest', got 3"),
+        ({"memory": "nearest"}, ValueError, "remembered must be at least 1, got 0"),
+        ({"remembered": 3}, ValueError, "remembered must be 0 unless memory is 'nearest' or 'recent', got 3"),
+        (
+            {"memory": "recent", "remembered": 4},
+            ValueError,
+            "remembered must be a multiple of batch = 3 with memory='recent'",
+        ),
         ({"memory": "none", "batch": 2}, ValueError, r"batch must be at least d \+ 1 = 3 with memory='none', got 2"),
         ({"polish_steps": -1}, ValueError, "polish_steps must be at least 0, got -1"),
     ],

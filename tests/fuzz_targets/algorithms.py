@@ -79,7 +79,7 @@ def configs() -> dict[str, Target]:
     gibo = {
         "batch": st.none() | few, "noise_variance": positive, "tolerance": st.none() | positive,
         "memory": either(*dp_gibo.configs.MEMORIES),
-        "neighbours": just(0), "polish_steps": few, "allow_incomplete_gradient": st.booleans(),
+        "remembered": either(0, 4), "polish_steps": few, "allow_incomplete_gradient": st.booleans(),
     }  # fmt: skip
     finite_set = {"candidates": distinct()}
     named = ("bounds", "candidates", "theta0", "step_size", "kernel_params", "kernel")

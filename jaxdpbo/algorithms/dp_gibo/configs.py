@@ -16,7 +16,8 @@ from jaxdpbo.space import Space
 from jaxdpbo.surrogate import descent, gp, kernels
 from jaxdpbo.types import ArrayLike, Bounds, Kernel, KernelParams
 
-MEMORIES = ("all", "nearest", "none")
+MEMORIES = ("all", "nearest", "recent", "none")
+COUNTED = ("nearest", "recent")  # memories of a number of points
 
 
 @jax.tree_util.register_dataclass
@@ -41,7 +42,7 @@ class Config:
     unit: jax.Array
     gradient_unit: jax.Array
     batch: int = field(metadata={"static": True})
-    neighbours: int = field(metadata={"static": True})
+    remembered: int = field(metadata={"static": True})
     memory: str = field(metadata={"static": True})
     optimizer: Callable[..., optax.GradientTransformation] = field(metadata={"static": True})
     adaptive: bool = field(metadata={"static": True})
@@ -91,7 +92,7 @@ def config(
     noise_variance: float = 1e-4,
     tolerance: float | None = None,
     memory: str = "all",
-    neighbours: int = 0,
+    remembered: int = 0,
     noise: str = "exact",
     polish_steps: int = 16,
     allow_incomplete_gradient: bool = False,
@@ -125,8 +126,9 @@ def config(
       kernel_params: its numbers; for a stationary kernel, half a side of the box as lengthscales where not given.
       noise_variance: of one observation (section 3.4). Under ``gp.jitter(dtype) k(x, x)`` it is raised to that.
       tolerance: Algorithm 2's epsilon, on the trace of the gradient's covariance.
-      memory: which earlier points a step uses: "all", the ``neighbours`` "nearest" in correlation, or "none".
-      neighbours: for "nearest".
+      memory: which earlier points a step uses: "all"; of a number, the "nearest" in correlation, or the most "recent",
+        for many users, whose other losses are forgotten; or "none".
+      remembered: that number, for "nearest" and "recent"; for the latter a multiple of ``batch``.
       noise: "exact", on an integer grid; "float", faster, for research sweeps; or "none" (only with ``mu = inf``).
       polish_steps: gradient steps on the acquisition after the best structured start.
       allow_incomplete_gradient: permit memory "none" with fewer than ``d + 1`` points, which can not determine a
@@ -163,9 +165,11 @@ def config(
             f"batch must be at least d + 1 = {dimension + 1} with memory='none', got {points}: fewer points can "
             "not determine a gradient (allow_incomplete_gradient=True permits it)"
         )
-    neighbours = _checks.size("neighbours", neighbours, minimum=1 if memory == "nearest" else 0)
-    if memory != "nearest" and neighbours:
-        raise ValueError(f"neighbours must be 0 unless memory='nearest', got {neighbours}")
+    remembered = _checks.size("remembered", remembered, minimum=1 if memory in COUNTED else 0)
+    if memory not in COUNTED and remembered:
+        raise ValueError(f"remembered must be 0 unless memory is 'nearest' or 'recent', got {remembered}")
+    if memory == "recent" and remembered % points:
+        raise ValueError(f"remembered must be a multiple of batch = {points} with memory='recent', got {remembered}")
     dtype = jnp.result_type(float)
     leaf = partial(jnp.asarray, dtype=dtype)
     clip = private_scale.clip_norm(clip_norm, dtype)
@@ -183,7 +187,7 @@ def config(
         unit=leaf(unit),
         gradient_unit=leaf(clip if boxed and not isinstance(clip_norm, str) else 1.0),
         batch=points,
-        neighbours=neighbours,
+        remembered=remembered,
         memory=memory,
         optimizer=optimizer,
         adaptive=tolerance is not None,

@@ -22,9 +22,10 @@ class Public(NamedTuple):
       clip_norm: ``()``, as found privately, 0 until then; None where it is given.
       theta: ``(d,)``, the iterate; it, ``points`` and ``path`` are in the units of the search.
       optimizer: the optax state: a function of privatised gradients.
-      points: ``(m, d)`` evaluated points, ``m = T b`` (0 rows with memory "none").
+      points: ``(m, d)`` evaluated points, ``m = T b``; with memory "none" 0 rows, with "recent" a ring of those
+        remembered and of one batch more.
       mask: ``(m,)``.
-      used: ``()`` rows used.
+      used: ``()`` rows used; with memory "recent" the row of the ring that the next batch takes.
       whitening: ``(m, m)`` of the evaluated points with memory "all", otherwise None.
       path: ``(T + 1, d)``: theta0 and every iterate after it; rows beyond ``step`` are zero.
       trace: ``(T,)``, what each step left unknown of its gradient: Tr(grad k_{D_t}(theta_t, theta_t) grad^T).
@@ -91,7 +92,7 @@ def init(key: jax.Array, config: Config) -> State:
     """The state before the first step; ``key`` is unused."""
     del key
     dtype, (dimension,) = config.theta0.dtype, config.theta0.shape
-    capacity = 0 if config.memory == "none" else config.steps * config.batch
+    capacity = _capacity(config)
     nothing = gp.empty(capacity, dimension, dtype)
     start = config.to_search(config.theta0[None])[0]
     public = Public(
@@ -175,7 +176,11 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 
     if config.memory != "none":
         losses = gp.write(losses, losses_now, public.used, active)
-    memory = losses if config.memory == "all" else jnp.concatenate([state.private.losses[kept], losses_now])
+    in_place = config.memory in (
+        "all",
+        "recent",
+    )  # no copy of the losses: with many users it would be the largest array
+    memory = losses if in_place else jnp.concatenate([state.private.losses[kept], losses_now])
 
     def estimate(known: gp.Factorization) -> tuple[Any, ...]:
         rows = gp.extension(config.model, known, points, query.mask)
@@ -183,6 +188,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         weights = gradient.weights(config.model, extended, public.theta)
         trace = gradient.gradient_information(config.model, extended, public.theta)
         padding = ((0, 0), (0, room - rows.shape[1]))
+        if config.memory == "recent":  # from the oldest first to as the ring lies
+            weights = jnp.roll(weights, public.used + config.batch, axis=0)
         total = clipping.clipped_sum(weights, memory, clip_norm, calibration.grid(config.budget))
         return jnp.pad(rows, padding), trace, total
 
@@ -209,11 +216,11 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     )
     if config.memory == "all":
         after = after._replace(**gp.extend(known, points, query.mask, rows, when=active)._asdict())
-    elif config.memory == "nearest":
+    elif config.memory != "none":
         after = after._replace(
             points=gp.write(public.points, points, public.used, active),
             mask=gp.write(public.mask, query.mask, public.used, active),
-            used=advance(public.used + config.batch, public.used),
+            used=advance(_next(config, public.used), public.used),
         )
     info = Info(
         mean_loss=jnp.mean(losses_now, axis=1),
@@ -258,6 +265,19 @@ def started_at(config: Config, state: State, theta0: jax.Array) -> State:
     return State(public, state.private)
 
 
+def _capacity(config: Config) -> int:
+    """Rows of the buffers."""
+    if config.memory == "none":
+        return 0
+    longest = config.steps * config.batch
+    return longest if config.memory != "recent" else min(longest, config.remembered + config.batch)
+
+
+def _next(config: Config, used: jax.Array) -> jax.Array:
+    """The row after a batch: of a ring the first again after the last."""
+    return used + config.batch if config.memory != "recent" else (used + config.batch) % _capacity(config)
+
+
 def _staged(config: Config, factorization: gp.Factorization, function: Callable[[gp.Factorization], Any]) -> Any:
     """``function`` of the posterior, on no more rows than it needs where the memory grows."""
     return gp.staged(factorization, config.batch, function) if config.memory == "all" else function(factorization)
@@ -269,6 +289,10 @@ def _recall(config: Config, public: Public) -> tuple[gp.Factorization, jax.Array
         assert public.whitening is not None
         rows = jnp.arange(public.points.shape[0])
         return gp.Factorization(public.points, public.mask, public.whitening, public.used), rows
-    kept = min(config.neighbours, public.points.shape[0])
-    rows = gp.nearest(config.model, public.points, public.mask, public.theta, kept)
+    if config.memory == "recent":  # all but the batch that the next one is written over
+        room = public.points.shape[0]
+        rows = (public.used + config.batch + jnp.arange(room - config.batch, dtype=jnp.int32)) % room
+    else:
+        kept = min(config.remembered, public.points.shape[0])
+        rows = gp.nearest(config.model, public.points, public.mask, public.theta, kept)
     return gp.room_for(config.model, public.points[rows], public.mask[rows], config.batch), rows

@@ -21,6 +21,8 @@ OURS, PEER = "benchmarks.speed.ours_gibo", "benchmarks.speed.botorch_gibo"
 TWO = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
 THREADS = (1, 2)
 BUDGETS = 20
+OVER_TWO = "over two host devices: "
+SHOWN = ("bound", "read_gb_per_s", "product_gflop_per_s", "temporary_bytes", "n_by_d_bytes")  # of the gradient step
 
 
 def main(quick: bool) -> None:
@@ -149,25 +151,18 @@ def memory(quick: bool) -> list[dict]:
 def clipped_gradient(quick: bool) -> list[dict]:
     """The per-user clipped gradient beside the larger of two ceilings, reading the losses and the arithmetic."""
     users, repeats = (50_000, 3) if quick else (500_000, 11)
+    cases = [("float32", users, 10), ("float32", users, 33), ("float64", users // 2, 10), ("float64", users // 2, 33)]
     measured = []
-    with Worker(OURS) as worker:
-        for dtype, divisor in (("float32", 1), ("float64", 2)):
-            for dimension in (10, 33):
-                found = worker(
-                    "clipped_gradient", users=users // divisor, dimension=dimension, dtype=dtype, repeats=repeats
-                )
-                measured.append(
-                    rows.row(
-                        f"per-user gradients, n={users // divisor}, d={dimension}, 275 points",
-                        found.pop("seconds"),
-                        found.pop("roof"),
-                        f"ceiling ({found['bound']})",
-                        found.pop("share_of_roof"),
-                        None,
-                        dtype,
-                        **found,
-                    )
-                )
+    with Worker(OURS) as one, Worker(OURS, **TWO) as two:
+        for dtype, count, dimension in cases:
+            case = {"users": count, "dimension": dimension, "dtype": dtype, "repeats": repeats}
+            whole, spread = (worker("clipped_gradient", **case) for worker in (one, two))
+            roof, ceiling = whole["roof"], f"ceiling ({whole['bound']})"  # of both: one device's product has all cores
+            for found, where in ((whole, ""), (spread, OVER_TWO)):
+                seconds = found.pop("seconds")
+                name = f"{where}per-user gradients, n={count}, d={dimension}, 275 points"
+                more = {key: found[key] for key in SHOWN}
+                measured.append(rows.row(name, seconds, roof, ceiling, roof / seconds, None, dtype, **more))
     return measured
 
 

@@ -19,15 +19,18 @@ def loss(point, records):
     return jnp.sqrt(1 + squares) - 1
 
 
-def run(users: int, steps: int, memory: str, repeats: int) -> dict:
+def run(users: int, steps: int, memory: str, remembered: int, repeats: int) -> dict:
     """Seconds of a run, cold and warm, and of reading what it must read once; the peak of memory in GiB."""
     records = 1.0 + jax.random.normal(jax.random.key(1), (DIMENSION, users), jnp.float32)
-    config = dp_gibo.config(users=users, steps=steps, memory=memory, bounds=[(-3.0, 3.0)] * DIMENSION, **SETTINGS)
+    config = dp_gibo.config(
+        users=users, steps=steps, memory=memory, remembered=remembered, bounds=[(-3.0, 3.0)] * DIMENSION, **SETTINGS
+    )
     times = [_seconds(_run, records, config) for _ in range(1 + repeats)]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    batch, seen = config.batch, 0
-    for step in range(steps):  # the records for each point, and all losses so far
-        seen += batch * DIMENSION + batch * (1 if memory == "none" else step + 1)
+    kept = {"all": steps * config.batch, "none": 0, "recent": remembered}[memory]
+    seen = 0  # columns of one number for each user: the records for each point, and all losses in memory
+    for step in range(steps):
+        seen += config.batch * (DIMENSION + 1) + min(step * config.batch, kept)
     block = jnp.ones((DIMENSION, users), jnp.float32)
     total = jax.jit(jnp.sum)
     _seconds(total, block)

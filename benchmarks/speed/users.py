@@ -14,14 +14,14 @@ ONCE = "reading once"
 
 def main(quick: bool) -> None:
     shrunk, repeats, found = (100, 1, []) if quick else (1, 3, [])
-    for users, steps, memory in tqdm(users_problem.RUNS, unit="run"):
+    for users, steps, memory, remembered in tqdm(users_problem.RUNS, unit="run"):
         users //= shrunk
         with Worker(WORKER, JAX_ENABLE_X64="0") as worker:
-            seen = worker("run", users=users, steps=steps, memory=memory, repeats=repeats)
+            seen = worker("run", users=users, steps=steps, memory=memory, remembered=remembered, repeats=repeats)
         each = seen["warm"] / steps
         found.append(
             rows.row(
-                f"a step of {steps}, {users:,} users, memory={memory!r}",
+                f"a step of {steps}, {users:,} users, memory {memory!r}",
                 each,
                 seen["reading"] / steps,
                 ONCE,
@@ -31,6 +31,7 @@ def main(quick: bool) -> None:
                 users=users,
                 steps=steps,
                 memory=memory,
+                remembered=remembered,
                 peak_gib=round(seen["peak_gib"], 2),
             )
         )

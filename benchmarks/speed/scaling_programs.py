@@ -163,26 +163,44 @@ def allocated(program: Program) -> int:
     )
 
 
-def largest(build: Callable[[int], Program], first: int, limit: float) -> tuple[int, int]:
+def largest(build: Callable[[int], Program], first: int, limit: float) -> tuple[int, int, str | None]:
     """The largest size, to two digits, whose program is allocated at most ``limit`` bytes, and how many it is.
 
-    Secants between logarithms, each end compiled: the size that is returned was.
+    Secants between logarithms, each end compiled: the size that is returned was. Where the library refuses less than
+    what fits, the largest that it does not refuse, and what it says.
     """
     sizes, seen = [first, 2 * first], {}
-    fits = (0, 0)
     for _ in range(7):
         for size in sizes:
+            if refused := _refusal(build, size):
+                last, said = _accepted(build, max(seen, default=1), size, refused)
+                return last, allocated(build(last)), said
             if size not in seen:
                 seen[size] = allocated(build(size))
-                if fits[1] < seen[size] <= limit:
-                    fits = size, seen[size]
         (a, low), (b, high) = ((size, seen[size]) for size in sizes)
-        slope = math.log(high / low) / math.log(b / a)
-        aimed = _two_digits(b * (limit / high) ** (1 / slope))
+        aimed = _two_digits(b * (limit / high) ** (math.log(b / a) / math.log(high / low)))
         if aimed in seen:
             break
         sizes = [b, aimed]
-    return fits
+    return *max((size, stated) for size, stated in seen.items() if stated <= limit), None
+
+
+def _refusal(build, size):
+    try:
+        build(size)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _accepted(build, low, high, refused):
+    """Between a size that is accepted and one that is not, by halves, to two digits; and the last refusal."""
+    while (middle := _two_digits((low + high) / 2)) > low:
+        if said := _refusal(build, middle):
+            high, refused = middle, said
+        else:
+            low = middle
+    return low, refused
 
 
 def _two_digits(size: float) -> int:

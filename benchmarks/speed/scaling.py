@@ -1,0 +1,180 @@
+"""``scripts/bench scaling``: how cost grows with each size, beside what the code says, and what fits in 24 GiB.
+
+One size is doubled, the others stay. The exponent is the slope of log time over log size by least squares, over the
+upper half of the sizes; time is the median of three runs of a compiled program, compilation apart. What fits is XLA's
+statement about a program compiled at that size: arguments, results and temporaries. Nothing of that size is allocated.
+"""
+
+import statistics
+import time
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks import fingerprint, report
+from benchmarks.reproductions import common
+from benchmarks.speed import ABOUT, scaling_programs
+from benchmarks.speed import scaling_problem as problem
+from benchmarks.speed.scaling_problem import FITS, NAMES, SERIES, Largest, Series
+
+BUILD = {name: getattr(scaling_programs, name) for name in NAMES}
+
+
+def main(quick: bool) -> None:
+    """Measure, print and write. Quick: the first variable of each algorithm at small sizes, and one of what fits."""
+    started = time.perf_counter()
+    jax.config.update("jax_enable_x64", False)
+    series = {name: some[:1] if quick else some for name, some in SERIES.items()}
+    fits = FITS[-1:] if quick else FITS
+    with tqdm(total=sum(map(len, series.values())) + len(fits), unit="part") as bar:
+        growth = {}
+        for name, some in series.items():
+            growth[name] = []
+            for one in some:
+                growth[name].append(grown(name, one, quick))
+                bar.update()
+        room = []
+        for name, one in fits:
+            room.append(fitting(name, one))
+            bar.update()
+    show(growth, room)
+    ending = "_quick" * quick
+    for name, found in growth.items():
+        figure = picture(name, found)
+        report.save_figure(figure, report.folder("bench") / f"bench_scaling_{name}{ending}.png")
+    about = ABOUT["scaling"]
+    report.write_result(
+        report.folder("bench") / f"bench_scaling{ending}.json",
+        {"growth": common.plain(growth), "largest": room, "limit_bytes": problem.LIMIT},
+        entry="benchmarks.speed.scaling",
+        within=fingerprint.DEFINITION,
+        seeds=about.seeds,
+        noise=about.noise,
+        dtype=about.dtype,
+        settings={
+            "printed in the paper": {},
+            "chosen here": {"runs": problem.REPEATS, "seconds of a run, at least": problem.SHORTEST},
+            "quick": quick,
+        },
+        started=started,
+    )
+
+
+def grown(name: str, series: Series, quick: bool) -> dict[str, Any]:
+    """Times of one series, and the exponent."""
+    sizes = series.sizes[: problem.SMALL] if quick else series.sizes
+    times, compiling = [], []
+    for size in sizes:
+        run, took = ready(BUILD[name](scaling_programs.numbers, **series.fixed, **{series.variable: size}))
+        times.append(statistics.median(seconds(run) for _ in range(problem.REPEATS)))
+        compiling.append(took)
+    variable, counted = series.variable, list(sizes)
+    if (name, variable) == ("training", "features"):
+        counted = [scaling_programs.weights(size, series.fixed["hidden"]) for size in sizes]
+        variable = "parameters"
+    return {
+        "variable": variable,
+        "fixed": series.fixed,
+        "sizes": counted,
+        "seconds": times,
+        "compile_s": statistics.median(compiling),
+        "exponent": exponent(counted, times),
+        "theory": list(series.theory),
+        "cost": series.cost,
+        "where": series.where,
+    }
+
+
+def ready(program: scaling_programs.Program) -> tuple[Any, float]:
+    """A call of what was compiled and has run once, and the seconds of compiling."""
+    begun, function = time.perf_counter(), program.function
+    if hasattr(function, "lower"):
+        function = scaling_programs.compiled(program)
+    took = time.perf_counter() - begun
+    jax.block_until_ready(function(*program.arguments))
+    return partial(function, *program.arguments), took
+
+
+def seconds(run: Any) -> float:
+    """Of one call, on average over as many as fill ``SHORTEST``."""
+    calls, begun = 0, time.perf_counter()
+    while (passed := time.perf_counter() - begun) < problem.SHORTEST or not calls:
+        jax.block_until_ready(run())
+        calls += 1
+    return passed / calls
+
+
+def exponent(sizes: list[int], times: list[float]) -> float:
+    """By least squares over the upper half, the middle size included."""
+    upper = len(sizes) // 2
+    return float(np.polyfit(np.log(sizes[upper:]), np.log(times[upper:]), 1)[0])
+
+
+def fitting(name: str, wanted: Largest) -> dict[str, Any]:
+    """The largest program that fits, by XLA's statement."""
+
+    def build(size: int) -> scaling_programs.Program:
+        return BUILD[name](scaling_programs.shapes, **wanted.fixed, **{wanted.variable: size})
+
+    size, stated, refused = scaling_programs.largest(build, wanted.first, problem.LIMIT)
+    found = {"algorithm": name, "what": wanted.said, "fixed": wanted.fixed, "size": size, "bytes": stated}
+    if wanted.variable == "features":
+        found["parameters"] = scaling_programs.weights(size, wanted.fixed["hidden"])
+    return found | {"bound": "memory" if refused is None else refused}
+
+
+def show(growth: dict[str, list[dict[str, Any]]], room: list[dict[str, Any]]) -> None:
+    """Both tables."""
+    print()
+    report.print_table(
+        ("algorithm", "variable", "from", "to", "slowest", "exponent", "theory", "cost", "compile"),
+        [
+            (NAMES[name], one["variable"], one["sizes"][0], one["sizes"][-1], f"{one['seconds'][-1]:.3g} s")
+            + (f"{one['exponent']:.2f}", between(one["theory"]), one["cost"], f"{one['compile_s']:.1f} s")
+            for name, found in growth.items()
+            for one in found
+        ],
+        flush=(0, 1, 7),
+    )
+    print()
+    report.print_table(
+        ("largest", "of", "size", "GiB", "bound by"),
+        [
+            (NAMES[one["algorithm"]], one["what"], one["size"], f"{one['bytes'] / problem.GIB:.2f}", one["bound"])
+            for one in room
+        ],
+        flush=(0, 1, 4),
+    )
+
+
+def between(theory: list[float]) -> str:
+    low, high = theory
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def picture(name: str, found: list[dict[str, Any]]) -> Any:
+    """A panel a variable: the times, the fit, and the steepest that the code allows through the last time."""
+    figure, axes = common.panels(1, len(found), squeeze=False)
+    figure.set_size_inches(3.4 * len(found), 3.0)
+    for axis, one in zip(axes[0], found, strict=True):
+        sizes, times = np.array(one["sizes"], float), np.array(one["seconds"])
+        upper = slice(len(sizes) // 2, None)
+        middle = np.exp(np.mean(np.log(sizes[upper]))), np.exp(np.mean(np.log(times[upper])))
+        axis.loglog(sizes, times, "o", color="C0")
+        fit = middle[1] * (sizes[upper] / middle[0]) ** one["exponent"]
+        axis.loglog(sizes[upper], fit, "-", color="C0", label=f"slope {one['exponent']:.2f}")
+        for power, line in zip(sorted(set(one["theory"]), reverse=True), ("--", ":"), strict=False):
+            axis.loglog(
+                sizes[upper], times[-1] * (sizes[upper] / sizes[-1]) ** power, line, color="C1", label=f"{power:g}"
+            )
+        others = ", ".join(f"{what} {size:,}" for what, size in one["fixed"].items())
+        axis.set_title(others, fontsize=7)
+        axis.set(xlabel=one["variable"], ylabel="seconds")
+        axis.legend(frameon=False, fontsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(NAMES[name], fontsize=10)
+    figure.tight_layout()
+    return figure

@@ -1,9 +1,10 @@
 """What ``scripts/bench scaling`` varies, at which sizes, and what the code says its cost grows as.
 
 A series doubles its variable and leaves the other sizes alone. ``theory`` is the exponent of the term of ``cost``, the
-operations of one run, that dominates at these sizes: the least and the largest where two terms are near each other. Sizes of the upper half are all within
-the caches of a usual server (32 MiB), or all beyond: where they cross its edge, a slope is not an exponent.
-``b = d + 1`` evaluations a step and ``m = T b`` rows at the end; where rows are staged, a step works on 3/4 of them.
+operations of one run, that dominates at these sizes: the least and the largest where two terms are near each other.
+Sizes of the upper half are all within the caches of a usual server (32 MiB), or all beyond, where the variable is of
+users or candidates: where they cross its edge, a slope is not an exponent. ``b = d + 1`` evaluations a step and
+``m = T b`` rows at the end; where rows are staged, a step works on 3/4 of them.
 """
 
 from typing import Any, NamedTuple

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 GIB = 2**30
 LIMIT = 24 * GIB
 REPEATS, SHORTEST = 3, 0.05  # runs, and seconds that one of them fills, with several calls where one is shorter
-BEYOND = "losses beyond the caches: the least loss of each user is read down a column, a cache line a number"
+BEYOND = "losses beyond the caches"
 SMALL = 3  # sizes of a quick run, the least
 
 

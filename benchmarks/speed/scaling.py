@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from matplotlib import ticker
 from tqdm import tqdm
 
 from benchmarks import fingerprint, report
@@ -173,6 +174,9 @@ def picture(name: str, found: list[dict[str, Any]]) -> Any:
         others = ", ".join(f"{what} {size:,}" for what, size in one["fixed"].items())
         axis.set_title(others, fontsize=7)
         axis.set(xlabel=one["variable"], ylabel="seconds")
+        axis.set_xticks(one["sizes"][::2], [f"{size:,}" for size in one["sizes"][::2]])
+        axis.xaxis.set_minor_locator(ticker.NullLocator())
+        axis.yaxis.set_minor_formatter(ticker.NullFormatter())
         axis.legend(frameon=False, fontsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(NAMES[name], fontsize=10)

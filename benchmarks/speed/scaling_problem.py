@@ -2,7 +2,9 @@
 
 A series doubles its variable and leaves the other sizes alone. ``theory`` is the exponent of the term of ``cost``, the
 operations of one run, that dominates at these sizes: the least and the largest where two terms are near each other.
-``b = d + 1`` evaluations a step and ``m = T b`` rows at the end; where rows are staged, a step works on 3/4 of them.
+Sizes of the upper half are all within the caches of a usual server (32 MiB), or all beyond, where the variable is of
+users or candidates: where they cross its edge, a slope is not an exponent. ``b = d + 1`` evaluations a step and
+``m = T b`` rows at the end; where rows are staged, a step works on 3/4 of them.
 """
 
 from typing import Any, NamedTuple
@@ -10,6 +12,7 @@ from typing import Any, NamedTuple
 GIB = 2**30
 LIMIT = 24 * GIB
 REPEATS, SHORTEST = 3, 0.05  # runs, and seconds that one of them fills, with several calls where one is shorter
+BEYOND = "losses beyond the caches"
 SMALL = 3  # sizes of a quick run, the least
 
 
@@ -92,11 +95,11 @@ SERIES = {
         Series("seeds", doubled(2), {"users": 1_000, "parameters": 5, "steps": 12}, "one run's each", (1.0, 1.0), ""),
     ),
     "ucb": (
-        Series("candidates", doubled(10_000), {"steps": 100}, "c T^2 + c d T", (1.0, 1.0), ""),
+        Series("candidates", doubled(5_000), {"steps": 50}, "c T^2 + c d T", (1.0, 1.0), ""),
         Series(
             "steps",
-            doubled(25),
-            {"candidates": 20_000},
+            doubled(50),
+            {"candidates": 5_000},
             "c T^2 (rows of the factor) + c d T + c (noise)",
             (1.0, 2.0),
             "T above what a candidate costs apart from the factor",
@@ -104,11 +107,11 @@ SERIES = {
         Series("seeds", doubled(2), {"candidates": 2_000, "steps": 50}, "one run's each", (1.0, 1.0), ""),
     ),
     "outsourced": (
-        Series("rows", doubled(10_000), {"steps": 100}, "n T^2 + n d T", (1.0, 1.0), ""),
+        Series("rows", doubled(5_000), {"steps": 50}, "n T^2 + n d T", (1.0, 1.0), ""),
         Series(
             "steps",
-            doubled(25),
-            {"rows": 20_000},
+            doubled(50),
+            {"rows": 5_000},
             "n T^2 (rows of the factor) + n d T",
             (1.0, 2.0),
             "T above what a row costs apart from the factor",
@@ -119,9 +122,9 @@ SERIES = {
             "proposals",
             doubled(16),
             {},
-            "T m^2 S (predictions at S = 512 samples and 60 ascents' steps) + T m^3 (factors); m = T + 16",
-            (3.0, 4.0),
-            "m above some 1,000 for 4; refits, m^3 each, are every eighth step's beyond 64 settings",
+            "S T m^2 (predictions) + S T m (kernel, front) + T m^3 (factors); S = 512 samples, m = T + 16",
+            (2.0, 3.0),
+            "4 from some 1,000 settings on; beyond 64 a refit is every eighth step's",
         ),
     ),
     "training": (
@@ -151,8 +154,8 @@ SERIES = {
         ),
     ),
     "chosen": (
-        Series("candidates", doubled(8), {"users": 100_000}, "c n", (1.0, 1.0), ""),
-        Series("users", doubled(25_000), {"candidates": 64}, "c n", (1.0, 1.0), ""),
+        Series("candidates", doubled(32), {"users": 100_000}, "c n", (1.0, 1.0), BEYOND),
+        Series("users", doubled(100_000), {"candidates": 64}, "c n", (1.0, 1.0), BEYOND),
     ),
     "blocks": (
         Series("blocks", doubled(100), {"rows": 60_000}, "k (calls) + rows", (0.0, 1.0), "small blocks"),

@@ -22,14 +22,14 @@ torch.set_default_dtype(torch.float64)
 warnings.simplefilter("ignore")
 
 
-def run(name: str, seed: int, evaluations: int, refit_every: int) -> dict:
+def run(function: str, seed: int, evaluations: int, refit_every: int) -> dict:
     """One run: its seconds and the values evaluated. The model sees the unit cube, as BoTorch's priors expect."""
     start = time.perf_counter()
     torch.manual_seed(seed)
-    function = problem.function(name)
-    lower, upper = np.array(function.lower), np.array(function.upper)
-    points = (problem.initial_points(name, seed) - lower) / (upper - lower)
-    values = [function.value(lower + (upper - lower) * point) for point in points]
+    sought = problem.function(function)
+    lower, upper = np.array(sought.lower), np.array(sought.upper)
+    points = (problem.initial_points(function, seed) - lower) / (upper - lower)
+    values = [sought.value(lower + (upper - lower) * point) for point in points]
     cube, model = torch.stack([torch.zeros(len(lower)), torch.ones(len(lower))]), None
     for step in range(problem.INITIAL, evaluations):
         due = model is None or step % refit_every == 0
@@ -37,7 +37,7 @@ def run(name: str, seed: int, evaluations: int, refit_every: int) -> dict:
         acquisition = UpperConfidenceBound(model, beta=0.2 * len(lower) * math.log(2 * (step + 1)))
         found, _ = optimize_acqf(acquisition, bounds=cube, q=1, num_restarts=10, raw_samples=512)
         points = np.vstack([points, found.numpy()])
-        values.append(function.value(lower + (upper - lower) * points[-1]))
+        values.append(sought.value(lower + (upper - lower) * points[-1]))
     return {"seconds": time.perf_counter() - start, "values": values}
 
 

@@ -13,26 +13,26 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore")
 
 
-def run(name: str, seed: int, evaluations: int) -> dict:
+def run(function: str, seed: int, evaluations: int) -> dict:
     """One run: its seconds and the values evaluated."""
     start = time.perf_counter()
-    function = problem.function(name)
+    sought = problem.function(function)
     sampler = optuna.samplers.GPSampler(
         seed=seed,
         n_startup_trials=problem.INITIAL,
         deterministic_objective=True,  # as the functions are
     )
     study = optuna.create_study(sampler=sampler)
-    sides = enumerate(zip(function.lower, function.upper, strict=True))
+    sides = enumerate(zip(sought.lower, sought.upper, strict=True))
     box = {f"x{i}": optuna.distributions.FloatDistribution(low, high) for i, (low, high) in sides}
     values = []
-    for point in problem.initial_points(name, seed):
-        values.append(function.value(point))
+    for point in problem.initial_points(function, seed):
+        values.append(sought.value(point))
         params = dict(zip(box, point.tolist(), strict=True))
         study.add_trial(optuna.trial.create_trial(params=params, distributions=box, value=values[-1]))
     for _ in range(problem.INITIAL, evaluations):
         trial = study.ask(box)
-        values.append(function.value(np.array([trial.params[each] for each in box])))
+        values.append(sought.value(np.array([trial.params[each] for each in box])))
         study.tell(trial, values[-1])
     return {"seconds": time.perf_counter() - start, "values": values}
 

@@ -17,24 +17,24 @@ from jaxdpbo.surrogate import kernels
 from jaxdpbo.types import Query
 
 
-def run(name: str, seed: int, evaluations: int) -> dict:
+def run(function: str, seed: int, evaluations: int) -> dict:
     """One run: its seconds, compilation included where there is any, and the values evaluated."""
     start = time.perf_counter()
-    function, key = problem.function(name), jax.random.key(seed)
+    sought, key = problem.function(function), jax.random.key(seed)
     config = gp_ucb.config(
         steps=evaluations,
-        bounds={"low": function.lower, "high": function.upper},
+        bounds={"low": sought.lower, "high": sought.upper},
         kernel=kernels.matern52,
         refit_every=problem.REFIT_EVERY,
     )
     values = []
 
     def utility(point, _):
-        values.append(function.value(point))
+        values.append(sought.value(point))
         return -values[-1]
 
     state = loop.init(gp_ucb.algorithm, key, config)
-    for point in problem.initial_points(name, seed):
+    for point in problem.initial_points(function, seed):
         query = Query(point[None], np.ones(1, bool))
         state, _ = loop.tell(gp_ucb.algorithm, key, config, state, query, np.array([utility(point, None)]))
     loop.run_loop(gp_ucb.algorithm, utility, None, config, key=key, state=state)

@@ -9,6 +9,8 @@ from benchmarks.tables.markdown import figures, row_of, stored, table, time_of
 
 AIMED = {10: 0.5, 33: 0.6}  # the share of the ceiling, fixed beforehand
 DTYPES = ("float32", "float64")
+GP_UCB = "a suggestion, ", "a first run, "  # how the names of the rows of bench_gp_ucb begin
+GP_UCB_RATIO = 25  # in the time of a suggestion, fixed beforehand
 
 
 def bench_dp_gibo() -> str:
@@ -184,6 +186,77 @@ def avent_overhead() -> str:
     )
 
 
+def bench_gp_ucb() -> str:
+    return _beside_peers(GP_UCB[0])
+
+
+def bench_gp_ucb_first() -> str:
+    return _beside_peers(GP_UCB[1])
+
+
+def _beside_peers(start: str) -> str:
+    """Rows of ``bench_gp_ucb`` that begin so, a function a line: ours, and each peer with its ratio."""
+    by_function = _gp_ucb(start)
+    peers = next(iter(by_function.values()))
+    return table(
+        ("", "ours", *peers),
+        [
+            (function, time_of(next(iter(of.values()))["ours_s"], 2))
+            + tuple(f"{time_of(row['peer_s'], 2)} ({figures(row['ratio'], 2)} times)" for row in of.values())
+            for function, of in by_function.items()
+        ],
+    )
+
+
+def bench_gp_ucb_regret() -> str:
+    def quartiles(values: list[float]) -> str:
+        low, middle, high = (f"{value:.2g}" if value < 100 else f"{value:.0f}" for value in values)
+        return f"{middle} ({low} to {high})"
+
+    cells = []
+    for function, of in _gp_ucb(GP_UCB[0]).items():
+        for peer, row in of.items():
+            more, paired = row["more"], row["more"]["paired"]
+            low, high = paired["95%"]
+            cells.append(
+                (function, peer, paired["of"], *(quartiles(more["quartiles"][side]) for side in ("ours", "peer")))
+                + (f"{paired['mean difference']:+.2g} ({low:+.2g} to {high:+.2g})", paired["lower in"])
+            )
+    header = ("", "peer", "seeds of the peer", "regret, ours", "peer", "mean of ours - peer, 95 %", "ours lower in")
+    return table(header, cells)
+
+
+def bench_gp_ucb_aims() -> str:
+    """What was aimed at, and in how many rows it came out."""
+    warm, cold = ([row for of in _gp_ucb(start).values() for row in of.values()] for start in GP_UCB)
+    ratios, firsts = [row["ratio"] for row in warm], [row["ratio"] for row in cold]
+    intervals = [row["more"]["paired"]["95%"] for row in warm]
+    worse, better = sum(low > 0 for low, _ in intervals), sum(high < 0 for _, high in intervals)
+
+    def said(met: bool) -> str:
+        return "met" if met else "missed"
+
+    def between(values: list[float]) -> str:
+        return f"ratios {figures(min(values), 2)} to {figures(max(values), 2)}"
+
+    return (
+        f"Aimed at were {GP_UCB_RATIO} times less time a suggestion: {said(min(ratios) >= GP_UCB_RATIO)}, reached in "
+        f"{sum(ratio >= GP_UCB_RATIO for ratio in ratios)} of {len(ratios)} comparisons ({between(ratios)}); "
+        f"a regret no worse: {said(not worse)}, the interval of the difference is above 0 in {worse} of "
+        f"{len(intervals)}, below 0 in {better}; and a faster first run in a new process: {said(min(firsts) > 1)}, in "
+        f"{sum(ratio > 1 for ratio in firsts)} of {len(firsts)} ({between(firsts)})."
+    )
+
+
+def _gp_ucb(start: str) -> dict[str, dict[str, Any]]:
+    """Rows by function and peer."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in stored("bench_gp_ucb")["rows"]:
+        if row["name"].startswith(start):
+            found.setdefault(row["name"].removeprefix(start), {})[row["peer"]] = row
+    return found
+
+
 def bench_dp_sgd() -> str:
     row = row_of("bench_dp_sgd", "64 settings")
     rates = row["more"]["useful_examples_per_second"]
@@ -276,6 +349,6 @@ BLOCKS = {
     for block in (
         bench_dp_gibo, bench_policies, bench_many, bench_gradient, bench_solve, bench_dp_gp_ucb, bench_po_gp_ucb,
         bench_dpareto, avent_overhead, bench_dp_sgd, bench_opacus, bench_exact_training, bench_problems, bench_secure,
-        bench_draws, bench_first_answer,
+        bench_draws, bench_first_answer, bench_gp_ucb, bench_gp_ucb_regret, bench_gp_ucb_first, bench_gp_ucb_aims,
     )
 }  # fmt: skip

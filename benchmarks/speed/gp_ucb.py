@@ -1,0 +1,135 @@
+"""``scripts/bench gp_ucb``: GP-UCB on a box beside Optuna's ``GPSampler`` and BoTorch, on four functions.
+
+Measured are seconds a suggestion, warm; the regret of the best point evaluated, over seeds; and a whole first run in a
+new process, compilation included, imports not. All sides evaluate as many points, the first ones drawn and the same for
+all. Ours has the library's defaults and refits every 5 evaluations. BoTorch does that too, and a second time refits at
+every step, as Optuna always does; that is slower, so it has fewer seeds. Seconds a suggestion are those of a whole run
+over its suggestions: the model, the acquisition and the function, which costs microseconds. A peer's regret is of one
+thread; its time is that of one thread or two, whichever is faster on the seeds that run with both.
+"""
+
+import statistics
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks.reproductions import common
+from benchmarks.speed import gp_ucb_problem as problem
+from benchmarks.speed import rows
+from benchmarks.speed.dp_gp_ucb import THREADS
+from benchmarks.speed.worker import Worker
+
+OURS, OPTUNA, BOTORCH = "benchmarks.speed.ours_gp_ucb", "benchmarks.speed.optuna_gp", "benchmarks.speed.botorch_ucb"
+PEERS = {  # module, arguments, and how many of the seeds, where not all
+    "Optuna": (OPTUNA, {}, None),
+    "BoTorch": (BOTORCH, {"refit_every": problem.REFIT_EVERY}, None),
+    "BoTorch, refit at every step": (BOTORCH, {"refit_every": 1}, 10),
+}
+FIRST_SEED, SEEDS, WARMING = 9100, 20, 9000
+TIMED = 3  # seeds that the peers run with both counts of threads
+ONE, *_ = THREADS
+COLD = ("Branin", "Hartmann-6")  # the fewest and the most parameters
+
+
+def main(quick: bool) -> None:
+    names = COLD if quick else problem.NAMES
+    evaluations, seeds, timed, processes = (12, 2, 1, 1) if quick else (problem.EVALUATIONS, SEEDS, TIMED, 3)
+    with ExitStack() as stack:
+        ours = stack.enter_context(Worker(OURS))
+        workers = {
+            (module, threads): stack.enter_context(Worker(module, **environment))
+            for module in (OPTUNA, BOTORCH)
+            for threads, environment in THREADS.items()
+        }
+        firsts, runs = _warm(ours, workers, names, evaluations, seeds, timed)
+        versions = {module: worker("version") for (module, _), worker in workers.items()} | {OURS: ours("version")}
+    suggestions = evaluations - problem.INITIAL
+    found = [
+        _row(name, peer, runs[name], firsts[name], suggestions, timed, versions) for name in names for peer in PEERS
+    ]
+    rows.finish("gp_ucb", found + _cold(evaluations, processes, found), quick)
+
+
+def _warm(
+    ours: Any, workers: Any, names: tuple[str, ...], evaluations: int, seeds: int, timed: int
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Of each function the seconds of our first run, and what all sides found, seed by seed, interleaved."""
+    sides = [
+        (peer, threads, workers[module, threads], arguments, timed if threads != ONE else most or seeds)
+        for peer, (module, arguments, most) in PEERS.items()
+        for threads in THREADS
+    ]
+    firsts, runs = (
+        {},
+        {name: {side: [] for side in ("ours", *((each[0], each[1]) for each in sides))} for name in names},
+    )
+    for name in names:
+        firsts[name] = ours("run", function=name, seed=WARMING, evaluations=evaluations)["seconds"]
+        for _, _, worker, arguments, _ in sides:
+            worker("run", function=name, seed=WARMING, evaluations=problem.INITIAL + 1, **arguments)
+    for seed, name in tqdm([(seed, name) for seed in range(seeds) for name in names], unit="seed of a function"):
+        asked = {"function": name, "seed": FIRST_SEED + seed, "evaluations": evaluations}
+        runs[name]["ours"].append(ours("run", **asked))
+        for peer, threads, worker, arguments, most in sides:
+            if seed < most:
+                runs[name][peer, threads].append(worker("run", **asked, **arguments))
+    return firsts, runs
+
+
+def _row(
+    name: str, peer: str, runs: Any, first: float, suggestions: int, timed: int, versions: dict[str, str]
+) -> dict[str, Any]:
+    """One function beside one peer: seconds a suggestion, and regrets."""
+    each = {side: [run["seconds"] / suggestions for run in of] for side, of in runs.items()}
+    by_threads = {threads: statistics.median(each[peer, threads][:timed]) for threads in THREADS}
+    faster = min(by_threads, key=by_threads.__getitem__)
+    ours_s, peer_s = statistics.median(each["ours"]), statistics.median(each[peer, faster])
+    regrets = {
+        "ours": [problem.regret(name, run["values"]) for run in runs["ours"]],
+        "peer": [problem.regret(name, run["values"]) for run in runs[peer, ONE]],
+    }
+    count = len(regrets["peer"])
+    return rows.row(
+        f"a suggestion, {name}",
+        ours_s,
+        peer_s,
+        peer,
+        peer_s / ours_s,
+        first - ours_s * suggestions,
+        "float64",
+        ours=versions[OURS],
+        version=f"{versions[PEERS[peer][0]]}, {faster}",
+        threads=faster,
+        peer_seconds={threads: each[peer, threads] for threads in THREADS},
+        ours_seconds=each["ours"],
+        seeds=[FIRST_SEED, FIRST_SEED + count],
+        regret=regrets,
+        quartiles={side: np.percentile(of, (25, 50, 75)).tolist() for side, of in regrets.items()},
+        paired=common.compared(np.array(regrets["ours"][:count]), np.array(regrets["peer"])),
+    )
+
+
+def _cold(evaluations: int, processes: int, warm: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A whole first run, each in a process of its own, without a compilation cache; threads as they were faster."""
+    found = []
+    for name in COLD:
+        threads = {row["peer"]: row["more"]["threads"] for row in warm if row["name"].endswith(f" {name}")}
+        seconds = {side: [] for side in ("ours", *PEERS)}
+        for turn in tqdm(range(processes), unit="round of new processes"):
+            asked = {"function": name, "seed": FIRST_SEED + turn, "evaluations": evaluations}
+            with Worker(OURS) as worker:
+                seconds["ours"].append(worker("run", **asked)["seconds"])
+            for peer, (module, arguments, _) in PEERS.items():
+                with Worker(module, **THREADS[threads[peer]]) as worker:
+                    seconds[peer].append(worker("run", **asked, **arguments)["seconds"])
+        medians = {side: statistics.median(of) for side, of in seconds.items()}
+        found += [
+            rows.row(
+                f"a first run, {name}", medians["ours"], medians[peer], peer, medians[peer] / medians["ours"], None,
+                "float64", threads=threads[peer], seconds={"ours": seconds["ours"], "peer": seconds[peer]},
+            )
+            for peer in PEERS
+        ]  # fmt: skip
+    return found

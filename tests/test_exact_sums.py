@@ -432,6 +432,18 @@ def test_more_users_than_integers_can_count_are_refused(mu, dimension):
     assert named("^users must be at most", users=int(found) + 1, **rest) == found
 
 
+@pytest.mark.parametrize(("releases", "sigmas"), [(3, (4096, 2048, 512)), (25, (4096, 4096, 2048))])
+def test_very_many_users_get_narrower_noise_of_the_same_level(releases, sigmas):
+    rest = {"mu": 1.0, "dimension": 10, "releases": releases}
+    for users, sigma in zip((10**6, 2_000_000, 10**7), sigmas, strict=True):
+        found = budget(users=users, **rest)
+        radius = int(found.radius)
+        assert found.sigma == sigma
+        assert radius == accounting.largest_distance(1.0, sigma, releases) // 2 >= 32 * math.sqrt(10)
+        assert users * radius + 14 * sigma < 2**31
+        assert 0.99 < calibration.statement(found, "rows").level <= 1.0
+
+
 def test_as_many_users_as_are_allowed_do_not_wrap():
     """All at the same point of the sphere."""
     radius = jnp.int32(30_000)

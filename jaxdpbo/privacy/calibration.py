@@ -26,6 +26,7 @@ from jaxdpbo.types import DTypeLike
 
 NOISES = ("exact", "float", "none")
 SIGMAS = (4096, 65536)  # the second where the first would leave a user too few grid points
+NARROWER = (2048, 1024, 512, 256, 128)  # where the sum over very many users would not fit 32 bits, the first that does
 RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first that leaves a sensitivity enough units
 MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
 MAX_RADIUS = 2**16  # radii below, and dimensions: the guard counts squares in 32 bits
@@ -309,6 +310,12 @@ def _on_grid(mu: float, dimension: int, releases: int, users: int, share: float)
             f"mu must be at most {0.995 * largest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
             f"got {mu / share:g}; noise='none' with mu=inf is no noise"
         )
+    for narrower in NARROWER:
+        if users * radius + 14 * sigma < 2**31:
+            break
+        fewer = sensitivity.largest_radius(accounting.largest_distance(mu, narrower, releases))
+        if fewer >= least:
+            radius, sigma = fewer, narrower
     if users * radius + 14 * sigma >= 2**31:
         raise ValueError(
             f"users must be at most {(2**31 - 14 * sigma - 1) // radius} for exact noise at mu = {mu / share:g} over "

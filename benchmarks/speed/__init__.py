@@ -21,7 +21,7 @@ ABOUT = {
     "dp_sgd": About("float", "float32", "sgd_problem", "0 to 4; warming 100"),
     "problems": About("none", "float64", "problems", "0"),
     "first_answer": About("exact", "float32", "first_answer", "from the operating system"),
-    "users": About("float", "float32", "users_problem", "0"),
+    "users": About("exact", "float32", "users_problem", "0"),
     "scaling": About("both", "float32", "scaling_problem", "0"),
     "secure": About("both", "float64", "gibo_problem", "0 to 39; warming from 10000"),
 }

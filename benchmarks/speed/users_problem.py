@@ -1,4 +1,4 @@
-"""Very many users: ten parameters, noise in floats, float32."""
+"""Very many users: ten parameters, exact noise, float32."""
 
 DIMENSION = 10
 RUNS = (  # users, steps, which losses stay in memory, and of how many earlier points
@@ -8,5 +8,5 @@ RUNS = (  # users, steps, which losses stay in memory, and of how many earlier p
     (1_000_000, 25, "all", 0),
     (1_000_000, 25, "recent", 33),
 )
-SETTINGS = {"mu": 1.0, "step_size": 0.5, "noise": "float"}  # exact noise takes fewer users: their sum has 32 bits
+SETTINGS = {"mu": 1.0, "step_size": 0.5}
 LOSS = "sqrt(1 + |x_i - theta|^2) - 1"

@@ -1,10 +1,10 @@
-"""How cost grows with each size, and what fits: the tables of ``scripts/bench scaling``."""
+"""How cost grows with each size, what fits, and very many users: of ``scripts/bench scaling`` and ``users``."""
 
 from typing import Any
 
 from benchmarks import report
 from benchmarks.speed.scaling_problem import GIB, NAMES
-from benchmarks.tables.markdown import figures, table, time_of
+from benchmarks.tables.markdown import figures, stored, table, time_of
 
 NOTHING = "Not measured yet: `scripts/bench scaling`."
 
@@ -37,6 +37,20 @@ def bench_scaling_largest() -> str:
     )
 
 
+def bench_users() -> str:
+    header = ("users", "steps", "losses in memory", "a step", "reading once", "ratio", "compile", "peak memory")
+    rows = []
+    for row in stored("bench_users")["rows"]:
+        more = row["more"]
+        ring = f", of {more['remembered']} points" if more["remembered"] else ""
+        rows.append(
+            (f"{more['users']:,}", more["steps"], f'`"{more["memory"]}"`{ring}', time_of(row["ours_s"], 2))
+            + (time_of(row["peer_s"], 2), figures(row["ratio"], 2), time_of(row["compile_s"], 2))
+            + (f"{more['peak_gib']:.1f} GiB",)
+        )
+    return table(header, rows)
+
+
 def _sizes(one: dict[str, Any]) -> str:
     return f"{one['variable']}, {one['sizes'][0]:,} to {one['sizes'][-1]:,}"
 
@@ -59,4 +73,4 @@ def _size(one: dict[str, Any]) -> str:
     return f"{size} ({figures(one['parameters'] / 1e6, 3)} million parameters)" if "parameters" in one else size
 
 
-BLOCKS = {block.__name__: block for block in (bench_scaling, bench_scaling_largest)}
+BLOCKS = {block.__name__: block for block in (bench_scaling, bench_scaling_largest, bench_users)}

@@ -1,11 +1,20 @@
-"""``scripts/bench [NAME] [--quick] [options of one NAME]``: without a name, what there is."""
+"""``scripts/bench [NAME] [--quick] [options of one NAME]``: without a name, what there is.
+
+``scripts/bench all`` is all measurements of speed in turn, and what was aimed at beside what came out.
+"""
 
 import argparse
 import importlib
+import json
+import subprocess
+import sys
 from pathlib import Path
 
-from benchmarks import report
-from benchmarks.speed import NAMES
+from tqdm import tqdm
+
+from benchmarks import fingerprint, report
+from benchmarks.speed import ABOUT, NAMES
+from benchmarks.tables import aims
 
 SEARCHES = {  # of losses, not of speed
     "search": "benchmarks.search.bench",
@@ -22,11 +31,12 @@ OPTIONS = {
     "blocks": {"seeds"},
 }
 MODULES = {name: f"benchmarks.speed.{name}" for name in NAMES} | SEARCHES
+ALL = "all"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Speed and memory beside a peer's, in one run.")
-    parser.add_argument("name", nargs="?", choices=MODULES, help="all are listed where not given")
+    parser.add_argument("name", nargs="?", choices=(*MODULES, ALL), help="all are listed where not given")
     parser.add_argument(
         "--quick", action="store_true", help="few repetitions and small sizes: for a look, not a figure"
     )
@@ -53,7 +63,31 @@ def main() -> None:
     own = set(options) - {"name", "quick"}
     if foreign := own - OPTIONS.get(options["name"], set()):
         parser.error(f"{options['name']} takes no {', '.join(sorted(foreign))}")
+    if arguments.name == ALL:
+        raise SystemExit(everything(arguments.quick))
     importlib.import_module(MODULES[options["name"]]).main(arguments.quick, **{name: options[name] for name in own})
+
+
+def everything(quick: bool) -> int:
+    """Each measurement of speed in a process of its own; 1 where one failed."""
+    commands = {f"bench_{name}": ("benchmarks.bench", name) for name in ABOUT}
+    commands[aims.OVERHEAD] = ("benchmarks.reproduce", *aims.OVERHEAD.split("_"))
+    failed = []
+    for name, (module, *item) in tqdm(commands.items(), unit="measurement"):
+        log = report.folder("all") / f"{name}.log"
+        with log.open("w") as file:
+            command = [sys.executable, "-m", module, *item, *["--quick"] * quick]
+            if subprocess.run(command, stdout=file, stderr=file, cwd=fingerprint.ROOT).returncode:
+                failed.append(f"{name} FAILED, see results/all/{log.name}")
+
+    def measured(name: str) -> dict | None:
+        folder, _, item = name.partition("_")
+        path = report.folder(folder) / f"{item}{'_quick' * quick}.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    report.print_table(("what", "measured", "aimed at", ""), aims.rows(measured))
+    print(*failed, sep="\n")
+    return min(len(failed), 1)
 
 
 if __name__ == "__main__":

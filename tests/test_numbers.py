@@ -6,7 +6,7 @@ import conftest
 import pytest
 
 from benchmarks import fingerprint, numbers, report
-from benchmarks.tables import BLOCKS, markdown, verdicts
+from benchmarks.tables import BLOCKS, aims, markdown, verdicts
 
 RESULTS = sorted(report.STORED.glob("*.json"))
 
@@ -60,6 +60,18 @@ def test_a_changed_number_is_seen(tmp_path, monkeypatch):
     assert not numbers.differing()
     document.write_text(document.read_text().replace("0.506", "0.507"))
     assert numbers.differing() == [document]
+
+
+@pytest.mark.parametrize(
+    ("aimed", "at_least", "expected"),
+    [(2.0, True, "met"), (3.0, True, "missed"), (3.0, False, "met"), (2.0, False, "missed"), (2.5, True, "met")],
+)
+def test_an_aim_is_met_on_its_own_side(monkeypatch, aimed, at_least, expected):
+    of = aims.Aim("it", "bench_it", lambda result: result["it"], aimed, at_least=at_least)
+    monkeypatch.setattr(aims, "AIMS", (of, of._replace(source="bench_other")))
+    measured, not_measured = aims.rows({"bench_it": {"it": 2.5}}.get)
+    assert (measured[0], measured[1], measured[3]) == ("it", "2.5", expected)
+    assert not_measured == ("it", "not measured", measured[2], "")
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,22 @@ def test_reproduce_says_what_it_refuses(arguments, message):
     assert "installing" not in done.stderr
 
 
+@pytest.mark.parametrize("script", ["bench", "test"])
+@pytest.mark.parametrize("device", ["moon", "cpu:0", ""])
+def test_an_unknown_device_is_refused_before_anything_runs(script, device):
+    environment = os.environ | {"JAXDPBO_PYTHON": sys.executable}
+    done = subprocess.run(
+        [ROOT / "scripts" / script, "--device", device],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=ROOT.parent,
+    )
+    assert done.returncode == 2
+    assert f"--device must be cpu, cpu:N, gpu, cuda, rocm or tpu, got {device}" in done.stderr
+    assert done.stdout == ""
+
+
 @pytest.mark.parametrize(
     ("command", "lines"),
     [

@@ -1,5 +1,9 @@
 """What the documents say in figures, written from docs/results: a block of Markdown for each name of ``BLOCKS``."""
 
-from benchmarks.tables import facts, papers, scaling, search, speed, tuning, verdicts
+from benchmarks.tables import aims, facts, papers, scaling, search, speed, tuning, verdicts
 
-BLOCKS = papers.BLOCKS | search.BLOCKS | tuning.BLOCKS | speed.BLOCKS | scaling.BLOCKS | facts.BLOCKS | verdicts.BLOCKS
+BLOCKS = {
+    name: block
+    for module in (papers, search, tuning, speed, scaling, aims, facts, verdicts)
+    for name, block in module.BLOCKS.items()
+}

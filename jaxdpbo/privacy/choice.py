@@ -176,7 +176,6 @@ def _prior(like: jax.Array, favoured: ArrayLike | None) -> jax.Array:
 
 def relative(losses: jax.Array, width: jax.Array) -> jax.Array:
     """Losses ``(m, n)`` less each user's least finite one, over ``width``, in [0, 1]; 1 where they are not finite."""
-
     losses = jnp.asarray(losses)
 
     def known(row):

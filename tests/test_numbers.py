@@ -72,6 +72,7 @@ def test_an_aim_is_met_on_its_own_side(monkeypatch, aimed, at_least, expected):
     measured, not_measured = aims.rows({"bench_it": {"it": 2.5}}.get)
     assert (measured[0], measured[1], measured[3]) == ("it", "2.5", expected)
     assert not_measured == ("it", "not measured", measured[2], "")
+    assert aims.rows({"bench_it": {"other": 2.5}}.get)[0][1] == "not measured at this size"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ SEARCHES = {  # of losses, not of speed
     "private_tuning": "benchmarks.search.private_tuning",
     "blocks": "benchmarks.search.blocks",
     "repetitions": "benchmarks.search.repetitions",
+    "fronts": "benchmarks.search.fronts",
 }
 OPTIONS = {
     "first_answer": {"against"},

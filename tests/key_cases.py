@@ -238,6 +238,12 @@ def _tuned(key):
     ]
 
 
+def _front(key):
+    rows = np.zeros((40, 2)), np.zeros(40, int)
+    options = {"epsilon": 3.0, "delta": 1e-3, "count": 6, "insecure_key": True}
+    return len(tuning.private_front(Drawing(), rows, [0, 1, 2], key=key, **options).errors)
+
+
 def published() -> outsourcing.Published:
     """Rows as they are, which is nothing to a modeler."""
     metadata = transforms.Metadata("product_laplace", input_noise.distribution("product_laplace", 0.1, 2), None, 1.0)
@@ -387,6 +393,7 @@ KEY_CASES = {
             *_of("tuning._routes", "Asked", "fitted", "score"),
         ),
     ),
+    "private_front": Case(_front, ("tuning.front.private_front",)),
     "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
     "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),

@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "jaxdpbo"
 TREES = {str(path.relative_to(PACKAGE)): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 MANY = (
     "minimize",
+    "private_front",
     "private_selection",
     "private_study",
     "tune_and_train",

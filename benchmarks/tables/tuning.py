@@ -50,6 +50,18 @@ def laws() -> str:
     return table(("data", "epsilon", "default setting", *heads), rows)
 
 
+def fronts() -> str:
+    """Least test errors of fronts that may be published, and of one that may not."""
+    found, rows = stored("bench_fronts"), []
+    for one in found["fronts"]:
+        least = ("" if error is None else f"{error:.4f}" for error in one["least error"])
+        off = one["released less measured"]["deviation"]
+        noise = f"{off:.4f}" if off else "none"
+        rows.append((one["way"], f"{one['epsilon of all']:,.4g}", f"{one['trainings']:.0f}", *least, noise))
+    heads = (f"error within {epsilon}" for epsilon in ("0.05", "0.1", "0.3", "1", "4"))
+    return table(("front", "epsilon of all", "trainings", *heads, "noise of an error"), rows)
+
+
 def _share(default: float, not_counted: float, found: float) -> str:
     if not_counted >= default:
         return "nothing to gain"
@@ -65,4 +77,9 @@ def _marked(pair: dict[str, Any] | None) -> str:
     return f" ({mark}{pair['mean difference']:+.4f}{mark})"
 
 
-BLOCKS = {"bench_private_tuning": compared, "bench_private_tuning_kept": kept, "bench_repetitions": laws}
+BLOCKS = {
+    "bench_private_tuning": compared,
+    "bench_private_tuning_kept": kept,
+    "bench_repetitions": laws,
+    "bench_fronts": fronts,
+}

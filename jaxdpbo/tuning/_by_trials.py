@@ -5,13 +5,11 @@ find the best there, a line through the two the best at the budget that is left.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _quiet
 from jaxdpbo.privacy import accounting, calibration, guarantee, keys
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.tuning import _routes, selection
@@ -68,22 +66,11 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None) -> _routes.
             of_training, of_score = jax.random.split(jax.random.fold_in(of_trials, count * tier + place))
             setting = asked.settings[number]
             model = _routes.fitted(asked, setting, of_tier[number], rows, of_training)
-            scores.append(_score(asked, model, validation, budget, of_score))
+            scores.append(_routes.scored(asked, model, validation, budget, of_score))
         best.append(int(drawn[int(np.argmin(scores))]))
     setting = _extrapolated(training, asked.settings, best, levels, records)
     model = _routes.fitted(asked, setting, noises[best[1]], rows, of_last)
     return _routes.Tuned(model, setting, noises[best[1]], stated, NAME)
-
-
-def _score(asked: _routes.Asked, model: Any, rows: Rows, budget: calibration.Budget, key: jax.Array) -> float:
-    """The worst of a model that failed."""
-    with _quiet.unheard():
-        try:
-            return np.inf if model is None else _routes.score(asked.training, model, rows, budget, key)
-        except (Exception, SystemExit):
-            if asked.on_error == "raise":
-                raise
-            return np.inf
 
 
 def _extrapolated(

@@ -20,6 +20,7 @@ NOISE = "exact"
 LARGEST = 50.0  # of epsilon
 DRAWS = 1e-20  # more than the total variation of a search's noise, or of a score's
 LEAST_SHARE = 0.02  # of epsilon, that one training may cost
+LEAST_ROWS = 10
 SHRUNK = 0.985  # what a training may cost, until all of it fits
 
 
@@ -54,6 +55,37 @@ class Asked(NamedTuple):
     on_error: str
 
 
+def given(training: Training, rows: Any, validation: Any) -> tuple[Rows, Rows | None]:
+    """Both, checked: before anything is charged.
+
+    Raises:
+      ValueError: rows of another shape than the training takes, or the same in both roles.
+      TypeError: no arrays.
+    """
+    rows = _checked("rows", rows, training)
+    if validation is None:
+        return rows, None
+    validation = _checked("validation", validation, training)
+    if any(np.shares_memory(one, other) for one, other in zip(rows, validation, strict=True)):
+        raise ValueError("validation must be other rows than those that train: these are the same")
+    return rows, validation
+
+
+def _checked(name: str, rows: Any, training: Training) -> Rows:
+    """Arrays: of a list, one odd label would change the type of all."""
+    if not isinstance(rows, (tuple, list)) or len(rows) != 2:
+        raise TypeError(f"{name} must be (features, labels), got {type(rows).__name__}")
+    if not all(isinstance(leaf, (np.ndarray, jax.Array)) and leaf.dtype.kind in "fiub" for leaf in rows):
+        raise TypeError(f"{name} must be two arrays of numbers")
+    features, labels = map(np.asarray, rows)
+    if features.ndim < 1 or features.shape[:1] != labels.shape[:1] or len(labels) < LEAST_ROWS:
+        raise ValueError(
+            f"{name} must be {LEAST_ROWS} or more features and as many labels, got {features.shape}, {labels.shape}"
+        )
+    training.expect((features, labels))
+    return features, labels
+
+
 def ideal_delta(asked: Asked, times: float, records: int) -> float:
     """What is left of ``delta`` for ideal noise: exact noise is within a total variation of it."""
     variation = max(asked.training.total_variation(each, records) for each in asked.settings) + DRAWS
@@ -85,6 +117,17 @@ def score(training: Training, model: Any, rows: Rows, budget: calibration.Budget
     if lost.shape != (budget.users,):
         raise ValueError(f"losses must have shape ({budget.users},), got {lost.shape}")
     return float(_noised(key, budget, lost))
+
+
+def scored(asked: Asked, model: Any, rows: Rows, budget: calibration.Budget, key: jax.Array) -> float:
+    """``score``, unheard; the worst of a model that failed."""
+    with _quiet.unheard():
+        try:
+            return np.inf if model is None else score(asked.training, model, rows, budget, key)
+        except (Exception, SystemExit):
+            if asked.on_error == "raise":
+                raise
+            return np.inf
 
 
 def fitted(asked: Asked, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:

@@ -1,10 +1,8 @@
 """One statement for tuning and training: the setting and the model that leave, for every row that either looked at."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
-import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting, charges, keys
@@ -13,7 +11,6 @@ from jaxdpbo.tuning.training import Rows, Setting, Training
 
 AUTO = "auto"
 ROUTES = (_by_selection.NAME, _by_blocks.NAME, _by_trials.NAME)
-LEAST_ROWS = 10
 
 
 def tune_and_train(
@@ -92,13 +89,9 @@ def tune_and_train(
     epsilon, delta = _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
     on_error = _checks.choice("on_error", on_error, selection.ON_ERROR)
     keys.refuse_trace("the key of tune_and_train()")
-    rows = _checked("rows", rows, training)
-    if validation is not None:
-        if taken == _by_blocks.NAME:
-            raise ValueError("validation must not be given for route='blocks': blocks hold rows out of their own")
-        validation = _checked("validation", validation, training)
-        if any(np.shares_memory(one, other) for one, other in zip(rows, validation, strict=True)):
-            raise ValueError("validation must be other rows than those that train: these are the same")
+    if validation is not None and taken == _by_blocks.NAME:
+        raise ValueError("validation must not be given for route='blocks': blocks hold rows out of their own")
+    rows, validation = _routes.given(training, rows, validation)
     law = accounting.repetitions(eta, mean)
     # How many trainings' and searches' noise counts, on average.
     times = {_by_selection.NAME: law.mean + 1, _by_blocks.NAME: 2.0, _by_trials.NAME: 2.0 * _by_trials.COUNT + 2}[taken]
@@ -109,18 +102,3 @@ def tune_and_train(
     if taken == _by_trials.NAME:
         return _by_trials.tuned(asked, rows, validation)
     return _by_selection.tuned(asked, rows, validation, law)
-
-
-def _checked(name: str, rows: Any, training: Training) -> Rows:
-    """Arrays: of a list, one odd label would change the type of all."""
-    if not isinstance(rows, (tuple, list)) or len(rows) != 2:
-        raise TypeError(f"{name} must be (features, labels), got {type(rows).__name__}")
-    if not all(isinstance(leaf, (np.ndarray, jax.Array)) and leaf.dtype.kind in "fiub" for leaf in rows):
-        raise TypeError(f"{name} must be two arrays of numbers")
-    features, labels = map(np.asarray, rows)
-    if features.ndim < 1 or features.shape[:1] != labels.shape[:1] or len(labels) < LEAST_ROWS:
-        raise ValueError(
-            f"{name} must be {LEAST_ROWS} or more features and as many labels, got {features.shape}, {labels.shape}"
-        )
-    training.expect((features, labels))
-    return features, labels

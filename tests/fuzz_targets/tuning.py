@@ -29,6 +29,11 @@ def tunings() -> dict[str, Target]:
                 "k": either(None, 10)},
             tame=("k",), words=("law", "runs", "costs", "users", "choice", "mu"), check=stated, weight=0.2,
         ),
+        "private_front": Target(
+            lambda **options: tuning.private_front(Trivial(), ROWS, [0.2, 0.7], **options),
+            keyed | {"epsilon": st.floats(0.5, 4.0), "count": either(2, 6), "levels": either(None, [0.1, 0.3])},
+            tame=("count", "levels"), words=("law", "costs", "users", "mu", "level"), check=stated, weight=0.2,
+        ),
     }  # fmt: skip
 
 

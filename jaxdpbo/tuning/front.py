@@ -1,0 +1,305 @@
+"""A front of privacy and utility that may be published: DPareto on private trainings and noised scores.
+
+The front of Avent et al. (2020) is made of raw errors, and of as many trainings as the search looked at. Here every
+training is charged its level of Gaussian DP (``accounting.gdp_level``), every error is noised, and the search reads
+nothing else: all of it is under one statement for each set of rows, which no later choice can exceed. What one training
+with a setting would cost alone is the front's other axis.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks
+from jaxdpbo.algorithms import dpareto
+from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys
+from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.tuning import _routes, selection
+from jaxdpbo.tuning import training as trainings
+from jaxdpbo.tuning._routes import TRAIN, VALIDATION
+from jaxdpbo.tuning.training import Rows, Setting, Training
+from jaxdpbo.types import ArrayLike, Query, State
+
+LEVELS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of epsilon, for one training
+FIRST, CHEAP = 8, 2  # trainings before the search has a model; none of them at the two largest levels, where few fit
+SHARE = 0.1  # of delta, for what sampled trainings are Gaussian DP but for
+BEYOND = 2.0  # of the largest level: the reference
+WORST = 0.999
+
+
+class Front(NamedTuple):
+    """All that may be published; ``t`` trainings in their order, each with its setting.
+
+    Attributes:
+      settings: that were tried.
+      epsilons: ``(t,)``, what one training with the setting and its noise costs alone, at the ``delta`` asked for.
+      errors: ``(t,)``, mean losses on the validation rows, noised, in [0, 1]; 1 of a training that failed.
+      noises: ``(t,)``, of the trainings, by their own measure.
+      front: ``(t,)``, True where nothing has less epsilon and less error, of these.
+      models: of the trainings; None where one failed.
+      guarantees: a statement for each set of rows, of everything here.
+    """
+
+    settings: tuple[Setting, ...]
+    epsilons: np.ndarray
+    errors: np.ndarray
+    noises: np.ndarray
+    front: np.ndarray
+    models: tuple[Any, ...]
+    guarantees: tuple[guarantee.Guarantee, ...]
+
+
+class _Candidates(NamedTuple):
+    """Every setting at every level, ``(c,)``.
+
+    Attributes:
+      setting: its number.
+      epsilon: of one training.
+      noise: of that training.
+      mu: its GDP level, but for a delta.
+      units: ``(c, d)``, for the search.
+    """
+
+    setting: np.ndarray
+    epsilon: np.ndarray
+    noise: np.ndarray
+    mu: np.ndarray
+    units: np.ndarray
+
+
+class _Plan(NamedTuple):
+    """What may be spent: the candidates, the GDP level of all trainings, the budget of as many scores."""
+
+    asked: _routes.Asked
+    candidates: _Candidates
+    within: float
+    budget: calibration.Budget
+
+
+def private_front(
+    training: Training,
+    rows: Rows,
+    settings: Sequence[Setting],
+    *,
+    epsilon: float,
+    delta: float,
+    levels: ArrayLike | None = None,
+    count: int = 32,
+    validation: Rows | None = None,
+    on_error: str = "worst",
+    recordings: Mapping[str, charges.Recording] | None = None,
+    key: jax.Array | None = None,
+    insecure_key: bool = False,
+) -> Front:
+    """Search for a front of privacy and utility, ``(epsilon, delta)``-DP in all, models and errors included.
+
+    Formal guarantee: replacing one row changes the law of everything returned by ``(epsilon, delta)`` at most, of
+    training and of validation rows each by its own statement. Levels of Gaussian DP that a search chose by what was
+    released add up in squares, and it ends before they exceed the budget (docs/theorems.md).
+
+    Avent et al. (2020), Algorithm 2, over the settings at all levels: the next training is the one whose result would
+    most likely add to the front, in the logarithm of epsilon.
+
+    ============================  =====================================================================
+    case                          result
+    ============================  =====================================================================
+    a training that fails         its error is 1, its model None, and it is paid for
+    too little is left for any    the search ends, with fewer than ``count``
+    all candidates were tried     likewise
+    ============================  =====================================================================
+
+    >>> import numpy as np
+    >>> from jaxdpbo import tuning
+    >>> from jaxdpbo.training import models
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 5))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> settings = [{"learning_rate": rate, "batch": 64, "epochs": 2, "clip_norm": 1.0} for rate in (0.01, 0.1, 1.0)]
+    >>> training = tuning.DPSGD(models.logistic_regression(5))
+    >>> found = tuning.private_front(training, (X, y), settings, epsilon=2, delta=1e-5, count=4)
+    >>> len(found.errors), max(each.epsilon(delta=1e-5) for each in found.guarantees) <= 2
+    (4, True)
+
+    Args:
+      training: such as ``DPSGD``.
+      rows: ``(features, labels)``.
+      settings: a public list, of a fixed length; a box is searched through a fixed sample of it.
+      epsilon: of all that is returned.
+      delta: likewise, and of ``Front.epsilons``.
+      levels: ``(l,)`` epsilons that one training may cost alone; where not given a half of ``epsilon``, a quarter, down
+        to a 32nd. They are the front's other axis, so public.
+      count: of trainings, at most.
+      validation: rows to score on; a fifth of ``rows`` where not given.
+      on_error: "raise" for looking for mistakes on data that nobody minds: otherwise a training that fails has lost.
+      recordings: by set of rows ("training rows", "validation rows"), where its statement is charged before anything
+        begins.
+      key: for tests; from the operating system where not given.
+      insecure_key: see ``run_scan``.
+
+    Raises:
+      ValueError: an argument out of range, a level so small that no noise suffices, or all too large for the budget.
+      TypeError: an argument of the wrong kind.
+      ledger.LedgerError: the budget does not suffice, or the name was used before.
+    """
+    settings = selection.settings_of(settings)
+    epsilon, delta = _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
+    on_error, count = _checks.choice("on_error", on_error, selection.ON_ERROR), _checks.size("count", count, minimum=2)
+    given = np.multiply(LEVELS, epsilon) if levels is None else _checks.vector("levels", levels)
+    axis = np.unique([_checks.positive("levels", each) for each in given.tolist()])
+    keys.refuse_trace("the key of private_front()")
+    apart = validation is not None
+    rows, validation = _routes.given(training, rows, validation)
+    asked = _routes.Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
+    asked = asked._replace(delta=_routes.ideal_delta(asked, count, len(rows[1])))
+    rows, validation = _routes.held_out(rows, validation)
+    plan = _planned(asked, axis, count, delta, len(rows[1]), len(validation[1]))
+    stated = _statements(plan, len(rows[1]), apart)
+    secret, first = keys.for_release(key, stated[0], insecure_key)
+    stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
+    selection.charge(recordings, stated, "a front", settings, axis.tolist(), count)
+    return _searched(plan, (rows, validation), secret)._replace(guarantees=stated)
+
+
+def _planned(asked: _routes.Asked, axis: np.ndarray, count: int, delta: float, records: int, users: int) -> _Plan:
+    """What may be spent, and on what; host arithmetic, no data."""
+    within = accounting.gdp_mu(asked.epsilon, (1 - SHARE) * asked.delta)
+    candidates = _candidates(asked, axis, records, delta, SHARE * asked.delta / count)
+    count = min(count, len(candidates.mu))
+    if count < 2 or np.sum(np.sort(candidates.mu)[:2] ** 2) > within**2:
+        raise ValueError(f"levels must leave two trainings within epsilon={asked.epsilon:g}, got {axis.tolist()}")
+    of_scores = accounting.gdp_mu(asked.epsilon, asked.delta)
+    dtype = jnp.result_type(float)
+    budget = calibration.budget(of_scores, _routes.NOISE, users=users, steps=count, dimension=1, dtype=dtype)
+    return _Plan(asked, candidates, within, budget)
+
+
+def _candidates(asked: _routes.Asked, axis: np.ndarray, records: int, delta: float, but_for: float) -> _Candidates:
+    """With the least noise for each; host arithmetic, no data."""
+    training, found = asked.training, []
+    coordinates = _coordinates(asked.settings)
+    for number, setting in enumerate(asked.settings):
+        for level in axis.tolist():
+            noise = trainings.noise_for(training, setting, records, level, delta)
+            mu = accounting.gdp_level([training.cost(setting, noise, records)], but_for)
+            found.append((number, level, noise, mu, *coordinates[number], *_places(np.log(axis), math.log(level))))
+    table = np.array(found)
+    number, level, noise, mu = table[:, :4].T
+    return _Candidates(number.astype(int), level, noise, mu, table[:, 4:])
+
+
+def _coordinates(settings: Sequence[Setting]) -> np.ndarray:
+    """Settings in the unit cube, ``(s, d)``: each value by its rank, so that no unit matters; words in their order.
+
+    Raises:
+      ValueError: settings of different names.
+    """
+    named = [setting if isinstance(setting, Mapping) else {"": setting} for setting in settings]
+    if any(set(setting) != set(named[0]) for setting in named):
+        raise ValueError(f"settings must all have the same names, got {settings!r:.200}")
+    columns = [_ranks([setting[name] for setting in named]) for name in named[0]]
+    return np.array(columns).T
+
+
+def _ranks(values: list[Any]) -> list[float]:
+    """In [0, 1]."""
+    if not all(isinstance(value, (int, float)) for value in values):
+        values = [list(map(repr, values)).index(repr(value)) for value in values]
+    known = sorted(set(values))
+    return [known.index(value) / max(len(known) - 1, 1) for value in values]
+
+
+def _places(axis: np.ndarray, value: float) -> list[float]:
+    """Of a value between the axis' ends."""
+    return [(value - axis[0]) / (axis[-1] - axis[0]) if len(axis) > 1 else 0.5]
+
+
+def _statements(plan: _Plan, records: int, apart: bool) -> tuple[guarantee.Guarantee, ...]:
+    """Of training rows by the curve that all trainings stay under, of validation rows by the scores' noise."""
+    asked, count = plan.asked, plan.budget.steps
+    but_for = SHARE * asked.delta
+
+    def curve(at: float) -> float:
+        return min(1.0, accounting.gdp_delta(plan.within, at) + but_for)
+
+    trained = accounting.total([stage.under(curve, f"at most {count} trainings, chosen as they came")], asked.delta)
+    of_scores = calibration.statement(plan.budget, VALIDATION)
+    scored = accounting.total([stage.gaussian(of_scores.level, "noised scores")], asked.delta)
+    variation = count * max(asked.training.total_variation(each, records) for each in asked.settings)
+    rests = (guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, *asked.training.assumptions())
+    rests += (guarantee.ROWS_APART,) if apart else ()
+    return (
+        guarantee.of_total(trained, TRAIN, assumptions=rests, total_variation=variation),
+        guarantee.of_total(scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation),
+    )
+
+
+def _searched(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
+    """Trainings until there are as many as the budget of scores is for, or no other is within what is left."""
+    asked, candidates, most = plan.asked, plan.candidates, plan.budget.steps
+    of_design, of_runs, of_fits = jax.random.split(key, 3)
+    design, width = _design(of_design, candidates, min(FIRST, most // 2)), candidates.units.shape[1]
+    config = dpareto.config(
+        bounds={"low": np.zeros(width), "high": np.ones(width)},
+        initial_design=candidates.units[design],
+        proposals=most - len(design),
+        reference=(BEYOND * float(candidates.epsilon.max()), WORST),
+        acquisition="hvpoi_transformed",
+    )
+    state, gains = dpareto.algorithm.init(of_fits, config), np.zeros(len(candidates.mu))
+    tried: list[int] = []
+    errors, models, front = [], [], np.zeros(0, bool)
+    while len(tried) < most:
+        left = [number for number in range(len(gains)) if number not in tried and _fits(plan, [*tried, number])]
+        if not left:
+            break
+        step = len(tried)
+        planned = [number for number in design[step : step + 1] if number in left]
+        number = planned[0] if planned else left[int(np.argmax(gains[left]))]
+        of_training, of_score = jax.random.split(jax.random.fold_in(of_runs, step))
+        setting, noise = asked.settings[candidates.setting[number]], float(candidates.noise[number])
+        models.append(_routes.fitted(asked, setting, noise, rows[0], of_training))
+        score = _routes.scored(asked, models[-1], rows[1], plan.budget, of_score)
+        errors.append(float(np.clip(score, 0.0, 1.0)))
+        measured = np.array([[candidates.epsilon[number], errors[-1]]])
+        of_fit, unit = jax.random.fold_in(of_fits, step), candidates.units[number][None]
+        state, found = _observed(of_fit, config, state, unit, measured, candidates.units)
+        gains, front = map(np.asarray, found)
+        tried.append(number)
+    return Front(
+        settings=tuple(asked.settings[candidates.setting[number]] for number in tried),
+        epsilons=candidates.epsilon[tried],
+        errors=np.array(errors),
+        noises=candidates.noise[tried],
+        front=front[: len(tried)],
+        models=tuple(models),
+        guarantees=(),
+    )
+
+
+def _design(key: jax.Array, candidates: _Candidates, count: int) -> list[int]:
+    """Settings in random order, levels in turn but for the largest."""
+    levels = np.unique(candidates.epsilon)
+    levels = levels[: max(len(levels) - CHEAP, 1)]
+    order = np.asarray(jax.random.permutation(key, len(candidates.mu))).tolist()
+    of_each = [[number for number in order if candidates.epsilon[number] == level] for level in levels]
+    return [number for turn in zip(*of_each, strict=True) for number in turn][:count]
+
+
+def _fits(plan: _Plan, numbers: Sequence[int]) -> bool:
+    """Whether these trainings are within the budget; rounded up."""
+    return accounting.composed_mu(*plan.candidates.mu[list(numbers)].tolist()) <= plan.within
+
+
+@jax.jit
+def _observed(
+    key: jax.Array, config: dpareto.Config, state: State, units: jax.Array, values: jax.Array, candidates: jax.Array
+) -> tuple[State, tuple[jax.Array, jax.Array]]:
+    """The state after one training; what every candidate would then gain, and the front."""
+    query = Query(units, jnp.ones(1, bool))
+    state, _ = dpareto.algorithm.tell(key, config, state, query, values)
+    released = dpareto.algorithm.release(key, config, state)
+    return state, (dpareto.improvement(config, released, candidates), released.front)

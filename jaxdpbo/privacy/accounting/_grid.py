@@ -49,6 +49,9 @@ def added(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum
     if any(part.infinite >= 1 for part in parts):
         return None
     count = sum(part.times for part in parts)
+    kept = sum(part.times * math.log1p(-part.infinite) for part in parts)
+    if kept <= math.log(2 * slack):  # less than the window may leave out
+        return None
     low, high = _window(parts, step, slack)
     least = math.ceil((high - low) / step + 4)
     # Of a transform of the next power of two, whose errors are no smaller; and what faint frequencies may add.
@@ -59,10 +62,10 @@ def added(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum
     length = int(scipy.fft.next_fast_len(least, real=True))
     transforms = [_power(scipy.fft.rfft(_wrapped(part.mass, length)), part.times) for part in parts]
     total = scipy.fft.irfft(functools.reduce(np.multiply, transforms), length)
-    kept = sum(part.times * math.log1p(-part.infinite) for part in parts)
     lost = -math.expm1(kept) + slack + rounding
     start = math.floor(low / step)
-    first, end = max(start, 1), start + length
+    first = max(start, 1)
+    end = max(start + length, first)
     mass = total[first:end] if end <= length else np.roll(total, -first)[: end - first]
     return Sum(np.maximum(mass, 0.0), step * np.arange(first, end), lost)
 

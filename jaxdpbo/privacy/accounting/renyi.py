@@ -110,7 +110,7 @@ def delta_of(orders: NDArray[Any], divergences: Vector, epsilon: float) -> float
 def loss(rate: float, mu: float, w: Vector) -> Vector:
     """``L(w)`` of the pair, ``w >= mu / 2``: see ``sampling``."""
     t = np.maximum(mu * w - mu**2 / 2, 0.0)
-    if np.max(t) < 700:
+    if np.max(t, initial=0.0) < 700:  # no exponential is infinite
         return np.log1p(rate * np.expm1(t))
     small = np.minimum(t, 30.0)
     return np.where(t < 30, np.log1p(rate * np.expm1(small)), t + np.log(rate + (1 - rate) * np.exp(-t)))

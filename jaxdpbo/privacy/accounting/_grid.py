@@ -19,8 +19,8 @@ TRUNCATED = 1e-12  # of delta, at most, spent on what the grid leaves out
 MAX_POINTS = 2**22  # points of a convolution
 MAX_EPSILON = 600.0  # epsilon beyond which the grid is coarse and the Renyi bound is near
 LARGEST = 700.0  # of an exponent
-FAINT = 1e-18  # of a frequency of a sum that is left out
-TILTS = 1.6 ** np.arange(-8.0, 4.0)  # of Chernoff's bound, in units of the best for Gaussian losses
+FAINT = 1e-20  # of a frequency of a sum that is left out
+TILTS = np.geomspace(0.02, 5.0, 24)  # of Chernoff's bound, in units of the best for Gaussian losses
 BLOCK = 4096  # losses whose exponentials are taken at once
 ABOVE = 1 + 1e-12  # beyond the errors of the functions that profiles are made of
 
@@ -74,7 +74,7 @@ def _wrapped(mass: Vector, length: int) -> Vector:
     """On a circle of so many points, the loss 0 first."""
     half = len(mass) // 2
     if len(mass) > length:
-        return np.bincount(np.arange(-half, half + 1) % length, mass, minlength=length)
+        return np.asarray(np.bincount(np.arange(-half, half + 1) % length, mass, minlength=length), float)
     found = np.zeros(length)
     found[: half + 1] = mass[half:]
     found[length - half :] = mass[:half]
@@ -127,7 +127,7 @@ def _log_moments(mass: Vector, step: float, tilts: Vector) -> Vector:
     losses = step * np.arange(-half, half + 1)
     with np.errstate(divide="ignore"):
         far = [[renyi.log_sum(np.log(side) + tilt * losses) for tilt in tilts[near:]] for side in (mass, mass[::-1])]
-    return np.append(found, far, axis=1)
+    return np.concatenate([found, np.array(far)], axis=1)
 
 
 def epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:

@@ -29,7 +29,7 @@ def test_bins_of_every_width_hold_what_integration_says(rate, z):
     mass, up = sampling._masses(rate, 1 / z, edges)
     for number in range(len(widths)):
         expected = oracle.bin_of(rate, z, edges[number], edges[number + 1])
-        assert (mass[number], up[number]) == pytest.approx(expected, rel=1e-12)
+        assert (mass[number], up[number]) == pytest.approx(expected, rel=1e-10, abs=0)
 
 
 def test_one_steps_pair_is_all_mass_and_symmetric():
@@ -75,11 +75,21 @@ def random_part(rng, half, times):
 def test_moments_are_sums_of_exponentials():
     rng = np.random.default_rng(2)
     for half, step in ((3, 0.5), (40, 1.0), (3 * _grid.BLOCK, 1e-3), (200, 9.0)):
-        part, tilts = random_part(rng, half, 1), np.array([1e-3, 0.1, 1.0, 5.0])
+        part, tilts = random_part(rng, half, 1), np.array([1e-3, 0.1, 0.5, 1.0, 5.0])
         losses = step * np.arange(-half, half + 1)
         with np.errstate(divide="ignore"):
             expected = [[logsumexp(sign * t * losses + np.log(part.mass)) for t in tilts] for sign in (1, -1)]
         np.testing.assert_allclose(_grid._log_moments(part.mass, step, tilts), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_moments_of_no_loss():
+    assert _grid._log_moments(np.array([0.5]), 0.1, np.array([1.0, 2.0])) == pytest.approx(np.log(0.5))
+
+
+def test_the_window_is_no_wider_than_all_losses():
+    still, once = _grid.Part(np.array([0.0, 1.0, 0.0]), 0.0, 3), _grid.Part(np.array([0.3, 0.2, 0.5]), 0.0, 2)
+    assert _grid._window([still], 0.5, 1e-9) == (-1.5, 1.5)
+    assert _grid._window([once], 0.5, 1e-30) == (-1.0, 1.0)
 
 
 def test_next_to_nothing_is_outside_of_the_window():
@@ -115,6 +125,7 @@ def test_the_sum_is_the_plain_one():
         inside = losses + centre < len(total)
         np.testing.assert_allclose(found.mass[inside], total[losses[inside] + centre], atol=2 * slack)
         assert np.all(found.losses > 0)
+        assert np.all(found.mass >= 0)
         assert found.mass.sum() == pytest.approx(total[centre + 1 :].sum(), abs=2 * slack)
         infinite = 1 - np.prod([(1 - part.infinite) ** part.times for part in parts])
         assert infinite + slack < found.lost < infinite + slack + 1e-11
@@ -141,3 +152,14 @@ def test_divergences_at_all_orders_are_those_at_each():
         assert np.any(near)
         each = [renyi.pair_divergence(rate, z, order) for order in renyi.ORDERS[near]]
         np.testing.assert_allclose(found[near], each, rtol=1e-9, atol=1e-13)
+    assert np.all(np.isinf(renyi.pair_divergences(0.5, 0.001)))
+    with pytest.raises(ValueError, match="read-only"):
+        found[0] = 0.0  # of a cache
+
+
+@pytest.mark.parametrize("z", [0.1, 1.0, 3.0])
+def test_divergences_of_whole_batches_are_the_gaussian_mechanisms(z):
+    found = renyi.pair_divergences(1.0, z)
+    near = np.isfinite(found)
+    assert np.count_nonzero(near) > 60
+    np.testing.assert_allclose(found[near], renyi.ORDERS[near] / (2 * z**2), rtol=1e-10)

@@ -64,9 +64,8 @@ def added(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum
     total = scipy.fft.irfft(functools.reduce(np.multiply, transforms), length)
     lost = -math.expm1(kept) + slack + rounding
     start = math.floor(low / step)
-    first = max(start, 1)
-    end = max(start + length, first)
-    mass = total[first:end] if end <= length else np.roll(total, -first)[: end - first]
+    first, end = max(start, 1), start + length
+    mass = total[first:end] if end <= length else np.roll(total, -first)
     return Sum(np.maximum(mass, 0.0), step * np.arange(first, end), lost)
 
 
@@ -74,7 +73,7 @@ def _wrapped(mass: Vector, length: int) -> Vector:
     """On a circle of so many points, the loss 0 first."""
     half = len(mass) // 2
     if len(mass) > length:
-        return np.asarray(np.bincount(np.arange(-half, half + 1) % length, mass, minlength=length), float)
+        return np.asarray(np.bincount(np.arange(-half, half + 1) % length, mass), float)
     found = np.zeros(length)
     found[: half + 1] = mass[half:]
     found[length - half :] = mass[:half]

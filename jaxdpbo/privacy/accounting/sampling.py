@@ -85,7 +85,7 @@ def sampled_gaussian_epsilons(
     >>> from jaxdpbo import accounting
     >>> settings = {"rates": [0.01, 0.02], "noise_multipliers": [1.0, 1.0], "steps": [100, 100]}
     >>> accounting.sampled_gaussian_epsilons(**settings, delta=1e-5).round(2).tolist()
-    [0.77, 1.17]
+    [0.77, 1.54]
     """
     q, delta = _checks.vector("rates", rates), _checks.probability("delta", delta)
     z = _checks.vector("noise_multipliers", noise_multipliers, len(q))

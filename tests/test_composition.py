@@ -156,6 +156,14 @@ def test_an_option_chosen_by_an_earlier_release_needs_one_curve():
     assert epsilon(response, sharp, delta=0.53) <= 2.0
 
 
+def test_stages_that_leave_nothing_undisclosed_prove_nothing():
+    """Of each outcome .9 may disclose the row: after some twenty, next to nothing is left of the losses."""
+    for count in (5, 12, 40, 400):
+        stages = [stage.approximate(1.0, 0.9)] * count
+        assert epsilon(*stages, delta=0.5) == math.inf
+        assert accounting.composed_profile(stages)(2.0) == pytest.approx(1.0, abs=0.1**count + 1e-11)
+
+
 def random_pair(rng):
     count = rng.integers(2, 5)
     first = rng.dirichlet(np.full(count, rng.choice([0.4, 1.0, 3.0])))

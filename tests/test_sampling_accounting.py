@@ -253,6 +253,44 @@ def test_bad_settings_are_named(call, error, message):
         call()
 
 
+def test_many_settings_at_once_are_each_of_them(monkeypatch):
+    settings = [*KNOWN, (0.5, 0.5, 2000), (1.0, 2.0, 4), (0.0, 1.0, 9), (0.1, 0.0, 1), (0.01, 1.0, 10_000)]
+    rates, noises, steps = map(np.array, zip(*settings, strict=True))
+    each = [epsilon(*one).epsilon for one in settings]
+    taken, one_by_one = [], sampling._bound
+    monkeypatch.setattr(sampling, "_bound", lambda *setting: taken.append(setting) or one_by_one(*setting))
+    found = accounting.sampled_gaussian_epsilons(rates=rates, noise_multipliers=noises, steps=steps, delta=DELTA)
+    assert found.dtype == np.float64
+    assert found.tolist() == each
+    assert len(taken) == len(set(taken)) == len(settings) - 1  # the last is the first again
+
+
+def many(rates=(0.1, 0.2), noise_multipliers=(1.0, 2.0), steps=(1, 2), delta=DELTA):
+    return accounting.sampled_gaussian_epsilons(
+        rates=rates, noise_multipliers=noise_multipliers, steps=steps, delta=delta
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"rates": 0.1}, ValueError, r"rates must have shape \(d,\), got \(\)"),
+        ({"noise_multipliers": [1.0]}, ValueError, r"noise_multipliers must have shape \(2,\), got \(1,\)"),
+        ({"steps": [[1, 2]]}, ValueError, r"steps must have shape \(2,\), got \(1, 2\)"),
+        ({"rates": [0.1, 1.1]}, ValueError, r"rates must lie in \[0, 1\], got .*1\.1"),
+        ({"rates": [-0.1, 0.1]}, ValueError, r"rates must lie in \[0, 1\]"),
+        ({"noise_multipliers": [1.0, -1.0]}, ValueError, "noise_multipliers must be at least zero"),
+        ({"steps": [1, 2.5]}, TypeError, "steps must be an integer"),
+        ({"steps": [1, -2]}, ValueError, "steps must be at least 0"),
+        ({"delta": 1.0}, ValueError, "delta must lie strictly"),
+    ],
+)
+def test_bad_vectors_of_settings_are_named(given, error, message):
+    assert many().shape == (2,)
+    with pytest.raises(error, match=message):
+        many(**given)
+
+
 def test_published_trainings_add_up():
     trainings = [(0.01, 1.0, 300), (0.05, 2.0, 40), (0.2, 5.0, 7)]
     found = accounting.composed_epsilon(trainings, DELTA)

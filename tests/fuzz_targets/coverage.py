@@ -80,7 +80,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy.accounting.rounded": "above",
         "privacy.accounting.renyi": (
             "pair_epsilon pair_divergences pair_divergence published_divergence published_epsilon epsilon_of delta_of "
-            "loss panels log_sum normal_density"
+            "loss panels rule log_sum normal_density"
         ),
         "privacy.accounting.sampling": "profile_epsilon on_grid deviation fits step_delta",
         "privacy.guarantee": "expect_gdp",

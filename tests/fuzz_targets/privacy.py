@@ -87,6 +87,13 @@ def accountants() -> dict[str, Target]:
             a.sampled_gaussian_epsilon, sampled | {"delta": probability},
             check=lambda found, _: at_least_zero(found.epsilon, None), weight=0.5,
         ),
+        "sampled_gaussian_epsilons": Target(
+            a.sampled_gaussian_epsilons,
+            {"rates": floats_of(2, elements=sampled["rate"]), "delta": probability,
+                "noise_multipliers": floats_of(2, elements=sampled["noise_multiplier"]),
+                "steps": st.lists(sampled["steps"], min_size=2, max_size=2)},
+            check=lambda found, _: found.shape == (2,) and bool(np.all(found >= 0)), weight=0.3,
+        ),
         "sparse_vector_epsilon": Target(
             a.sparse_vector_epsilon, {"noise": positive, "answers": count}, check=at_least_zero
         ),

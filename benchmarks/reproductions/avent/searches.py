@@ -79,8 +79,12 @@ def task(name: str, delta: float, *, epochs: int | None = None, records: int | N
 
 def settings_of(task: Task, settings: np.ndarray) -> dp_optim.Settings:
     """Rows ``(k, 5)`` of ``spaces``, stacked: epochs become steps."""
-    of = partial(objectives.settings_of, records=task.count, largest=task.largest)
-    return jax.vmap(of)(jnp.asarray(settings))
+    return _rows(jnp.asarray(settings), records=task.count, largest=task.largest)
+
+
+@partial(jax.jit, static_argnames=("records", "largest"))
+def _rows(settings, records, largest):
+    return jax.vmap(partial(objectives.settings_of, records=records, largest=largest))(settings)
 
 
 def errors(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None) -> oracles.Errors:
@@ -111,7 +115,11 @@ def trained(model: models.Model, optimizer: str, largest: int):
 
 def epsilons(task: Task, settings: np.ndarray) -> np.ndarray:
     """Of each setting, by its task's accountant."""
-    accountant, rows = ACCOUNTANTS[task.accountant], jax.tree.map(np.asarray, settings_of(task, settings))
+    rows = jax.tree.map(np.asarray, settings_of(task, settings))
+    if task.accountant == "ours":
+        numbers = {"noise_multipliers": rows.noise_multiplier, "steps": rows.steps}
+        return accounting.sampled_gaussian_epsilons(rates=rows.batch / task.count, **numbers, delta=task.delta)
+    accountant = ACCOUNTANTS[task.accountant]
     each = (jax.tree.map(lambda leaf, i=i: leaf[i], rows) for i in range(len(settings)))
     return np.array([accountant(one, records=task.count, delta=task.delta).epsilon for one in each])
 

@@ -20,6 +20,7 @@ from jaxdpbo.privacy.accounting.sampling import (
     Bound,
     composed_epsilon,
     sampled_gaussian_epsilon,
+    sampled_gaussian_epsilons,
     sampled_gaussian_profile,
 )
 from jaxdpbo.privacy.accounting.selection import (
@@ -60,6 +61,7 @@ __all__ = [
     "repetitions",
     "rounded_gaussian_mu",
     "sampled_gaussian_epsilon",
+    "sampled_gaussian_epsilons",
     "sampled_gaussian_profile",
     "selection_delta",
     "selection_epsilon",

@@ -7,9 +7,11 @@ infinity. Pairs are symmetric: their profiles satisfy ``h(a) = 1 - a + a h(1 / a
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
 from jaxdpbo.privacy.accounting import renyi
 
@@ -17,6 +19,9 @@ TRUNCATED = 1e-12  # of delta, at most, spent on what the grid leaves out
 MAX_POINTS = 2**22  # points of a convolution
 MAX_EPSILON = 600.0  # epsilon beyond which the grid is coarse and the Renyi bound is near
 LARGEST = 700.0  # of an exponent
+FAINT = 1e-20  # of a frequency of a sum that is left out
+TILTS = np.geomspace(0.02, 5.0, 24)  # of Chernoff's bound, in units of the best for Gaussian losses
+BLOCK = 4096  # losses whose exponentials are taken at once
 ABOVE = 1 + 1e-12  # beyond the errors of the functions that profiles are made of
 
 Vector = renyi.Vector
@@ -32,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """Masses of a sum of losses, the losses, and what of delta is lost to infinity, truncation and rounding."""
+    """Masses of a sum's positive losses, these losses, and of delta what infinity, truncation and rounding take."""
 
     mass: Vector
     losses: Vector
@@ -44,65 +49,103 @@ def added(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum
     if any(part.infinite >= 1 for part in parts):
         return None
     count = sum(part.times for part in parts)
-    low, high = _window(parts, step, slack)
-    length = 2 ** math.ceil(math.log2((high - low) / step + 4))
-    rounding = 1e-16 * (length + 16 * count)
-    if length > MAX_POINTS or delta < 1e3 * (slack + rounding):
-        return None
-    transforms = []
-    for part in parts:
-        half = len(part.mass) // 2
-        wrapped = np.bincount(np.arange(-half, half + 1) % length, part.mass, minlength=length)
-        transforms.append(np.fft.rfft(wrapped) ** part.times)
-    total = np.fft.irfft(functools.reduce(np.multiply, transforms), length)
-    first = math.floor(low / step)
-    losses = np.arange(first, first + length)
     kept = sum(part.times * math.log1p(-part.infinite) for part in parts)
+    if kept <= math.log(2 * slack):  # less than the window may leave out
+        return None
+    low, high = _window(parts, step, slack)
+    least = math.ceil((high - low) / step + 4)
+    # Of a transform of the next power of two, whose errors are no smaller; and what faint frequencies may add.
+    whole = 2 ** math.ceil(math.log2(least))
+    rounding = 1e-16 * (whole + 16 * count) + FAINT * whole
+    if whole > MAX_POINTS or delta < 1e3 * (slack + rounding):
+        return None
+    length = int(scipy.fft.next_fast_len(least, real=True))
+    transforms = [_power(scipy.fft.rfft(_wrapped(part.mass, length)), part.times) for part in parts]
+    total = scipy.fft.irfft(functools.reduce(np.multiply, transforms), length)
     lost = -math.expm1(kept) + slack + rounding
-    return Sum(np.maximum(total[losses % length], 0.0), losses * step, lost)
+    start = math.floor(low / step)
+    first, end = max(start, 1), start + length
+    mass = total[first:end] if end <= length else np.roll(total, -first)
+    return Sum(np.maximum(mass, 0.0), step * np.arange(first, end), lost)
+
+
+def _wrapped(mass: Vector, length: int) -> Vector:
+    """On a circle of so many points, the loss 0 first."""
+    half = len(mass) // 2
+    if len(mass) > length:
+        return np.asarray(np.bincount(np.arange(-half, half + 1) % length, mass), float)
+    found = np.zeros(length)
+    found[: half + 1] = mass[half:]
+    found[length - half :] = mass[:half]
+    return found
+
+
+def _power(transform: NDArray[np.complexfloating[Any]], times: int) -> NDArray[np.complexfloating[Any]]:
+    """``transform ** times``, 0 where that is below ``FAINT``: of many smooth losses few frequencies are left."""
+    kept = np.flatnonzero(np.abs(transform) > FAINT ** (1 / times))
+    square, power = transform[kept], np.ones(len(kept), transform.dtype)
+    while times:  # NumPy's power takes a logarithm, of every frequency
+        if times & 1:
+            power *= square
+        times >>= 1
+        if times:
+            square *= square
+    found = np.zeros_like(transform)
+    found[kept] = power
+    return found
 
 
 def _window(parts: Sequence[Part], step: float, slack: float) -> tuple[float, float]:
     """Outside of which ``slack`` of the sum of losses lies, on either side: Chernoff's bound."""
-    reaches = [step * (len(part.mass) // 2) for part in parts]
-    losses = [np.linspace(-reach, reach, len(part.mass)) for part, reach in zip(parts, reaches, strict=True)]
-    variance = sum(part.times * float(part.mass @ loss**2) for part, loss in zip(parts, losses, strict=True))
-    furthest = sum(part.times * reach for part, reach in zip(parts, reaches, strict=True))
+    halves = [len(part.mass) // 2 for part in parts]
+    furthest = step * sum(part.times * half for part, half in zip(parts, halves, strict=True))
+    squares = [np.square(step * np.arange(-half, half + 1)) for half in halves]
+    variance = sum(part.times * float(part.mass @ square) for part, square in zip(parts, squares, strict=True))
     if variance == 0:
         return -furthest, furthest
-    scale = math.sqrt(2 * math.log(1 / slack) / variance)
-    tilts = scale * np.geomspace(0.02, 5.0, 24)
-    moments = sum(part.times * _log_moments(part.mass, loss, tilts) for part, loss in zip(parts, losses, strict=True))
-    ends = np.min((moments - math.log(slack)) / tilts, axis=1)
-    return max(-float(ends[1]), -furthest), min(float(ends[0]), furthest)
+    tilts = math.sqrt(2 * math.log(1 / slack) / variance) * TILTS
+    moments = sum(part.times * _log_moments(part.mass, step, tilts) for part in parts)
+    above, below = np.min((moments - math.log(slack)) / tilts, axis=1).tolist()
+    return max(-below, -furthest), min(above, furthest)
 
 
-def _log_moments(mass: Vector, losses: Vector, tilts: Vector) -> Vector:
+def _log_moments(mass: Vector, step: float, tilts: Vector) -> Vector:
     """``log E e^(t L)`` and ``log E e^(-t L)``, ``(2, tilts)``, of losses on a symmetric grid."""
-    found = np.empty((2, len(tilts)))
-    for number, tilt in enumerate(tilts):
-        if tilt * losses[-1] < LARGEST / 2:
-            factors = np.exp(tilt * losses)
-            found[:, number] = np.log([mass @ factors, mass[::-1] @ factors])
-        else:
-            with np.errstate(divide="ignore"):
-                found[:, number] = [renyi.log_sum(np.log(side) + tilt * losses) for side in (mass, mass[::-1])]
-    return found
+    half = len(mass) // 2
+    sides = np.stack([mass[half + 1 :], mass[:half][::-1]])
+    near = int(np.searchsorted(tilts, LARGEST / 2 / (step * max(half, 1))))
+    found = np.full((2, near), mass[half])
+    for first in range(0, half, BLOCK):
+        some = sides[:, first : first + BLOCK]
+        losses = step * np.arange(first + 1, first + 1 + some.shape[1])
+        factors = np.exp(losses[:, None] * tilts[:near])
+        found += some @ factors + (some @ (1 / factors))[::-1]
+    found = np.log(found)
+    if near == len(tilts):
+        return found
+    losses = step * np.arange(-half, half + 1)
+    with np.errstate(divide="ignore"):
+        far = [[renyi.log_sum(np.log(side) + tilt * losses) for tilt in tilts[near:]] for side in (mass, mass[::-1])]
+    return np.concatenate([found, np.array(far)], axis=1)
 
 
 def epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
-    """The ``epsilon >= 0`` at which ``sum_{l > epsilon} mass (1 - e^(epsilon - l))`` is ``delta``; rounded up."""
+    """The ``epsilon >= 0`` at which ``sum_{l > epsilon} mass (1 - e^(epsilon - l))`` is ``delta``; rounded up.
+
+    Of positive losses that rise.
+    """
     if delta <= 0:
         return math.inf
-    positive = losses > 0
-    mass, losses = mass[positive], losses[positive]
     above = np.cumsum(mass[::-1])[::-1]
     scaled = np.cumsum((mass * np.exp(-losses))[::-1])[::-1]
-    # Between two losses the sum is above - e^epsilon scaled, of the upper one; at a loss it is that of the next.
-    at_loss = np.append(above - np.exp(np.minimum(losses, 700.0)) * scaled, 0.0)
     if above.size == 0 or above[0] - scaled[0] <= delta:
         return 0.0
-    upper = int(np.argmax(at_loss <= delta))
+    # Between two losses the sum is above - e^epsilon scaled, of the upper one; at a loss it is that of the next.
+    lower, upper = -1, len(losses)
+    while upper - lower > 1:
+        middle = (lower + upper) // 2
+        beyond = above[middle] - np.exp(min(losses[middle], LARGEST)) * scaled[middle]
+        lower, upper = (lower, middle) if beyond <= delta else (middle, upper)
     if upper == len(losses) or losses[upper] > MAX_EPSILON:
         return math.inf
     return float(min(losses[upper], math.log((above[upper] - delta) / scaled[upper]) * (1 + 1e-12) + 1e-15))
@@ -110,10 +153,9 @@ def epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
 
 def profile_of(found: Sum) -> Profile:
     """``epsilon -> delta`` of a sum: between two losses it is straight in ``a``."""
-    positive = found.losses > 0
-    mass, losses = found.mass[positive], found.losses[positive]
-    above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
-    scaled = np.append(np.cumsum((mass * np.exp(-losses))[::-1])[::-1], 0.0)
+    losses = found.losses
+    above = np.append(np.cumsum(found.mass[::-1])[::-1], 0.0)
+    scaled = np.append(np.cumsum((found.mass * np.exp(-losses))[::-1])[::-1], 0.0)
 
     def profile(epsilon: float) -> float:
         upper = int(np.searchsorted(losses, epsilon, side="right"))

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 Vector = NDArray[np.floating[Any]]
 ORDERS = 1.0 + np.geomspace(0.01, 1e4, 90)
 MAX_DEVIATIONS = 2000.0  # standard deviations that an order's integral may reach
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 def pair_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
@@ -27,10 +26,9 @@ def pair_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
 @lru_cache(maxsize=1024)
 def pair_divergences(rate: float, z: float) -> Vector:
     """At each of ``ORDERS``, not to be written on; infinite where the integral would reach too far."""
+    found = np.full(len(ORDERS), np.inf)
     near = (ORDERS + 1) / z + 12 <= MAX_DEVIATIONS
-    found = np.array(
-        [pair_divergence(rate, z, order) if one else np.inf for order, one in zip(ORDERS, near, strict=True)]
-    )
+    found[near] = _divergences(rate, z, ORDERS[near])
     found.setflags(write=False)
     return found
 
@@ -39,16 +37,26 @@ def pair_divergence(rate: float, z: float, order: float) -> float:
     """Of the pair that dominates one step, any ``order`` above 1:
     ``log(int_{w > mu/2} phi(w) (e^(a L) + e^((1 - a) L)) dw + (1 - q) (2 Phi(mu / 2) - 1)) / (a - 1)``.
     """
+    return float(_divergences(rate, z, np.array([order]))[0])
+
+
+def _divergences(rate: float, z: float, orders: Vector) -> Vector:
+    """Of orders that rise; one grid serves all, each up to where its integrand ends."""
     mu = 1 / z
-    edges = np.linspace(mu / 2, (order + 1) * mu + 12, 1 + math.ceil(2 * ((order + 0.5) * mu + 12)))
-    w, weights = panels(edges)
+    pieces = np.ceil(2 * ((orders + 0.5) * mu + 12)).astype(int)
+    w, weights = panels(mu / 2 + 0.5 * np.arange(np.max(pieces, initial=0) + 1))
     size = loss(rate, mu, w)
     density = -(w**2) / 2 - 0.5 * math.log(2 * math.pi) + np.log(weights)
-    parts = np.append(
-        np.logaddexp(order * size, (1 - order) * size) + density,
-        math.log1p(-rate) + math.log(scipy.special.erf(mu / math.sqrt(8.0))) if rate < 1 else -np.inf,
-    )
-    return max(float(log_sum(parts)), 0.0) / (order - 1)
+    atom = math.log1p(-rate) + math.log(scipy.special.erf(mu / math.sqrt(8.0))) if rate < 1 else -math.inf
+    found = np.empty(len(orders))
+    for number, (order, end) in enumerate(zip(orders.tolist(), pieces.tolist(), strict=True)):
+        some = size[:end]
+        powers = order * some + density[:end]
+        largest = float(np.max(powers))
+        integral = np.sum(np.exp(powers - largest) * (1 + np.exp((1 - 2 * order) * some)))
+        total = np.logaddexp(largest + math.log(integral), atom)
+        found[number] = max(float(total), 0.0) / (order - 1)
+    return found
 
 
 def published_divergence(rate: float, z: float, orders: NDArray[np.int64]) -> Vector:
@@ -102,6 +110,8 @@ def delta_of(orders: NDArray[Any], divergences: Vector, epsilon: float) -> float
 def loss(rate: float, mu: float, w: Vector) -> Vector:
     """``L(w)`` of the pair, ``w >= mu / 2``: see ``sampling``."""
     t = np.maximum(mu * w - mu**2 / 2, 0.0)
+    if np.max(t, initial=0.0) < 700:  # no exponential is infinite
+        return np.log1p(rate * np.expm1(t))
     small = np.minimum(t, 30.0)
     return np.where(t < 30, np.log1p(rate * np.expm1(small)), t + np.log(rate + (1 - rate) * np.exp(-t)))
 
@@ -109,7 +119,16 @@ def loss(rate: float, mu: float, w: Vector) -> Vector:
 def panels(edges: Vector) -> tuple[Vector, Vector]:
     """Gauss-Legendre nodes and weights ``(k, 8)`` between each pair of edges."""
     width = np.diff(edges)[:, None]
-    return edges[:-1, None] + width * (_NODES + 1) / 2, width * _WEIGHTS / 2
+    return edges[:-1, None] + width * _NODES, width * _WEIGHTS
+
+
+def rule(nodes: int) -> tuple[Vector, Vector]:
+    """Gauss-Legendre nodes and weights on [0, 1]."""
+    places, weights = np.polynomial.legendre.leggauss(nodes)
+    return (places + 1) / 2, weights / 2
+
+
+_NODES, _WEIGHTS = rule(8)
 
 
 def log_sum(logarithms: Vector) -> Vector:

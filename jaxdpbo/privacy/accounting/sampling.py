@@ -29,12 +29,14 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike, NDArray
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy.accounting import _grid, gdp, renyi
 
 TRUNCATED, MAX_EPSILON = _grid.TRUNCATED, _grid.MAX_EPSILON
 GRID_SHARE = 0.1  # the grid's step, in standard deviations of a step's loss: epsilon is then at most 0.15 % too large
+BROAD, NARROW = 0.5, 0.01  # widths: of a bin too wide for eight nodes; of one that three integrate but for 1e-16
 MIN_NOISE_MULTIPLIER = 1e-3  # a multiplier under which grids and integrals would be too long
 
 Vector = renyi.Vector
@@ -60,7 +62,45 @@ def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int
       ValueError: a number out of range.
     """
     rate, z = _checks.fraction("rate", rate), _checks.nonnegative("noise_multiplier", noise_multiplier)
-    steps, delta = _checks.size("steps", steps, minimum=0), _checks.probability("delta", delta)
+    return _bound(rate, z, _checks.size("steps", steps, minimum=0), _checks.probability("delta", delta))
+
+
+def sampled_gaussian_epsilons(
+    *, rates: ArrayLike, noise_multipliers: ArrayLike, steps: ArrayLike, delta: float
+) -> NDArray[np.float64]:
+    """``(k,)``, of each of ``k`` settings what ``sampled_gaussian_epsilon`` says: a whole search's in one call.
+
+    Equal settings are accounted for once. The rest one by one: each has a grid and a transform of its own length.
+
+    Args:
+      rates: ``(k,)``.
+      noise_multipliers: ``(k,)``.
+      steps: ``(k,)``, whole numbers.
+      delta: of every statement.
+
+    Raises:
+      ValueError: vectors of different lengths, a number out of range.
+      TypeError: steps that are not whole numbers.
+
+    >>> from jaxdpbo import accounting
+    >>> settings = {"rates": [0.01, 0.02], "noise_multipliers": [1.0, 1.0], "steps": [100, 100]}
+    >>> accounting.sampled_gaussian_epsilons(**settings, delta=1e-5).round(2).tolist()
+    [0.77, 1.54]
+    """
+    q, delta = _checks.vector("rates", rates), _checks.probability("delta", delta)
+    z = _checks.vector("noise_multipliers", noise_multipliers, len(q))
+    if np.any((q < 0) | (q > 1)):
+        raise ValueError(f"rates must lie in [0, 1], got {q}")
+    if np.any(z < 0):
+        raise ValueError(f"noise_multipliers must be at least zero, got {z}")
+    _checks.vector("steps", steps, len(q))
+    counts = [_checks.size("steps", one, minimum=0) for one in np.asarray(steps).tolist()]
+    settings = list(zip(q.tolist(), z.tolist(), counts, strict=True))
+    found = {one: _bound(*one, delta).epsilon for one in set(settings)}
+    return np.array([found[one] for one in settings])
+
+
+def _bound(rate: float, z: float, steps: int, delta: float) -> Bound:
     if rate == 0 or steps == 0:
         return Bound(0.0, "union")
     if z == 0:
@@ -170,27 +210,28 @@ def profile_epsilon(rate: float, z: float, steps: int, delta: float, share: floa
 
 
 def _place(rate: float, mu: float, loss: Vector) -> Vector:
-    """Where a loss is attained: the inverse of ``renyi.loss``."""
-    small, large = np.minimum(loss, 30.0), np.maximum(loss, 1.0)
-    t = np.where(
-        loss < 30, np.log1p(np.expm1(small) / rate), large + np.log1p(-(1 - rate) * np.exp(-large)) - math.log(rate)
-    )
+    """Where a loss is attained, of losses that rise: the inverse of ``renyi.loss``."""
+    first = int(np.searchsorted(loss, 30.0))
+    t = np.empty(len(loss))
+    t[:first] = np.log1p(np.expm1(loss[:first]) / rate)
+    t[first:] = loss[first:] + np.log1p(-(1 - rate) * np.exp(-loss[first:])) - math.log(rate)
     return mu / 2 + t / mu
 
 
-def _densities(rate: float, mu: float, w: Vector) -> tuple[Vector, Vector]:
-    """Of the losses ``+L(w)`` and ``-L(w)``."""
-    below, above = renyi.normal_density(w), renyi.normal_density(w - mu)
-    return (1 - rate) * below + rate * above, below
-
-
+@lru_cache(maxsize=4096)
 def deviation(rate: float, z: float) -> float:
     """The standard deviation of one step's loss."""
     mu = 1 / z
-    w, weights = renyi.panels(np.linspace(mu / 2, mu + 9, 65))
-    loss, (positive, negative) = renyi.loss(rate, mu, w), _densities(rate, mu, w)
-    mean = np.sum(weights * loss * (positive - negative))
-    return math.sqrt(max(np.sum(weights * loss**2 * (positive + negative)) - mean**2, 1e-300))
+    reach = mu / 2 + 9
+    w = mu / 2 + reach * _PLACES
+    loss, below, above = renyi.loss(rate, mu, w), np.exp(-0.5 * w**2), rate * np.exp(-0.5 * (w - mu) ** 2)
+    weighted = reach * _SHARES * loss
+    mean, square = weighted @ (above - rate * below), weighted * loss @ (above + (2 - rate) * below)
+    return math.sqrt(max(float(square - mean**2), 1e-300))
+
+
+_PLACES, _SHARES = (each.ravel() for each in renyi.panels(np.linspace(0.0, 1.0, 65)))
+_SHARES /= math.sqrt(2 * math.pi)
 
 
 def on_grid(rate: float, z: float, step: float, tail: float, steps: int) -> _grid.Part:
@@ -200,21 +241,51 @@ def on_grid(rate: float, z: float, step: float, tail: float, steps: int) -> _gri
     mu = 1 / z
     far = mu - scipy.special.ndtri(tail)
     count = math.ceil(float(renyi.loss(rate, mu, np.array(far))) / step)
-    edges = _place(rate, mu, step * np.arange(count + 1))
+    grid = step * np.arange(count + 1)
+    edges = _place(rate, mu, grid)
     edges[0] = mu / 2
-    pieces = np.maximum(np.ceil(np.diff(edges) / 0.5), 1).astype(int)  # of a bin too wide for eight nodes
-    bins = np.repeat(np.arange(count), pieces)
-    place = np.arange(len(bins)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    left = edges[bins] + place * (np.diff(edges) / pieces)[bins]
-    w, weights = renyi.panels(np.append(left, edges[-1]))
-    weights = weights * _densities(rate, mu, w)[0]
-    up = np.expm1(-(renyi.loss(rate, mu, w) - step * bins[:, None])) / math.expm1(-step)
-    positive = np.zeros(count + 1)
-    positive[1:] += np.bincount(bins, np.sum(weights * up, axis=1), count)
-    positive[:-1] += np.bincount(bins, np.sum(weights * (1 - up), axis=1), count)
-    negative = np.exp(-step * np.arange(count + 1)) * positive
+    mass, up = _masses(rate, mu, edges)
+    up = np.minimum(up / -math.expm1(-step), mass)
+    positive = np.append(0.0, up)
+    positive[:-1] += mass - up
+    negative = np.exp(-grid) * positive
     at_zero = positive[0] + negative[0] + (1 - rate) * scipy.special.erf(mu / math.sqrt(8.0))
     negative[-1] += scipy.special.ndtr(-edges[-1])
     mass = np.concatenate([negative[:0:-1], [at_zero], positive[1:]])
     infinite = (1 - rate) * scipy.special.ndtr(-edges[-1]) + rate * scipy.special.ndtr(mu - edges[-1])
     return _grid.Part(mass, float(infinite + max(1.0 - mass.sum() - infinite, 0.0)), steps)
+
+
+def _masses(rate: float, mu: float, edges: Vector) -> Vector:
+    """Of the losses between each pair of edges: the mass, and the integral of ``1 - e^(l - L)``, ``l`` the least, ``(2,
+    k)``. Each bin is narrower than the one before, as ``L`` is convex.
+    """
+    widths = np.diff(edges)
+    broad, wide = (int(np.count_nonzero(widths > least)) for least in (BROAD, NARROW * min(1.0, 3 / mu)))
+    found = np.empty((2, len(widths)))
+    if broad:
+        pieces = np.ceil(widths[:broad] / BROAD).astype(int)
+        bins = np.repeat(np.arange(broad), pieces)
+        part = (widths[:broad] / pieces)[bins]
+        since = part * (np.arange(len(bins)) - np.repeat(np.cumsum(pieces) - pieces, pieces))
+        each = _integrals(rate, mu, edges[bins] + since, part, since, _EIGHT)
+        found[:, :broad] = [np.bincount(bins, one) for one in each]
+    if wide > broad:
+        found[:, broad:wide] = _integrals(rate, mu, edges[broad:wide], widths[broad:wide], 0.0, _EIGHT)
+    if wide < len(widths):
+        found[:, wide:] = _integrals(rate, mu, edges[wide:-1], widths[wide:], 0.0, _THREE)
+    return found
+
+
+def _integrals(rate: float, mu: float, left: Vector, widths: Vector, since: Vector | float, rule: Vector) -> Vector:
+    """``_masses`` between ``left`` and ``left + widths``, of bins that begin ``since`` before ``left``."""
+    nodes, weights = rule
+    x = nodes[:, None] * widths
+    w = left + x
+    below, above = np.exp(-0.5 * w**2), rate * np.exp(-0.5 * (w - mu) ** 2)
+    # e^L - e^l is rate (e^t - e^u), u that of l: nothing cancels, as in the difference of two losses.
+    integrals = weights @ ((1 - rate) * below + above), -(weights @ (above * np.expm1(-mu * (x + since))))
+    return widths / math.sqrt(2 * math.pi) * integrals
+
+
+_EIGHT, _THREE = (np.array(renyi.rule(nodes)) for nodes in (8, 3))

@@ -10,8 +10,9 @@ from protocol_cases import CASES
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.algorithms.dpareto import surrogates
+from jaxdpbo.algorithms.dpareto.run import MANY
 from jaxdpbo.drivers import loop
-from jaxdpbo.surrogate import gp, maximize, pareto
+from jaxdpbo.surrogate import gp, maximize, pareto, stacked
 
 BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
 INTEGERS = [False, True, False]
@@ -135,7 +136,10 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_what_whitens_the_settings_is_that_of_the_models_however_it_grew(batch):
-    private = run(config(batch=batch), limit=0.9, beyond=(jnp.nan, 0.5)).diagnostics.state.private
+    """After refits, which make every row anew, and after settings that came since the last of them."""
+    chosen = config(batch=batch, proposals=66, search=maximize.Search(8, 1, 1), fit_steps=1)
+    private = run(chosen, limit=0.9, beyond=(jnp.nan, 0.5)).diagnostics.state.private
+    assert len(private.units) > max(stacked.BLOCK, MANY)
     for model, whitening in zip(private.models, private.whitening, strict=True):
         expected = gp.condition(model, private.units, private.failed != dpareto.UNMEASURED).whitening
         np.testing.assert_allclose(whitening, expected, atol=1e-7 * np.max(np.abs(expected)))

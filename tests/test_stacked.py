@@ -47,7 +47,6 @@ predict = jax.jit(lambda posterior, values, new: stacked.predict(posterior, stac
 @pytest.mark.parametrize("name", ["matern52", "rbf", "polynomial2"])
 def test_the_posterior_is_the_textbook_one_however_the_points_came(name, counts):
     made, models, points, mask, values, new = scene(name)
-
     counts = counts + [counts[-1]] * (75 - len(counts))  # one shape: one compilation
     posterior = in_steps(models, points, mask, jnp.asarray(counts, jnp.int32))
     held = np.asarray(mask) & (np.arange(CAPACITY) < counts[-1])

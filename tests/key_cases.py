@@ -361,7 +361,7 @@ ENTERED = {
         "drivers.program.scan", "drivers.program.steps", "drivers.result.expect_host",
     ),
     "dpareto": (
-        *_of("algorithms.dpareto.run", *FUNCTIONS), *_of("algorithms.dpareto.surrogates", "fitted", "proposed")
+        *_of("algorithms.dpareto.run", *FUNCTIONS), "algorithms.dpareto.surrogates.proposed"
     ),
     "dp_gp_ucb": _of("algorithms.dp_gp_ucb.run", *FUNCTIONS),
     "gp_ucb, box, users, refit": (

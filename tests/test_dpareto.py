@@ -9,8 +9,10 @@ from protocol_cases import CASES
 
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
+from jaxdpbo.algorithms.dpareto import surrogates
+from jaxdpbo.algorithms.dpareto.run import MANY
 from jaxdpbo.drivers import loop
-from jaxdpbo.surrogate import maximize
+from jaxdpbo.surrogate import gp, maximize, pareto, stacked
 
 BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
 INTEGERS = [False, True, False]
@@ -130,6 +132,28 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
         )))))  # fmt: skip
         state = after
     assert fitted == [step + 1 >= seeds for step in range(chosen.steps)]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_what_whitens_the_settings_is_that_of_the_models_however_it_grew(batch):
+    """After refits, which make every row anew, and after settings that came since the last of them."""
+    chosen = config(batch=batch, proposals=66, search=maximize.Search(8, 1, 1), fit_steps=1)
+    private = run(chosen, limit=0.9, beyond=(jnp.nan, 0.5)).diagnostics.state.private
+    assert len(private.units) > max(stacked.BLOCK, MANY)
+    for model, whitening in zip(private.models, private.whitening, strict=True):
+        expected = gp.condition(model, private.units, private.failed != dpareto.UNMEASURED).whitening
+        np.testing.assert_allclose(whitening, expected, atol=1e-7 * np.max(np.abs(expected)))
+
+
+def test_what_a_front_leaves_is_the_same_of_epsilon_and_error_as_of_what_the_processes_see():
+    chosen, done = config(), run(seed=2, limit=0.9)
+    private = done.diagnostics.state.private
+    ok = private.failed == dpareto.USABLE
+    given = surrogates.measured(chosen, private.units, private.values, ok, ok, private.models)
+    found = jax.jit(surrogates.undominated)(chosen, given).original
+    expected = pareto.strips(private.values, ok, chosen.reference)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_a_search_of_nothing_but_failures_goes_on():

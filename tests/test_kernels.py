@@ -114,6 +114,25 @@ def test_a_row_is_one_of_the_gram_matrix(name):
     np.testing.assert_allclose(found, oracle.gram(known, xs[:1], ys)[0], rtol=1e-13)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_gram_matrix_of_many_points_is_that_of_few_and_so_are_its_derivatives(name):
+    kernel, params, known = case(name, 3)
+    xs, ys = (jnp.asarray(points) for points in pairs(3))
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=(16, 16)))
+
+    @jax.jit
+    def found(params, xs, ys):
+        matrix, pull = jax.vjp(partial(kernels.gram_of_many, kernel), params, xs, ys)
+        slow, slow_pull = jax.vjp(partial(kernels.gram, kernel), params, xs, ys)
+        return matrix, pull(weights), slow, slow_pull(weights)
+
+    matrix, slopes, slow, slow_slopes = found(params, xs, ys)
+    np.testing.assert_allclose(matrix, oracle.gram(known, np.asarray(xs), np.asarray(ys)), rtol=1e-13)
+    np.testing.assert_allclose(matrix, slow, rtol=1e-14)
+    for one, other in zip(jax.tree.leaves(slopes), jax.tree.leaves(slow_slopes), strict=True):
+        close(np.asarray(one), np.asarray(other), 1e-12)
+
+
 def test_gram_has_first_points_by_rows():
     kernel, params, known = case("rbf", 3)
     xs, ys = pairs(3)

@@ -183,3 +183,22 @@ def test_multi_start_draws_its_starts_from_the_key():
     found = [multi_start(jax.random.key(seed), never, LOWER, UPPER, num_restarts=1)[0] for seed in (0, 0, 1)]
     np.testing.assert_array_equal(found[0], found[1])
     assert np.all(found[0] != found[2])
+
+
+def test_ascents_begin_at_the_best_of_what_was_tried_and_at_what_must_be():
+    """Each hill of a comb is climbed from its own side alone: where an ascent ended says where it began."""
+    tried, always = jnp.array([[0.12], [0.32], [0.52], [0.72]]), jnp.array([[0.92]])
+
+    def comb(at):
+        hill = jnp.round(10 * at[0] - 0.5)
+        return hill - jnp.square(at[0] - 0.05 - hill / 10) * 1e3
+
+    def found(scores, start=always):
+        return maximize.ascend_from_best(
+            comb, start, tried, jnp.array(scores), num_restarts=1, steps=40, step_size=0.01
+        )[0]
+
+    np.testing.assert_allclose(found([0.0, 0.0, 0.0, 1.0]), 0.95, atol=0.01)
+    low = jnp.array([[0.02]])
+    np.testing.assert_allclose(found([0.0, 0.0, 1.0, 0.0], low), 0.55, atol=0.01)
+    np.testing.assert_allclose(found([jnp.nan, -5.0, jnp.nan, jnp.nan], low), 0.35, atol=0.01)

@@ -124,7 +124,7 @@ SERIES = {
             {},
             "S T m^2 (predictions) + S T m (kernel, front) + T m^3 (factors); S = 512 samples, m = T + 16",
             (2.0, 3.0),
-            "4 from some 1,000 settings on; beyond 64 a refit is every eighth step's",
+            "4 from some 1,000 settings on; beyond 64 a refit is every sixteenth step's",
         ),
     ),
     "training": (

@@ -152,8 +152,48 @@ def row(kernel: Kernel, params: KernelParams, x: jax.Array, columns: jax.Array) 
     return params.variance * profile(jax.lax.fori_loop(0, len(x), add, jnp.zeros_like(columns[0])))
 
 
+def gram_of_many(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> jax.Array:
+    """``gram`` to rounding, several times as fast where there are many points, and more where it is differentiated.
+
+    For a stationary kernel: distances are added one coordinate at a time, which CPUs vectorise over the points, and
+    their derivatives are products of matrices. It has first derivatives, in reverse mode.
+    """
+    profile = _PROFILES.get(kernel)
+    if profile is None:
+        return gram(kernel, params, xs, ys)
+    shrink = 1.0 / params.lengthscale[None]
+    return params.variance * profile(_squared_distances(xs * shrink, ys * shrink))
+
+
+@jax.custom_vjp
+def _squared_distances(xs: jax.Array, ys: jax.Array) -> jax.Array:
+    """Of every pair, ``(p, q)``."""
+
+    def add(coordinate, squared):
+        return squared + jnp.square(xs[:, coordinate, None] - ys[None, :, coordinate])
+
+    return jax.lax.fori_loop(0, xs.shape[1], add, jnp.zeros((xs.shape[0], ys.shape[0]), xs.dtype))
+
+
+def _distances_forward(xs, ys):
+    return _squared_distances(xs, ys), (xs, ys)
+
+
+def _distances_backward(points, slope):
+    """``2 sum_j slope_ij (x_i - y_j)``, and the same of ``y``."""
+    xs, ys = points
+    rows, columns = jnp.sum(slope, axis=1), jnp.sum(slope, axis=0)
+    of_xs = xs * rows[:, None] - jnp.matmul(slope, ys, precision="highest")
+    return 2.0 * of_xs, 2.0 * (ys * columns[:, None] - jnp.matmul(slope.T, xs, precision="highest"))
+
+
+_squared_distances.defvjp(_distances_forward, _distances_backward)
+
+
 def diagonal(kernel: Kernel, params: KernelParams, xs: jax.Array) -> jax.Array:
     """``k(x_i, x_i)`` for points ``xs (p, d)``, shape ``(p,)``."""
+    if kernel in _PROFILES:
+        return jnp.full(xs.shape[0], params.variance)
     return jax.vmap(lambda x: kernel(params, x, x))(xs)
 
 

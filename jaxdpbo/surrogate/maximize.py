@@ -200,21 +200,51 @@ def sample_and_ascend(
     def of_unit(unit):
         return utility(lower + width * unit)
 
-    def ascent(unit):
-        return ascend(
-            jax.value_and_grad(of_unit), lambda at: jnp.clip(at, 0, 1), unit, steps=steps, step_size=step_size
-        )
-
     far_key, near_key = jax.random.split(key)
     middle = ((incumbent - lower) / width)[None]
     far = jax.random.uniform(far_key, (raw_samples - raw_samples // 2, dimension), lower.dtype)
     near = jnp.clip(middle + 0.05 * jax.random.normal(near_key, (raw_samples // 2, dimension), lower.dtype), 0, 1)
     tried = jnp.concatenate([far, near])
-    utilities = jax.vmap(of_unit)(tried)
-    _, best = jax.lax.top_k(jnp.where(jnp.isnan(utilities), -jnp.inf, utilities), num_restarts)
-    found, values = jax.vmap(ascent)(jnp.concatenate([middle, tried[best]]))
+    found, value = ascend_from_best(
+        of_unit, middle, tried, jax.vmap(of_unit)(tried), num_restarts=num_restarts, steps=steps, step_size=step_size
+    )
+    return jnp.clip(lower + width * found, lower, upper), value
+
+
+def ascend_from_best(
+    utility: Callable[[jax.Array], jax.Array],
+    always: jax.Array,
+    tried: jax.Array,
+    scores: jax.Array,
+    *,
+    num_restarts: int,
+    steps: int,
+    step_size: float = 0.05,
+) -> tuple[jax.Array, jax.Array]:
+    """Ascents in the unit box from all of ``always (a, d)``, and from the ``tried (k, d)`` of the largest scores.
+
+    Args:
+      utility: scalar function of one point, vmapped.
+      always: starts.
+      tried: points that were tried.
+      scores: ``(k,)``, their utilities, or what orders them alike; NaN comes last.
+      num_restarts: ascents from those tried.
+      steps: Adam steps of each.
+      step_size: of Adam.
+
+    Returns:
+      The best point evaluated ``(d,)`` and its utility; among ascents that end equal the first wins.
+    """
+
+    def ascent(unit):
+        return ascend(
+            jax.value_and_grad(utility), lambda at: jnp.clip(at, 0, 1), unit, steps=steps, step_size=step_size
+        )
+
+    _, best = jax.lax.top_k(jnp.where(jnp.isnan(scores), -jnp.inf, scores), num_restarts)
+    found, values = jax.vmap(ascent)(jnp.concatenate([always, tried[best]]))
     winner, value = first_of_largest(values)
-    return jnp.clip(lower + width * found[winner], lower, upper), value
+    return found[winner], value
 
 
 def checked(search: Search) -> Search:

@@ -31,7 +31,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.dp_gp_ucb.run": "beta best scores",
         "algorithms.dpareto.configs": "snapped unit_of point_of",
         "algorithms.dpareto.surrogates": (
-            "transformed measured fitted condition predicted proposed undominated improvement"
+            "transformed measured fitted posterior conditioned predicted proposed undominated improvement"
         ),
         "algorithms.gp_ucb": "beta observed",
         "drivers.program": "scan steps",
@@ -56,9 +56,10 @@ EXEMPT: dict[str, dict[str, str]] = {
             "information_gain_and_gradient of_each"
         ),
         "surrogate.gradient_design": "directions propose fixed smallest",
-        "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram row diagonal",
-        "surrogate.maximize": "best_of ascend multi_start sample_and_ascend",
+        "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram gram_of_many row diagonal",
+        "surrogate.maximize": "best_of ascend multi_start sample_and_ascend ascend_from_best",
         "surrogate.noisy_inputs": "kernel_for rbf product_rbf named_cells numbered",
+        "surrogate.stacked": "stack unstack prior extend covariance whitened predict fit stages likelihood",
         "surrogate.two_task": "log_marginal_likelihood",
         "training.integer_sums": "examples expect clipped_sum largest_radius",
         "training.models": "init scores losses accuracy clipped_sum passes squared_norms",

@@ -36,8 +36,8 @@ def predicted(config: Config, released: Release, points: jax.Array) -> tuple[jax
 @jax.jit
 def _predicted(config, released, points):
     given = _measured(config, released)
-    posteriors = surrogates.condition(given)
-    mean, deviation = jax.lax.map(lambda unit: surrogates.predicted(given, posteriors, unit), unit_of(config, points))
+    both = _conditioned(given)
+    mean, deviation = jax.lax.map(lambda unit: _at(both, unit), unit_of(config, points))
     return given.mean[None] + given.scale[None] * mean, given.scale[None] * deviation
 
 
@@ -45,12 +45,10 @@ def _predicted(config, released, points):
 def improvement(config: Config, released: Release, points: jax.Array) -> jax.Array:
     """``config.acquisition`` at ``points (k, d)``: ``(k,)``, in its own units."""
     given = _measured(config, released)
-    posteriors, left = surrogates.condition(given), surrogates.undominated(config, given)
-
-    def at(unit):
-        return surrogates.improvement(config, given, left, *surrogates.predicted(given, posteriors, unit), log=False)
-
-    return jax.lax.map(at, unit_of(config, points))
+    both, left = _conditioned(given), surrogates.undominated(config, given)
+    return jax.lax.map(
+        lambda unit: surrogates.improvement(config, given, left, *_at(both, unit), log=False), unit_of(config, points)
+    )
 
 
 def settings_for(key: jax.Array, config: Config, released: Release, *, epsilon: float) -> Expected:
@@ -78,11 +76,11 @@ def settings_for(key: jax.Array, config: Config, released: Release, *, epsilon: 
 @jax.jit
 def _settings_for(key, config, released, epsilon):
     given = _measured(config, released)
-    posteriors = surrogates.condition(given)
+    both = _conditioned(given)
     limit = (jnp.log(epsilon) - given.mean[0]) / given.scale[0]
 
     def utility(unit):
-        mean, _ = surrogates.predicted(given, posteriors, snapped(config, unit))
+        mean, _ = _at(both, snapped(config, unit))
         return -mean[1] - 100.0 * jnp.maximum(mean[0] - limit, 0.0)
 
     within = given.mask & (given.values[:, 0] <= limit)
@@ -92,10 +90,19 @@ def _settings_for(key, config, released, epsilon):
         num_restarts=NUM_RESTARTS, steps=STEPS,
     )  # fmt: skip
     unit = snapped(config, unit)
-    mean, deviation = surrogates.predicted(given, posteriors, unit)
+    mean, deviation = _at(both, unit)
     middle, wide = given.mean + given.scale * mean, given.scale * deviation
     ends = middle[:, None] + wide[:, None] * jnp.array([-1.96, 0.0, 1.96])[None]
     return Expected(point_of(config, unit[None])[0], jnp.exp(ends[0]), jax.nn.sigmoid(ends[1]))
+
+
+def _conditioned(given):
+    return surrogates.conditioned(given, surrogates.posterior(given))
+
+
+def _at(both, unit):
+    mean, deviation = surrogates.predicted(both, unit[None])
+    return mean[0], deviation[0]
 
 
 def _measured(config, released):

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxdpbo.algorithms.dpareto import surrogates
 from jaxdpbo.algorithms.dpareto.configs import Config, point_of, unit_of
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.surrogate import gp, pareto
+from jaxdpbo.surrogate import gp, pareto, stacked
 from jaxdpbo.types import Algorithm, Query, State
 
-REFIT_EVERY = 8  # steps between refits, from
+REFIT_EVERY = 16  # steps between refits, from
 MANY = 64  # settings on
 USABLE, BAD_EPSILON, BAD_ERROR, UNMEASURED = 0, 1, 2, 3  # why a setting counts for nothing
 
@@ -31,12 +31,14 @@ class Private(NamedTuple):
       values: ``(m, 2)`` epsilon and error as returned.
       failed: ``(m,)`` ``USABLE``, or why a setting counts for nothing.
       models: of ``log epsilon`` and of ``logit error``, as last fitted.
+      whitening: ``(2, m, m)`` of the settings for both models: between fits it only grows.
     """
 
     units: jax.Array
     values: jax.Array
     failed: jax.Array
     models: tuple[gp.Model, gp.Model]
+    whitening: jax.Array
 
 
 class Info(NamedTuple):
@@ -86,6 +88,7 @@ def init(key: jax.Array, config: Config) -> State:
         values=jnp.ones((capacity, 2), config.bounds.dtype),
         failed=jnp.full(capacity, UNMEASURED, jnp.int32),
         models=config.model,
+        whitening=stacked.prior(stacked.stack(config.model), capacity, 1).whitening,
     )
     return State(Public(jnp.zeros((), jnp.int32), None), private)
 
@@ -97,11 +100,9 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     start = jnp.minimum(step * batch, seeds - batch)
     seed = jax.lax.dynamic_slice_in_dim(unit_of(config, config.initial_design), start, batch)
 
-    def proposed(count: int):
-        return lambda private: surrogates.proposed(key, config, _measured(config, private, count))
-
     def search(private):
-        return _over_prefixes(config, step * batch, proposed, private)
+        given = _measured(config, private)
+        return surrogates.proposed(key, config, given, _posterior(private, given, step * batch))
 
     units = jax.lax.cond(step * batch < seeds, lambda _: seed, search, state.private)
     return Query(point_of(config, units), jnp.ones(batch, bool))
@@ -109,7 +110,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
     """Store what was measured, and refit the surrogates: after the seeds, then at every step, from ``MANY`` settings on
-    at every eighth.
+    at every sixteenth.
 
     =====================================  ===================================================================
     case                                   result
@@ -153,18 +154,20 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         values=gp.write(private.values, values.astype(private.values.dtype), start, active),
         failed=gp.write(private.failed, failed, start, active),
         models=private.models,
+        whitening=private.whitening,
     )
     count = start + config.batch
     seeds = config.initial_design.shape[0]
     due = active & ((count == seeds) | ((count > seeds) & ((count <= MANY) | (step % REFIT_EVERY == 0))))
 
-    def refitted(count: int):
-        return lambda private: surrogates.fitted(key, config, _measured(config, private, count))
-
-    models = jax.lax.cond(
-        due, lambda some: _over_prefixes(config, start, refitted, some), lambda some: some.models, after
-    )
-    after = after._replace(models=models)
+    given = _measured(config, after)
+    models = jax.lax.cond(due, lambda: surrogates.fitted(config, given, count), lambda: after.models)
+    given = given._replace(models=models)
+    bare = jnp.eye(len(after.failed), dtype=after.whitening.dtype)[None]  # a refit changes every row
+    begun = after._replace(whitening=jnp.where(due, bare, after.whitening))
+    known = _posterior(begun, given, jnp.where(due, 0, start))
+    whitening = stacked.extend(known, jnp.where(active, count, 0)).whitening
+    after = after._replace(models=models, whitening=whitening)
     return State(Public(jnp.where(active, step + 1, step), None), after), Info(failed, _volume(config, after), None)
 
 
@@ -204,16 +207,12 @@ def _volume(config, private):
     return pareto.hypervolume(private.values, private.failed == USABLE, config.reference)
 
 
-def _over_prefixes(config, used, on, private):
-    """``on(count)`` of the private arrays: the least of a few capacities that holds the rows used and a step's."""
-    counts = gp.stages(config.steps * config.batch, config.batch)
-    stage = sum(jnp.asarray(used + config.batch > count, jnp.int32) for count in counts[:-1])
-    return jax.lax.switch(stage, [on(count) for count in counts], private)
-
-
-def _measured(config, private, count):
-    """The leading rows alone."""
-    failed = private.failed[:count]
+def _measured(config, private):
+    failed = private.failed
     return surrogates.measured(
-        config, private.units[:count], private.values[:count], failed == USABLE, failed != UNMEASURED, private.models
+        config, private.units, private.values, failed == USABLE, failed != UNMEASURED, private.models
     )
+
+
+def _posterior(private, given, used):
+    return stacked.Posterior(stacked.stack(given.models), given.units, given.known, private.whitening, used)

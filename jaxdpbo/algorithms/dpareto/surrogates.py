@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dpareto.configs import Config, snapped
-from jaxdpbo.surrogate import acquisition, gp, maximize, pareto
+from jaxdpbo.surrogate import acquisition, gp, maximize, pareto, stacked
 
 CLIP = 1e-4  # of an error: its logit at 0 and 1
 
@@ -67,57 +67,64 @@ def measured(
     return Measured(units, standard, usable, known, mean, scale, reference, models)
 
 
-def fitted(key: jax.Array, config: Config, given: Measured) -> tuple[gp.Model, gp.Model]:
-    """Both models, by a few steps up the marginal likelihood from where the last fit ended."""
-    keys = jax.random.split(key)
-
-    def fit(number):
-        return gp.fit(
-            keys[number], config.model[number], given.units, given.values[:, number], given.known, num_restarts=1,
-            steps=config.fit_steps, initial=given.models[number],
-        )  # fmt: skip
-
-    return fit(0), fit(1)
-
-
-def condition(given: Measured) -> tuple[gp.Factorization, gp.Factorization]:
-    """Both posteriors, given everything measured."""
-    first, second = (gp.condition(model, given.units, given.known) for model in given.models)
+def fitted(config: Config, given: Measured, used: jax.Array) -> tuple[gp.Model, gp.Model]:
+    """Both models, by a few steps up the marginal likelihood from where the last fit ended; ``used ()`` rows count."""
+    first, second = stacked.unstack(
+        stacked.fit(
+            stacked.stack(config.model), given.units, given.values, given.known, used,
+            initial=stacked.stack(given.models), steps=config.fit_steps,
+        )
+    )  # fmt: skip
     return first, second
 
 
-def predicted(
-    given: Measured, posteriors: tuple[gp.Factorization, gp.Factorization], unit: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Posterior mean and standard deviation ``(2,)`` of both standardised objectives at ``unit (d,)``."""
-    found = [
-        gp.predict(model, factorization, given.values[:, number], unit[None])
-        for number, (model, factorization) in enumerate(zip(given.models, posteriors, strict=True))
-    ]
-    variance = jnp.stack([variance[0] for _, variance in found])
-    return jnp.stack([mean[0] for mean, _ in found]), jnp.sqrt(jnp.maximum(variance, 1e-12))
+def posterior(given: Measured) -> stacked.Posterior:
+    """Of both processes, given everything measured."""
+    capacity, dimension = given.units.shape
+    before = stacked.prior(stacked.stack(given.models), capacity, dimension)
+    return stacked.extend(before._replace(points=given.units, mask=given.known), capacity)
 
 
-def proposed(key: jax.Array, config: Config, given: Measured) -> jax.Array:
-    """The next batch ``(b, d)``: one after the other, each then taken as measured at its posterior mean."""
-    room = given.units.shape[0]
-    given = given._replace(
-        units=jnp.pad(given.units, ((0, config.batch), (0, 0))),
-        values=jnp.pad(given.values, ((0, config.batch), (0, 0))),
-        mask=jnp.pad(given.mask, (0, config.batch)),
-        known=jnp.pad(given.known, (0, config.batch)),
-    )
-    for place, one in enumerate(jax.random.split(key, config.batch), start=room):
-        posteriors = condition(given)
-        unit = _searched(one, config, given, posteriors)
-        mean, _ = predicted(given, posteriors, unit)
+class Surrogates(NamedTuple):
+    """Both posteriors, and the values as ``stacked.predict`` needs them."""
+
+    posterior: stacked.Posterior
+    white: jax.Array
+
+
+def conditioned(given: Measured, posterior: stacked.Posterior) -> Surrogates:
+    """The posterior of the settings measured, with their values."""
+    return Surrogates(posterior, stacked.whitened(posterior, given.values))
+
+
+def predicted(both: Surrogates, units: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Posterior mean and standard deviation ``(k, 2)`` of both standardised objectives at ``units (k, d)``."""
+    mean, variance = stacked.predict(*both, units)
+    return mean.T, jnp.sqrt(jnp.maximum(variance, 1e-12)).T
+
+
+def proposed(key: jax.Array, config: Config, given: Measured, posterior: stacked.Posterior) -> jax.Array:
+    """The next batch ``(b, d)``: one after the other, each then taken as measured at its posterior mean.
+
+    The rows from ``posterior.used`` on are free, at least ``b`` of them.
+    """
+    start, found = posterior.used, []
+    for place, one in enumerate(jax.random.split(key, config.batch)):
+        both = conditioned(given, posterior)
+        unit = _searched(one, config, given, both)
+        found.append(unit)
+        if place + 1 == config.batch:
+            break
+        mean, _ = predicted(both, unit[None])
+        row = start + place
         given = given._replace(
-            units=given.units.at[place].set(unit),
-            values=given.values.at[place].set(mean),
-            mask=given.mask.at[place].set(True),
-            known=given.known.at[place].set(True),
+            units=given.units.at[row].set(unit),
+            values=given.values.at[row].set(mean[0]),
+            mask=given.mask.at[row].set(True),
+            known=given.known.at[row].set(True),
         )
-    return given.units[room:]
+        posterior = stacked.extend(posterior._replace(points=given.units, mask=given.known), row + 1)
+    return jnp.stack(found)
 
 
 class Undominated(NamedTuple):
@@ -129,11 +136,10 @@ class Undominated(NamedTuple):
 
 def undominated(config: Config, given: Measured) -> Undominated:
     """Computed once for many calls of ``improvement``."""
-    original = jax.vmap(lambda value: _original(given, value))(given.values)
-    return Undominated(
-        pareto.strips(given.values, given.mask, given.reference),
-        pareto.strips(original, given.mask, config.reference),
-    )
+    standard = pareto.strips(given.values, given.mask, given.reference)
+    edges = jax.vmap(lambda *edge: _original(given, jnp.stack(edge)))(standard.right, standard.height)  # increasing
+    right, height = jnp.minimum(edges, config.reference[None]).T
+    return Undominated(standard, pareto.Strips(jnp.append(standard.left[:1], right[:-1]), right, height))
 
 
 def improvement(
@@ -157,19 +163,41 @@ def _original(given: Measured, standard: jax.Array) -> jax.Array:
     return jnp.stack([jnp.exp(raw[0]), jax.nn.sigmoid(raw[1])])
 
 
-def _searched(key, config, given, posteriors):
+def _searched(key, config, given, both):
     left = undominated(config, given)
 
     def utility(unit):
-        return improvement(config, given, left, *predicted(given, posteriors, snapped(config, unit)), log=True)
+        mean, deviation = predicted(both, snapped(config, unit)[None])
+        return improvement(config, given, left, mean[0], deviation[0], log=True)
 
-    search_key, front_key = jax.random.split(key)
-    front = pareto.non_dominated(given.values, given.mask)
-    drawn = jax.random.uniform(front_key, front.shape)
-    incumbent = given.units[jnp.argmax(drawn + jnp.where(front, 1.0, 0.0))]  # one of the front
-    zero, one = jnp.zeros_like(incumbent), jnp.ones_like(incumbent)
-    found, _ = maximize.sample_and_ascend(
-        search_key, utility, zero, one, incumbent=incumbent, raw_samples=config.search.raw_samples,
-        num_restarts=config.search.num_restarts, steps=config.search.ascent_steps,
+    draw_key, front_key = jax.random.split(key)
+    incumbent = _one_of(front_key, given.units, pareto.non_dominated(given.values, given.mask))
+    tried = _around(draw_key, incumbent, config.search.raw_samples)
+    scores = _scores(config, given, left, *predicted(both, jax.vmap(lambda unit: snapped(config, unit))(tried)))
+    found, _ = maximize.ascend_from_best(
+        utility, incumbent[None], tried, scores, num_restarts=config.search.num_restarts,
+        steps=config.search.ascent_steps,
     )  # fmt: skip
     return snapped(config, found)
+
+
+def _one_of(key, units, front):
+    """One of the front, each as likely; the first setting where there is none."""
+    places = jnp.cumsum(front.astype(units.dtype))
+    return units[jnp.argmax(places > jax.random.uniform(key, (), units.dtype) * places[-1])]
+
+
+def _around(key, incumbent, count):
+    """Points ``(count, d)``: half uniform in the cube, half normal around the incumbent; from one draw."""
+    drawn = jax.random.uniform(key, (count, incumbent.shape[0]), incumbent.dtype)
+    near = incumbent[None] + 0.05 * jax.scipy.special.ndtri(drawn[: count // 2])
+    return jnp.concatenate([drawn[count // 2 :], jnp.clip(near, 0, 1)])
+
+
+def _scores(config, given, left, mean, deviation):
+    """Logarithms of the improvement ``(k,)``, in single precision: enough to choose starts, at a tenth of the cost."""
+    given, left, mean, deviation = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
+        (given, left, mean, deviation),
+    )
+    return jax.vmap(lambda *at: improvement(config, given, left, *at, log=True))(mean, deviation)

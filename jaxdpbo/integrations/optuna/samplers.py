@@ -233,11 +233,10 @@ def _known(key, config, points, utilities, count, deviation):
 
 @jax.jit
 def _suggested_front(key, config, points, standard, count, reference):
-    fit_key, ask_key = jax.random.split(key)
     mask = jnp.arange(points.shape[0]) < count
     zero = jnp.zeros(2, standard.dtype)
     given = surrogates.Measured(
         points, standard, mask, mask, zero, zero + 1.0, reference.astype(standard.dtype), config.model
     )
-    given = given._replace(models=surrogates.fitted(fit_key, config, given))
-    return surrogates.proposed(ask_key, config, given)[0]
+    given = given._replace(models=surrogates.fitted(config, given, count))
+    return surrogates.proposed(key, config, given, surrogates.posterior(given))[0]

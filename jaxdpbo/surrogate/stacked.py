@@ -1,0 +1,202 @@
+"""Several independent Gaussian processes of one kernel over the same points, as one program.
+
+The numbers of a ``gp.Model`` have a leading axis here, one entry for each of the ``p`` processes. The whitening is that
+of ``gp``, and so is the rule of its jitter. Both cost about as much to compile as one process does.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import solve_triangular
+
+from jaxdpbo.surrogate import gp, kernels, maximize
+from jaxdpbo.surrogate.gp import Model, matmul
+
+BLOCK = 32  # rows: fewer are more turns of the loop when all are made anew, more are work on rows that are not used
+QUARTER = 4  # a likelihood is compiled for all rows and for a quarter of them: fits come early
+
+
+class Posterior(NamedTuple):
+    """``p`` processes, and what whitens the points for each.
+
+    Attributes:
+      model: stacked.
+      points: ``(m, d)``.
+      mask: ``(m,)``, True at rows that hold an evaluated point.
+      whitening: ``(p, m, m)``: ``gp.Factorization.whitening`` of each.
+      used: ``()`` rows used, masked ones included.
+    """
+
+    model: Model
+    points: jax.Array
+    mask: jax.Array
+    whitening: jax.Array
+    used: jax.Array
+
+
+def stack(models: Sequence[Model]) -> Model:
+    """One model of ``p`` processes that share a kernel."""
+    return jax.tree.map(lambda *numbers: jnp.stack(numbers), *models)
+
+
+def unstack(model: Model) -> tuple[Model, ...]:
+    """The models of a stacked one."""
+    leaves, tree = jax.tree.flatten(model)
+    return tuple(jax.tree.unflatten(tree, numbers) for numbers in zip(*leaves, strict=True))
+
+
+def prior(model: Model, capacity: int, dimension: int) -> Posterior:
+    """Nothing evaluated, with room for ``capacity`` points."""
+    dtype = model.noise_variance.dtype
+    return Posterior(
+        model=model,
+        points=jnp.zeros((capacity, dimension), dtype),
+        mask=jnp.zeros(capacity, bool),
+        whitening=jnp.tile(jnp.eye(capacity, dtype=dtype)[None], (len(model.noise_variance), 1, 1)),
+        used=jnp.zeros((), jnp.int32),
+    )
+
+
+def extend(posterior: Posterior, used: jax.Array | int) -> Posterior:
+    """With ``used ()`` rows in all: ``points`` and ``mask`` hold the new ones already, ``whitening`` follows.
+
+    As ``gp.append``, in blocks of ``BLOCK`` rows in a loop that is compiled once, O(m^2) for each row; the last block
+    that was begun is made anew.
+    """
+    capacity = posterior.points.shape[0]
+    block = min(BLOCK, capacity)
+    rows = jnp.arange(capacity, dtype=jnp.int32)
+    model = posterior.model
+
+    def add(number, whitening):
+        start = jnp.minimum(number * block, capacity - block)
+        points = jax.lax.dynamic_slice_in_dim(posterior.points, start, block)
+        mask = jax.lax.dynamic_slice_in_dim(posterior.mask, start, block)
+        cross = _cross(model, posterior.points, posterior.mask & (rows < start), points)
+        below = matmul(whitening, jnp.where(mask[None, None], cross, 0.0))
+        below = jnp.where((rows < start)[None, :, None], below, 0.0)
+        transposed = below.transpose(0, 2, 1)
+        remaining = jax.vmap(lambda one: covariance(one, points, mask))(model) - matmul(transposed, below)
+        inner = jax.lax.map(
+            lambda one: _inverse_factor(one)[0], remaining
+        )  # LAPACK: one after the other, see drivers.program
+        added = jax.lax.dynamic_update_slice_in_dim(-matmul(inner, matmul(transposed, whitening)), inner, start, 2)
+        return jax.lax.dynamic_update_slice_in_dim(whitening, added, start, 1)
+
+    used = jnp.asarray(used, jnp.int32)
+    whitening = jax.lax.fori_loop(posterior.used // block, -(-used // block), add, posterior.whitening)
+    return posterior._replace(whitening=whitening, used=used)
+
+
+def covariance(model: Model, points: jax.Array, mask: jax.Array) -> jax.Array:
+    """``gp.covariance`` of one process, by ``kernels.gram_of_many``."""
+    both = mask[:, None] & mask[None, :]
+    noiseless = jnp.where(both, kernels.gram_of_many(model.kernel, model.params, points, points), 0.0)
+    return noiseless + jnp.diag(jnp.where(mask, gp.noise(model, points), 1.0))
+
+
+def _cross(model, evaluated, mask, points):
+    """``k(D, points)`` of each process ``(p, m, k)``, zero rows where nothing was evaluated."""
+    found = jax.vmap(lambda one: kernels.gram_of_many(one.kernel, one.params, evaluated, points))(model)
+    return jnp.where(mask[None, :, None], found, 0.0)
+
+
+def _inverse_factor(matrix):
+    """``L^-1`` and ``L``."""
+    factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
+    return solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True), factor
+
+
+def whitened(posterior: Posterior, values: jax.Array) -> jax.Array:
+    """``L^-1 y`` of each process ``(p, m)`` for ``values (m, p)``, for ``predict``; masked rows are ignored."""
+    return matmul(posterior.whitening, gp.masked(posterior.mask, values).T[:, :, None])[..., 0]
+
+
+def predict(posterior: Posterior, white: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Means and variances ``(p, k)`` of the latent functions at ``points (k, d)``, of values ``whitened``.
+
+    One product of matrices for all points.
+    """
+    cross = _cross(posterior.model, posterior.points, posterior.mask, points)
+    seen = matmul(posterior.whitening, cross)
+    before = jax.vmap(lambda one: kernels.diagonal(one.kernel, one.params, points))(posterior.model)
+    return matmul(white[:, None], seen)[:, 0], jnp.maximum(before - jnp.sum(jnp.square(seen), axis=1), 0.0)
+
+
+def fit(
+    model: Model,
+    points: jax.Array,
+    values: jax.Array,
+    mask: jax.Array,
+    used: jax.Array,
+    *,
+    initial: Model,
+    steps: int,
+    within: float = 100.0,
+) -> Model:
+    """``gp.fit`` of each process from ``initial``, its only start, the gradient in closed form.
+
+    Args:
+      model: stacked: the middle of what is searched.
+      points: ``(m, d)``.
+      values: ``(m, p)``.
+      mask: ``(m,)``.
+      used: ``()``: the mask is False from there on.
+      initial: stacked.
+      steps: up the gradient.
+      within: a factor, either way, of ``model``.
+    """
+    counts = stages(points.shape[0])
+    stage = sum(jnp.asarray(used > count, jnp.int32) for count in counts[:-1])
+
+    def one(of):
+        middle, start, targets = of
+        flat, unravel = ravel_pytree(middle)
+        span = 2.0 * math.log(within)
+
+        def on(count):
+            def value_and_gradient(numbers):
+                value, gradient = likelihood(unravel(numbers), points[:count], targets[:count], mask[:count])
+                return value, ravel_pytree(gradient)[0]
+
+            return value_and_gradient
+
+        def value_and_gradient(unit):
+            numbers = flat * jnp.exp(span * (unit - 0.5))
+            value, gradient = jax.lax.switch(stage, [on(count) for count in counts], numbers)
+            return value, span * numbers * gradient
+
+        begun = 0.5 + jnp.log(ravel_pytree(start)[0] / flat) / span
+        found, _ = maximize.ascend(
+            value_and_gradient, lambda unit: jnp.clip(unit, 0, 1), begun, steps=steps, step_size=0.05
+        )
+        return unravel(flat * jnp.exp(span * (found - 0.5)))
+
+    return jax.lax.map(one, (model, initial, values.T))
+
+
+def stages(capacity: int) -> tuple[int, ...]:
+    """Prefixes of the rows, the last of them all: a likelihood is compiled for each."""
+    part = -(-capacity // QUARTER)
+    return (capacity,) if part < gp.STAGE_ROWS else (part, capacity)
+
+
+def likelihood(model: Model, points: jax.Array, values: jax.Array, mask: jax.Array) -> tuple[jax.Array, Model]:
+    """``gp.log_marginal_likelihood`` of one process, and its gradient in the model's numbers.
+
+    The gradient in the covariance is ``(a a' - (K + noise)^-1) / 2`` with ``a = (K + noise)^-1 y`` (Rasmussen and
+    Williams 2006, equation 5.9): no derivative of a factorisation is taken.
+    """
+    matrix, pull = jax.vjp(lambda some: covariance(some, points, mask), model)
+    whitening, factor = _inverse_factor(matrix)
+    white = matmul(whitening, gp.masked(mask, values))
+    weights = matmul(whitening.T, white)
+    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
+    count = jnp.sum(mask, dtype=values.dtype)
+    value = -0.5 * (jnp.sum(jnp.square(white)) + log_determinant + count * math.log(2 * math.pi))
+    (gradient,) = pull(0.5 * (weights[:, None] * weights[None] - matmul(whitening.T, whitening)))
+    return value, gradient

@@ -49,15 +49,15 @@ EXEMPT: dict[str, dict[str, str]] = {
         "surrogate.finite_gp": "prior observe",
         "surrogate.gp": (
             "jitter noise empty covariance append extension extend stages staged write whiten solve masked "
-            "cross_covariance nearest room_for predict log_marginal_likelihood"
+            "cross_covariance nearest room_for predict predictor log_marginal_likelihood"
         ),
         "surrogate.gradient": (
             "cross prior_covariance weights covariance gradient_information gradient_posterior information_gain "
             "information_gain_and_gradient of_each"
         ),
         "surrogate.gradient_design": "directions propose fixed smallest",
-        "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram row diagonal",
-        "surrogate.maximize": "best_of ascend multi_start sample_and_ascend",
+        "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram cross row diagonal",
+        "surrogate.maximize": "best_of ascend multi_start sample_and_ascend search_box",
         "surrogate.noisy_inputs": "kernel_for rbf product_rbf named_cells numbered",
         "surrogate.two_task": "log_marginal_likelihood",
         "training.integer_sums": "examples expect clipped_sum largest_radius",

@@ -355,9 +355,10 @@ ENTERED = {
         "drivers.program.scan", "drivers.program.steps", "drivers.result.expect_host",
     ),
     "dpareto": (
-        *_of("algorithms.dpareto.run", *FUNCTIONS), *_of("algorithms.dpareto.surrogates", "fitted", "proposed")
+        *_of("algorithms.dpareto.run", *FUNCTIONS), *_of("algorithms.dpareto.surrogates", "fitted", "proposed"),
+        "surrogate.maximize.sample_and_ascend",
     ),
-    "dp_gp_ucb": (*_of("algorithms.dp_gp_ucb.run", *FUNCTIONS), "surrogate.maximize.sample_and_ascend"),
+    "dp_gp_ucb": _of("algorithms.dp_gp_ucb.run", *FUNCTIONS),
     "gp_ucb, box, users, refit": (
         *_of("algorithms.gp_ucb", *FUNCTIONS), "surrogate.gp.fit", "surrogate.maximize.multi_start",
         "surrogate.maximize.search_box",

@@ -42,7 +42,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy.mechanisms.discrete": "geometric_of discrete_laplace_of at_least",
         "privacy.transforms.curating": "project",
         "surrogate.acquisition": (
-            "ucb expected_improvement probability_of_improvement gained_hypervolume hvpoi log_hvpoi "
+            "ucb upper_bound expected_improvement probability_of_improvement gained_hypervolume hvpoi log_hvpoi "
             "expected_hypervolume_improvement log_ehvi"
         ),
         "surrogate.descent": "move answer",

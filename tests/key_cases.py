@@ -366,7 +366,7 @@ ENTERED = {
     "dp_gp_ucb": _of("algorithms.dp_gp_ucb.run", *FUNCTIONS),
     "gp_ucb, box, users, refit": (
         *_of("algorithms.gp_ucb", *FUNCTIONS), "surrogate.gp.fit", "surrogate.maximize.multi_start",
-        "surrogate.maximize.sample_and_ascend",
+        "surrogate.maximize.search_box",
     ),
     "private evaluations": _of("privacy.private_mean", "of_losses"),
     "po_gp_ucb": _of("algorithms.po_gp_ucb", *FUNCTIONS),

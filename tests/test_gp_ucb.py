@@ -71,17 +71,15 @@ def rough(point, data):
 def test_the_believed_best_is_of_the_largest_posterior_mean():
     noise, kernel, gained = 0.5, kernel_oracle.rbf(np.full(2, LENGTHSCALE), 1.0), []
     for roughness in (1e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3):
-        run, plain = (
-            scan(rough, config(answer=answer, noise_variance=noise), jnp.asarray(roughness))
-            for answer in ("best_posterior_mean", "observed")
-        )
+        run = scan(rough, config(answer="best_posterior_mean", noise_variance=noise), jnp.asarray(roughness))
+        plain = gp_ucb.release(key(), config(noise_variance=noise), run.diagnostics.state)
         private = run.diagnostics.state.private
         rows, values = np.asarray(private.rows), np.asarray(private.utilities)
         standard = (values - values.mean()) / values.std()
         mean, _ = predict(kernel, CANDIDATES[rows], np.full(STEPS, noise), standard, CANDIDATES[rows])
         assert int(run.release.row) == rows[np.argmax(mean)]
-        assert int(plain.release.row) == rows[np.argmax(values)]
-        gained.append(float(hills(run.release.point, TOP) - hills(plain.release.point, TOP)))
+        assert int(plain.row) == rows[np.argmax(values)]
+        gained.append(float(hills(run.release.point, TOP) - hills(plain.point, TOP)))
     assert np.mean(gained) > 0.05
 
 
@@ -227,6 +225,31 @@ def test_standardized(values, mask, expected):
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 31])
+def test_half_ranked_is_the_oracle(count):
+    rng = np.random.default_rng(count)
+    for values in (rng.normal(size=count), rng.normal(size=count) ** 3 * 1e5, rng.integers(0, 3, count) * 1.0):
+        padded, mask = np.append(values, [9e9, -9e9]), np.append(np.ones(count, bool), [False] * 2)
+        found = np.asarray(preprocessing.half_ranked(jnp.asarray(padded), jnp.asarray(mask)))
+        np.testing.assert_allclose(found[:-2], oracle.half_ranked(values), atol=1e-10)
+        np.testing.assert_array_equal(found[-2:], 0.0)
+
+
+@pytest.mark.parametrize("worst", [-1e3, -1e12, -1e250])
+def test_how_bad_the_worst_is_does_not_matter(worst):
+    values = jnp.array([1.0, 2.0, 3.5, 2.5, worst, -1.0])
+    found = preprocessing.half_ranked(values, jnp.ones(6, bool))
+    np.testing.assert_allclose(found, preprocessing.half_ranked(values.at[4].set(-5.0), jnp.ones(6, bool)), rtol=1e-6)
+    assert np.std(found) > 0.99
+
+
+def test_noisy_values_are_not_ranked():
+    utilities, mask = jnp.array([1.0, 2.0, 3.0, -50.0]), jnp.ones(4, bool)
+    for answer, of in (("observed", preprocessing.half_ranked), ("best_posterior_mean", preprocessing.standardized)):
+        np.testing.assert_array_equal(gp_ucb.observed(config(answer=answer), utilities, mask), of(utilities, mask))
+    np.testing.assert_array_equal(gp_ucb.observed(config(standardize=False), utilities, mask), utilities)
+
+
 def test_repaired():
     values, mask = jnp.array([-np.inf, 2.0, -3.0, np.nan, 7.0]), jnp.array([True, True, True, True, False])
     np.testing.assert_array_equal(preprocessing.repaired(values, mask), [-3.0, 2.0, -3.0, -3.0, 0.0])
@@ -248,6 +271,24 @@ def test_ascents_beat_their_samples_and_stays_in_the_box():
         point, value = jax.jit(found, static_argnums=1)(seed, 40)
         assert value > 2.0  # of 2.05
         assert np.all((point >= lower) & (point <= upper))
+
+
+@pytest.mark.parametrize(("samples", "restarts"), [(20, 3), (9, 8), (1, 1)])
+def test_a_box_is_searched_as_well_by_groups(samples, restarts):
+    """Whole numbers of samples a group or not; a NaN wins over none."""
+    lower, upper = jnp.asarray(BOUNDS)
+    search = maximize.Search(raw_samples=samples, num_restarts=restarts, ascent_steps=40)
+
+    def utilities(points):
+        heights = jax.vmap(hills, in_axes=(0, None))(points, TOP)
+        return jnp.where(points[:, 0] < -0.9, jnp.nan, heights)
+
+    for seed in range(3):
+        start = jnp.array([0.0, 1.5])
+        point, value = maximize.search_box(key(seed), utilities, lower, upper, incumbent=start, search=search)
+        assert value > 2.0  # of 2.05
+        assert np.all((point >= lower) & (point <= upper))
+        assert value == utilities(point[None])[0]
 
 
 @pytest.mark.parametrize(

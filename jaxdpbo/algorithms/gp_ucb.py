@@ -21,12 +21,12 @@ from jaxdpbo import space as spaces
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import gp, kernels, maximize, preprocessing
-from jaxdpbo.surrogate.acquisition import beta_of_box, beta_of_candidates, ucb
+from jaxdpbo.surrogate.acquisition import beta_of_box, beta_of_candidates, ucb, upper_bound
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Kernel, KernelParams, Query, State
 
 FIT_SCALE = 1.0  # of the logarithms, around the numbers given
 _FIT_RESTARTS = 2
-SEARCH = maximize.Search()
+SEARCH = maximize.Search(raw_samples=512, num_restarts=4, ascent_steps=20)
 ANSWERS = ("observed", "best_posterior_mean")
 
 
@@ -67,7 +67,7 @@ def config(
     delta: float = 0.1,
     standardize: bool = True,
     refit_every: int = 0,
-    fit_steps: int = 30,
+    fit_steps: int = 15,
     search: maximize.Search = SEARCH,
     answer: str = "observed",
     space: Space | None = None,
@@ -87,8 +87,10 @@ def config(
         ``gp.jitter(dtype) k(x, x)`` it is raised to that.
       beta: a constant; where not given, that of ``surrogate.acquisition`` for a finite set or a box.
       delta: of ``acquisition.beta_of_candidates``; unused otherwise.
-      standardize: bring the observed values to mean 0 and variance 1 before each step. Without it the prior's mean is
-        zero and its variance the kernel's.
+      standardize: bring the observed values to mean 0 and variance 1 before each step. Where the best value observed is
+        the answer, those worse than the median count by their rank alone (``preprocessing.half_ranked``), so that a few
+        very bad ones do not hide how the good ones differ. Without it the prior's mean is zero and its variance the
+        kernel's.
       refit_every: fit the kernel's numbers and the noise variance after every so many steps, from where the last fit
         ended; 0 for never. By marginal likelihood and a log-normal prior around the numbers given, wide enough for a
         factor of e at one standard deviation.
@@ -156,12 +158,14 @@ class Private(NamedTuple):
       rows: ``(m,)`` which candidates they are, over a finite set; otherwise None.
       utilities: ``(m,)`` as observed, minus the mean loss where there are users; -inf where not evaluated or not
         finite.
+      values: ``(m,)`` of the posterior: ``observed``, computed once for a fit and the next search.
     """
 
     model: gp.Model
     factorization: gp.Factorization
     rows: jax.Array | None
     utilities: jax.Array
+    values: jax.Array
 
 
 class Info(NamedTuple):
@@ -203,6 +207,7 @@ def init(key: jax.Array, config: Config) -> State:
         factorization=nothing._replace(points=nothing.points + start[None]),
         rows=None if config.candidates is None else jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, start.dtype),
+        values=jnp.zeros(config.steps, start.dtype),
     )
     return State(Public(jnp.zeros((), jnp.int32), None), private)
 
@@ -211,15 +216,14 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     """The point of largest upper confidence bound (algorithm 1, line 2). Reads ``state.private``.
 
     Where nothing is known yet every point is as good: the middle of a box, a candidate drawn from ``key``. Over a box
-    the largest is sought by ``maximize.sample_and_ascend`` from starts drawn from ``key``; over a finite set it is
+    the largest is sought by ``maximize.search_box`` from starts drawn from ``key``; over a finite set it is
     exact, and ``key`` is otherwise unused.
     """
     private = state.private
-    utilities = observed(config, private)
     known = jnp.any(private.factorization.mask)
     if config.candidates is not None:
         heights = ucb(
-            private.model, private.factorization, utilities, config.candidates, beta(config, state.public.step)
+            private.model, private.factorization, private.values, config.candidates, beta(config, state.public.step)
         )
         drawn = jax.random.randint(key, (), 0, config.candidates.shape[0]).astype(jnp.int32)
         row = jnp.where(known, maximize.first_of_largest(heights)[0], drawn)[None]
@@ -227,15 +231,14 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
     assert config.bounds is not None
     width = beta(config, state.public.step)
-    point, _ = maximize.sample_and_ascend(
+    predicted = gp.predictor(private.model, private.factorization, private.values)
+    point, _ = maximize.search_box(
         key,
-        lambda point: ucb(private.model, private.factorization, utilities, point[None], width)[0],
+        lambda points: upper_bound(*predicted(points), width),
         config.bounds[0],
         config.bounds[1],
         incumbent=private.factorization.points[jnp.argmax(private.utilities)],
-        raw_samples=config.search.raw_samples,
-        num_restarts=config.search.num_restarts,
-        steps=config.search.ascent_steps,
+        search=config.search,
     )
     return Query(jnp.where(known, point, _middle(config.bounds))[None], jnp.ones(1, bool))
 
@@ -283,12 +286,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if rows is not None:
         assert query.rows is not None
         rows = gp.write(rows, query.rows, step, active)
-    after = Private(
-        model=private.model,
-        factorization=factorization,
-        rows=rows,
-        utilities=gp.write(private.utilities, utility, step, active),
-    )
+    utilities = gp.write(private.utilities, utility, step, active)
+    after = Private(private.model, factorization, rows, utilities, observed(config, utilities, factorization.mask))
     if config.refit_every:
         due = active & ((step + 1) % config.refit_every == 0)
         after = jax.lax.cond(due, lambda private: _refit(key, config, private), lambda private: private, after)
@@ -301,9 +300,7 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
     private = state.private
     heights = private.utilities
     if config.answer == "best_posterior_mean":
-        mean, _ = gp.predict(
-            private.model, private.factorization, observed(config, private), private.factorization.points
-        )
+        mean, _ = gp.predict(private.model, private.factorization, private.values, private.factorization.points)
         heights = jnp.where(jnp.isfinite(heights), mean, -jnp.inf)
     best = jnp.argmax(heights)
     return Release(private.factorization.points[best], None if private.rows is None else private.rows[best])
@@ -330,10 +327,13 @@ def beta(config: Config, step: jax.Array) -> jax.Array:
     return beta_of_box(step + 1, config.bounds.shape[1])
 
 
-def observed(config: Config, private: Private) -> jax.Array:
-    """The utilities ``(m,)`` for the posterior: finite, and standardised where the config says so."""
-    values = preprocessing.repaired(private.utilities, private.factorization.mask)
-    return preprocessing.standardized(values, private.factorization.mask) if config.standardize else values
+def observed(config: Config, utilities: jax.Array, mask: jax.Array) -> jax.Array:
+    """``utilities (m,)`` for the posterior: finite, and standardised where the config says so."""
+    values = preprocessing.repaired(utilities, mask)
+    if not config.standardize:
+        return values
+    ranks = config.answer == "observed"
+    return preprocessing.half_ranked(values, mask) if ranks else preprocessing.standardized(values, mask)
 
 
 def _middle(bounds):
@@ -354,7 +354,7 @@ def _learn(private, query, active):
 
 def _refit(key, config, private):
     """The most likely numbers given the values, and the posterior under them; as it was where that fails."""
-    before, values = private.factorization, observed(config, private)
+    before, values = private.factorization, private.values
     model = gp.fit(
         key,
         config.model,

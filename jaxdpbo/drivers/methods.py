@@ -260,7 +260,8 @@ def _evaluations(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
         if count <= compared:
             raise ValueError(f"steps times batch must be at least {compared + 1} for loss_range='private', got {count}")
         count, design = count - compared, box[0] + (box[1] - box[0]) * sobol(compared, box.shape[1], 0)
-    inner = gp_ucb.config(steps=count, bounds=asked.bounds, refit_every=20, answer="best_posterior_mean")
+    answer = "best_posterior_mean"
+    inner = gp_ucb.config(steps=count, bounds=asked.bounds, refit_every=20, fit_steps=30, answer=answer)
     return EVALUATES, private_evaluations.config(
         gp_ucb.algorithm,
         inner,

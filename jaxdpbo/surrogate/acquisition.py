@@ -35,7 +35,11 @@ def ucb(
     >>> print(np.asarray(acquisition.ucb(model, factorization, jnp.array([1.0, -1.0]), points, beta=4.0)).round(1))
     [1.2 1.5]
     """
-    mean, variance = gp.predict(model, factorization, values, points)
+    return upper_bound(*gp.predict(model, factorization, values, points), beta)
+
+
+def upper_bound(mean: jax.Array, variance: jax.Array, beta: jax.Array | float) -> jax.Array:
+    """``mean + sqrt(beta) deviation``, elementwise."""
     smallest = jnp.finfo(variance.dtype).tiny  # a root has no slope at 0
     return mean + jnp.sqrt(beta * jnp.maximum(variance, smallest))
 

@@ -262,6 +262,21 @@ def predict(
     return mean, jnp.maximum(variance, 0.0)
 
 
+def predictor(
+    model: Model, factorization: Factorization, values: jax.Array
+) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
+    """``predict`` of points ``(k, d)`` to rounding, for ``values (m,)`` and many calls: a search."""
+    weights = whiten(factorization, masked(factorization.mask, values))
+
+    def at(points: jax.Array) -> tuple[jax.Array, jax.Array]:
+        shared = kernels.cross(model.kernel, model.params, factorization.points, points)
+        cross = whiten(factorization, masked(factorization.mask, shared))
+        variance = kernels.diagonal(model.kernel, model.params, points) - jnp.sum(jnp.square(cross), axis=0)
+        return matmul(weights, cross), jnp.maximum(variance, 0.0)
+
+    return at
+
+
 def log_marginal_likelihood(
     model: Model,
     points: jax.Array,
@@ -272,12 +287,33 @@ def log_marginal_likelihood(
 
     Not private: it reads the values.
     """
-    factor = jnp.linalg.cholesky(covariance(model, points, mask))
-    whitened = solve_triangular(factor, masked(mask, values), lower=True)
-    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
-    return -0.5 * (
-        jnp.sum(jnp.square(whitened)) + log_determinant + jnp.sum(mask, dtype=values.dtype) * math.log(2 * math.pi)
-    )
+    known = jnp.sum(mask, dtype=values.dtype)
+    return _log_density(covariance(model, points, mask), masked(mask, values)) - 0.5 * known * math.log(2 * math.pi)
+
+
+@jax.custom_vjp
+def _log_density(covariance: jax.Array, values: jax.Array) -> jax.Array:
+    """``-(v^T C^-1 v + log det C) / 2``."""
+    return _log_density_and_whitening(covariance, values)[0]
+
+
+def _log_density_and_whitening(covariance, values):
+    factor = jnp.linalg.cholesky(covariance, symmetrize_input=False)
+    whitening = _inverse(factor)
+    whitened = matmul(whitening, values)
+    height = -0.5 * jnp.sum(jnp.square(whitened)) - jnp.sum(jnp.log(jnp.diagonal(factor)))
+    return height, (whitening, whitened)
+
+
+def _slopes(kept, slope):
+    """Rasmussen and Williams (2006), equation 5.9: less work, and less to compile, than the slopes of a factor."""
+    whitening, whitened = kept
+    solved = matmul(whitened, whitening)
+    inverse = matmul(whitening.T, whitening)
+    return 0.5 * slope * (solved[:, None] * solved[None, :] - inverse), -slope * solved
+
+
+_log_density.defvjp(_log_density_and_whitening, _slopes)
 
 
 def fit(

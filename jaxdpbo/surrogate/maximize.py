@@ -247,6 +247,59 @@ def ascend_from_best(
     return found[winner], value
 
 
+def search_box(
+    key: jax.Array,
+    utilities: Callable[[jax.Array], jax.Array],
+    lower: jax.Array,
+    upper: jax.Array,
+    *,
+    incumbent: jax.Array,
+    search: Search,
+    step_size: float = 0.05,
+) -> tuple[jax.Array, jax.Array]:
+    """As ``sample_and_ascend``, of the utilities ``(k,)`` of points ``(k, d)``: for one that is quicker for many.
+
+    Around the incumbent the samples are logistic, of about the same standard deviation: little to draw and to compile.
+    They lie in as many groups as there are restarts, half uniform each, and each ascent starts from the best of a
+    group: no sort.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from jaxdpbo.surrogate import maximize
+    >>> def utilities(points):
+    ...     return -jnp.sum(jnp.square(points - 0.3), axis=1)
+    >>> point, _ = maximize.search_box(
+    ...     jax.random.key(0), utilities, jnp.zeros(2), jnp.ones(2), incumbent=jnp.full(2, 0.5),
+    ...     search=maximize.Search(raw_samples=16, num_restarts=2, ascent_steps=30),
+    ... )
+    >>> print(np.asarray(point).round(1))
+    [0.3 0.3]
+    """
+    width = upper - lower
+
+    def of_units(units):
+        return utilities(lower[None] + width[None] * units)
+
+    def ascent(unit):
+        of_one = jax.value_and_grad(lambda at: of_units(at[None])[0])
+        return ascend(of_one, lambda at: jnp.clip(at, 0, 1), unit, steps=search.ascent_steps, step_size=step_size)
+
+    count = search.raw_samples
+    middle = ((incumbent - lower) / width)[None]
+    drawn = jax.random.uniform(key, (count, lower.shape[0]), lower.dtype, minval=jnp.finfo(lower.dtype).tiny)
+    near = jnp.clip(middle + 0.03 * (jnp.log(drawn) - jnp.log1p(-drawn)), 0, 1)
+    tried = jnp.where((jnp.arange(count) % 2 == 1)[:, None], near, drawn)
+    size = -(-count // search.num_restarts)
+    tried = tried[jnp.arange(size * search.num_restarts) % count]  # the last group repeats some
+    heights = of_units(tried)
+    best = jnp.argmax(jnp.where(jnp.isnan(heights), -jnp.inf, heights).reshape(-1, size), axis=1)
+    starts = tried[best + size * jnp.arange(search.num_restarts)]
+    found, values = jax.vmap(ascent)(jnp.concatenate([middle, starts]))
+    winner, value = first_of_largest(values)
+    return jnp.clip(lower + width * found[winner], lower, upper), value
+
+
 def checked(search: Search) -> Search:
     """A ``Search`` of Python integers that fit each other.
 

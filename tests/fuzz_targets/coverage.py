@@ -42,22 +42,22 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy.mechanisms.discrete": "geometric_of discrete_laplace_of at_least",
         "privacy.transforms.curating": "project",
         "surrogate.acquisition": (
-            "ucb expected_improvement probability_of_improvement gained_hypervolume hvpoi log_hvpoi "
+            "ucb upper_bound expected_improvement probability_of_improvement gained_hypervolume hvpoi log_hvpoi "
             "expected_hypervolume_improvement log_ehvi"
         ),
         "surrogate.descent": "move answer",
         "surrogate.finite_gp": "prior observe",
         "surrogate.gp": (
             "jitter noise empty covariance append extension extend stages staged write whiten solve masked "
-            "cross_covariance nearest room_for predict log_marginal_likelihood"
+            "cross_covariance nearest room_for predict predictor log_marginal_likelihood"
         ),
         "surrogate.gradient": (
             "cross prior_covariance weights covariance gradient_information gradient_posterior information_gain "
             "information_gain_and_gradient of_each"
         ),
         "surrogate.gradient_design": "directions propose fixed smallest",
-        "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram gram_of_many row diagonal",
-        "surrogate.maximize": "best_of ascend multi_start sample_and_ascend ascend_from_best",
+        "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram gram_of_many cross row diagonal",
+        "surrogate.maximize": "best_of ascend multi_start sample_and_ascend ascend_from_best search_box",
         "surrogate.noisy_inputs": "kernel_for rbf product_rbf named_cells numbered",
         "surrogate.stacked": "stack unstack prior extend covariance whitened predict fit stages likelihood",
         "surrogate.two_task": "log_marginal_likelihood",

@@ -83,6 +83,10 @@ def surrogates() -> dict[str, Target]:
             jax.jit(preprocessing.standardized), finite,
             values=floats_of(4, elements=st.floats(allow_nan=False, allow_infinity=False)).map(jnp.asarray), mask=mask
         ),
+        "preprocessing.half_ranked": pure(
+            jax.jit(preprocessing.half_ranked), finite,
+            values=floats_of(4, elements=st.floats(allow_nan=False, allow_infinity=False)).map(jnp.asarray), mask=mask
+        ),
         "preprocessing.mean_loss": pure(
             jax.jit(preprocessing.mean_loss), losses=floats_of(4, 2, elements=any_float).map(jnp.asarray), mask=mask,
             nan=False

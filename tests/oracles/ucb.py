@@ -11,15 +11,29 @@ def beta_of_candidates(t: int, candidates: int, delta: float) -> float:
     return 2 * math.log(candidates * t**2 * math.pi**2 / (6 * delta))
 
 
+def half_ranked(values: np.ndarray) -> np.ndarray:
+    """Those below the median by rank, as logistic quantiles in units of the spread above it; mean 0 and variance 1."""
+    above = values - np.median(values)
+    good = above >= 0
+    spread = math.sqrt(np.mean(above[good] ** 2))
+    found = np.zeros(len(values))
+    for i, value in enumerate(values):
+        if good[i]:
+            found[i] = above[i] / spread if spread > 0 else 0.0
+        else:
+            share = np.mean(values < value) + np.mean(values == value) / 2
+            found[i] = 0.6 * math.log(share / (1 - share))
+    return (found - found.mean()) / (found.std() if found.std() > 0 else 1.0)
+
+
 def picks(
     kernel: Kernel, candidates: np.ndarray, utilities: np.ndarray, first: int, steps: int, noise: float, delta: float
 ) -> list[int]:
-    """The rows chosen, the values standardised before each step."""
+    """The rows chosen, the values half-ranked and standardised before each step."""
     rows = [first]
     for t in range(2, steps + 1):
         seen = utilities[rows]
-        spread = seen.std()
-        values = (seen - seen.mean()) / spread if spread > 0 else np.zeros(len(seen))
+        values = half_ranked(seen)
         mean, covariance = predict(kernel, candidates[rows], np.full(len(rows), noise), values, candidates)
         deviation = np.sqrt(np.maximum(np.diag(covariance), 0))
         rows.append(int(np.argmax(mean + math.sqrt(beta_of_candidates(t, len(candidates), delta)) * deviation)))

@@ -22,7 +22,7 @@ from jaxdpbo import _checks
 from jaxdpbo.algorithms import dpareto, gp_ucb
 from jaxdpbo.algorithms.dpareto import surrogates
 from jaxdpbo.integrations.optuna import coordinates
-from jaxdpbo.surrogate import gp, kernels
+from jaxdpbo.surrogate import gp, kernels, preprocessing
 from jaxdpbo.types import State
 
 DEVIATION = "jaxdpbo:noise_deviation"  # an attribute of a trial: of the noise of its value, public
@@ -194,10 +194,7 @@ def _padded(points: np.ndarray) -> tuple[gp_ucb.Config, jax.Array]:
 def _fitted(key, config, points, utilities, count, deviation):
     """The state of GP-UCB after ``count`` trials, its kernel fitted; a deviation that is no number is fitted too."""
     mask = jnp.arange(points.shape[0]) < count
-    private = gp_ucb.Private(
-        config.model, gp.condition(config.model, points, mask), None, jnp.where(mask, utilities, -jnp.inf)
-    )
-    standard = gp_ucb.observed(config, private)
+    standard = preprocessing.standardized(jnp.where(mask, utilities, 0.0), mask)  # not ranked: their noise is known
     spread = jnp.var(jnp.where(mask, utilities, 0.0), where=mask)
     share = jnp.square(deviation) / jnp.where(spread > 0, spread, 1.0)  # of the variance: values are standardised
     start = dataclasses.replace(
@@ -210,21 +207,22 @@ def _fitted(key, config, points, utilities, count, deviation):
     after = gp.condition(model, points, mask)
     worked = jnp.all(jnp.isfinite(after.whitening))
     model = jax.tree.map(lambda new, old: jnp.where(worked, new, old), model, start)
-    return private._replace(model=model, factorization=gp.condition(model, points, mask)), standard
+    known = jnp.where(mask, utilities, -jnp.inf)
+    return gp_ucb.Private(model, gp.condition(model, points, mask), None, known, standard)
 
 
 @jax.jit
 def _suggested(key, config, points, utilities, count, deviation):
     fit_key, ask_key = jax.random.split(key)
-    private, _ = _fitted(fit_key, config, points, utilities, count, deviation)
+    private = _fitted(fit_key, config, points, utilities, count, deviation)
     state = State(gp_ucb.Public(jnp.asarray(count, jnp.int32), None), private)
     return gp_ucb.ask(ask_key, config, state).points[0]
 
 
 @jax.jit
 def _known(key, config, points, utilities, count, deviation):
-    private, standard = _fitted(key, config, points, utilities, count, deviation)
-    mean, variance = gp.predict(private.model, private.factorization, standard, points)
+    private = _fitted(key, config, points, utilities, count, deviation)
+    mean, variance = gp.predict(private.model, private.factorization, private.values, points)
     mask = jnp.arange(points.shape[0]) < count
     level = jnp.mean(utilities, where=mask)
     width = jnp.std(utilities, where=mask)

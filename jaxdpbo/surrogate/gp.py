@@ -269,7 +269,7 @@ def predictor(
     weights = whiten(factorization, masked(factorization.mask, values))
 
     def at(points: jax.Array) -> tuple[jax.Array, jax.Array]:
-        shared = kernels.cross(model.kernel, model.params, factorization.points, points)
+        shared = kernels.gram_of_many(model.kernel, model.params, factorization.points, points)
         cross = whiten(factorization, masked(factorization.mask, shared))
         variance = kernels.diagonal(model.kernel, model.params, points) - jnp.sum(jnp.square(cross), axis=0)
         return matmul(weights, cross), jnp.maximum(variance, 0.0)

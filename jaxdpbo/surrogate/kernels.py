@@ -19,8 +19,6 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
-MANY_COORDINATES = 16  # from where on ``cross`` leaves the coordinates to one reduction
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -136,21 +134,6 @@ def polynomial(params: Polynomial, x: jax.Array, y: jax.Array) -> jax.Array:
 def gram(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> jax.Array:
     """``k(x_i, y_j)`` for points ``xs (p, d)`` and ``ys (q, d)``, shape ``(p, q)``."""
     return jax.vmap(lambda x: jax.vmap(lambda y: kernel(params, x, y))(ys))(xs)
-
-
-def cross(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> jax.Array:
-    """``gram`` to rounding; for a stationary kernel one coordinate at a time, which CPUs vectorise over the points.
-
-    At 50 points and 1,000 it takes a fifth of the time. Not for many coordinates, each of which is compiled.
-    """
-    profile = _PROFILES.get(kernel)
-    if profile is None or xs.shape[1] > MANY_COORDINATES:
-        return gram(kernel, params, xs, ys)
-    shrink, squared = 1.0 / params.lengthscale, jnp.zeros((), xs.dtype)
-    for coordinate in range(xs.shape[1]):
-        apart = xs[:, coordinate][:, None] - ys[:, coordinate][None, :]
-        squared = squared + jnp.square(apart * shrink[coordinate])
-    return params.variance * profile(squared)
 
 
 def row(kernel: Kernel, params: KernelParams, x: jax.Array, columns: jax.Array) -> jax.Array:

@@ -390,14 +390,14 @@ KEY_CASES = {
         (
             "tuning.tune.tune_and_train",
             *_of("tuning", "_by_blocks.tuned", "_by_trials.tuned"),
-            *_of("tuning._routes", "Asked", "fitted", "score"),
+            *_of("tuning._routes", "Asked", "fitted", "score", "scored"),
         ),
     ),
     "private_front": Case(_front, ("tuning.front.private_front",)),
     "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
     "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),
-    "settings_for": Case(_wanted, ("algorithms.dpareto.expectations.settings_for",)),
+    "settings_for": Case(_wanted, ("algorithms.dpareto.expectations.settings_for", "surrogate.maximize.sample_and_ascend")),
     "pure functions": Case(
         _pure,
         (

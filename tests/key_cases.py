@@ -397,7 +397,9 @@ KEY_CASES = {
     "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
     "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),
-    "settings_for": Case(_wanted, ("algorithms.dpareto.expectations.settings_for", "surrogate.maximize.sample_and_ascend")),
+    "settings_for": Case(
+        _wanted, ("algorithms.dpareto.expectations.settings_for", "surrogate.maximize.sample_and_ascend")
+    ),
     "pure functions": Case(
         _pure,
         (

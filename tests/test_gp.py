@@ -351,3 +351,23 @@ def test_a_staged_function_sees_as_few_rows_as_it_needs_and_finds_the_same():
         np.testing.assert_allclose(staged[1], whole[1], rtol=1e-9, atol=1e-12)
         assert staged[2] == rows
     assert len(set(smallest.values())) == 2
+
+
+def test_many_points_of_many_coordinates_have_the_covariance_of_few():
+    """Eighty points by one function for Gram matrices, twenty by the other."""
+    made, rng = case("matern52", 100), np.random.default_rng(0)
+    points, mask = rng.uniform(size=(80, 100)) * lengthscale(100), np.arange(80) != 7
+    assert points.size * 20 < gp.MANY_NUMBERS <= points.size * 80
+
+    @jax.jit
+    def found(points, mask):
+        known = gp.condition(made.model(NOISE), points, mask)
+        few, many = (gp.cross_covariance(made.model(NOISE), known, some) for some in (points[:20], points))
+        return few, many, gp.covariance(made.model(NOISE), points, mask)
+
+    few, many, covariance = found(jnp.asarray(points), jnp.asarray(mask))
+    expected = oracle.gram(made.oracle, points, points) * mask[:, None]
+    np.testing.assert_allclose(few, expected[:, :20], rtol=1e-12)
+    np.testing.assert_allclose(many, expected, rtol=1e-12)
+    noises = np.diag(np.where(mask, NOISE, 1.0))
+    np.testing.assert_allclose(covariance, expected * mask[None, :] + noises, rtol=1e-12)

@@ -32,6 +32,7 @@ from jaxdpbo.surrogate import kernels, maximize
 from jaxdpbo.types import Kernel, KernelParams, Tree
 
 STAGES = 2  # capacities a step is compiled for: one is 1.6 times the arithmetic, four .75, and each is compiled
+MANY_NUMBERS = 2**19  # coordinates of all pairs of a Gram matrix: from here on it costs more to run than to compile
 STAGE_ROWS = 64  # no stage smaller than this: under it padding costs nothing, and compiling does
 
 # Accelerators multiply float32 in reduced precision by default; a covariance does not survive that.
@@ -109,18 +110,26 @@ def condition(model: Model, points: jax.Array, mask: jax.Array) -> Factorization
     >>> print(np.asarray(mean).round(2), np.asarray(variance).round(2))
     [0.99 0.64] [0.01 0.19]
     """
-    factor = jnp.linalg.cholesky(covariance(model, points, mask), symmetrize_input=False)
-    return Factorization(points, mask, _inverse(factor), jnp.asarray(points.shape[0], jnp.int32))
+    whitening = inverse_factor(covariance(model, points, mask))
+    return Factorization(points, mask, whitening, jnp.asarray(points.shape[0], jnp.int32))
 
 
 def covariance(model: Model, points: jax.Array, mask: jax.Array) -> jax.Array:
     """``K + diag(noise)`` where ``mask`` is True, the identity elsewhere."""
     both = mask[:, None] & mask[None, :]
-    noiseless = jnp.where(both, kernels.gram(model.kernel, model.params, points, points), 0.0)
+    noiseless = jnp.where(both, _gram(model, points, points), 0.0)
     return noiseless + jnp.diag(jnp.where(mask, noise(model, points), 1.0))
 
 
-def _inverse(factor):
+def _gram(model, xs, ys):
+    """By the function that is quicker: few pairs compile in less time by the plain one."""
+    of = kernels.gram_of_many if xs.size * ys.shape[0] >= MANY_NUMBERS else kernels.gram
+    return of(model.kernel, model.params, xs, ys)
+
+
+def inverse_factor(matrix: jax.Array) -> jax.Array:
+    """``L^-1`` of ``matrix (m, m) = L L^T``; NaN where there is no such factor."""
+    factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
     return solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True)
 
 
@@ -150,7 +159,7 @@ def extension(model: Model, factorization: Factorization, points: jax.Array, mas
     cross = jnp.where(mask[None, :], cross_covariance(model, factorization, points), 0.0)
     below = whiten(factorization, cross)  # (m, b): L^-1 k(D, z)
     remaining = covariance(model, points, mask) - matmul(below.T, below)
-    block = _inverse(jnp.linalg.cholesky(remaining, symmetrize_input=False))
+    block = inverse_factor(remaining)
     rows = -matmul(block, matmul(below.T, factorization.whitening))
     start = factorization.used
     return jax.lax.dynamic_update_slice(rows, block, (jnp.zeros_like(start), start))
@@ -222,7 +231,7 @@ def masked(mask: jax.Array, rows: jax.Array) -> jax.Array:
 
 def cross_covariance(model: Model, factorization: Factorization, points: jax.Array) -> jax.Array:
     """``k(D, points)``, shape ``(m, k)``, zero rows where nothing was evaluated."""
-    return masked(factorization.mask, kernels.gram(model.kernel, model.params, factorization.points, points))
+    return masked(factorization.mask, _gram(model, factorization.points, points))
 
 
 def nearest(model: Model, points: jax.Array, mask: jax.Array, theta: jax.Array, count: int) -> jax.Array:
@@ -288,20 +297,19 @@ def log_marginal_likelihood(
     Not private: it reads the values.
     """
     known = jnp.sum(mask, dtype=values.dtype)
-    return _log_density(covariance(model, points, mask), masked(mask, values)) - 0.5 * known * math.log(2 * math.pi)
+    return log_density(covariance(model, points, mask), masked(mask, values)) - 0.5 * known * math.log(2 * math.pi)
 
 
 @jax.custom_vjp
-def _log_density(covariance: jax.Array, values: jax.Array) -> jax.Array:
+def log_density(covariance: jax.Array, values: jax.Array) -> jax.Array:
     """``-(v^T C^-1 v + log det C) / 2``."""
     return _log_density_and_whitening(covariance, values)[0]
 
 
 def _log_density_and_whitening(covariance, values):
-    factor = jnp.linalg.cholesky(covariance, symmetrize_input=False)
-    whitening = _inverse(factor)
+    whitening = inverse_factor(covariance)
     whitened = matmul(whitening, values)
-    height = -0.5 * jnp.sum(jnp.square(whitened)) - jnp.sum(jnp.log(jnp.diagonal(factor)))
+    height = jnp.sum(jnp.log(jnp.diagonal(whitening))) - 0.5 * jnp.sum(jnp.square(whitened))
     return height, (whitening, whitened)
 
 
@@ -313,7 +321,7 @@ def _slopes(kept, slope):
     return 0.5 * slope * (solved[:, None] * solved[None, :] - inverse), -slope * solved
 
 
-_log_density.defvjp(_log_density_and_whitening, _slopes)
+log_density.defvjp(_log_density_and_whitening, _slopes)
 
 
 def fit(

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jax.scipy.linalg import solve_triangular
 
 from jaxdpbo.surrogate import gp, kernels, maximize
 from jaxdpbo.surrogate.gp import Model, matmul
@@ -81,9 +80,7 @@ def extend(posterior: Posterior, used: jax.Array | int) -> Posterior:
         below = jnp.where((rows < start)[None, :, None], below, 0.0)
         transposed = below.transpose(0, 2, 1)
         remaining = jax.vmap(lambda one: covariance(one, points, mask))(model) - matmul(transposed, below)
-        inner = jax.lax.map(
-            lambda one: _inverse_factor(one)[0], remaining
-        )  # LAPACK: one after the other, see drivers.program
+        inner = jax.lax.map(gp.inverse_factor, remaining)  # LAPACK: one after the other, see drivers.program
         added = jax.lax.dynamic_update_slice_in_dim(-matmul(inner, matmul(transposed, whitening)), inner, start, 2)
         return jax.lax.dynamic_update_slice_in_dim(whitening, added, start, 1)
 
@@ -103,12 +100,6 @@ def _cross(model, evaluated, mask, points):
     """``k(D, points)`` of each process ``(p, m, k)``, zero rows where nothing was evaluated."""
     found = jax.vmap(lambda one: kernels.gram_of_many(one.kernel, one.params, evaluated, points))(model)
     return jnp.where(mask[None, :, None], found, 0.0)
-
-
-def _inverse_factor(matrix):
-    """``L^-1`` and ``L``."""
-    factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
-    return solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True), factor
 
 
 def whitened(posterior: Posterior, values: jax.Array) -> jax.Array:
@@ -186,17 +177,11 @@ def stages(capacity: int) -> tuple[int, ...]:
 
 
 def likelihood(model: Model, points: jax.Array, values: jax.Array, mask: jax.Array) -> tuple[jax.Array, Model]:
-    """``gp.log_marginal_likelihood`` of one process, and its gradient in the model's numbers.
+    """``gp.log_marginal_likelihood`` of one process, and its gradient in the model's numbers."""
+    known = jnp.sum(mask, dtype=values.dtype)
 
-    The gradient in the covariance is ``(a a' - (K + noise)^-1) / 2`` with ``a = (K + noise)^-1 y`` (Rasmussen and
-    Williams 2006, equation 5.9): no derivative of a factorisation is taken.
-    """
-    matrix, pull = jax.vjp(lambda some: covariance(some, points, mask), model)
-    whitening, factor = _inverse_factor(matrix)
-    white = matmul(whitening, gp.masked(mask, values))
-    weights = matmul(whitening.T, white)
-    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
-    count = jnp.sum(mask, dtype=values.dtype)
-    value = -0.5 * (jnp.sum(jnp.square(white)) + log_determinant + count * math.log(2 * math.pi))
-    (gradient,) = pull(0.5 * (weights[:, None] * weights[None] - matmul(whitening.T, whitening)))
-    return value, gradient
+    def height(model: Model) -> jax.Array:
+        return gp.log_density(covariance(model, points, mask), gp.masked(mask, values))
+
+    value, gradient = jax.value_and_grad(height)(model)
+    return value - 0.5 * known * math.log(2 * math.pi), gradient

@@ -49,7 +49,8 @@ EXEMPT: dict[str, dict[str, str]] = {
         "surrogate.finite_gp": "prior observe",
         "surrogate.gp": (
             "jitter noise empty covariance append extension extend stages staged write whiten solve masked "
-            "cross_covariance nearest room_for predict predictor log_marginal_likelihood"
+            "cross_covariance nearest room_for predict predictor log_marginal_likelihood log_density "
+            "inverse_factor"
         ),
         "surrogate.gradient": (
             "cross prior_covariance weights covariance gradient_information gradient_posterior information_gain "

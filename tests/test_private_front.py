@@ -88,6 +88,15 @@ def test_the_front_is_the_oracles():
     assert 0 < sum(found.front) < len(found.front)
 
 
+def test_in_single_precision_it_costs_the_same(float32):
+    training = Given()
+    found = searched(training=training)
+    assert len(found.models) == COUNT
+    assert not exceeded(found, training.noises)
+    assert np.all(np.isfinite(found.errors))
+    assert any(found.front)
+
+
 def test_the_search_reads_noised_scores_alone(monkeypatch):
     """The same scores for rows that are all different, and for failing models: the same trainings."""
     scores = iter(np.random.default_rng(1).uniform(size=100))

@@ -12,6 +12,7 @@ from training_cases import Trivial
 
 from jaxdpbo import Recording, accounting, ledger, tuning
 from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.tuning import _routes, front
 
 X, Y = np.random.default_rng(0).normal(size=(400, 3)), np.zeros(400, int)
@@ -165,6 +166,25 @@ def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog
             said.append((repr(released), pickle.dumps(released), caplog.text, tuple(capfd.readouterr()), repr(kept)))
     assert len(set(said)) == 1
     assert not warned
+
+
+def test_a_training_without_a_level_is_refused_and_one_that_costs_nothing_is_not(tmp_path):
+    """Before anything is charged: not when the search comes to it."""
+
+    class Approximate(Trivial):
+        def cost(self, setting, noise, records):
+            return stage.approximate(1 / noise, DELTA / 10)
+
+    class Free(Trivial):
+        def cost(self, setting, noise, records):
+            return stage.pure(0.0)
+
+    path = tmp_path / "budget"
+    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_routes.TRAIN)
+    with pytest.raises(ValueError, match="training must be Gaussian DP but for a delta"):
+        searched(training=Approximate(), recordings={_routes.TRAIN: Recording(path, "one")})
+    assert not ledger.account(path).spends
+    assert len(searched(training=Free()).errors) == COUNT
 
 
 def test_settings_are_placed_by_rank():

@@ -141,7 +141,8 @@ def private_front(
       insecure_key: see ``run_scan``.
 
     Raises:
-      ValueError: an argument out of range, a level so small that no noise suffices, or all too large for the budget.
+      ValueError: an argument out of range, a level so small that no noise suffices, or all too large for the budget; a
+        training for which no level of Gaussian DP is proved.
       TypeError: an argument of the wrong kind.
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
@@ -178,13 +179,21 @@ def _planned(asked: _routes.Asked, axis: np.ndarray, count: int, delta: float, r
 
 
 def _candidates(asked: _routes.Asked, axis: np.ndarray, records: int, delta: float, but_for: float) -> _Candidates:
-    """With the least noise for each; host arithmetic, no data."""
+    """With the least noise for each; host arithmetic, no data.
+
+    Raises:
+      ValueError: no noise suffices, or no level of Gaussian DP is proved.
+    """
     training, found = asked.training, []
     coordinates = _coordinates(asked.settings)
     for number, setting in enumerate(asked.settings):
         for level in axis.tolist():
             noise = trainings.noise_for(training, setting, records, level, delta)
-            mu = accounting.gdp_level([training.cost(setting, noise, records)], but_for)
+            mu = max(accounting.gdp_level([training.cost(setting, noise, records)], but_for), guarantee.LEAST)
+            if math.isinf(mu):  # or the search would end in an error when it came to this one
+                raise ValueError(
+                    f"training must be Gaussian DP but for a delta of {but_for:g}, not so {setting!r:.200}"
+                )
             found.append((number, level, noise, mu, *coordinates[number], *_places(np.log(axis), math.log(level))))
     table = np.array(found)
     number, level, noise, mu = table[:, :4].T

@@ -57,8 +57,9 @@ class PublicState(Protocol):
 
     Attributes:
       step: ``()``, steps taken.
-      budget: all that sets the noise of the run as it was begun (``calibration.noise_settings``), where ``tell`` pays;
-        otherwise None. No driver goes on from a state under another budget.
+      budget: all that sets the noise of the run as it was begun, a NamedTuple of arrays: ``calibration.NoiseSettings``
+        where ``tell`` pays, another where ``release`` does; None where nothing is paid. No driver goes on from a state
+        under another budget.
     """
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from jaxdpbo import drivers
+from jaxdpbo import drivers, types
 from jaxdpbo.algorithms import dp_gp_ucb
 from jaxdpbo.algorithms.dp_gp_ucb import gains as exact
 from jaxdpbo.privacy import guarantee
@@ -221,3 +221,54 @@ def test_the_released_value_is_centred_and_fine():
     deviation = np.sqrt(2) / 100_000 / 8.0
     assert np.mean(values) == pytest.approx(0.3137, abs=4 * deviation / np.sqrt(2000) + 1e-6)
     assert np.std(values) == pytest.approx(deviation, rel=0.1)
+
+
+class Failing:
+    """Gains that cannot be had at the third candidate."""
+
+    def __call__(self, point, gains):
+        if point[-1] == 2:
+            raise OSError
+        return looked_up(point, gains)
+
+
+def test_a_state_of_another_budget_is_not_gone_on_from():
+    """Its scores are whole numbers of that budget's unit: one user moves them ten times as far."""
+    gains = np.zeros((500, 3))
+    gains[0] = [1.0, 0.0, 0.0]
+    candidates = [[0.0], [1.0], [2.0]]
+    begun, other = (
+        config(candidates=candidates, users=500, epsilon=epsilon, release="point") for epsilon in (8.0, 0.8)
+    )
+    with pytest.raises(drivers.RunInterrupted) as caught:
+        drivers.run_loop(dp_gp_ucb.algorithm, Failing(), gains, begun, **SEEDED)
+    state = caught.value.state
+    moved = int(state.private.scores[0, 0] - state.private.scores[0, 1])
+    assert moved == int(begun.point_units) > 9 * int(other.point_units)
+    with pytest.raises(ValueError, match=r"state must come from a run with the noise of this config, got epsilon"):
+        drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, other, **SEEDED, state=state)
+    done = drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, begun, **SEEDED, state=state)
+    assert int(done.diagnostics.state.public.step) == 3
+
+
+@pytest.mark.parametrize(
+    "changes", [{"users": 501}, {"largest_gain": 2.0}, {"candidates": [[0.0], [1.0], [2.5]]}, {"epsilon": 1.0 + 1e-9}]
+)
+def test_a_release_of_a_state_of_another_config_has_seen_nothing(changes):
+    options = {"candidates": [[0.0], [1.0], [2.0]], "release": "both"}
+    begun, other = config(**options), config(**(options | changes))
+    state, fresh = (dp_gp_ucb.algorithm.init(jax.random.key(0), each) for each in (begun, other))
+    private = state.private._replace(utilities=jnp.array([-2.0, 2.0, 0.0]), scores=state.private.scores + 5)
+    keys = jax.random.split(jax.random.key(1), 20)
+    release = jax.jit(jax.vmap(dp_gp_ucb.algorithm.release, in_axes=(0, None, None)))
+    seen, unseen, own = (
+        release(keys, chosen, state._replace(public=public, private=private if nothing is None else nothing))
+        for chosen, public, nothing in (
+            (other, state.public, None), (other, fresh.public, fresh.private), (begun, state.public, None),
+        )
+    )  # fmt: skip
+    jax.tree.map(np.testing.assert_array_equal, seen, unseen)
+    assert np.any(np.asarray(own.value) != np.asarray(seen.value))
+    query = types.Query(jnp.zeros((1, 1)), jnp.ones(1, bool), jnp.zeros(1, jnp.int32))
+    told, _ = jax.jit(dp_gp_ucb.algorithm.tell)(keys[0], other, state, query, jnp.ones((1, other.users)))
+    jax.tree.map(np.testing.assert_array_equal, told, state)

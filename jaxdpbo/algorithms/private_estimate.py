@@ -143,7 +143,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     """
 
     def settings(config, within):
-        if within.public.budget is None:
+        if not isinstance(within.public.budget, calibration.NoiseSettings):
             raise ValueError("inner must be an algorithm that pays for every step, such as dp_gibo.algorithm")
         own = calibration.noise_settings(config.budget, config.low, config.high)
         return calibration.joined(own, within.public.budget)

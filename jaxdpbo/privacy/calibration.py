@@ -180,17 +180,17 @@ def joined(first: NoiseSettings, second: NoiseSettings) -> NoiseSettings:
     return jax.tree.map(lambda *both: jnp.concatenate([jnp.atleast_1d(each) for each in both]), first, second)
 
 
-def same_noise(begun: NoiseSettings, current: NoiseSettings) -> jax.Array:
-    """Whether they are equal, dtypes and shapes included: ``()``."""
+def same_noise(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> jax.Array:
+    """Whether two ``NoiseSettings``, or two others of one kind, are equal, dtypes and shapes included: ``()``."""
     pairs = list(zip(begun, current, strict=True))
     if any(old.dtype != new.dtype or old.shape != new.shape for old, new in pairs):
         return jnp.zeros((), bool)
     return jnp.all(jnp.stack([jnp.all(old == new) for old, new in pairs]))
 
 
-def changed_noise(begun: NoiseSettings, current: NoiseSettings) -> str:
+def changed_noise(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> str:
     """What differs, by name and value, on the host; "" where nothing does."""
-    pairs = zip(NoiseSettings._fields, map(np.asarray, begun), map(np.asarray, current), strict=True)
+    pairs = zip(getattr(current, "_fields", ()), map(np.asarray, begun), map(np.asarray, current), strict=True)
     return ", ".join(
         f"{name} {new.tolist()} after {old.tolist()}"
         for name, old, new in pairs

@@ -7,20 +7,30 @@ import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dp_gp_ucb import gains
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config
-from jaxdpbo.privacy import accounting, calibration, choice, guarantee, mechanisms, sensitivity
+from jaxdpbo.privacy import accounting, calibration, choice, fingerprints, guarantee, mechanisms, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.surrogate import acquisition, finite_gp, gp, maximize, preprocessing
 from jaxdpbo.surrogate.acquisition import ucb
 from jaxdpbo.types import Algorithm, Query, State
 
 
-class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: None, since ``release`` pays. The points are private: they follow
-    the utilities.
+class Terms(NamedTuple):
+    """What ``release`` pays, and what the numbers of a state stand for.
+
+    Attributes:
+      epsilon: ``(2,)``, of the point and of the value.
+      rest: ``(2,)``, a checksum of the whole config.
     """
 
+    epsilon: jax.Array
+    rest: jax.Array
+
+
+class Public(NamedTuple):
+    """``step ()``: steps taken; ``budget``: as the run was begun. The points are private: they follow the utilities."""
+
     step: jax.Array
-    budget: None
+    budget: Terms
 
 
 class Private(NamedTuple):
@@ -76,7 +86,8 @@ def init(key: jax.Array, config: Config) -> State:
         assert config.bounds is not None
         posterior = gp.empty(config.steps, config.bounds.shape[1], dtype)
     scores = jnp.zeros((len(config.gain_grids), config.steps), jnp.int32) if config.gain_grids else None
-    return State(Public(jnp.zeros((), jnp.int32), None), Private(posterior, jnp.zeros(config.steps, dtype), scores))
+    public = Public(jnp.zeros((), jnp.int32), terms(config))
+    return State(public, Private(posterior, jnp.zeros(config.steps, dtype), scores))
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -108,6 +119,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     case                                   result
     =====================================  ===================================================================
     ``state.public.step == T``             the state unchanged
+    begun under another config             likewise: its numbers are in other units
     a utility NaN or infinite              counts as a bad one: 3 deviations below the centre
     a user's gain NaN or infinite          counts as 0, for that user alone
     a gain outside ``[0, g*]``             counts as the nearer end
@@ -133,6 +145,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != wanted:
         raise ValueError(f"values must have shape {wanted}, got {values.shape}")
     private, step = state.private, state.public.step
+    active = (step < config.steps) & calibration.same_noise(state.public.budget, terms(config))
     scored = private.scores
     if config.users is None:
         means = values
@@ -142,9 +155,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         if scored is not None:
             whole = [gains.score(each, gains.largest(config), grid) for grid in config.gain_grids]
             at = jnp.minimum(step, config.steps - 1)
-            scored = jnp.where(step < config.steps, scored.at[:, at].set(jnp.stack(whole)), scored)
+            scored = jnp.where(active, scored.at[:, at].set(jnp.stack(whole)), scored)
     utility = preprocessing.counted(means, query.mask, config.centre, config.scale, config.limits)
-    active = step < config.steps
     if config.acquisition == "in_order":
         posterior = None
     elif config.candidates is not None:
@@ -153,16 +165,19 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     else:
         posterior = gp.append(config.model, private.posterior, query.points, query.mask, when=active)
     after = Private(posterior, gp.write(private.utilities, utility, step, active), scored)
-    return State(Public(jnp.where(active, step + 1, step), None), after), Info(
-        config.centre + config.scale * utility, None
-    )
+    public = state.public._replace(step=jnp.where(active, step + 1, step))
+    return State(public, after), Info(config.centre + config.scale * utility, None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
     """Pay, and say what may be published. A SECOND CALL IS A SECOND SPEND: the drivers call it once.
 
-    Algorithm 1, lines 8 and 9; Algorithm 2 and 3, the last lines. Formal guarantee: ``privacy(config)``.
+    Algorithm 1, lines 8 and 9; Algorithm 2 and 3, the last lines. Formal guarantee: ``privacy(config)``. A state that
+    was begun under another config, in whose units its numbers are, counts as one that has seen nothing.
     """
+    fresh = init(key, config)
+    own = calibration.same_noise(state.public.budget, fresh.public.budget)
+    state = jax.tree.map(lambda seen, nothing: jnp.where(own, seen, nothing), state, fresh)
     point_key, value_key = jax.random.split(key)
     point = row = value = None
     if config.release != "value":
@@ -228,6 +243,13 @@ def privacy(config: Config) -> guarantee.Guarantee:
 
 
 algorithm = Algorithm(init, ask, tell, release, privacy)
+
+
+def terms(config: Config) -> Terms:
+    """Of a run with this config."""
+    static = config.noise, config.point_rate, config.value_rate, config.users, config.steps, config.release
+    said = repr((*static, config.acquisition, getattr(config.model.kernel, "__qualname__", "")))
+    return Terms(jnp.stack([config.epsilon_point, config.epsilon_value]), fingerprints.checksum(config, said))
 
 
 def beta(config: Config, step: jax.Array) -> jax.Array:

@@ -242,7 +242,7 @@ def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
     )
     if not inner:
         return own
-    if inner.budget is None:
+    if not isinstance(inner.budget, calibration.NoiseSettings):
         raise ValueError("inner must be an algorithm that pays for every step, such as dp_gibo.algorithm")
     return calibration.joined(own, inner.budget)
 

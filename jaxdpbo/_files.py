@@ -1,6 +1,7 @@
 """Files that stand whole or not at all, and files that are closed to others."""
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -30,6 +31,14 @@ def replace(path: Path, content: bytes, mode: int = 0o666) -> None:
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+    sync_folder(path)
+
+
+def unlink(path: Path) -> None:
+    """Remove a file, if there is one, and what processes left that were killed while they wrote it."""
+    unfinished = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}")
+    for each in (path, *(each for each in path.parent.iterdir() if unfinished.fullmatch(each.name))):
+        each.unlink(missing_ok=True)
     sync_folder(path)
 
 

@@ -69,11 +69,12 @@ def killed_after(monkeypatch, count):
                 raise Killed
             return done
 
+        call.trace = getattr(function, "trace", None)
         return call
 
     for module, name in (
         (_files, "write_once"), (_files, "replace"), (parts, "_released"), (parts, "delete"),
-        (ledger, "charge"), (ledger, "store_release"),
+        (ledger, "charge"), (ledger, "note"), (ledger, "store_release"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, wrapped(getattr(module, name)))
 
@@ -117,13 +118,13 @@ def test_killed_at_any_point_it_goes_on_to_the_same_release(given, path, monkeyp
     assert count == 11  # 5 things, and the two parts write twice
 
 
-@pytest.mark.parametrize("count", range(1, 16))
+@pytest.mark.parametrize("count", range(1, 18))
 def test_on_record_one_transcript_leaves_wherever_it_is_killed(count, path, recording, monkeypatch):
     drawn = []
     with monkeypatch.context() as patch:
         killed_after(patch, count)
         patch.setattr(parts, "_released", noting(drawn, parts._released))
-        with pytest.raises(Killed) if count < 15 else nullcontext():
+        with pytest.raises(Killed) if count < 17 else nullcontext():
             run(path, recording=recording)
     done = [run(path, recording=recording, key=None) for _ in range(2)]
     with monkeypatch.context() as patch:
@@ -140,6 +141,7 @@ def noting(drawn, function):
         drawn.append(tuple(leaves(found)))
         return found
 
+    call.trace = function.trace
     return call
 
 
@@ -173,7 +175,7 @@ def other_loss(point, data):
 
 def stopped(path, monkeypatch, **options):
     with monkeypatch.context() as patch:
-        killed_after(patch, 4)
+        killed_after(patch, 8 if "recording" in options else 4)  # after the first part
         with pytest.raises(Killed):
             run(path, **options)
     return path.read_bytes()
@@ -196,6 +198,34 @@ def test_another_run_does_not_take_the_key(options, said, path, monkeypatch):
     with pytest.raises(ValueError, match=said or "shape"):
         run(path, **options)
     assert path.read_bytes() == content
+
+
+def test_another_closure_does_not_take_the_key(path, monkeypatch):
+    def closing(over):
+        def loss(point, data):
+            return jnp.sum(jnp.square(jnp.asarray(data) - point[None]) * over[None], axis=-1)
+
+        return CASE._replace(objective=dp_gd.gradients_of(loss))
+
+    with monkeypatch.context() as patch:
+        killed_after(patch, 4)
+        with pytest.raises(Killed):
+            run(path, closing(np.linspace(0.0, 1.0, len(records()[0]))))
+    with pytest.raises(ValueError, match=r"in its program$"):
+        run(path, closing(np.linspace(0.1, 1.0, len(records()[0]))))
+
+
+@pytest.mark.parametrize("call", [jax.pure_callback, jax.experimental.io_callback])
+def test_a_program_that_calls_python_is_refused(call, path):
+    """No text shows the function: two of them would have one key."""
+
+    def gradients(point, data):
+        found = CASE.objective(point, data)
+        return jax.lax.map(lambda row: call(np.asarray, jax.ShapeDtypeStruct(row.shape, row.dtype), row), found)
+
+    with pytest.raises(ValueError, match="checkpoint must not be given where the program calls Python"):
+        run(path, CASE._replace(objective=gradients))
+    assert list(path.parent.iterdir()) == []
 
 
 def test_what_is_no_checkpoint_is_refused(path, monkeypatch, tmp_path):
@@ -221,6 +251,28 @@ def test_on_record_a_run_whose_file_is_gone_is_spent(path, recording, monkeypatc
         with pytest.raises(ledger.LedgerError):
             run(checkpoint, recording=recording)
     assert not path.exists()
+
+
+def test_on_record_no_other_file_goes_on(path, recording, monkeypatch):
+    """A second file, of an attempt that was killed before it was refused, has another key: what was drawn was seen."""
+    stopped(path, monkeypatch, recording=recording)
+    path.unlink()
+    with monkeypatch.context() as patch:
+        killed_after(patch, 2)
+        with pytest.raises(Killed):
+            run(path, recording=recording)
+    assert path.exists()
+    with pytest.raises(ledger.LedgerError, match="was charged before and did not end"):
+        run(path, recording=recording)
+
+
+def test_what_a_killed_write_left_goes_with_the_file(path, monkeypatch):
+    stopped(path, monkeypatch)
+    _files._written(path, path.read_bytes(), 0o600)  # and no more, as where the process was killed
+    other = path.with_name(f"{path.name}.txt")
+    other.touch()
+    run(path)
+    assert list(path.parent.iterdir()) == [other]
 
 
 def test_a_file_that_began_elsewhere_pays_for_no_second_transcript(path, recording, tmp_path, monkeypatch):

@@ -90,18 +90,20 @@ def begin_in_parts(
     algorithm: Algorithm,
     config: Config,
     statement: guarantee.Guarantee,
-    *,
-    goes_on: bool,
+    file: str,
 ) -> ledger.Charge:
-    """Charge a run whose state is in a file between its parts, or find the charge of one that ``goes_on``.
+    """Charge a run whose state is in a file between its parts; the charge is for what that ``file`` draws alone.
 
     Raises:
       ValueError: no name, or a guarantee that does not add up with others.
-      ledger.LedgerError: the budget does not suffice, or the name stands for another run or one whose file is gone.
+      ledger.LedgerError: the budget does not suffice, or the name stands for another run or one that another file,
+        which may be gone, began to draw.
     """
     what = f"{_what(algorithm, config)}, in parts"
     charged = charges.charge(recording, what, statement, "run_scan, in parts", algorithm, config)
-    if not goes_on:
+    if charged.release is None and not charged.steps:
+        ledger.note(*recording, 1, {"file": file})  # before anything is drawn
+    elif charged.release is None and charged.steps[0] != {"file": file}:
         charges.expect_first(recording, charged)
     return charged
 

@@ -8,7 +8,9 @@ key, is closed to others, and is deleted before the release is given out.
 
 import hashlib
 import io
+import os
 import zipfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +18,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from jaxdpbo import _files
 from jaxdpbo.drivers import program
 from jaxdpbo.types import Algorithm, Config, Objective, State
 
 PARTS = 20  # at most
+CALLBACKS = "pure_callback", "io_callback", "buffer_callback"
 PRINTS = {"program": "its program", "numbers": "its numbers", "data": "its data", "key": "its key"}
 
 
@@ -30,6 +34,7 @@ class Begun(NamedTuple):
 
     Attributes:
       path: of the file.
+      name: of the run, drawn when the file was made: what a charge is for.
       prints: which run it is: a digest of each of ``PRINTS``.
       key: of the run;
       keys: its children, for the start, the steps and the release.
@@ -40,6 +45,7 @@ class Begun(NamedTuple):
     """
 
     path: Path
+    name: str
     prints: dict[str, str]
     key: jax.Array
     keys: tuple[jax.Array, ...]
@@ -63,20 +69,30 @@ def begin(
 
     Raises:
       TypeError: ``path`` is none.
-      ValueError: the file is open to others, is none of this kind, or is of another run; says what differs.
+      ValueError: the file is open to others, is none of this kind, or is of another run; says what differs. Or the
+        program calls Python, whose functions no file can tell from each other.
     """
     if not isinstance(path, (str, Path)):
         raise TypeError(f"checkpoint must be a path, got {type(path).__name__}")
     path = Path(path).absolute()
     own = _children(key)
     state = _started(algorithm, own[0], config)
-    begun = Begun(path, {}, key, own, 0, state, None, True)
-    traced = _part.lower(algorithm, objective, *_shapes((own[1], config, data, state)), _size(config), 0)
-    begun = begun._replace(prints=_prints(traced.as_text(), config, data, None if drawn else key))
+    traced = (
+        _started.trace(algorithm, *_shapes((own[0], config))),
+        _part.trace(algorithm, objective, *_shapes((own[1], config, data, state)), _size(config), 0),
+        _released.trace(algorithm, *_shapes((own[2], config, state))),
+    )
+    if any(_calls_python(each.jaxpr.jaxpr) for each in traced):
+        raise ValueError(
+            "checkpoint must not be given where the program calls Python (pure_callback, io_callback): the file could "
+            "not tell it from another, and two runs by one key have the same noise; run_loop needs no file"
+        )
+    prints = _prints(_programs(traced), config, data, None if drawn else key)
+    begun = Begun(path, os.urandom(16).hex(), prints, key, own, 0, state, None, True)
     try:
         _files.write_once(path, _content(begun), 0o600)
     except FileExistsError:
-        return _read(begun, traced.out_info[1])
+        return _read(begun, traced[1].out_info[1])
     return begun
 
 
@@ -95,8 +111,7 @@ def finished(begun: Begun, algorithm: Algorithm, objective: Objective, config: C
 
 def delete(begun: Begun) -> None:
     """What is left of a run that ended."""
-    begun.path.unlink(missing_ok=True)
-    _files.sync_folder(begun.path)
+    _files.unlink(begun.path)
 
 
 def _size(config: Config) -> int:
@@ -132,14 +147,35 @@ def _shapes(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), tree)
 
 
-def _prints(text: str, config: Config, data: Any, key: jax.Array | None) -> dict[str, str]:
-    said = [text.encode()], jax.tree.leaves(config), jax.tree.leaves(data), [] if key is None else [_words(key)]
+def _programs(traced: Sequence[jax.stages.Traced]) -> list[Any]:
+    """Their texts, and what they close over, which texts of later versions of JAX may leave out."""
+    return [part for each in traced for part in (each.lower().as_text().encode(), *each.jaxpr.consts)]
+
+
+def _calls_python(jaxpr: Jaxpr) -> bool:
+    """Whether what is computed, or done, follows from a function of Python that no text shows."""
+    inside = (
+        part for equation in jaxpr.eqns for part in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
+    )
+    return any(equation.primitive.name in CALLBACKS for equation in jaxpr.eqns) or any(
+        _calls_python(part if isinstance(part, Jaxpr) else part.jaxpr) for part in inside if _is_program(part)
+    )
+
+
+def _is_program(part: Any) -> bool:
+    return isinstance(part, (Jaxpr, ClosedJaxpr))
+
+
+def _prints(programs: list[Any], config: Config, data: Any, key: jax.Array | None) -> dict[str, str]:
+    said = programs, jax.tree.leaves(config), jax.tree.leaves(data), [] if key is None else [_words(key)]
     return {name: _digest(parts) for name, parts in zip(PRINTS, said, strict=True)}
 
 
 def _digest(parts: list[Any]) -> str:
     found = hashlib.sha256()
     for part in parts:
+        if isinstance(part, jax.Array) and jnp.issubdtype(part.dtype, jax.dtypes.prng_key):
+            part = _words(part)
         array = np.frombuffer(part, np.uint8) if isinstance(part, bytes) else np.asarray(part)
         found.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
@@ -152,26 +188,26 @@ def _content(begun: Begun) -> bytes:
     written = io.BytesIO()
     named = {f"state {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.state))}
     named |= {f"info {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.info))}
-    np.savez(written, done=begun.done, words=_words(begun.key), **begun.prints, **named)
+    np.savez(written, name=begun.name, done=begun.done, words=_words(begun.key), **begun.prints, **named)
     return written.getvalue()
 
 
 def _read(asked: Begun, info: Any) -> Begun:
     """What the file says of the run that was asked for; ``info`` is of the kind of one part's."""
-    content, name = _files.read_private(asked.path), asked.path.name
+    content = _files.read_private(asked.path)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             found = dict(file)
         other = [said for part, said in PRINTS.items() if str(found[part]) != asked.prints[part]]
         key = jax.random.wrap_key_data(jnp.asarray(found["words"]), impl=jax.random.key_impl(asked.key))
-        done = int(found["done"])
+        name, done = str(found["name"]), int(found["done"])
         state = jax.tree.map(jnp.asarray, _leaves(found, "state", asked.state)) if not other else None
         known = _leaves(found, "info", info) if done and not other else None
     except (KeyError, EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"checkpoint must be a file of run_scan, and {name} is none") from error
+        raise ValueError(f"checkpoint must be a file of run_scan, and {asked.path.name} is none") from error
     if state is None:
-        raise ValueError(f"checkpoint must be of this run: {name} is of another in {', '.join(other)}")
-    return asked._replace(key=key, keys=_children(key), done=done, state=state, info=known, fresh=False)
+        raise ValueError(f"checkpoint must be of this run: {asked.path.name} is of another in {', '.join(other)}")
+    return asked._replace(name=name, key=key, keys=_children(key), done=done, state=state, info=known, fresh=False)
 
 
 def _leaves(found: dict[str, np.ndarray], kind: str, like: Any) -> Any:

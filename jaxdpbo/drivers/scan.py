@@ -62,7 +62,7 @@ def run_scan(
       TypeError: ``key`` is not a typed key, or of such a generator.
       ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a recording; data
         sharded along another axis than the users', or on record over several processes; a ``checkpoint`` that is of
-        another run, or open to others.
+        another run, or open to others, or of a program that calls Python.
       separable.NotSeparable: with ``user_axes``, or of a ``per_user`` objective: the line that may mix users.
       RuntimeError: under jit, vmap, grad or another trace: ``scan`` is the function to call there.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
@@ -79,7 +79,7 @@ def run_scan(
         mesh.expect_one_process("a run on record, or with a checkpoint,", data)
     drawn = key is None
     key, statement = keys.for_release(key, statement, insecure_key)
-    key, (statement,) = mesh.agreed(devices, key, statement)
+    key, (statement,) = mesh.agreed(data, key, statement)
     begun = None
     if checkpoint is not None:
         statement = statement.assuming(guarantee.KEY_SECRET)
@@ -115,7 +115,7 @@ def _charged(
     if begun is None:
         return checkpoints.begin_once(recording, algorithm, config, statement)
     try:
-        charged = checkpoints.begin_in_parts(recording, algorithm, config, statement, goes_on=not begun.fresh)
+        charged = checkpoints.begin_in_parts(recording, algorithm, config, statement, begun.name)
     except Exception:  # a signal may have come after the charge
         if begun.fresh:
             parts.delete(begun)

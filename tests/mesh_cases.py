@@ -31,13 +31,13 @@ def key():
     return keys.key_from_bytes(bytes(range(32)))
 
 
-def spread(count, kind=AxisType.Auto, copies=1, of=RECORDS):
-    """Over so many devices, as a caller may."""
+def spread(count, kind=AxisType.Auto, copies=1, of=RECORDS, spec=PartitionSpec("x")):  # noqa: B008
+    """Over so many devices, as a caller may; with an empty ``spec`` a copy on each."""
     shape, names = ((count,), ("x",)) if copies == 1 else ((copies, count), ("y", "x"))
     devices = np.reshape(jax.devices()[: count * copies], shape)
-    place = NamedSharding(Mesh(devices, names, axis_types=(kind,) * len(names)), PartitionSpec("x"))
+    place = NamedSharding(Mesh(devices, names, axis_types=(kind,) * len(names)), spec)
     own = len(of) // WORLD
-    return jax.make_array_from_process_local_data(place, of[RANK * own : (RANK + 1) * own])
+    return jax.make_array_from_process_local_data(place, of[RANK * own : (RANK + 1) * own] if spec else of)
 
 
 def leaves(tree):
@@ -102,11 +102,12 @@ def refused(call):
 def main():
     if WORLD > 1:
         jax.distributed.initialize(f"127.0.0.1:{PORT}", WORLD, RANK)
-        data = spread(WORLD)
+        data, copied = spread(WORLD), spread(WORLD, spec=PartitionSpec())
         return {
             "given": released("dp_gibo", data, key=key()),
             "drawn": [released("dp_gibo", data) for _ in range(2)],
-            "refused": [refused(call) for call in alone(data)],
+            "copied": released("dp_gd", copied),
+            "refused": [refused(call) for users in (data, copied) for call in alone(users)],
         }
     wanted = dict.fromkeys((*FEW, *MORE), (0, 1, 2, 4, 8)) if sys.argv[4:] == ["full"] else FEW
     return {

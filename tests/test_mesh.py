@@ -93,7 +93,8 @@ def test_two_processes_release_what_one_does(devices):
     one, other = first["drawn"]
     assert one != other
     assert one[0] != first["given"][0]
-    assert len(first["refused"]) == 3
+    assert first["copied"][1]  # and equal on both, so one noise: a sum with two would be the sum
+    assert len(first["refused"]) == 6
     assert all("must not be given users on several processes" in each for each in first["refused"])
 
 

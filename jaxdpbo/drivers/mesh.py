@@ -62,24 +62,23 @@ def over(found: Mesh | None) -> AbstractContextManager[Any]:
 
 
 def expect_one_process(what: str, data: Tree) -> None:
-    """Nothing, unless a leaf of the data lies on several processes.
+    """Nothing, unless a leaf of the data lies on several processes, in parts or in copies.
 
     Raises:
       ValueError: one does: each process would draw noise, or charge, of its own, for one sum.
     """
-    found = of([leaf for leaf in jax.tree.leaves(data) if isinstance(leaf, jax.Array)])
-    if found is not None and found.is_multi_process:
+    if _is_shared(data):
         raise ValueError(f"{what} must not be given users on several processes: each would draw or charge for itself")
 
 
 def agreed(
-    found: Mesh | None, keys: jax.Array, *statements: guarantee.Guarantee
+    data: Tree, keys: jax.Array, *statements: guarantee.Guarantee
 ) -> tuple[jax.Array, tuple[guarantee.Guarantee, ...]]:
     """The keys of the first process, and what is stated of runs that pass keys and sums from one to another.
 
-    Two processes that drew noise of their own would each release the sum with different noise.
+    Two processes that drew noise of their own would each release the sum, or that of a copy, with different noise.
     """
-    if found is None or not found.is_multi_process:
+    if not _is_shared(data):
         return keys, statements
     words = multihost_utils.broadcast_one_to_all(jax.random.key_data(keys))
     same = jax.random.wrap_key_data(jnp.asarray(np.asarray(words)), impl=jax.random.key_impl(keys))
@@ -96,6 +95,12 @@ def _mesh(given: Mesh, names: set[str]) -> Mesh:
 def _names(spec: PartitionSpec) -> list[str]:
     entries = (entry if isinstance(entry, tuple) else (entry,) for entry in spec if entry is not None)
     return [name for entry in entries for name in entry]
+
+
+def _is_shared(data: Tree) -> bool:
+    """By several processes."""
+    leaves = jax.tree.leaves(data)
+    return any(isinstance(leaf, jax.Array) and not leaf.is_fully_addressable for leaf in leaves)
 
 
 def _is_sharded(leaf: Any) -> bool:

@@ -94,7 +94,7 @@ def sweep(
     objective, data = separation.shown(objective, data, user_axes)
     statements = tuple(separation.rests_on(one, objective) for one in statements)
     data = result.arrays(data)
-    given, statements = mesh.agreed(mesh.of(data), _keys_of_runs(len(listed), common, seeds, key, keys), *statements)
+    given, statements = mesh.agreed(data, _keys_of_runs(len(listed), common, seeds, key, keys), *statements)
     if common:
         statements = tuple(guarantee.no_guarantee(each.protects, ONE_KEY) for each in statements)
     elif key is not None or keys is not None:

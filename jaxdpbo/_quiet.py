@@ -12,6 +12,7 @@ import numpy as np
 
 _ONE = threading.RLock()  # streams, filters and generators are the process's, not a thread's
 EVERYTHING = 10**9  # a level of logs above all that have names
+STOPS = KeyboardInterrupt, GeneratorExit  # all else may be of a record: exits, and panics of other languages
 
 
 @contextlib.contextmanager
@@ -31,6 +32,12 @@ def unheard() -> Iterator[None]:
             logging.disable(disabled)
             np.random.set_state(drawn)  # noqa: NPY002
             random.setstate(python)
+
+
+def seed(words: np.ndarray) -> None:
+    """Global generators, until ``unheard`` puts them back."""
+    random.seed(words.tobytes())
+    np.random.seed(words)  # noqa: NPY002
 
 
 @contextlib.contextmanager

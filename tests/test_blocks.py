@@ -4,13 +4,14 @@ import logging
 import random
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxdpbo
 from jaxdpbo import blocks, ledger, minimize
-from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy import guarantee, separable
 
 ROWS = np.random.default_rng(0).normal(size=(120, 3))
 PARAMS = np.array([0.3])
@@ -145,6 +146,27 @@ def test_a_learner_of_jax_is_fitted_to_all_blocks_at_once():
     )
     run = minimize(at_once, np.append(ROWS, ROWS[:1], axis=0), [(0.0, 1.0)], mu=1, loss_range=(0, 1), steps=3)
     assert run.guarantee.protects == guarantee.ALL_ROWS
+
+
+@jax.custom_batching.custom_vmap
+def fitted(mean):
+    return mean
+
+
+@fitted.def_vmap
+def _(size, batched, mean):
+    return mean - jnp.mean(mean), batched[0]
+
+
+def test_a_learner_of_jax_holds_nothing_that_vmap_may_mix():
+    """Correct for one block, and it keeps nothing; public arrays it may capture."""
+    weights = jnp.linspace(0.5, 1.0, 3)
+
+    def learner(params, train, held_out):
+        return jnp.mean(jnp.minimum(jnp.abs(held_out @ weights - fitted(jnp.mean(train)) * params[0]), 1))
+
+    with pytest.raises(separable.NotSeparable, match="runs code that no analysis sees"):
+        blocks(learner, 120, 10, traceable=True)(PARAMS, ROWS)
 
 
 def test_the_rows_of_a_person_are_in_one_block():

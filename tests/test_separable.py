@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.custom_derivatives import linear_call
+from jax.experimental.buffer_callback import buffer_callback
 from jax.extend import core
 from jax.interpreters import batching
 
@@ -117,6 +119,17 @@ def helper(x):
     return x - jnp.mean(x)
 
 
+def buffered(p, x):
+    return distance(p, x) + buffer_callback(lambda *_: None, jax.ShapeDtypeStruct((), x.dtype))(p[0])
+
+
+def hiding(p, x):
+    def called(_, value):
+        return jax.pure_callback(lambda one: one, jax.ShapeDtypeStruct((), x.dtype), value)
+
+    return distance(p, x) + linear_call(called, called, (), p[0])
+
+
 REFUSED = {
     "standardised over users": (standardised, "reduce_sum .* reduces over users"),
     "sorted": (lambda p, x: jnp.sort(distance(p, x)), "sort .* sorts users"),
@@ -171,6 +184,12 @@ REFUSED = {
         ).sum(1),
         "reduces over users",
     ),
+    "a loop until the last has converged": (
+        lambda p, x: jax.scipy.special.betainc(x[:, 0], jnp.full(USERS, 2.0), jnp.full(USERS, 0.5)),
+        "is not known to keep users apart",
+    ),
+    "a buffer that Python fills": (buffered, "no operation of JAX"),
+    "a callback that a linear function hides": (hiding, "no operation of JAX"),
     "no record at all": (lambda p, x: jnp.ones(USERS), "depend on no record"),
 }  # fmt: skip
 
@@ -332,7 +351,11 @@ OF_ONE = {
     "inside a loop": (
         lambda p, row: jax.lax.fori_loop(0, 3, lambda _, x: all_at_once(x), one_distance(p, row)), "no analysis",
     ),
-    "a stranger's primitive": (lambda p, row: STRANGER.bind(one_distance(p, row)), "under vmap"),
+    "a stranger's primitive": (lambda p, row: STRANGER.bind(one_distance(p, row)), "no operation of JAX"),
+    "a loop until the last has converged": (
+        lambda p, row: jax.scipy.special.betainc(row[0], 2.0, p[0]), "under vmap",
+    ),
+    "a kernel of one's own": (lambda p, row: jnp.convolve(row, row * p[0])[0], "under vmap"),
     "rbg keys of records": (
         lambda p, row: jax.random.normal(jax.random.fold_in(jax.random.key(0, impl="rbg"), row[0].astype(int))),
         "under vmap",
@@ -345,6 +368,24 @@ def test_the_loss_of_one_person_holds_nothing_that_vmap_may_mix(name):
     loss, said = OF_ONE[name]
     with pytest.raises(separable.NotSeparable, match=f"{said}.* at {re.escape(__file__)}"):
         per_user(loss)(POINT, DATA)
+
+
+def test_what_is_refused_under_vmap_does_mix():
+    """One loop for all multiplies who had converged by what is NaN by then; a kernel of zeros makes NaN of inf."""
+
+    def of_all(loss, rows):
+        return np.asarray(jax.jit(jax.vmap(loss, in_axes=(None, 0)))(POINT, rows))
+
+    loss, _ = OF_ONE["a loop until the last has converged"]
+    rows = np.full((5, 3), 1e160)
+    rows[0, 0] = 5.0
+    assert np.all(np.isfinite(of_all(loss, rows[1:])))
+    assert np.all(np.isnan(of_all(loss, rows)[1:]))
+    loss, _ = OF_ONE["a kernel of one's own"]
+    rows = np.ones((5, 3))
+    rows[0, 0] = np.inf
+    assert np.all(np.isfinite(of_all(loss, rows[1:])))
+    assert not np.all(np.isfinite(of_all(loss, rows)[1:]))
 
 
 def test_every_primitive_that_is_followed_is_one_of_jaxs():

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from jaxdpbo import _checks, _quiet
+from jaxdpbo.privacy.separable import check
 from jaxdpbo.types import ArrayLike, Data
 
 Learner = Callable[[Any, Any, Any], Any]
@@ -69,8 +71,20 @@ class Blocks:
         if self.traceable:
             train, held_out = (np.stack(numbers) for numbers in zip(*self.partition, strict=True))
             rows = [jax.tree.map(lambda leaf, of=of: jnp.asarray(leaf)[of], data) for of in (train, held_out)]
-            return jax.vmap(self.learner, in_axes=(None, 0, 0))(params, *rows)
+            return self._at_once(params, *rows)
         return np.array([self._loss(params, data, number) for number in range(self.count)])
+
+    def _at_once(self, params: Any, train: Any, held_out: Any) -> jax.Array:
+        """Of all blocks by ``jax.vmap``, of a learner that holds nothing which that may mix."""
+        leaves, inputs = jax.tree.flatten((train, held_out))
+
+        def of_one(*rows: Any) -> Any:
+            return self.learner(params, *jax.tree.unflatten(inputs, rows))
+
+        parts = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+        program = check.program_of_one(of_one, parts, [0] * len(leaves), captures=True)
+        (losses,) = jax.vmap(core.jaxpr_as_fun(program))(*leaves)
+        return losses
 
     def _loss(self, params: Any, data: Data, number: int) -> float:
         """Of one block, as if there were no other: with generators of its own, unheard, whatever it raises."""
@@ -81,7 +95,9 @@ class Blocks:
                 rows = [take(data, of) for of in self.partition[number]]
                 found = np.asarray(self.learner(deepcopy(params), *rows), float)  # a learner may write on what it gets
                 return float(found) if found.shape == () and not np.isnan(found) else np.inf
-            except (Exception, SystemExit):
+            except _quiet.STOPS:
+                raise
+            except BaseException:
                 if self._on_error == "raise":
                     raise
                 return np.inf  # the largest loss, whatever the range
@@ -142,7 +158,8 @@ def blocks(
       groups: ``(rows,)``, whose row each is: public, chosen without what the rows hold. All rows of one person are in
         one block, and blocks then differ in size.
       train_share: of a block's rows, or persons, in (0, 1).
-      traceable: the learner is one of JAX: all blocks are fitted at once by ``jax.vmap``. Without ``groups``.
+      traceable: the learner is one of JAX: all blocks are fitted at once by ``jax.vmap``, and what that may mix is
+        refused where it is traced (``NotSeparable``, see ``per_user``). Without ``groups``.
       on_error: "worst": a block whose fit fails, or that returns NaN, has the largest loss; NaN of a traceable learner
         is the middle of the range, as everywhere. "raise", for looking for mistakes on data that
         nobody minds: that something failed tells of the rows.

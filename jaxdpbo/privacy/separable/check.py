@@ -30,7 +30,8 @@ OUTSIDE = (
     "all_to_all", "reduce_scatter", "axis_index", "infeed", "outfeed", "run_state", "custom_vmap_call",
 )  # fmt: skip
 LOOPS = "scan", "while", "cond", "custom_linear_solve"
-JAXS = {getattr(one, "name", "") for one in vars(core.primitives).values()} | {"optimization_barrier", "copy_p"}
+JAXS = {getattr(one, "name", "") for one in vars(core.primitives).values()} - {"call"}
+JAXS |= {"optimization_barrier", "copy_p"}
 
 JAX = str(Path(jax.__file__).parent)
 
@@ -161,7 +162,11 @@ def check_separable(
 
 
 def program_of_one(
-    function: Callable[..., Any], avals: Sequence[jax.ShapeDtypeStruct], axes: Sequence[int | None]
+    function: Callable[..., Any],
+    avals: Sequence[jax.ShapeDtypeStruct],
+    axes: Sequence[int | None],
+    *,
+    captures: bool = False,
 ) -> ClosedJaxpr:
     """The program of one person's values, shown to hold nothing that ``jax.vmap`` might mix between people.
 
@@ -169,12 +174,13 @@ def program_of_one(
       function: of one person's part of each leaf.
       avals: of those parts.
       axes: None for leaves that are public.
+      captures: it may capture arrays, which are public.
 
     Raises:
       NotSeparable: see ``per_user.per_user``.
       ValueError: it captures an array, or returns none or several.
     """
-    program = _traced(function, *avals)
+    program = _traced(function, *avals, captures=captures)
     walk = _Walk(0, jax.default_backend(), mapped=True)
     (found,) = walk.program(program, [PUBLIC if axis is None else OWN for axis in axes])
     if isinstance(found, Mixed):
@@ -182,8 +188,8 @@ def program_of_one(
     return program
 
 
-def _traced(function: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
-    """The program of a function that returns one array and captures none."""
+def _traced(function: Callable[..., Any], *arguments: Any, captures: bool = False) -> ClosedJaxpr:
+    """The program of a function that returns one array and captures none, or some."""
 
     def checked(*given: Any) -> Any:
         found = function(*given)
@@ -196,7 +202,7 @@ def _traced(function: Callable[..., Any], *arguments: Any) -> ClosedJaxpr:
     if not hasattr(returned, "shape"):
         raise ValueError(f"objective must return one array, got {type(returned).__name__}")
     for constant in _constants(program):
-        if np.ndim(constant):
+        if np.ndim(constant) and not captures:
             raise ValueError(
                 f"objective captures an array of shape {np.shape(constant)}, which may be made of records: pass it in "
                 "data, as a public leaf if it is one"
@@ -218,6 +224,8 @@ def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
                 yield from _constants(value)
             elif isinstance(value, Jaxpr):
                 yield from _literals(value)
+            elif isinstance(value, (np.ndarray, jax.Array)):
+                yield value
 
 
 class _Walk:
@@ -254,7 +262,9 @@ class _Walk:
         name, results = equation.primitive.name, len(equation.outvars)
         if name in OUTSIDE or equation.effects:
             raise NotSeparable(self.mixed("runs code that no analysis sees", equation).said)
-        if self.mapped and not (_is_jaxs(equation) and self._maps(equation, taints)):
+        if not (_is_jaxs(equation) or name in (*CALLS, *LOOPS)):
+            raise NotSeparable(self.mixed("is no operation of JAX that the analysis knows", equation).said)
+        if self.mapped and not self._maps(equation, taints):
             raise NotSeparable(self.mixed("is not known to keep users apart under vmap", equation).said)
         if name in CALLS:
             return self.program(_closed(equation.params[CALLS[name]]), taints)
@@ -297,6 +307,10 @@ class _Walk:
         name = equation.primitive.name
         if taints.count(PUBLIC) == len(taints):
             return True
+        if name == "conv_general_dilated" and PUBLIC not in taints:
+            return False  # XLA multiplies everyone's signal by kernels that are 0 where they are another's: NaN is not
+        if name in rules.TOGETHER:
+            return False
         return not (name in rules.ITERATIVE and self.backend != "cpu") and not rules.one_generator(equation)
 
     # Loops and branches

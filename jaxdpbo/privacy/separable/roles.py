@@ -8,6 +8,8 @@ import numpy as np
 
 from jaxdpbo.types import Data, Tree
 
+_NOTHING = object()  # the axis of None, which is no leaf
+
 
 def axes_of(data: Data, user_axes: Tree) -> list[int | None]:
     """The axis of each leaf of ``data`` that counts users, from a prefix of its tree; None for public leaves.
@@ -19,17 +21,24 @@ def axes_of(data: Data, user_axes: Tree) -> list[int | None]:
     expect_axes(user_axes)
     try:
         spread = jax.tree.map(
-            lambda axis, part: jax.tree.map(lambda _: axis, part), user_axes, data, is_leaf=lambda leaf: leaf is None
+            lambda axis, part: jax.tree.map(lambda leaf: _NOTHING if leaf is None else axis, part, is_leaf=_is_none),
+            user_axes,
+            data,
+            is_leaf=_is_none,
         )
     except ValueError:  # it quotes what the leaves hold
         spread = NotImplemented
     if spread is NotImplemented:
         raise ValueError(f"user_axes must be a prefix of the tree of data, got {jax.tree.structure(user_axes)}")
-    axes = jax.tree.leaves(spread, is_leaf=lambda leaf: leaf is None)
+    axes: list[Any] = [axis for axis in jax.tree.leaves(spread, is_leaf=_is_none) if axis is not _NOTHING]
     for leaf, axis in zip(jax.tree.leaves(data), axes, strict=True):
         if axis is not None and not -np.ndim(leaf) <= axis < np.ndim(leaf):
             raise ValueError(f"user_axes must be axes of the leaves of data, got {axis} for shape {np.shape(leaf)}")
     return axes
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None
 
 
 def expect_axes(user_axes: Tree) -> None:

@@ -240,7 +240,7 @@ _ELEMENTWISE = """
 abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj
 convert_element_type copy copy_p cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma
 igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul mulhi ne neg
-nextafter not or polygamma population_count pow random_gamma_grad real reduce_precision regularized_incomplete_beta rem
+nextafter not or polygamma population_count pow random_gamma_grad real reduce_precision rem
 round rsqrt select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub
 tan tanh threefry2x32 xor zeta
 """
@@ -280,4 +280,7 @@ RULES: dict[str, Rule] = {
         for name in ("bits", "split", "fold_in", "wrap", "unwrap", "clone", "seed")
     },
 }
+# One loop multiplies what all have found until the last one has converged (``jax.scipy.special.betainc``): how often
+# one is multiplied, by what may be NaN, depends on the others.
+TOGETHER = ("regularized_incomplete_beta",)
 ITERATIVE = ("eigh", "svd")  # on accelerators a batch may be iterated until all have converged

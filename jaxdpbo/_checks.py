@@ -1,6 +1,6 @@
 """Host-side validators: each names the argument and shows the value it refuses.
 
-They run before anything is traced and see configuration only, but for ``users_values``, which shows no value.
+They run before anything is traced and see configuration only.
 """
 
 import functools
@@ -49,21 +49,6 @@ def takes(**checks: Callable[[str, Any], Any]) -> Callable[[Function], Function]
         return checked
 
     return wrap
-
-
-def users_values(name: str, value: Unchecked, dtype: DTypeLike) -> np.ndarray:
-    """Users' values as an array. What they are raises nothing and warns of nothing, only their kind does.
-
-    NumPy's own complaints and warnings would quote the values, or tell a large one from a small one.
-    """
-    try:
-        with np.errstate(all="ignore"):
-            array = np.asarray(value)
-            if array.dtype.kind in "biufV" and not array.dtype.names:
-                return array.astype(dtype)
-    except Exception:  # whatever an array-like says
-        pass
-    raise TypeError(f"{name} must return an array of real numbers")  # not above: it would be the context
 
 
 def size(name: str, value: Unchecked, *, minimum: int = 1) -> int:

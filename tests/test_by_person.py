@@ -51,6 +51,26 @@ def test_an_entry_is_of_the_rows_of_one_person(objective, average):
         np.testing.assert_array_equal(jax.jit(grouped)(POINT, ROWS), found)
 
 
+@pytest.mark.parametrize("average", [True, False])
+def test_values_of_few_bits_are_added_as_numbers(average):
+    """Sums of Booleans are Boolean, and of bytes modulo 256."""
+    wrong = np.array([True, True, False, True, False, True, False])
+    large = np.full(len(PERSON), 200, np.uint8)
+    for values in (wrong, large):
+        own = [values[person == PERSON].astype(float) for person in range(7)]
+        wanted = [(np.mean(each) if average else np.sum(each)) if len(each) else 0.0 for each in own]
+        for library in (np.asarray, jnp.asarray):
+            found = by_person(lambda point, rows: rows, PERSON, persons=7, average=average)
+            np.testing.assert_allclose(found(POINT, library(values)), wanted)
+
+
+def test_a_row_that_is_no_number_is_its_persons_alone():
+    values = [0.5, 1.0, "x", 10**400, 2.0, 3.0, None]
+    found = by_person(lambda point, rows: rows, PERSON, persons=7)(POINT, values)
+    np.testing.assert_array_equal(np.isfinite(found), [True, True, False, False, True, False, True])
+    np.testing.assert_array_equal(found[[0, 1]], [1.5, 0.0])
+
+
 def test_slopes_are_those_of_the_sums():
     grouped = by_person(in_jax, PERSON)
     found = dp_gd.gradients_of(grouped)

@@ -15,7 +15,7 @@ import pytest
 import worker_cases
 from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
 
-from jaxdpbo import drivers
+from jaxdpbo import _values, drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd, dp_gibo, private_evaluations, random_search
 from jaxdpbo.drivers import loop
@@ -201,6 +201,19 @@ def test_a_wrong_shape_is_named_at_once_and_a_later_one_interrupts():
             insecure_key=True,
         )
     assert "objective must return values of one shape" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("one", [10**400, -(10**400), None, "x", 1j])
+def test_a_value_that_is_no_float_is_one_users_alone(one):
+    """Beside it NumPy makes objects, or text, of all."""
+    found = _values.of_users("loss", [0.5, one, 2], float)
+    np.testing.assert_array_equal(found[[0, 2]], [0.5, 2.0])
+    assert not np.isfinite(found[1])
+    logical = _values.of_users("loss", [np.True_, None, np.False_, jnp.ones(())], float)
+    np.testing.assert_array_equal(logical, [1.0, np.nan, 0.0, 1.0])
+    for wrong in (["a", "b"], [None, None], None, [1.0, [2.0]]):
+        with pytest.raises(TypeError, match="loss must return an array of real numbers"):
+            _values.of_users("loss", wrong, float)
 
 
 def test_values_that_are_no_numbers_are_not_quoted():

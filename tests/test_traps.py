@@ -125,6 +125,9 @@ def test_a_run_succeeds_in_float32_whatever_one_user_is(name, float32):
 def test_rows_are_curated_whatever_one_of_them_is(name):
     """Trap 15."""
     of_neighbours(lambda data: transforms.curate(None, TRANSFORMS[name], data).z)
+    if name == "gaussian":
+        for cell in (2**64, 10**400, None, "", 1j):  # in a list, where one of them decides the type of all
+            assert transforms.curate(None, TRANSFORMS[name], [[0.5, 1.0], [2.0, cell]]).z.shape == (2, 2)
 
 
 def test_a_value_is_given_whatever_one_user_is():

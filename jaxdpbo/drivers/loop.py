@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import checkpoints, mesh, result, separation
 from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger, separable
@@ -180,7 +180,7 @@ def _evaluate(
     for value in raw:
         if first is not None and not found:
             first(value)
-        found.append(_checks.users_values("objective", value, dtype))
+        found.append(_values.of_users("objective", value, dtype))
     shapes = {value.shape for value in found} or {() if config.users is None else (config.users,)}
     if len(shapes) > 1:
         raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
@@ -195,7 +195,7 @@ def _expect_values(
 ) -> None:
     """Nothing where ``tell`` takes such values and gives a whole ``Info``; its shapes alone are asked."""
     try:
-        shape = _checks.users_values("objective", returned, query.points.dtype).shape
+        shape = _values.of_users("objective", returned, query.points.dtype).shape
     except TypeError as error:
         raise result.ObjectiveError(str(error)) from None
     values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)

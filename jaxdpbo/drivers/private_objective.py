@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _values
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import mesh, separation
 from jaxdpbo.privacy import asked, calibration, charges, keys, ledger, private_mean, private_scale
@@ -181,7 +181,7 @@ class PrivateObjective:
 
     def _losses(self, point: Any) -> jax.Array:
         """Checked, ``(n,)``."""
-        losses = _checks.users_values("loss", self._loss(point, self._data), self._config.low.dtype)
+        losses = _values.of_users("loss", self._loss(point, self._data), self._config.low.dtype)
         if losses.shape != (self._users,):
             raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
         return jnp.asarray(losses)

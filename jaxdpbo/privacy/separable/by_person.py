@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _values
 from jaxdpbo.types import ArrayLike, Data, Objective
 
 
@@ -23,9 +23,8 @@ class ByPerson:
 
     def __call__(self, point: ArrayLike, data: Data) -> Any:
         """The values at a point: NumPy's for an objective in Python, JAX's for one of JAX."""
-        values = self.rows(point, data)
+        values = _floats(self.rows(point, data))
         library: Any = jnp if isinstance(values, jax.Array) else np
-        values = library.asarray(values)
         if values.shape[-1:] != self.person_of_row.shape:
             raise ValueError(
                 f"objective must return values of {len(self.person_of_row)} rows along the last axis, "
@@ -35,7 +34,7 @@ class ByPerson:
         if library is jnp:
             whole = whole.at[..., self.person_of_row].add(values)
         else:
-            np.add.at(np.moveaxis(whole, -1, 0), self.person_of_row, np.moveaxis(values, -1, 0))
+            np.add.at(np.moveaxis(whole, -1, 0), self.person_of_row, np.moveaxis(np.asarray(values), -1, 0))
         if not self.average:
             return whole
         counts = np.maximum(np.bincount(self.person_of_row, minlength=self.persons), 1)
@@ -57,6 +56,14 @@ class ByPerson:
         """Code, no data."""
         name = getattr(self.rows, "__qualname__", None) or repr(self.rows)
         return f"ByPerson({name}, {len(self.person_of_row)} rows of {self.persons} persons)"
+
+
+def _floats(values: Any) -> Any:
+    """Sums of Booleans would be Boolean, of bytes modulo 256."""
+    if isinstance(values, jax.Array):
+        return values.astype(jnp.result_type(float)) if values.dtype.kind in "biu" else values
+    is_of_floats = isinstance(values, np.ndarray) and values.dtype.kind == "f"
+    return values if is_of_floats else _values.of_users("objective", values, float)
 
 
 def by_person(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxdpbo import input_noise
+from jaxdpbo import _values, input_noise
 from jaxdpbo.privacy import charges, guarantee, keys, ledger, mechanisms, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.transforms import configs
@@ -201,7 +201,11 @@ def _numbers(inputs: Any) -> np.ndarray | None:
         raise TypeError("inputs must not be traced: curate runs on the host, outside jit, vmap and grad")
     try:
         array = np.asarray(inputs)
-        if array.dtype.kind in "biuf" and isinstance(inputs, (list, tuple)):  # one row must not choose all rows' dtype
+        if array.dtype.kind in "OUSc" and array.ndim:
+            array = _values.one_by_one(np.asarray(inputs, object))
+        if (
+            array.dtype.kind in "biuf" and array.dtype != np.float64 and isinstance(inputs, (list, tuple))
+        ):  # one row must not choose all rows' dtype
             return np.asarray(inputs, np.float64)
         if array.dtype.kind == "V" and not array.dtype.names:  # bfloat16 and its like
             return array.astype(np.float64)

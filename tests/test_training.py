@@ -299,6 +299,27 @@ def test_ties_among_random_words_favour_no_row(monkeypatch):
     assert chisquare(coarse_batches(monkeypatch)).pvalue > 1e-3
 
 
+def coarse_orders(monkeypatch, planted=False):
+    """Of the batches of ``coarse_batches`` with the first row and the last: how often either came first."""
+    if planted:
+        monkeypatch.setattr(sampling, "_shuffled", lambda key, rows, batch: rows)
+    draw_words = jax.random.bits
+    monkeypatch.setattr(sampling.jax.random, "bits", lambda *arguments: draw_words(*arguments) & 3)
+    drawn = drawn_batches(jax.random.key(4), 5, 8, 12, 4000)
+    both = drawn[np.any(drawn == 0, axis=1) & np.any(drawn == 11, axis=1)]
+    first = np.sum(np.argmax(both == 0, axis=1) < np.argmax(both == 11, axis=1))
+    return [first, len(both) - first]
+
+
+def test_no_row_comes_before_another_more_often(monkeypatch):
+    """What a row adds depends on its place by its rounding, so that two rows must be as likely in each."""
+    assert chisquare(coarse_orders(monkeypatch)).pvalue > 1e-3
+
+
+def test_batches_in_the_order_of_their_rows_are_found(monkeypatch):
+    assert chisquare(coarse_orders(monkeypatch, planted=True)).pvalue < 1e-9
+
+
 def test_batches_that_keep_ties_are_found(monkeypatch):
     assert chisquare(coarse_batches(monkeypatch, planted=True)).pvalue < 1e-9
 

@@ -384,7 +384,7 @@ KEY_CASES = {
     "minimize": Case(_minimize, ("drivers.minimize.minimize",)),
     "sweep": Case(_sweep, ("drivers.sweep.sweep", "drivers.mesh.agreed")),
     "curate": Case(_curate, ("privacy.transforms.curating.curate", "privacy.transforms.curating.project")),
-    "private_selection": Case(_selection, ("tuning.selection.private_selection",)),
+    "private_selection": Case(_selection, ("tuning.selection.private_selection", "tuning.selection.seed_globals")),
     "tune_and_train": Case(
         _tuned,
         (

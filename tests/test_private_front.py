@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import random
 import warnings
 
 import jax
@@ -134,6 +135,43 @@ def test_a_training_that_fails_has_the_largest_error():
         assert (error == 1.0) == bad
     with pytest.raises(ValueError, match=r"array\("):
         searched(training=Failing(), on_error="raise")
+
+
+class Global(Trivial):
+    """Against the contract: notes what global generators would have drawn for it."""
+
+    def __init__(self):
+        self.drawn = []
+
+    def fit(self, setting, noise, rows, key):
+        self.drawn += [np.random.normal(), random.random()]  # noqa: NPY002
+        return setting
+
+
+def test_trainings_that_draw_from_global_generators_do_not_draw_alike():
+    """These are put back after each training, and a difference of two models would be free of such noise."""
+    training = Global()
+    before = np.random.get_state()[1].tolist()  # noqa: NPY002
+    searched(training=training)
+    searched(training=training, seed=1)
+    assert len(training.drawn) >= 8
+    assert len(set(training.drawn)) == len(training.drawn)
+    assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
+
+
+class Deferred(Trivial):
+    """A training whose program fails after ``fit`` has returned."""
+
+    def fit(self, setting, noise, rows, key):
+        def refuse(row):
+            raise ValueError(f"I saw {row}")
+
+        return jax.pure_callback(refuse, jax.ShapeDtypeStruct((3,), rows[0].dtype), rows[0][0])
+
+
+def test_a_training_that_fails_late_has_failed():
+    found = searched(training=Deferred(), count=2)
+    assert set(found.models) == {None}
 
 
 def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog, capfd, trials):

@@ -67,13 +67,13 @@ def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
     )
     stated = stated.assuming(*asked.training.assumptions())
     secret, stated = keys.for_release(asked.key, stated, asked.insecure_key)
-    of_run, of_blocks, of_last = jax.random.split(secret, 3)
+    of_run, of_blocks, of_last, of_globals = jax.random.split(secret, 4)
 
     selection.charge(asked.recordings, (stated,), "tune and train by blocks", asked.settings)
     table = fitted(asked, rows, noises, count, of_blocks)
     found = run_loop(algorithm, _looked_up, table, config, key=of_run, insecure_key=True).release
     chosen = round(float(found.point[0]))
-    model = _routes.fitted(asked, asked.settings[chosen], noises[chosen], rows, of_last)
+    model = _routes.fitted(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
     return _routes.Tuned(model, asked.settings[chosen], noises[chosen], (stated,), NAME)
 
 
@@ -103,7 +103,9 @@ def _at_once(
     with _quiet.unheard():
         try:
             found = np.asarray(training.block_losses(settings, noises, train, held_out, len(rows[1]), key), float)
-        except (Exception, SystemExit):
+        except _quiet.STOPS:
+            raise
+        except BaseException:
             if asked.on_error == "raise":
                 raise
             found = np.ones((len(settings), count))

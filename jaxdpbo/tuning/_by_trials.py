@@ -56,20 +56,20 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None) -> _routes.
     )
     secret, first = keys.for_release(asked.key, stated[0], asked.insecure_key)
     stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
-    of_draw, of_trials, of_last = jax.random.split(secret, 3)
+    of_draw, of_trials, of_last, of_last_globals = jax.random.split(secret, 4)
     selection.charge(asked.recordings, stated, "tune and train by trials", asked.settings)
     drawn = np.asarray(jax.random.permutation(of_draw, len(asked.settings)))[:count]
     best = []
     for tier, of_tier in enumerate(small):
         scores = []
         for place, number in enumerate(drawn):
-            of_training, of_score = jax.random.split(jax.random.fold_in(of_trials, count * tier + place))
+            of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_trials, count * tier + place), 3)
             setting = asked.settings[number]
-            model = _routes.fitted(asked, setting, of_tier[number], rows, of_training)
+            model = _routes.fitted(asked, setting, of_tier[number], rows, of_training, of_globals)
             scores.append(_routes.scored(asked, model, validation, budget, of_score))
         best.append(int(drawn[int(np.argmin(scores))]))
     setting = _extrapolated(training, asked.settings, best, levels, records)
-    model = _routes.fitted(asked, setting, noises[best[1]], rows, of_last)
+    model = _routes.fitted(asked, setting, noises[best[1]], rows, of_last, of_last_globals)
     return _routes.Tuned(model, setting, noises[best[1]], stated, NAME)
 
 

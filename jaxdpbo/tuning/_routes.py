@@ -11,6 +11,7 @@ import numpy as np
 from jaxdpbo import _quiet
 from jaxdpbo.privacy import accounting, calibration, charges, guarantee, private_mean
 from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.tuning import selection
 from jaxdpbo.tuning import training as trainings
 from jaxdpbo.tuning.training import Rows, Setting, Training
 
@@ -124,18 +125,23 @@ def scored(asked: Asked, model: Any, rows: Rows, budget: calibration.Budget, key
     with _quiet.unheard():
         try:
             return np.inf if model is None else score(asked.training, model, rows, budget, key)
-        except (Exception, SystemExit):
+        except _quiet.STOPS:
+            raise
+        except BaseException:
             if asked.on_error == "raise":
                 raise
             return np.inf
 
 
-def fitted(asked: Asked, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
+def fitted(asked: Asked, setting: Setting, noise: float, rows: Rows, key: jax.Array, of_globals: jax.Array) -> Any:
     """The model, unheard; None where the training fails: an exception may quote rows."""
     with _quiet.unheard():
         try:
-            return asked.training.fit(deepcopy(setting), noise, rows, key)
-        except (Exception, SystemExit):
+            selection.seed_globals(of_globals)
+            return selection.ready(asked.training.fit(deepcopy(setting), noise, rows, key))
+        except _quiet.STOPS:
+            raise
+        except BaseException:
             if asked.on_error == "raise":
                 raise
             return None

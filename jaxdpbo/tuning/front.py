@@ -268,9 +268,9 @@ def _searched(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
         step = len(tried)
         planned = [number for number in design[step : step + 1] if number in left]
         number = planned[0] if planned else left[int(np.argmax(gains[left]))]
-        of_training, of_score = jax.random.split(jax.random.fold_in(of_runs, step))
+        of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_runs, step), 3)
         setting, noise = asked.settings[candidates.setting[number]], float(candidates.noise[number])
-        models.append(_routes.fitted(asked, setting, noise, rows[0], of_training))
+        models.append(_routes.fitted(asked, setting, noise, rows[0], of_training, of_globals))
         score = _routes.scored(asked, models[-1], rows[1], plan.budget, of_score)
         errors.append(float(np.clip(score, 0.0, 1.0)))
         measured = np.array([[candidates.epsilon[number], errors[-1]]])

@@ -193,12 +193,15 @@ def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax
     best: tuple[Any, ...] = ()
     with _quiet.unheard():
         for number in range(table.runs(_uniform(first))):
-            of_setting, of_run = _keys_of(rest, number)
+            of_setting, of_run, of_globals = _keys_of(rest, number)
             setting = settings[_uniform(of_setting) * len(settings) >> repetition.BITS]
             try:
+                seed_globals(of_globals)
                 output, score = run(deepcopy(setting), of_run)  # what a run writes on it would tell the next one
-                score = float(score)
-            except (Exception, SystemExit):
+                output, score = ready(output), float(score)
+            except _quiet.STOPS:
+                raise
+            except BaseException:
                 if not keep:
                     raise
                 output, score = None, np.inf
@@ -208,10 +211,25 @@ def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax
     return best
 
 
+def seed_globals(key: jax.Array) -> None:
+    """NumPy's and Python's generators, for one run: ``unheard`` puts them back, so all runs would draw the same."""
+    _quiet.seed(np.asarray(jax.random.key_data(key)))
+
+
+def ready(output: object) -> Any:
+    """What a run returned, when it is there: a program of JAX may fail after the function that called it returned."""
+    try:
+        leaves = jax.tree.leaves(output)
+    except (TypeError, ValueError):  # a dict whose keys have no order
+        leaves = []
+    jax.block_until_ready(leaves)
+    return output
+
+
 def _uniform(key: jax.Array) -> int:
     """A number of ``repetition.BITS`` bits."""
     return int.from_bytes(np.asarray(_bits(key)).tobytes(), "little")
 
 
 _bits = jax.jit(lambda key: jax.random.bits(key, (repetition.BITS // 32,), "uint32"))
-_keys_of = jax.jit(lambda key, number: tuple(jax.random.split(jax.random.fold_in(key, number))))
+_keys_of = jax.jit(lambda key, number: tuple(jax.random.split(jax.random.fold_in(key, number), 3)))

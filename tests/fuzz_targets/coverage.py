@@ -28,7 +28,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "traced: arrays of a checked config, inside the rows of the drivers": {
         "algorithms.dp_gp_ucb.gains": "counted score rounded summed unit largest",
-        "algorithms.dp_gp_ucb.run": "beta best scores",
+        "algorithms.dp_gp_ucb.run": "beta best scores terms",
         "algorithms.dpareto.configs": "snapped unit_of point_of",
         "algorithms.dpareto.surrogates": (
             "transformed measured fitted posterior conditioned predicted proposed undominated improvement"
@@ -96,7 +96,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy.separable.blocks": "cut usual_count",
         "surrogate.information_gain": "greedy_gain gain_bound gain_bound_of_box",
         "tuning.repetition": "table",
-        "tuning.selection": "settings_of statements charge",
+        "tuning.selection": "settings_of statements charge seed_globals ready",
         "tuning.training": "noise_for",
     },
     "numbers of a checked caller in one expression: tests/test_sensitivity.py": {
@@ -107,7 +107,9 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "a command's parts, behind argparse: tests/test_commands.py": {
         "commands": "main",
-        "commands.curator": ("add_arguments run numbers example of_table serve_all chosen watched contacts serve say"),
+        "commands.curator": (
+            "add_arguments run of_protocol numbers example of_table serve_all chosen watched contacts serve say"
+        ),
         "commands.demo": (
             "add_arguments run compare of_seed gibo evaluated searched show privacy_of published best_so_far plot"
         ),
@@ -123,7 +125,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.optuna.study": "observations",
     },
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
-        "integrations.sklearn.losses": "named expect of_records elements",
+        "integrations.sklearn.losses": "named expect column of_records elements",
         "integrations.sklearn.splits": "one",
         "integrations.sklearn.fitting": "of_blocks taken with_params",
         "integrations.sklearn.scaling": "scale exponent_of",
@@ -159,7 +161,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "where arrays lie: tests/test_mesh.py": {"drivers.mesh": "placed of over expect_one_process agreed"},
     "of run_scan, killed wherever: tests/test_parts.py": {"drivers.parts": "begin finished delete"},
-    "any tree of arrays: tests/test_recorded_runs.py": {"privacy.fingerprints": "fingerprint"},
+    "any tree of arrays: tests/test_recorded_runs.py": {"privacy.fingerprints": "fingerprint checksum"},
 }
 
 

@@ -16,6 +16,7 @@ from optuna import TrialPruned
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from jaxdpbo import _quiet
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.integrations.optuna import coordinates
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, deviation_of, posterior
@@ -158,7 +159,9 @@ class PrivateStudy:
                 warnings.simplefilter("ignore")
                 found = self._losses(dict(place["params"]), data)
             kind = "" if np.shape(found) == (self._users,) else f"losses of another shape than ({self._users},)"
-        except Exception as error:
+        except _quiet.STOPS:
+            raise
+        except BaseException as error:
             found, kind = None, type(error).__name__
         if kind:
             said = f"{kind} from the losses of trial {place['trial']}; what else there is to say may be of a record"

@@ -5,14 +5,18 @@ import pickle
 import sys
 import warnings
 from concurrent.futures import CancelledError
+from decimal import Decimal
+from fractions import Fraction
 
 import joblib
 import numpy as np
+import pandas
 import pytest
 import sklearn
 from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import BaggingClassifier
+from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import (
     GroupShuffleSplit,
@@ -27,6 +31,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Recording, Space, space
+from jaxdpbo.drivers import RunInterrupted
 from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, fitting, jobs, losses, scale, splits
 from jaxdpbo.privacy import guarantee, ledger
 
@@ -64,11 +69,7 @@ class Picky(ClassifierMixin, BaseEstimator):
         return self.classes_[(X[:, 0] > 0).astype(int)]
 
 
-NOT_INSTALLED = {  # what scikit-learn skips: it checks a rule of array libraries and one of pandas
-    "check_array_api_input",
-    "check_classifier_data_not_an_array",
-    "check_regressor_data_not_an_array",
-}
+NOT_INSTALLED = {"check_array_api_input"}  # what scikit-learn skips: it checks a rule of array libraries
 WITHOUT_REFIT = dict.fromkeys(
     (
         "check_classifier_data_not_an_array",
@@ -378,6 +379,21 @@ def test_a_fit_that_fails_is_the_worst_setting_or_raises():
         fitting.OfUsers(Failing(), "log_loss", True)({"C": 0.9}, data)
 
 
+def test_a_fit_that_stops_says_what_can_be_done():
+    class Stopping(LogisticRegression):
+        def fit(self, X, y):
+            if abs(self.C - 0.55) > 1e-6:  # but for the middle
+                raise OSError
+            return super().fit(X, y)
+
+    with pytest.raises(
+        RunInterrupted, match=r"fit stopped on OSError: its budget is spent, .* with recording="
+    ) as caught:
+        search(Stopping(), error_score="raise").fit(X, Y)
+    assert caught.value.state is None
+    assert isinstance(caught.value.__cause__, OSError)
+
+
 def test_a_label_of_another_type_changes_no_others():
     validation = splits.one(None, 60, None, {}, again=False).validation
     usual = search(refit="train").fit(X, Y.tolist())
@@ -394,6 +410,55 @@ def test_a_label_of_another_type_changes_no_others():
     numbers = losses.elements([1.0, "x", None, 2.5], np.arange(4))
     found = losses.of_records("absolute", Ridge().fit(X, X[:, 0]), X[:4], numbers)
     np.testing.assert_array_equal(np.isfinite(found), [True, False, False, True])
+
+
+def test_frames_and_series_are_what_their_arrays_are():
+    usual = search(refit="train").fit(X, Y)
+    frame, target = pandas.DataFrame(X, columns=list("abc")), pandas.DataFrame({"sick": Y})
+    for y in (target, target["sick"], target["sick"].astype("Int64"), target["sick"].tolist()):
+        found = search(refit="train").fit(frame, y)
+        assert found.best_params_ == usual.best_params_
+        assert list(found.feature_names_in_) == ["a", "b", "c"]
+        np.testing.assert_array_equal(found.best_estimator_.coef_, usual.best_estimator_.coef_)
+    with pytest.warns(DataConversionWarning):
+        found = search(refit="train").fit(frame, Y[:, None])
+    np.testing.assert_array_equal(found.best_estimator_.coef_, usual.best_estimator_.coef_)
+    with pytest.raises(ValueError, match="y must be one column, or an array, got a frame of 2 columns"):
+        search().fit(frame, pandas.DataFrame({"sick": Y, "old": Y}))
+
+
+def test_a_target_is_any_number():
+    numbers = [1, np.int64(2), np.float32(2.5), Decimal("3.5"), Fraction(1, 2), True, None, "x", pandas.NA, 10**400, 1j]
+    taken = losses.elements(numbers, np.arange(len(numbers)))
+    for name in ("absolute", "squared"):
+        found = losses.of_records(name, Ridge().fit(X, X[:, 0]), X[: len(numbers)], taken)
+        np.testing.assert_array_equal(np.isfinite(found), [True] * 6 + [False] * 5)
+
+
+def test_a_loss_is_checked_with_targets_of_the_type_that_it_will_be_given(tmp_path):
+    """Of a Series: one by one, where ``np.log1p`` finds no float. Nothing is spent."""
+
+    def loss(estimator, inputs, targets):
+        return np.log1p(targets)
+
+    ledger.create(tmp_path / "ledger", mu=2)
+    recording = Recording(tmp_path / "ledger", "fit")
+    cv = PredefinedSplit([-1, 0] * 30)
+    asked = {"loss": loss, "loss_range": (0, 1), "cv": cv, "insecure_seed": None}
+    with pytest.raises(TypeError, match="log1p"):
+        search(**asked, recording=recording).fit(X, pandas.Series(Y))
+    assert not ledger.account(recording.path).spends
+    search(**asked, recording=recording).fit(X, Y)
+    assert len(ledger.account(recording.path).spends) == 1
+
+
+def test_a_cell_of_a_protected_row_changes_no_column_that_trains():
+    frame = pandas.DataFrame({"a": np.arange(60), "b": X[:, 1]})
+    changed = frame.astype({"a": object})
+    changed.iloc[3, 0] = "many"
+    train = np.delete(np.arange(60), 3)
+    usual, other = (fitting.taken(each, Y, train, True)[0] for each in (frame, changed))
+    pandas.testing.assert_frame_equal(usual, other)
 
 
 def test_distances_between_records_are_refused():

@@ -58,6 +58,15 @@ def test_a_command_line_becomes_a_space():
             tune._space([word])
 
 
+def test_a_range_is_two_numbers_or_private():
+    assert tune._loss_range(None) is None
+    assert tune._loss_range(["private"]) == "private"
+    assert tune._loss_range(["0", "1e4"]) == (0.0, 1e4)
+    for words in (["1"], ["0", "1", "2"], ["0", "x"], ["private", "1"]):
+        with pytest.raises(ValueError, match="loss-range must be two numbers, or private"):
+            tune._loss_range(words)
+
+
 def test_a_file_becomes_a_space(tmp_path):
     path = tmp_path / "space.toml"
     path.write_text(

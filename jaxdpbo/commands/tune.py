@@ -43,7 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epsilon", type=float, required=True, help="the budget, with --delta")
     parser.add_argument("--delta", type=float, required=True, help="far under one over the number of rows")
     parser.add_argument("--loss", default="auto", help="log_loss, hinge, zero_one, squared or absolute")
-    parser.add_argument("--loss-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="chosen without the data")
+    parser.add_argument(
+        "--loss-range",
+        nargs="+",
+        metavar="NUMBER",
+        help="after the table: lowest and highest loss, chosen without the data; or: private",
+    )
     parser.add_argument("--n-iter", type=int, default=100, help="settings tried at most")
     parser.add_argument("--n-jobs", type=int, help="settings at once")
     parser.add_argument("--quiet", action="store_true", help="no bar of steps")
@@ -66,7 +71,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
             epsilon=arguments.epsilon,
             delta=arguments.delta,
             loss=arguments.loss,
-            loss_range=arguments.loss_range,
+            loss_range=_loss_range(arguments.loss_range),
             n_iter=arguments.n_iter,
             n_jobs=arguments.n_jobs,
             verbose=not arguments.quiet,
@@ -107,6 +112,16 @@ def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Of a public shuffle: which rows train, and which are protected."""
     order = np.random.default_rng(0).permutation(rows)
     return np.sort(order[: rows // 2]), np.sort(order[rows // 2 :])
+
+
+def _loss_range(words: list[str] | None) -> Any:
+    if words is None or words == ["private"]:
+        return words and words[0]
+    try:
+        low, high = map(float, words)
+    except ValueError:
+        raise ValueError(f"loss-range must be two numbers, or private, got {' '.join(words)!r}") from None
+    return low, high
 
 
 def prepared(estimator: Any, inputs: np.ndarray, targets: np.ndarray, train: np.ndarray) -> tuple[Any, np.ndarray]:

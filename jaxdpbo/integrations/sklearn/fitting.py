@@ -100,14 +100,17 @@ def of_blocks(learner: OfBlock, rows: int, k: int, groups: Any, *, raises: bool)
 
 
 def taken(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) -> tuple[Rows, Targets]:
-    """``X`` and ``y`` of some rows; a ``y`` of one ``column`` is flat, and of the type of these rows alone."""
+    """``X`` and ``y`` of some rows, a ``y`` of one ``column`` flat; objects get the type that these rows alone need."""
+    inputs = _safe_indexing(inputs, rows)
+    if hasattr(inputs, "infer_objects"):  # a frame
+        inputs = inputs.infer_objects()
     if targets is None:
-        return _safe_indexing(inputs, rows), None
+        return inputs, None
     found: Any = _safe_indexing(targets, rows)
     kind = getattr(getattr(found, "dtype", None), "kind", "")
     if kind == "O":  # of an array or a Series: the type is that of these rows alone
         found = found.tolist()
-    return _safe_indexing(inputs, rows), column_or_1d(found, warn=True) if column else found
+    return inputs, column_or_1d(found, warn=True) if column else found
 
 
 def with_params(estimator: Estimator, params: dict[str, Any]) -> Estimator:

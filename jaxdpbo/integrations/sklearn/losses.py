@@ -6,6 +6,8 @@ which counts as the middle of the range; and nothing that a prediction says is h
 """
 
 from collections.abc import Callable
+from decimal import Decimal
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +69,7 @@ def _floats(targets: np.ndarray) -> np.ndarray:
     """NaN for what is no number."""
     if targets.dtype != object:
         return targets.astype(float)
-    return np.array([each if isinstance(each, (int, float)) else np.nan for each in targets], float)
+    return np.array([float(each) if isinstance(each, (Real, Decimal)) else np.nan for each in targets], float)
 
 
 def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
@@ -104,6 +106,8 @@ def named(loss: kinds.Loss, estimator: Estimator) -> kinds.Loss:
 def expect(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
     """Nothing, where a fitted estimator's predictions have a loss each; of rows that are not protected.
 
+    ``targets`` are of ``elements``, as those of protected rows are: what a loss cannot take is seen here.
+
     Raises:
       ValueError: the loss is something else than one number a row.
       Exception: whatever the estimator or the loss raises.
@@ -113,6 +117,19 @@ def expect(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Target
         raise ValueError(f"loss must be one number a row, ({_rows(inputs)},), got shape {found.shape}")
 
 
+def column(targets: Targets) -> Targets:
+    """What ``fit`` is given as ``y``, a frame of one column as that column.
+
+    Raises:
+      ValueError: a frame of several columns.
+    """
+    if not hasattr(targets, "columns"):
+        return targets
+    if targets.shape[1] != 1:
+        raise ValueError(f"y must be one column, or an array, got a frame of {targets.shape[1]} columns")
+    return _safe_indexing(targets, 0, axis=1)
+
+
 def of_records(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
     """Losses ``(n,)`` of a fitted estimator's predictions. What the records hold raises and warns of nothing."""
     with _quiet.unheard():
@@ -120,12 +137,17 @@ def of_records(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Ta
 
 
 def elements(targets: Targets, rows: np.ndarray) -> Any:
-    """Targets of some rows, those of lists and objects one by one: a label of another type changes no other's."""
+    """Targets of some rows, those of lists, Series and objects one by one: a label of another type changes no other's.
+
+    A Series too: one label decides its type, and so what a loss is given for all.
+    """
     if targets is None:
         return None
     taken = _safe_indexing(targets, rows)
-    if isinstance(taken, np.ndarray) and taken.dtype != object:
-        return taken[:, 0] if taken.ndim == 2 and taken.shape[1] == 1 else taken
+    if isinstance(taken, np.ndarray):
+        taken = taken[:, 0] if taken.ndim == 2 and taken.shape[1] == 1 else taken
+        if taken.dtype != object:
+            return taken
     found = np.empty(len(taken), object)
     for row, each in enumerate(taken):
         found[row] = each
@@ -141,7 +163,9 @@ def _halved(
         found = _losses(loss, estimator, _safe_indexing(inputs, rows), _safe_indexing(targets, rows))
         if found.shape == rows.shape:
             return found
-    except Exception:
+    except _quiet.STOPS:
+        raise
+    except BaseException:
         pass  # which row it was is found out below, and kept
     if len(rows) == 1:
         return np.full(1, np.nan)

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
 
 from jaxdpbo import _checks
-from jaxdpbo.drivers import Run, methods, minimize
+from jaxdpbo.drivers import Run, RunInterrupted, methods, minimize
 from jaxdpbo.integrations.sklearn import fitting, jobs, losses, scaling, splits
 from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import charges, guarantee, separable
@@ -63,9 +63,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected; each
     validation record (with ``groups``, all records of a group) gives a loss, and what is released, ``best_params_`` and
-    all else with a trailing underscore, is ``(epsilon, delta)``-DP or ``mu``-GDP for replacing one of those. With
-    ``protect="all"`` rows are cut into blocks (``jaxdpbo.blocks``), an estimator is fitted in each, and replacing one
-    of ALL rows is protected, for the price of smaller models and of noise that falls with the number of blocks.
+    all else with a trailing underscore, is ``(epsilon, delta)``-DP or ``mu``-GDP for replacing one of those, but for
+    ``best_estimator_`` and ``classes_`` with ``refit=True``, which learn from them. With ``protect="all"`` rows are cut
+    into blocks (``jaxdpbo.blocks``), an estimator is fitted in each, and replacing one of ALL rows is protected, for
+    the price of smaller models and of noise that falls with the number of blocks.
     There are no exact ``cv_results_`` and no ``best_score_``: they leak the records. A noised loss of the answer costs
     a share of the budget (``estimate_share``). Each fit spends a budget: ``cross_val_score`` spends one a fold.
 
@@ -90,7 +91,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       mu: or the GDP budget.
       n_iter: settings tried at most.
       loss: of a record: "log_loss", "hinge", "zero_one", "squared", "absolute", or ``(estimator, X, y) -> losses
-        (n,)`` whose entry ``i`` depends on row ``i`` alone. "auto" is "log_loss" for classifiers with
+        (n,)`` whose entry ``i`` depends on row ``i`` alone; a ``y`` that is no NumPy array comes as one of objects,
+        since a Series has the type that all its rows need. "auto" is "log_loss" for classifiers with
         ``predict_proba``, "zero_one" for others, "squared" for regressors.
       loss_range: ``(low, high)``, chosen without the data: losses are clipped there. Where not given, (0, 4) of a log
         loss, (0, 2) of a hinge, (0, 1) of 0-1. "private" finds how much losses differ for 5 % of ``mu^2``.
@@ -106,7 +108,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         fits ``best_estimator_`` to the training rows alone, which adds nothing to what is released; True to all rows,
         which is outside of the guarantee.
       estimate_share: of ``mu^2``, in [0, 1), spent on ``best_loss_``, a noised mean loss at ``best_params_``.
-      error_score: "worst": a setting with which the estimator can not be fitted has the largest loss; "raise".
+      error_score: "worst": a setting with which the estimator can not be fitted has the largest loss; "raise". The
+        middle of the space (of ``k`` categories the one at index ``k // 2``) is fitted before anything is spent, with
+        ``protect="validation"``: what it raises is raised.
       n_jobs: as everywhere in scikit-learn, by joblib: settings of a batch at once.
       verbose: not 0 shows a bar of steps; needs the ``progress`` extra.
       recording: ``Recording(path, run)``: charge the search to a ledger before it begins. The name stands for one fit
@@ -193,7 +197,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         if get_tags(self.estimator).input_tags.pairwise:
             raise ValueError("estimator must take records, not distances between them: those are of two users")
         space = self.space if isinstance(self.space, Space) else Space(self.space)
-        X, y = indexable(X, y)
+        X, y = indexable(X, losses.column(y))
         fit_params, split_params = self._routed(params)
         prepare = self._all_rows if self.protect == ALL else self._held_out
         ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
@@ -222,7 +226,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         objective = fitting.OfUsers(self.estimator, loss, self.error_score == "raise")
         # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.
         model = objective.fitted(middle, data)
-        losses.expect(loss, model, *training)
+        losses.expect(loss, model, training[0], losses.elements(y, split.train))
         whose = () if groups is None else (guarantee.WHOSE_ROWS,)
         rests = (guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
         return _Ready(objective, data, split.users, split.train, model, rests)
@@ -258,26 +262,35 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"n_iter must be at least {batch}, one more than parameters, got {self.n_iter}")
         seed = self.insecure_seed
         at_once: Any = self.n_jobs  # None is what joblib's context says
-        return minimize(
-            ready.objective,
-            ready.data,
-            space,
-            method=self.method,
-            loss_range=self._range(losses.named(self.loss, self.estimator)),
-            mu=self.mu,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            users=ready.users,
-            steps=steps,
-            batch=batch,
-            estimate_share=self.estimate_share,
-            key=None if seed is None else jax.random.key(_checks.size("insecure_seed", seed, minimum=0)),
-            insecure_key=seed is not None,
-            traceable=False,
-            executor=None if effective_n_jobs(at_once) == 1 else jobs.Joblib(self.n_jobs),
-            progress=bool(self.verbose),
-            recording=self.recording,
-        )
+        try:
+            return minimize(
+                ready.objective,
+                ready.data,
+                space,
+                method=self.method,
+                loss_range=self._range(losses.named(self.loss, self.estimator)),
+                mu=self.mu,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                users=ready.users,
+                steps=steps,
+                batch=batch,
+                estimate_share=self.estimate_share,
+                key=None if seed is None else jax.random.key(_checks.size("insecure_seed", seed, minimum=0)),
+                insecure_key=seed is not None,
+                traceable=False,
+                executor=None if effective_n_jobs(at_once) == 1 else jobs.Joblib(self.n_jobs),
+                progress=bool(self.verbose),
+                recording=self.recording,
+            )
+        except RunInterrupted as error:
+            if self.recording is not None:
+                raise
+            raise RunInterrupted(
+                f"fit stopped on {type(error.__cause__).__name__}: its budget is spent, and another fit spends anew; "
+                "with recording= a fit that stopped goes on",
+                step=error.step,
+            ) from error.__cause__
 
     def _keep(self, run: Run, ready: "_Ready", rows: int) -> None:
         """What may be published, and nothing else."""

@@ -233,10 +233,28 @@ def test_an_evaluation_that_fails_is_refused_without_its_reason_and_may_be_asked
 
     (_, refusal) = said_to(tmp_path, published, ask(1, 3), evaluate=fails)
     assert refusal == {"error": "the evaluation of row 3 failed: ask again"}
-    with pytest.raises(ProtocolError) as raised:
-        outsourcing.curator._evaluated(fails, 3)
+    with opened(tmp_path, published) as record, pytest.raises(ProtocolError) as raised:
+        outsourcing.curator._evaluated(record, fails, 3)
     assert raised.value.__cause__ is raised.value.__context__ is None
     assert said_to(tmp_path, published, ask(1, 3))[-1]["output"] == OUTPUTS[3]
+
+
+def test_what_fails_is_told_of_as_many_rows_as_there_are_queries(tmp_path, published):
+    """Each says something of a row, and costs no query."""
+
+    def fails(row):
+        raise RuntimeError
+
+    replies = said_to(tmp_path, published, *(ask(1, row) for row in (0, *range(10), 3)), evaluate=fails)[1:]
+    told = ["failed: ask again" in reply["error"] for reply in replies]
+    assert told == [True] * (QUERIES + 1) + [False] * (10 - QUERIES) + [True]
+
+
+def test_a_record_that_others_may_read_is_refused(tmp_path, published):
+    said_to(tmp_path, published, ask(1, 3))
+    (tmp_path / "record.jsonl").chmod(0o640)
+    with pytest.raises(ProtocolError, match="must be yours and closed to others"):
+        said_to(tmp_path, published)
 
 
 def test_an_output_that_is_no_number_is_none_and_the_search_goes_on(tmp_path, published):
@@ -572,11 +590,15 @@ def reached(port):
 
 
 SLOW = """
-import math, time
+import math, os, time
+
+print("loaded")
 
 def function(row, inputs):
     time.sleep(0.15)
     open({path!r}, "a").write(str(row) + "\\n")
+    print("patient", row, inputs)
+    os.write(1, b"patient\\n")
     return sum(map(math.sin, inputs))
 
 other = function
@@ -642,8 +664,30 @@ def test_the_two_programs_speak_over_a_pipe(tmp_path, table):
     curator.stdout.close()
     shown = modeler.stderr.read()
     assert modeler.wait(timeout=120) == 0, shown
-    assert "the modeler's answer is row" in curator.stderr.read()
+    heard = curator.stderr.read()
+    assert "the modeler's answer is row" in heard
     assert curator.wait(timeout=120) == 0
+    assert "loaded" in heard  # what is printed goes to the owner: on the pipe it would have ended the conversation
+    assert heard.count("patient") > 8
+
+
+def test_a_table_may_lack_cells_and_is_published_once(tmp_path, table, monkeypatch):
+    """A cell that is no number makes its row the centre, and stops nobody."""
+    monkeypatch.setattr(outsourcing, "serve", lambda *_: None)
+    monkeypatch.syspath_prepend(tmp_path)
+    lines = (tmp_path / "table.csv").read_text().splitlines()
+    for changed in (["x,y", "many", *lines[2:]], ["x,y", ",2", *lines[2:]]):
+        (tmp_path / "table.csv").write_text("\n".join(changed) + "\n")
+        for each in tmp_path.glob("re*.jsonl*"):
+            each.unlink()
+        sys.modules.pop("slow", None)
+        commands.main(["curator", *map(str, table), "--pipe"])
+        assert len(outsourcing.read_published(tmp_path / "released.jsonl").curated.z) == len(INPUTS)
+    for each in tmp_path.glob("record*"):
+        each.unlink()
+    (tmp_path / "table.csv").write_text("\n".join(lines[:-1]) + "\n")
+    with pytest.raises(SystemExit, match="is of 40 rows, not of 39"):
+        commands.main(["curator", *map(str, table), "--pipe"])
 
 
 CHANGED = "the private data, or what the outputs come from, changed"
@@ -658,7 +702,8 @@ CHANGED = "the private data, or what the outputs come from, changed"
         (["--centre=0,1"], CHANGED),
         (["--lengthscales=2"], "--lengthscales must be 2 positive numbers"),
         (["--inputs=x,z"], "has no column z"),
-        (["--inputs=x,word"], "row 0 has no number in column word"),
+        (["--inputs=x,word"], "has no number in column word"),
+        (["--queries=0"], "--queries must be 1 to 10000, got 0"),
         (["--function=sys:getsizeof"], "--function: sys has no file"),
         (["--function=slow:other"], CHANGED),
         ("the source of the function", CHANGED),

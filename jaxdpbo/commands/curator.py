@@ -14,8 +14,10 @@ import math
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import jax
 import numpy as np
@@ -66,9 +68,22 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         if (arguments.output is None) == (arguments.function is None):
             parser.error("one of --output and --function is needed")
     try:
-        serve_all(arguments, example() if arguments.table is None else of_table(arguments))
+        with of_protocol() if arguments.pipe else nullcontext() as channel:
+            serve_all(arguments, channel, example() if arguments.table is None else of_table(arguments))
     except (outsourcing.ProtocolError, ValueError, OSError) as error:
         sys.exit(f"curator: {error}")
+
+
+@contextmanager
+def of_protocol() -> Iterator[TextIO]:
+    """Standard output, for the modeler alone: what is printed meanwhile, by code of any kind, goes to the owner."""
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "w") as channel, redirect_stdout(sys.stderr):
+        os.dup2(2, 1)
+        try:
+            yield channel
+        finally:
+            os.dup2(channel.fileno(), 1)
 
 
 def numbers(text: str) -> list[float]:
@@ -96,13 +111,11 @@ def of_table(arguments: argparse.Namespace) -> Held:
         raise ValueError(f"{arguments.table} has no column {', '.join(sorted(missing))}")
 
     def column(name):
-        place, found = header.index(name), []
-        for number, row in enumerate(rows):
-            try:
-                found.append(float(row[place]))
-            except (ValueError, IndexError):
-                raise ValueError(f"{arguments.table}: row {number} has no number in column {name}") from None
-        return np.array(found)
+        place = header.index(name)
+        found = np.array([_number(row[place]) if place < len(row) else np.nan for row in rows])
+        if not np.any(np.isfinite(found)):
+            raise ValueError(f"{arguments.table} has no number in column {name}")
+        return found
 
     inputs = np.stack([column(name) for name in names], axis=1)
     if arguments.lengthscales is not None:
@@ -123,11 +136,21 @@ def of_table(arguments: argparse.Namespace) -> Held:
     return Held(inputs, lambda row: function(row, inputs[row]), source)
 
 
-def serve_all(arguments: argparse.Namespace, held: Held) -> None:
+def _number(cell: str) -> float:
+    """NaN where there is none: such a row counts as the centre, such an output is none."""
+    try:
+        return float(cell)
+    except ValueError:
+        return np.nan
+
+
+def serve_all(arguments: argparse.Namespace, channel: TextIO | None, held: Held) -> None:
     """Publish, or read what was published, and answer until the modeler gives its answer."""
     arguments.folder.mkdir(parents=True, exist_ok=True)
     released, record = arguments.folder / "released.jsonl", arguments.folder / "record.jsonl"
     config = chosen(arguments, held.inputs.shape[1])
+    if not 0 < arguments.queries <= outsourcing.MAX_QUERIES:  # before anything is drawn
+        raise ValueError(f"--queries must be 1 to {outsourcing.MAX_QUERIES}, got {arguments.queries}")
     if not released.exists():
         if record.exists():
             raise outsourcing.ProtocolError(f"{released} is gone, and making another would spend its budget again")
@@ -137,12 +160,14 @@ def serve_all(arguments: argparse.Namespace, held: Held) -> None:
         raise outsourcing.ProtocolError(
             f"{released} was made under other settings: {published.curated.guarantee.claim}"
         )
+    if len(published.curated.z) != len(held.inputs):
+        raise outsourcing.ProtocolError(f"{released} is of {len(published.curated.z)} rows, not of {len(held.inputs)}")
     private = outsourcing.framed(held.source, config.kind, np.asarray(config.centre))
     with outsourcing.open_journal(record, published, private, arguments.queries) as opened:
         say(f"{released}: {len(held.inputs)} rows, may leave; {record} and its key may not")
         say(f"guarantee: {published.curated.guarantee}")
         say(f"{len(opened.answers)} of {opened.queries} queries are answered")
-        answer = contacts(arguments, opened, watched(held.evaluate))
+        answer = contacts(arguments, channel, opened, watched(held.evaluate))
         say("the modeler went away" if answer is None else f"the modeler's answer is row {answer}")
 
 
@@ -175,10 +200,12 @@ def watched(evaluate: Any) -> Any:
     return one
 
 
-def contacts(arguments: argparse.Namespace, record: outsourcing.Journal, evaluate: Any) -> int | None:
+def contacts(
+    arguments: argparse.Namespace, channel: TextIO | None, record: outsourcing.Journal, evaluate: Any
+) -> int | None:
     """Serve the pipe once, or a socket until the modeler says its answer."""
-    if arguments.pipe:
-        return serve(record, evaluate, outsourcing.lines_of(sys.stdin), outsourcing.sender(sys.stdout))
+    if channel is not None:
+        return serve(record, evaluate, outsourcing.lines_of(sys.stdin), outsourcing.sender(channel))
     place, path = places.of(arguments, arguments.folder)
     with outsourcing.listen(place, path) as sessions:
         where = place if arguments.port is None else f"port {place} of this machine"

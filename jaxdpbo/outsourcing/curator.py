@@ -50,6 +50,7 @@ class Journal(NamedTuple):
       rows: ``n``.
       queries: ``T``, to be answered in all.
       answers: so far; grows.
+      failed: rows whose evaluation failed since the record was opened; grows.
     """
 
     path: Path
@@ -59,6 +60,7 @@ class Journal(NamedTuple):
     rows: int
     queries: int
     answers: list[Answer]
+    failed: set[int]
 
 
 def framed(*parts: bytes | str | np.ndarray) -> bytes:
@@ -114,7 +116,7 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
         }
         count = len(published.curated.z)
         answers = _read(path, kept, header, count) if end else []
-        record = Journal(path, descriptor, _line(header), published.digest, count, int(queries), answers)
+        record = Journal(path, descriptor, _line(header), published.digest, count, int(queries), answers, set())
         if not end:
             _write(record, 0, record.header)
             _files.sync_folder(path)
@@ -133,7 +135,8 @@ def serve(
 
     Args:
       record: of ``open_journal``.
-      evaluate: the output of a row; where it raises, the query is refused, without the reason.
+      evaluate: the output of a row; where it raises, the query is refused, without the reason. That costs no query, for
+        at most as many rows as there are queries until the record is opened again.
       lines: what the modeler says.
       send: takes a line without its end.
 
@@ -175,18 +178,21 @@ def _answered(record: Journal, evaluate: Callable[[int], float], asked: dict[str
     if number > due:
         raise ProtocolError(f"query {number} came where {due} was due")
     known = {answer.row: answer.output for answer in record.answers}
-    answer = Answer(number, row, known[row] if row in known else _evaluated(evaluate, row))
+    answer = Answer(number, row, known[row] if row in known else _evaluated(record, evaluate, row))
     _write(record, _end(record), _line(answer._asdict()))
     record.answers.append(answer)
     return answer
 
 
-def _evaluated(evaluate: Callable[[int], float], row: int) -> float | None:
+def _evaluated(record: Journal, evaluate: Callable[[int], float], row: int) -> float | None:
+    if row not in record.failed and len(record.failed) >= record.queries:
+        raise ProtocolError("as many evaluations failed as there are queries: the curator must be started again")
     try:
         output = float(evaluate(row))
     except Exception:  # its reason may hold private values, so nothing is chained to it
         output = None
     if output is None:
+        record.failed.add(row)  # that it failed was said, and tells of the row
         raise ProtocolError(f"the evaluation of row {row} failed: ask again")
     return output if math.isfinite(output) else None
 
@@ -212,8 +218,11 @@ def _locked(path: Path) -> Iterator[int]:
         except BlockingIOError as error:
             raise ProtocolError(f"another curator has {path.name} open") from error
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
                 raise ProtocolError(f"{path.name} must be a file")
+            if found.st_mode & 0o077 or found.st_uid != os.geteuid():
+                raise ProtocolError(f"{path.name} must be yours and closed to others: chmod 600")
             _expect_in_place(path, descriptor)
             yield descriptor
         finally:

@@ -1,6 +1,7 @@
 """The demo and the reproductions run, small, and write what they say; release.json holds nothing raw."""
 
 import json
+import types
 
 import dataset_cases
 import jax
@@ -10,7 +11,9 @@ import pytest
 
 from benchmarks import report
 from benchmarks.reproductions import avent, common, kharkovskii, kusner, sopa
+from benchmarks.reproductions.avent import points as avent_points
 from benchmarks.reproductions.avent import settings as avent_settings
+from benchmarks.reproductions.avent import tasks as avent_tasks
 from benchmarks.reproductions.kharkovskii import regret as sound
 from benchmarks.reproductions.kharkovskii import settings as kharkovskii_settings
 from benchmarks.reproductions.kharkovskii import tables
@@ -22,6 +25,7 @@ from jaxdpbo import commands
 from jaxdpbo.commands import demo
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.problems import datasets, huber_regression, kernel_svr
+from jaxdpbo.training import oracles, spaces
 
 
 @pytest.fixture
@@ -389,8 +393,10 @@ def test_avents_fronts_come_from_the_same_points(full_only, avent_item, results,
     assert np.all(np.diff(grown["DPareto"]) >= 0)
     assert grown["DPareto"][-1] == table["search"]
     assert grown["random, last"] == table["random"]
-    varied = avent_item("fig7")["hypervolumes"]["LogReg+SGD"]
+    again = avent_item("fig7")
+    varied = again["hypervolumes"]["LogReg+SGD"]
     assert varied["best"] >= varied["mean"] >= varied["worst"]
+    assert all(0 <= apart <= 1 for apart in again["spread"]["LogReg+SGD"].values())
     assert list(avent_item("fig6")["hypervolumes"]["LogReg+SGD"]) == ["DPareto, 6 settings", "grid of 32"]
     compared = avent_item("fig8")
     assert np.all(np.diff(list(compared["least_error"]["LogReg+SGD"].values())) <= 0)
@@ -402,6 +408,35 @@ def test_avents_fronts_come_from_the_same_points(full_only, avent_item, results,
     kept = {path.name.split("-")[1] for path in (results / "avent" / "points").iterdir()}
     assert kept == {"pool", "search", "again", "grid"}
     assert avent_item("table2")["tasks"] == both
+
+
+def test_a_pool_that_was_stopped_goes_on_while_its_code_is_the_same(results, monkeypatch):
+    monkeypatch.setattr(datasets, "table", dataset_cases.table)
+    calls, stop = [], {2}
+
+    def distribute(run, inputs, records):
+        del run, records
+        calls.append(len(inputs[0]))
+        if len(calls) in stop:
+            raise KeyboardInterrupt
+        noise = np.asarray(inputs[1].noise_multiplier)
+        return oracles.Errors(noise, noise / 2, noise * 2)
+
+    monkeypatch.setattr(avent_tasks.drivers, "distribute", distribute)
+    limits = {"LogReg+SGD": {"records": 60}}
+    s = types.SimpleNamespace(pool=70, pools={}, repeats=1, delta=1e-5, limits=limits)
+    with pytest.raises(KeyboardInterrupt):
+        avent_points.pool(s, "LogReg+SGD")
+    points = avent_points.pool(s, "LogReg+SGD")
+    assert calls == [32, 32, 32, 6]  # the second is made anew, the first is not
+    noise = spaces.HYPER_PARAMETERS.index("noise_multiplier")
+    np.testing.assert_allclose(points.values[:, 1], points.settings[:, noise], rtol=1e-6)
+    assert np.array_equal(avent_points.pool(s, "LogReg+SGD").values, points.values)
+    assert len(calls) == 4
+    assert [path.suffix for path in (results / "avent" / "points").iterdir()] == [".npz"]
+    monkeypatch.setattr(avent_points, "code_of", lambda *_: "other")
+    avent_points.pool(s, "LogReg+SGD")
+    assert len(calls) == 7
 
 
 def test_avents_illustrations_ask_both_oracles_everywhere(full_only, avent_item):

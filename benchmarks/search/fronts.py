@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks import fingerprint, report
 from benchmarks.reproductions import common
-from benchmarks.reproductions.avent import searches
+from benchmarks.reproductions.avent import searches, tasks
 from benchmarks.search import cells, tunings
 from jaxdpbo import accounting, tuning
 from jaxdpbo.training import spaces
@@ -94,13 +94,13 @@ def _published(cell: cells.Cell) -> dict[str, Any]:
 
 
 def _unprotected(seed: int) -> dict[str, Any]:
-    task = searches.task(TASK, tunings.DELTA)
+    task = tasks.task(TASK, tunings.DELTA)
     seeds = spaces.random_settings(task.space, SEARCH.seeds, seed)
     run = searches.search(task, seeds, SEARCH.proposals, 1, SEARCH.reference, seed)
     settings, values = np.asarray(run.release.points), np.asarray(run.release.values)
     front = values[searches.front_of(values)]
     return {
-        "epsilon of all": accounting.composed_epsilon(searches.trainings_of(task, settings), tunings.DELTA),
+        "epsilon of all": accounting.composed_epsilon(tasks.trainings_of(task, settings), tunings.DELTA),
         "trainings": len(values),
         "epsilons": front[:, 0].tolist(),
         "released": front[:, 1].tolist(),

@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.reproductions import common
-from benchmarks.reproductions.avent import fronts, points, searches
+from benchmarks.reproductions.avent import fronts, points, searches, tasks
 from jaxdpbo.privacy import accounting
 
 
@@ -16,8 +16,8 @@ def main(seeds: int | None, quick: bool) -> None:
     found = {}
     for axis, name in zip(axes, s.tasks, strict=True):
         task, search = points.task_of(s, name), points.searched(s, name)
-        trainings = searches.trainings_of(task, search.settings)
-        values = {which: points.under(task, search, which).values for which in searches.ACCOUNTANTS}
+        trainings = tasks.trainings_of(task, search.settings)
+        values = {which: points.under(task, search, which).values for which in tasks.ACCOUNTANTS}
         for number, (which, some) in enumerate(values.items()):
             fronts.front_line(axis, some, f"C{number}", which)
         axis.set(title=name, **fronts.LIMITS)

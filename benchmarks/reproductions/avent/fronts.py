@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.reproductions import common
-from benchmarks.reproductions.avent import points, searches, settings
+from benchmarks.reproductions.avent import points, searches, settings, tasks
 from jaxdpbo.problems import classification
 from jaxdpbo.training import spaces
 
@@ -93,7 +93,7 @@ def variability(seeds: int | None, quick: bool) -> None:
     out = report_of("fig7", "Fig. 7: fronts by the mean, the best and the worst of several trainings", quick)
     s = out.settings
     figure, axes = common.panels(1, len(s.tasks), sharey=True)
-    found = {}
+    found, apart = {}, {}
     for axis, name in zip(axes, s.tasks, strict=True):
         search, new = points.searched(s, name).values, points.again(s, name, s.trials)
         chosen = searches.front_of(search)
@@ -102,6 +102,7 @@ def variability(seeds: int | None, quick: bool) -> None:
             "its front again": searches.hypervolume(new["mean"][chosen], s.reference),
             **{which: searches.hypervolume(values, s.reference) for which, values in new.items()},
         }
+        apart[name] = spread(new)
         for number, (which, values) in enumerate(new.items()):
             front_line(axis, values, f"C{number}", which)
         axis.set(title=name, **LIMITS)
@@ -109,7 +110,12 @@ def variability(seeds: int | None, quick: bool) -> None:
         ("hypervolume", "as searched", "that front, trained again", "mean", "best", "worst"),
         [(name, *(f"{v:.3f}" for v in one.values())) for name, one in found.items()],
     )
-    out.finish(figure, seeds=points.SEEDS, hypervolumes=found, trials=s.trials)
+    print()
+    report.print_table(
+        ("worst less best error, mean of settings", *SPREAD),
+        [(name, *(f"{one[where]:.3f}" for where in SPREAD)) for name, one in apart.items()],
+    )
+    out.finish(figure, seeds=points.SEEDS, hypervolumes=found, spread=apart, trials=s.trials)
 
 
 def algorithms(seeds: int | None, quick: bool) -> None:
@@ -151,10 +157,17 @@ def one_training(s, name: str) -> dict:
     seconds = []
     for seed in (0, 1):
         start = time.perf_counter()
-        error = searches.errors(task, setting, 1, seed).mean[0]
+        error = tasks.errors(task, setting, 1, seed).mean[0]
         seconds.append(time.perf_counter() - start)
-    epsilon = searches.epsilons(task, setting)[0]
+    epsilon = tasks.epsilons(task, setting)[0]
     return {"setting": named, "seconds": seconds[1], "with compilation": seconds[0], "epsilon": epsilon, "error": error}
+
+
+def spread(errors: dict[str, np.ndarray]) -> dict[str, float]:
+    """How far the worst training of ``again`` is from the best, mean over settings; 0 where there are none."""
+    epsilons, apart = errors["mean"][:, 0], errors["worst"][:, 1] - errors["best"][:, 1]
+    within = {where: apart[(low < epsilons) & (epsilons <= high)] for where, (low, high) in SPREAD.items()}
+    return {where: float(some.mean()) if len(some) else 0.0 for where, some in within.items()}
 
 
 def parts_of(s, values: np.ndarray) -> list[np.ndarray]:
@@ -177,6 +190,7 @@ def near(values: np.ndarray, margin: float = 0.02) -> float:
     return float(np.mean(values[:, 1] <= np.minimum.accumulate(values[:, 1]) + margin))
 
 
+SPREAD = {"epsilon up to 0.1": (0.0, 0.1), "epsilon of 1 to 10": (1.0, 10.0)}
 WITHIN = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 LIMITS = {"xscale": "log", "xlim": (1e-2, 10), "xlabel": "epsilon", "ylabel": "error"}
 
@@ -189,8 +203,8 @@ def front_line(axis, values, colour, label):
 
 def report_of(item: str, title: str, quick: bool, full: bool = False) -> common.Report:
     """Says what the tasks' records are."""
-    tasks = common.settings_of(settings, item, quick, full).tasks
-    sources = {classification.load(searches.TASKS[name][0]).source for name in tasks}
+    names = common.settings_of(settings, item, quick, full).tasks
+    sources = {classification.load(tasks.TASKS[name][0]).source for name in names}
     return common.Report(settings, item, title, quick, "; ".join(sorted(sources)), full)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.reproductions import common
-from benchmarks.reproductions.avent import points, searches, settings
+from benchmarks.reproductions.avent import points, searches, settings, tasks
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.training import spaces
@@ -37,14 +37,14 @@ def main(seeds: int | None, quick: bool) -> None:
     out.finish(figure, seeds=[1, len(runs)], search=own, accountant=accountant, first_run=runs[0][0])
 
 
-def of_one(s, task: searches.Task, seed: int) -> tuple[float, float, float]:
+def of_one(s, task: tasks.Task, seed: int) -> tuple[float, float, float]:
     """Seconds in all, of which in place of a training, and in the accountant."""
     seeded = spaces.random_settings(task.space, s.seeds, seed)
     spent = {"oracle": 0.0, "accountant": 0.0}
 
     def objective(setting, task):
         start = time.perf_counter()
-        epsilon = searches.epsilons(task, setting[None])[0]
+        epsilon = tasks.epsilons(task, setting[None])[0]
         spent["accountant"] += time.perf_counter() - start
         start = time.perf_counter()
         # Falls with what a better training would have: a front for the search to find.

@@ -1,20 +1,30 @@
-"""What was measured for a task, kept between items: random settings, grids, the search's own, and these again."""
+"""What was measured for a task, kept between items: random settings, grids, the search's own, and these again.
+
+Kept while the code that measured it stays as it is, in results/avent/points. Random settings and grids, which take
+long, are kept from call to call too: a run that was stopped goes on, on another day or at a later commit that trains
+in the same way.
+"""
 
 import hashlib
 import json
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import report
+from benchmarks import fingerprint, report
 from benchmarks.reproductions import common
-from benchmarks.reproductions.avent import searches
+from benchmarks.reproductions.avent import searches, tasks
 from jaxdpbo.training import spaces
 
 SEARCH_SEED, POOL_SEED, GRID_SEED, AGAIN_SEED = 1, 2, 3, 4
 SEEDS = {"search": SEARCH_SEED, "pool": POOL_SEED, "grid": GRID_SEED, "again": AGAIN_SEED}
+# What a training rests on, with what is imported there; and what only hands it on, which imports much else.
+TRAININGS = ("jaxdpbo.training.oracles", "jaxdpbo.training.spaces", "jaxdpbo.problems.classification")
+HANDING_ON = (tasks.__name__, "jaxdpbo.training.objectives")
 
 
 class Points(NamedTuple):
@@ -24,53 +34,53 @@ class Points(NamedTuple):
     values: np.ndarray
 
 
-def task_of(s: SimpleNamespace, name: str) -> searches.Task:
+def task_of(s: SimpleNamespace, name: str) -> tasks.Task:
     """A task under an item's settings: fewer epochs and records where they say so."""
-    return searches.task(name, s.delta, **s.limits.get(name, {}))
+    return tasks.task(name, s.delta, **s.limits.get(name, {}))
 
 
 def pool(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
     """Random settings, measured."""
     task, count = task_of(s, name), s.pools.get(name, s.pool)
-    if accountant != task.accountant:
-        return kept(
-            lambda: under(task, pool(s, name), accountant), "pool", name, [count, accountant, *_of_training(s, name)]
-        )
+    settings = spaces.random_settings(task.space, count, POOL_SEED)
 
-    def found():
-        settings = spaces.random_settings(task.space, count, POOL_SEED)
-        return settings, searches.measured(task, settings, s.repeats, POOL_SEED, f"{name}, {count} random settings")
+    def found(done):
+        said = f"{name}, {count} random settings"
+        return settings, tasks.measured(task, settings, s.repeats, POOL_SEED, said, done)
 
-    return kept(found, "pool", name, [count, *_of_training(s, name)])
+    points = kept(found, "pool", name, [count, *_of_training(s, name)], _of_trainings())
+    return points if accountant == task.accountant else under(task, points, accountant)
 
 
 def gridded(s: SimpleNamespace, name: str, size: int) -> Points:
     """The grid of ``size`` values of each hyper-parameter, measured."""
     task = task_of(s, name)
+    settings = spaces.grid_settings(task.space, size)
 
-    def found():
-        settings = spaces.grid_settings(task.space, size)
-        return settings, searches.measured(task, settings, s.repeats, GRID_SEED, f"{name}, grid of {len(settings)}")
+    def found(done):
+        said = f"{name}, grid of {len(settings)}"
+        return settings, tasks.measured(task, settings, s.repeats, GRID_SEED, said, done)
 
-    return kept(found, "grid", name, [size, *_of_training(s, name)])
+    return kept(found, "grid", name, [size, *_of_training(s, name)], _of_trainings())
 
 
 def searched(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
     """DPareto's settings, its seeds first: random ones that no part of the pool has."""
     task = task_of(s, name)._replace(accountant=accountant)
 
-    def found():
+    def found(_):
         seeds = spaces.random_settings(task.space, s.seeds, SEARCH_SEED)
         reference = (s.reference[0], min(s.reference[1], 0.999))
         run = searches.search(task, seeds, s.proposals, s.repeats, reference, SEARCH_SEED)
         return np.asarray(run.release.points), np.asarray(run.release.values)
 
-    return kept(found, "search", name, [s.seeds, s.proposals, s.reference, accountant, *_of_training(s, name)])
+    asked = [s.seeds, s.proposals, s.reference, accountant, *_of_training(s, name)]
+    return kept(found, "search", name, asked, code_of(searches.__name__))
 
 
-def under(task: searches.Task, points: Points, accountant: str) -> Points:
+def under(task: tasks.Task, points: Points, accountant: str) -> Points:
     """The same settings with the same errors, and the epsilons of another accountant."""
-    epsilons = searches.epsilons(task._replace(accountant=accountant), points.settings)
+    epsilons = tasks.epsilons(task._replace(accountant=accountant), points.settings)
     return Points(points.settings, np.stack([epsilons, points.values[:, 1]], axis=1))
 
 
@@ -78,27 +88,38 @@ def again(s: SimpleNamespace, name: str, trials: int) -> dict[str, np.ndarray]:
     """Values ``(k, 2)`` of the search's settings by the mean, the best and the worst of ``trials`` new trainings."""
     task, search = task_of(s, name), searched(s, name)
 
-    def found():
-        errors = searches.errors(task, search.settings, trials, AGAIN_SEED, f"{name}, {trials} times each")
+    def found(done):
+        errors = tasks.errors(task, search.settings, trials, AGAIN_SEED, f"{name}, {trials} times each", done)
         return search.settings, np.stack([errors.mean, errors.best, errors.worst], axis=1)
 
-    errors = kept(found, "again", name, [trials, s.seeds, s.proposals, s.reference, *_of_training(s, name)]).values
+    asked = [trials, s.seeds, s.proposals, s.reference, *_of_training(s, name)]
+    errors = kept(found, "again", name, asked, code_of(searches.__name__)).values
     return {
         which: np.stack([search.values[:, 0], errors[:, number]], axis=1)
         for number, which in enumerate(("mean", "best", "worst"))
     }
 
 
-def kept(found: Callable[[], tuple[np.ndarray, np.ndarray]], kind: str, name: str, asked: Any) -> Points:
-    """From results/avent/points, or measured and put there."""
-    digest = hashlib.sha256(json.dumps(common.plain(asked), sort_keys=True).encode()).hexdigest()[:12]
+def kept(found: Callable[[Path], tuple[np.ndarray, np.ndarray]], kind: str, name: str, asked: Any, code: str) -> Points:
+    """From results/avent/points, or measured by ``found``, which may keep what is done in a file, and put there."""
+    digest = hashlib.sha256(json.dumps([common.plain(asked), code], sort_keys=True).encode()).hexdigest()[:12]
     path = report.folder("avent", "points") / f"{name}-{kind}-{digest}.npz".replace(" ", "_")
     if path.exists():
         with np.load(path) as kept:
             return Points(kept["settings"], kept["values"])
-    settings, values = found()
+    done = path.with_suffix(".npy")
+    settings, values = found(done)
     np.savez(path, settings=settings, values=values)
+    done.unlink(missing_ok=True)
     return Points(settings, values)
+
+
+code_of = cache(fingerprint.digest)
+
+
+def _of_trainings() -> str:
+    """Of trainings and their epsilons, whatever searches and drivers do."""
+    return " ".join([*map(code_of, TRAININGS), *(code_of(name, ()) for name in HANDING_ON)])
 
 
 def _of_training(s: SimpleNamespace, name: str) -> list[Any]:

@@ -1,152 +1,19 @@
-"""The tasks of the paper, their two oracles, and the three ways to choose settings: search, at random, on a grid."""
-
-from functools import cache, partial
-from typing import Any, NamedTuple
+"""DPareto on a task, and what a front is worth."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tqdm import tqdm
 
+from benchmarks.reproductions.avent import tasks
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
-from jaxdpbo.privacy import accounting
-from jaxdpbo.privacy.accounting import renyi
-from jaxdpbo.problems import classification
 from jaxdpbo.surrogate import pareto
-from jaxdpbo.training import dp_optim, models, objectives, oracles, spaces
-
-TASKS = {  # data, model, optimiser
-    "LogReg+SGD": ("adult", "logistic_regression", "sgd"),
-    "LogReg+Adam": ("adult", "logistic_regression", "adam"),
-    "SVM+SGD": ("adult", "linear_svm", "sgd"),
-    "MLP1+SGD": ("mnist", (1000,), "sgd"),
-    "MLP2+SGD": ("mnist", (128, 64), "sgd"),
-}
-CALL = 32  # trainings in a call: the bar moves after each
+from jaxdpbo.training import objectives, spaces
 
 
-class Task(NamedTuple):
-    """An algorithm on its records.
-
-    Attributes:
-      name: of ``TASKS``.
-      space: what is searched.
-      model: static.
-      optimizer: static.
-      records: features in float32, to train and to test on.
-      source: of the records.
-      delta: of every epsilon.
-      accountant: of ``ACCOUNTANTS``.
-    """
-
-    name: str
-    space: spaces.Ranges
-    model: models.Model
-    optimizer: str
-    records: Any
-    source: str
-    delta: float
-    accountant: str = "ours"
-
-    @property
-    def count(self) -> int:
-        """``n``."""
-        return len(self.records[0].labels)
-
-    @property
-    def largest(self) -> int:
-        """The largest batch."""
-        return min(int(self.space.bounds[1, 1]), self.count)
-
-
-def task(name: str, delta: float, *, epochs: int | None = None, records: int | None = None) -> Task:
-    """A task; with fewer ``epochs`` at most, and of at most so many training ``records``, where given."""
-    data, kind, optimizer = TASKS[name]
-    loaded = classification.load(data)
-    features = loaded.train[0].shape[1]
-    model = models.mlp(features, kind, loaded.classes) if isinstance(kind, tuple) else getattr(models, kind)(features)
-    space = spaces.SPACES[data]
-    bounds, sampled = space.bounds.copy(), space.sampled.copy()
-    train = tuple(part[:records] for part in loaded.train)
-    for box in (bounds, sampled):
-        box[1, 0] = min(box[1, 0], epochs or np.inf)
-        box[1, 1] = min(box[1, 1], len(train[1]))
-    parts = tuple((jnp.asarray(x, jnp.float32), jnp.asarray(y)) for x, y in (train, loaded.test))
-    records = models.examples(*parts[0]), parts[1]
-    return Task(name, space._replace(bounds=bounds, sampled=sampled), model, optimizer, records, loaded.source, delta)
-
-
-def settings_of(task: Task, settings: np.ndarray) -> dp_optim.Settings:
-    """Rows ``(k, 5)`` of ``spaces``, stacked: epochs become steps."""
-    return _rows(jnp.asarray(settings), records=task.count, largest=task.largest)
-
-
-@partial(jax.jit, static_argnames=("records", "largest"))
-def _rows(settings, records, largest):
-    return jax.vmap(partial(objectives.settings_of, records=records, largest=largest))(settings)
-
-
-def errors(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None) -> oracles.Errors:
-    """Of each of ``settings (k, 5)``: mean, best and worst ``(k,)`` of so many trainings."""
-    keys = jax.random.split(jax.random.key(seed), (len(settings), repeats))
-    rows = settings_of(task, settings)
-    order = np.argsort(np.asarray(rows.steps, float) * np.asarray(rows.batch))  # calls of alike length
-    found = []
-    for start in tqdm(range(0, len(settings), CALL), desc=said or task.name, unit="call", disable=said is None):
-        some = order[start : start + CALL]
-        inputs = keys[some], jax.tree.map(lambda leaf, some=some: leaf[some], rows)
-        run = trained(task.model, task.optimizer, task.largest)
-        found.append(jax.tree.map(np.asarray, drivers.distribute(run, inputs, task.records)))
-    back = np.argsort(order)
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[back].astype(float), *found)
-
-
-@cache
-def trained(model: models.Model, optimizer: str, largest: int):
-    """One function for each, so that a search compiles it once."""
-
-    def run(given, records):
-        keys, settings = given
-        return oracles.training_errors(keys, model, *records, settings, largest=largest, optimizer=optimizer)
-
-    return run
-
-
-def epsilons(task: Task, settings: np.ndarray) -> np.ndarray:
-    """Of each setting, by its task's accountant."""
-    rows = jax.tree.map(np.asarray, settings_of(task, settings))
-    if task.accountant == "ours":
-        numbers = {"noise_multipliers": rows.noise_multiplier, "steps": rows.steps}
-        return accounting.sampled_gaussian_epsilons(rates=rows.batch / task.count, **numbers, delta=task.delta)
-    accountant = ACCOUNTANTS[task.accountant]
-    each = (jax.tree.map(lambda leaf, i=i: leaf[i], rows) for i in range(len(settings)))
-    return np.array([accountant(one, records=task.count, delta=task.delta).epsilon for one in each])
-
-
-def trainings_of(task: Task, settings: np.ndarray) -> list[tuple[float, float, int]]:
-    """Rate, noise multiplier and steps of each setting."""
-    return [
-        (round(batch) / task.count, multiplier, dp_optim.steps_of_epochs(round(epochs), task.count, round(batch)))
-        for epochs, batch, _, multiplier, _ in settings.tolist()
-    ]
-
-
-def published(settings: dp_optim.Settings, *, records: int, delta: float) -> accounting.Bound:
-    """The paper's accountant."""
-    rate, multiplier = int(settings.batch) / records, float(settings.noise_multiplier)
-    return accounting.Bound(renyi.published_epsilon(rate, multiplier, int(settings.steps), delta), "renyi")
-
-
-ACCOUNTANTS = {"ours": oracles.training_epsilon, "the paper's": published}
-
-
-def measured(task: Task, settings: np.ndarray, repeats: int, seed: int, said: str | None = None) -> np.ndarray:
-    """Epsilon and mean error ``(k, 2)``."""
-    return np.stack([epsilons(task, settings), errors(task, settings, repeats, seed, said).mean], axis=1)
-
-
-def search(task: Task, seeds: np.ndarray, proposals: int, repeats: int, reference: tuple[float, float], seed: int):
+def search(
+    task: tasks.Task, seeds: np.ndarray, proposals: int, repeats: int, reference: tuple[float, float], seed: int
+):
     """DPareto from these seeds: its run, diagnostics included."""
     config = dpareto.config(
         bounds=widened(task.space.bounds, seeds), initial_design=seeds, proposals=proposals, reference=reference,
@@ -155,7 +22,7 @@ def search(task: Task, seeds: np.ndarray, proposals: int, repeats: int, referenc
     count = iter(range(config.steps))
     measure = objectives.objective(
         task.model, delta=task.delta, largest=task.largest, repeats=repeats, optimizer=task.optimizer,
-        accountant=ACCOUNTANTS[task.accountant],
+        accountant=tasks.ACCOUNTANTS[task.accountant],
     )  # fmt: skip
 
     def objective(setting, data):

@@ -51,7 +51,7 @@ OURS: dict[str, dict[str, Any]] = {
     "fig3": ILLUSTRATED | {"orders": 5, "records": None},
     "fig4": ILLUSTRATED,
     "fig5": CPU,
-    "fig6": CPU | {"tasks": ("LogReg+SGD",)},
+    "fig6": CPU,
     "fig7": CPU | {"trials": 10},
     "fig8": CPU,
     "table2": CPU | {"tasks": ADULT + MNIST},

@@ -1,5 +1,7 @@
 """Trainings that DPareto measures: one record's label is flipped, all others are what makes that tell most."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -76,10 +78,10 @@ def _every_draw_tried() -> Row:
 
 
 def _given(key, width, shape):
-    return jnp.full(shape, key[0])
+    return key[0] + jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
 
 
-GIVEN = define_prng_impl(  # draws the word that it is made of
+GIVEN = define_prng_impl(  # draws the word that it is made of, and those after it: none of a batch's may be equal
     key_shape=(1,), seed=lambda seed: jnp.zeros(1, jnp.uint32), fold_in=lambda key, data: key, random_bits=_given,
     split=lambda key, shape: jnp.broadcast_to(key, (*shape, 1)), name="given", tag="given",
 )  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from benchmarks import report
-from benchmarks.tables.markdown import figures, table, time_of
+from benchmarks.tables.markdown import table, time_of
 
 Result = dict[str, Any]
 OVERHEAD = "avent_overhead"  # the one that ``scripts/reproduce`` measures
@@ -28,6 +28,10 @@ def _rows(result: Result, within: str) -> list[dict[str, Any]]:
 
 def _first(within: str, field: str) -> Callable[[Result], float]:
     return lambda result: _rows(result, within)[0][field]
+
+
+def _over_import(within: str) -> Callable[[Result], float]:
+    return lambda result: _rows(result, within)[0]["more"]["over_import"]
 
 
 def _share(dimension: int) -> Callable[[Result], float]:
@@ -55,6 +59,10 @@ AIMS = (
     Aim("per-user gradients, d = 10, share of the ceiling", "bench_dp_gibo", _share(10), 0.5, at_least=True),
     Aim("per-user gradients, d = 33, share of the ceiling", "bench_dp_gibo", _share(33), 0.6, at_least=True),
     Aim("DP-GIBO, d = 100, 45 steps, first answer", "bench_first_answer", _first("d=100", "ours_s"), 10, seconds=True),
+    Aim("import of jaxdpbo, times that of JAX and optax", "bench_first_answer", _over_import("import jaxdpbo"), 1.25),
+    Aim("README's example, times that import", "bench_first_answer", _over_import("README"), 5),
+    Aim("the same without tracing", "bench_first_answer", _first("traceable=False", "ours_s"), 3, seconds=True),
+    Aim("d = 20, first answer", "bench_first_answer", _first("d=20", "ours_s"), 4, seconds=True),
     Aim("DPareto, 256 proposals", "bench_dpareto", _first("256 proposals", "ours_s"), 3, seconds=True),
     Aim("DPareto, its compilation", "bench_dpareto", _first("256 proposals", "compile_s"), 5, seconds=True),
     Aim("DP-SGD over a search, times padding", "bench_dp_sgd", _first("64 settings", "ratio"), 5, at_least=True),
@@ -88,7 +96,7 @@ def bench_aims() -> str:
 
 
 def _said(aim: Aim, value: float) -> str:
-    return time_of(value, 2) if aim.seconds else figures(value, 2 if value < 100 else 3) if value else "0"
+    return time_of(value, 2) if aim.seconds else f"{value:.3g}"
 
 
 BLOCKS = {"bench_aims": bench_aims}

@@ -112,9 +112,9 @@ def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0) -> PerUser:
     Returns:
       A function of ``(point, data)``. Where it is traced it raises ``NotSeparable`` if ``loss`` holds what ``jax.vmap``
       does not promise to keep apart (callbacks, foreign code, collectives, ``custom_vmap``, primitives that are not
-      JAX's, records as keys of an rbg generator, and on accelerators decompositions that a batch iterates until all
-      have converged), and ValueError if it captures an array, which may be made of all records, or if no axis counts
-      users.
+      JAX's, records as keys of an rbg generator, ``betainc``, a convolution by one's own kernel, and on accelerators
+      decompositions that a batch iterates until all have converged), and ValueError if it captures an array, which may
+      be made of all records, or if no axis counts users.
 
     Raises:
       TypeError: ``loss`` is no function, an axis no integer.

@@ -73,7 +73,7 @@ def objective(
     data; ``accounting.composed_epsilon`` says what publishing several would cost.
 
     The epsilon is computed on the host, also within a compiled program, by ``jax.pure_callback``: milliseconds to a
-    second for a setting, and no gradients; ``run_scan`` takes no ``checkpoint`` with it. The trainings run on JAX's device.
+    second for a setting, no gradients, and no ``checkpoint`` of ``run_scan``. The trainings run on JAX's device.
 
     =================================  ===================================================================
     case                               result

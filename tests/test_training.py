@@ -283,29 +283,38 @@ def test_lots_are_uniform_subsets_drawn_anew(records, batch, capacity, same_word
         assert chi2_contingency(table).pvalue < 1e-3  # epochs of a shuffled order are not such batches
 
 
-def coarse_batches(monkeypatch, planted=False):
-    """Twelve rows, five of them, by words of four values: ties are the rule. How often each row is drawn."""
+def coarse_draws(monkeypatch):
+    """Twelve rows, five of them, by words of sixteen values: ties are the rule."""
     draw_words = jax.random.bits
     monkeypatch.setattr(sampling.jax.random, "bits", lambda *arguments: draw_words(*arguments) & 3)
+    return drawn_batches(jax.random.key(3), 5, 8, 12, 12_000)
+
+
+def coarse_batches(monkeypatch, planted=False):
+    """How often each row is drawn."""
     if planted:
         monkeypatch.setattr(sampling.jax.lax, "while_loop", lambda condition, body, first: first)
-    drawn = drawn_batches(jax.random.key(3), 5, 8, 12, 4000)
+    drawn = coarse_draws(monkeypatch)
     assert all(len(set(rows)) == 5 for rows in drawn.tolist())
     return np.bincount(drawn.ravel(), minlength=12)
 
 
 def test_ties_among_random_words_favour_no_row(monkeypatch):
-    """So the distribution of large batches is exact, however few values a word has: 2^32 are enough."""
+    """So the distribution of large batches is exact, however few values a word has: 2^64 are enough."""
     assert chisquare(coarse_batches(monkeypatch)).pvalue > 1e-3
 
 
 def coarse_orders(monkeypatch, planted=False):
-    """Of the batches of ``coarse_batches`` with the first row and the last: how often either came first."""
+    """Of the batches with the first row and the last: how often either came first."""
+    smallest = sampling._smallest
+
+    def in_order(key, batch, records):
+        inside = jnp.arange(records, dtype=jnp.int32) < batch
+        return jnp.sort(jnp.where(inside, smallest(key, batch, records), records))
+
     if planted:
-        monkeypatch.setattr(sampling, "_shuffled", lambda key, rows, batch: rows)
-    draw_words = jax.random.bits
-    monkeypatch.setattr(sampling.jax.random, "bits", lambda *arguments: draw_words(*arguments) & 3)
-    drawn = drawn_batches(jax.random.key(4), 5, 8, 12, 4000)
+        monkeypatch.setattr(sampling, "_smallest", in_order)
+    drawn = coarse_draws(monkeypatch)
     both = drawn[np.any(drawn == 0, axis=1) & np.any(drawn == 11, axis=1)]
     first = np.sum(np.argmax(both == 0, axis=1) < np.argmax(both == 11, axis=1))
     return [first, len(both) - first]

@@ -44,16 +44,13 @@ def checksum(numbers: Tree, public: str) -> jax.Array:
     Raises:
       TypeError: a leaf is no array of real numbers.
     """
-    found = jnp.full(2, zlib.crc32(public.encode()), jnp.uint32)
-    for leaf in jax.tree.leaves(numbers):
-        leaf = jnp.asarray(leaf)
-        leaf = leaf if leaf.dtype.itemsize >= 4 else leaf.astype(jnp.float32)
-        words = jax.lax.bitcast_convert_type(leaf, jnp.uint32).reshape(-1)
-        place = jnp.arange(words.size, dtype=jnp.uint32)
-        weights = place * np.uint32(2) + np.uint32(1), (place ^ (place >> np.uint32(7))) * np.uint32(0x9E3779B1)
-        sums = jnp.stack([jnp.sum(words * (each | np.uint32(1)), dtype=jnp.uint32) for each in weights])
-        found = found * np.uint32(1000003) + sums
-    return found
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(numbers)]
+    leaves = [leaf if leaf.dtype.itemsize >= 4 else leaf.astype(jnp.float32) for leaf in leaves]
+    words = jnp.concatenate([jax.lax.bitcast_convert_type(leaf, jnp.uint32).reshape(-1) for leaf in leaves])
+    place = jnp.arange(words.size, dtype=jnp.uint32)
+    weights = place * np.uint32(2), (place ^ (place >> np.uint32(7))) * np.uint32(0x9E3779B1)
+    sums = [jnp.sum(words * (each | np.uint32(1)), dtype=jnp.uint32) for each in weights]
+    return jnp.stack(sums) + np.uint32(zlib.crc32(public.encode()))
 
 
 def _digest(value: Any, within: tuple[Any, ...]) -> str:

@@ -4,10 +4,10 @@ A batch is what Abadi et al. (2016) and Avent et al. (2020) call a lot.
 
 A small batch is drawn with replacement, and the first of equal draws are kept until there are enough: by symmetry every
 ordered subset is as likely, also given that there were enough different ones, so drawing all again where there were not
-is exact. A large one is the rows of the ``m`` smallest of ``n`` random words, all drawn again where the last of them
-equals the next, which is exact by the same symmetry, in the order of further words, drawn again where two are equal:
-how a row counts may depend on its place, so all orders are as likely too. Random words are made for many steps at once:
-for one, what costs is the call.
+is exact. A large one is the rows of the ``m`` smallest of ``n`` random words of 64 bits in their order, all drawn again
+where two of them, or the last and the next, are equal, which is exact by the same symmetry. How an example counts may
+depend on its place, so the order matters too. Random words are made for many steps at once: for one, what costs is the
+call.
 """
 
 import math
@@ -67,9 +67,7 @@ def draw(
     records = history.stamps.shape[0]
     count = draws_of(records, capacity)
     if not count:
-        subset_key, order_key = jax.random.split(key)
-        rows = _shuffled(order_key, _smallest(subset_key, batch, records)[:capacity], batch)
-        return rows, jnp.arange(capacity, dtype=jnp.int32) < batch, history
+        return _smallest(key, batch, records)[:capacity], jnp.arange(capacity, dtype=jnp.int32) < batch, history
     whole = np.uint32(2**32 // records * records - 1)  # words above it would favour the first rows
     earlier_is_more = jnp.arange(count - 1, -1, -1, dtype=jnp.int32)
 
@@ -94,29 +92,14 @@ def draw(
 
 
 def _smallest(key: jax.Array, batch: jax.Array, records: int) -> jax.Array:
-    """All rows ``(n,)``, of which the first ``m`` are a uniform subset; their order is not uniform."""
+    """All rows ``(n,)``, of which the first ``m`` are an ordered subset, any with equal chances."""
     numbers = jnp.arange(records, dtype=jnp.int32)
 
     def attempt(key):
         key, words_key = jax.random.split(key)
-        words = jax.random.bits(words_key, (records,), jnp.uint32)
-        words, rows = jax.lax.sort((words, numbers), num_keys=1, is_stable=False)
-        last, after = words[jnp.maximum(batch, 1) - 1], words[jnp.minimum(batch, records - 1)]
-        return key, rows, (last == after) & (batch < records)
-
-    return jax.lax.while_loop(lambda carry: carry[2], lambda carry: attempt(carry[0]), attempt(key))[1]
-
-
-def _shuffled(key: jax.Array, rows: jax.Array, batch: jax.Array) -> jax.Array:
-    """``rows (c,)``, of which the first ``m`` are in any order with equal chances: words of 64 bits sort them."""
-    capacity = rows.shape[0]
-    inside = jnp.arange(capacity, dtype=jnp.int32) < batch
-
-    def attempt(key):
-        key, words_key = jax.random.split(key)
-        words = jnp.where(inside, jax.random.bits(words_key, (2, capacity), jnp.uint32), np.uint32(2**32 - 1))
-        high, low, shuffled = jax.lax.sort((words[0], words[1], rows), num_keys=2, is_stable=False)
-        tied = (high[1:] == high[:-1]) & (low[1:] == low[:-1]) & inside[:-1]
-        return key, shuffled, jnp.any(tied)
+        words = jax.random.bits(words_key, (2, records), jnp.uint32)
+        high, low, rows = jax.lax.sort((words[0], words[1], numbers), num_keys=2, is_stable=False)
+        tied = (high[1:] == high[:-1]) & (low[1:] == low[:-1]) & (numbers[1:] <= batch)
+        return key, rows, jnp.any(tied)
 
     return jax.lax.while_loop(lambda carry: carry[2], lambda carry: attempt(carry[0]), attempt(key))[1]

@@ -203,8 +203,8 @@ def _numbers(inputs: Any) -> np.ndarray | None:
         array = np.asarray(inputs)
         if array.dtype.kind in "OUSc" and array.ndim:
             array = _values.one_by_one(np.asarray(inputs, object))
-        if (
-            array.dtype.kind in "biuf" and array.dtype != np.float64 and isinstance(inputs, (list, tuple))
+        elif array.dtype.kind in "biuf" and isinstance(
+            inputs, (list, tuple)
         ):  # one row must not choose all rows' dtype
             return np.asarray(inputs, np.float64)
         if array.dtype.kind == "V" and not array.dtype.names:  # bfloat16 and its like

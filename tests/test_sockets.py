@@ -7,6 +7,7 @@ import stat
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -288,6 +289,24 @@ def test_one_is_served_one_may_wait_and_others_are_refused_with_a_sentence(place
             assert not results
         eventually(lambda: len(results) >= 2)
     assert results[:2] == [["x", "z"], ["y"]]
+
+
+def test_one_that_nobody_has_begun_to_serve_keeps_only_its_own_seat(place, secret):
+    """Before, one that came while the curator had not yet taken the one before it was refused, though none waited."""
+    said = []
+
+    def serve(sessions):
+        said.extend(next(session.lines) for session in islice(sessions, 2))
+
+    with outsourcing.listen(place, secret) as sessions:
+        with outsourcing.connect(place, secret) as first, outsourcing.connect(place, secret) as second:
+            eventually(nobody_waits_at_the_door)
+            with outsourcing.connect(place, secret) as third:
+                assert "busy with another modeler" in next(third.lines)
+            first.send("x")
+            second.send("y")
+            threading.Thread(target=serve, args=(sessions,), daemon=True).start()
+            eventually(lambda: said == ["x", "y"])
 
 
 def test_a_modeler_that_is_silent_slow_or_reads_nothing_is_dropped(place, secret, monkeypatch):

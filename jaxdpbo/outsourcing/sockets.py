@@ -44,6 +44,7 @@ IDLE_TIME = 600.0  # seconds that a curator waits for a modeler's next line
 ANSWER_TIME = 86_400.0  # seconds that a modeler waits for the curator's: an evaluation may take long
 CONNECT_TIME = 60.0  # seconds in which a curator must come
 MAX_HANDSHAKES = 8  # at once
+MAX_MODELERS = 2  # at once: one is served, one waits
 MAX_LINE = 4096  # bytes of a line of a modeler or a stranger
 _NONCE = 32
 _POLL = 0.1  # seconds between looks at whether to go on
@@ -78,8 +79,7 @@ def listen(place: str | Path | int, secret: str | Path) -> Iterator[Iterator[Ses
     with server, ExitStack() as last:
         if not isinstance(place, int):
             last.callback(Path(place).unlink, missing_ok=True)
-        admitted: queue.Queue[tuple[socket.socket, Session]] = queue.Queue(maxsize=1)
-        done = threading.Event()
+        admitted, done = _Admitted(queue.SimpleQueue(), threading.Semaphore(MAX_MODELERS)), threading.Event()
         known = secrets.kept_secret(secret)
         door = threading.Thread(target=_door, args=(server, known, admitted, done), daemon=True)
         door.start()
@@ -91,7 +91,8 @@ def listen(place: str | Path | int, secret: str | Path) -> Iterator[Iterator[Ses
             served.close()
             door.join()
             with suppress(queue.Empty):
-                admitted.get_nowait()[0].close()
+                while True:
+                    admitted.waiting.get_nowait()[0].close()
 
 
 @contextmanager
@@ -213,20 +214,25 @@ def _bounded(path: Path, use: Callable[[str], None]) -> None:
 # The curator's door
 
 
-def _served(admitted: queue.Queue[tuple[socket.socket, Session]]) -> Generator[Session, None, None]:
+class _Admitted(NamedTuple):
+    """Modelers that proved who they are; each has a seat until it has been served, whenever it is taken from here."""
+
+    waiting: queue.SimpleQueue[tuple[socket.socket, Session]]
+    seats: threading.Semaphore
+
+
+def _served(admitted: _Admitted) -> Generator[Session, None, None]:
     while True:
         with suppress(queue.Empty):
-            connection, session = admitted.get(timeout=1.0)  # a timeout, so that Ctrl-C is heard
-            with connection:
-                yield session
+            connection, session = admitted.waiting.get(timeout=1.0)  # a timeout, so that Ctrl-C is heard
+            try:
+                with connection:
+                    yield session
+            finally:
+                admitted.seats.release()
 
 
-def _door(
-    server: socket.socket,
-    secret: bytes,
-    admitted: queue.Queue[tuple[socket.socket, Session]],
-    done: threading.Event,
-) -> None:
+def _door(server: socket.socket, secret: bytes, admitted: _Admitted, done: threading.Event) -> None:
     """Every peer proves who it is beside the others, so that nobody waits for one that is silent."""
     places = threading.Semaphore(MAX_HANDSHAKES)
     server.settimeout(_POLL)
@@ -246,18 +252,13 @@ def _door(
                 connection.sendall(b"busy: come again\n")
 
 
-def _admit(
-    connection: socket.socket,
-    secret: bytes,
-    admitted: queue.Queue[tuple[socket.socket, Session]],
-    places: threading.Semaphore,
-) -> None:
+def _admit(connection: socket.socket, secret: bytes, admitted: _Admitted, places: threading.Semaphore) -> None:
     """Only to the modeler is anything said beyond a nonce."""
     try:
         session = _challenge(connection, secret)
-        try:
-            admitted.put_nowait((connection, session))
-        except queue.Full:
+        if admitted.seats.acquire(blocking=False):
+            admitted.waiting.put((connection, session))
+        else:
             session.send(json.dumps({"error": "the curator is busy with another modeler: start again later"}))
             connection.close()
     except (OSError, ValueError):

@@ -298,15 +298,18 @@ def test_one_that_nobody_has_begun_to_serve_keeps_only_its_own_seat(place, secre
     def serve(sessions):
         said.extend(next(session.lines) for session in islice(sessions, 2))
 
-    with outsourcing.listen(place, secret) as sessions:
-        with outsourcing.connect(place, secret) as first, outsourcing.connect(place, secret) as second:
-            eventually(nobody_waits_at_the_door)
-            with outsourcing.connect(place, secret) as third:
-                assert "busy with another modeler" in next(third.lines)
-            first.send("x")
-            second.send("y")
-            threading.Thread(target=serve, args=(sessions,), daemon=True).start()
-            eventually(lambda: said == ["x", "y"])
+    with (
+        outsourcing.listen(place, secret) as sessions,
+        outsourcing.connect(place, secret) as first,
+        outsourcing.connect(place, secret) as second,
+    ):
+        eventually(nobody_waits_at_the_door)
+        with outsourcing.connect(place, secret) as third:
+            assert "busy with another modeler" in next(third.lines)
+        first.send("x")
+        second.send("y")
+        threading.Thread(target=serve, args=(sessions,), daemon=True).start()
+        eventually(lambda: said == ["x", "y"])
 
 
 def test_a_modeler_that_is_silent_slow_or_reads_nothing_is_dropped(place, secret, monkeypatch):

@@ -133,6 +133,28 @@ def test_the_gram_matrix_of_many_points_is_that_of_few_and_so_are_its_derivative
         close(np.asarray(one), np.asarray(other), 1e-12)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("away", [0.0, 1e6], ids=["near", "far"])
+def test_around_a_centre_the_gram_matrix_is_the_same_and_so_are_its_derivatives(name, away):
+    """Wherever the centre lies; and far points have the small covariances that they have."""
+    kernel, params, known = case(name, 3)
+    xs, ys = pairs(3)
+    xs, ys = (away + np.concatenate([points, scale * points]) for points, scale in ((xs, 1.0), (ys, 5.0)))
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=(32, 32)))
+
+    @jax.jit
+    def found(params, centre, xs, ys):
+        matrix, pull = jax.vjp(partial(kernels.gram_around, kernel, params, centre), xs, ys)
+        slow, slow_pull = jax.vjp(partial(kernels.gram, kernel, params), xs, ys)
+        return matrix, pull(weights), slow, slow_pull(weights)
+
+    matrix, slopes, slow, slow_slopes = found(params, xs.mean(axis=0), jnp.asarray(xs), jnp.asarray(ys))
+    close(np.asarray(matrix), oracle.gram(known, xs, ys), 1e-13)
+    close(np.asarray(matrix), np.asarray(slow), 1e-13)
+    for one, other in zip(slopes, slow_slopes, strict=True):
+        close(np.asarray(one), np.asarray(other), 1e-12)
+
+
 def test_gram_has_first_points_by_rows():
     kernel, params, known = case("rbf", 3)
     xs, ys = pairs(3)

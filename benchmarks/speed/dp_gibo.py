@@ -22,13 +22,15 @@ TWO = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
 THREADS = (1, 2)
 BUDGETS = 20
 OVER_TWO = "over two host devices: "
+PART = "of a step: "
 SHOWN = ("bound", "read_gb_per_s", "product_gflop_per_s", "temporary_bytes", "n_by_d_bytes")  # of the gradient step
 
 
 def main(quick: bool) -> None:
     found = []
-    progress = tqdm(total=6, unit="part")
-    for part in (whole_runs, cold_runs, devices, memory, clipped_gradient, per_user_solve):
+    parts = whole_runs, cold_runs, step_parts, devices, memory, clipped_gradient, per_user_solve
+    progress = tqdm(total=len(parts), unit="part")
+    for part in parts:
         progress.set_description(part.__name__)
         found += part(quick)
         progress.update()
@@ -88,6 +90,23 @@ def cold_runs(quick: bool) -> list[dict]:
     ours_s, peer_s = statistics.median(ours), statistics.median(peers)
     return [
         rows.row("one cold run, compiled", ours_s, peer_s, "BoTorch, new process", peer_s / ours_s, None, "float64")
+    ]
+
+
+def step_parts(quick: bool) -> list[dict]:
+    """What a step consists of, each part beside the whole."""
+    with Worker(OURS) as worker:
+        taken = worker("step_parts", rounds=1 if quick else 20)
+    inside = taken.pop("gradients")
+    whole = sum(taken.values())
+    return [
+        rows.row(f"{PART}{said}", seconds, whole, "a step", seconds / whole, None, "float64")
+        for said, seconds in (
+            ("where to evaluate", taken["ask"]),
+            ("the losses of all users", taken["losses"]),
+            ("the private step", taken["tell"]),
+            ("in it the clipped gradients of all users", inside),
+        )
     ]
 
 

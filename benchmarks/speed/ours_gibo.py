@@ -18,7 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks.speed import gibo_problem as problem
 from benchmarks.speed.worker import serve
-from jaxdpbo import drivers
+from jaxdpbo import drivers, types
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import mesh
 from jaxdpbo.privacy import clipping, mechanisms
@@ -86,6 +86,49 @@ def sweep(
         "large_compilations": len(lowered),
         "failed": int(jnp.sum(swept.failed)),
     }
+
+
+def step_parts(rounds: int) -> dict[str, float]:
+    """Mean seconds of each part of a step over ``rounds`` runs, from Python, on one device; compiled before.
+
+    ``gradients`` are a part of ``tell``: the clipped gradients of all users and their sum, as many rows as it takes.
+    """
+    data, chosen = jnp.asarray(problem.records()), config()
+    init, ask, tell, *_ = dp_gibo.algorithm
+
+    def told(key, config, public, private, query, values):
+        return tell(key, config, types.State(public, private), query, values)
+
+    parts = {
+        "ask": jax.jit(ask),
+        "losses": jax.jit(lambda points: jax.lax.map(lambda point: loss(point, data), points)),
+        "tell": jax.jit(told, donate_argnums=3),  # in a compiled run too the losses are written in place
+        "gradients": jax.jit(clipping.clipped_sum),
+    }
+    rng, taken = np.random.default_rng(0), {name: [] for name in parts}
+    capacity = problem.STEPS * problem.BATCH
+    weights = {
+        rows: jnp.asarray(rng.normal(size=(rows, problem.DIMENSION))) for rows in gp.stages(capacity, problem.BATCH)
+    }
+
+    def timed(name, *arguments):
+        start = time.perf_counter()
+        found = jax.block_until_ready(parts[name](*arguments))
+        taken[name].append(time.perf_counter() - start)
+        return found
+
+    for turn in range(rounds + 1):
+        if turn == 1:  # the first compiles
+            taken.update({name: [] for name in parts})
+        keys = jax.random.split(jax.random.key(turn), problem.STEPS)
+        state = init(keys[0], chosen)
+        for step, key in enumerate(keys, 1):
+            query = timed("ask", key, chosen, state)
+            values = timed("losses", query.points)
+            state, _ = timed("tell", key, chosen, *state, query, values)
+            rows = min(rows for rows in weights if rows >= step * problem.BATCH)
+            timed("gradients", weights[rows], state.private.losses, chosen.clip_norm)
+    return {name: float(np.mean(values)) for name, values in taken.items()}
 
 
 def peak_memory() -> float:
@@ -201,4 +244,4 @@ def _by_turns(calls, repeats: int) -> dict:
 
 
 if __name__ == "__main__":
-    serve(run, sweep, peak_memory, version, clipped_gradient, per_user_solve, draws)
+    serve(run, sweep, step_parts, peak_memory, version, clipped_gradient, per_user_solve, draws)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.speed.dp_gibo import OVER_TWO
+from benchmarks.speed.dp_gibo import OVER_TWO, PART
 from benchmarks.tables.markdown import figures, row_of, stored, table, time_of
 
 AIMED = {10: 0.5, 33: 0.6}  # the share of the ceiling, fixed beforehand
@@ -32,6 +32,23 @@ def bench_dp_gibo() -> str:
             ("compilation of the sweep's first call", time_of(run["compile_s"], 2), "", ""),
         ],
     )
+
+
+def bench_step() -> str:
+    rows = [row for row in stored("bench_dp_gibo")["rows"] if row["name"].startswith(PART)]
+    return table(
+        ("part of a step", "time", "share"),
+        [(row["name"].removeprefix(PART), time_of(row["ours_s"], 2), f"{row['ratio']:.0%}") for row in rows],
+    )
+
+
+def bench_machine() -> str:
+    result = stored("bench_dp_gibo")
+    machine, peer = result["machine"], row_of("bench_dp_gibo", "one run of a sweep")["peer"]
+    versions = peer.rpartition(", ")[0].replace(", ", " on ").split("+")[0]
+    processor = machine["processor"].replace("(R)", "").removesuffix(" Processor")
+    where = f"{machine['cores']} cores of {processor} (shared host), {machine['device'].upper()}"
+    return f"{where}, Python {machine['python']}, JAX {machine['jax']}, {versions}."
 
 
 def bench_policies() -> str:
@@ -347,7 +364,8 @@ def bench_first_answer() -> str:
 BLOCKS = {
     block.__name__: block
     for block in (
-        bench_dp_gibo, bench_policies, bench_many, bench_gradient, bench_solve, bench_dp_gp_ucb, bench_po_gp_ucb,
+        bench_machine, bench_dp_gibo, bench_step, bench_policies, bench_many, bench_gradient, bench_solve,
+        bench_dp_gp_ucb, bench_po_gp_ucb,
         bench_dpareto, avent_overhead, bench_dp_sgd, bench_opacus, bench_exact_training, bench_problems, bench_secure,
         bench_draws, bench_first_answer, bench_gp_ucb, bench_gp_ucb_regret, bench_gp_ucb_first, bench_gp_ucb_aims,
     )

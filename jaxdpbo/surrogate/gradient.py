@@ -16,7 +16,9 @@ through the factorisation: with ``V = S^-1 C^T`` and ``P = (K + noise)^-1 k(D, z
 
   ``d Tr(C S^-1 C^T) = 2 <V, d grad k(theta, z)^T> - <V V^T, d(k(z, z) + noise)> + <2 (P V - W) V^T, d k(D, z)>``,
 
-and only the kernel itself is left to automatic differentiation.
+and only the kernel itself is left to automatic differentiation. A search does this hundreds of times a step. So a point
+of ``z`` is a row of every array, which makes all products those of rows with a matrix as it lies; and the kernel is
+taken around ``theta``, where ``z`` lies.
 """
 
 from typing import NamedTuple
@@ -25,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from jaxdpbo.surrogate import gp
+from jaxdpbo.surrogate import gp, kernels
 
 
 def cross(model: gp.Model, theta: jax.Array, points: jax.Array) -> jax.Array:
@@ -80,8 +82,7 @@ def gradient_posterior(model: gp.Model, factorization: gp.Factorization, theta: 
 
 def information_gain(model: gp.Model, posterior: GradientPosterior, points: jax.Array, mask: jax.Array) -> jax.Array:
     """``Tr(C S^-1 C^T)``, by how much ``points (b, d)`` where ``mask (b,)`` lower the trace. A scalar."""
-    cross, block, known = _blocks(model, posterior, points, mask)
-    factor, deviation, _ = _factor(posterior, cross, block, known)
+    factor, deviation, _ = _factor(posterior, *_blocks(model, posterior, points, mask))
     return jnp.sum(jnp.square(solve_triangular(factor, deviation, lower=True)))
 
 
@@ -93,24 +94,31 @@ def information_gain_and_gradient(
     def blocks(points):
         return _blocks(model, posterior, points, mask)
 
-    (cross, block, known), pull_back = jax.vjp(blocks, points)
-    factor, deviation, half = _factor(posterior, cross, block, known)
+    found, pull_back = jax.vjp(blocks, points)
+    factor, deviation, half = _factor(posterior, *found)
     v = cho_solve((factor, True), deviation)  # (b, d)
-    p = gp.matmul(posterior.factorization.whitening.T, half)  # (m, b)
-    on_known = 2.0 * gp.matmul(gp.matmul(p, v) - posterior.weights, v.T)
-    (slope,) = pull_back((2.0 * v, -gp.matmul(v, v.T), on_known))
+    square = gp.matmul(v, v.T)
+    solved = gp.matmul(half, posterior.factorization.whitening)  # (b, m): P^T
+    on_known = 2.0 * (gp.matmul(square, solved) - gp.matmul(v, posterior.weights.T))
+    (slope,) = pull_back((2.0 * v, -square, on_known))
     return jnp.sum(v * deviation), slope
 
 
 def _blocks(model, posterior, points, mask):
-    """The three blocks that move with the points: ``(b, d)``, ``(b, b)``, ``(m, b)``."""
+    """The three blocks that move with the points: ``(b, d)``, ``(b, b)``, ``(b, m)``."""
+
+    def with_points(others, known):
+        found = kernels.gram_around(model.kernel, model.params, posterior.theta, points, others)
+        return jnp.where(mask[:, None] & known[None, :], found, 0.0)
+
+    evaluated = posterior.factorization
     covariances = gp.masked(mask, cross(model, posterior.theta, points))
-    known = jnp.where(mask[None, :], gp.cross_covariance(model, posterior.factorization, points), 0.0)
-    return covariances, gp.covariance(model, points, mask), known
+    noise = jnp.diag(jnp.where(mask, gp.noise(model, points), 1.0))
+    return covariances, with_points(points, mask) + noise, with_points(evaluated.points, evaluated.mask)
 
 
 def _factor(posterior, cross, block, known):
-    """Cholesky factor of ``S``, ``C^T`` and ``L^-1 k(D, z)``."""
-    half = gp.whiten(posterior.factorization, known)
-    factor = jnp.linalg.cholesky(block - gp.matmul(half.T, half), symmetrize_input=False)
-    return factor, cross - gp.matmul(known.T, posterior.weights), half
+    """Cholesky factor of ``S``, ``C^T`` and the whitened ``k(z, D)``."""
+    half = gp.matmul(known, posterior.factorization.whitening.T)
+    factor = jnp.linalg.cholesky(block - gp.matmul(half, half.T), symmetrize_input=False)
+    return factor, cross - gp.matmul(known, posterior.weights), half

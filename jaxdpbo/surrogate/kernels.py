@@ -165,6 +165,22 @@ def gram_of_many(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Ar
     return params.variance * profile(_squared_distances(xs * shrink, ys * shrink))
 
 
+def gram_around(kernel: Kernel, params: KernelParams, centre: jax.Array, xs: jax.Array, ys: jax.Array) -> jax.Array:
+    """``gram`` to rounding where the ``xs (p, d)`` lie around ``centre (d,)`` and the ``ys (q, d)`` anywhere; quickest.
+
+    For a stationary kernel distances are products of matrices, ``|x|^2 + |y|^2 - 2 x . y`` from the centre. Rounding is
+    of the size of ``|x|^2 + |y|^2``: small for a pair that lies together near the centre; and of a pair that does not
+    lie together the kernel is small.
+    """
+    profile = _PROFILES.get(kernel)
+    if profile is None:
+        return gram(kernel, params, xs, ys)
+    shrink = 1.0 / params.lengthscale[None]
+    xs, ys = (xs - centre[None]) * shrink, (ys - centre[None]) * shrink
+    lengths = jnp.sum(jnp.square(xs), axis=1)[:, None] + jnp.sum(jnp.square(ys), axis=1)[None, :]
+    return params.variance * profile(jnp.maximum(lengths - 2.0 * jnp.matmul(xs, ys.T, precision="highest"), 0.0))
+
+
 @jax.custom_vjp
 def _squared_distances(xs: jax.Array, ys: jax.Array) -> jax.Array:
     """Of every pair, ``(p, q)``."""

@@ -57,7 +57,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "information_gain_and_gradient of_each"
         ),
         "surrogate.gradient_design": "directions propose fixed smallest",
-        "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram gram_of_many row diagonal",
+        "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram gram_of_many gram_around row diagonal",
         "surrogate.maximize": "best_of ascend multi_start sample_and_ascend ascend_from_best search_box",
         "surrogate.noisy_inputs": "kernel_for rbf product_rbf named_cells numbered",
         "surrogate.stacked": "stack unstack prior extend covariance whitened predict fit stages likelihood",

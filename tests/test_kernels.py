@@ -155,6 +155,20 @@ def test_around_a_centre_the_gram_matrix_is_the_same_and_so_are_its_derivatives(
         close(np.asarray(one), np.asarray(other), 1e-12)
 
 
+@pytest.mark.parametrize("name", STATIONARY)
+def test_around_a_centre_single_precision_is_as_good_as_pair_by_pair(name):
+    """Of points within a lengthscale of the centre, as a search's are, and others up to far away."""
+    kernel, params, _ = case(name, 3)
+    rng = np.random.default_rng(0)
+    xs = 7.0 + 0.5 * lengthscale(3) * rng.uniform(-1, 1, (32, 3))
+    ys = 7.0 + lengthscale(3) * rng.normal(size=(32, 3)) * np.geomspace(0.01, 100, 32)[:, None]
+    exact = np.asarray(kernels.gram(kernel, params, jnp.asarray(xs), jnp.asarray(ys)))
+    single = [
+        jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), one) for one in (params, np.full(3, 7.0), xs, ys)
+    ]
+    assert np.max(np.abs(np.asarray(kernels.gram_around(kernel, *single)) - exact)) < 1e-6 * VARIANCE
+
+
 def test_gram_has_first_points_by_rows():
     kernel, params, known = case("rbf", 3)
     xs, ys = pairs(3)

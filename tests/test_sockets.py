@@ -111,6 +111,13 @@ def nobody_waits_at_the_door():
     return not any(thread.name.endswith("(_admit)") for thread in threading.enumerate())
 
 
+def admitted(stack, place, secret):
+    """A modeler that has its seat: ``connect`` alone returns a moment before."""
+    modeler = stack.enter_context(outsourcing.connect(place, secret))
+    eventually(nobody_waits_at_the_door)
+    return modeler
+
+
 @pytest.mark.parametrize("place", KINDS, indirect=True)
 def test_lines_pass_both_ways_and_modelers_come_one_after_another(place, secret):
     with curating(place, secret, echo) as results:
@@ -274,12 +281,29 @@ def test_a_flood_is_refused_with_a_sentence_and_passes(place, secret, monkeypatc
             assert next(session.lines) == "re: x"
 
 
+def test_where_no_thread_can_be_started_one_is_told_and_the_next_is_served(place, secret, monkeypatch):
+    honest, refusals = threading.Thread.start, ["cannot start a new thread"]
+
+    def start(thread):
+        if refusals and thread.name.endswith("(_admit)"):
+            raise RuntimeError(refusals.pop())
+        honest(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with curating(place, secret, echo):
+        with reach(place) as refused:
+            assert heard(refused) == b"busy: come again\n"
+        with outsourcing.connect(place, secret) as session:
+            session.send("x")
+            assert next(session.lines) == "re: x"
+
+
 def test_one_is_served_one_may_wait_and_others_are_refused_with_a_sentence(place, secret):
     with curating(place, secret, echo) as results:
-        with outsourcing.connect(place, secret) as first, outsourcing.connect(place, secret) as second:
+        with ExitStack() as stack:
+            first, second = (admitted(stack, place, secret) for _ in range(2))
             first.send("x")
             assert next(first.lines) == "re: x"
-            eventually(nobody_waits_at_the_door)
             with outsourcing.connect(place, secret) as third:
                 (refusal,) = third.lines
                 assert json.loads(refusal) == {"error": "the curator is busy with another modeler: start again later"}
@@ -298,12 +322,8 @@ def test_one_that_nobody_has_begun_to_serve_keeps_only_its_own_seat(place, secre
     def serve(sessions):
         said.extend(next(session.lines) for session in islice(sessions, 2))
 
-    with (
-        outsourcing.listen(place, secret) as sessions,
-        outsourcing.connect(place, secret) as first,
-        outsourcing.connect(place, secret) as second,
-    ):
-        eventually(nobody_waits_at_the_door)
+    with outsourcing.listen(place, secret) as sessions, ExitStack() as stack:
+        first, second = (admitted(stack, place, secret) for _ in range(2))
         with outsourcing.connect(place, secret) as third:
             assert "busy with another modeler" in next(third.lines)
         first.send("x")

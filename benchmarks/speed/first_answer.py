@@ -40,11 +40,12 @@ def problem(dimension: int, python: bool = False, more: str = "") -> str:
     return PROBLEM.format(d=dimension, more=more, **kind)
 
 
+EXAMPLE = (Path(__file__).parents[2] / "README.md").read_text().split("```python\n")[1].split("```")[0]
 PARTS = {
     IMPORT: IMPORT,
     "import jaxdpbo": "import jaxdpbo",
-    "README's example, d=3": problem(3),
-    "the same, traceable=False": problem(3, python=True, more="traceable=False, users=2000"),
+    "README's example, d=3": EXAMPLE,
+    "the same in Python, traceable=False": problem(3, python=True, more="traceable=False, users=2000"),
     "d=20": problem(20),
     "d=100, 45 steps": problem(100, more="steps=45"),
 }

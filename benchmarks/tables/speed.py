@@ -272,8 +272,9 @@ def _far(function: str, row: dict[str, Any]) -> str:
     """Where ours is worse: how many runs end far from the minimum, which is what a mean is made of."""
     if row["more"]["paired"]["95%"][0] <= 0:
         return ""
-    ours, peer = (sum(regret > FAR for regret in row["more"]["regret"][side]) for side in ("ours", "peer"))
-    ends = f"{ours} of {len(row['more']['regret']['ours'])} runs of ours and {peer} of {row['peer']}'s"
+    runs, regret = row["more"]["paired"]["of"], row["more"]["regret"]
+    ours, peer = (sum(one > FAR for one in regret[side][:runs]) for side in ("ours", "peer"))
+    ends = f"{ours} of {runs} runs of ours and {peer} of {row['peer']}'s"
     return f" On {function} {ends} end more than {FAR} above the minimum."
 
 

@@ -245,11 +245,14 @@ def _door(server: socket.socket, secret: bytes, admitted: _Admitted, done: threa
             time.sleep(_POLL)
             continue
         if places.acquire(blocking=False):
-            threading.Thread(target=_admit, args=(connection, secret, admitted, places), daemon=True).start()
-        else:
-            with connection, suppress(OSError):
-                connection.settimeout(_POLL)
-                connection.sendall(b"busy: come again\n")
+            try:
+                threading.Thread(target=_admit, args=(connection, secret, admitted, places), daemon=True).start()
+                continue
+            except RuntimeError:  # this process has too many threads
+                places.release()
+        with connection, suppress(OSError):
+            connection.settimeout(_POLL)
+            connection.sendall(b"busy: come again\n")
 
 
 def _admit(connection: socket.socket, secret: bytes, admitted: _Admitted, places: threading.Semaphore) -> None:

@@ -6,7 +6,7 @@ A table of thresholds ``t_0 <= t_1 <= ...`` is drawn from by ``#{x: u >= t_x}``,
 about tables, not measurements.
 
 Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; each is made once. Those of Gaussians
-are made of 64 bits too, where a great many draws are wanted and ``2^-55`` of total variation each is little.
+are made of 64 bits too, where a great many draws are wanted and ``2^-54`` of total variation each is little.
 """
 
 import itertools

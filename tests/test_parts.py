@@ -284,3 +284,40 @@ def test_a_file_that_began_elsewhere_pays_for_no_second_transcript(path, recordi
     first = run(tmp_path / "other.npz", recording=recording)
     assert leaves(run(path, recording=recording).release) == leaves(first.release)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_same_call_in_another_process_is_no_end_of_this_one(ends, path, recording, monkeypatch):
+    """Between this one's charge and its note the other goes on with the same file: to the end, or it is killed."""
+    note, other = ledger.note, []
+
+    def late(*arguments):
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger, "note", note)
+            if not ends:
+                killed_after(patch, 7)  # after its first part
+            with nullcontext() if ends else pytest.raises(Killed):
+                other.append(run(path, recording=recording))
+        assert path.exists() is not ends
+        return note(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "note", late)
+        released = run(path, recording=recording).release
+    other.append(run(path, recording=recording))
+    assert {tuple(leaves(each.release)) for each in other} == {tuple(leaves(released))}
+    assert len(ledger.account(recording.path).spends) == 1
+    assert not path.exists()
+
+
+def test_a_disk_that_is_full_at_the_note_loses_no_budget(path, recording, monkeypatch):
+    def full(*_):
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "note", full)
+        with pytest.raises(OSError, match="no space"):
+            run(path, recording=recording)
+    assert path.exists()
+    assert leaves(run(path, recording=recording).release) == leaves(run(path, recording=recording).release)
+    assert len(ledger.account(recording.path).spends) == 1

@@ -100,10 +100,15 @@ def begin_in_parts(
         which may be gone, began to draw.
     """
     what = f"{_what(algorithm, config)}, in parts"
-    charged = charges.charge(recording, what, statement, "run_scan, in parts", algorithm, config)
+    run = recording, what, statement, "run_scan, in parts, of a file", algorithm, config
+    charged = charges.charge(*run)
     if charged.release is None and not charged.steps:
-        ledger.note(*recording, 1, {"file": file})  # before anything is drawn
-    elif charged.release is None and charged.steps[0] != {"file": file}:
+        try:
+            ledger.note(*recording, 1, {"file": file})  # before anything is drawn
+            return charged
+        except ledger.Moved:  # the same call in another process was first, perhaps with this file
+            charged = charges.charge(*run)
+    if charged.release is None and charged.steps[0] != {"file": file}:
         charges.expect_first(recording, charged)
     return charged
 

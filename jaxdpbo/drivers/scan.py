@@ -116,7 +116,7 @@ def _charged(
         return checkpoints.begin_once(recording, algorithm, config, statement)
     try:
         charged = checkpoints.begin_in_parts(recording, algorithm, config, statement, begun.name)
-    except Exception:  # a signal may have come after the charge
+    except (ValueError, ledger.LedgerError):  # refused. After all else, a full disk say, another call may run on it
         if begun.fresh:
             parts.delete(begun)
         raise

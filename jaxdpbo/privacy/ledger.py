@@ -66,7 +66,7 @@ class Damaged(LedgerError):
 
 
 class Moved(LedgerError):
-    """Another process goes on with the run."""
+    """Another process goes on with the run, or ended it."""
 
 
 class Chain(NamedTuple):
@@ -316,14 +316,14 @@ def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, ti
     draws anything.
 
     Raises:
-      Moved: the run has another number of steps by now.
-      LedgerError: the run was not charged, or has its release.
+      Moved: the run has another number of steps by now, or its release.
+      LedgerError: the run was not charged.
     """
     run, content = _text("run", run), json.loads(_json("content", content))
     with _opened(path, writing=True, timeout=timeout) as opened:
         steps, release = _charged(opened, run)
         if release is not None:
-            raise LedgerError(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
+            raise Moved(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
             raise Moved(
                 f"{opened.path}: run {run!r} has {len(steps)} steps on record, and step {number!r} came: another "

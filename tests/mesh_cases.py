@@ -57,6 +57,17 @@ def swept(data, policy):
     return leaves(done.release)
 
 
+def at_default():
+    """A run and a sweep where the caller names one device of several: on which they end, and what they release."""
+    case = protocol_cases.CASES["random_search"]
+    given = case.algorithm, case.objective, RECORDS, case.config(1.0)
+    with jax.default_device(jax.devices()[3]):
+        run = drivers.run_scan(*given, key=key()).release
+        done = [drivers.sweep(*given, keys=key()[None], policy=policy).release for policy in (None, "shard")]
+    places = {device.id for leaf in jax.tree.leaves((run, done)) for device in leaf.devices()}
+    return sorted(places), [leaves(run), *([leaf[0] for leaf in leaves(each)] for each in done)]
+
+
 def moved(data):
     """What passes from device to device in a run: shapes and operations."""
     case, data = protocol_cases.CASES["dp_gibo"], mesh.placed(data)
@@ -117,6 +128,7 @@ def main():
         },
         "explicit": released("dp_gibo", spread(8, AxisType.Explicit), key=key()),
         "sweeps": [swept(spread(8), "map"), swept(spread(4, copies=2), "shard")],
+        "default": at_default(),
         "moved": moved(spread(8)),
         "rounded": rounded(),
     }

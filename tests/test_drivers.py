@@ -203,17 +203,38 @@ def test_a_wrong_shape_is_named_at_once_and_a_later_one_interrupts():
     assert "objective must return values of one shape" in str(caught.value.__cause__)
 
 
-@pytest.mark.parametrize("one", [10**400, -(10**400), None, "x", 1j])
+class Unreadable:
+    """Says the value that it cannot be read at."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError(SECRET)
+
+
+@pytest.mark.parametrize("one", [10**400, -(10**400), None, "x", 1j, [2.0], [], np.ones((2, 2)), Unreadable()])
 def test_a_value_that_is_no_float_is_one_users_alone(one):
-    """Beside it NumPy makes objects, or text, of all."""
-    found = _values.of_users("loss", [0.5, one, 2], float)
+    """Beside it NumPy makes objects, or text, of all, or no array at all."""
+    found = _values.of_users("loss", [0.5, one, jnp.bfloat16(2)], float)
     np.testing.assert_array_equal(found[[0, 2]], [0.5, 2.0])
     assert not np.isfinite(found[1])
+    of_vectors = _values.of_users("objective", [[0.5, 1], one, (2, 3)], float)
+    np.testing.assert_array_equal(of_vectors[[0, 2]], [[0.5, 1.0], [2.0, 3.0]])
+    assert not np.any(np.isfinite(of_vectors[1]))
     logical = _values.of_users("loss", [np.True_, None, np.False_, jnp.ones(())], float)
     np.testing.assert_array_equal(logical, [1.0, np.nan, 0.0, 1.0])
-    for wrong in (["a", "b"], [None, None], None, [1.0, [2.0]]):
+    for wrong in (["a", "b"], [None, None], None, [[], [1.0]], [1j, 2j]):
         with pytest.raises(TypeError, match="loss must return an array of real numbers"):
             _values.of_users("loss", wrong, float)
+
+
+def test_traced_data_are_refused_in_words():
+    config = CASE.config(1.0)
+    with pytest.raises(RuntimeError, match="would be a constant of the program"):
+        jax.jit(lambda data: drivers.run_loop(CASE.algorithm, CASE.objective, data, config))(records())
+
+
+def test_a_square_root_of_one_users_is_one_users_alone():
+    found = _values.of_users("loss", np.sqrt(np.array([4.0, -1.0, 0.25], complex)), float)
+    np.testing.assert_array_equal(found, [2.0, np.nan, 0.5])
 
 
 def test_values_that_are_no_numbers_are_not_quoted():

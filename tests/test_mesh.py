@@ -69,6 +69,12 @@ def test_a_sweep_spreads_users_and_runs(devices):
     assert users[0][0] != users[0][1]
 
 
+def test_a_device_that_the_caller_names_is_the_only_one(devices):
+    places, (run, *swept) = devices["default"]
+    assert places == [3]
+    assert all(each == run for each in swept)
+
+
 def test_what_passes_between_devices_is_a_sum(devices):
     """And a mean loss, of the raw diagnostics."""
     shapes = [shape.partition("{")[0] for shape, _ in devices["moved"]]

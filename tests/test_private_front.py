@@ -14,7 +14,7 @@ from training_cases import Trivial
 from jaxdpbo import Recording, accounting, ledger, tuning
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import _routes, front
+from jaxdpbo.tuning import _routes, front, selection
 
 X, Y = np.random.default_rng(0).normal(size=(400, 3)), np.zeros(400, int)
 SETTINGS, DELTA = [0.2, 0.4, 0.9], 1e-4
@@ -176,6 +176,15 @@ class Deferred(Trivial):
 def test_a_training_that_fails_late_has_failed():
     found = searched(training=Deferred(), count=2)
     assert set(found.models) == {None}
+
+
+@pytest.mark.parametrize(
+    "output", [Late(), {"a": Late()}, {0: 1.0, "b": Late()}, [({0: [Late()], "b": 1.0},)]], ids=str
+)
+def test_what_a_run_returned_is_waited_for(output):
+    """JAX takes no dict apart whose keys have no order."""
+    with pytest.raises(ValueError, match="I saw a row"):
+        selection.ready(output)
 
 
 def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog, capfd, trials):

@@ -237,6 +237,19 @@ def test_what_does_not_is_refused_at_its_line(name):
         assert name == "no record at all"
 
 
+def test_batched_factorisations_pass_where_there_are_cpus_alone(monkeypatch):
+    """Whichever is the default: on an accelerator a batch may be iterated until all have converged."""
+
+    def largest(point, rows):
+        return jnp.linalg.eigvalsh(rows[:, :, None] * rows[:, None] + jnp.diag(point))[:, -1]
+
+    checked(largest)
+    separable.per_user(lambda point, row: largest(point, row[None])[0])(POINT, DATA)
+    monkeypatch.setattr(check.backend, "backends", lambda: {"cpu": None, "cuda": None})
+    with pytest.raises(separable.NotSeparable, match="iterates on accelerators"):
+        checked(largest)
+
+
 def test_what_may_be_made_of_records_is_refused():
     """Captured arrays, one array in two roles, no axis, axes of two lengths."""
     constant = jnp.asarray(DATA[:, 0])

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -54,6 +55,14 @@ def placed(data: Tree) -> Any:
 def of(data: Tree) -> Mesh | None:
     """The mesh that ``placed`` put data on; None where they are not sharded."""
     return next((leaf.sharding.mesh for leaf in jax.tree.leaves(data) if _is_sharded(leaf)), None)
+
+
+def local_devices() -> list[Any]:
+    """Of this process; what ``jax.default_device`` names alone, where it names any."""
+    named = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    if named is None or isinstance(named, str):
+        return jax.local_devices(backend=named)
+    return [named]
 
 
 def over(found: Mesh | None) -> AbstractContextManager[Any]:
@@ -99,8 +108,8 @@ def _names(spec: PartitionSpec) -> list[str]:
 
 def _is_shared(data: Tree) -> bool:
     """By several processes."""
-    leaves = jax.tree.leaves(data)
-    return any(isinstance(leaf, jax.Array) and not leaf.is_fully_addressable for leaf in leaves)
+    leaves = [leaf for leaf in jax.tree.leaves(data) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)]
+    return any(not leaf.is_fully_addressable for leaf in leaves)
 
 
 def _is_sharded(leaf: Any) -> bool:

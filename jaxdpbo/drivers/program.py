@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import result
+from jaxdpbo.drivers import mesh, result
 from jaxdpbo.types import Algorithm, Config, Data, Objective, State
 
 
@@ -70,4 +70,5 @@ def _at_each(objective: Objective, points: jax.Array, data: Any, space: Any) -> 
             said = f"objective must return real numbers, got {values.dtype}"
         raise TypeError(said)
 
-    return jax.lax.map(at, points) if jax.default_backend() == "cpu" else jax.vmap(at)(points)
+    on_cpu = mesh.local_devices()[0].platform == "cpu"
+    return jax.lax.map(at, points) if on_cpu else jax.vmap(at)(points)

@@ -163,8 +163,9 @@ def distribute(
     first runs, keys included, and those results are dropped. Inputs that hold equal keys get equal noise: for figures
     of merit, never for releases.
 
-    Without a policy: "shard" where there are several devices, otherwise "map" on a CPU and "vmap" elsewhere. The choice
-    for CPUs is measured (docs/benchmarks.md), the one for accelerators is not: no accelerator was at hand.
+    Where ``jax.default_device`` names a device there is no other. Without a policy: "shard" where there are several,
+    otherwise "map" on a CPU and "vmap" elsewhere. The choice for CPUs is measured (docs/benchmarks.md), the one for
+    accelerators is not: no accelerator was at hand.
 
     A CPU is two devices where ``XLA_FLAGS=--xla_force_host_platform_device_count=2`` and ``NPROC=4`` are set before JAX
     is imported. Without the second, where it has no more cores than devices, the default is "map": jaxlib's batched
@@ -185,7 +186,7 @@ def distribute(
     if len(counts) != 1 or counts & {(), (0,)}:
         raise ValueError(f"inputs must share one leading axis of at least 1, got {sorted(counts)}")
     found = mesh.of(shared)
-    devices = Mesh(np.asarray(jax.local_devices()), (mesh.RUNS_AXIS,)) if found is None else found
+    devices = Mesh(np.asarray(mesh.local_devices()), (mesh.RUNS_AXIS,)) if found is None else found
     most = devices.shape[mesh.RUNS_AXIS]
     on_cpu = devices.devices.flat[0].platform == "cpu"
     alone = "map" if on_cpu else "vmap"
@@ -194,7 +195,7 @@ def distribute(
     ((count,),) = counts
     share = most if chosen == "shard" else 1
     size = share * -(-count // (share * -(-count // (share * CALL_RUNS))))  # equal calls, each a multiple of the share
-    back = jax.local_devices()[0] if found is None else NamedSharding(found, PartitionSpec())
+    back = mesh.local_devices()[0] if found is None else NamedSharding(found, PartitionSpec())
     parts = []
     for start in range(0, count, size):
         rows = jnp.arange(start, start + size) % count  # what the last call lacks repeats the first runs

@@ -19,7 +19,7 @@ may be stopped at any moment. A query that is refused costs nothing. The outputs
 A record that is deleted is begun anew, and answers ``queries`` more: what bounds them is the record's file.
 
 ``lines`` is what may be said, ``released`` the file, ``curator`` and ``modeler`` the two sides, ``sockets`` their way
-to each other (who may speak, and for how long), ``files`` what is written whole or not at all.
+to each other (who may speak, and for how long), ``secrets`` what tells either from a stranger.
 """
 
 from jaxdpbo.outsourcing.curator import Journal, framed, open_journal, serve

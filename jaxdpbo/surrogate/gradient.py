@@ -16,7 +16,7 @@ through the factorisation: with ``V = S^-1 C^T`` and ``P = (K + noise)^-1 k(D, z
 
   ``d Tr(C S^-1 C^T) = 2 <V, d grad k(theta, z)^T> - <V V^T, d(k(z, z) + noise)> + <2 (P V - W) V^T, d k(D, z)>``,
 
-and only the kernel itself is left to automatic differentiation. A search does this hundreds of times a step. So a point
+and only the kernel itself is left to automatic differentiation. A search does this dozens of times a step. So a point
 of ``z`` is a row of every array, which makes all products those of rows with a matrix as it lies; and the kernel is
 taken around ``theta``, where ``z`` lies.
 """

@@ -217,13 +217,20 @@ def seed_globals(key: jax.Array) -> None:
 
 
 def ready(output: object) -> Any:
-    """What a run returned, when it is there: a program of JAX may fail after the function that called it returned."""
-    try:
-        leaves = jax.tree.leaves(output)
-    except (TypeError, ValueError):  # a dict whose keys have no order
-        leaves = []
-    jax.block_until_ready(leaves)
+    """What a run returned, when it is there: a program of JAX may fail after the function that called it returned.
+
+    Arrays inside an object that is no pytree are not waited for.
+    """
+    jax.block_until_ready(_leaves(output))
     return output
+
+
+def _leaves(output: Any) -> list[Any]:
+    try:
+        return jax.tree.leaves(output)
+    except (TypeError, ValueError):  # somewhere is a dict whose keys have no order
+        inside = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
+        return [leaf for each in inside for leaf in _leaves(each)]
 
 
 def _uniform(key: jax.Array) -> int:

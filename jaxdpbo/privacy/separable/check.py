@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
+from jax.extend import backend, core
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from jaxdpbo.privacy.separable import roles, rules
@@ -153,7 +153,7 @@ def check_separable(
     program = _traced(objective, point, data)
     taints = [PUBLIC] * len(jax.tree.leaves(point))
     taints += [PUBLIC if axis is None else PerUser(axis % leaf.ndim) for leaf, axis in zip(leaves, axes, strict=True)]
-    (found,) = _Walk(count, jax.default_backend()).program(program, taints)
+    (found,) = _Walk(count).program(program, taints)
     if isinstance(found, Mixed):
         raise NotSeparable(found.said)
     if not isinstance(found, PerUser):
@@ -181,7 +181,7 @@ def program_of_one(
       ValueError: it captures an array, or returns none or several.
     """
     program = _traced(function, *avals, captures=captures)
-    walk = _Walk(0, jax.default_backend(), mapped=True)
+    walk = _Walk(0, mapped=True)
     (found,) = walk.program(program, [PUBLIC if axis is None else OWN for axis in axes])
     if isinstance(found, Mixed):
         raise NotSeparable(found.said)
@@ -229,10 +229,11 @@ def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
 
 
 class _Walk:
-    """One analysis: of how many users, and on which backend the program will run."""
+    """One analysis: of how many users, and whether on CPUs alone: the program may be called on any device there is."""
 
-    def __init__(self, users: int, backend: str, mapped: bool = False):
-        self.users, self.backend, self.mapped = users, backend, mapped  # mapped: by vmap, from one record to all
+    def __init__(self, users: int, mapped: bool = False):
+        self.users, self.mapped = users, mapped  # mapped: by vmap, from one record to all
+        self.on_cpus = set(backend.backends()) == {"cpu"}
         self.inside: list[JaxprEqn] = []  # equations whose own programs are being walked
 
     def mixed(self, why: str, equation: JaxprEqn) -> Mixed:
@@ -287,7 +288,7 @@ class _Walk:
             return [self.mixed("combines the record of one turn with other records", equation)] * results
         if name not in rules.RULES:
             return [self.mixed("is not known to keep users apart", equation)] * results
-        if name in rules.ITERATIVE and self.backend != "cpu":
+        if name in rules.ITERATIVE and not self.on_cpus:
             return [self.mixed("iterates on accelerators until all users' matrices have converged", equation)] * results
         found = rules.RULES[name](equation, [taint.axis if isinstance(taint, PerUser) else None for taint in taints])
         if isinstance(found, str):
@@ -311,7 +312,7 @@ class _Walk:
             return False  # XLA multiplies everyone's signal by kernels that are 0 where they are another's: NaN is not
         if name in rules.TOGETHER:
             return False
-        return not (name in rules.ITERATIVE and self.backend != "cpu") and not rules.one_generator(equation)
+        return not (name in rules.ITERATIVE and not self.on_cpus) and not rules.one_generator(equation)
 
     # Loops and branches
 

@@ -200,11 +200,9 @@ def _numbers(inputs: Any) -> np.ndarray | None:
     if isinstance(inputs, Tracer):
         raise TypeError("inputs must not be traced: curate runs on the host, outside jit, vmap and grad")
     try:
-        array = np.asarray(inputs)
-        if array.dtype.kind in "OUSc" and array.ndim:
-            array = _values.one_by_one(np.asarray(inputs, object))
-        elif array.dtype.kind in "biuf" and isinstance(inputs, (list, tuple)):  # no row chooses all rows' dtype
-            return np.asarray(inputs, np.float64)
+        array = _values.array(inputs)
+        if array.dtype.kind in "biuf" and isinstance(inputs, (list, tuple)):  # no row chooses all rows' dtype
+            return array.astype(np.float64)
         if array.dtype.kind == "V" and not array.dtype.names:  # bfloat16 and its like
             return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):

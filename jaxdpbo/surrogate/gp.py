@@ -11,7 +11,8 @@ cost four, and fails in float32.
 
 The matrix factored is ``K + diag(noise)``, where ``noise_i`` is ``noise_variance``, raised to
 ``jitter(dtype) k(x_i, x_i)`` where it lies below: the one jitter rule of the library. A noise variance at or above
-the floor is used exactly as given.
+the floor is used exactly as given. Where many points will crowd together the caller knows how many, and passes a larger
+one.
 
 Rasmussen and Williams (2006), section 2.2 and algorithm 2.1.
 """
@@ -71,12 +72,14 @@ class Factorization(NamedTuple):
     used: jax.Array
 
 
-def jitter(dtype: jax.typing.DTypeLike) -> float:
-    """The smallest noise variance, relative to ``k(x, x)``, at which the factorisation is safe.
+def jitter(dtype: jax.typing.DTypeLike, rows: int = 1) -> float:
+    """The smallest noise variance, relative to ``k(x, x)``, at which the factorisation of so many points is safe.
 
-    1e-4 in float32, where Cholesky fails at 1e-5 for points a third of a lengthscale apart, and 1e-10 in float64.
+    1e-4 in float32, where Cholesky fails at 1e-5 for points a third of a lengthscale apart, and 1e-10 in float64; and
+    eight units of rounding a row. Points that crowd together need four (tests/test_dp_gibo.py, 600 points in float32).
     """
-    return 1e-4 if jnp.finfo(dtype).bits <= 32 else 1e-10
+    found = jnp.finfo(dtype)
+    return max(1e-4 if found.bits <= 32 else 1e-10, 8 * rows * float(found.eps))
 
 
 def noise(model: Model, points: jax.Array) -> jax.Array:

@@ -124,7 +124,8 @@ def config(
         second half of the path. Both are post-processing.
       kernel: of the surrogate, from ``jaxdpbo.surrogate.kernels``.
       kernel_params: its numbers; for a stationary kernel, half a side of the box as lengthscales where not given.
-      noise_variance: of one observation (section 3.4). Under ``gp.jitter(dtype) k(x, x)`` it is raised to that.
+      noise_variance: of one observation (section 3.4). Under ``gp.jitter(dtype, m) k(x, x)``, for the ``m`` points that
+        a step may use, it is raised to that: in float32 above 1e-4 from 105 points on.
       tolerance: Algorithm 2's epsilon, on the trace of the gradient's covariance.
       memory: which earlier points a step uses: "all"; of a number, the "nearest" in correlation, or the most "recent",
         for many users, whose other losses are forgotten; or "none".
@@ -172,6 +173,9 @@ def config(
         raise ValueError(f"remembered must be a multiple of batch = {points} with memory='recent', got {remembered}")
     dtype = jnp.result_type(float)
     leaf = partial(jnp.asarray, dtype=dtype)
+    least = gp.jitter(dtype, points * steps if memory == "all" else points + remembered)
+    first = leaf((start - origin) / unit)
+    least *= float(kernel(kernel_params, first, first))
     clip = private_scale.clip_norm(clip_norm, dtype)
     return Config(
         budget=calibration.budget(
@@ -180,7 +184,9 @@ def config(
         clip_norm=leaf(clip),
         step_size=leaf(sizes),
         tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance, dtype=dtype)),
-        model=gp.Model(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
+        model=gp.Model(
+            kernel, kernel_params, leaf(max(_checks.positive("noise_variance", noise_variance, dtype=dtype), least))
+        ),
         bounds=leaf(limits),
         theta0=leaf(start),
         origin=leaf(origin),

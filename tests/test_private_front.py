@@ -178,9 +178,7 @@ def test_a_training_that_fails_late_has_failed():
     assert set(found.models) == {None}
 
 
-@pytest.mark.parametrize(
-    "output", [Late(), {"a": Late()}, {0: 1.0, "b": Late()}, [({0: [Late()], "b": 1.0},)]], ids=str
-)
+@pytest.mark.parametrize("output", [Late(), {"a": Late()}, {0: 1.0, "b": Late()}, [({0: [Late()], "b": 1.0},)]])
 def test_what_a_run_returned_is_waited_for(output):
     """JAX takes no dict apart whose keys have no order."""
     with pytest.raises(ValueError, match="I saw a row"):

@@ -366,7 +366,7 @@ def test_a_long_float32_run_stays_finite(float32):
     """300 steps, points within a small region: at 1e-4 the factor of 600 fails on a CPU without AVX-512."""
     steps = 300
     chosen = config(steps=steps, batch=2, step_size=0.05, polish_steps=5)
-    assert 5e-4 < chosen.model.noise_variance < 6e-4
+    assert 5e-4 < chosen.surrogate.noise_variance < 6e-4
     run = drivers.run_scan(dp_gibo.algorithm, loss, records(), chosen, key=key(), diagnostics=True)
     assert run.release.path.dtype == jnp.float32
     assert np.all(np.isfinite(run.release.path))

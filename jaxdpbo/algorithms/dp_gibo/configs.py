@@ -1,7 +1,7 @@
 """What a run of DP-GIBO is configured with."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import jax
@@ -64,6 +64,18 @@ class Config:
     def searched(self) -> jax.Array:
         """The box ``(2, d)`` in the units of the search."""
         return self.to_search(self.bounds)
+
+    @property
+    def points(self) -> int:
+        """``m``, of the surrogate in one step, at most."""
+        return self.batch * self.steps if self.memory == "all" else self.remembered + self.batch
+
+    @property
+    def surrogate(self) -> gp.Model:
+        """``model`` with a noise variance at which the factorisation of so many points is safe."""
+        least = gp.jitter(self.theta0.dtype, self.points)
+        variance = kernels.diagonal(self.model.kernel, self.model.params, self.to_search(self.theta0[None]))[0]
+        return replace(self.model, noise_variance=jnp.maximum(self.model.noise_variance, least * variance))
 
     def to_search(self, points: jax.Array) -> jax.Array:
         """Points ``(m, d)`` of parameters in the units of the search."""
@@ -173,9 +185,6 @@ def config(
         raise ValueError(f"remembered must be a multiple of batch = {points} with memory='recent', got {remembered}")
     dtype = jnp.result_type(float)
     leaf = partial(jnp.asarray, dtype=dtype)
-    least = gp.jitter(dtype, points * steps if memory == "all" else points + remembered)
-    first = leaf((start - origin) / unit)
-    least *= float(kernel(kernel_params, first, first))
     clip = private_scale.clip_norm(clip_norm, dtype)
     return Config(
         budget=calibration.budget(
@@ -184,9 +193,7 @@ def config(
         clip_norm=leaf(clip),
         step_size=leaf(sizes),
         tolerance=leaf(0.0 if tolerance is None else _checks.positive("tolerance", tolerance, dtype=dtype)),
-        model=gp.Model(
-            kernel, kernel_params, leaf(max(_checks.positive("noise_variance", noise_variance, dtype=dtype), least))
-        ),
+        model=gp.Model(kernel, kernel_params, leaf(_checks.positive("noise_variance", noise_variance, dtype=dtype))),
         bounds=leaf(limits),
         theta0=leaf(start),
         origin=leaf(origin),

@@ -121,7 +121,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     sizes = {"batch": config.batch, "polish_steps": config.polish_steps}
 
     def design(factorization: gp.Factorization) -> tuple[jax.Array, jax.Array]:
-        known = config.model, factorization, public.theta, config.searched
+        known = config.surrogate, factorization, public.theta, config.searched
         if config.adaptive:
             return gradient_design.smallest(*known, config.tolerance, **sizes)
         return gradient_design.fixed(*known, **sizes)
@@ -171,7 +171,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     losses_now = gp.masked(query.mask, values.astype(losses.dtype))
     noise_key, clip_norm = private_mean.clip_norm(
         key, config.budget, config.clip_norm, public.step, public.clip_norm,
-        lambda: clipping.l2_norms(gradient.of_each(config.model, points, query.mask, public.theta, losses_now)),
+        lambda: clipping.l2_norms(gradient.of_each(config.surrogate, points, query.mask, public.theta, losses_now)),
     )  # fmt: skip
 
     if config.memory != "none":
@@ -183,10 +183,10 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     memory = losses if in_place else jnp.concatenate([state.private.losses[kept], losses_now])
 
     def estimate(known: gp.Factorization) -> tuple[Any, ...]:
-        rows = gp.extension(config.model, known, points, query.mask)
+        rows = gp.extension(config.surrogate, known, points, query.mask)
         extended = gp.extend(known, points, query.mask, rows)
-        weights = gradient.weights(config.model, extended, public.theta)
-        trace = gradient.gradient_information(config.model, extended, public.theta)
+        weights = gradient.weights(config.surrogate, extended, public.theta)
+        trace = gradient.gradient_information(config.surrogate, extended, public.theta)
         padding = ((0, 0), (0, room - rows.shape[1]))
         if config.memory == "recent":  # from the oldest first to as the ring lies
             weights = jnp.roll(weights, public.used + config.batch, axis=0)
@@ -294,5 +294,5 @@ def _recall(config: Config, public: Public) -> tuple[gp.Factorization, jax.Array
         rows = (public.used + config.batch + jnp.arange(room - config.batch, dtype=jnp.int32)) % room
     else:
         kept = min(config.remembered, public.points.shape[0])
-        rows = gp.nearest(config.model, public.points, public.mask, public.theta, kept)
-    return gp.room_for(config.model, public.points[rows], public.mask[rows], config.batch), rows
+        rows = gp.nearest(config.surrogate, public.points, public.mask, public.theta, kept)
+    return gp.room_for(config.surrogate, public.points[rows], public.mask[rows], config.batch), rows

@@ -97,6 +97,7 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
     Raises:
       ProtocolError: the record is of another released file, other data or another number; its key is gone; it is a
         symbolic link; the disk did not take it; or another curator has it open.
+      ValueError: ``queries`` is above 10,000.
     """
     path = Path(path)
     if _checks.size("queries", queries) > MAX_QUERIES:

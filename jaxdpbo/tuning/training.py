@@ -45,7 +45,7 @@ class Training(Protocol):
         ...
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
-        """A model. All that is random comes from ``key``, which sets NumPy's and Python's global generators first; no other is set."""
+        """A model. All that is random comes from ``key``, by which NumPy's and Python's global generators are set too."""
         ...
 
     def losses(self, model: Any, rows: Rows) -> Any:

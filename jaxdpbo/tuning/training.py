@@ -45,7 +45,7 @@ class Training(Protocol):
         ...
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
-        """A model. All that is random comes from ``key``, by which NumPy's and Python's global generators are set too."""
+        """A model. All that is random comes from ``key``; it sets NumPy's and Python's global generators, no others."""
         ...
 
     def losses(self, model: Any, rows: Rows) -> Any:

@@ -368,11 +368,25 @@ def test_a_long_float32_run_stays_finite(float32):
     chosen = config(steps=steps, batch=2, step_size=0.05, polish_steps=5)
     assert 5e-4 < chosen.surrogate.noise_variance < 6e-4
     run = drivers.run_scan(dp_gibo.algorithm, loss, records(), chosen, key=key(), diagnostics=True)
+    first = run.diagnostics.state.public.whitening[0, 0]  # of a variance of 1 and the noise: used, not only stated
+    np.testing.assert_allclose(first, (1 + chosen.surrogate.noise_variance) ** -0.5, rtol=1e-6)
     assert run.release.path.dtype == jnp.float32
     assert np.all(np.isfinite(run.release.path))
     assert np.all(np.isfinite(run.release.trace))
     assert not np.any(run.diagnostics.info.factorisation_failed)
     assert np.all(np.asarray(run.release.trace) > 0)
+
+
+@pytest.mark.parametrize(
+    ("memory", "remembered", "most"), [("all", 0, 600), ("nearest", 200, 203), ("recent", 210, 213), ("none", 0, 3)]
+)
+def test_the_noise_variance_is_raised_for_the_points_of_a_step(float32, memory, remembered, most):
+    kernel_params = kernels.stationary(0.5, DIMENSION, variance=3.0)
+    sizes = {"steps": 200, "memory": memory, "remembered": remembered}
+    chosen = config(**sizes, kernel_params=kernel_params, noise_variance=1e-9)
+    least = 3.0 * max(1e-4, 8 * most * np.finfo(np.float32).eps)
+    np.testing.assert_allclose(chosen.surrogate.noise_variance, least, rtol=1e-5)
+    np.testing.assert_allclose(config(**sizes, noise_variance=0.5).surrogate.noise_variance, 0.5)
 
 
 def test_float32_follows_float64():

@@ -4,8 +4,9 @@ import os
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")  # for the surrogates; training is in float32
 
-from benchmarks.reproductions.avent import accountants, fronts, maps, overhead, table2
+from benchmarks.reproductions.avent import accountants, fronts, luck, maps, overhead, table2
 
 ITEMS = {
-    **maps.ITEMS, **fronts.ITEMS, "table2": table2.main, "overhead": overhead.main, "accountants": accountants.main,
+    **maps.ITEMS, **fronts.ITEMS, "table2": table2.main, "luck": luck.main, "overhead": overhead.main,
+    "accountants": accountants.main,
 }  # fmt: skip

@@ -64,17 +64,17 @@ def gridded(s: SimpleNamespace, name: str, size: int) -> Points:
     return kept(found, "grid", name, [size, *_of_training(s, name)], _of_trainings())
 
 
-def searched(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
-    """DPareto's settings, its seeds first: random ones that no part of the pool has."""
+def searched(s: SimpleNamespace, name: str, accountant: str = "ours", seed: int = SEARCH_SEED) -> Points:
+    """DPareto's settings, its first design first: random ones that no part of the pool has."""
     task = task_of(s, name)._replace(accountant=accountant)
 
     def found(_):
-        seeds = spaces.random_settings(task.space, s.seeds, SEARCH_SEED)
+        seeds = spaces.random_settings(task.space, s.seeds, seed)
         reference = (s.reference[0], min(s.reference[1], 0.999))
-        run = searches.search(task, seeds, s.proposals, s.repeats, reference, SEARCH_SEED)
+        run = searches.search(task, seeds, s.proposals, s.repeats, reference, seed)
         return np.asarray(run.release.points), np.asarray(run.release.values)
 
-    asked = [s.seeds, s.proposals, s.reference, accountant, *_of_training(s, name)]
+    asked = [seed, s.seeds, s.proposals, s.reference, accountant, *_of_training(s, name)]
     return kept(found, "search", name, asked, code_of(searches.__name__))
 
 

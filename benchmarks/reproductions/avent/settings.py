@@ -32,6 +32,7 @@ PRINTED: dict[str, dict[str, Any]] = {
             "SVM+SGD": (0.282, (0.161, 0.402)),
         },
     },
+    "luck": FRONTS | {"tasks": ADULT},
     "overhead": FRONTS | {"seconds": 45},
     "accountants": FRONTS | {"tasks": ADULT},
 }  # fmt: skip
@@ -55,6 +56,7 @@ OURS: dict[str, dict[str, Any]] = {
     "fig7": CPU | {"trials": 10},
     "fig8": CPU,
     "table2": CPU | {"tasks": ADULT + MNIST},
+    "luck": CPU | {"searches": 5},
     "overhead": CPU | {"runs": 5},
     "accountants": CPU,
 }
@@ -73,6 +75,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "fig7": LITTLE | {"trials": 2},
     "fig8": LITTLE,
     "table2": LITTLE,
+    "luck": LITTLE | {"searches": 2},
     "overhead": LITTLE | {"runs": 1},
     "accountants": LITTLE,
 }

@@ -1,0 +1,42 @@
+"""Table 2's search again from other seeds: its first design, its proposals and its trainings are all drawn anew."""
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.reproductions import common
+from benchmarks.reproductions.avent import fronts, points, searches, tasks
+
+APART = 10  # between two seeds: those between are the pool's, the grids' and the new trainings'
+
+
+def main(seeds: int | None, quick: bool) -> None:
+    out = fronts.report_of("luck", "Table 2's search from several seeds: hypervolumes", quick)
+    s = out.settings
+    s.searches = seeds or s.searches
+    drawn = [points.SEARCH_SEED + APART * number for number in range(s.searches)]
+    found = {
+        f"{name}, {which}": [
+            searches.hypervolume(points.searched(s, name, which, seed).values, s.reference) for seed in drawn
+        ]
+        for which in tasks.ACCOUNTANTS
+        for name in s.tasks
+    }
+    report.print_table(
+        ("task, accountant", "hypervolumes", "mean", "deviation"),
+        [
+            (name, ", ".join(f"{volume:.3f}" for volume in volumes), f"{np.mean(volumes):.3f}",
+             f"{np.std(volumes, ddof=1):.3f}" if len(volumes) > 1 else "-")
+            for name, volumes in found.items()
+        ],
+        flush=(0, 1),
+    )  # fmt: skip
+    out.finish(picture(found), seeds=drawn, hypervolumes=found)
+
+
+def picture(found):
+    figure, (axis,) = common.panels(1)
+    for place, volumes in enumerate(found.values()):
+        axis.plot(np.full(len(volumes), place), volumes, "o", color="C0")
+    axis.set_xticks(range(len(found)), list(found), rotation=20, ha="right")
+    axis.set_ylabel("hypervolume")
+    return figure

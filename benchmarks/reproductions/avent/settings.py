@@ -56,7 +56,7 @@ OURS: dict[str, dict[str, Any]] = {
     "fig7": CPU | {"trials": 10},
     "fig8": CPU,
     "table2": CPU | {"tasks": ADULT + MNIST},
-    "luck": CPU | {"searches": 5},
+    "luck": CPU | {"searches": 10},
     "overhead": CPU | {"runs": 5},
     "accountants": CPU,
 }

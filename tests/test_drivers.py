@@ -7,6 +7,7 @@ import time
 import traceback
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -105,6 +106,42 @@ def test_what_is_slow_or_fails_is_begun_anew(tmp_path):
         with pytest.raises(drivers.RunInterrupted, match="on TimeoutError"):
             run_with(drivers.Retrying(threads, timeout=1e-4, retries=2), sleeping)
     assert len(list((tmp_path / "begun").iterdir())) == 3 * STEPS + 1
+
+
+class Named(NamedTuple):
+    rows: np.ndarray
+
+
+@pytest.mark.parametrize("changes", ["takes", "adds", "subtracts", "assigns"])
+def test_an_attempt_sees_nothing_of_another(changes):
+    """Else whether one failed, which may tell of one user, would change the losses of all."""
+    seen = []
+
+    def function(point, data):
+        seen.append(copy.deepcopy((point, data)))
+        if changes == "takes":
+            point.pop("kind")
+        elif changes == "adds":
+            point["more"].append(1)
+        elif changes == "subtracts":
+            point["x"] -= 1.0
+        else:
+            data.rows[:] = 0.0
+        if len(seen) == 1:
+            raise OSError
+        return len(seen)
+
+    given = {"kind": "a", "more": [0], "x": np.ones(2)}, Named(np.arange(3.0) + 1)
+    with ThreadPoolExecutor(1) as threads:
+        attempts = drivers.Retrying(threads).submit(function, *given)
+        if changes in ("takes", "adds"):
+            assert attempts.result() == 2
+        else:
+            with pytest.raises(ValueError, match="read-only"):
+                attempts.result()
+    assert len(seen) == 2
+    assert repr(seen[0]) == repr(seen[1])
+    given[0]["x"] -= 1.0  # the caller's stay its own
 
 
 def sleeping(point, data):

@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import drivers
-from jaxdpbo.drivers import mesh
+from jaxdpbo.drivers import mesh, result
 from jaxdpbo.privacy import clipping
 
 PROGRAM = Path(__file__).parent / "mesh_cases.py"
@@ -140,8 +140,36 @@ def test_a_mesh_of_one_device_is_a_run_as_any(kind):
     key = jax.random.key(0)
     of = Mesh(np.asarray(jax.devices()[:1]), ("a",), axis_types=(kind,))
     spread = jax.device_put(records, NamedSharding(of, PartitionSpec("a")))
-    runs = [
-        drivers.run_scan(case.algorithm, case.objective, data, case.config(1.0), key=key).release.point
-        for data in (records, spread)
-    ]
-    np.testing.assert_array_equal(*runs)
+    given = case.algorithm, case.objective
+
+    def runs(data, key):
+        config = case.config(1.0)
+        run = drivers.run_scan(*given, data, config, key=key).release.point
+        swept = drivers.sweep(*given, data, config, keys=key[None]).release.point
+        return [np.asarray(run + 0), np.asarray(swept[0])]  # either can be gone on with
+
+    alone = runs(records, key)
+    np.testing.assert_array_equal(runs(spread, key), alone)
+    with jax.set_mesh(of):  # on which keys and configs are made
+        np.testing.assert_array_equal(runs(spread, jax.random.key(0)), alone)
+
+
+def test_leaves_on_other_meshes_are_refused_by_name():
+    other = Mesh(ALONE.devices, ("c", "d"))
+    with pytest.raises(ValueError, match="data must lie on one mesh"):
+        mesh.placed([placed(PartitionSpec("a")), placed(PartitionSpec("c"), other)])
+
+
+@pytest.mark.parametrize("rows", [["a name", 1.0], [1 << 70, 1.0]])
+def test_beside_sharded_leaves_too_a_value_is_not_quoted(rows):
+    """A leaf that is not sharded is put beside them when it is known to be an array."""
+    with pytest.raises(TypeError, match=r"^data must be a pytree of arrays of numbers$") as caught:
+        result.arrays([placed(PartitionSpec("a")), rows])
+    assert caught.value.__context__ is None
+
+
+def test_beside_sharded_leaves_too_a_value_does_not_warn(recwarn):
+    with jax.enable_x64(False):
+        found = result.arrays([placed(PartitionSpec("a")), np.array([1e300, 1.0])])
+    assert np.isinf(found[1][0])
+    assert not list(recwarn)

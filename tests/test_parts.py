@@ -215,15 +215,38 @@ def test_another_closure_does_not_take_the_key(path, monkeypatch):
         run(path, closing(np.linspace(0.1, 1.0, len(records()[0]))))
 
 
-@pytest.mark.parametrize("call", [jax.pure_callback, jax.experimental.io_callback])
-def test_a_program_that_calls_python_is_refused(call, path):
+def test_other_devices_do_not_take_the_key(path, monkeypatch):
+    """They may round another user's gradient otherwise: the difference of two releases has no noise."""
+    content = stopped(path, monkeypatch)
+    of = jax.sharding.Mesh(np.asarray(jax.devices()[:1]), ("a",))
+    spread = jax.device_put(records(), jax.sharding.NamedSharding(of, jax.sharding.PartitionSpec("a")))
+    with pytest.raises(ValueError, match=r"its devices$"):
+        run(path, data=spread)
+    for change in (
+        lambda patch: patch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=AVX2"),
+        lambda patch: patch.setattr(parts.jaxlib, "__version__", "0"),
+        lambda patch: patch.setattr(parts, "_processor", lambda: "another"),
+    ):
+        with monkeypatch.context() as patch:
+            change(patch)
+            with pytest.raises(ValueError, match=r"of another in its devices$"):
+                run(path)
+    assert path.read_bytes() == content
+
+
+def foreign(_, shape, row):
+    return jax.ffi.ffi_call("that no text shows", shape)(row)
+
+
+@pytest.mark.parametrize("call", [jax.pure_callback, jax.experimental.io_callback, foreign])
+def test_a_program_that_calls_what_no_text_shows_is_refused(call, path):
     """No text shows the function: two of them would have one key."""
 
     def gradients(point, data):
         found = CASE.objective(point, data)
         return jax.lax.map(lambda row: call(np.asarray, jax.ShapeDtypeStruct(row.shape, row.dtype), row), found)
 
-    with pytest.raises(ValueError, match="checkpoint must not be given where the program calls Python"):
+    with pytest.raises(ValueError, match="checkpoint must not be given where the program calls Python or foreign code"):
         run(path, CASE._replace(objective=gradients))
     assert list(path.parent.iterdir()) == []
 

@@ -215,6 +215,8 @@ def sweep(policy):
     return drivers.sweep(case.algorithm, loss, records(), configs, keys=keys, policy=policy)
 spread, mapped = sweep("shard"), sweep("map")
 jax.tree.map(np.testing.assert_array_equal, spread.release, mapped.release)
+with jax.set_mesh(jax.make_mesh((3,), ("the caller's",))):
+    jax.tree.map(np.testing.assert_array_equal, spread.release, sweep("shard").release)
 
 def where(each, shared):
     return jax.lax.axis_index("runs")

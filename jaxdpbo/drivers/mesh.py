@@ -36,7 +36,7 @@ def placed(data: Tree) -> Any:
     sharded = [leaf for leaf in jax.tree.leaves(data) if _is_sharded(leaf)]
     if not sharded:
         return data
-    if len({tuple(leaf.sharding.mesh.devices.flat) for leaf in sharded}) > 1:
+    if len({_layout(leaf.sharding.mesh) for leaf in sharded}) > 1:
         raise ValueError("data must lie on one mesh, got leaves on several")
     names = {name for leaf in sharded for name in _names(leaf.sharding.spec)}
     users = _mesh(sharded[0].sharding.mesh, names)
@@ -70,6 +70,26 @@ def over(found: Mesh | None) -> AbstractContextManager[Any]:
     return nullcontext() if found is None else jax.set_mesh(found)
 
 
+def beside(found: Mesh | None, tree: Any) -> Any:
+    """What was made under a mesh that the caller set lies on that one: here on ``found``, a copy on each device."""
+
+    def place(leaf: Any) -> Any:
+        given = getattr(leaf, "sharding", None)
+        if found is None or not isinstance(given, NamedSharding) or given.mesh == found:
+            return leaf
+        return jax.device_put(leaf, NamedSharding(found, PartitionSpec()))
+
+    return jax.tree.map(place, tree)
+
+
+def given_back(found: Mesh | None, tree: Any) -> Any:
+    """A release of programs of such data, for the caller to use beside anything, under whatever mesh."""
+    if found is None:
+        return tree
+    place = NamedSharding(found, PartitionSpec())
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(jax.device_put(leaf, place))), tree)
+
+
 def expect_one_process(what: str, data: Tree) -> None:
     """Nothing, unless a leaf of the data lies on several processes, in parts or in copies.
 
@@ -92,6 +112,11 @@ def agreed(
     words = multihost_utils.broadcast_one_to_all(jax.random.key_data(keys))
     same = jax.random.wrap_key_data(jnp.asarray(np.asarray(words)), impl=jax.random.key_impl(keys))
     return same, tuple(each.assuming(guarantee.WIRE) for each in statements)
+
+
+def _layout(given: Mesh) -> tuple[Any, ...]:
+    """Of which kind its axes are makes no difference."""
+    return given.axis_names, given.devices.shape, tuple(given.devices.flat)
 
 
 def _mesh(given: Mesh, names: set[str]) -> Mesh:

@@ -2,13 +2,15 @@
 
 All that is drawn follows from the key, which the file holds, so a part that is computed again is the same part: however
 often a run is killed, one transcript leaves. The file says which run it is of: the program, the numbers, the data, the
-key. Another run is refused, since two runs by one key would have the same noise. It holds the users' losses and the
+key, the devices, which round each in its own way. Another run is refused, since two runs by one key would have the same
+noise. It holds the users' losses and the
 key, is closed to others, and is deleted before the release is given out.
 """
 
 import hashlib
 import io
 import os
+import platform
 import zipfile
 from collections.abc import Sequence
 from functools import partial
@@ -17,16 +19,19 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from jaxdpbo import _files
-from jaxdpbo.drivers import program
+from jaxdpbo.drivers import mesh, program
 from jaxdpbo.types import Algorithm, Config, Objective, State
 
 PARTS = 20  # at most
-CALLBACKS = "pure_callback", "io_callback", "buffer_callback"
-PRINTS = {"program": "its program", "numbers": "its numbers", "data": "its data", "key": "its key"}
+NAMED_ONLY = "pure_callback", "io_callback", "buffer_callback", "ffi_call"  # a text has no more of what they call
+PRINTS = {
+    "program": "its program", "numbers": "its numbers", "data": "its data", "key": "its key", "devices": "its devices",
+}  # fmt: skip
 
 
 class Begun(NamedTuple):
@@ -70,7 +75,7 @@ def begin(
     Raises:
       TypeError: ``path`` is none.
       ValueError: the file is open to others, is none of this kind, or is of another run; says what differs. Or the
-        program calls Python, whose functions no file can tell from each other.
+        program calls Python or foreign code, whose functions no file can tell from each other.
     """
     if not isinstance(path, (str, Path)):
         raise TypeError(f"checkpoint must be a path, got {type(path).__name__}")
@@ -82,10 +87,11 @@ def begin(
         _part.trace(algorithm, objective, *_shapes((own[1], config, data, state)), _size(config), 0),
         _released.trace(algorithm, *_shapes((own[2], config, state))),
     )
-    if any(_calls_python(each.jaxpr.jaxpr) for each in traced):
+    if any(_calls_unseen(each.jaxpr.jaxpr) for each in traced):
         raise ValueError(
-            "checkpoint must not be given where the program calls Python (pure_callback, io_callback): the file could "
-            "not tell it from another, and two runs by one key have the same noise; run_loop needs no file"
+            "checkpoint must not be given where the program calls Python or foreign code (pure_callback, io_callback, "
+            "ffi_call): the file could not tell it from another, and two runs by one key have the same noise; run_loop "
+            "needs no file"
         )
     prints = _prints(_programs(traced), config, data, None if drawn else key)
     begun = Begun(path, os.urandom(16).hex(), prints, key, own, 0, state, None, True)
@@ -143,7 +149,7 @@ def _released(algorithm: Algorithm, key: jax.Array, config: Config, state: State
 
 
 def _shapes(tree: Any) -> Any:
-    """Wherever its arrays lie: the program is the same on other devices."""
+    """Wherever its arrays lie: where that is has a print of its own."""
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)), tree)
 
 
@@ -152,13 +158,13 @@ def _programs(traced: Sequence[jax.stages.Traced]) -> list[Any]:
     return [part for each in traced for part in (each.lower().as_text().encode(), *each.jaxpr.consts)]
 
 
-def _calls_python(jaxpr: Jaxpr) -> bool:
-    """Whether what is computed, or done, follows from a function of Python that no text shows."""
+def _calls_unseen(jaxpr: Jaxpr) -> bool:
+    """Whether what is computed, or done, follows from a function that no text shows."""
     inside = (
         part for equation in jaxpr.eqns for part in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
     )
-    return any(equation.primitive.name in CALLBACKS for equation in jaxpr.eqns) or any(
-        _calls_python(part if isinstance(part, Jaxpr) else part.jaxpr) for part in inside if _is_program(part)
+    return any(equation.primitive.name in NAMED_ONLY for equation in jaxpr.eqns) or any(
+        _calls_unseen(part if isinstance(part, Jaxpr) else part.jaxpr) for part in inside if _is_program(part)
     )
 
 
@@ -167,8 +173,32 @@ def _is_program(part: Any) -> bool:
 
 
 def _prints(programs: list[Any], config: Config, data: Any, key: jax.Array | None) -> dict[str, str]:
-    said = programs, jax.tree.leaves(config), jax.tree.leaves(data), [] if key is None else [_words(key)]
+    said = (
+        programs,
+        jax.tree.leaves(config),
+        jax.tree.leaves(data),
+        [] if key is None else [_words(key)],
+        _devices(data),
+    )
     return {name: _digest(parts) for name, parts in zip(PRINTS, said, strict=True)}
+
+
+def _devices(data: Any) -> list[bytes]:
+    """All by which the same program may round otherwise."""
+    found = mesh.of(data)
+    one = mesh.local_devices()[0] if found is None else found.devices.flat[0]
+    placed = [str(getattr(getattr(leaf, "sharding", None), "spec", None)) for leaf in jax.tree.leaves(data)]
+    compiled = jax.__version__, jaxlib.__version__, os.environ.get("XLA_FLAGS", "")
+    kind = _processor() if one.platform == "cpu" else f"{one.platform} {one.device_kind}"
+    return [f"{kind} {found and found.shape} {placed} {compiled}".encode()]
+
+
+def _processor() -> str:
+    """What XLA compiles for, where the system says so."""
+    said = Path("/proc/cpuinfo")
+    lines = said.read_text().splitlines() if said.exists() else []
+    named = {line for line in lines if line.startswith(("model name", "flags", "Features"))}
+    return f"cpu {platform.machine()} {platform.processor()} {sorted(named)}"
 
 
 def _digest(parts: list[Any]) -> str:

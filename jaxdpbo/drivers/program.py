@@ -14,7 +14,7 @@ def scan(
     algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Data
 ) -> tuple[Any, State, Any]:
     """The pure function inside ``run_scan``: a whole run, for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys,
-    configs and data.
+    configs and data. Traced data that are sharded lie on axes of kind ``Auto``.
 
     Returns:
       ``(release, state, info)``. Only the release may be published; ``info`` has a leading axis of steps.

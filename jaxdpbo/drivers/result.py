@@ -131,13 +131,15 @@ def arrays(data: Data) -> Any:
       TypeError: a leaf is no array of numbers.
       ValueError: one is sharded along something else.
     """
-    data = mesh.placed(data)
+    found = None
     try:
         with np.errstate(all="ignore"):
-            return jax.tree.map(jnp.asarray, data)
+            found = jax.tree.map(jnp.asarray, data)
     except Exception:  # whatever an array-like says
         pass
-    raise TypeError("data must be a pytree of arrays of numbers")
+    if found is None and data is not None:
+        raise TypeError("data must be a pytree of arrays of numbers")
+    return mesh.placed(found)
 
 
 def raise_on_failed_factorisation(info: Info | None, state: State | None) -> None:
@@ -147,7 +149,7 @@ def raise_on_failed_factorisation(info: Info | None, state: State | None) -> Non
     or not at all.
     """
     failed = None if info is None else info.factorisation_failed
-    if failed is not None and bool(np.any(failed)):
+    if failed is not None and bool(np.any(np.asarray(failed))):
         raise RunInterrupted(
             "the covariance of the evaluated points could not be factored: raise noise_variance or use float64",
             state,

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future
 from typing import Any
 
+import numpy as np
+
 from jaxdpbo import _checks
 
 
@@ -12,7 +14,12 @@ class Retrying:
 
     What an evaluation returns is the same whenever it is begun, so nothing is spent twice: noise is drawn when all
     values of a batch are there. That one was slow or failed may tell of the data, and so may the time that a run takes;
-    neither is a part of what is released.
+    neither is a part of what is released. So no attempt may see what another has done to its arguments: arrays are
+    read-only, dicts, lists and tuples are each attempt's own, and what else there is (a data frame, a tensor) the
+    function must leave as it is.
+
+    What an executor itself survives is its own affair: a process pool of the standard library is broken by one worker's
+    death, and a run around it is interrupted, to be resumed with another pool.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> import numpy as np
@@ -48,7 +55,7 @@ class Retrying:
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> "Attempts":
         """Begin an evaluation; its ``result`` waits for it, and begins it anew."""
-        return Attempts(lambda: self._executor.submit(function, *arguments), self._timeout, self._retries)
+        return Attempts(lambda: self._executor.submit(function, *map(_lent, arguments)), self._timeout, self._retries)
 
 
 class Attempts:
@@ -73,3 +80,18 @@ class Attempts:
     def cancel(self) -> bool:
         """Whether the attempt that counts will not begin."""
         return self._future.cancel()
+
+
+def _lent(argument: Any) -> Any:
+    """The same to whoever gets it next."""
+    if isinstance(argument, np.ndarray):
+        argument = argument.view()
+        argument.flags.writeable = False
+        return argument
+    if isinstance(argument, tuple) and hasattr(argument, "_make"):
+        return argument._make(map(_lent, argument))
+    if type(argument) in (tuple, list):
+        return type(argument)(map(_lent, argument))
+    if type(argument) is dict:
+        return {name: _lent(each) for name, each in argument.items()}
+    return argument

@@ -62,7 +62,7 @@ def run_scan(
       TypeError: ``key`` is not a typed key, or of such a generator.
       ValueError: the objective's values do not have the shape the algorithm wants; ``key`` with a recording; data
         sharded along another axis than the users', or on record over several processes; a ``checkpoint`` that is of
-        another run, or open to others, or of a program that calls Python.
+        another run or of other devices, or open to others, or of a program that calls Python or foreign code.
       separable.NotSeparable: with ``user_axes``, or of a ``per_user`` objective: the line that may mix users.
       RuntimeError: under jit, vmap, grad or another trace: ``scan`` is the function to call there.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
@@ -80,10 +80,12 @@ def run_scan(
     drawn = key is None
     key, statement = keys.for_release(key, statement, insecure_key)
     key, (statement,) = mesh.agreed(data, key, statement)
+    key, config = mesh.beside(devices, (key, config))
     begun = None
     if checkpoint is not None:
         statement = statement.assuming(guarantee.KEY_SECRET)
-        begun = parts.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
+        with mesh.over(devices):
+            begun = parts.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
     if recording is not None:
         recording = charges.located(recording)
         with mesh.over(devices):  # refuses before it costs
@@ -97,6 +99,7 @@ def run_scan(
         else:
             released, state, info = parts.finished(begun, algorithm, objective, config, data)
     result.raise_on_failed_factorisation(info, state if recording is None else None)
+    released = mesh.given_back(devices, released)
     if recording is not None:
         released = checkpoints.give_out(recording, released)
     if begun is not None:

@@ -196,18 +196,18 @@ def distribute(
     share = most if chosen == "shard" else 1
     size = share * -(-count // (share * -(-count // (share * CALL_RUNS))))  # equal calls, each a multiple of the share
     back = mesh.local_devices()[0] if found is None else NamedSharding(found, PartitionSpec())
-    parts = []
+    where = devices if chosen == "shard" else found
+    shared, parts = mesh.beside(where, shared), []
     for start in range(0, count, size):
-        rows = jnp.arange(start, start + size) % count  # what the last call lacks repeats the first runs
-        some = jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs)
-        if chosen == "shard":
-            with mesh.over(devices):
+        rows = np.arange(start, start + size) % count  # what the last call lacks repeats the first runs
+        some = mesh.beside(where, jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs))
+        with mesh.over(where):
+            if chosen == "shard":
                 done = _in_shares(function, alone, some, shared)
-        else:
-            with mesh.over(found):
+            else:
                 done = _in_turn(function, chosen, some, shared)
-        parts.append(jax.block_until_ready(jax.device_put(done, back)))
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:count], *parts)
+        parts.append(jax.tree.map(np.asarray, jax.device_put(done, back)))
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[:count]), *parts)  # under any mesh
 
 
 def _cpu_threads() -> int:

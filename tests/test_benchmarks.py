@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import report
+from benchmarks import fingerprint, report, reproduce, reproductions
 from benchmarks.reproductions import avent, common, kharkovskii, kusner, sopa
 from benchmarks.reproductions.avent import points as avent_points
 from benchmarks.reproductions.avent import settings as avent_settings
@@ -21,6 +21,7 @@ from benchmarks.reproductions.kusner import fig1 as correlation
 from benchmarks.reproductions.kusner import regret
 from benchmarks.reproductions.kusner import settings as kusner_settings
 from benchmarks.reproductions.sopa import fig2, fig3, fig4, fig5, settings
+from benchmarks.tables import verdicts
 from jaxdpbo import commands
 from jaxdpbo.commands import demo
 from jaxdpbo.privacy import guarantee
@@ -363,12 +364,55 @@ def test_sound_transforms_stand_beside_the_published_one(full_only, kharkovskii_
 
 
 @pytest.fixture
+def items_called(results, monkeypatch):
+    """The items that ``reproduce all`` called: each writes the committed result here, but one fails the first time."""
+    called = []
+
+    def run(command, **_):
+        paper, item, *quick = command[3:]
+        called.append(f"{paper}_{item}")
+        if item == "overhead" and called.count("avent_overhead") == 1:
+            return types.SimpleNamespace(returncode=3)
+        found = report.stored(called[-1]) | {"code": fingerprint.digest(reproductions.module_of(paper, item))}
+        path = results / paper / f"{item}{'_quick' * len(quick)}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(found))
+        path.with_suffix(".png").touch()
+        return types.SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(reproduce.subprocess, "run", run)
+    monkeypatch.setattr(reproduce.fingerprint, "digest", lambda module: f"code of {module}")
+    return called
+
+
+def test_all_items_give_the_page_of_verdicts_and_only_what_failed_runs_again(items_called, results, capsys):
+    everything = [f"{paper}_{item}" for paper in reproductions.PAPERS for item in reproductions.items(paper)]
+    assert reproduce.everything(quick=False) == 1
+    assert items_called == everything
+    assert "FAILED, see results/all/avent_overhead.log" in capsys.readouterr().out
+    assert "avent_overhead | a search takes 45 s besides its trainings | not measured" in page(results)
+    assert reproduce.everything(quick=False) == 0
+    assert items_called == [*everything, "avent_overhead"]
+    assert page(results) == verdicts.verdicts()
+
+
+def test_all_small_items_give_no_verdict(items_called, results):
+    assert reproduce.everything(quick=True) == 1
+    assert len(items_called) > 30
+    assert not (results / "reproduction.md").exists()
+
+
+def page(results):
+    return (results / "reproduction.md").read_text().rstrip("\n")
+
+
+@pytest.fixture
 def avent_item(results, monkeypatch):
     """Runs items on few drawn records; all of them share what was measured."""
     monkeypatch.setattr(datasets, "table", dataset_cases.table)
     limits = {"LogReg+SGD": {"epochs": 2, "records": 60}}
     little = {"seeds": 3, "proposals": 3, "pool": 12, "parts": 2, "tasks": ("LogReg+SGD",), "limits": limits}
-    for item in ("fig5", "fig6", "fig7", "fig8", "table2", "accountants"):
+    for item in ("fig5", "fig6", "fig7", "fig8", "table2", "luck", "accountants"):
         monkeypatch.setitem(avent_settings.QUICK, item, avent_settings.QUICK[item] | little | {"timed": "LogReg+SGD"})
     for item in ("fig1", "fig2", "fig4"):
         monkeypatch.setitem(avent_settings.QUICK, item, avent_settings.QUICK[item] | {"cells": 4, "records": 60})
@@ -389,6 +433,8 @@ def test_avents_fronts_come_from_the_same_points(full_only, avent_item, results,
     assert 0 <= min(table["random"]) <= 10
     assert table["difference"] == pytest.approx(table["search"] - np.mean(table["random"]), abs=1e-5)
     assert "0.158 (0.053 to 0.264)" in capsys.readouterr().out
+    first, second = avent_item("luck")["hypervolumes"]["LogReg+SGD, ours"]
+    assert first == table["search"] != second
     grown = avent_item("fig5")["hypervolumes"]["LogReg+SGD"]
     assert np.all(np.diff(grown["DPareto"]) >= 0)
     assert grown["DPareto"][-1] == table["search"]

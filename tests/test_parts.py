@@ -224,7 +224,7 @@ def test_other_devices_do_not_take_the_key(path, monkeypatch):
         run(path, data=spread)
     for change in (
         lambda patch: patch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=AVX2"),
-        lambda patch: patch.setattr(parts.jaxlib, "__version__", "0"),
+        lambda patch: patch.setattr(parts.metadata, "version", lambda _: "0"),
         lambda patch: patch.setattr(parts, "_processor", lambda: "another"),
     ):
         with monkeypatch.context() as patch:

@@ -12,7 +12,7 @@ devices, and these add up in any order.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from jaxdpbo.privacy import clipping, guarantee
 from jaxdpbo.types import Tree
 
 RUNS_AXIS = "runs"
+Kept = TypeVar("Kept")
 
 
 def placed(data: Tree) -> Any:
@@ -70,7 +71,7 @@ def over(found: Mesh | None) -> AbstractContextManager[Any]:
     return nullcontext() if found is None else jax.set_mesh(found)
 
 
-def beside(found: Mesh | None, tree: Any) -> Any:
+def beside(found: Mesh | None, tree: Kept) -> Kept:
     """What was made under a mesh that the caller set lies on that one: here on ``found``, a copy on each device."""
 
     def place(leaf: Any) -> Any:

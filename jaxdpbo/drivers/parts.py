@@ -14,12 +14,12 @@ import platform
 import zipfile
 from collections.abc import Sequence
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
@@ -188,7 +188,7 @@ def _devices(data: Any) -> list[bytes]:
     found = mesh.of(data)
     one = mesh.local_devices()[0] if found is None else found.devices.flat[0]
     placed = [str(getattr(getattr(leaf, "sharding", None), "spec", None)) for leaf in jax.tree.leaves(data)]
-    compiled = jax.__version__, jaxlib.__version__, os.environ.get("XLA_FLAGS", "")
+    compiled = jax.__version__, metadata.version("jaxlib"), os.environ.get("XLA_FLAGS", "")
     kind = _processor() if one.platform == "cpu" else f"{one.platform} {one.device_kind}"
     return [f"{kind} {found and found.shape} {placed} {compiled}".encode()]
 

@@ -88,8 +88,8 @@ def _lent(argument: Any) -> Any:
         argument = argument.view()
         argument.flags.writeable = False
         return argument
-    if isinstance(argument, tuple) and hasattr(argument, "_make"):
-        return argument._make(map(_lent, argument))
+    if isinstance(argument, tuple) and (make := getattr(argument, "_make", None)):
+        return make(map(_lent, argument))
     if type(argument) in (tuple, list):
         return type(argument)(map(_lent, argument))
     if type(argument) is dict:

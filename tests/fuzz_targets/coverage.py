@@ -159,7 +159,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "outsourcing.secrets": "new_secret read_secret kept_secret",
         "outsourcing.sockets": "listen connect",
     },
-    "where arrays lie: tests/test_mesh.py": {"drivers.mesh": "placed of local_devices over expect_one_process agreed"},
+    "where arrays lie: tests/test_mesh.py": {
+        "drivers.mesh": "placed of local_devices over beside given_back expect_one_process agreed",
+    },
     "of run_scan, killed wherever: tests/test_parts.py": {"drivers.parts": "begin finished delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy.fingerprints": "fingerprint checksum"},
 }

@@ -2,9 +2,9 @@
 
 All that is drawn follows from the key, which the file holds, so a part that is computed again is the same part: however
 often a run is killed, one transcript leaves. The file says which run it is of: the program, the numbers, the data, the
-key, the devices, which round each in its own way. Another run is refused, since two runs by one key would have the same
-noise. It holds the users' losses and the
-key, is closed to others, and is deleted before the release is given out.
+key, and the devices, each kind of which rounds in its own way. Another run is refused, since two runs by one key would
+have the same noise. It holds the users' losses and the key, is closed to others, and is deleted before the release is
+given out.
 """
 
 import hashlib

@@ -14,9 +14,9 @@ class Retrying:
 
     What an evaluation returns is the same whenever it is begun, so nothing is spent twice: noise is drawn when all
     values of a batch are there. That one was slow or failed may tell of the data, and so may the time that a run takes;
-    neither is a part of what is released. So no attempt may see what another has done to its arguments: arrays are
-    read-only, dicts, lists and tuples are each attempt's own, and what else there is (a data frame, a tensor) the
-    function must leave as it is.
+    neither is a part of what is released. So no attempt may see what another has done to its arguments: NumPy's arrays
+    are read-only, plain dicts, lists and tuples are each attempt's own, and what else there is (a data frame, a tensor,
+    another kind of dict) the function must leave as it is.
 
     What an executor itself survives is its own affair: a process pool of the standard library is broken by one worker's
     death, and a run around it is interrupted, to be resumed with another pool.

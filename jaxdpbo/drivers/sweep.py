@@ -174,8 +174,8 @@ def distribute(
     function that factors no matrices in batches may be given ``policy="shard"`` without ``NPROC``, and is faster so.
 
     Args:
-      function: pure and traceable, defined once: each fresh lambda is one more compilation. It returns arrays of numbers,
-        no typed keys.
+      function: pure and traceable, defined once: each fresh lambda is one more compilation. It returns arrays,
+        none of typed keys.
       inputs: a pytree whose leaves share a leading axis of runs; typed keys may be among them.
       shared: a pytree that every run gets whole.
       policy: one of the table, or None.

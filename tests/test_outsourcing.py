@@ -1,17 +1,20 @@
 """Two parties: what passes between them, what is refused and why, and that a stop loses and repeats nothing."""
 
+import fcntl
 import hashlib
 import hmac
 import io
 import json
 import math
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import jax
@@ -70,7 +73,7 @@ def ask(query, row):
 
 
 def conversation(tmp_path, published, evaluate, cut=math.inf, key=0):
-    """Curator and modeler over a pair of sockets, cut after so many answers."""
+    """Curator and modeler over a pair of connected streams, cut after so many answers."""
     ours, theirs = socket.socketpair()
 
     def curate():
@@ -308,7 +311,7 @@ def test_a_record_that_a_curator_did_not_write_is_refused_and_left_alone(tmp_pat
         (b"precious,\nof two", "a line that is not a JSON object"),
         (whole.replace(b'"query": 1, ', b'"query":1, '), "was not written by a curator"),
         (whole + whole.splitlines(keepends=True)[1] * QUERIES, "has 7 answers to 6 queries"),
-        (whole.replace(b'"version": 2', b'"version": 1'), "record.jsonl speaks version 1, this is version 2"),
+        (whole.replace(b'"version": 1', b'"version": 2'), "record.jsonl speaks version 2, this is version 1"),
     ):
         path.write_bytes(content)
         with pytest.raises(ProtocolError, match=message):
@@ -565,40 +568,50 @@ def test_a_statement_is_read_back_or_refused():
 # The two programs
 
 
-def started(program, *arguments, **options):
-    environment = os.environ | {"JAXDPBO_PYTHON": sys.executable}
+def started(tmp_path, table, *more):
+    """A modeler that starts the curator of a table."""
+    curator = shlex.join(map(str, [ROOT / "scripts" / "curator", *table]))
     return subprocess.Popen(
-        [ROOT / "scripts" / program, *map(str, arguments)], env=environment, text=True, stderr=subprocess.PIPE,
-        start_new_session=True, **options,
+        [ROOT / "scripts" / "modeler", tmp_path / "released.jsonl", "--lengthscale=1", "--curator", curator, *more],
+        env=os.environ | {"JAXDPBO_PYTHON": sys.executable}, text=True, stderr=subprocess.PIPE,
     )  # fmt: skip
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+def curate(*arguments):
+    """The curator in this process, which gets its standard streams back."""
+    kept, streams = [os.dup(number) for number in range(3)], (sys.stdout, sys.stderr)
+    try:
+        commands.main(["curator", *map(str, arguments)])
+    finally:
+        if sys.stdout is not streams[0]:
+            sys.stdout.close()
+        sys.stdout, sys.stderr = streams
+        for number, descriptor in enumerate(kept):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
 
 
-def reached(port):
-    """A connection to a program that may still be starting."""
+def wait_until(condition):
     until = time.monotonic() + 120
-    while True:
-        try:
-            return outsourcing.sockets._reached(port)
-        except ConnectionRefusedError:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 SLOW = """
-import math, os, time
+import atexit, math, os, subprocess, sys, time
 
 print("loaded")
+if "pytest" not in sys.modules:
+    atexit.register(os.write, 2, b"patient at the end\\n")
 
 def function(row, inputs):
     time.sleep(0.15)
-    open({path!r}, "a").write(str(row) + "\\n")
+    open({path!r}, "a").write(f"{{os.getpid()}} {{row}}\\n")
     print("patient", row, inputs)
     os.write(1, b"patient\\n")
+    os.write(2, b"patient\\n")
+    subprocess.run(["sh", "-c", "cat; echo patient"])  # a child that would read the modeler's lines
     return sum(map(math.sin, inputs))
 
 other = function
@@ -618,57 +631,117 @@ def table(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def test_the_two_programs_survive_being_killed_and_strangers(tmp_path, table):
-    """First on a port, where strangers are silent or send an answer; then at the Unix socket, as by default."""
-    port, secret = free_port(), tmp_path / "shared"
-    modeling = tmp_path / "released.jsonl", "--lengthscale=1"
-    tcp = f"--port={port}", f"--secret={secret}"
-    curator = started("curator", *table, *tcp)
-    strangers = [reached(port) for _ in range(2)]
-    strangers[1].sendall(b'{"answer": 3}\n{"query": 1, "row": 2}\n')
-    modeler = started("modeler", *modeling, *tcp)
-    evaluated = tmp_path / "evaluated"
-    until = time.monotonic() + 120
-    while (not evaluated.exists() or len(evaluated.read_text().split()) < 3) and time.monotonic() < until:
-        time.sleep(0.02)
-    os.killpg(curator.pid, signal.SIGKILL)
-    assert "the curator went away" in modeler.communicate(timeout=120)[1]
-    assert modeler.returncode == 1
-    curator.communicate()
-    for stranger in strangers:
-        stranger.close()
-    assert secret.stat().st_mode & 0o777 == 0o600
+def test_the_two_programs_survive_being_killed(tmp_path, table):
+    """First the curator, which the modeler starts again; then the modeler, whose curator ends by itself."""
+
+    def evaluated():
+        path = tmp_path / "evaluated"
+        return [tuple(map(int, line.split())) for line in path.read_text().splitlines()] if path.exists() else []
+
+    modeler = started(tmp_path, table)
+    wait_until(lambda: len(evaluated()) >= 2)
     released = (tmp_path / "released.jsonl").read_bytes()
-    curator, modeler = started("curator", *table), started("modeler", *modeling)
-    shown, heard = modeler.communicate(timeout=120)[1], curator.communicate(timeout=120)[1]
-    assert modeler.returncode == curator.returncode == 0, shown + heard
+    first = evaluated()[0][0]
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: evaluated()[-1][0] != first and len(evaluated()) >= 5)
+    second = evaluated()[-1][0]
+    modeler.kill()
+    modeler.wait()
+    again = started(tmp_path, table)
+    told = modeler.stderr.read() + again.communicate(timeout=120)[1]
+    assert again.returncode == 0, told
+    assert "the curator went away after" in told
+    with pytest.raises(ProcessLookupError):
+        os.kill(second, 0)
     assert (tmp_path / "released.jsonl").read_bytes() == released
     record = [json.loads(line) for line in (tmp_path / "record.jsonl").read_text().splitlines()]
     answers = record[1:]
     assert [answer["query"] for answer in answers] == list(range(1, 9))
-    rows = [int(row) for row in evaluated.read_text().split()]
-    assert len(rows) <= len(set(rows)) + 1  # the evaluation that the kill cut off, once more
+    rows = [row for _, row in evaluated()]
+    assert len(rows) <= len(set(rows)) + 1  # the evaluation that the curator's kill cut off, once more
     best = max(answers, key=lambda answer: answer["output"])
-    assert f"row {best['row']}: output" in shown
-    assert f"the modeler's answer is row {best['row']}" in heard
-    assert "guarantee: metric_dp 2, total variation at most 7.9e-31 (unit_distance 1)" in shown
-    assert guarantee.KEY_SECRET not in heard
+    assert f"row {best['row']}: output" in told
+    assert f"the modeler's answer is row {best['row']}" in told
+    assert "guarantee: metric_dp 2, total variation at most 7.9e-31 (unit_distance 1)" in told
+    assert guarantee.KEY_SECRET not in told
 
 
-def test_the_two_programs_speak_over_a_pipe(tmp_path, table):
-    curator = started("curator", *table, "--pipe", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    modeler = started(
-        "modeler", tmp_path / "released.jsonl", "--lengthscale=1", "--pipe", stdin=curator.stdout, stdout=curator.stdin
-    )
-    curator.stdin.close()
-    curator.stdout.close()
-    shown = modeler.stderr.read()
-    assert modeler.wait(timeout=120) == 0, shown
-    heard = curator.stderr.read()
-    assert "the modeler's answer is row" in heard
-    assert curator.wait(timeout=120) == 0
-    assert "loaded" in heard  # what is printed goes to the owner: on the pipe it would have ended the conversation
-    assert heard.count("patient") > 8
+def test_the_modeler_hears_nothing_that_the_owners_code_prints(tmp_path, table):
+    """The curator's standard error may be the modeler's: it is where ssh passes it on."""
+    modeler = started(tmp_path, table)
+    told, log = modeler.communicate(timeout=120)[1], tmp_path / "curator.log"
+    assert modeler.returncode == 0, told
+    assert "patient" not in told
+    assert "loaded" not in told
+    kept = log.read_text()
+    assert kept.count("loaded") == 1
+    assert kept.count("patient") == 4 * 8 + 1
+    assert "the modeler's answer is row" in kept
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+FAILURES = {
+    "an evaluation fails": ("def function(row, inputs): raise ValueError(f'patient {inputs}')", "failed: ask again"),
+    "an evaluation exits": ("def function(row, inputs): raise SystemExit(f'patient {inputs}')", "failed: ask again"),
+    "the module fails": ("raise OSError('patient')", "slow failed, curator.log says why"),
+    "the module exits": ("import sys; sys.exit('patient')", "slow failed, curator.log says why"),
+    "the curator is stopped": (
+        "def function(row, inputs):\n    try: 1 / 0\n    except ZeroDivisionError: raise KeyboardInterrupt('patient')",
+        "curator.log says why",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_why_the_owners_code_fails_is_in_the_log_alone(tmp_path, table, monkeypatch, capfd, failure):
+    source, message = FAILURES[failure]
+    (tmp_path / "slow.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "slow", raising=False)
+    said = tmp_path / "said"
+    said.write_text(ask(1, 3) + "\n")
+    stdin = os.dup(0)
+    try:
+        with said.open() as lines:
+            os.dup2(lines.fileno(), 0)
+        with suppress(SystemExit):
+            curate(*table)
+    finally:
+        os.dup2(stdin, 0)
+        os.close(stdin)
+    answered, told = capfd.readouterr()
+    assert message in answered + told
+    assert "patient" not in answered + told
+    assert "patient" in (tmp_path / "curator.log").read_text()
+
+
+def test_a_curator_waits_for_the_one_that_has_the_record_open(tmp_path, table, monkeypatch):
+    """A curator that lost its modeler may still evaluate."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "slow", raising=False)
+    curate(*table)  # publishes
+    with open(tmp_path / "record.jsonl") as record:
+        fcntl.flock(record, fcntl.LOCK_EX)
+        modeler = started(tmp_path, table)
+        told = "".join(iter(modeler.stderr.readline, "another curator has record.jsonl open: waiting for it to end\n"))
+        assert "the modeler's answer is row" not in told
+    assert "the modeler's answer is row" in modeler.communicate(timeout=120)[1]
+    assert modeler.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("", "--curator must be a command"),
+        ("'", "--curator: No closing quotation"),
+        ("no-such-program", "no-such-program"),
+        ("true", "the curator ended before it spoke"),
+    ],
+)
+def test_a_modeler_without_a_curator_says_so(capsys, command, message):
+    with pytest.raises(SystemExit) as end:
+        commands.main(["modeler", "--lengthscale=1", "--curator", command])
+    assert message in f"{end.value}{capsys.readouterr().err}"
 
 
 def test_a_table_may_lack_cells_and_is_published_once(tmp_path, table, monkeypatch):
@@ -681,13 +754,13 @@ def test_a_table_may_lack_cells_and_is_published_once(tmp_path, table, monkeypat
         for each in tmp_path.glob("re*.jsonl*"):
             each.unlink()
         sys.modules.pop("slow", None)
-        commands.main(["curator", *map(str, table), "--pipe"])
+        curate(*table)
         assert len(outsourcing.read_published(tmp_path / "released.jsonl").curated.z) == len(INPUTS)
     for each in tmp_path.glob("record*"):
         each.unlink()
     (tmp_path / "table.csv").write_text("\n".join(lines[:-1]) + "\n")
     with pytest.raises(SystemExit, match="is of 40 rows, not of 39"):
-        commands.main(["curator", *map(str, table), "--pipe"])
+        curate(*table)
 
 
 CHANGED = "the private data, or what the outputs come from, changed"
@@ -713,7 +786,7 @@ CHANGED = "the private data, or what the outputs come from, changed"
 def test_the_curator_says_what_it_refuses(tmp_path, table, monkeypatch, capsys, changes, message):
     def started_again(*more):
         sys.modules.pop("slow", None)
-        commands.main(["curator", *map(str, table), "--pipe", *more])
+        curate(*table, *more)
 
     monkeypatch.setattr(outsourcing, "serve", lambda *_: None)
     monkeypatch.syspath_prepend(tmp_path)
@@ -730,18 +803,3 @@ def test_the_curator_says_what_it_refuses(tmp_path, table, monkeypatch, capsys, 
         started_again(*([] if isinstance(changes, str) else changes))
     assert message in str(end.value)
     assert "secre" not in str(end.value)
-
-
-@pytest.mark.parametrize("program", ["curator", "modeler"])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--port=5151"], "--port and --secret belong together"),
-        (["--secret=x"], "--port and --secret belong together"),
-        (["--port=5151", "--secret=x", "--pipe"], "--pipe and --port exclude each other"),
-    ],
-)
-def test_a_port_needs_a_secret(capsys, program, arguments, message):
-    with pytest.raises(SystemExit):
-        commands.main([program, "--epsilon=1" if program == "curator" else "--lengthscale=1", *arguments])
-    assert message in capsys.readouterr().err

@@ -1,9 +1,9 @@
 """``jaxdpbo curator``: holds the rows and the function, publishes the rows transformed, answers queries.
 
-Everything it says to its owner goes to standard error. The modeler comes to a Unix socket that its owner alone can
-open, to a port of this machine with a shared secret, or over standard output and input. Files in ``--folder``:
-``released.jsonl`` may leave; ``record.jsonl`` and its key ``record.jsonl.key`` may not; ``socket/`` holds the Unix
-socket and its secret.
+It speaks with the modeler over standard input and output, and ends when standard input ends: run it with ``</dev/null``
+to publish only. The modeler may read standard error (``ssh`` passes it on), so only public sentences go there. What the
+function and its libraries print, and why an evaluation failed, goes to ``curator.log``. Files in ``--folder``:
+``released.jsonl`` may leave; ``record.jsonl``, its key ``record.jsonl.key`` and ``curator.log`` may not.
 """
 
 import argparse
@@ -13,21 +13,23 @@ import io
 import math
 import os
 import sys
+import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxdpbo import outsourcing
-from jaxdpbo.commands import places
 from jaxdpbo.privacy import guarantee, transforms
 from jaxdpbo.problems import outsourced
 
 TRANSFORMS = ("product_laplace", "planar_laplace", "gaussian", "random_projection")
+FOLDER = Path("results") / "outsourcing"  # of the current directory
+WAIT = 0.2  # seconds between looks at a record that another curator has open
 SIDE, POINTS, LARGEST = 7.5, 100, 25.0  # of the example: the paper's synthetic problem, where the largest norm is 25
 
 
@@ -37,6 +39,14 @@ class Held(NamedTuple):
     inputs: np.ndarray
     evaluate: Any
     source: bytes
+
+
+class Channel(NamedTuple):
+    """``lines`` from the modeler, ``send`` to the modeler, and ``say`` to the terminal and the log."""
+
+    lines: Iterator[str]
+    send: Callable[[str], None]
+    say: Callable[[str], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,36 +64,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--radius", type=float, help="in units: then epsilon is for any replacement in that ball")
     parser.add_argument("--projected", type=int, default=10, help="r of the random projection, which protects nobody")
     parser.add_argument("--queries", type=int, default=50)
-    parser.add_argument("--folder", type=Path, default=places.FOLDER)
-    places.add_arguments(parser)
+    parser.add_argument("--folder", type=Path, default=FOLDER)
 
 
 def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Publish where nothing is published yet, then serve until the modeler gives its answer."""
-    places.check(arguments, parser)
+    """Publish where nothing is published yet, then answer until the modeler gives its answer or goes away."""
     if arguments.table is not None:
         for name in ("inputs", "centre", "unit"):
             if getattr(arguments, name) is None:
                 parser.error(f"--{name} is needed: it is public, and is not estimated from the table")
         if (arguments.output is None) == (arguments.function is None):
             parser.error("one of --output and --function is needed")
-    try:
-        with of_protocol() if arguments.pipe else nullcontext() as channel:
-            serve_all(arguments, channel, example() if arguments.table is None else of_table(arguments))
-    except (outsourcing.ProtocolError, ValueError, OSError) as error:
-        sys.exit(f"curator: {error}")
-
-
-@contextmanager
-def of_protocol() -> Iterator[TextIO]:
-    """Standard output, for the modeler alone: what is printed meanwhile, by code of any kind, goes to the owner."""
-    sys.stdout.flush()
-    with os.fdopen(os.dup(1), "w") as channel, redirect_stdout(sys.stderr):
-        os.dup2(2, 1)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    log = arguments.folder / "curator.log"
+    with ExitStack() as streams:
+        channel = take_streams(log, streams)
         try:
-            yield channel
-        finally:
-            os.dup2(channel.fileno(), 1)
+            serve_all(arguments, channel, example() if arguments.table is None else of_table(arguments))
+        except (outsourcing.ProtocolError, ValueError, OSError) as error:
+            message = f"curator: {error}"
+        except BaseException:  # its words may be those of the owner's module, and hold private values
+            traceback.print_exc()
+            message = f"curator: stopped, {log} says why"
+        else:
+            return
+        with suppress(OSError):
+            channel.say(message)
+        sys.exit(message)
+
+
+def take_streams(log: Path, streams: ExitStack) -> Channel:
+    """Keep the three standard streams for the modeler and for public sentences.
+
+    Until the process ends, code of any kind, children of this process included, prints to the log and reads nothing.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    heard = streams.enter_context(os.fdopen(os.dup(0), encoding="utf8"))
+    answers = streams.enter_context(os.fdopen(os.dup(1), "w", encoding="utf8"))
+    public = streams.enter_context(os.fdopen(os.dup(2), "w", encoding="utf8"))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    written = os.open(log, flags, 0o600)
+    os.fchmod(written, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for number, descriptor in enumerate((nothing, written, written)):
+        os.dup2(descriptor, number)
+    os.close(nothing)
+    sys.stdout = sys.stderr = os.fdopen(written, "w", buffering=1, encoding="utf8", errors="replace")
+
+    def say(text):
+        print(text)
+        print(text, file=public, flush=True)
+
+    return Channel(outsourcing.lines_of(heard), outsourcing.sender(answers), say)
 
 
 def numbers(text: str) -> list[float]:
@@ -127,13 +160,22 @@ def of_table(arguments: argparse.Namespace) -> Held:
         return Held(inputs, column(arguments.output).__getitem__, source)
     module, _, name = arguments.function.partition(":")
     sys.path.insert(0, os.getcwd())
-    loaded = importlib.import_module(module)
+    loaded = load(module)
     file = getattr(loaded, "__file__", None)
     if file is None:
         raise ValueError(f"--function: {module} has no file; use a module of your own that calls it")
     function = getattr(loaded, name)
     source = outsourcing.framed("function", content, inputs, arguments.function, Path(file).read_bytes())
     return Held(inputs, lambda row: function(row, inputs[row]), source)
+
+
+def load(module: str) -> Any:
+    """The owner's module. Where it fails, the log says why."""
+    try:
+        return importlib.import_module(module)
+    except BaseException:
+        traceback.print_exc()
+        raise outsourcing.ProtocolError(f"--function: {module} failed, curator.log says why") from None
 
 
 def _number(cell: str) -> float:
@@ -144,9 +186,8 @@ def _number(cell: str) -> float:
         return np.nan
 
 
-def serve_all(arguments: argparse.Namespace, channel: TextIO | None, held: Held) -> None:
-    """Publish, or read what was published, and answer until the modeler gives its answer."""
-    arguments.folder.mkdir(parents=True, exist_ok=True)
+def serve_all(arguments: argparse.Namespace, channel: Channel, held: Held) -> None:
+    """Publish, or read what was published, and answer until the modeler gives its answer or goes away."""
     released, record = arguments.folder / "released.jsonl", arguments.folder / "record.jsonl"
     config = chosen(arguments, held.inputs.shape[1])
     if not 0 < arguments.queries <= outsourcing.MAX_QUERIES:  # before anything is drawn
@@ -163,12 +204,34 @@ def serve_all(arguments: argparse.Namespace, channel: TextIO | None, held: Held)
     if len(published.curated.z) != len(held.inputs):
         raise outsourcing.ProtocolError(f"{released} is of {len(published.curated.z)} rows, not of {len(held.inputs)}")
     private = outsourcing.framed(held.source, config.kind, np.asarray(config.centre))
-    with outsourcing.open_journal(record, published, private, arguments.queries) as opened:
-        say(f"{released}: {len(held.inputs)} rows, may leave; {record} and its key may not")
-        say(f"guarantee: {published.curated.guarantee}")
-        say(f"{len(opened.answers)} of {opened.queries} queries are answered")
-        answer = contacts(arguments, channel, opened, watched(held.evaluate))
-        say("the modeler went away" if answer is None else f"the modeler's answer is row {answer}")
+    channel.say(f"{released}: {len(held.inputs)} rows, may leave; {record}, its key and curator.log may not")
+    channel.say(f"guarantee: {published.curated.guarantee}")
+    with ExitStack() as stack:
+        opened = open_record(stack, record, published, private, arguments.queries, channel)
+        channel.say(f"{len(opened.answers)} of {opened.queries} queries are answered")
+        try:
+            answer = serve(opened, held.evaluate, channel)
+        except OSError:  # nobody reads the answers
+            answer = None
+    channel.say("the modeler went away" if answer is None else f"the modeler's answer is row {answer}")
+
+
+def open_record(
+    stack: ExitStack, path: Path, published: outsourcing.Published, private: bytes, queries: int, channel: Channel
+) -> outsourcing.Journal:
+    """Open the record, after the curator that has it open.
+
+    A curator that lost its modeler finishes its evaluation before it ends.
+    """
+    waiting = False
+    while True:
+        try:
+            return stack.enter_context(outsourcing.open_journal(path, published, private, queries))
+        except outsourcing.RecordInUse as error:
+            if not waiting:
+                channel.say(f"{error}: waiting for it to end")
+            waiting = True
+            time.sleep(WAIT)
 
 
 def chosen(arguments: argparse.Namespace, dimension: int) -> transforms.Config:
@@ -187,51 +250,19 @@ def chosen(arguments: argparse.Namespace, dimension: int) -> transforms.Config:
     return laplace(**public)
 
 
-def watched(evaluate: Any) -> Any:
-    """The owner sees why an evaluation failed, the modeler does not."""
+def serve(record: outsourcing.Journal, evaluate: Callable[[int], float], channel: Channel) -> int | None:
+    """Answer the modeler. The log says why an evaluation failed; the modeler does not hear that."""
 
-    def one(row):
+    def logged(row):
         try:
             return evaluate(row)
-        except Exception:
+        except (Exception, SystemExit):
             traceback.print_exc()
-            raise
+            raise RuntimeError from None
 
-    return one
-
-
-def contacts(
-    arguments: argparse.Namespace, channel: TextIO | None, record: outsourcing.Journal, evaluate: Any
-) -> int | None:
-    """Serve the pipe once, or a socket until the modeler says its answer."""
-    if channel is not None:
-        return serve(record, evaluate, outsourcing.lines_of(sys.stdin), outsourcing.sender(channel))
-    place, path = places.of(arguments, arguments.folder)
-    with outsourcing.listen(place, path) as sessions:
-        where = place if arguments.port is None else f"port {place} of this machine"
-        say(f"listening at {where}; a modeler needs {path}")
-        for session in sessions:
-            try:
-                answer = serve(record, evaluate, session.lines, session.send)
-            except OSError:  # the modeler is gone
-                answer = None
-            if answer is not None:
-                return answer
-            say(f"the modeler went away; {len(record.answers)} of {record.queries} queries are answered")
-    return None
-
-
-def serve(record: outsourcing.Journal, evaluate: Any, lines: Any, send: Any) -> int | None:
-    """The owner sees what is refused."""
-
-    def watched(line):
+    def send(line):
         if line.startswith('{"error": '):
-            say(f"refused: {line}")
-        send(line)
+            channel.say(f"refused: {line}")
+        channel.send(line)
 
-    return outsourcing.serve(record, evaluate, lines, watched)
-
-
-def say(text: str) -> None:
-    """To the owner, on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    return outsourcing.serve(record, logged, channel.lines, send)

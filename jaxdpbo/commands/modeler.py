@@ -1,69 +1,106 @@
 """``jaxdpbo modeler``: holds the released rows alone, asks for rows by number, finds the row of the largest output.
 
-It keeps nothing: the curator's greeting holds all answers so far. Everything it says to its owner goes to standard
-error. It finds the curator's Unix socket beside the released file; see ``jaxdpbo curator`` for the other ways.
+It starts the curator as a child process and speaks with it over the child's standard input and output:
+``--curator "jaxdpbo curator --epsilon 3"`` on this machine, ``--curator "ssh hospital"`` on another one. It keeps
+nothing: the curator's greeting holds all answers so far, so that either party may be killed and started again.
+Everything it says to its owner goes to standard error, and so does what the curator says.
 """
 
 import argparse
+import shlex
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
+from typing import TextIO, cast
 
 from jaxdpbo import outsourcing
-from jaxdpbo.commands import places
+from jaxdpbo.commands.curator import FOLDER
+
+END_TIME = 10.0  # seconds in which a curator ends that nobody speaks with any more
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of this command."""
-    parser.add_argument("released", nargs="?", type=Path, default=places.FOLDER / "released.jsonl")
+    parser.add_argument("released", nargs="?", type=Path, default=FOLDER / "released.jsonl")
+    parser.add_argument("--curator", required=True, metavar="COMMAND", help="the command that starts the curator")
     parser.add_argument("--lengthscale", type=float, required=True, help="in units of distance, as the rows are")
     parser.add_argument("--noise-variance", type=float, default=1e-4, help="of an output, in standard units")
     parser.add_argument("--centre", type=float, default=0.0, help="of the outputs")
     parser.add_argument("--scale", type=float, default=1.0, help="of the outputs: their standard deviation")
-    places.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Ask until every query is answered, then give the answer."""
-    places.check(arguments, parser)
     try:
-        meet(arguments)
-    except (ConnectionError, TimeoutError):  # while writing: a reader sees the end of its lines
-        sys.exit("modeler: the curator went away: start again to go on")
+        command = shlex.split(arguments.curator)
+    except ValueError as error:
+        parser.error(f"--curator: {error}")
+    if not command:
+        parser.error("--curator must be a command, such as 'jaxdpbo curator --epsilon 3'")
+    try:
+        meet(arguments, command)
     except (outsourcing.ProtocolError, ValueError, OSError) as error:
         sys.exit(f"modeler: {error}")
 
 
-def meet(arguments: argparse.Namespace) -> None:
-    """By the pipe or the socket that the arguments name."""
-    if arguments.pipe:
-        return talk(arguments, outsourcing.lines_of(sys.stdin), outsourcing.sender(sys.stdout))
-    place, secret = places.of(arguments, arguments.released.parent)
-    print(f"modeler: looking for a curator at {place}", file=sys.stderr)
-    with outsourcing.connect(place, secret) as session:
-        return talk(arguments, session.lines, session.send)
+def meet(arguments: argparse.Namespace, command: list[str]) -> None:
+    """Speak with the curator. Where it stops, start it again, as long as each contact brings more answers.
+
+    Raises:
+      CuratorStopped: it stopped twice at one query.
+    """
+    answered = -1
+    while True:
+        answers: list[outsourcing.Answer] = []
+        try:
+            with start(command) as curator:
+                return talk(arguments, curator, answers)
+        except (outsourcing.CuratorStopped, ConnectionError):
+            if len(answers) <= answered:
+                raise
+            answered = len(answers)
+            print(f"modeler: the curator went away after {answered} answers: starting it again", file=sys.stderr)
 
 
-def talk(arguments: argparse.Namespace, lines: Iterator[str], send: Callable[[str], None]) -> None:
-    """One contact with the curator."""
+@contextmanager
+def start(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A curator as a child process, which ends with this context."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf8") as curator:
+        try:
+            yield curator
+        finally:
+            with suppress(ConnectionError):
+                cast(TextIO, curator.stdin).close()
+            try:
+                curator.wait(END_TIME)
+            except subprocess.TimeoutExpired:
+                curator.kill()
+
+
+def talk(arguments: argparse.Namespace, curator: subprocess.Popen[str], answers: list[outsourcing.Answer]) -> None:
+    """One contact with the curator; ``answers`` receives each, those of earlier contacts first."""
     from tqdm import tqdm  # an extra: imported where it is used
 
-    # The greeting comes first: once a curator speaks, its released file is there.
-    first = next(lines, None)
-    if first is None:
-        raise outsourcing.ProtocolError("there is no curator")
+    lines, send = outsourcing.lines_of(cast(TextIO, curator.stdout)), outsourcing.sender(cast(TextIO, curator.stdin))
+    # The greeting comes first: once the curator speaks, its released file is there.
+    greeting = next(lines, None)
+    if greeting is None:
+        raise outsourcing.ProtocolError("the curator ended before it spoke")
     published = outsourcing.read_published(arguments.released)
     print(f"guarantee: {published.curated.guarantee}", file=sys.stderr)
     with tqdm(unit="query", file=sys.stderr) as bar:
 
         def show(answer):
+            answers.append(answer)
             bar.set_postfix(row=answer.row, output=answer.output)
             bar.update()
 
         found = outsourcing.search(
             published,
-            chain([first], lines),
+            chain([greeting], lines),
             send,
             on_answer=show,
             lengthscale=arguments.lengthscale,

@@ -18,33 +18,41 @@ curator's record is the one memory: an answer is on the disk before it is sent, 
 may be stopped at any moment. A query that is refused costs nothing. The outputs themselves are protected by nothing.
 A record that is deleted is begun anew, and answers ``queries`` more: what bounds them is the record's file.
 
-``lines`` is what may be said, ``released`` the file, ``curator`` and ``modeler`` the two sides, ``sockets`` their way
-to each other (who may speak, and for how long), ``secrets`` what tells either from a stranger.
+``lines`` is the protocol, ``released`` the file, ``curator`` and ``modeler`` the two sides. Any two streams of text
+carry the lines. ``jaxdpbo modeler --curator COMMAND`` starts the curator as a child process and uses its standard input
+and output; where the command begins with ``ssh``, encryption and authentication are OpenSSH's.
 """
 
 from jaxdpbo.outsourcing.curator import Journal, framed, open_journal, serve
-from jaxdpbo.outsourcing.lines import MAX_LINE_LENGTH, MAX_QUERIES, Answer, ProtocolError, lines_of, sender
+from jaxdpbo.outsourcing.lines import (
+    MAX_LINE_LENGTH,
+    MAX_QUERIES,
+    Answer,
+    CuratorStopped,
+    ProtocolError,
+    RecordInUse,
+    lines_of,
+    sender,
+)
 from jaxdpbo.outsourcing.modeler import Found, search
 from jaxdpbo.outsourcing.released import Published, publish, read_published
-from jaxdpbo.outsourcing.sockets import Session, connect, listen
 
 __all__ = [
     "MAX_LINE_LENGTH",
     "MAX_QUERIES",
     "Answer",
+    "CuratorStopped",
     "Found",
     "Journal",
     "ProtocolError",
     "Published",
-    "Session",
-    "connect",
+    "RecordInUse",
     "framed",
     "lines_of",
-    "listen",
     "open_journal",
     "publish",
     "read_published",
     "search",
     "sender",
     "serve",
-]  # fmt: skip
+]

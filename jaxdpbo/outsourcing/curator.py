@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxdpbo import _checks, _files
-from jaxdpbo.outsourcing import secrets
 from jaxdpbo.outsourcing.lines import (
     MAX_QUERIES,
     SCHEMA,
     VERSION,
     Answer,
     ProtocolError,
+    RecordInUse,
     answer_of,
     expect_schema,
     integer,
@@ -34,9 +34,9 @@ from jaxdpbo.outsourcing.lines import (
 )
 from jaxdpbo.outsourcing.released import Published
 
-RECORD_VERSION = 2  # of the record's file: version 1 held a plain hash of the data
+KEY_BYTES = 32
 MAX_REFUSED = 100  # lines of one contact
-_START = json.dumps({"schema": SCHEMA, "version": RECORD_VERSION})[:-1].encode()
+_START = json.dumps({"schema": SCHEMA, "version": VERSION})[:-1].encode()
 
 
 class Journal(NamedTuple):
@@ -96,7 +96,8 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
 
     Raises:
       ProtocolError: the record is of another released file, other data or another number; its key is gone; it is a
-        symbolic link; the disk did not take it; or another curator has it open.
+        symbolic link; or the disk did not take it.
+      RecordInUse: another curator has it open.
       ValueError: ``queries`` is above 10,000.
     """
     path = Path(path)
@@ -110,7 +111,7 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
             raise ProtocolError(f"{path.name} is not a record")
         header = {
             "schema": SCHEMA,
-            "version": RECORD_VERSION,
+            "version": VERSION,
             "released": published.digest,
             "private": hmac.new(_key(path, begun=bool(end)), private, hashlib.sha256).hexdigest(),
             "queries": int(queries),
@@ -131,8 +132,8 @@ def serve(
 ) -> int | None:
     """Greet, then answer queries until the lines end or the modeler says its answer.
 
-    A row that was asked for before is answered as before, without another evaluation. Whoever speaks here is taken for
-    the modeler: ``listen`` admits nobody else.
+    A row that was asked for before is answered as before, without another evaluation. Whoever writes ``lines`` is taken
+    for the modeler: let nobody else write them.
 
     Args:
       record: of ``open_journal``.
@@ -217,7 +218,7 @@ def _locked(path: Path) -> Iterator[int]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ProtocolError(f"another curator has {path.name} open") from error
+            raise RecordInUse(f"another curator has {path.name} open") from error
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
@@ -244,24 +245,30 @@ def _expect_in_place(path: Path, descriptor: int) -> None:
 
 
 def _key(path: Path, *, begun: bool) -> bytes:
-    """The record's key; drawn where no record is begun. Never drawn anew for a record that stands."""
+    """The record's key, a file of mode 0600. Drawn where no record is begun, never anew for a record that stands."""
     place = path.with_name(f"{path.name}.key")
     try:
-        return secrets.read_secret(place)
+        key = _files.read_private(place, KEY_BYTES + 1)
+    except _files.NotPrivate as error:
+        raise ProtocolError(str(error)) from None
     except FileNotFoundError as error:
         if begun:
             raise ProtocolError(
                 f"{place.name} is gone, and without it nobody can tell whether the data are those of {path.name}: "
                 "restore it from a copy"
             ) from error
-        return secrets.new_secret(place)
+        key = os.urandom(KEY_BYTES)
+        _files.write_once(place, key, 0o600)
+    if len(key) != KEY_BYTES:
+        raise ProtocolError(f"{place.name} must be {KEY_BYTES} bytes long: restore it from a copy")
+    return key
 
 
 def _read(path: Path, kept: bytes, header: dict[str, Any], rows: int) -> list[Answer]:
     """The answers in a record, whose lines must be as a curator writes them."""
     first, *rest = kept.split(b"\n")
     begun = parsed(first.decode(errors="replace"))
-    expect_schema(begun, path.name, RECORD_VERSION)
+    expect_schema(begun, path.name)
     for name, said in (
         ("released", "the released file"),
         ("private", "the private data, or what the outputs come from,"),

@@ -15,6 +15,14 @@ class ProtocolError(Exception):
     """What the other party sent, or a file, is not what it should be. Says why; nothing was changed."""
 
 
+class CuratorStopped(ProtocolError):
+    """The curator's lines ended before the search did. Every answer is in the curator's record: start it again."""
+
+
+class RecordInUse(ProtocolError):
+    """Another curator has the record open."""
+
+
 class Answer(NamedTuple):
     """One line of the record: ``output`` is None where it was no finite number."""
 
@@ -26,7 +34,7 @@ class Answer(NamedTuple):
 def lines_of(stream: TextIO) -> Iterator[str]:
     """The lines of a stream; one that is too long comes out empty, one that the stream's end cut off not at all.
 
-    A connection that was reset, or is not UTF-8, has ended.
+    A stream that breaks, or is not UTF-8, has ended.
     """
     with suppress(ConnectionError, UnicodeDecodeError):
         while line := stream.readline(MAX_LINE_LENGTH):
@@ -90,12 +98,12 @@ def integer(content: dict[str, Any], name: str, least: int, most: int) -> int:
     return value
 
 
-def expect_schema(content: dict[str, Any], who: str, version: int = VERSION) -> None:
+def expect_schema(content: dict[str, Any], who: str) -> None:
     """Refuse another schema or version."""
     if content.get("schema") != SCHEMA:
         raise ProtocolError(f"{who} does not speak {SCHEMA}")
-    if content.get("version") != version:
-        raise ProtocolError(f"{who} speaks version {shown(content.get('version'))}, this is version {version}")
+    if content.get("version") != VERSION:
+        raise ProtocolError(f"{who} speaks version {shown(content.get('version'))}, this is version {VERSION}")
 
 
 def shown(value: object) -> str:

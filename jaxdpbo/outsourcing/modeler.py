@@ -13,6 +13,7 @@ from jaxdpbo.algorithms import po_gp_ucb
 from jaxdpbo.outsourcing.lines import (
     MAX_QUERIES,
     Answer,
+    CuratorStopped,
     ProtocolError,
     answer_of,
     expect_schema,
@@ -55,7 +56,8 @@ def search(
       options: of ``po_gp_ucb.config``: ``lengthscale``, ``noise_variance`` and what has a default.
 
     Raises:
-      ProtocolError: the curator has another released file or another version, refused a query, or went away.
+      ProtocolError: the curator has another released file or another version, or refused a query.
+      CuratorStopped: the curator's lines ended. Start it again and call this again: it goes on from the record.
     """
     init_key, ask_key, release_key = jax.random.split(keys.secret_key() if key is None else _checks.key("key", key), 3)
     replies = iter(lines)
@@ -106,7 +108,7 @@ _ask, _tell = jax.jit(po_gp_ucb.ask), jax.jit(lambda *arguments: po_gp_ucb.tell(
 def _reply(replies: Iterator[str]) -> dict[str, Any]:
     line = next(replies, None)
     if line is None:
-        raise ProtocolError("the curator went away: what it answered is in its record, start again to go on")
+        raise CuratorStopped("the curator went away: what it answered is in its record, start again to go on")
     reply = parsed(line)
     if "error" in reply:
         raise ProtocolError(f"the curator refused: {shown(reply['error'])}")

@@ -108,14 +108,13 @@ EXEMPT: dict[str, dict[str, str]] = {
     "a command's parts, behind argparse: tests/test_commands.py": {
         "commands": "main",
         "commands.curator": (
-            "add_arguments run of_protocol numbers example of_table serve_all chosen watched contacts serve say"
+            "add_arguments run take_streams numbers example of_table load serve_all open_record chosen serve"
         ),
         "commands.demo": (
             "add_arguments run compare of_seed gibo evaluated searched show privacy_of published best_so_far plot"
         ),
         "commands.ledger": "add_arguments run",
-        "commands.modeler": "add_arguments run meet talk",
-        "commands.places": "add_arguments check of",
+        "commands.modeler": "add_arguments run meet start talk",
         "commands.tables": "print_table",
         "commands.tune": "add_arguments run read prepared halves",
     },
@@ -154,11 +153,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "problems.outsourced": "output draws loans properties",
         "problems.splits": "standardised",
     },
-    "files and sockets: tests/test_outsourcing.py and tests/test_sockets.py": {
-        "outsourcing.curator": "framed",
-        "outsourcing.secrets": "new_secret read_secret kept_secret",
-        "outsourcing.sockets": "listen connect",
-    },
+    "files: tests/test_outsourcing.py": {"outsourcing.curator": "framed"},
     "where arrays lie: tests/test_mesh.py": {
         "drivers.mesh": "placed of local_devices over beside given_back expect_one_process agreed",
     },

@@ -13,7 +13,7 @@ import matplotlib
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks import audits, fingerprint, report
+from benchmarks import audits, report
 from jaxdpbo.privacy import auditing
 
 matplotlib.use("Agg")
@@ -52,8 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.write_result(
         out / f"{stem}.json",
         {"trials": chosen.trials, "rows": record},
-        entry="benchmarks.audit",
-        within=fingerprint.DEFINITION,
         seeds={"first neighbour": 0, "second neighbour": 1},
         noise="both",
         dtype="float32",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks import fingerprint, report
+from benchmarks import report
 from benchmarks.speed import ABOUT, NAMES
 from benchmarks.tables import aims
 
@@ -78,7 +78,7 @@ def everything(quick: bool) -> int:
         log = report.folder("all") / f"{name}.log"
         with log.open("w") as file:
             command = [sys.executable, "-m", module, *item, *["--quick"] * quick]
-            if subprocess.run(command, stdout=file, stderr=file, cwd=fingerprint.ROOT).returncode:
+            if subprocess.run(command, stdout=file, stderr=file, cwd=report.ROOT).returncode:
                 failed.append(f"{name} FAILED, see results/all/{log.name}")
 
     def measured(name: str) -> dict | None:

@@ -2,6 +2,7 @@
 
 import ast
 import datetime
+import importlib.util
 import json
 import os
 import platform
@@ -13,44 +14,40 @@ from typing import Any
 
 import jax
 
-from benchmarks import fingerprint
-
-RESULTS = fingerprint.ROOT / "results"
-STORED = fingerprint.ROOT / "docs" / "results"
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+STORED = ROOT / "docs" / "results"
 NOISE = {
     "none": "no noise for privacy is drawn",
     "exact": "integers from tables, the library's default",
     "float": "drawn in floating point, for research; the library's default is exact",
     "both": "exact and floating-point; each row's name says which",
 }
-FIELDS = ("commit", "modified", "date", "code", "seeds", "dtype", "noise", "settings", "seconds", "machine")
+FIELDS = ("commit", "modified", "date", "seeds", "dtype", "noise", "settings", "seconds", "machine")
 SETTINGS = ("printed in the paper", "chosen here")
+TO_MEASURE = {"bench_private_tuning", "bench_repetitions"}  # modified, and older than the rule that refuses those
 
 
 def write_result(
     path: Path,
     found: dict[str, Any],
     *,
-    entry: str,
     seeds: Any,
     noise: str,
     dtype: str,
     settings: dict[str, Any],
     started: float,
-    within: Sequence[str] = fingerprint.FIGURE,
 ) -> None:
     """Write what was found, with its provenance (``FIELDS``), and say where.
 
     Args:
       path: of the file.
       found: what was measured; none of ``FIELDS``.
-      entry: the module that measured it: ``code`` is the hash of what it imports.
       seeds: all that were used, a range as ``[first, end]``.
       noise: one of ``NOISE``: what is drawn for privacy.
       dtype: of the computation.
       settings: at least ``SETTINGS``: what the paper prints, and what was chosen here.
       started: ``time.perf_counter()`` at the start.
-      within: packages that the hash counts.
 
     Raises:
       ValueError: ``found`` has a field of the provenance, or ``settings`` lacks one of its parts.
@@ -59,12 +56,10 @@ def write_result(
         raise ValueError(f"found must leave {', '.join(taken)} to write_result")
     if lacking := [name for name in SETTINGS if name not in settings]:
         raise ValueError(f"settings must say what is {' and what is '.join(lacking)}")
-    revision, modified = AT_IMPORT
     provenance = {
-        "commit": revision,
-        "modified": modified,
+        "commit": COMMIT,
+        "modified": MODIFIED,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "code": fingerprint.digest(entry, within),
         "seeds": seeds,
         "dtype": dtype,
         "noise": f"{noise}: {NOISE[noise]}",
@@ -77,7 +72,7 @@ def write_result(
 
 def committed() -> tuple[str | None, bool | None]:
     """The commit that is checked out, and whether a tracked file of the code differs from it; None without git."""
-    git = ["git", "-C", str(fingerprint.ROOT)]
+    git = ["git", "-C", str(ROOT)]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         code = ["jaxdpbo", "benchmarks", "pyproject.toml"]
@@ -87,7 +82,9 @@ def committed() -> tuple[str | None, bool | None]:
     return head.stdout.strip(), bool(changed.stdout.strip())
 
 
-AT_IMPORT = committed()  # a commit that is made during a run is not the run's
+COMMIT, MODIFIED = committed()  # at import: a commit that is made during a run is not the run's
+# What an earlier process kept of a measurement is used where it has the same revision: never that of modified code.
+REVISION = COMMIT if MODIFIED is False else os.urandom(16).hex()
 
 
 def machine() -> dict[str, Any]:
@@ -132,9 +129,16 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], flush: Seq
 
 
 def stored(name: str) -> dict[str, Any] | None:
-    """The committed result of that name; None where there is none."""
+    """The committed result of that name; None where there is none.
+
+    Raises:
+      ValueError: it was measured by code that was not committed.
+    """
     path = STORED / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    found = json.loads(path.read_text()) if path.exists() else None
+    if found and found["modified"] and name not in TO_MEASURE:
+        raise ValueError(f"docs/results/{name}.json must be measured by committed code, but has 'modified': true")
+    return found
 
 
 def last_time(result: dict[str, Any] | None) -> str:
@@ -147,7 +151,9 @@ def last_time(result: dict[str, Any] | None) -> str:
 
 def first_line(module: str) -> str:
     """Of a module's docstring, without the command that runs it."""
-    line = (ast.get_docstring(ast.parse(fingerprint.tree(module) or "")) or "").partition("\n")[0]
+    spec = importlib.util.find_spec(module)
+    source = Path(spec.origin).read_text() if spec and spec.origin else ""
+    line = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
     return line.split("``: ", 1)[-1].rstrip(".:")
 
 

@@ -17,7 +17,7 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")  # before report imports jax
 
 from tqdm import tqdm
 
-from benchmarks import fingerprint, report, reproductions
+from benchmarks import report, reproductions
 from benchmarks.tables import verdicts
 
 ALL = "all"
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def everything(quick: bool) -> int:
-    """Each item in a process of its own, but for those that this code measured before; how many failed."""
+    """Each item in a process of its own, but for those that this commit measured before; how many failed."""
     wanted = [(paper, item) for paper in reproductions.PAPERS for item in reproductions.items(paper)]
     rows, failed = [], 0
     for paper, item in tqdm(wanted, unit="item"):
@@ -61,7 +61,7 @@ def everything(quick: bool) -> int:
         if not _is_new(paper, item, quick):
             with log.open("w") as file:
                 command = [sys.executable, "-m", "benchmarks.reproduce", paper, item, *["--quick"] * quick]
-                status = subprocess.run(command, stdout=file, stderr=file, cwd=fingerprint.ROOT).returncode
+                status = subprocess.run(command, stdout=file, stderr=file, cwd=report.ROOT).returncode
             said = "done" if status == 0 else f"FAILED, see results/all/{log.name}"
             failed += status != 0
         rows.append((f"{paper} {item}", said, f"{time.perf_counter() - started:.0f} s"))
@@ -79,11 +79,11 @@ def _measured(paper: str, item: str, quick: bool = False) -> Any:
 
 
 def _is_new(paper: str, item: str, quick: bool) -> bool:
-    """Whether this code wrote a whole result: one that is written as it grows has its figure at the end."""
+    """Whether this commit's code wrote a whole result: one that is written as it grows has its figure at the end."""
     found = _measured(paper, item, quick)
     path = report.RESULTS / paper / f"{item}{'_quick' * quick}"
     whole = path.with_suffix(".png").exists() or item not in GROWING
-    return found is not None and whole and found["code"] == fingerprint.digest(reproductions.module_of(paper, item))
+    return found is not None and whole and not found["modified"] and found["commit"] == report.REVISION
 
 
 def listed(papers: list[str] | tuple[str, ...]) -> None:

@@ -1,13 +1,13 @@
 """One strict configuration, the counts that ``--full`` raises, and skips that must be listed."""
 
 import datetime
-import json
 import os
 import platform
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
+import evidence
 import hypothesis
 import jax
 import pytest
@@ -17,7 +17,6 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 MAPPINGS = Path("/proc/self/maps")
-EVIDENCE = Path(__file__).parent.parent / "docs" / "evidence.json"
 
 # Test id (as pytest prints it) -> why it may be skipped. Any other skip fails the run.
 LISTED_SKIPS: dict[str, str] = {
@@ -69,7 +68,6 @@ LISTED_SKIPS: dict[str, str] = {
             "test_opacus_counts_what_is_stored",
         )
     },
-    "tests/test_numbers.py::test_no_figure_is_older_than_its_code": "with --full only: to confirm takes minutes",
 }
 
 hypothesis.settings.register_profile("jaxdpbo", deadline=None, derandomize=True, database=None)
@@ -80,7 +78,7 @@ _skipped: list[str] = []
 
 
 def pytest_addoption(parser):
-    parser.addoption("--full", action="store_true", help="every count at its full size; writes docs/evidence.json")
+    parser.addoption("--full", action="store_true", help="every count at its full size; writes docs/evidence.md")
 
 
 @pytest.fixture
@@ -163,18 +161,7 @@ def pytest_sessionfinish(session, exitstatus):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if session.config.getoption("--full"):  # a row is of a test that passed, whatever another does
         machine = f"{platform.machine()}, {os.cpu_count()} cores, {jax.default_backend()}, jax {jax.__version__}"
-        rows = [row | {"machine": machine} | _of_today() for row in _evidence]
-        ran = {row["test"] for row in rows}  # a part of the suite replaces its own rows
-        kept = json.loads(EVIDENCE.read_text()) if EVIDENCE.exists() else []
-        rows += [row for row in kept if row["test"] not in ran and is_defined(row["test"])]
-        EVIDENCE.write_text(json.dumps(sorted(rows, key=lambda row: row["test"]), indent=1) + "\n")
-
-
-def is_defined(nodeid: str) -> bool:
-    """Whether the file of a test id still defines its function."""
-    file, _, name = nodeid.partition("::")
-    path, function = EVIDENCE.parent.parent / file, name.partition("[")[0]
-    return path.is_file() and f"\ndef {function}(" in path.read_text()
+        evidence.record([row | {"machine": machine} | _of_today() for row in _evidence])
 
 
 def _of_today() -> dict:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import fingerprint, report, reproduce, reproductions
+from benchmarks import report, reproduce, reproductions
 from benchmarks.reproductions import avent, common, kharkovskii, kusner, sopa
 from benchmarks.reproductions.avent import points as avent_points
 from benchmarks.reproductions.avent import settings as avent_settings
@@ -163,6 +163,8 @@ def test_figure_2_sets_dp_gibo_beside_descent(full_only, figure, capsys):
 
 
 def test_figure_3_may_be_stopped_and_started(full_only, figure, monkeypatch, capsys):
+    for name, value in {"COMMIT": "one", "MODIFIED": False, "REVISION": "one"}.items():
+        monkeypatch.setattr(report, name, value)
     first = figure("fig3", seeds=1)
     runs = first["runs"]
     assert {len(of) for of in runs.values()} == {1}
@@ -373,7 +375,7 @@ def items_called(results, monkeypatch):
         called.append(f"{paper}_{item}")
         if item == "overhead" and called.count("avent_overhead") == 1:
             return types.SimpleNamespace(returncode=3)
-        found = report.stored(called[-1]) | {"code": fingerprint.digest(reproductions.module_of(paper, item))}
+        found = report.stored(called[-1]) | {"commit": report.REVISION, "modified": False}
         path = results / paper / f"{item}{'_quick' * len(quick)}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(found))
@@ -381,7 +383,6 @@ def items_called(results, monkeypatch):
         return types.SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(reproduce.subprocess, "run", run)
-    monkeypatch.setattr(reproduce.fingerprint, "digest", lambda module: f"code of {module}")
     return called
 
 
@@ -456,7 +457,7 @@ def test_avents_fronts_come_from_the_same_points(full_only, avent_item, results,
     assert avent_item("table2")["tasks"] == both
 
 
-def test_a_pool_that_was_stopped_goes_on_while_its_code_is_the_same(results, monkeypatch):
+def test_a_pool_that_was_stopped_goes_on_at_the_same_commit(results, monkeypatch):
     monkeypatch.setattr(datasets, "table", dataset_cases.table)
     calls, stop = [], {2}
 
@@ -480,7 +481,7 @@ def test_a_pool_that_was_stopped_goes_on_while_its_code_is_the_same(results, mon
     assert np.array_equal(avent_points.pool(s, "LogReg+SGD").values, points.values)
     assert len(calls) == 4
     assert [path.suffix for path in (results / "avent" / "points").iterdir()] == [".npz"]
-    monkeypatch.setattr(avent_points, "code_of", lambda *_: "other")
+    monkeypatch.setattr(report, "REVISION", "another")
     avent_points.pool(s, "LogReg+SGD")
     assert len(calls) == 7
 

@@ -2,17 +2,17 @@
 
 import json
 
-import conftest
+import evidence
 import pytest
 
-from benchmarks import fingerprint, numbers, report
-from benchmarks.tables import BLOCKS, aims, markdown, verdicts
+from benchmarks import bench, numbers, report, reproductions
+from benchmarks.tables import BLOCKS, SENTENCES, aims, markdown, verdicts
 
 RESULTS = sorted(report.STORED.glob("*.json"))
 
 
 def test_documents_say_what_the_results_say():
-    assert not numbers.differing(), "run scripts/numbers"
+    assert not numbers.differences(), "run scripts/numbers"
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
@@ -26,27 +26,47 @@ def test_every_result_says_where_it_comes_from(path):
     assert {"processor", "cores", "jax"} <= result["machine"].keys()
 
 
-def test_every_result_has_a_module_that_measures_it():
-    assert {name for name, _, _ in numbers.measured()} == {path.stem for path in RESULTS}
+def test_every_result_belongs_to_a_command():
+    items = {f"{paper}_{item}" for paper in reproductions.PAPERS for item in reproductions.items(paper)}
+    benches = {f"bench_{name}" for name in bench.MODULES} | {"bench_demo"}
+    assert {path.stem for path in RESULTS} <= items | benches | {"audit"}
 
 
-def test_every_small_result_belongs_to_a_figure():
-    assert {path.stem for path in numbers.QUICK.glob("*.json")} <= {path.stem for path in RESULTS}
-    figures = {name for name, _, within in numbers.measured() if within == fingerprint.FIGURE}
-    assert figures - set(numbers.confirmable()) == set(numbers.UNCONFIRMED)
+def test_a_result_of_code_that_was_not_committed_is_refused(tmp_path, monkeypatch):
+    result = report.stored("kharkovskii_branin")
+    monkeypatch.setattr(report, "STORED", tmp_path)
+    (tmp_path / "one.json").write_text(json.dumps(result | {"modified": True}))
+    with pytest.raises(ValueError, match=r"one\.json must be measured by committed code, but has 'modified': true"):
+        report.stored("one")
 
 
-def test_no_figure_is_older_than_its_code(full_only):
-    stale = [name for name in numbers.changed() if name not in numbers.UNCONFIRMED]
-    assert not stale, "scripts/numbers --confirm changed, or measure anew"
+def test_no_result_but_those_listed_is_of_code_that_was_not_committed():
+    modified = {path.stem for path in RESULTS if json.loads(path.read_text())["modified"]}
+    assert modified == report.TO_MEASURE
 
 
-def test_a_row_of_evidence_dies_with_its_test():
-    for row in json.loads(conftest.EVIDENCE.read_text()):
-        assert {"commit", "date", "machine", "count", "seed"} <= row.keys()
-        assert conftest.is_defined(row["test"]), row["test"]
-    assert not conftest.is_defined("tests/test_numbers.py::test_that_is_gone")
-    assert not conftest.is_defined("tests/test_gone.py::test_a_row_of_evidence_dies_with_its_test")
+def test_evidence_keeps_the_counts_of_tests_that_are_there(tmp_path):
+    rows, page = tmp_path / "results" / "rows.json", tmp_path / "page.md"
+    known = "tests/test_numbers.py::test_a_changed_number_is_seen"
+    today = {"date": "2026-01-02", "commit": "0123456789abcdef"}
+    evidence.record([{"test": f"{known}[{n}]", "count": 1000 * n} | today for n in (3, 2)], rows, page)
+    evidence.record([{"test": "tests/test_numbers.py::test_that_is_gone", "count": 9} | today], rows, page)
+    evidence.record_mutants(
+        {"count": 400, "killed": 9, "time": 0, "survived": 1, "equivalent": 2, "score": 0.9}, **today, page=page
+    )
+    rows.unlink()  # as in a fresh clone
+    evidence.record([{"test": known, "count": 5} | today], rows, page)
+    text = page.read_text()
+    assert f"| {known} | 1 | 5 | 2026-01-02 | 01234567 |" in text
+    assert "gone" not in text
+    assert "90.0% killed (2026-01-02, 01234567)" in text
+    assert not evidence.is_defined("tests/test_gone.py::test_a_changed_number_is_seen")
+
+
+def test_every_line_of_the_evidence_page_is_of_a_test_that_is_there():
+    tests = [line[1] for line in evidence.LINE.finditer(evidence.PAGE.read_text())]
+    assert len(tests) > 50
+    assert [test for test in tests if not evidence.is_defined(test)] == []
 
 
 def test_a_changed_number_is_seen(tmp_path, monkeypatch):
@@ -54,12 +74,24 @@ def test_a_changed_number_is_seen(tmp_path, monkeypatch):
     name = "sopa_fig1"
     document.write_text(f"before\n<!-- numbers: {name} -->\n<!-- end -->\nafter\n")
     monkeypatch.setattr(numbers, "documents", lambda: [document])
-    assert numbers.differing() == [document]
-    document.write_text(numbers.placed(document))
+    assert numbers.differences() == [document]
+    document.write_text(numbers.write_page(document))
     assert document.read_text() == f"before\n<!-- numbers: {name} -->\n{BLOCKS[name]()}\n<!-- end -->\nafter\n"
-    assert not numbers.differing()
+    assert not numbers.differences()
     document.write_text(document.read_text().replace("0.506", "0.507"))
-    assert numbers.differing() == [document]
+    assert numbers.differences() == [document]
+
+
+def test_a_changed_figure_of_a_sentence_is_seen():
+    marked = "it is <!-- number: sgd_accuracy -->4<!-- end --> and <!-- number: grid_regret --><!-- end -->."
+    figures = [SENTENCES[name]() for name in ("sgd_accuracy", "grid_regret")]
+    expected = "it is <!-- number: sgd_accuracy -->{}<!-- end --> and <!-- number: grid_regret -->{}<!-- end -->."
+    assert numbers.write(marked) == expected.format(*figures)
+
+
+def test_every_figure_of_a_sentence_is_used():
+    used = {name for page in numbers.documents() for name, _ in numbers.INLINE.findall(page.read_text())}
+    assert used == SENTENCES.keys()
 
 
 @pytest.mark.parametrize(
@@ -78,93 +110,19 @@ def test_an_aim_is_met_on_its_own_side(monkeypatch, aimed, at_least, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<!-- numbers: nothing -->\n<!-- end -->", "there is no block 'nothing'"),
+        ("<!-- numbers: nothing -->\n<!-- end -->", "there is no 'nothing'"),
+        ("it is <!-- number: nothing -->4<!-- end -->", "there is no 'nothing'"),
+        ("it is <!-- number: sgd_accuracy -->4\n<!-- end -->", "needs its '<!-- end -->' on its line"),
         ("<!-- numbers: sopa_fig1 -->\n", "needs its '<!-- end -->'"),
     ],
 )
 def test_a_wrong_marker_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
-        numbers.written(text)
-
-
-SOURCES = {
-    "benchmarks.item": (
-        "from jaxdpbo import part\n\ndef main():\n    from jaxdpbo.room import deep\n    return part.f() + deep.g\n"
-    ),
-    "jaxdpbo.part": "def f():\n    return 1\n",
-    "jaxdpbo.room": "other = 2\n",
-    "jaxdpbo.room.deep": "g = 3\n",
-    "benchmarks.report": "x = 1\n",
-}  # fmt: skip
-
-
-def test_the_hash_sees_code_and_nothing_else():
-    def of(**changes):
-        return fingerprint.digest(
-            "benchmarks.item", read=(SOURCES | {k.replace("_", "."): v for k, v in changes.items()}).get
-        )
-
-    before = of()
-    assert fingerprint.modules("benchmarks.item", read=SOURCES.get) == [
-        "benchmarks.item", "jaxdpbo.part", "jaxdpbo.room.deep",
-    ]  # fmt: skip
-    assert of(jaxdpbo_part='"""Words."""\n\n\ndef f():\n    """More."""\n    # and more\n    return (1)\n') == before
-    assert of(jaxdpbo_part="def f():\n    return 2\n") != before
-    assert of(jaxdpbo_room_deep="g = 4\n") != before
-    assert of(jaxdpbo_room="other = 3\n") == before
-    with pytest.raises(ValueError, match="there is no module"):
-        fingerprint.digest("benchmarks.gone", read=SOURCES.get)
-
-
-def test_results_are_compared_to_rounding():
-    before = {"mean": {"1": [1.0, 2.0], "2": "inf"}, "seconds": 3.0, "n": 4}
-    near = {"mean": {"1": [1.000001, 2.0], "2": "inf"}, "seconds": 9.0, "n": 4, "commit": "another"}
-    assert not list(numbers.differences(before, near))
-    for wrong in (
-        {"mean": {"1": [1.001, 2.0], "2": "inf"}, "n": 4},
-        {"mean": {"1": [1.0], "2": "inf"}, "n": 4},
-        {"mean": {"1": [1.0, 2.0], "2": 3.0}, "n": 4},
-        {"mean": {"1": [1.0, 2.0], "2": "inf"}, "n": 5},
-        {"mean": {"1": [1.0, 2.0], "2": "inf"}},
-    ):
-        assert len(list(numbers.differences(before, wrong))) == 1
-
-
-def test_a_confirmed_figure_keeps_its_own_provenance(tmp_path, monkeypatch):
-    """And one that differs is not confirmed."""
-    name = "kharkovskii_branin"
-    stored = tmp_path / "stored"
-    (stored / "quick").mkdir(parents=True)
-    result = report.stored(name) | {"code": "old", "confirmed": {"code": "older"}}
-    (stored / f"{name}.json").write_text(json.dumps(result))
-    (stored / "quick" / f"{name}.json").write_text(json.dumps({"mean": [1.0, 2.0]}))
-    monkeypatch.setattr(report, "STORED", stored)
-    monkeypatch.setattr(numbers, "QUICK", stored / "quick")
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-
-    def item(value):
-        def run(seeds, quick):
-            assert (seeds, quick) == (None, True)
-            (report.RESULTS / "branin_quick.json").write_text(json.dumps({"mean": [1.0, value]}))
-
-        return {"branin": run}
-
-    monkeypatch.setattr(
-        numbers, "measured", lambda: iter([(name, "benchmarks.reproductions.kharkovskii.branin", fingerprint.FIGURE)])
-    )
-    monkeypatch.setattr(numbers.reproductions, "items", lambda paper: item(2.5))
-    assert numbers.confirm(name) == [".mean[1]: 2.0 before, 2.5 now"]
-    assert list(numbers.changed()) == [name]
-    monkeypatch.setattr(numbers.reproductions, "items", lambda paper: item(2.0))
-    assert numbers.confirm(name) == []
-    assert not numbers.changed()
-    written = json.loads((stored / f"{name}.json").read_text())
-    assert written | {"confirmed": result["confirmed"]} == result
-    assert written["confirmed"]["code"] == fingerprint.digest("benchmarks.reproductions.kharkovskii.branin")
+        numbers.write(text)
 
 
 def test_what_a_result_lacks_is_said(tmp_path):
-    given = {"entry": "benchmarks.report", "seeds": [0, 1], "noise": "none", "dtype": "float64", "started": 0.0}
+    given = {"seeds": [0, 1], "noise": "none", "dtype": "float64", "started": 0.0}
     settings = {"printed in the paper": {}, "chosen here": {}}
     with pytest.raises(ValueError, match="found must leave commit"):
         report.write_result(tmp_path / "x.json", {"commit": "a"}, settings=settings, **given)

@@ -10,9 +10,3 @@ PAPERS = ("sopa", "kusner", "kharkovskii", "avent")
 def items(paper: str) -> dict[str, Callable[..., Any]]:
     """``item(seeds, quick)`` by name."""
     return importlib.import_module(f"{__name__}.{paper}").ITEMS
-
-
-def module_of(paper: str, item: str) -> str:
-    """The module that measures an item."""
-    function = items(paper)[item]
-    return getattr(function, "func", function).__module__  # of a partial, what it calls

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from tqdm import tqdm
 
-from benchmarks import fingerprint, report, reproductions
+from benchmarks import report
 from jaxdpbo import drivers
 from jaxdpbo.surrogate import descent
 
@@ -172,12 +172,6 @@ class Report:
         self.described = plain(described(paper, item, quick, full))
         print(f"{title}\ndata: {source}\nsettings: {plain(vars(self.settings))}\n")
 
-    def entry(self) -> str:
-        return reproductions.module_of(self.paper.PAPER, self.item)
-
-    def code(self) -> str:
-        return fingerprint.digest(self.entry())
-
     def path(self, ending: str) -> Any:
         return report.folder(self.paper.PAPER) / f"{self.stem}.{ending}"
 
@@ -196,7 +190,6 @@ class Report:
         report.write_result(
             self.path("json"),
             plain(self.summary | found),
-            entry=self.entry(),
             seeds=plain(seeds),
             noise=self.paper.NOISE[self.item],
             dtype=self.paper.DTYPE,

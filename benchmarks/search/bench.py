@@ -13,14 +13,13 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 import numpy as np
 
-from benchmarks import fingerprint, report
+from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.search import cells, searches
 from benchmarks.search.problems import PROBLEMS
 from jaxdpbo import Space
 from jaxdpbo.privacy.accounting import gdp
 
-ENTRY = "benchmarks.search.bench"
 FIRST_SEED, SEEDS = 8000, 20
 BUDGETS = (0.5, 1.0, 2.0, math.inf)
 LEVEL = 1.0  # at which the table compares
@@ -51,7 +50,7 @@ def main(
     if unknown := set(chosen) - PROBLEMS.keys():
         raise SystemExit(f"problems are {', '.join(PROBLEMS)}, got {', '.join(sorted(unknown))}")
     methods = tuple(methods or (searches.RANDOM, searches.DEFAULT, searches.BEFORE, searches.UNTUNED))
-    folder, code = report.folder("search"), fingerprint.digest("benchmarks.search.searches")
+    folder = report.folder("search")
     levels = {name: budgets_of(name, asked, every=not (quick or budgets)) for name in chosen}
     wanted = [
         _cell(name, search, mu, seed)
@@ -63,7 +62,7 @@ def main(
     ]
     wanted = list(dict.fromkeys(wanted))
     print(f"{len(chosen)} problems, seeds {FIRST_SEED} to {FIRST_SEED + most - 1}, mu {', '.join(map(str, asked))}")
-    found = cells.run(folder / "cells.jsonl", wanted, code, folder / "programs", searches.timed)
+    found = cells.run(folder / "cells.jsonl", wanted, folder / "programs", searches.timed)
     losses = {name: _losses(found, name, methods, levels[name], most) for name in chosen}
     tables = {name: _row(found, name, losses[name], levels[name]) for name in chosen}
     _show(tables)
@@ -71,7 +70,6 @@ def main(
     report.write_result(
         report.folder("bench") / f"{stem}.json",
         common.plain({"problems": tables, "totals": _totals(tables)}),
-        entry=ENTRY,
         seeds=[FIRST_SEED, FIRST_SEED + most],
         noise="float",
         dtype="float64",

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import fingerprint, report
+from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.search import block_losses, cells
 from benchmarks.search.block_losses import COUNTS, LEARNERS, LEVELS, ROWS, Learner, counts
 from jaxdpbo.integrations.sklearn import scaling
 
-ENTRY = "benchmarks.search.blocks"
 FIRST_SEED, SEEDS = 9800, 10
 EXPONENTS = tuple(
     np.arange(-1.0, 1.01, 0.25).tolist()
@@ -29,14 +28,14 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     started = time.perf_counter()
     names, learners = (QUICK, ("ridge regression", "decision tree")) if quick else (tuple(ROWS), tuple(LEARNERS))
     most = seeds or (2 if quick else SEEDS)
-    folder, code = report.folder("search"), fingerprint.digest("benchmarks.search.block_losses")
+    folder = report.folder("search")
     wanted = [
         cells.Cell(name, learner, np.inf, FIRST_SEED + seed)
         for seed in range(most)
         for learner in learners
         for name in names
     ]
-    found = cells.run(folder / "blocks.jsonl", wanted, code, folder / "programs", block_losses.measured)
+    found = cells.run(folder / "blocks.jsonl", wanted, folder / "programs", block_losses.measured)
     of_cells = {cell: regret(LEARNERS[cell.search], found[cell]) for cell in wanted}
     regrets = {
         (name, learner): np.array([of for cell, of in of_cells.items() if cell[:2] == (name, learner)])
@@ -66,7 +65,6 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     report.write_result(
         report.folder("bench") / f"{stem}.json",
         common.plain(results),
-        entry=ENTRY,
         seeds=[FIRST_SEED, FIRST_SEED + most],
         noise="none",
         dtype="float64",

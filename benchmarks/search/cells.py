@@ -1,7 +1,7 @@
 """Cells of a comparison, a problem, a search, a budget and a seed each: run in processes, kept a line each.
 
-A line is written as soon as its run ends, so a command that is stopped goes on where it was. Lines of other code do not
-count: ``code`` is the hash of all that a run imports.
+A line is written as soon as its run ends, so a command that is stopped goes on where it was. Lines of another revision
+of the code do not count.
 """
 
 import json
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
+
+from benchmarks import report
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
@@ -27,18 +29,17 @@ class Cell(NamedTuple):
 
 
 def run(
-    path: Path, wanted: Sequence[Cell], code: str, programs: Path, evaluate: Callable[[Cell], dict[str, Any]]
+    path: Path, wanted: Sequence[Cell], programs: Path, evaluate: Callable[[Cell], dict[str, Any]]
 ) -> dict[Cell, dict[str, Any]]:
     """What each cell found: from ``path`` where it is there, and run where it is not, one process a core.
 
     Args:
       path: of the lines.
       wanted: in the order in which they are run.
-      code: hash of the code.
       programs: a folder of compiled programs that the processes share.
       evaluate: what a cell finds, "seconds" among it; of a module, since processes are told its name.
     """
-    found = {cell: said for cell, said in _kept(path, code) if cell in set(wanted)}
+    found = {cell: said for cell, said in _kept(path) if cell in set(wanted)}
     missing = [cell for cell in wanted if cell not in found]
     print(f"{len(found)} runs are there, {len(missing)} to go{_estimate(found, missing)}\n")
     if not missing:
@@ -60,7 +61,7 @@ def run(
                 for future in as_completed(futures):
                     cell, said = futures[future], future.result()
                     found[cell] = said
-                    lines.write(json.dumps(cell._asdict() | said | {"code": code}) + "\n")
+                    lines.write(json.dumps(cell._asdict() | said | {"revision": report.REVISION}) + "\n")
                     lines.flush()
                     bar.update()
             except BaseException:
@@ -72,13 +73,13 @@ def run(
     return found
 
 
-def _kept(path: Path, code: str) -> Iterator[tuple[Cell, dict[str, Any]]]:
+def _kept(path: Path) -> Iterator[tuple[Cell, dict[str, Any]]]:
     for line in path.read_text().splitlines() if path.exists() else ():
         try:
             said = json.loads(line)
         except json.JSONDecodeError:  # the last line of a command that was killed
             continue
-        if said.pop("code") == code:
+        if said.pop("revision") == report.REVISION:
             yield Cell(*(said.pop(name) for name in Cell._fields)), said
 
 

@@ -15,14 +15,13 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 import jax
 import numpy as np
 
-from benchmarks import fingerprint, report
+from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import searches, tasks
 from benchmarks.search import cells, tunings
 from jaxdpbo import accounting, tuning
 from jaxdpbo.training import spaces
 
-ENTRY = "benchmarks.search.fronts"
 FIRST_SEED, SEEDS, EPSILONS = 9800, 10, (1.0, 2.0, 4.0, 8.0)
 PROBLEM, TASK = "adult", "LogReg+SGD"
 PRIVATE, UNPROTECTED = "may be published", "unprotected"
@@ -35,8 +34,8 @@ def main(quick: bool) -> None:
     seeds, epsilons = (1, (2.0,)) if quick else (SEEDS, EPSILONS)
     ways = [(PRIVATE, epsilon) for epsilon in epsilons] + ([] if quick else [(UNPROTECTED, np.inf)])
     wanted = [cells.Cell(PROBLEM, *way, FIRST_SEED + seed) for seed in range(seeds) for way in ways]
-    folder, code = report.folder("search"), fingerprint.digest(ENTRY)
-    found = cells.run(folder / "fronts.jsonl", wanted, code, folder / "programs", searched)
+    folder = report.folder("search")
+    found = cells.run(folder / "fronts.jsonl", wanted, folder / "programs", searched)
     results = [
         _row(way, [found[cells.Cell(PROBLEM, *way, FIRST_SEED + seed)] for seed in range(seeds)]) for way in ways
     ]
@@ -52,7 +51,6 @@ def main(quick: bool) -> None:
     report.write_result(
         report.folder("bench") / f"{stem}.json",
         common.plain({"fronts": results}),
-        entry=ENTRY,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
         dtype="float32",

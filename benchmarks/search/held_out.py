@@ -12,13 +12,12 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 import numpy as np
 
-from benchmarks import fingerprint, report
+from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.search import cells
 from jaxdpbo import space
 from jaxdpbo.problems import classification, datasets
 
-ENTRY = "benchmarks.search.held_out"
 FIRST_SEED, SEEDS = 9000, 20
 EPSILON, DELTA = 1.0, 1e-5
 SEARCH = "PrivateSearchCV"
@@ -35,8 +34,8 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     seeds = seeds or (2 if quick else SEEDS)
     names = ["breast_cancer"] if quick else list(ROWS)
     wanted = [cells.Cell(name, SEARCH, EPSILON, FIRST_SEED + seed) for seed in range(seeds) for name in names]
-    folder, code = report.folder("search"), fingerprint.digest(ENTRY)
-    found = cells.run(folder / "held_out.jsonl", wanted, code, folder / "programs", compared)
+    folder = report.folder("search")
+    found = cells.run(folder / "held_out.jsonl", wanted, folder / "programs", compared)
     results: dict[str, Any] = {}
     for name in names:
         of = [found[cell] for cell in wanted if cell.problem == name]
@@ -56,7 +55,6 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
     report.write_result(
         report.folder("bench") / f"bench_sklearn{'_quick' * quick}.json",
         common.plain({"data": results}),
-        entry=ENTRY,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
         dtype="float64",

@@ -8,11 +8,10 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 import numpy as np
 
-from benchmarks import fingerprint, report
+from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.search import cells, tunings
 
-ENTRY = "benchmarks.search.private_tuning"
 FIRST_SEED, SEEDS, FEWER = 9500, 20, 10
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 FIRST = "adult", (1.0, 2.0, 4.0)  # with all seeds: all else would be more than a night
@@ -26,7 +25,7 @@ def main(
     most = seeds or (1 if quick else SEEDS)
     names = tuple(problems or (tunings.PROBLEMS[:1] if quick else tunings.PROBLEMS))
     asked, epsilons = tuple(methods or tunings.METHODS), tuple(budgets or ((2.0,) if quick else EPSILONS))
-    folder, code = report.folder("search"), fingerprint.digest("benchmarks.search.tunings")
+    folder = report.folder("search")
     wanted = [
         cells.Cell(name, method, epsilon, FIRST_SEED + seed)
         for seed in range(most)
@@ -35,14 +34,13 @@ def main(
         for method in asked
         if seed < seeds_of(name, epsilon, most)
     ]
-    found = cells.run(folder / "private_tuning.jsonl", wanted, code, folder / "programs", tunings.errors)
+    found = cells.run(folder / "private_tuning.jsonl", wanted, folder / "programs", tunings.errors)
     results = {name: _row(found, name, asked, budgets_of(name, epsilons), most) for name in names}
     _show(results)
     stem = "bench_private_tuning" + "_quick" * quick
     report.write_result(
         report.folder("bench") / f"{stem}.json",
         common.plain({"problems": results}),
-        entry=ENTRY,
         seeds=[FIRST_SEED, FIRST_SEED + most],
         noise="exact",
         dtype="float32",

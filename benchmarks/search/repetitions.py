@@ -19,7 +19,6 @@ from benchmarks.reproductions import common
 from benchmarks.search import tunings
 from jaxdpbo import accounting, tuning
 
-ENTRY = "benchmarks.search.repetitions"
 FIRST_SEED, TRAININGS, SELECTIONS = 9700, 5, 20_000
 QUICK, PROBLEMS = ("ridership",), ("adult", "covertype", "ridership")  # of MNIST it takes an hour
 EPSILONS = (1.0, 4.0)
@@ -39,7 +38,6 @@ def main(quick: bool) -> None:
     report.write_result(
         report.folder("bench") / f"bench_repetitions{'_quick' * quick}.json",
         common.plain({"problems": results}),
-        entry=ENTRY,
         seeds=[FIRST_SEED, FIRST_SEED + trainings],
         noise="exact",
         dtype="float32",

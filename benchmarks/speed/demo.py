@@ -8,8 +8,6 @@ from benchmarks import report
 from jaxdpbo.commands import demo
 from jaxdpbo.problems import datasets
 
-ENTRY = demo.__name__
-
 
 def main(quick: bool) -> None:
     """The whole demo: it has no smaller size."""
@@ -30,7 +28,6 @@ def main(quick: bool) -> None:
     report.write_result(
         folder / ("demo_quick.json" if quick else "demo.json"),
         {"methods": methods},
-        entry=ENTRY,
         seeds=[demo.SEEDS[0], demo.SEEDS[-1] + 1],
         noise="exact",
         dtype="float64",

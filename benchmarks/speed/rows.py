@@ -5,7 +5,7 @@ import statistics
 import time
 from typing import Any
 
-from benchmarks import fingerprint, report
+from benchmarks import report
 from benchmarks.speed import ABOUT
 
 CLOSE = 1e-9
@@ -65,8 +65,6 @@ def finish(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
     report.write_result(
         report.folder("bench") / (f"{name}_quick.json" if quick else f"{name}.json"),
         {"rows": rows},
-        entry=f"benchmarks.speed.{name}",
-        within=fingerprint.DEFINITION,
         seeds=about.seeds,
         noise=about.noise,
         dtype=about.dtype,

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib import ticker
 from tqdm import tqdm
 
-from benchmarks import fingerprint, report
+from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.speed import ABOUT, scaling_programs
 from benchmarks.speed import scaling_problem as problem
@@ -50,8 +50,6 @@ def main(quick: bool) -> None:
     report.write_result(
         report.folder("bench") / f"bench_scaling{ending}.json",
         {"growth": common.plain(growth), "largest": room, "limit_bytes": problem.LIMIT},
-        entry="benchmarks.speed.scaling",
-        within=fingerprint.DEFINITION,
         seeds=about.seeds,
         noise=about.noise,
         dtype=about.dtype,

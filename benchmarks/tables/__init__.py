@@ -1,6 +1,8 @@
-"""What the documents say in figures, written from docs/results: a block of Markdown for each name of ``BLOCKS``."""
+"""What the documents say in figures, out of docs/results: tables (``BLOCKS``) and figures in ``SENTENCES``."""
 
-from benchmarks.tables import aims, facts, papers, scaling, search, speed, tuning, verdicts
+from benchmarks.tables import aims, facts, papers, scaling, search, sentences, speed, tuning, verdicts
+
+SENTENCES = sentences.SENTENCES
 
 BLOCKS = {
     name: block

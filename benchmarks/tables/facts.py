@@ -55,17 +55,15 @@ def facts() -> str:
 
 
 def results() -> str:
-    """Every stored result: when, of which commit, with which noise, and what has been confirmed since."""
+    """Every stored result: when, of which commit, with which noise."""
     rows = []
     for path in sorted(report.STORED.glob("*.json")):
         one = json.loads(path.read_text())
-        confirmed = one.get("confirmed")
         rows.append(
             (f"[{path.stem}](results/{path.name})", one["date"], (one["commit"] or "-")[:8], one["dtype"])
             + (one["noise"].partition(":")[0], report.last_time(one), one["machine"]["cores"])
-            + (f"{confirmed['date']}, {confirmed['commit'][:8]}" if confirmed else "",)
         )
-    return table(("result", "date", "commit", "dtype", "noise", "took", "cores", "confirmed"), rows)
+    return table(("result", "date", "commit", "dtype", "noise", "took", "cores"), rows)
 
 
 BLOCKS = {block.__name__: block for block in (facts, results)}

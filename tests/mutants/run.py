@@ -2,10 +2,10 @@
 
 ``scripts/test --mutants [N]`` draws N mutants (400 by default) of ``privacy/``, ``training/``, ``drivers/`` and of what
 ``tell`` and ``release`` of each algorithm do, runs for each the tests that enter the changed function, and prints the
-survivors. Results are appended to ``docs/results/mutants.jsonl``; a mutant that has one is not run again until its
+survivors. Results are appended to ``results/mutants/mutants.jsonl``; a mutant that has one is not run again until its
 function changes.
 
-    scripts/test --mutants                     400 mutants; the score goes to docs/evidence.json when all have a result
+    scripts/test --mutants                     400 mutants; the score goes to docs/evidence.md when all have a result
     scripts/test --mutants 20 --only gdp       20 of the modules or functions whose name holds "gdp"
     scripts/test --mutants --again             run survivors again, after tests were added
     scripts/test --mutants --map [FILES]       measure again which tests enter which functions (all, or those of FILES)
@@ -20,7 +20,6 @@ import datetime
 import hashlib
 import json
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -35,10 +34,11 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+import evidence  # noqa: E402
 from mutants import mutations, session  # noqa: E402
 
-HERE = ROOT / "tests" / "mutants"
-EVIDENCE_TEST = "tests/test_mutants.py::test_the_score_on_record_is_at_least_95_percent"
+EQUIVALENTS = ROOT / "tests" / "mutants" / "equivalents.json"
+KEPT = ROOT / "results" / "mutants"  # between runs: the map of tests, and a line for each mutant
 COUNT, SEED = 400, 0
 LIMIT = 120.0  # seconds for one process of a mutant; beyond, it is killed by time
 USUAL = (
@@ -305,6 +305,7 @@ def write_map(entered: dict[str, dict[str, Any]], path: Path, inside: set[str] |
     functions = {function: [place[name] for name in names] for function, names in sorted(by_function.items())}
     rows = ",\n".join(f"  {json.dumps(name)}: {seconds}" for name, seconds in tests.items())
     lists = ",\n".join(f"  {json.dumps(name)}: {json.dumps(places)}" for name, places in functions.items())
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'{{\n "tests": {{\n{rows}\n }},\n "functions": {{\n{lists}\n }}\n}}\n')
 
 
@@ -458,23 +459,6 @@ def report(sample: list[mutations.Mutation], same: dict, results: Results) -> di
     return {**counts, "count": len(sample), "score": round(score, 4)}
 
 
-def evidence(counts: dict[str, Any], seed: int, path: Path) -> None:
-    """One row of docs/evidence.json."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    row = {
-        "what": "mutants: share killed, without the equivalent ones, and counts",
-        "test": EVIDENCE_TEST,
-        "count": counts["count"],
-        "seed": seed,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, cpu",
-        "commit": commit,
-        "date": datetime.date.today().isoformat(),
-        **{name: counts[name] for name in ("score", "killed", "time", "survived", "equivalent")},
-    }
-    rows = [one for one in json.loads(path.read_text()) if one["test"] != EVIDENCE_TEST]
-    path.write_text(json.dumps(sorted([*rows, row], key=lambda one: one["test"]), indent=1) + "\n")
-
-
 def environment(writing: float) -> None:
     """Set before JAX is imported: one cache for all, what is compiled compiled cheaply."""
     os.environ |= {
@@ -503,7 +487,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the sample and run nothing")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=min(os.cpu_count() or 1, 8))
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "mutants.jsonl")
+    parser.add_argument("--out", type=Path, default=KEPT / "mutants.jsonl")
     given = parser.parse_args(arguments)
     if given.count < 1:
         parser.error(f"count must be at least 1, got {given.count}")
@@ -512,12 +496,12 @@ def main(arguments: list[str] | None = None) -> int:
         environment(0.0)
         session.preload(ROOT)
         with tempfile.TemporaryDirectory(prefix="mutants-") as place:
-            measure(given.map or files_of_tests(ROOT), copies(given.workers, Path(place)), HERE / "map.json")
+            measure(given.map or files_of_tests(ROOT), copies(given.workers, Path(place)), KEPT / "map.json")
         return 0
 
     everything = list(mutations.scope(ROOT))
     sources = {module: (ROOT / module).read_bytes() for module in {one.module for one in everything}}
-    same = equivalents(HERE / "equivalents.json")
+    same = equivalents(EQUIVALENTS)
     for name in same.keys() - {one.name for one in everything}:
         print("equivalents.json has a mutant that is none:", *name)
     within = [one for one in everything if given.only in f"{one.module}::{one.function}"]
@@ -529,13 +513,14 @@ def main(arguments: list[str] | None = None) -> int:
     environment(0.3)  # a mutant's own programs are seldom wanted again
     session.preload(ROOT)
     results = Results(given.out, tree_hash())
-    known = Map.read(HERE / "map.json")
+    known = Map.read(KEPT / "map.json")
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         slots = copies(given.workers, Path(place))
         judge_all([one for one in sample if one.name not in same], given.again, known, results, slots)
     counts = report(sample, same, results)
     if given.count >= COUNT and not given.only and not counts["none"]:
-        evidence(counts, given.seed, ROOT / "docs" / "evidence.json")
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        evidence.record_mutants(counts, datetime.date.today().isoformat(), commit)
     return 0
 
 

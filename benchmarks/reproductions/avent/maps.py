@@ -54,9 +54,7 @@ def surrogate(item: str, title: str, make, quick: bool) -> None:
     low, high = of.bounds
     chosen = low + (high - low) * np.random.default_rng(0).uniform(size=(s.initial_design, 2))
     chosen[:, of.integer_mask] = np.round(chosen[:, of.integer_mask])
-    found = points.kept(
-        lambda _: (chosen, of.measured(chosen)), "random", of.name, vars(s), points.code_of(illustrations.__name__)
-    )
+    found = points.kept(lambda _: (chosen, of.measured(chosen)), "random", of.name, vars(s))
     config = dpareto.config(
         bounds={"low": of.bounds[0], "high": of.bounds[1]},
         initial_design=found.settings, proposals=1, integer_mask=of.integer_mask, fit_steps=FITTED,
@@ -113,9 +111,7 @@ def gridded(s: SimpleNamespace, of: Illustration) -> points.Points:
     ]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
     asked = {name: value for name, value in vars(s).items() if name != "initial_design"}
-    return points.kept(
-        lambda _: (grid, of.measured(grid)), "grid", of.name, asked, points.code_of(illustrations.__name__)
-    )
+    return points.kept(lambda _: (grid, of.measured(grid)), "grid", of.name, asked)
 
 
 def drawn_map(figure, axis, of, grid, column, name):

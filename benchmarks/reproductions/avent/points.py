@@ -1,30 +1,25 @@
 """What was measured for a task, kept between items: random settings, grids, the search's own, and these again.
 
-Kept while the code that measured it stays as it is, in results/avent/points. Random settings and grids, which take
-long, are kept from call to call too: a run that was stopped goes on, on another day or at a later commit that trains
-in the same way.
+Kept in results/avent/points for other items of the same commit. Random settings and grids, which take long, are kept
+from call to call: a run that was stopped goes on.
 """
 
 import hashlib
 import json
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import fingerprint, report
+from benchmarks import report
 from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import searches, tasks
 from jaxdpbo.training import spaces
 
 SEARCH_SEED, POOL_SEED, GRID_SEED, AGAIN_SEED = 1, 2, 3, 4
 SEEDS = {"search": SEARCH_SEED, "pool": POOL_SEED, "grid": GRID_SEED, "again": AGAIN_SEED}
-# What a training rests on, with what is imported there; and what only hands it on, which imports much else.
-TRAININGS = ("jaxdpbo.training.oracles", "jaxdpbo.training.spaces", "jaxdpbo.problems.classification")
-HANDING_ON = (tasks.__name__, "jaxdpbo.training.objectives")
 
 
 class Points(NamedTuple):
@@ -48,7 +43,7 @@ def pool(s: SimpleNamespace, name: str, accountant: str = "ours") -> Points:
         said = f"{name}, {count} random settings"
         return settings, tasks.measured(task, settings, s.repeats, POOL_SEED, said, done)
 
-    points = kept(found, "pool", name, [count, *_of_training(s, name)], _of_trainings())
+    points = kept(found, "pool", name, [count, *_of_training(s, name)])
     return points if accountant == task.accountant else under(task, points, accountant)
 
 
@@ -61,7 +56,7 @@ def gridded(s: SimpleNamespace, name: str, size: int) -> Points:
         said = f"{name}, grid of {len(settings)}"
         return settings, tasks.measured(task, settings, s.repeats, GRID_SEED, said, done)
 
-    return kept(found, "grid", name, [size, *_of_training(s, name)], _of_trainings())
+    return kept(found, "grid", name, [size, *_of_training(s, name)])
 
 
 def searched(s: SimpleNamespace, name: str, accountant: str = "ours", seed: int = SEARCH_SEED) -> Points:
@@ -75,7 +70,7 @@ def searched(s: SimpleNamespace, name: str, accountant: str = "ours", seed: int 
         return np.asarray(run.release.points), np.asarray(run.release.values)
 
     asked = [seed, s.seeds, s.proposals, s.reference, accountant, *_of_training(s, name)]
-    return kept(found, "search", name, asked, code_of(searches.__name__))
+    return kept(found, "search", name, asked)
 
 
 def under(task: tasks.Task, points: Points, accountant: str) -> Points:
@@ -93,16 +88,18 @@ def again(s: SimpleNamespace, name: str, trials: int) -> dict[str, np.ndarray]:
         return search.settings, np.stack([errors.mean, errors.best, errors.worst], axis=1)
 
     asked = [trials, s.seeds, s.proposals, s.reference, *_of_training(s, name)]
-    errors = kept(found, "again", name, asked, code_of(searches.__name__)).values
+    errors = kept(found, "again", name, asked).values
     return {
         which: np.stack([search.values[:, 0], errors[:, number]], axis=1)
         for number, which in enumerate(("mean", "best", "worst"))
     }
 
 
-def kept(found: Callable[[Path], tuple[np.ndarray, np.ndarray]], kind: str, name: str, asked: Any, code: str) -> Points:
+def kept(found: Callable[[Path], tuple[np.ndarray, np.ndarray]], kind: str, name: str, asked: Any) -> Points:
     """From results/avent/points, or measured by ``found``, which may keep what is done in a file, and put there."""
-    digest = hashlib.sha256(json.dumps([common.plain(asked), code], sort_keys=True).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(json.dumps([common.plain(asked), report.REVISION], sort_keys=True).encode()).hexdigest()[
+        :12
+    ]
     path = report.folder("avent", "points") / f"{name}-{kind}-{digest}.npz".replace(" ", "_")
     if path.exists():
         with np.load(path) as kept:
@@ -112,14 +109,6 @@ def kept(found: Callable[[Path], tuple[np.ndarray, np.ndarray]], kind: str, name
     np.savez(path, settings=settings, values=values)
     done.unlink(missing_ok=True)
     return Points(settings, values)
-
-
-code_of = cache(fingerprint.digest)
-
-
-def _of_trainings() -> str:
-    """Of trainings and their epsilons, whatever searches and drivers do."""
-    return " ".join([*map(code_of, TRAININGS), *(code_of(name, ()) for name in HANDING_ON)])
 
 
 def _of_training(s: SimpleNamespace, name: str) -> list[Any]:

@@ -143,13 +143,13 @@ def sizes(s: Any, total: int) -> tuple[int, int]:
 
 
 def resumed(out: common.Report, problem: Problem) -> dict[str, Any]:
-    """What an earlier run of the same code and settings on the same data wrote, the tuning and the runs."""
+    """What an earlier run of the same commit and settings on the same data wrote, the tuning and the runs."""
     out.summary["problem"] = problem._asdict()
     path, fresh = out.path("json"), {"tuning": {}, "runs": {}}
     if not path.exists():
         return fresh
     written = json.loads(path.read_text())
-    asked = common.plain(out.summary) | {"settings": out.described, "code": out.code()}
+    asked = common.plain(out.summary) | {"settings": out.described, "commit": report.REVISION, "modified": False}
     if any(written.get(name) != wanted for name, wanted in asked.items()):
         return fresh
     found = {name: written[name] for name in fresh}

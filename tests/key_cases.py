@@ -38,7 +38,6 @@ from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.problems import gp_regression, huber_regression, location, noisy, outsourced
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd
-from jaxdpbo.tuning import tune
 
 USES: list[tuple[bytes, str, bytes]] = []  # of which key, what, with which data
 
@@ -231,11 +230,8 @@ class Drawing(Trivial):
 
 def _tuned(key):
     rows = np.zeros((40, 2)), np.zeros(40, int)
-    options = {"epsilon": 3.0, "delta": 1e-3, "k": 4, "mean": 4.0, "insecure_key": True}
-    keys = zip(jax.random.split(key, len(tune.ROUTES)), tune.ROUTES, strict=True)
-    return [
-        tuning.tune_and_train(Drawing(), rows, [0, 1], route=route, key=own, **options).route for own, route in keys
-    ]
+    options = {"epsilon": 3.0, "delta": 1e-3, "mean": 4.0, "insecure_key": True}
+    return tuning.tune_and_train(Drawing(), rows, [0, 1], key=key, **options).setting
 
 
 def _front(key):
@@ -389,11 +385,10 @@ KEY_CASES = {
         _tuned,
         (
             "tuning.tune.tune_and_train",
-            *_of("tuning", "_by_blocks.tuned", "_by_trials.tuned"),
-            *_of("tuning._routes", "Asked", "fitted", "score", "scored"),
+            *_of("tuning._fitting", "Asked", "score"),
         ),
     ),
-    "private_front": Case(_front, ("tuning.front.private_front",)),
+    "private_front": Case(_front, ("tuning.front.private_front", *_of("tuning._fitting", "fitted", "scored"))),
     "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
     "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),

@@ -7,7 +7,6 @@ import time
 import traceback
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -93,76 +92,6 @@ def test_a_run_survives_the_death_of_a_worker(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, resumed, run_with(None))
 
 
-def test_what_is_slow_or_fails_is_begun_anew(tmp_path):
-    alone, failing = run_with(None), Failing(4)
-    (tmp_path / "begun").mkdir()
-    with ThreadPoolExecutor(3) as threads:
-        found = run_with(drivers.Retrying(threads, timeout=0.5), worker_cases.slow, (records(), tmp_path / "begun"))
-        jax.tree.map(np.testing.assert_array_equal, found, alone)
-        found = run_with(drivers.Retrying(threads), failing)
-        jax.tree.map(np.testing.assert_array_equal, found, run_with(None, failing))
-        with pytest.raises(drivers.RunInterrupted, match="on OSError"):
-            run_with(drivers.Retrying(threads, retries=0), Failing(4))
-        with pytest.raises(drivers.RunInterrupted, match="on TimeoutError"):
-            run_with(drivers.Retrying(threads, timeout=1e-4, retries=2), sleeping)
-    assert len(list((tmp_path / "begun").iterdir())) == 3 * STEPS + 1
-
-
-class Named(NamedTuple):
-    rows: np.ndarray
-
-
-@pytest.mark.parametrize("changes", ["takes", "adds", "subtracts", "assigns"])
-def test_an_attempt_sees_nothing_of_another(changes):
-    """Else whether one failed, which may tell of one user, would change the losses of all."""
-    seen = []
-
-    def function(point, data):
-        seen.append(copy.deepcopy((point, data)))
-        if changes == "takes":
-            point.pop("kind")
-        elif changes == "adds":
-            point["more"].append(1)
-        elif changes == "subtracts":
-            point["x"] -= 1.0
-        else:
-            data.rows[:] = 0.0
-        if len(seen) == 1:
-            raise OSError
-        return len(seen)
-
-    given = {"kind": "a", "more": [0], "x": np.ones(2)}, Named(np.arange(3.0) + 1)
-    with ThreadPoolExecutor(1) as threads:
-        attempts = drivers.Retrying(threads).submit(function, *given)
-        if changes in ("takes", "adds"):
-            assert attempts.result() == 2
-        else:
-            with pytest.raises(ValueError, match="read-only"):
-                attempts.result()
-    assert len(seen) == 2
-    assert repr(seen[0]) == repr(seen[1])
-    given[0]["x"] -= 1.0  # the caller's stay its own
-
-
-def sleeping(point, data):
-    time.sleep(0.05)
-    return worker_cases.loss(point, data)
-
-
-@pytest.mark.parametrize(
-    ("executor", "options", "error"),
-    [
-        (3, {}, TypeError),
-        (Future, {}, TypeError),
-        (ThreadPoolExecutor, {"timeout": 0.0}, ValueError),
-        (ThreadPoolExecutor, {"retries": -1}, ValueError),
-    ],
-)
-def test_retrying_names_what_it_refuses(executor, options, error):
-    with pytest.raises(error, match=r"(executor|timeout|retries) must"):
-        drivers.Retrying(executor, **options)
-
-
 def test_a_worker_of_a_cluster_that_is_killed_spends_nothing(tmp_path):
     """Two workers of a real cluster: one dies in the midst of a batch, and its evaluation is redone by another."""
     distributed = pytest.importorskip("distributed", reason="distributed is of the extra dev")
@@ -173,7 +102,7 @@ def test_a_worker_of_a_cluster_that_is_killed_spends_nothing(tmp_path):
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         run = drivers.run_loop(
             CASE.algorithm, worker_cases.dying, (records(), tmp_path / "begun"), CASE.config(1.0),
-            executor=drivers.Retrying(client.get_executor(pure=False), timeout=60),
+            executor=client.get_executor(pure=False),
             recording=drivers.Recording(path, "run"),
         )  # fmt: skip
     assert (tmp_path / "killed").exists()

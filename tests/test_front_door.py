@@ -105,10 +105,10 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
 
 def test_a_statement_beyond_what_was_asked_for_is_refused():
     stated = guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
-    asked.expect(stated, None, None)
-    asked.expect(stated, 10.0, 1e-5)
+    guarantee.expect_within(stated, None, None)
+    guarantee.expect_within(stated, 10.0, 1e-5)
     with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be stated for so many draws"):
-        asked.expect(stated, 4.0, 1e-5)
+        guarantee.expect_within(stated, 4.0, 1e-5)
 
 
 # Losses of any kind

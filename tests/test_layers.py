@@ -85,6 +85,41 @@ def test_the_check_sees_a_wrong_import(name, source):
     assert list(faults(name, source))
 
 
+def cycles(sources):
+    """Modules, by dotted name, that import themselves by way of others; imports inside functions count."""
+
+    def module_of(imported):  # a module, or what is in one
+        return next((name for name in (imported, imported.rpartition(".")[0]) if name in sources), None)
+
+    graph = {name: {module_of(one) for one, _ in imports_of(source)} - {None} for name, source in sources.items()}
+
+    def reach(name):
+        seen, left = set(), list(graph[name])
+        while left:
+            if (one := left.pop()) not in seen:
+                seen.add(one)
+                left += graph[one]
+        return seen
+
+    return sorted(name for name in graph if name in reach(name))
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    sources = {f"jaxdpbo.{name_of(path)}".removesuffix(".__init__"): path.read_text() for path in modules()}
+    assert cycles(sources) == []
+
+
+def test_a_cycle_is_seen_inside_functions_too():
+    sources = {
+        "jaxdpbo.asked": "from jaxdpbo import guarantee",
+        "jaxdpbo.guarantee": "from jaxdpbo.ledger import charge",
+        "jaxdpbo.keys": "from jaxdpbo import ledger",
+    }
+    ledger = "def create():\n    from jaxdpbo.asked import mu_of\n"
+    assert cycles(sources | {"jaxdpbo.ledger": ""}) == []
+    assert cycles(sources | {"jaxdpbo.ledger": ledger}) == ["jaxdpbo.asked", "jaxdpbo.guarantee", "jaxdpbo.ledger"]
+
+
 @pytest.mark.parametrize("path", modules(), ids=name_of)
 def test_extras_are_imported_where_they_are_used(path):
     at_top = {imported.split(".")[0] for imported, top in imports_of(path.read_text()) if top}

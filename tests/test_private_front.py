@@ -14,7 +14,7 @@ from training_cases import Trivial
 from jaxdpbo import Recording, accounting, ledger, tuning
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import _routes, front, selection
+from jaxdpbo.tuning import _fitting, front, selection
 
 X, Y = np.random.default_rng(0).normal(size=(400, 3)), np.zeros(400, int)
 SETTINGS, DELTA = [0.2, 0.4, 0.9], 1e-4
@@ -49,7 +49,7 @@ def test_all_trainings_together_cost_what_is_stated(levels):
     training = Given()
     found = searched(training=training, levels=levels)
     assert len(found.models) == len(training.noises) >= 2
-    assert {each.protects for each in found.guarantees} == {_routes.TRAIN, _routes.VALIDATION}
+    assert {each.protects for each in found.guarantees} == {_fitting.TRAIN, _fitting.VALIDATION}
     for each in found.guarantees:
         assert 2.9 < each.epsilon(delta=DELTA) <= 3.0
         assert guarantee.WEAK_KEY in each.assumptions
@@ -106,7 +106,7 @@ def test_the_search_reads_noised_scores_alone(monkeypatch):
 
     def run(rows, training):
         left = iter(kept)
-        monkeypatch.setattr(_routes, "scored", lambda *_: next(left))
+        monkeypatch.setattr(_fitting, "scored", lambda *_: next(left))
         found = searched(rows, training=training)
         return found.settings, found.epsilons.tolist(), found.errors.tolist(), found.front.tolist()
 
@@ -115,7 +115,7 @@ def test_the_search_reads_noised_scores_alone(monkeypatch):
             raise ValueError(str(rows))
 
     assert run((X, Y), Trivial()) == run((X * 100, Y + 1), Failing())
-    monkeypatch.setattr(_routes, "scored", lambda *_: 0.5)
+    monkeypatch.setattr(_fitting, "scored", lambda *_: 0.5)
     assert searched().settings != run((X, Y), Trivial())[0]  # but they read these
 
 
@@ -206,9 +206,9 @@ def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog
             data, path = X.copy(), tmp_path / str(number)
             if number:
                 data[rng.integers(400)] = rng.choice([1e300, np.nan, -np.inf, 5.0])
-            ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_routes.TRAIN)
+            ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
             caplog.clear()
-            found = searched((data, Y), training=Telling(), recordings={_routes.TRAIN: Recording(path, "one")})
+            found = searched((data, Y), training=Telling(), recordings={_fitting.TRAIN: Recording(path, "one")})
             (spend,) = ledger.account(path).spends
             kept = spend._replace(when="", who="", fingerprint="")
             released = front.Front(*[()] * 6, guarantees=found.guarantees)
@@ -229,9 +229,9 @@ def test_a_training_without_a_level_is_refused_and_one_that_costs_nothing_is_not
             return stage.pure(0.0)
 
     path = tmp_path / "budget"
-    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_routes.TRAIN)
+    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
     with pytest.raises(ValueError, match="training must be Gaussian DP but for a delta"):
-        searched(training=Approximate(), recordings={_routes.TRAIN: Recording(path, "one")})
+        searched(training=Approximate(), recordings={_fitting.TRAIN: Recording(path, "one")})
     assert not ledger.account(path).spends
     assert len(searched(training=Free()).errors) == COUNT
 
@@ -259,7 +259,7 @@ def test_settings_are_placed_by_rank():
 )
 def test_what_is_out_of_range_is_refused_before_anything_is_charged(options, kind, said, tmp_path):
     path = tmp_path / "budget"
-    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_routes.TRAIN)
+    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
     with pytest.raises(kind, match=said):
-        searched(recordings={_routes.TRAIN: Recording(path, "one")}, **options)
+        searched(recordings={_fitting.TRAIN: Recording(path, "one")}, **options)
     assert not ledger.account(path).spends

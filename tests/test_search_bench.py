@@ -5,14 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import report
+from benchmarks import report, tuning_peers
 from benchmarks.search import bench, block_losses, blocks, cells, private_tuning, searches, tunings
 from benchmarks.search.problems import PROBLEMS, Problem
 from jaxdpbo import Space, accounting, space
 from jaxdpbo.integrations.sklearn import scaling
 from jaxdpbo.privacy import choice
 from jaxdpbo.privacy.accounting import gdp, stage
-from jaxdpbo.tuning import tune
 
 CALLS = []
 MIXED = Space({"x": space.real(0.0, 2.0), "kind": space.categorical("near", "far")})
@@ -141,7 +140,13 @@ def test_private_tuning_has_all_seeds_where_it_must_and_fewer_elsewhere():
     ]
     assert private_tuning.seeds_of("mnist", 1.0, 20) == 10
     assert private_tuning.seeds_of("mnist", 1.0, 1) == 1
-    assert set(tunings.METHODS) > {*tune.ROUTES, tunings.RENYI, tunings.CHEAT, tunings.ORACLE}
+    assert set(tunings.METHODS) > {
+        tunings.SELECTION,
+        *tuning_peers.ROUTES,
+        tunings.RENYI,
+        tunings.CHEAT,
+        tunings.ORACLE,
+    }
 
 
 def test_the_published_bound_asks_for_more_noise_than_ours():

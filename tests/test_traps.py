@@ -254,7 +254,6 @@ def test_selection_without_its_accounting_is_offered_nowhere():
     }
     of_accounting = {"selection", "selection_delta", "selection_epsilon", "selection_profile"}
     assert found <= {
-        "jaxdpbo.drivers.Retrying",  # of an evaluation: one release, however many tries it took
         "jaxdpbo.tuning.private_selection", "jaxdpbo.tuning.Selected", "jaxdpbo.tuning.selection",
         *(f"jaxdpbo.accounting.{name}" for name in of_accounting),
         *(f"jaxdpbo.privacy.accounting.{name}" for name in of_accounting),

@@ -10,25 +10,32 @@ import pytest
 from oracles import training as oracle
 from training_cases import Trivial
 
+from benchmarks import tuning_peers
+from benchmarks.tuning_peers import blocks, trials
+from benchmarks.tuning_peers.trainings import DPSGD, InBlocks, Reaching
 from jaxdpbo import Recording, accounting, ledger, tuning
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.training import dp_optim, models
-from jaxdpbo.tuning import _by_blocks, _by_selection, _by_trials, _routes, tune
+from jaxdpbo.tuning import _fitting, tune
 from jaxdpbo.tuning import training as trainings
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
 SETTINGS = [{"learning_rate": rate, "batch": 16, "epochs": 3, "clip_norm": 1.0} for rate in (1e-4, 0.5)]
-TRAINING = tuning.DPSGD(models.logistic_regression(3))
-ROUTES = tune.ROUTES
+TRAINING = DPSGD(models.logistic_regression(3))
+SELECTION = "selection"  # the library's; the others are peers, and as private
+ROUTES = (SELECTION, *tuning_peers.ROUTES)
 
 
-def tuned(rows=(X, Y), seed=0, **options):
-    chosen = {"epsilon": 3.0, "delta": 1e-4, "key": jax.random.key(seed), "insecure_key": True, "k": 20}
+def tuned(rows=(X, Y), seed=0, route=SELECTION, **options):
+    chosen = {"epsilon": 3.0, "delta": 1e-4, "key": jax.random.key(seed), "insecure_key": True}
     training, settings = options.pop("training", TRAINING), options.pop("settings", SETTINGS)
-    return tuning.tune_and_train(training, rows, settings, **(chosen | options))
+    if route == SELECTION:
+        return tuning.tune_and_train(training, rows, settings, **(chosen | options))
+    own = {"k": 20} if route == "blocks" else {}
+    return tuning_peers.tune_and_train(training, rows, settings, route=route, **(chosen | own | options))
 
 
 class Telling(Trivial):
@@ -59,13 +66,12 @@ class Telling(Trivial):
 @pytest.mark.parametrize("route", ROUTES)
 def test_all_that_leaves_is_within_what_was_asked_for(route):
     found = tuned(route=route, epsilon=2.0)
-    assert found.route == route
     (like,) = [each for each in SETTINGS if each | {"learning_rate": 0} == found.setting | {"learning_rate": 0}][:1]
     assert 1e-4 <= found.setting["learning_rate"] <= 0.5 if route == "trials" else found.setting in SETTINGS
     assert set(found.setting) == set(like)
     assert set(found.model[0]._fields) == {"weights", "bias"}
     protected = {each.protects for each in found.guarantees}
-    assert protected == ({_routes.TRAIN, _routes.VALIDATION} if route != "blocks" else {guarantee.ALL_ROWS})
+    assert protected == ({_fitting.TRAIN, _fitting.VALIDATION} if route != "blocks" else {guarantee.ALL_ROWS})
     for each in found.guarantees:
         assert 1.8 < each.epsilon(delta=1e-4) <= 2.0
         assert guarantee.WEAK_KEY in each.assumptions
@@ -83,20 +89,20 @@ def test_noise_is_the_least_that_the_statement_allows():
 
 def test_a_selection_costs_what_its_parts_say():
     found = tuned(route="selection")
-    law = accounting.repetitions(_by_selection.ETA, _by_selection.MEAN_RUNS)
+    law = accounting.repetitions(tune.ETA, tune.MEAN_RUNS)
     training, validation = found.guarantees
     wanted = accounting.selection_epsilon(law, TRAINING.cost(found.setting, found.noise, 320).profile, 1e-4)
     assert training.level == pytest.approx(wanted, rel=1e-3)  # both settings have the same steps
     assert validation.level <= 3.0
     variation = dp_optim.total_variation(TRAINING.model, 60)
-    assert training.total_variation >= _by_selection.MEAN_RUNS * variation * (1 - 1e-9)
+    assert training.total_variation >= tune.MEAN_RUNS * variation * (1 - 1e-9)
 
 
 def test_trials_cost_what_their_parts_say():
     found = tuned(route="trials")
     whole, count = accounting.gdp_mu(3.0, 1e-4), len(SETTINGS)
-    least = whole * np.sqrt(_by_trials.SHARE / (count * (1 + _by_trials.RATIO**2)))
-    small = [accounting.gdp_epsilon(float(mu), 1e-4) for mu in (least, _by_trials.RATIO * least)]
+    least = whole * np.sqrt(trials.SHARE / (count * (1 + trials.RATIO**2)))
+    small = [accounting.gdp_epsilon(float(mu), 1e-4) for mu in (least, trials.RATIO * least)]
     costs = [TRAINING.cost(each, trainings.noise_for(TRAINING, each, 320, epsilon, 1e-4), 320)
              for epsilon in small for each in SETTINGS]  # fmt: skip
     total = accounting.total([*costs, TRAINING.cost(found.setting, found.noise, 320)], 1e-4)
@@ -112,7 +118,7 @@ def test_trials_cost_what_their_parts_say():
 def test_trials_follow_the_line_within_the_list(best, wanted):
     """Reaches .1, .2 and .4 at budgets 1 and 2, for one of 5; the list ends at .1 and .8."""
     settings = [{"learning_rate": reach} for reach in (0.1, 0.2, 0.4, 0.8)]
-    found = _by_trials._extrapolated(Telling([]), settings, best, [1.0, 2.0, 5.0], 10)
+    found = trials._extrapolated(Telling([]), settings, best, [1.0, 2.0, 5.0], 10)
     assert found == {"learning_rate": pytest.approx(wanted)}
 
 
@@ -122,7 +128,7 @@ def test_a_reach_is_told_by_the_learning_rate_alone():
     further = TRAINING.with_reach(setting, 3.0, 400)
     assert TRAINING.reach(further, 400) == pytest.approx(3.0)
     assert further | {"learning_rate": 0.5} == setting
-    assert isinstance(TRAINING, tuning.Reaching)
+    assert isinstance(TRAINING, Reaching)
 
     class Fixed(Telling):
         reach = None
@@ -134,7 +140,7 @@ def test_a_reach_is_told_by_the_learning_rate_alone():
 @pytest.mark.parametrize("model", [models.logistic_regression(3), models.regression(3)])
 def test_a_block_is_measured_by_its_own_rows_alone(model):
     """Whatever they hold: all blocks are one program."""
-    rng, training = np.random.default_rng(5), tuning.DPSGD(model)
+    rng, training = np.random.default_rng(5), DPSGD(model)
     labels = rng.integers(0, 2, (4, 20)).astype(float if model.loss == models.SQUARED else int)
     features = rng.normal(size=(4, 20, 3))
     found = {}
@@ -152,7 +158,7 @@ def test_a_block_is_measured_by_its_own_rows_alone(model):
 
 def test_block_losses_are_the_oracles():
     """Whole blocks for batches, and no noise: every block's descent is its own."""
-    training, setting = tuning.DPSGD(models.logistic_regression(3)), SETTINGS[1] | {"batch": 80, "epochs": 9}
+    training, setting = DPSGD(models.logistic_regression(3)), SETTINGS[1] | {"batch": 80, "epochs": 9}
     train, held_out = [(X[of].reshape(4, -1, 3), Y[of].reshape(4, -1)) for of in (slice(48), slice(48, 80))]
     found = training.block_losses([setting], [0.0], train, held_out, 80, jax.random.key(0))
     wanted = []
@@ -164,29 +170,16 @@ def test_block_losses_are_the_oracles():
     assert np.ptp(wanted) > 0
 
 
-def test_blocks_one_by_one_find_the_better_setting():
+def test_a_route_takes_what_it_needs_of_a_training():
+    assert isinstance(TRAINING, InBlocks)
 
-    class OneByOne(Telling):
-        def expect(self, rows):
-            TRAINING.expect(rows)
+    class Lacking(Telling):
+        block_losses = None
 
-        def fit_block(self, setting, noise, rows, records, key):
-            return setting["learning_rate"]
-
-        def losses(self, model, rows):
-            return np.full(len(rows[1]), 0.5 if model < 0.1 else 0.1)
-
-    assert tuned(training=OneByOne([]), route="blocks", epsilon=20.0).setting == SETTINGS[1]
-    assert isinstance(TRAINING, tuning.Vmapped)
-    assert not isinstance(TRAINING, tuning.InBlocks)
-
-    class Lacking(OneByOne):
-        fit_block = None
-
-    with pytest.raises(TypeError, match="training must have fit_block"):
+    with pytest.raises(TypeError, match="training must have block_losses"):
         tuned(training=Lacking([]), route="blocks")
 
-    class Short(OneByOne):
+    class Short(Telling):
         def block_losses(self, settings, *rest):
             return np.zeros((len(settings), 1))
 
@@ -213,7 +206,7 @@ def test_a_training_that_a_search_chose_is_under_one_curve():
     whole = accounting.gdp_mu(3.0, 1e-4)
     costs = [TRAINING.cost(each, trainings.noise_for(TRAINING, each, 400, 1.0, 1e-4), 400).profile for each in SETTINGS]
     assert stage.under(accounting.worst_of(costs)).epsilon(1e-4) >= max(stage.under(c).epsilon(1e-4) for c in costs)
-    assert stated.level > accounting.gdp_epsilon(np.sqrt(_by_blocks.SEARCH_SHARE) * whole, 1e-4)
+    assert stated.level > accounting.gdp_epsilon(np.sqrt(blocks.SEARCH_SHARE) * whole, 1e-4)
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -227,7 +220,7 @@ def test_nothing_but_released_values_differs_between_neighbours(route, tmp_path,
             data, path, row = X.copy(), tmp_path / str(number), rng.integers(400)
             if number:
                 data[row] = rng.choice([1e300, np.nan, -np.inf, 5.0])
-            protects = guarantee.ALL_ROWS if route == "blocks" else _routes.TRAIN
+            protects = guarantee.ALL_ROWS if route == "blocks" else _fitting.TRAIN
             ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=protects)
             caplog.clear()
             seen = []
@@ -240,7 +233,6 @@ def test_nothing_but_released_values_differs_between_neighbours(route, tmp_path,
             said.append((repr(released), pickle.dumps(released), caplog.text, tuple(capfd.readouterr()), repr(kept)))
     assert len(set(said)) == 1
     assert not warned
-    assert released.route == route
 
 
 @pytest.mark.parametrize("junk", [1e300, np.nan, -np.inf])
@@ -249,7 +241,7 @@ def test_no_row_is_told_by_what_float32_does_not_hold(route, junk, capfd):
     """Neither feature nor label: NumPy warns of a float64 that it casts to infinity."""
     data, labels = X.copy(), 0.5 + 0.2 * X[:, 0]
     data[7, 1] = labels[9] = junk
-    options = {"training": tuning.DPSGD(models.regression(3)), "route": route, "epsilon": 8.0}
+    options = {"training": DPSGD(models.regression(3)), "route": route, "epsilon": 8.0}
     with jax.enable_x64(False), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert tuned((data, labels), **options).model is not None
@@ -284,11 +276,11 @@ def test_blocks_at_once_that_fail_have_lost_unheard(capfd):
         ({"settings": [SETTINGS[0] | {"learning_rate": -1.0}]}, "learning_rate must be positive"),
         ({"settings": [SETTINGS[0] | {"clip_norm": 0.0}]}, "clip_norm must be positive"),
         ({"on_error": "ignore"}, "on_error must be"),
-        ({"training": tuning.DPSGD(models.mlp(3, (2**12,), 2))}, "fewer than .* scores a layer"),
+        ({"training": DPSGD(models.mlp(3, (2**12,), 2))}, "fewer than .* scores a layer"),
     ],
 )
 def test_what_no_training_would_take_is_refused_before_anything_is_charged(options, said, route, tmp_path):
-    path, protects = tmp_path / "budget", guarantee.ALL_ROWS if route == "blocks" else _routes.TRAIN
+    path, protects = tmp_path / "budget", guarantee.ALL_ROWS if route == "blocks" else _fitting.TRAIN
     ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=protects)
     with pytest.raises(ValueError, match=said):
         tuned(route=route, recordings={protects: Recording(path, "one")}, **options)
@@ -308,15 +300,15 @@ def test_what_is_trained_has_the_noise_that_is_stated(route):
             given.append(noise)
             return setting
 
-        def fit_block(self, setting, noise, rows, records, key):
-            return setting
+        def block_losses(self, settings, noises, train, held_out, records, key):
+            return np.repeat(np.array(settings)[:, None], len(held_out[1]), axis=1)
 
     found = tuned(training=Recording(), settings=[0.2, 0.7], route=route)
     assert given[-1] == found.noise
     stated = found.guarantees[0].level
     if route == "selection":
         assert set(given) == {found.noise}
-        law = accounting.repetitions(_by_selection.ETA, _by_selection.MEAN_RUNS)
+        law = accounting.repetitions(tune.ETA, tune.MEAN_RUNS)
         assert accounting.selection_epsilon(law, stage.gaussian(1 / found.noise).profile, 1e-4) <= stated * (1 + 1e-6)
     elif route == "trials":
         composed = accounting.compose_gdp([1 / noise for noise in given])
@@ -352,7 +344,7 @@ def test_rows_are_held_out_without_looking():
 
 def test_noise_in_floats_is_assumed_ideal():
     for route in ROUTES:
-        training = tuning.DPSGD(models.logistic_regression(3), noise="float")
+        training = DPSGD(models.logistic_regression(3), noise="float")
         assert all(
             guarantee.IDEAL_NOISE in each.assumptions for each in tuned(training=training, route=route).guarantees
         )
@@ -405,7 +397,6 @@ def test_losses_of_another_shape_fail_the_run():
         ({"delta": 1e-12}, ValueError, "delta must be larger"),
         ({"epsilon": 800.0}, ValueError, "epsilon must be at most"),
         ({"epsilon": 1e-3, "delta": 1e-2}, ValueError, "delta must be smaller"),
-        ({"route": "renyi"}, ValueError, "route"),
         ({"route": "blocks", "k": 300}, ValueError, "k must leave"),
         ({"mean": 0.5}, ValueError, "mean"),
     ],

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +20,4 @@ def dying(point, data):
     if len(list(Path(folder).iterdir())) >= 5 and not (Path(folder).parent / "killed").exists():
         (Path(folder).parent / "killed").touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return loss(point, records)
-
-
-def slow(point, data):
-    """``loss``, but the third evaluation takes its time, once."""
-    records, folder = data
-    begun = Path(folder) / os.urandom(8).hex()
-    begun.touch()
-    if len(list(Path(folder).iterdir())) == 3:
-        time.sleep(2.0)
     return loss(point, records)

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.audits.rows import Row, Scores, claim
 from jaxdpbo.privacy import accounting
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import _routes, front
+from jaxdpbo.tuning import _fitting, front
 
 RECORDS, EPSILON, DELTA = 50, 8.0, 1e-3
 SETTINGS, LEVELS, COUNT = (0.2, 0.8), np.array([2.0, 3.0, 4.0]), 6
@@ -36,7 +36,7 @@ def rows() -> list[Row]:
 
 def _models(trials: int) -> Scores:
     """The likelihood ratio of all that left, every model by its noise, of no row that is 1 and of one."""
-    asked = _routes.Asked(Count(), SETTINGS, EPSILON, DELTA, None, None, True, "raise")  # pyright: ignore
+    asked = _fitting.Asked(Count(), SETTINGS, EPSILON, DELTA, None, None, True, "raise")  # pyright: ignore
     plan, labels = front._planned(asked, LEVELS, COUNT, DELTA, RECORDS, RECORDS), np.zeros(RECORDS, int)
     found = []
     for ones in (0, 1):

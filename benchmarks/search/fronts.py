@@ -76,7 +76,7 @@ def searched(cell: cells.Cell) -> dict[str, Any]:
 
 def _published(cell: cells.Cell) -> dict[str, Any]:
     training, rows, test = tunings.problem(cell.problem)
-    rows, validation = tuning._routes.held_out(rows, None)
+    rows, validation = tuning._fitting.held_out(rows, None)
     key, settings = jax.random.key(cell.seed), tunings.settings_of(cell.problem)
     options = {"epsilon": cell.mu, "delta": tunings.DELTA, "validation": validation}
     found = tuning.private_front(training, rows, settings, **options, key=key, insecure_key=True)

@@ -70,9 +70,9 @@ def _row(name: str, epsilon: float, trainings: int) -> dict[str, Any]:
 def _selected(name: str, epsilon: float, law: accounting.Repetitions, trainings: int) -> dict[str, float]:
     training, rows, test = tunings.problem(name)
     settings = tuple(tunings.settings_of(name))
-    train, scored = tuning._routes.held_out(rows, None)
-    asked = tuning._routes.Asked(training, settings, epsilon, tunings.DELTA, None, None, True, "worst")
-    level, noises, _ = tuning._by_selection.calibrated(asked, len(train[1]), law)
+    train, scored = tuning._fitting.held_out(rows, None)
+    asked = tuning._fitting.Asked(training, settings, epsilon, tunings.DELTA, None, None, True, "worst")
+    level, noises, _ = tuning.tune._calibrate(asked, len(train[1]), law)
     scores, errors = np.empty((2, len(settings), trainings))
     for number, (setting, noise) in enumerate(zip(settings, noises, strict=True)):
         for seed in range(trainings):

@@ -15,7 +15,9 @@ import jax
 import numpy as np
 from dp_accounting import rdp
 
+from benchmarks import tuning_peers
 from benchmarks.search import cells
+from benchmarks.tuning_peers.trainings import DPSGD
 from jaxdpbo import accounting, tuning
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.problems import classification, datasets
@@ -27,7 +29,8 @@ PROBLEMS = ("adult", "covertype", "mnist", "ridership")
 DEFAULT, RANDOM, RENYI, CHEAT, ORACLE = (
     "default setting", "random setting", "selection, by Renyi", "not counted", "oracle",
 )  # fmt: skip
-METHODS = (DEFAULT, RANDOM, *tuning.tune.ROUTES, RENYI, CHEAT, ORACLE)
+SELECTION = "selection"
+METHODS = (DEFAULT, RANDOM, SELECTION, *tuning_peers.ROUTES, RENYI, CHEAT, ORACLE)
 SETTINGS = 12  # that may be tried, drawn once for each problem
 USUAL = {"learning_rate": 0.1, "batch": 256, "epochs": 10, "clip_norm": 1.0}
 HELD_OUT = 0.2  # by "not counted", to tune on, and by a selection
@@ -40,11 +43,13 @@ def errors(cell: cells.Cell) -> dict[str, Any]:
     training, rows, test = problem(cell.problem)
     settings, key, rng = settings_of(cell.problem), jax.random.key(cell.seed), np.random.default_rng(cell.seed)
     setting: Any = USUAL
-    if cell.search in (*tuning.tune.ROUTES, RENYI):
-        route, epsilon = (cell.search, cell.mu) if cell.search != RENYI else ("selection", renyi(cell.problem, cell.mu))
-        tuned = tuning.tune_and_train(
-            training, rows, settings, epsilon=epsilon, delta=DELTA, route=route, key=key, insecure_key=True
-        )
+    if cell.search in (SELECTION, *tuning_peers.ROUTES, RENYI):
+        epsilon = renyi(cell.problem, cell.mu) if cell.search == RENYI else cell.mu
+        budget = {"epsilon": epsilon, "delta": DELTA, "key": key, "insecure_key": True}
+        if cell.search in tuning_peers.ROUTES:
+            tuned = tuning_peers.tune_and_train(training, rows, settings, route=cell.search, **budget)
+        else:
+            tuned = tuning.tune_and_train(training, rows, settings, **budget)
         setting, error = tuned.setting, error_of(training, tuned.model, test)
     elif cell.search in (CHEAT, ORACLE):
         order = rng.permutation(len(rows[1]))
@@ -61,7 +66,7 @@ def errors(cell: cells.Cell) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def problem(name: str) -> tuple[tuning.DPSGD, Any, Any]:
+def problem(name: str) -> tuple[DPSGD, Any, Any]:
     """Training, rows to learn from, rows to be judged by."""
     if name in ("covertype", "ridership"):
         dataset = datasets.load({"covertype": "covtype", "ridership": "chicago"}[name])
@@ -78,7 +83,7 @@ def problem(name: str) -> tuple[tuning.DPSGD, Any, Any]:
     rows, test = (tuple(map(np.asarray, (features.astype(np.float32), targets))) for features, targets in parts)
     width = rows[0].shape[1]
     binary = models.regression(width) if name == "ridership" else models.logistic_regression(width)
-    return tuning.DPSGD(binary if classes == 2 else models.mlp(width, (32,), classes)), rows, test
+    return DPSGD(binary if classes == 2 else models.mlp(width, (32,), classes)), rows, test
 
 
 @lru_cache(maxsize=32)
@@ -87,11 +92,11 @@ def renyi(name: str, epsilon: float) -> float:
     training, rows, _ = problem(name)
     users = round(HELD_OUT * len(rows[1]))
     records = len(rows[1]) - users
-    law = accounting.repetitions(tuning._by_selection.ETA, tuning._by_selection.MEAN_RUNS)
+    law = accounting.repetitions(tuning.tune.ETA, tuning.tune.MEAN_RUNS)
 
     def published(asked_for: float, of: list[int]) -> list[float]:
-        asked = tuning._routes.Asked(training, tuple(settings_of(name)), asked_for, DELTA, None, None, True, "worst")
-        level, _, costs = tuning._by_selection.calibrated(asked, records, law)
+        asked = tuning._fitting.Asked(training, tuple(settings_of(name)), asked_for, DELTA, None, None, True, "worst")
+        level, _, costs = tuning.tune._calibrate(asked, records, law)
         runs = [stage.gaussian(level), *costs]
         return [_published(stage.selection(law, runs[number])) for number in of]
 

@@ -39,12 +39,7 @@ class JaxPrivacySGD:
         of_rows.expect(rows, self.features)
 
     def fit(self, setting, noise, rows, key):
-        return _trained(setting, noise, setting["batch"], rows, key)
-
-    def fit_block(self, setting, noise, rows, records, key):
-        """As large a share of the rows and as much noise on the mean gradient as in the whole."""
-        batch = setting["batch"] * len(rows[1]) / records
-        return _trained(setting, noise * batch / setting["batch"], batch, rows, key)
+        return _trained(setting, noise, rows, key)
 
     def losses(self, model, rows):
         return of_rows.wrong(model["weights"], model["bias"], rows)
@@ -56,7 +51,8 @@ def _cost(noise, steps, rate):
     return stage.foreign(event, "add_or_remove", "the training by jax-privacy")
 
 
-def _trained(setting, noise, batch, rows, key):
+def _trained(setting, noise, rows, key):
+    batch = setting["batch"]
     x, y = of_rows.finite(rows)
     of_batches, of_noise = jax.random.split(key)
     sampling = batch_selection.CyclicPoissonSampling(

@@ -49,11 +49,6 @@ class OpacusSGD:
     def fit(self, setting, noise, rows, key):
         return train(setting, noise, rows, key)[0]
 
-    def fit_block(self, setting, noise, rows, records, key):
-        """As many batches of as large a share of the rows, and as much noise on the mean gradient, as in the whole."""
-        batch = max(1, round(setting["batch"] * len(rows[1]) / records))
-        return train(setting | {"batch": batch}, noise * batch / setting["batch"], rows, key)[0]
-
     def losses(self, model, rows):
         return of_rows.wrong(model["weights"], model["bias"], rows)
 

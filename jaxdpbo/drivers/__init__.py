@@ -10,7 +10,6 @@ from jaxdpbo.drivers.preview import Preview, preview
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective, Spent
 from jaxdpbo.drivers.program import scan
 from jaxdpbo.drivers.result import Diagnostics, ObjectiveError, Run, RunInterrupted
-from jaxdpbo.drivers.retrying import Retrying
 from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.drivers.sweep import Sweep, distribute, sweep
 from jaxdpbo.privacy.charges import Recording
@@ -22,7 +21,6 @@ __all__ = [
     "Preview",
     "PrivateObjective",
     "Recording",
-    "Retrying",
     "Run",
     "RunInterrupted",
     "Spent",

@@ -56,11 +56,9 @@ def run_loop(
       insecure_key: permit one of a generator without a security claim, see ``run_scan``.
       state: of a ``RunInterrupted``, to go on from there. Each state once: going on from it a second time under another
         key spends the steps that were left a second time.
-      executor: evaluates the points of a batch at once: threads, processes or a cluster's own, with ``Retrying`` around
-        it begun anew where one fails, is slow, or is lost by an executor that survives it. Values are placed by point,
-        so the path is the same as without one. A process pool pickles ``objective`` and ``data`` for every point: pass
-        what finds the data rather than the data.
-        Left open at the end.
+      executor: evaluates the points of a batch at once: threads, processes or a cluster's own. Values are placed by
+        point, so the path is the same as without one. A process pool pickles ``objective`` and ``data`` for every
+        point: pass what finds the data rather than the data. Left open at the end.
       progress: show a bar of steps; needs the ``progress`` extra. It counts, and shows nothing of the data.
       recording: ``Recording(path, run)``: charge the whole run to a ledger (``privacy.ledger``) before its first step.
         A process that is killed, or whose objective raised, may call again: what was released is given out again,

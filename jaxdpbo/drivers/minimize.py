@@ -13,7 +13,7 @@ from jaxdpbo.drivers import methods, result, separation
 from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.preview import note_on
 from jaxdpbo.drivers.scan import run_scan
-from jaxdpbo.privacy import asked, charges, keys
+from jaxdpbo.privacy import asked, charges, guarantee, keys
 from jaxdpbo.privacy.separable import Blocks, ByPerson
 from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Data, Objective, State, Tree
@@ -127,7 +127,7 @@ def minimize(
     level = asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float))
     wanted = methods.Asked(count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise, estimate_share)
     plan = methods.plan(method, wanted)
-    asked.expect(plan.algorithm.privacy(plan.config), epsilon, delta)
+    guarantee.expect_within(plan.algorithm.privacy(plan.config), epsilon, delta)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
     cut = isinstance(objective, Blocks) and not objective.traceable  # what fails, tracing included, is a loss there
     if must and cut:

@@ -128,7 +128,7 @@ def preview(
     given = users, level, bounds, steps, batch, clip_norm, loss_range, None, noise, estimate_share
     plan = methods.plan(method, methods.Asked(*given))
     stated = plan.algorithm.privacy(plan.config)
-    asked.expect(stated, epsilon, delta)
+    guarantee.expect_within(stated, epsilon, delta)
     deviation = relative = wander = None
     if plan.descent is not None:
         deviation = deviation_of(plan.descent)

@@ -17,7 +17,7 @@ import numpy as np
 from jaxdpbo import _checks, _values
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import mesh, separation
-from jaxdpbo.privacy import asked, calibration, charges, keys, ledger, private_mean, private_scale
+from jaxdpbo.privacy import asked, calibration, charges, guarantee, keys, ledger, private_mean, private_scale
 from jaxdpbo.types import Tree
 
 
@@ -129,7 +129,7 @@ class PrivateObjective:
                 "key must not be given with a recording: evaluations on record draw from the operating system"
             )
         statement = separation.rests_on(private_evaluations.privacy(self._config), self._loss)
-        asked.expect(statement, epsilon, delta)
+        guarantee.expect_within(statement, epsilon, delta)
         self._key, self.guarantee = keys.for_release(key, statement, insecure_key)
         self._recording = None if recording is None else charges.located(recording)
         self._noted, self._process = 0, os.getpid()

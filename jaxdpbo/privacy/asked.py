@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, guarantee
+from jaxdpbo.privacy import accounting
 
 TOTAL_VARIATION = 2.0**-85  # set aside for exact noise: 2^-110 or so for each of up to some 2^25 draws
 
@@ -62,19 +62,6 @@ def mu_of(
         )
     least = (delta - kept_back) * (1 - 2.0**-30)  # more than converting back can round up
     return _checks.rounded_down(accounting.gdp_mu(epsilon, least), dtype)
-
-
-def expect(statement: guarantee.Guarantee, epsilon: Any, delta: Any) -> None:
-    """Nothing where ``statement`` is within what was asked for; the check behind ``mu_of``, made before a run.
-
-    Raises:
-      ValueError: more noise draws than ``mu_of`` set a total variation aside for.
-    """
-    if epsilon is not None and statement.epsilon(float(delta)) > float(epsilon):
-        raise ValueError(
-            f"epsilon={float(epsilon):g} at delta={float(delta):g} can not be stated for so many draws of noise: "
-            f"their total variation is {statement.total_variation:.2g}; raise delta"
-        )
 
 
 def _said(mu: Any, epsilon: Any, delta: Any) -> str:

@@ -199,7 +199,22 @@ def guarantee(
         if not 0 <= value < 1:
             raise ValueError(f"{name} must lie in [0, 1), got {value}")
     level = _checks.positive("level", level)
-    distance = None if unit is None else _checks.positive("unit", unit)
+    return Guarantee(
+        notion,
+        level,
+        relation,
+        protects,
+        tuple(assumptions),
+        delta,
+        total_variation=total_variation,
+        unit=None if unit is None else _checks.positive("unit", unit),
+        parts=_check_parts(parts, notion, level),
+        also=None if also is None else _check_also(also, notion),
+    )
+
+
+def _check_parts(parts: Any, notion: str, level: float) -> tuple[tuple[str, float], ...]:
+    """Pairs of words and a level that go with the level of the whole."""
     pairs = isinstance(parts, (tuple, list)) and all(isinstance(each, (tuple, list)) for each in parts)
     if not pairs or any(len(each) != 2 for each in parts):
         raise TypeError(f"parts must be pairs of words and a level, got {parts!r}")
@@ -211,24 +226,18 @@ def guarantee(
         raise ValueError(
             f"parts must be of a gdp statement, or of a dp one and at most its level, {level}, got {items}"
         )
-    if also is not None and not isinstance(also, (tuple, list)):
+    return items
+
+
+def _check_also(also: Any, notion: str) -> tuple[str, float]:
+    """A second notion, with its level, that may stand beside the first."""
+    if not isinstance(also, (tuple, list)):
         raise TypeError(f"also must be a notion and a level, got {also!r}")
-    if also is not None and (len(also) != 2 or not isinstance(also[0], str) or {notion, also[0]} != {"dp", "gdp"}):
+    if len(also) != 2 or not isinstance(also[0], str) or {notion, also[0]} != {"dp", "gdp"}:
         raise ValueError(
             f"also must be a level of 'dp' for a 'gdp' statement, or of 'gdp' for a 'dp' one, got {also!r}"
         )
-    return Guarantee(
-        notion,
-        level,
-        relation,
-        protects,
-        tuple(assumptions),
-        delta,
-        total_variation=total_variation,
-        unit=distance,
-        parts=items,
-        also=None if also is None else (also[0], _checks.positive("also", also[1])),
-    )
+    return also[0], _checks.positive("also", also[1])
 
 
 def of_total(
@@ -289,6 +298,19 @@ def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
         _words("protects", protects),
         no_guarantee_reason=_words("no_guarantee_reason", no_guarantee_reason),
     )
+
+
+def expect_within(stated: Guarantee, epsilon: Any, delta: Any) -> None:
+    """Raise if the guarantee exceeds the requested ``(epsilon, delta)``; nothing is checked where ``epsilon`` is None.
+
+    Raises:
+      ValueError: the run draws noise more often than ``asked.mu_of`` set a total variation aside for.
+    """
+    if epsilon is not None and stated.epsilon(float(delta)) > float(epsilon):
+        raise ValueError(
+            f"epsilon={float(epsilon):g} at delta={float(delta):g} can not be stated for so many draws of noise: "
+            f"their total variation is {stated.total_variation:.2g}; raise delta"
+        )
 
 
 def expect_gdp(name: str, stated: Guarantee) -> None:

@@ -39,7 +39,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-SCHEMA, VERSION = "jaxdpbo.ledger", 2
+SCHEMA, VERSION = "jaxdpbo.ledger", 1
 LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # of each notion
 COSTS = LEVELS | {"gdp": "mu^2"}  # what adds up over releases
 USERS = "the users whose losses are evaluated; NOT the records a model is trained on"  # what runs protect
@@ -80,28 +80,19 @@ class Chain(NamedTuple):
 class Event(NamedTuple):
     """What one mechanism costs, exactly; a spend is several of them.
 
-    A budget adds up the events of its own notion. "profile" and "selection" have a form, so that files need no other
-    version once something adds them up; no budget takes them yet.
+    A budget adds up the events of its own notion.
 
     Attributes:
-      type: a notion ("gdp", "zcdp", "dp", "metric_dp"), "profile" or "selection".
-      level: of a notion: mu, rho or epsilon.
+      type: the notion: "gdp", "zcdp", "dp" or "metric_dp".
+      level: mu, rho or epsilon.
       delta: additive slack, as in ``Guarantee``.
       total_variation: total variation distance from the ideal mechanism.
-      points: of a profile: pairs ``(epsilon, delta)``, an upper bound at each epsilon.
-      base: of a selection: the events of one repetition.
-      distribution: of a selection: how the number of repetitions is drawn, in words.
-      parameters: of that distribution.
     """
 
     type: str
-    level: Number = 0
+    level: Number
     delta: Number = 0
     total_variation: Number = 0
-    points: tuple[tuple[Number, Number], ...] = ()
-    base: "tuple[Event, ...]" = ()
-    distribution: str = ""
-    parameters: tuple[Number, ...] = ()
 
 
 class Spend(NamedTuple):
@@ -467,7 +458,7 @@ def _budget(spend: Spend) -> Budget:
     (event,) = spend.events
     if event.type not in LEVELS:
         raise ValueError(event.type)
-    return Budget(*event[:4], spend.relation, spend.protects, spend.unit)
+    return Budget(*event, spend.relation, spend.protects, spend.unit)
 
 
 def _allowed(budget: Budget) -> Amounts:
@@ -717,25 +708,9 @@ def _exact_event(event: Event) -> Event:
     )
     if not 0 <= delta < 1 or not 0 <= total_variation < 1:
         raise ValueError(f"delta and variation must lie in [0, 1), got {event.delta!r} and {event.total_variation!r}")
-    kind = _text("type", event.type)
-    for name in ("points", "base", "parameters"):
-        if not isinstance(getattr(event, name), (tuple, list)):
-            raise TypeError(f"{name} must be a tuple, got {getattr(event, name)!r}")
-    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in event.points):
-        raise TypeError(f"points must be pairs of epsilon and delta, got {event.points!r}")
-    points = tuple((_fraction("points", one), _fraction("points", other)) for one, other in event.points)
-    base, distribution = (
-        tuple(map(_exact_event, event.base)),
-        event.distribution and _text("distribution", event.distribution),
-    )
-    parameters = tuple(_fraction("parameters", one) for one in event.parameters)
-    if kind in LEVELS and level <= 0:
+    if level <= 0:
         raise ValueError(f"level must be positive, got {event.level!r}")
-    has = {"points": bool(points), "base": bool(base), "distribution": bool(distribution)}
-    wants = {"points": kind == "profile", "base": kind == "selection", "distribution": kind == "selection"}
-    if has != wants:
-        raise ValueError(f"an event of type {kind!r} has {', '.join(n for n in wants if wants[n]) or 'a level alone'}")
-    return Event(kind, level, delta, total_variation, points, base, distribution, parameters)
+    return Event(_text("type", event.type), level, delta, total_variation)
 
 
 def _fraction(name: str, value: Any) -> Fraction:
@@ -772,13 +747,7 @@ def _written(spend: Spend) -> dict[str, Any]:
 
 
 def _written_event(event: Event) -> dict[str, Any]:
-    written: dict[str, Any] = {name: _both(getattr(event, name)) for name in ("level", "delta", "total_variation")}
-    if event.points:
-        written["points"] = [[_both(one), _both(other)] for one, other in event.points]
-    if event.base:
-        written |= {"base": [_written_event(one) for one in event.base], "distribution": event.distribution}
-        written["parameters"] = [_both(one) for one in event.parameters]
-    return {"type": event.type} | written
+    return {"type": event.type} | {name: _both(getattr(event, name)) for name in ("level", "delta", "total_variation")}
 
 
 def _both(value: Fraction) -> list[str]:
@@ -793,16 +762,8 @@ def _spend(line: dict[str, Any]) -> Spend:
 
 
 def _event(written: dict[str, Any]) -> Event:
-    return Event(
-        type=written["type"],
-        level=_number(written["level"]),
-        delta=_number(written["delta"]),
-        total_variation=_number(written["total_variation"]),
-        points=tuple((_number(one), _number(other)) for one, other in written.get("points", ())),
-        base=tuple(map(_event, written.get("base", ()))),
-        distribution=written.get("distribution", ""),
-        parameters=tuple(map(_number, written.get("parameters", ()))),
-    )
+    numbers = (_number(written[name]) for name in ("level", "delta", "total_variation"))
+    return Event(written["type"], *numbers)
 
 
 def _number(written: list[str]) -> Fraction:

@@ -18,9 +18,9 @@ from jaxdpbo import _checks
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import _routes, selection
+from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning import training as trainings
-from jaxdpbo.tuning._routes import TRAIN, VALIDATION
+from jaxdpbo.tuning._fitting import TRAIN, VALIDATION
 from jaxdpbo.tuning.training import Rows, Setting, Training
 from jaxdpbo.types import ArrayLike, Query, State
 
@@ -74,7 +74,7 @@ class _Candidates(NamedTuple):
 class _Plan(NamedTuple):
     """What may be spent: the candidates, the GDP level of all trainings, the budget of as many scores."""
 
-    asked: _routes.Asked
+    asked: _fitting.Asked
     candidates: _Candidates
     within: float
     budget: calibration.Budget
@@ -153,10 +153,10 @@ def private_front(
     axis = np.unique([_checks.positive("levels", each) for each in given.tolist()])
     keys.refuse_trace("the key of private_front()")
     apart = validation is not None
-    rows, validation = _routes.given(training, rows, validation)
-    asked = _routes.Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
-    asked = asked._replace(delta=_routes.ideal_delta(asked, count, len(rows[1])))
-    rows, validation = _routes.held_out(rows, validation)
+    rows, validation = _fitting.given(training, rows, validation)
+    asked = _fitting.Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
+    asked = asked._replace(delta=_fitting.ideal_delta(asked, count, len(rows[1])))
+    rows, validation = _fitting.held_out(rows, validation)
     plan = _planned(asked, axis, count, delta, len(rows[1]), len(validation[1]))
     stated = _statements(plan, len(rows[1]), apart)
     secret, first = keys.for_release(key, stated[0], insecure_key)
@@ -165,7 +165,7 @@ def private_front(
     return _searched(plan, (rows, validation), secret)._replace(guarantees=stated)
 
 
-def _planned(asked: _routes.Asked, axis: np.ndarray, count: int, delta: float, records: int, users: int) -> _Plan:
+def _planned(asked: _fitting.Asked, axis: np.ndarray, count: int, delta: float, records: int, users: int) -> _Plan:
     """What may be spent, and on what; host arithmetic, no data."""
     within = accounting.gdp_mu(asked.epsilon, (1 - SHARE) * asked.delta)
     candidates = _candidates(asked, axis, records, delta, SHARE * asked.delta / count)
@@ -174,11 +174,11 @@ def _planned(asked: _routes.Asked, axis: np.ndarray, count: int, delta: float, r
         raise ValueError(f"levels must leave two trainings within epsilon={asked.epsilon:g}, got {axis.tolist()}")
     of_scores = accounting.gdp_mu(asked.epsilon, asked.delta)
     dtype = jnp.result_type(float)
-    budget = calibration.budget(of_scores, _routes.NOISE, users=users, steps=count, dimension=1, dtype=dtype)
+    budget = calibration.budget(of_scores, _fitting.NOISE, users=users, steps=count, dimension=1, dtype=dtype)
     return _Plan(asked, candidates, within, budget)
 
 
-def _candidates(asked: _routes.Asked, axis: np.ndarray, records: int, delta: float, but_for: float) -> _Candidates:
+def _candidates(asked: _fitting.Asked, axis: np.ndarray, records: int, delta: float, but_for: float) -> _Candidates:
     """With the least noise for each; host arithmetic, no data.
 
     Raises:
@@ -270,8 +270,8 @@ def _searched(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
         number = planned[0] if planned else left[int(np.argmax(gains[left]))]
         of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_runs, step), 3)
         setting, noise = asked.settings[candidates.setting[number]], float(candidates.noise[number])
-        models.append(_routes.fitted(asked, setting, noise, rows[0], of_training, of_globals))
-        score = _routes.scored(asked, models[-1], rows[1], plan.budget, of_score)
+        models.append(_fitting.fitted(asked, setting, noise, rows[0], of_training, of_globals))
+        score = _fitting.scored(asked, models[-1], rows[1], plan.budget, of_score)
         errors.append(float(np.clip(score, 0.0, 1.0)))
         measured = np.array([[candidates.epsilon[number], errors[-1]]])
         of_fit, unit = jax.random.fold_in(of_fits, step), candidates.units[number][None]

@@ -1,10 +1,9 @@
 """What ``tune_and_train`` tunes: a private training that says what it costs. DP-SGD and DP-Adam of this package."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -50,48 +49,6 @@ class Training(Protocol):
 
     def losses(self, model: Any, rows: Rows) -> Any:
         """The loss of each row, ``(n,)``, in [0, 1]."""
-        ...
-
-
-@runtime_checkable
-class InBlocks(Training, Protocol):
-    """A training of blocks of rows too: for the route "blocks"."""
-
-    def fit_block(self, setting: Setting, noise: float, rows: Rows, records: int, key: jax.Array) -> Any:
-        """A model of a block of the rows, of which there are ``records``, as like the whole's as may be; no privacy."""
-        ...
-
-
-@runtime_checkable
-class Vmapped(Training, Protocol):
-    """A training of all blocks at once, in place of ``InBlocks``."""
-
-    def block_losses(
-        self,
-        settings: Sequence[Setting],
-        noises: Sequence[float],
-        train: Rows,
-        held_out: Rows,
-        records: int,
-        key: jax.Array,
-    ) -> Any:
-        """The mean loss of each block's held-out rows ``(settings, k)``, of block ``j`` by ``j``'s rows alone.
-
-        Rows have leading axes ``(k, n)``; as ``fit_block`` otherwise.
-        """
-        ...
-
-
-@runtime_checkable
-class Reaching(Training, Protocol):
-    """A training whose reach can be set: for the route "trials"."""
-
-    def reach(self, setting: Setting, records: int) -> float:
-        """How far it goes at most, such as learning rate times steps."""
-        ...
-
-    def with_reach(self, setting: Setting, reach: float, records: int) -> Setting:
-        """The setting that goes as far; it must cost the same."""
         ...
 
 
@@ -164,36 +121,9 @@ class DPSGD:
         options = {"largest": room, "smallest": room, "optimizer": self.optimizer, "noise": self.noise}
         return _train(key, self.model, examples, numbers, **options)
 
-    def block_losses(
-        self,
-        settings: Sequence[Setting],
-        noises: Sequence[float],
-        train: Rows,
-        held_out: Rows,
-        records: int,
-        key: jax.Array,
-    ) -> np.ndarray:
-        """By trainings of as many steps, with as large batches and as much noise as in the whole, for their rows."""
-        numbers = []
-        for setting, noise in zip(settings, noises, strict=True):
-            steps, batch = self._sizes(setting, records)
-            size = max(1, round(batch * train[1].shape[1] / records))
-            numbers.append(_numbers(setting, steps, size, noise * size / batch))
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *numbers)
-        largest = _room(max(int(each.batch) for each in numbers))
-        return np.asarray(_block_losses(key, self.model, stacked, train, held_out, largest, self.optimizer), float)
-
     def losses(self, model: models.Params, rows: Rows) -> np.ndarray:
         """1 where a row is classified wrongly; of a regression squared errors, at most 1."""
         return np.asarray(_losses(self.model, model, *rows), float)
-
-    def reach(self, setting: Setting, records: int) -> float:
-        """Learning rate times steps times clip norm: of SGD, no parameter moves further but for the noise."""
-        return setting["learning_rate"] * self._sizes(setting, records)[0] * setting["clip_norm"]
-
-    def with_reach(self, setting: Setting, reach: float, records: int) -> Setting:
-        """By the learning rate alone, which costs nothing."""
-        return setting | {"learning_rate": setting["learning_rate"] * reach / self.reach(setting, records)}
 
     @property
     def _regresses(self) -> bool:
@@ -233,32 +163,6 @@ def _losses(model: models.Model, params: models.Params, features: jax.Array, lab
         return jnp.minimum(jnp.square(scores[:, 0] - labels.astype(scores.dtype)), 1.0)
     found = jnp.argmax(scores, axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
     return (found.astype(jnp.int32) != labels.astype(jnp.int32)).astype(scores.dtype)
-
-
-@partial(jax.jit, static_argnums=(1, 5, 6))
-def _block_losses(
-    key: jax.Array,
-    model: models.Model,
-    numbers: dp_optim.Settings,
-    train: Rows,
-    held_out: Rows,
-    largest: int,
-    optimizer: str,
-) -> jax.Array:
-    """``(settings, k)``."""
-    count = len(held_out[1])
-
-    def of_setting(each: tuple[jax.Array, dp_optim.Settings]) -> jax.Array:
-        keys = jax.random.split(jax.random.fold_in(key, each[0]), count)
-
-        def of_block(key: jax.Array, train: Rows, held_out: Rows) -> jax.Array:
-            options = {"largest": largest, "smallest": largest, "optimizer": optimizer, "noise": "float"}
-            params = dp_optim.train(key, model, models.examples(*train), each[1], **options)
-            return jnp.mean(_losses(model, params, *held_out))
-
-        return jax.vmap(of_block)(keys, train, held_out)
-
-    return jax.lax.map(of_setting, (jnp.arange(numbers.steps.shape[0]), numbers))
 
 
 def noise_for(training: Training, setting: Setting, records: int, epsilon: float, delta: float) -> float:

@@ -1,16 +1,20 @@
 """One statement for tuning and training: the setting and the model that leave, for every row that either looked at."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, charges, keys
-from jaxdpbo.tuning import _by_blocks, _by_selection, _by_trials, _routes, selection
+from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys
+from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning.training import Rows, Setting, Training
 
-AUTO = "auto"
-ROUTES = (_by_selection.NAME, _by_blocks.NAME, _by_trials.NAME)
+MEAN_RUNS, ETA = 24.0, 3.0  # ``scripts/bench repetitions``: with eta = 0 one run in three is alone, a setting at random
 
 
 def tune_and_train(
@@ -21,33 +25,20 @@ def tune_and_train(
     epsilon: float,
     delta: float,
     validation: Rows | None = None,
-    route: str = AUTO,
-    mean: float = _by_selection.MEAN_RUNS,
-    eta: float = _by_selection.ETA,
-    k: int | None = None,
+    mean: float = MEAN_RUNS,
+    eta: float = ETA,
     on_error: str = "worst",
     recordings: Mapping[str, charges.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
-) -> _routes.Tuned:
+) -> _fitting.Tuned:
     """Choose a setting and train with it, ``(epsilon, delta)``-DP in all.
 
-    Formal guarantee: replacing one row changes the law of all that is returned by ``(epsilon, delta)`` at most. With
-    "selection" and "trials" the statements of training and of validation rows both hold, each for its own; with
-    "blocks" one holds for all rows.
+    Private trainings with settings drawn at random, a random and hidden number of them, are scored on rows held out,
+    with noise; the best alone leaves (``private_selection``).
 
-    ============  ========================================================================================
-    route         what it does
-    ============  ========================================================================================
-    "selection"   private trainings with settings drawn at random, scored on rows held out, with noise; the
-                  best alone leaves (``private_selection``)
-    "blocks"      blocks of rows try every setting, one private choice (15 % of ``mu^2``), one private
-                  training with the rest
-    "trials"      private trainings at two small budgets (25 % of ``mu^2``) with four settings drawn at random,
-                  scored as above; a line through the best of both says how far the one at the end goes, as
-                  it is within what the list reaches (Panda et al. 2024; ``training.Reaching``)
-    "auto"        "selection"
-    ============  ========================================================================================
+    Formal guarantee: replacing one row changes the law of all that is returned by ``(epsilon, delta)`` at most. The
+    statements of training and of validation rows both hold, each for its own.
 
     >>> import numpy as np
     >>> from jaxdpbo import tuning
@@ -68,37 +59,75 @@ def tune_and_train(
       epsilon: of all that is returned.
       delta: likewise.
       validation: rows to score on; a fifth of ``rows``, by a public permutation of row numbers, where not given.
-        "blocks" needs none.
-      route: see above.
-      mean: of the number of trainings of a selection.
+      mean: of the number of trainings.
       eta: see ``private_selection``.
-      k: of "blocks", how many; where not given a 30th of the rows, at most 100.
       on_error: "raise" for looking for mistakes on data that nobody minds: otherwise a training that fails has lost.
-      recordings: by set of rows ("training rows", "validation rows"; of "blocks", ``guarantee.ALL_ROWS``), where its
-        statement is charged before anything begins.
+      recordings: by set of rows ("training rows", "validation rows"), where its statement is charged before anything
+        begins.
       key: for tests; from the operating system where not given.
       insecure_key: see ``run_scan``.
 
     Raises:
       ValueError: an argument out of range, or a budget so small that no noise suffices.
-      TypeError: an argument of the wrong kind, or a training without ``reach`` for "trials".
+      TypeError: an argument of the wrong kind.
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
     settings = selection.settings_of(settings)
-    taken = _by_selection.NAME if _checks.choice("route", route, (AUTO, *ROUTES)) == AUTO else route
     epsilon, delta = _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
     on_error = _checks.choice("on_error", on_error, selection.ON_ERROR)
     keys.refuse_trace("the key of tune_and_train()")
-    if validation is not None and taken == _by_blocks.NAME:
-        raise ValueError("validation must not be given for route='blocks': blocks hold rows out of their own")
-    rows, validation = _routes.given(training, rows, validation)
+    rows, validation = _fitting.given(training, rows, validation)
     law = accounting.repetitions(eta, mean)
-    # How many trainings' and searches' noise counts, on average.
-    times = {_by_selection.NAME: law.mean + 1, _by_blocks.NAME: 2.0, _by_trials.NAME: 2.0 * _by_trials.COUNT + 2}[taken]
-    asked = _routes.Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
-    asked = asked._replace(delta=_routes.ideal_delta(asked, times, len(rows[1])))
-    if taken == _by_blocks.NAME:
-        return _by_blocks.tuned(asked, rows, k)
-    if taken == _by_trials.NAME:
-        return _by_trials.tuned(asked, rows, validation)
-    return _by_selection.tuned(asked, rows, validation, law)
+    asked = _fitting.Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
+    asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1])))
+    given = validation is not None
+    rows, validation = _fitting.held_out(rows, validation)
+    records, users = len(rows[1]), len(validation[1])
+    level, noises, costs = _calibrate(asked, records, law)
+    budget = calibration.budget(level, _fitting.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float))
+    stated = calibration.statement(budget, _fitting.VALIDATION)
+
+    def run(number: int, key: jax.Array) -> tuple[Any, float]:
+        of_training, of_score = jax.random.split(key)
+        model = asked.training.fit(deepcopy(asked.settings[number]), noises[number], rows, of_training)
+        return model, _fitting.score(asked.training, model, validation, budget, of_score)
+
+    of_noise = max(asked.training.total_variation(each, records) for each in asked.settings)
+    found = selection.private_selection(
+        run,
+        range(len(asked.settings)),
+        mean=law.mean,
+        eta=law.eta,
+        costs={_fitting.TRAIN: costs, _fitting.VALIDATION: stage.gaussian(stated.level, "a noised score")},
+        delta=asked.delta,
+        run_total_variation=of_noise + stated.total_variation,
+        assumptions=(*asked.training.assumptions(), *((guarantee.ROWS_APART,) if given else ())),
+        on_error=asked.on_error,
+        recordings=asked.recordings,
+        key=asked.key,
+        insecure_key=asked.insecure_key,
+    )
+    return _fitting.Tuned(found.output, asked.settings[found.setting], noises[found.setting], found.guarantees)
+
+
+def _calibrate(
+    asked: _fitting.Asked, records: int, law: accounting.Repetitions
+) -> tuple[float, list[float], list[stage.Stage]]:
+    """The GDP level of a score, the noise of a training with each setting, and what one costs; no data."""
+    level, delta = _largest_mu(law, asked.epsilon, asked.delta), asked.delta / law.mean
+
+    def of_all(costs: Sequence[stage.Stage]) -> float:
+        return selection.statements(law, asked.settings, {_fitting.TRAIN: costs}, asked.delta)[0].level
+
+    noises, costs = _fitting.calibrated(asked, records, accounting.gdp_epsilon(level, delta), delta, of_all)
+    return level, noises, costs
+
+
+def _largest_mu(law: accounting.Repetitions, epsilon: float, delta: float) -> float:
+    """Of one run, so that the selection is within ``(epsilon, delta)``."""
+    low, high = 0.0, 64.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = accounting.selection_epsilon(law, partial(accounting.gdp_delta, middle), delta) <= epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return low

@@ -249,7 +249,7 @@ def statements() -> dict[str, Target]:
             asked.mu_of, {"mu": positive, "epsilon": st.none(), "delta": st.none()}, check=at_least_zero
         ),
         "expect": Target(
-            asked.expect, {"statement": ideal, "epsilon": st.none() | epsilon, "delta": probability},
+            guarantee.expect_within, {"stated": ideal, "epsilon": st.none() | epsilon, "delta": probability},
             fixed=("statement", "epsilon", "delta"),
         ),
         "secret_key": Target(

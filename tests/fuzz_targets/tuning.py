@@ -9,7 +9,6 @@ from fuzz_targets.target import Target, is_guarantee
 from fuzz_targets.valid_values import either, just, probability, secret
 from jaxdpbo import tuning
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import tune
 
 ROWS = np.zeros((60, 2)), np.zeros(60, int)
 
@@ -25,9 +24,8 @@ def tunings() -> dict[str, Target]:
         ),
         "tune_and_train": Target(
             lambda **options: tuning.tune_and_train(Trivial(), ROWS, [0.2, 0.7], **options),
-            law | keyed | {"epsilon": st.floats(0.5, 4.0), "route": either(tune.AUTO, *tune.ROUTES),
-                "k": either(None, 10)},
-            tame=("k",), words=("law", "runs", "costs", "users", "choice", "mu"), check=stated, weight=0.2,
+            law | keyed | {"epsilon": st.floats(0.5, 4.0), },
+            words=("law", "runs", "costs", "users", "choice", "mu"), check=stated, weight=0.2,
         ),
         "private_front": Target(
             lambda **options: tuning.private_front(Trivial(), ROWS, [0.2, 0.7], **options),

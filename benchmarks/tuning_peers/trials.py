@@ -10,40 +10,40 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.tuning_peers.trainings import Reaching
 from jaxdpbo.privacy import accounting, calibration, guarantee, keys
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import _routes, selection
-from jaxdpbo.tuning._routes import TRAIN, VALIDATION
-from jaxdpbo.tuning.training import Reaching, Rows, Setting
+from jaxdpbo.tuning import _fitting, selection
+from jaxdpbo.tuning._fitting import TRAIN, VALIDATION
+from jaxdpbo.tuning.training import Rows, Setting
 
-NAME = "trials"
 SHARE = 0.25  # of mu^2, for all trials
 COUNT = 4  # settings that are tried, at either budget
 RATIO = 2.0  # of the second budget's mu to the first's
 
 
-def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None) -> _routes.Tuned:
-    """As ``tune_and_train`` says."""
+def tuned(asked: _fitting.Asked, rows: Rows, validation: Rows | None = None) -> _fitting.Tuned:
+    """Scored on ``validation``; on a fifth of ``rows`` where not given."""
     training = asked.training
     if not isinstance(training, Reaching):
-        raise TypeError(f"training must have reach() and with_reach() for route={NAME!r}, as Reaching has")
+        raise TypeError("training must have reach() and with_reach() for route='trials', as Reaching has")
     given = validation is not None
-    rows, validation = _routes.held_out(rows, validation)
+    rows, validation = _fitting.held_out(rows, validation)
     records, users, count = len(rows[1]), len(validation[1]), min(COUNT, len(asked.settings))
     whole = accounting.gdp_mu(asked.epsilon, asked.delta)
     least = whole * np.sqrt(SHARE / (count * (1 + RATIO**2)))
     levels = [float(least), float(RATIO * least), float(whole * np.sqrt(1 - SHARE))]
-    small = [_routes.noises(asked, records, accounting.gdp_epsilon(mu, asked.delta), asked.delta) for mu in levels[:2]]
-    tried = [_routes.any_of("a trial", _routes.costs(asked, noises, records)) for noises in small]
+    small = [_fitting.noises(asked, records, accounting.gdp_epsilon(mu, asked.delta), asked.delta) for mu in levels[:2]]
+    tried = [_fitting.any_of("a trial", _fitting.costs(asked, noises, records)) for noises in small]
 
     def of_all(costs: Sequence[stage.Stage]) -> accounting.Total:
-        return accounting.total([*tried * count, _routes.any_of("the training", costs)], asked.delta)
+        return accounting.total([*tried * count, _fitting.any_of("the training", costs)], asked.delta)
 
-    noises, costs = _routes.calibrated(
+    noises, costs = _fitting.calibrated(
         asked, records, accounting.gdp_epsilon(levels[2], asked.delta), asked.delta, lambda of: of_all(of).epsilon
     )
     budget = calibration.budget(
-        whole, _routes.NOISE, users=users, steps=2 * count, dimension=1, dtype=jnp.result_type(float)
+        whole, _fitting.NOISE, users=users, steps=2 * count, dimension=1, dtype=jnp.result_type(float)
     )
     of_scores = calibration.statement(budget, VALIDATION)
     of_noise = (2 * count + 1) * max(training.total_variation(each, records) for each in asked.settings)
@@ -65,12 +65,12 @@ def tuned(asked: _routes.Asked, rows: Rows, validation: Rows | None) -> _routes.
         for place, number in enumerate(drawn):
             of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_trials, count * tier + place), 3)
             setting = asked.settings[number]
-            model = _routes.fitted(asked, setting, of_tier[number], rows, of_training, of_globals)
-            scores.append(_routes.scored(asked, model, validation, budget, of_score))
+            model = _fitting.fitted(asked, setting, of_tier[number], rows, of_training, of_globals)
+            scores.append(_fitting.scored(asked, model, validation, budget, of_score))
         best.append(int(drawn[int(np.argmin(scores))]))
     setting = _extrapolated(training, asked.settings, best, levels, records)
-    model = _routes.fitted(asked, setting, noises[best[1]], rows, of_last, of_last_globals)
-    return _routes.Tuned(model, setting, noises[best[1]], stated, NAME)
+    model = _fitting.fitted(asked, setting, noises[best[1]], rows, of_last, of_last_globals)
+    return _fitting.Tuned(model, setting, noises[best[1]], stated)
 
 
 def _extrapolated(

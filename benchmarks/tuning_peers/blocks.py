@@ -2,33 +2,28 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
+from benchmarks.tuning_peers.trainings import InBlocks
 from jaxdpbo import _quiet
 from jaxdpbo.algorithms import private_search
 from jaxdpbo.drivers import run_loop
 from jaxdpbo.privacy import accounting, guarantee, keys, separable
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.tuning import _routes, selection
-from jaxdpbo.tuning.training import InBlocks, Rows, Vmapped
+from jaxdpbo.tuning import _fitting, selection
+from jaxdpbo.tuning.training import Rows
 
-NAME = "blocks"
 SEARCH_SHARE = 0.15  # of mu^2, for the search
 
 
-def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
-    """As ``tune_and_train`` says."""
+def tuned(asked: _fitting.Asked, rows: Rows, k: int | None = None) -> _fitting.Tuned:
+    """Of ``k`` blocks; where not given a 30th of the rows, at most 100."""
     training = asked.training
-    if isinstance(training, Vmapped):
-        fitted = partial(_at_once, training)
-    elif isinstance(training, InBlocks):
-        fitted = partial(_one_by_one, training)
-    else:
-        raise TypeError(f"training must have fit_block() or block_losses() for route={NAME!r}, as InBlocks has")
+    if not isinstance(training, InBlocks):
+        raise TypeError("training must have block_losses() for route='blocks', as InBlocks has")
     records = len(rows[1])
     whole = accounting.gdp_mu(asked.epsilon, asked.delta)
     of_search, of_training = np.sqrt(SEARCH_SHARE) * whole, np.sqrt(1 - SEARCH_SHARE) * whole
@@ -43,15 +38,15 @@ def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
         rounds=[design],
         choice_mu=[float(of_search)],
         batch=1,
-        noise=_routes.NOISE,
+        noise=_fitting.NOISE,
     )
     algorithm = private_search.algorithm_of()
     search = algorithm.privacy(config)
 
     def stages(costs: Sequence[stage.Stage]) -> list[stage.Stage]:
-        return [stage.gaussian(search.level, "the search"), _routes.any_of("the training", costs)]
+        return [stage.gaussian(search.level, "the search"), _fitting.any_of("the training", costs)]
 
-    noises, costs = _routes.calibrated(
+    noises, costs = _fitting.calibrated(
         asked,
         records,
         accounting.gdp_epsilon(float(of_training), asked.delta),
@@ -70,33 +65,20 @@ def tuned(asked: _routes.Asked, rows: Rows, k: int | None) -> _routes.Tuned:
     of_run, of_blocks, of_last, of_globals = jax.random.split(secret, 4)
 
     selection.charge(asked.recordings, (stated,), "tune and train by blocks", asked.settings)
-    table = fitted(asked, rows, noises, count, of_blocks)
+    table = _block_losses(training, asked, rows, noises, count, of_blocks)
     found = run_loop(algorithm, _looked_up, table, config, key=of_run, insecure_key=True).release
     chosen = round(float(found.point[0]))
-    model = _routes.fitted(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
-    return _routes.Tuned(model, asked.settings[chosen], noises[chosen], (stated,), NAME)
+    model = _fitting.fitted(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
+    return _fitting.Tuned(model, asked.settings[chosen], noises[chosen], (stated,))
 
 
-def _one_by_one(
-    training: InBlocks, asked: _routes.Asked, rows: Rows, noises: Sequence[float], count: int, key: jax.Array
+def _block_losses(
+    training: InBlocks, asked: _fitting.Asked, rows: Rows, noises: Sequence[float], count: int, key: jax.Array
 ) -> np.ndarray:
-    """The loss of each block by each setting ``(settings, k)``: column ``j`` by the rows of block ``j`` alone."""
-    records = len(rows[1])
+    """The loss of each block by each setting ``(settings, k)``: column ``j`` by the rows of block ``j`` alone.
 
-    def learner(number: int, train: Rows, held_out: Rows) -> float:
-        own = jax.random.fold_in(key, np.random.randint(2**31))  # noqa: NPY002 (seeded for the block and setting)
-        model = training.fit_block(deepcopy(asked.settings[number]), noises[number], train, records, own)
-        lost = np.asarray(training.losses(model, held_out), float)
-        return float(np.mean(np.clip(np.where(np.isnan(lost), 0.5, lost), 0.0, 1.0)))
-
-    objective = separable.blocks(learner, records, count, on_error=asked.on_error)
-    return np.array([objective(number, rows) for number in range(len(asked.settings))])
-
-
-def _at_once(
-    training: Vmapped, asked: _routes.Asked, rows: Rows, noises: Sequence[float], count: int, key: jax.Array
-) -> np.ndarray:
-    """The same by one program, whose blocks are of one size: unheard, and where it fails every loss is the largest."""
+    By one program, whose blocks are of one size: unheard, and where it fails every loss is the largest.
+    """
     partition = separable.cut(len(rows[1]), count)
     train, held_out = (tuple(leaf[np.stack(of)] for leaf in rows) for of in zip(*partition, strict=True))
     settings = deepcopy(asked.settings)

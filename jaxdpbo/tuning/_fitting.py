@@ -1,4 +1,4 @@
-"""What every route of ``tune_and_train`` is given, what it returns, and the steps that they share."""
+"""What ``tune_and_train`` and ``private_front`` share: their arguments, calibrated noise, a training and its score."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -32,15 +32,13 @@ class Tuned(NamedTuple):
       model: of the private training; None where it failed.
       setting: that it was trained with.
       noise: of that training, by its own measure.
-      guarantees: a statement for each set of rows, or for all of them.
-      route: that was taken.
+      guarantees: a statement for each set of rows.
     """
 
     model: Any
     setting: Setting
     noise: float
     guarantees: tuple[guarantee.Guarantee, ...]
-    route: str
 
 
 class Asked(NamedTuple):

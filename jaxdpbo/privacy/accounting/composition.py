@@ -223,9 +223,9 @@ def _reduced(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
 
 
 def _level_as_gaussian(stage: Stage) -> float | None:
-    """The level of a stage that is treated as Gaussian, 0 of one that costs nothing, None of the others.
+    """The level of a stage that counts as Gaussian, 0 of one that costs nothing, None of others.
 
-    A sampled training is where it sees whole batches, or has too little noise for sampling to be accounted for.
+    A sampled training counts as Gaussian where it takes whole batches, or has too little noise for the grid.
     """
     if stage.kind == "gaussian":
         return stage.arguments[0]

@@ -56,6 +56,22 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - function.lineno + 1 - said
 
 
+BRANCHES = (
+    *(ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler),
+    *(ast.comprehension, ast.Assert, ast.match_case),
+)  # one more path each
+
+
+def complexity(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """McCabe's: 1, one for each branch, and one for each further operand of ``and`` or ``or``.
+
+    A function inside counts here, and once more on its own.
+    """
+    nodes = list(ast.walk(function))
+    operands = sum(len(node.values) - 1 for node in nodes if isinstance(node, ast.BoolOp))
+    return 1 + sum(isinstance(node, BRANCHES) for node in nodes) + operands
+
+
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
     """Without ``self``."""
     given = function.args
@@ -112,6 +128,7 @@ def counts(root: Path) -> dict[str, object]:
     lines = [len(file.read_text().splitlines()) for file in files]
     found = [function for tree in trees.values() for function in functions(tree)]
     lengths, many = list(map(length, found)), [len(parameters(function)) for function in found]
+    paths = list(map(complexity, found))
     alone = [sys.executable, "-c", ENTERED]
     done = subprocess.run(alone, cwd=root, check=True, capture_output=True, text=True)
     entered, passed = json.loads(done.stdout)
@@ -124,6 +141,8 @@ def counts(root: Path) -> dict[str, object]:
         "lines of a function: 90th percentile": quantile(lengths, 0.9),
         "lines of a function: most": max(lengths),
         "functions over 80 lines": sum(one > 80 for one in lengths),
+        "functions of complexity over 15": sum(one > 15 for one in paths),
+        "complexity: most": max(paths),
         "parameters: median": statistics.median(many),
         "parameters: most": max(many),
         "functions of more than 12 parameters": sum(one > 12 for one in many),

@@ -276,15 +276,9 @@ def low_high(bounds: np.ndarray) -> dict[str, np.ndarray]:
 
 def _rows_of_box(name: str, value: Any) -> np.ndarray:
     """Rows ``(2, d)`` as NumPy float64, their values not checked yet."""
-    named = None
-    if isinstance(value, Mapping):
-        if set(value) != {"low", "high"}:
-            raise ValueError(f"{name} must have the names 'low' and 'high' alone, got {', '.join(map(repr, value))}")
-        named = value["low"], value["high"]
-    elif hasattr(value, "lb") and hasattr(value, "ub"):  # scipy.optimize.Bounds, which need not be imported
-        named = value.lb, value.ub
-    if named is not None:
-        low, high = (reals(f"{name} {end}", side) for end, side in zip(("low", "high"), named, strict=True))
+    ends = _named_ends(name, value)
+    if ends is not None:
+        low, high = (reals(f"{name} {end}", side) for end, side in zip(("low", "high"), ends, strict=True))
         if low.ndim != 1 or low.shape != high.shape or not low.size:
             raise ValueError(f"{name} must have low and high of one shape (d,), got {low.shape} and {high.shape}")
         return np.stack([low, high])
@@ -299,6 +293,17 @@ def _rows_of_box(name: str, value: Any) -> np.ndarray:
             f"pairs (low, high), or {{'low': {first}, 'high': {second}}} for the rows lower and upper"
         )
     return array if array.shape[0] == 2 else array.T
+
+
+def _named_ends(name: str, value: Any) -> tuple[Any, Any] | None:
+    """Low and high of bounds that name them, unchecked; None of others."""
+    if isinstance(value, Mapping):
+        if set(value) != {"low", "high"}:
+            raise ValueError(f"{name} must have the names 'low' and 'high' alone, got {', '.join(map(repr, value))}")
+        return value["low"], value["high"]
+    if hasattr(value, "lb") and hasattr(value, "ub"):  # scipy.optimize.Bounds, which need not be imported
+        return value.lb, value.ub
+    return None
 
 
 def middle(bounds: np.ndarray) -> np.ndarray:

@@ -20,6 +20,21 @@ MANY = (
 LONG = {  # modules of more than 400 lines, and why
     "privacy/ledger.py": "an auditor loads it alone, by its path",
 }
+PENDING = {  # more complex than allowed for now: other work in progress splits them, and takes this away
+    ("algorithms/dp_gp_ucb/gains.py", "lipschitz_config"),
+}
+BRANCHING = """
+def chosen(a, b):
+    def inner():
+        return [one for one in a if one]
+    match b:
+        case 1: return inner() or b or a
+        case _: pass
+    try:
+        while a: assert b
+    except ValueError:
+        return a if b else [x for y in a for x in y]
+"""  # 1, then comprehension 1, cases 2, or 2, while 1, assert 1, except 1, ternary 1, comprehensions 2
 BOUNDS_ALONE = {"theory/dp_gibo.py"}  # a convergence bound: no guarantee rests on it
 
 
@@ -28,6 +43,24 @@ def test_no_function_is_long():
         (name, one.name) for name, tree in TREES.items() for one in counts.functions(tree) if counts.length(one) > 80
     ]
     assert found == []
+
+
+def test_no_function_is_complex():
+    complex_functions = {
+        (name, function.name)
+        for name, tree in TREES.items()
+        for function in counts.functions(tree)
+        if counts.complexity(function) > 15
+    }
+    assert complex_functions - PENDING == set()
+
+
+def test_complexity_counts_every_branch():
+    outer, inner = counts.functions(ast.parse(BRANCHING))
+    assert (counts.complexity(outer), counts.complexity(inner)) == (12, 2)
+    branches = "".join(f"    if x == {number}: return x\n" for number in range(15))
+    (violation,) = counts.functions(ast.parse(f"def f(x):\n{branches}"))
+    assert counts.complexity(violation) == 16
 
 
 def test_few_functions_have_many_parameters():
@@ -42,7 +75,7 @@ def test_few_functions_have_many_parameters():
 
 def test_modules_are_short():
     lines = {name: len((PACKAGE / name).read_text().splitlines()) for name in TREES}
-    assert {name for name, count in lines.items() if count > 410} == set(LONG)
+    assert {name for name, count in lines.items() if count > 400} == set(LONG)
 
 
 def test_one_file_says_what_a_user_moves():

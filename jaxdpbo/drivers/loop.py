@@ -1,9 +1,9 @@
 """A run around any Python callable: step by step, resumable, a batch at once through an executor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,8 @@ from jaxdpbo import space as spaces
 from jaxdpbo.drivers import checkpoints, mesh, result, separation
 from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger, separable
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, State, Tree
+
+REFUSALS = ledger.LedgerError, result.ObjectiveError, separable.NotSeparable  # they say what to do, and stop a run
 
 
 def run_loop(
@@ -80,71 +82,111 @@ def run_loop(
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the
         covariance of the evaluated points could not be factored.
     """
-    statement, checkpoint = result.statement_of(algorithm, objective, config), None
+    statement = result.statement_of(algorithm, objective, config)
     mesh.expect_one_process("run_loop", data)
     objective, data = separation.shown(objective, data, user_axes)
     statement = separation.rests_on(statement, objective, shown=state is None)  # steps before may be unchecked
-    count = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
-    if not isinstance(state, State | None):
-        raise TypeError(f"state must be of a RunInterrupted, got {type(state).__name__}")
-    if executor is not None and not hasattr(executor, "submit"):
-        raise TypeError(f"executor must be one of concurrent.futures, got {type(executor).__name__}")
-    if recording is not None and (key is not None or state is not None):
-        raise ValueError("key and state must not be given with a recording: the record says how a run goes on")
+    bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
+    _check_options(key, state, executor, recording)
     key, statement = keys.for_release(key, statement, insecure_key)
     init_key, loop_key, release_key = run_keys(key)
     fresh: State = init(algorithm, init_key, config)
-    current = fresh if state is None else state
-    if jax.tree.map(_shape_and_dtype, current) != jax.tree.map(_shape_and_dtype, fresh):
-        raise ValueError("state must come from a run with this config: its shapes differ")
-    begun, budget = current.public.budget, fresh.public.budget
-    if budget is not None and (changed := calibration.changed_noise(begun, budget)):
-        raise ValueError(f"state must come from a run with the noise of this config, got {changed}")
-
-    publics, infos = (), []
+    state = fresh if state is None else state
+    _check_state(state, fresh)
+    setup = _Setup(algorithm, objective, data, config, executor, bar, loop_key, release_key, diagnostics)
     if recording is not None:
-        like = jax.eval_shape(algorithm.release, release_key, config, fresh)
-        checkpoint = checkpoints.begin(recording, algorithm, config, statement, fresh.public)
-        done = checkpoints.given_out(checkpoint, like)
-        if done is not None:
-            return _finished(done, config, statement)
-        publics = checkpoint.publics
-    start = int(current.public.step)
-    if start:  # nobody can say any more where the keys of the earlier steps came from
+        return _run_recorded(setup, statement, state, recording)
+    if int(state.public.step):  # nobody can say any more where the keys of the earlier steps came from
         statement = statement.assuming(guarantee.KEY_SECRET)
-    for t in _steps(start, config.steps, count):
-        ask_key, tell_key = step_keys(loop_key, t)
-        if t < len(publics) and not jax.tree.leaves(current.private):
-            current = current._replace(public=publics[t])
-            continue
+    return _run_plain(setup, statement, state)
+
+
+class _Setup(NamedTuple):
+    """What stays the same from step to step."""
+
+    algorithm: Algorithm
+    objective: Objective
+    data: Any
+    config: Config
+    executor: Executor | None
+    bar: Any  # of tqdm, or None
+    loop_key: jax.Array
+    release_key: jax.Array
+    diagnostics: bool
+
+
+def _run_plain(setup: _Setup, statement: guarantee.Guarantee, state: State) -> result.Run:
+    """Ask, evaluate and tell, from a state to the last step; then release."""
+    algorithm, config, infos = setup.algorithm, setup.config, []
+    for t in _steps(setup, state):
+        ask_key, tell_key = step_keys(setup.loop_key, t)
         try:
-            query = ask(algorithm, ask_key, config, current)
-            first = partial(_expect_values, algorithm, tell_key, config, current, query) if not infos else None
-            values = _evaluate(objective, query, data, config, executor, first)
-            if checkpoint is not None and t >= len(publics):
-                checkpoint = checkpoints.about_to_draw(checkpoint, f"step {t}")
-            after, info = tell(algorithm, tell_key, config, current, query, values)
-            if t < len(publics):
-                after = after._replace(public=publics[t])  # the noise drawn just now was never seen
-            elif checkpoint is not None:
-                checkpoint = checkpoints.keep(checkpoint, current.public if t else None, after.public)
-        except (ledger.LedgerError, result.ObjectiveError, separable.NotSeparable):
+            query = ask(algorithm, ask_key, config, state)
+            expect = None if infos else partial(_expect_values, setup, tell_key, state, query)
+            values = _evaluate(setup, query, expect)
+            after, info = tell(algorithm, tell_key, config, state, query, values)
+        except REFUSALS:
             raise
         except (Exception, KeyboardInterrupt) as error:
-            said = f"stopped at step {t} of {config.steps} on {type(error).__name__}; the same call "
-            if checkpoint is None:
-                raise result.RunInterrupted(f"{said}with state=error.state goes on from there", current, t) from error
-            raise result.RunInterrupted(f"{said}goes on, or says why it cannot", step=t) from error
-        current = after
+            raise _interruption(t, config, error, state) from error
+        state = after
         infos.append(info)
-    info = jax.tree.map(lambda *leaves: np.stack(leaves), *infos) if infos else None  # jnp: a program for each shape
-    result.raise_on_failed_factorisation(info, current if checkpoint is None else None)
-    if checkpoint is not None:
-        checkpoints.about_to_draw(checkpoint, "the release")
-    released = release(algorithm, release_key, config, current)
-    if checkpoint is not None:
-        released = checkpoints.give_out(checkpoint.recording, released)
-    return _finished(released, config, statement, result.Diagnostics(current, info) if diagnostics else None)
+    info = _stack(infos)
+    result.raise_on_failed_factorisation(info, state)
+    released = release(algorithm, setup.release_key, config, state)
+    return _finish(setup, statement, released, state, info)
+
+
+def _run_recorded(
+    setup: _Setup, statement: guarantee.Guarantee, state: State, recording: charges.Recording
+) -> result.Run:
+    """Pay, replay the steps on record, draw the others on record, and store the release before anybody sees it.
+
+    Public states come from the record. A step on record is evaluated again only where the algorithm keeps something
+    private, which the record does not hold.
+    """
+    algorithm, config, infos = setup.algorithm, setup.config, []
+    like = jax.eval_shape(algorithm.release, setup.release_key, config, state)
+    record = checkpoints.begin(recording, algorithm, config, statement, state.public)
+    done = checkpoints.given_out(record, like)
+    if done is not None:
+        return _finish(setup, statement, done)
+    for t in _steps(setup, state):
+        ask_key, tell_key = step_keys(setup.loop_key, t)
+        replayed = t < len(record.publics)
+        if replayed and not jax.tree.leaves(state.private):
+            state = state._replace(public=record.publics[t])
+            continue
+        try:
+            query = ask(algorithm, ask_key, config, state)
+            expect = None if infos else partial(_expect_values, setup, tell_key, state, query)
+            values = _evaluate(setup, query, expect)
+            if not replayed:
+                record = checkpoints.about_to_draw(record, f"step {t}")
+            after, info = tell(algorithm, tell_key, config, state, query, values)
+            if replayed:
+                after = after._replace(public=record.publics[t])  # the noise drawn just now was never seen
+            else:
+                record = checkpoints.keep(record, state.public if t else None, after.public)
+        except REFUSALS:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            raise _interruption(t, config, error) from error
+        state = after
+        infos.append(info)
+    info = _stack(infos)
+    result.raise_on_failed_factorisation(info, None)
+    checkpoints.about_to_draw(record, "the release")
+    released = release(algorithm, setup.release_key, config, state)
+    released = checkpoints.give_out(record.recording, released)
+    return _finish(setup, statement, released, state, info)
+
+
+def _interruption(t: int, config: Config, error: BaseException, state: State | None = None) -> result.RunInterrupted:
+    """Say at which step a run stopped, and how the same call goes on: from ``state``, or by the record without one."""
+    advice = "goes on, or says why it cannot" if state is None else "with state=error.state goes on from there"
+    message = f"stopped at step {t} of {config.steps} on {type(error).__name__}; the same call {advice}"
+    return result.RunInterrupted(message, state, t)
 
 
 # Each of these is one program: what runs outside of one is compiled operation by operation.
@@ -159,26 +201,39 @@ tell = jax.jit(
 release = jax.jit(lambda algorithm, key, config, state: algorithm.release(key, config, state), static_argnums=0)
 
 
-def _evaluate(
-    objective: Objective,
-    query: Query,
-    data: Any,
-    config: Config,
-    executor: Executor | None,
-    first: Callable[[Any], None] | None,
-) -> np.ndarray:
+def _check_options(key: Any, state: Any, executor: Any, recording: charges.Recording | None) -> None:
+    """TypeError or ValueError where an option is of another type, or two of them exclude each other."""
+    if not isinstance(state, State | None):
+        raise TypeError(f"state must be of a RunInterrupted, got {type(state).__name__}")
+    if executor is not None and not hasattr(executor, "submit"):
+        raise TypeError(f"executor must be one of concurrent.futures, got {type(executor).__name__}")
+    if recording is not None and (key is not None or state is not None):
+        raise ValueError("key and state must not be given with a recording: the record says how a run goes on")
+
+
+def _check_state(state: State, fresh: State) -> None:
+    """ValueError where ``state`` has other shapes, or other noise, than a ``fresh`` one of this config."""
+    if jax.tree.map(_shape_and_dtype, state) != jax.tree.map(_shape_and_dtype, fresh):
+        raise ValueError("state must come from a run with this config: its shapes differ")
+    begun, budget = state.public.budget, fresh.public.budget
+    if budget is not None and (changed := calibration.changed_noise(begun, budget)):
+        raise ValueError(f"state must come from a run with the noise of this config, got {changed}")
+
+
+def _evaluate(setup: _Setup, query: Query, expect: Callable[[Any], None] | None) -> np.ndarray:
     """Values ``(b, ...)`` at the query's points; zeros at masked ones, which are not evaluated.
 
-    ``first`` gets what was returned first, before another point is evaluated.
+    ``expect`` gets what was returned first, before another point is evaluated.
     """
+    objective, data, config, executor = setup.objective, setup.data, setup.config, setup.executor
     points, mask, dtype = np.asarray(query.points, np.float64), np.asarray(query.mask), query.points.dtype
     rows = np.flatnonzero(mask)
     places = [spaces.place(config.space, point) for point in points[rows]]
     raw = _at_once(executor, objective, places, data) if executor else (objective(each, data) for each in places)
     found = []
     for value in raw:
-        if first is not None and not found:
-            first(value)
+        if expect is not None and not found:
+            expect(value)
         found.append(_values.of_users("objective", value, dtype))
     shapes = {value.shape for value in found} or {() if config.users is None else (config.users,)}
     if len(shapes) > 1:
@@ -189,9 +244,7 @@ def _evaluate(
     return values
 
 
-def _expect_values(
-    algorithm: Algorithm, key: jax.Array, config: Any, state: State, query: Query, returned: Any
-) -> None:
+def _expect_values(setup: _Setup, key: jax.Array, state: State, query: Query, returned: Any) -> None:
     """Nothing where ``tell`` takes such values and gives a whole ``Info``; its shapes alone are asked."""
     try:
         shape = _values.of_users("objective", returned, query.points.dtype).shape
@@ -199,14 +252,23 @@ def _expect_values(
         raise result.ObjectiveError(str(error)) from None
     values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
     try:
-        _, info = tell.eval_shape(algorithm, key, config, state, query, values)
+        _, info = tell.eval_shape(setup.algorithm, key, setup.config, state, query, values)
     except (TypeError, ValueError) as error:
         raise result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None
     result.complete(info)
 
 
-def _finished(released: Any, config: Config, statement: guarantee.Guarantee, *diagnosed: Any) -> result.Run:
-    return result.Run(result.named(_as_numpy(released), config), statement, *diagnosed)
+def _stack(infos: list[Any]) -> Any:
+    """One ``Info`` with a leading axis of steps; None of no steps."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *infos) if infos else None  # jnp: a program for each shape
+
+
+def _finish(
+    setup: _Setup, statement: guarantee.Guarantee, released: Any, state: State | None = None, info: Any = None
+) -> result.Run:
+    """What the caller gets; without a ``state``, as of a release that is given out again, no diagnostics."""
+    diagnostics = result.Diagnostics(state, info) if setup.diagnostics and state is not None else None
+    return result.Run(result.named(_as_numpy(released), setup.config), statement, diagnostics)
 
 
 def _as_numpy(released: Any) -> Any:
@@ -226,9 +288,11 @@ def _at_once(executor: Executor, objective: Objective, points: list[Any], data: 
             future.cancel()
 
 
-def _steps(start: int, stop: int, bar: Any) -> Any:
-    steps = range(start, stop)
-    return steps if bar is None else bar(steps, initial=start, total=stop, unit="step")
+def _steps(setup: _Setup, state: State) -> Iterable[int]:
+    """The steps left after ``state``, under a bar where one is wanted."""
+    start = int(state.public.step)
+    steps = range(start, setup.config.steps)
+    return steps if setup.bar is None else setup.bar(steps, initial=start, total=setup.config.steps, unit="step")
 
 
 def _shape_and_dtype(leaf: Any) -> tuple[Any, ...]:

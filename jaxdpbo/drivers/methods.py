@@ -128,16 +128,7 @@ def plan(method: str, asked: Asked) -> Plan:
     )
     real = space is None or bool(np.all(space.real_axes))
     chosen, reason = _chosen(method, asked, real)
-    if chosen != LOCAL and asked.loss_range is None:
-        raise ValueError(f"loss_range must be given for method={chosen!r}")
-    if chosen not in SCALING and _is_private(asked):
-        raise ValueError(f"loss_range must be two numbers for method={chosen!r}, got {asked.loss_range!r}")
-    if chosen in DESCENTS and not real:
-        raise ValueError(
-            f"method must not be {chosen!r} where dimensions are not real: there is no gradient along them"
-        )
-    if chosen not in DESCENTS and isinstance(asked.clip_norm, str):
-        raise ValueError(f"clip_norm must not be {asked.clip_norm!r} for method={chosen!r}, which has no gradients")
+    _check_needs(chosen, asked, real)
     start = None if asked.theta0 is None else _start(space, asked.theta0)
     share = _checks.number("estimate_share", asked.estimate_share)
     if not 0 <= share < 1:
@@ -168,6 +159,20 @@ def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
     if sharp < SHARP or asked.steps < 3:
         return LOCAL, said + f"less than {SHARP:g}" * (sharp < SHARP) + "and there are few steps" * (sharp >= SHARP)
     return START, said + f"at least {SHARP:g}"
+
+
+def _check_needs(method: str, asked: Asked, real: bool) -> None:
+    """ValueError where a method lacks what it needs, or cannot use what it got; ``real``: all dimensions are."""
+    if method != LOCAL and asked.loss_range is None:
+        raise ValueError(f"loss_range must be given for method={method!r}")
+    if method not in SCALING and _is_private(asked):
+        raise ValueError(f"loss_range must be two numbers for method={method!r}, got {asked.loss_range!r}")
+    if method in DESCENTS and not real:
+        raise ValueError(
+            f"method must not be {method!r} where dimensions are not real: there is no gradient along them"
+        )
+    if method not in DESCENTS and isinstance(asked.clip_norm, str):
+        raise ValueError(f"clip_norm must not be {asked.clip_norm!r} for method={method!r}, which has no gradients")
 
 
 def _is_private(asked: Asked) -> bool:

@@ -129,18 +129,45 @@ def minimize(
     plan = methods.plan(method, wanted)
     guarantee.expect_within(plan.algorithm.privacy(plan.config), epsilon, delta)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
+    stepwise = {"state": state, "executor": executor, "progress": progress}
+    trace = must or (auto and not from_python)
+    run = _run_plan(plan, objective, data, trace=trace, must=must, shared=shared, stepwise=stepwise)
+    note = "" if plan.descent is None else note_on(plan.searched(run.release).path, plan.descent)
+    return run._replace(note=note, method=f"{plan.method}: {plan.reason}")
+
+
+def _run_plan(
+    plan: methods.Plan,
+    objective: Objective,
+    data: Any,
+    *,
+    trace: bool,
+    must: bool,
+    shared: dict[str, Any],
+    stepwise: dict[str, Any],
+) -> result.Run:
+    """Run a plan in one compiled program, or from Python where the objective cannot, or should not, be traced.
+
+    Args:
+      plan: from ``methods.plan``.
+      objective: as for ``minimize``.
+      data: likewise.
+      trace: try to trace the objective.
+      must: raise where it cannot be traced.
+      shared: options of both drivers.
+      stepwise: options of ``run_loop`` alone.
+
+    Raises:
+      ValueError: ``must``, and blocks of a learner that cannot be traced.
+    """
     cut = isinstance(objective, Blocks) and not objective.traceable  # what fails, tracing included, is a loss there
     if must and cut:
         raise ValueError("traceable must not be True for blocks of a learner that is not: blocks(..., traceable=True)")
-    trying = must or (auto and not from_python and not cut)
+    trying = trace and not cut
     traced = _traced(objective, data, plan.config, must=must) if trying else None
     if traced is not None:
-        run = run_scan(plan.algorithm, objective, traced, plan.config, **shared)
-    else:
-        shared |= {"state": state, "executor": executor, "progress": progress}
-        run = _from_python(plan.algorithm, objective, data, plan.config, tried=trying, **shared)
-    note = "" if plan.descent is None else note_on(plan.searched(run.release).path, plan.descent)
-    return run._replace(note=note, method=f"{plan.method}: {plan.reason}")
+        return run_scan(plan.algorithm, objective, traced, plan.config, **shared)
+    return _from_python(plan.algorithm, objective, data, plan.config, tried=trying, **shared, **stepwise)
 
 
 def _users(users: int | None, objective: Objective, data: Any) -> int:

@@ -119,14 +119,18 @@ def _keys_of_runs(configs: int, common: bool, seeds: int | None, key: Any, keys:
         drawn = secret_key(shape) if key is None else jax.random.split(_checks.key("key", key), shape)
     else:
         drawn = keys
-    found = _checks.keys("keys", drawn)
-    if found.ndim == 1 and (common or configs == 1):
-        return jnp.broadcast_to(found[None], (configs, len(found)))
-    if common or found.ndim != 2 or len(found) != configs:
+    return _arrange_keys(_checks.keys("keys", drawn), configs, common)
+
+
+def _arrange_keys(keys: jax.Array, configs: int, common: bool) -> jax.Array:
+    """Keys as ``(c, s)``: of that shape, or one row ``(s,)`` for every config; ValueError for other shapes."""
+    if keys.ndim == 1 and (common or configs == 1):
+        return jnp.broadcast_to(keys[None], (configs, len(keys)))
+    if common or keys.ndim != 2 or len(keys) != configs:
         wanted = "(s,)" if common else f"({configs}, s), one for each run"
-        advice = "" if common or found.ndim > 1 else "; common_random_numbers=True gives all configs the same noise"
-        raise ValueError(f"keys must have shape {wanted}, got shape {found.shape}{advice}")
-    return found
+        advice = "" if common or keys.ndim > 1 else "; common_random_numbers=True gives all configs the same noise"
+        raise ValueError(f"keys must have shape {wanted}, got shape {keys.shape}{advice}")
+    return keys
 
 
 @cache

@@ -13,8 +13,10 @@ import inspect
 import sys
 import types
 import zlib
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +25,8 @@ import numpy as np
 from jaxdpbo.types import Tree
 
 LIBRARIES = ("jaxdpbo", "jax", "optax", "numpy", "scipy")  # their functions go by name, and their versions with them
+PLAIN = bool, int, float, complex, str, bytes, Fraction, range
+NAMED = types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.WrapperDescriptorType  # by name too
 
 
 def fingerprint(public: object) -> str:
@@ -62,67 +66,55 @@ def _digest(value: Any, within: tuple[Any, ...]) -> str:
 def _feed(update: Any, value: Any, within: tuple[Any, ...]) -> None:
     """Every part with its kind and length before it, so that no two values feed the same bytes."""
 
-    def part(kind: str, content: bytes = b"") -> None:
+    def part(kind: str, content: bytes) -> None:
         update(f"{kind}:{len(content)}:".encode() + content)
 
-    def parts(kind: str, *values: Any) -> None:
-        part(kind, str(len(values)).encode())
-        for each in values:
-            _feed(update, each, (*within, value))
-
-    if (
-        value is None
-        or value is Ellipsis
-        or isinstance(value, (bool, int, float, complex, str, bytes, Fraction, range))
-    ):
-        part(type(value).__name__, value if isinstance(value, bytes) else repr(value).encode())
-    elif _is_array(value):
-        array = np.asarray(value)
-        part("array", f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    elif any(value is outer for outer in within):
-        part("again", str([value is outer for outer in within].index(True)).encode())  # a function that names itself
-    elif callable(value) and _is_of_a_library(value):
-        part("library", _name(value))
-    elif isinstance(value, types.FunctionType):
-        parts("function", *_reached(value))
-    elif isinstance(value, types.CodeType):
-        part("code", value.co_code)
-        counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, value.co_flags
-        parts("names", value.co_name, value.co_names, value.co_varnames, value.co_freevars, value.co_consts, counts)
-    elif isinstance(value, functools.partial):
-        parts("partial", value.func, value.args, value.keywords)
-    elif isinstance(value, types.MethodType):
-        parts("method", value.__func__, value.__self__)
-    elif isinstance(
-        value, (types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.WrapperDescriptorType)
-    ):
-        part("name", _name(value))
-    elif isinstance(value, type):
-        parts("class", _name(value), *_methods(value))
-    elif isinstance(value, enum.Enum):
-        parts("enum", type(value), value.name)
-    elif dataclasses.is_dataclass(value):
-        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-        parts("record", type(value), *fields)
-    elif isinstance(value, (tuple, list)):
-        parts("items", type(value), *value)
-    elif isinstance(value, dict):
-        parts("mapping", type(value), *sorted(_digest(item, (*within, value)) for item in value.items()))
-    elif isinstance(value, (frozenset, set)):
-        parts("set", *sorted(_digest(each, (*within, value)) for each in value))
-    elif isinstance(value, slice):
-        parts("slice", value.start, value.stop, value.step)
-    elif isinstance(value, (staticmethod, classmethod, property)):
-        parts("descriptor", *(getattr(value, name, None) for name in ("__func__", "fget", "fset")))
-    elif isinstance(value, inspect.Signature):
-        parts("signature", *((each.name, each.kind.value, each.default) for each in value.parameters.values()))
-    elif callable(value) and (wrapped := getattr(value, "__wrapped__", None)) is not None:  # compiled
-        parts("wrapped", wrapped)
-    elif type(value) is object:
-        part("object")  # a sentinel: nothing about it differs
-    else:
+    leaf = _leaf(value, within)
+    if leaf is not None:
+        part(*leaf)
+        return
+    kind = next((kind for kind in _KINDS if kind.holds(value)), None)
+    if kind is None:
         kinds = " in ".join(type(each).__qualname__ for each in (value, *reversed(within[2:])))
         raise TypeError(f"a {kinds} has no bytes to hash: a ledger could take it for another")
+    if isinstance(value, types.CodeType):
+        part("code", value.co_code)
+    inside = *within, value
+    parts = *kind.parts(value), *sorted(_digest(inner, inside) for inner in kind.unordered(value))
+    part(kind.name, str(len(parts)).encode())
+    for inner in parts:
+        _feed(update, inner, inside)
+
+
+def _leaf(value: Any, within: tuple[Any, ...]) -> tuple[str, bytes] | None:
+    """Kind and bytes of a value without parts, or None of one that has them."""
+    if value is None or value is Ellipsis or isinstance(value, PLAIN):
+        return type(value).__name__, value if isinstance(value, bytes) else repr(value).encode()
+    if _is_array(value):
+        array = np.asarray(value)
+        return "array", f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
+    if any(value is outer for outer in within):  # a function that names itself
+        return "again", str([value is outer for outer in within].index(True)).encode()
+    if callable(value) and _is_of_a_library(value):
+        return "library", _name(value)
+    if isinstance(value, NAMED):
+        return "name", _name(value)
+    if type(value) is object:  # a sentinel: nothing about it differs
+        return "object", b""
+    return None
+
+
+class _Kind(NamedTuple):
+    """Values of one kind: which they are, and their parts, in order and in any order."""
+
+    name: str
+    holds: Callable[[Any], bool]
+    parts: Callable[[Any], tuple[Any, ...]]
+    unordered: Callable[[Any], Iterable[Any]] = lambda value: ()
+
+
+def _instance_of(*classes: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, classes)
 
 
 def _is_array(value: Any) -> bool:
@@ -153,6 +145,21 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
+def _code_names(code: types.CodeType) -> tuple[Any, ...]:
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    return code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_consts, counts
+
+
+def _fields(record: Any) -> tuple[Any, ...]:
+    return type(record), *((field.name, getattr(record, field.name)) for field in dataclasses.fields(record))
+
+
+def _parameters(signature: inspect.Signature) -> tuple[Any, ...]:
+    return tuple(
+        (parameter.name, parameter.kind.value, parameter.default) for parameter in signature.parameters.values()
+    )
+
+
 def _methods(kind: type) -> list[Any]:
     """What a class of the user's defines; a library's is its name."""
     if (
@@ -177,6 +184,32 @@ def _name(value: Any) -> bytes:
     module = str(getattr(value, "__module__", ""))
     at = "" if module.startswith("__m") else module
     return f"{at}.{getattr(value, '__qualname__', getattr(value, '__name__', value))}".encode()
+
+
+_KINDS = (  # the first that holds
+    _Kind("function", inspect.isfunction, _reached),
+    _Kind("names", inspect.iscode, _code_names),
+    _Kind("partial", _instance_of(functools.partial), attrgetter("func", "args", "keywords")),
+    _Kind("method", inspect.ismethod, attrgetter("__func__", "__self__")),
+    _Kind("class", inspect.isclass, lambda value: (_name(value), *_methods(value))),
+    _Kind("enum", _instance_of(enum.Enum), lambda value: (type(value), value.name)),
+    _Kind("record", dataclasses.is_dataclass, _fields),
+    _Kind("items", _instance_of(tuple, list), lambda value: (type(value), *value)),
+    _Kind("mapping", _instance_of(dict), lambda value: (type(value),), lambda value: value.items()),
+    _Kind("set", _instance_of(frozenset, set), lambda value: (), lambda value: value),
+    _Kind("slice", _instance_of(slice), attrgetter("start", "stop", "step")),
+    _Kind(
+        "descriptor",
+        _instance_of(staticmethod, classmethod, property),
+        lambda value: tuple(getattr(value, name, None) for name in ("__func__", "fget", "fset")),
+    ),
+    _Kind("signature", _instance_of(inspect.Signature), _parameters),
+    _Kind(  # compiled
+        "wrapped",
+        lambda value: callable(value) and getattr(value, "__wrapped__", None) is not None,
+        lambda value: (value.__wrapped__,),
+    ),
+)
 
 
 def _version(library: str) -> str:

@@ -421,36 +421,53 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
     name = opened.path
     header, *lines = opened.chain.lines
     _expect_the_version(name, header)
-    entries: dict[str, Entry] = {}
-    steps: dict[str, list[dict[str, Any]]] = {}
-    releases: dict[str, dict[str, Any]] = {}
-    adopted = []
     number = 1
     try:
         budget, when, by = _budget(_spend(header)), header["when"], header["by"]
+        record = _Record(name, budget, {}, {}, {}, [])
         for number, line in enumerate(lines, start=2):
-            kind, run = line["kind"], line.get("run", "")
-            if kind == "adopted":
-                adopted.append(f"a copy, adopted {line['when']} by {line['by']}")
-            elif kind == "spend" and run not in entries:
-                spend, words = _spend(line), (line["fingerprint"], line["who"], line["when"])
-                _expect_the_kind_of(name, budget, spend)
-                entries[run], steps[run] = Entry(number, run, line["what"], spend, *words, 0, released=False), []
-            elif kind == "step" and run not in releases and line["number"] == len(steps[run]) + 1:
-                steps[run].append(line["content"])
-            elif kind == "release" and run in entries and run not in releases:
-                releases[run] = line["payload"]
-            else:
-                raise ValueError(kind)
+            _add_line(record, number, line)
     except (KeyError, TypeError, ValueError, LedgerError) as error:
         raise Damaged(f"{name}: line {number} is not a valid ledger entry") from error
-    spends = tuple(one._replace(steps=len(steps[run]), released=run in releases) for run, one in entries.items())
+    steps, releases = record.steps, record.releases
+    spends = tuple(
+        entry._replace(steps=len(steps[run]), released=run in releases) for run, entry in record.entries.items()
+    )
     costs = [_amounts(entry.spend) for entry in spends]
     spent = Amounts(*(sum((getattr(cost, name) for cost in costs), Fraction()) for name in Amounts._fields))
     left = Amounts(*(has - used for has, used in zip(_allowed(budget), spent, strict=True)))
     assumptions = tuple(dict.fromkeys(each for entry in spends for each in entry.spend.assumptions))
-    found = Account(budget, by, when, tuple(adopted), spends, assumptions, spent, left, opened.chain.head)
-    return found, {run: _Kept(tuple(steps[run]), releases.get(run)) for run in entries}
+    found = Account(budget, by, when, tuple(record.adopted), spends, assumptions, spent, left, opened.chain.head)
+    return found, {run: _Kept(tuple(steps[run]), releases.get(run)) for run in record.entries}
+
+
+class _Record(NamedTuple):
+    """What the lines of a ledger say, run by run."""
+
+    path: Path
+    budget: Budget
+    entries: dict[str, Entry]
+    steps: dict[str, list[dict[str, Any]]]
+    releases: dict[str, dict[str, Any]]
+    adopted: list[str]
+
+
+def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
+    """Add what a line says; ValueError, KeyError or LedgerError where it may not stand there."""
+    _, budget, entries, steps, releases, adopted = record
+    kind, run = line["kind"], line.get("run", "")
+    if kind == "adopted":
+        adopted.append(f"a copy, adopted {line['when']} by {line['by']}")
+    elif kind == "spend" and run not in entries:
+        spend, words = _spend(line), (line["fingerprint"], line["who"], line["when"])
+        _expect_the_kind_of(record.path, budget, spend)
+        entries[run], steps[run] = Entry(number, run, line["what"], spend, *words, 0, released=False), []
+    elif kind == "step" and run not in releases and line["number"] == len(steps[run]) + 1:
+        steps[run].append(line["content"])
+    elif kind == "release" and run in entries and run not in releases:
+        releases[run] = line["payload"]
+    else:
+        raise ValueError(kind)
 
 
 def _budget(spend: Spend) -> Budget:

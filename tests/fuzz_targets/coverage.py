@@ -132,7 +132,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     "draws what a result holds: tests/test_plotting.py": {"plotting": "path front trade_off audit previews budget"},
     "the fields of a class: tests/test_contracts.py": {"types": "missing"},
     "traces what it is given: tests/test_separable.py": {
-        "privacy.separable.check": "check_separable program_of_one joined",
+        "privacy.separable.check": "check_separable program_of_one",
+        "privacy.separable.taints": "joined",
         "privacy.separable.roles": "axes_of expect_axes expect_users expect_one_role",
         "privacy.separable.objectives": "per_user",
         "privacy.separable.replay": "audit_separable",

@@ -111,11 +111,7 @@ def config(
     given = _checks.reals("choice_mu", choice_mu)
     if given.shape != (len(designs) + (inner_config is not None),):
         raise ValueError(f"choice_mu must be one number a choice, got shape {given.shape} for {len(designs)} rounds")
-    if inner_config is not None and (inner_config.users, inner_config.batch) != (users, batch):
-        raise ValueError(
-            f"inner_config must be of {users} users and {batch} points a step, got {inner_config.users} and "
-            f"{inner_config.batch}"
-        )
+    _check_inner(inner_config, users, batch)
     levels = [_checks.positive("choice_mu", mu, finite=False) for mu in given.tolist()]
     kind = _checks.choice("noise", noise, calibration.NOISES)
     kind = "none" if np.all(np.isinf(levels)) else kind
@@ -135,6 +131,15 @@ def config(
         rounds=tuple(len(each.fresh) for each in designs),
         space=space,
     )
+
+
+def _check_inner(inner_config: Any, users: int, batch: int) -> None:
+    """ValueError where the inner algorithm has other users, or other batches."""
+    if inner_config is not None and (inner_config.users, inner_config.batch) != (users, batch):
+        raise ValueError(
+            f"inner_config must be of {users} users and {batch} points a step, got {inner_config.users} and "
+            f"{inner_config.batch}"
+        )
 
 
 def _round(value: Round, box: np.ndarray, batch: int) -> Round:

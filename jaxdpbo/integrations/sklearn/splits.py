@@ -43,18 +43,8 @@ def one(cv: Any, rows: int, groups: Any, arguments: dict[str, Any], *, again: bo
       ValueError: more splits than one, a split by labels, no rows on one side, rows or a group on both, a split that
         is another one each time where it must not be.
     """
-    if cv is None:
-        splitter = ShuffleSplit if groups is None else GroupShuffleSplit
-        cv = splitter(1, test_size=0.5, random_state=SEED)
-    if isinstance(cv, (int, np.integer)):
-        raise ValueError(KFOLDS.format(cv))
-    if isinstance(cv, StratifiedShuffleSplit):
-        raise ValueError(
-            "cv must not split by labels: one record's label then moves other records; use ShuffleSplit(1)"
-        )
-    # To a splitter the rows hold nothing: it can not look.
-    splitter: Any = check_cv(cv)
-    blank = np.zeros((rows, 1))
+    splitter = _splitter(cv, groups)
+    blank = np.zeros((rows, 1))  # to a splitter the rows hold nothing: it can not look
     arguments = arguments if groups is None else arguments | {"groups": groups}
     if (count := splitter.get_n_splits(blank, np.zeros(rows), **arguments)) != 1:
         raise ValueError(KFOLDS.format(f"{count} splits"))
@@ -71,3 +61,17 @@ def one(cv: Any, rows: int, groups: Any, arguments: dict[str, Any], *, again: bo
         raise ValueError("cv must not put rows of one group on both sides: use GroupShuffleSplit(1)")
     found, user = np.unique(whose[validation], return_inverse=True)
     return Split(train, validation, user, len(found))
+
+
+def _splitter(cv: Any, groups: Any) -> Any:
+    """The splitter of ``cv``, halves by default; ValueError where it is k-fold or splits by labels."""
+    if cv is None:
+        halves = ShuffleSplit if groups is None else GroupShuffleSplit
+        cv = halves(1, test_size=0.5, random_state=SEED)
+    if isinstance(cv, (int, np.integer)):
+        raise ValueError(KFOLDS.format(cv))
+    if isinstance(cv, StratifiedShuffleSplit):
+        raise ValueError(
+            "cv must not split by labels: one record's label then moves other records; use ShuffleSplit(1)"
+        )
+    return check_cv(cv)

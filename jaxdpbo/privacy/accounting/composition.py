@@ -214,24 +214,31 @@ def _stages(stages: Unchecked) -> tuple[Stage, ...]:
 
 def _reduced(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
     """The level of all stages that are Gaussian, rounded up, and the others that cost anything."""
-    levels, rest = [], []
-    for one in stages:
-        if one.kind == "gaussian":
-            levels.append(one.arguments[0])
-            continue
-        if one.kind == "sampled_gaussian":
-            rate, z, steps = one.arguments
-            if rate > 0 and steps > 0 and (rate == 1 or z < sampling.MIN_NOISE_MULTIPLIER):
-                levels.append(math.inf if z == 0 else math.sqrt(steps) / z)
-                continue
-            if rate == 0 or steps == 0:
-                continue
-        if one.kind != "pure" or one.arguments[0] > 0:
-            rest.append(one)
-    if math.inf in levels:
+    levels = [_level_as_gaussian(stage) for stage in stages]
+    rest = [stage for stage, level in zip(stages, levels, strict=True) if level is None]
+    known = [level for level in levels if level]
+    if math.inf in known:
         return math.inf, rest
-    known = [level for level in levels if level > 0]
     return (rounded.composed_mu(*known) if known else 0.0), rest
+
+
+def _level_as_gaussian(stage: Stage) -> float | None:
+    """The level of a stage that counts as Gaussian, 0 of one that costs nothing, None of others.
+
+    A sampled training counts as Gaussian where it takes whole batches, or has too little noise for the grid.
+    """
+    if stage.kind == "gaussian":
+        return stage.arguments[0]
+    if stage.kind == "pure":
+        return None if stage.arguments[0] > 0 else 0.0
+    if stage.kind != "sampled_gaussian":
+        return None
+    rate, z, steps = stage.arguments
+    if rate == 0 or steps == 0:
+        return 0.0
+    if rate < 1 and z >= sampling.MIN_NOISE_MULTIPLIER:
+        return None
+    return math.inf if z == 0 else math.sqrt(steps) / z
 
 
 def _level(kind: str, arguments: tuple[Any, ...]) -> float:

@@ -6,7 +6,6 @@ complete: what it passes is separable (docs/theorems.md), what it refuses need n
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from jax.extend import backend, core
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from jaxdpbo.privacy.separable import roles, rules
+from jaxdpbo.privacy.separable.taints import OWN, PUBLIC, Mixed, PerUser, Taint, joined
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
 CALLS = {  # primitive -> the parameter that holds its program
@@ -34,45 +34,6 @@ JAXS = {getattr(one, "name", "") for one in vars(core.primitives).values()} - {"
 JAXS |= {"optimization_barrier", "copy_p"}
 
 JAX = str(Path(jax.__file__).parent)
-
-
-@dataclass(frozen=True)
-class Public:
-    """Depends on no record."""
-
-
-@dataclass(frozen=True)
-class PerUser:
-    """Slice ``i`` along ``axis`` depends on record ``i`` and on public values alone."""
-
-    axis: int
-
-
-@dataclass(frozen=True)
-class Own:
-    """All of it depends on one record: the one whose turn it is in a loop over users."""
-
-
-@dataclass(frozen=True)
-class Mixed:
-    """Anything else: which operation made it so, why, and where."""
-
-    said: str
-
-
-Taint = Public | PerUser | Own | Mixed
-PUBLIC, OWN = Public(), Own()
-
-
-def joined(taints: Sequence[Taint]) -> Taint | None:
-    """Of values of which any may be the one at hand; None where no statement covers them all."""
-    private = [taint for taint in taints if taint != PUBLIC]
-    for taint in private:
-        if isinstance(taint, Mixed):
-            return taint
-    if not private:
-        return PUBLIC
-    return private[0] if all(taint == private[0] for taint in private) else None
 
 
 class NotSeparable(ValueError):

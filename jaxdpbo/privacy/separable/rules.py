@@ -7,6 +7,7 @@ axis of the results (one for all), or says in words why there is none. It may sa
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from jax.extend.core import JaxprEqn, Literal, Var
 
@@ -205,9 +206,9 @@ def _scatter(equation: JaxprEqn, axes: Axes) -> int | str:
     beside = [axis for axis in range(len(shapes[2])) if axis not in numbers.update_window_dims]
     aside = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     kept = [axis for axis in range(len(shapes[0])) if axis not in aside]
-    for axis, theirs in zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True):
-        if operand in (None, axis) and indices in (None, theirs) and updates in (None, beside[theirs]):
-            return axis
+    batched = _batching_axis(numbers, axes, beside)
+    if batched is not None:
+        return batched
     if indices is not None:
         return "writes at a place that depends on records"
     if updates is None and operand is not None:
@@ -217,6 +218,15 @@ def _scatter(equation: JaxprEqn, axes: Axes) -> int | str:
         if operand in (None, axis) and updates == of_updates and whole:
             return axis
     return "writes some users' values into others' places"
+
+
+def _batching_axis(numbers: Any, axes: Axes, beside: Sequence[int]) -> int | None:
+    """The operand's batching axis along which every operand of a scatter that is not public counts users, or None."""
+    operand, indices, updates = axes
+    for axis, theirs in zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True):
+        if operand in (None, axis) and indices in (None, theirs) and updates in (None, beside[theirs]):
+            return axis
+    return None
 
 
 def _bitcast(equation: JaxprEqn, axis: int) -> str:

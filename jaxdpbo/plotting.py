@@ -56,12 +56,11 @@ def path(
     return _named(drawn, "step", "parameter" if low is None else "parameter, over its side of the box")
 
 
-def front(release: Release, *, deviations: ArrayLike | None = None, axes: "Axes | None" = None) -> "Axes":
+def front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
     """Epsilon and error of the settings that ``dpareto`` measured, and its front as a line.
 
     Args:
       release: of ``dpareto``.
-      deviations: ``(m,)``, standard deviations of the errors over repeated trainings, where they were measured.
       axes: matplotlib's.
     """
     values, usable = np.asarray(release.values, float), np.asarray(release.failed) == USABLE
@@ -70,8 +69,6 @@ def front(release: Release, *, deviations: ArrayLike | None = None, axes: "Axes 
     drawn.scatter(*values[usable & ~best].T, color="0.7", s=12, label="dominated")
     order = np.flatnonzero(best)[np.argsort(values[best, 0])]
     drawn.step(*values[order].T, where="post", color="C0", marker="o", label="front")
-    if deviations is not None:
-        drawn.errorbar(*values[order].T, yerr=np.asarray(deviations, float)[order], fmt="none", color="C0", capsize=2)
     drawn.set_xscale("log")
     return _named(drawn, "epsilon", "error")
 

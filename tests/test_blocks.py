@@ -209,7 +209,6 @@ def test_a_ledger_is_of_users_or_of_all_rows(tmp_path):
         ({"groups": np.zeros(3, int)}, "groups must have 120"),
         ({"groups": np.zeros(120, int), "traceable": True}, "groups must not"),
         ({"on_error": "ignore"}, "on_error"),
-        ({"train_share": 1.5}, "train_share"),
     ],
 )
 def test_what_is_out_of_range_is_refused(options, said):

@@ -500,10 +500,6 @@ def test_a_number_that_float32_can_not_hold_is_refused(name, float32):
             config(**{name: 1e60})
 
 
-def test_an_incomplete_gradient_can_be_asked_for():
-    assert config(memory="none", batch=2, allow_incomplete_gradient=True).batch == 2
-
-
 def test_privacy_takes_one_config():
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), config(), config(mu=3.0))
     with pytest.raises(ValueError, match="privacy takes one config"):

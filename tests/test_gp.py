@@ -201,21 +201,20 @@ def fitted(seed, model, points, values, mask, **options):
     return jax.jit(partial(gp.fit, **options))(jax.random.key(seed), model, points, values, mask)
 
 
-@pytest.mark.parametrize("within", [100.0, 1.0001, 1e6])
-def test_fit_is_never_worse_than_where_it_starts(within):
+def test_fit_is_never_worse_than_where_it_starts():
     _, *scene_of_fit = fit_scene()
     begun = prior_of([0.41, 2.1], 1e-2, variance=0.9)
-    found = fitted(1, begun, *scene_of_fit, num_restarts=1, steps=1, within=within)
+    found = fitted(1, begun, *scene_of_fit, num_restarts=1, steps=1)
     before = likelihood(begun, *scene_of_fit)
     assert likelihood(found, *scene_of_fit) >= before - 1e-9 * abs(before)
 
 
 def test_fit_stays_within_its_factor():
     _, *scene_of_fit = fit_scene()
-    begun = prior_of([2.0, 2.0], 0.1)
-    found = fitted(2, begun, *scene_of_fit, num_restarts=2, steps=50, within=2.0)
+    begun = prior_of([100.0, 2.0], 0.1)
+    found = fitted(2, begun, *scene_of_fit, num_restarts=2, steps=100)
     for new, old in zip(jax.tree.leaves(found), jax.tree.leaves(begun), strict=True):
-        assert np.all(np.abs(np.log(new / old)) <= np.log(2.0) * (1 + 1e-12))
+        assert np.all(np.abs(np.log(new / old)) <= np.log(gp.FIT_FACTOR) * (1 + 1e-12))
     np.testing.assert_allclose(found.params.lengthscale[0], 1.0, rtol=1e-12)  # 0.4 is beyond what may be searched
 
 
@@ -241,9 +240,6 @@ def test_a_narrow_spread_holds_a_fit_where_it_was():
         ({"num_restarts": 0}, ValueError, "num_restarts must be at least 1, got 0"),
         ({"steps": 0}, ValueError, "steps must be at least 1, got 0"),
         ({"steps": 1.5}, TypeError, "steps must be an integer, got 1.5"),
-        ({"within": 1.0}, ValueError, "within must be above 1, got 1.0"),
-        ({"within": -2.0}, ValueError, "within must be positive, got -2.0"),
-        ({"within": np.inf}, ValueError, "within must be finite, got inf"),
     ],
 )
 def test_fit_refuses_and_names(arguments, error, message):

@@ -247,7 +247,6 @@ def test_noisy_values_are_not_ranked():
     utilities, mask = jnp.array([1.0, 2.0, 3.0, -50.0]), jnp.ones(4, bool)
     for answer, of in (("observed", preprocessing.half_ranked), ("best_posterior_mean", preprocessing.standardized)):
         np.testing.assert_array_equal(gp_ucb.observed(config(answer=answer), utilities, mask), of(utilities, mask))
-    np.testing.assert_array_equal(gp_ucb.observed(config(standardize=False), utilities, mask), utilities)
 
 
 def test_repaired():
@@ -309,7 +308,6 @@ def test_a_box_is_searched_as_well_by_groups(samples, restarts):
         ({"search": maximize.Search(ascent_steps=0.5)}, TypeError, "ascent_steps must be an integer"),
         ({"search": (1000, 8, 50)}, TypeError, "search must be a maximize.Search, got tuple"),
         ({"answer": "best"}, ValueError, "answer must be one of"),
-        ({"standardize": 1}, TypeError, "standardize must be True or False"),
         ({"noise_variance": 0}, ValueError, "noise_variance must be positive"),
     ],
 )

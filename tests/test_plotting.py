@@ -44,7 +44,7 @@ def test_a_front_is_a_line_of_what_nothing_dominates():
     release = dpareto.Release(
         np.zeros(1), np.zeros((4, 1)), values, np.zeros(4, int), np.array([True, True, False, True]), 0.0, None
     )
-    axes = plotting.front(release, deviations=np.full(4, 0.01))
+    axes = plotting.front(release)
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), [0.5, 1.0, 2.0])
     assert axes.get_xscale() == "log"
 
@@ -60,7 +60,7 @@ def test_a_trade_off_is_what_the_statement_says():
 
 
 def test_an_audit_is_a_share_of_its_claim():
-    found = auditing.Audit(0.4, 1.2, 0.0, 1, 0, 10, 0.95)
+    found = auditing.Audit(0.4, 1.2, 0.0, 1, 0, 10)
     axes = plotting.audit([found, found], [GDP, DP], ["one", "two"])
     assert [bar.get_width() for bar in axes.patches] == [1.2, 0.8]
     assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor()  # one is refuted

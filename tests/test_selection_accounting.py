@@ -23,7 +23,7 @@ def test_golden_values(eta, mean, mu, delta, gamma, epsilon):
     assert law.gamma == pytest.approx(gamma, rel=1e-5)
     found = accounting.selection_epsilon(law, lambda at: accounting.gdp_delta(mu, at), delta)
     assert found == pytest.approx(epsilon, rel=1e-5)
-    assert accounting.selection_delta(law, lambda at: accounting.gdp_delta(mu, at), found) <= delta * (1 + 1e-9)
+    assert accounting.selection_profile(law, lambda at: accounting.gdp_delta(mu, at))(found) <= delta * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("eta", "mean"), LAWS)
@@ -73,7 +73,7 @@ def test_no_finite_mechanism_violates_the_theorem(trials):
         chosen = [selected(law, each, 600) for each in (first, second)]
         truth = profile_of(*chosen)
         for epsilon in (0.05, 0.3, 1.0, 2.0, 4.0):
-            bound = accounting.selection_delta(law, profile_of(first, second), epsilon)
+            bound = accounting.selection_profile(law, profile_of(first, second))(epsilon)
             assert truth(epsilon) <= bound + 1e-9, (law, first, second, epsilon)
             if 1e-6 < bound < 1:
                 closest = max(closest, truth(epsilon) / bound)
@@ -116,7 +116,7 @@ def test_what_is_out_of_range_is_refused():
         with pytest.raises(ValueError, match=r"eta|mean"):
             accounting.repetitions(eta, mean)
     law = accounting.repetitions(0.0, 16)
-    assert accounting.selection_delta(law, lambda at: 1.0, 0.5) == 1.0
+    assert accounting.selection_profile(law, lambda at: 1.0)(0.5) == 1.0
     for nothing in (1.0, math.nan, -0.1, 2.0):
         assert accounting.selection_epsilon(law, lambda at, nothing=nothing: nothing, 1e-5) == math.inf
     holes = accounting.selection_epsilon(law, lambda at: math.nan if at < 2 else accounting.gdp_delta(0.5, at), 1e-5)

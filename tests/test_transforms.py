@@ -336,7 +336,6 @@ def test_a_threshold_is_not_judged_on_the_trials_that_chose_it():
         (lambda: input_noise.response(CELLS, 1.0), ValueError, "truth must lie strictly"),
         (lambda: auditing.epsilon_lower_bound(3, 1, 2), ValueError, r"correct must lie in \[0, 2\]"),
         (lambda: auditing.threshold_audit(np.ones(3), np.ones(3)), ValueError, "at least 4"),
-        (lambda: auditing.reconstruct(GRID[:2], GRID[:2], GRID), ValueError, "known must be at least 3 rows"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(call, error, message):

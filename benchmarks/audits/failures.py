@@ -34,7 +34,7 @@ def _column_space(trials):
         return transforms.project(key, chosen, inputs)
 
     def misfit(z):
-        """``auditing.affine_misfit`` of either candidate, of many releases at once."""
+        """The column-space attack on many releases: how badly one affine map fits all rows with either candidate."""
         fits = []
         for data in (ROWS, neighbour):
             design = np.column_stack([data, np.ones(len(data))])

@@ -46,7 +46,6 @@ class Config:
     delta: jax.Array
     users: int | None = field(metadata={"static": True})
     steps: int = field(metadata={"static": True})
-    standardize: bool = field(metadata={"static": True})
     refit_every: int = field(metadata={"static": True})
     fit_steps: int = field(metadata={"static": True})
     search: maximize.Search = field(metadata={"static": True})
@@ -65,7 +64,6 @@ def config(
     noise_variance: float = 1e-4,
     beta: float | None = None,
     delta: float = 0.1,
-    standardize: bool = True,
     refit_every: int = 0,
     fit_steps: int = 15,
     search: maximize.Search = SEARCH,
@@ -83,14 +81,12 @@ def config(
       kernel: of the surrogate, from ``jaxdpbo.surrogate.kernels``.
       kernel_params: its numbers; for a stationary kernel, lengthscales of ``sqrt(d) / 4`` of each side of the search
         where not given (distances in a box grow as ``sqrt(d)``).
-      noise_variance: of one observation, in units of the variance of the values with ``standardize``. Under
-        ``gp.jitter(dtype) k(x, x)`` it is raised to that.
+      noise_variance: of one observation, in units of the variance of the values, which are brought to mean 0 and
+        variance 1 before each step. Where the best value observed is the answer, those worse than the median count
+        by their rank alone (``preprocessing.half_ranked``), so that a few very bad ones do not hide how the good ones
+        differ. Under ``gp.jitter(dtype) k(x, x)`` it is raised to that.
       beta: a constant; where not given, that of ``surrogate.acquisition`` for a finite set or a box.
       delta: of ``acquisition.beta_of_candidates``; unused otherwise.
-      standardize: bring the observed values to mean 0 and variance 1 before each step. Where the best value observed is
-        the answer, those worse than the median count by their rank alone (``preprocessing.half_ranked``), so that a few
-        very bad ones do not hide how the good ones differ. Without it the prior's mean is zero and its variance the
-        kernel's.
       refit_every: fit the kernel's numbers and the noise variance after every so many steps, from where the last fit
         ended; 0 for never. By marginal likelihood and a log-normal prior around the numbers given, wide enough for a
         factor of e at one standard deviation.
@@ -119,7 +115,6 @@ def config(
     if kernel_params is None:
         kernel_params = kernels.stationary_over(extent)
     kernels.check(kernel, kernel_params, dimension)
-    _checks.flag("standardize", standardize)
     dtype = jnp.result_type(float)
 
     def leaf(value: ArrayLike) -> jax.Array:
@@ -133,7 +128,6 @@ def config(
         delta=leaf(_checks.probability("delta", delta)),
         users=None if users is None else _checks.size("users", users),
         steps=_checks.size("steps", steps),
-        standardize=standardize,
         refit_every=_checks.size("refit_every", refit_every, minimum=0),
         fit_steps=_checks.size("fit_steps", fit_steps),
         search=maximize.checked(search),
@@ -328,10 +322,8 @@ def beta(config: Config, step: jax.Array) -> jax.Array:
 
 
 def observed(config: Config, utilities: jax.Array, mask: jax.Array) -> jax.Array:
-    """``utilities (m,)`` for the posterior: finite, and standardised where the config says so."""
+    """``utilities (m,)`` for the posterior: finite, of mean 0 and variance 1."""
     values = preprocessing.repaired(utilities, mask)
-    if not config.standardize:
-        return values
     ranks = config.answer == "observed"
     return preprocessing.half_ranked(values, mask) if ranks else preprocessing.standardized(values, mask)
 

@@ -23,6 +23,7 @@ from jaxdpbo.privacy import guarantee
 from jaxdpbo.types import Tree
 
 SOUGHT = ("epsilon", "mu")
+CONFIDENCE = 0.95  # that both bounds of an audit hold; the half that they are counted on was not looked at before
 THRESHOLDS = 201  # that are tried: quantiles of the first half
 
 
@@ -30,13 +31,12 @@ class Audit(NamedTuple):
     """What an attack showed.
 
     Attributes:
-      epsilon: the lower bound at ``delta``, at ``confidence``; 0 where nothing was shown.
+      epsilon: the lower bound at ``delta``, at a confidence of 95 %; 0 where nothing was shown.
       mu: the lower bound on GDP's level, which holds whenever the other does.
       delta: that ``epsilon`` was bounded for.
       correct: of ``trials`` on the first data set, how many were classified right.
       wrong: of ``trials`` on the second, how many were taken for the first.
       trials: on each of the two, those that the bounds were counted on.
-      confidence: that the bounds hold.
     """
 
     epsilon: float
@@ -45,7 +45,6 @@ class Audit(NamedTuple):
     correct: int
     wrong: int
     trials: int
-    confidence: float
 
 
 class TradeOff(NamedTuple):
@@ -69,13 +68,11 @@ class Replay(NamedTuple):
     raised: str = ""
 
 
-def epsilon_lower_bound(
-    correct: int, wrong: int, trials: int, *, delta: float = 0.0, confidence: float = 0.95
-) -> Audit:
+def epsilon_lower_bound(correct: int, wrong: int, trials: int, *, delta: float = 0.0) -> Audit:
     """What ``(epsilon, delta)``-DP and ``mu``-GDP would need, at least, by two one-sided Clopper-Pearson bounds.
 
     Raises:
-      ValueError: counts that are not within ``trials``, a delta outside [0, 1), a confidence outside (0, 1).
+      ValueError: counts that are not within ``trials``, a delta outside [0, 1).
     """
     trials = _checks.size("trials", trials)
     for name, count in (("correct", correct), ("wrong", wrong)):
@@ -84,22 +81,18 @@ def epsilon_lower_bound(
     delta = _checks.number("delta", delta)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must lie in [0, 1), got {delta}")
-    confidence = _checks.probability("confidence", confidence)
-    shown = _bounds(np.array([correct]), np.array([wrong]), trials, delta, confidence)
+    shown = _bounds(np.array([correct]), np.array([wrong]), trials, delta, CONFIDENCE)
     epsilon, mu = (float(shown[name][0]) for name in SOUGHT)
-    return Audit(epsilon, mu, delta, correct, wrong, trials, confidence)
+    return Audit(epsilon, mu, delta, correct, wrong, trials)
 
 
-def threshold_audit(
-    first: np.ndarray, second: np.ndarray, *, delta: float = 0.0, confidence: float = 0.95, sought: str = "epsilon"
-) -> Audit:
+def threshold_audit(first: np.ndarray, second: np.ndarray, *, delta: float = 0.0, sought: str = "epsilon") -> Audit:
     """The bounds of the attack "the score is above a threshold", or below it, whichever tells more.
 
     Args:
       first: ``(trials,)`` scores where the first data set was released.
       second: ``(trials,)`` scores where the second was.
       delta: of the claim.
-      confidence: that the bounds hold; the half they are counted on was not looked at before.
       sought: "epsilon" or "mu", whose bound the threshold is chosen for.
 
     Raises:
@@ -113,13 +106,12 @@ def threshold_audit(
     tried = _thresholds(learnt)
     (hits, alarms), count = _above(learnt, tried), len(learnt[0])
     hits, alarms = (np.concatenate([above, count - above]) for above in (hits, alarms))  # "first" said below it, too
-    confidence = _checks.probability("confidence", confidence)
-    of_all = 1.0 - (1.0 - confidence) / len(hits)  # bounds of all thresholds at once: the best is not the luckiest
+    of_all = 1.0 - (1.0 - CONFIDENCE) / len(hits)  # bounds of all thresholds at once: the best is not the luckiest
     best = int(np.argmax(_bounds(hits, alarms, count, delta, of_all)[sought]))
     above = _above(judged, tried[[best % len(tried)]])[:, 0]
     count = len(judged[0])
     correct, wrong = (above if best < len(tried) else count - above).tolist()
-    return epsilon_lower_bound(correct, wrong, count, delta=delta, confidence=confidence)
+    return epsilon_lower_bound(correct, wrong, count, delta=delta)
 
 
 def trade_off(first: np.ndarray, second: np.ndarray) -> TradeOff:
@@ -227,52 +219,6 @@ def replay(run: Callable[[Any], tuple[Any, Any]], first: Tree, second: Tree, *, 
     with np.errstate(invalid="ignore"):
         moved = np.where((start == end) | (np.isnan(start) & np.isnan(end)), 0.0, end - start)
     return Replay(differing, float(np.linalg.norm(moved, order)) if np.all(np.isfinite(moved)) else math.inf)
-
-
-def affine_misfit(known: np.ndarray, released: np.ndarray, candidate: np.ndarray, its_release: np.ndarray) -> float:
-    """How badly ``z = x G + h`` fits all rows if the unknown row is ``candidate``: the column-space attack.
-
-    Where all rows went through ONE affine map the misfit of the true row is rounding, of a false one is not, so the
-    smaller misfit tells two neighbours apart without error, whatever noise was claimed.
-
-    Args:
-      known: ``(k, d)`` inputs that the attacker knows, at least ``d + 1``, affinely spanning.
-      released: ``(k, r)`` their releases.
-      candidate: ``(d,)`` a guess of the row that is not known.
-      its_release: ``(r,)`` its release.
-    """
-    known, released = _checks.rows("known", known), _checks.rows("released", released)
-    candidate = _checks.vector("candidate", candidate, known.shape[1])
-    its_release = _checks.vector("its_release", its_release, released.shape[1])
-    if len(known) != len(released):
-        raise ValueError(f"released must have a row for each of known, got {len(released)} for {len(known)}")
-    rows = np.vstack([known, candidate])
-    design = np.column_stack([rows, np.ones(len(rows))])
-    released = np.vstack([released, its_release])
-    solution = np.linalg.lstsq(design, released, rcond=None)[0]
-    return float(np.linalg.norm(design @ solution - released) / np.linalg.norm(released))
-
-
-def reconstruct(known: np.ndarray, its_release: np.ndarray, released: np.ndarray) -> np.ndarray:
-    """Every input ``(n, d)`` from ``released (n, r)``, ``r >= d``, given ``d + 1`` affinely independent known rows.
-
-    Exact up to rounding where the release was one affine map; meaningless otherwise.
-
-    Raises:
-      ValueError: fewer known rows than ``d + 1``, or ``r < d``.
-    """
-    known, its_release = _checks.rows("known", known), _checks.rows("its_release", its_release)
-    released, (count, dimension) = _checks.rows("released", released), known.shape
-    if its_release.shape != (count, released.shape[1]):
-        raise ValueError(f"its_release must have shape {(count, released.shape[1])}, got {its_release.shape}")
-    if count <= dimension or released.shape[1] < dimension:
-        raise ValueError(
-            f"known must be at least {dimension + 1} rows and released of {dimension} columns or more, "
-            f"got {count} and {released.shape[1]}"
-        )
-    design = np.column_stack([known, np.ones(count)])
-    solution = np.linalg.lstsq(design, its_release, rcond=None)[0]
-    return (released - solution[-1]) @ np.linalg.pinv(solution[:-1])
 
 
 def _bounds(correct, wrong, trials, delta, confidence) -> dict[str, np.ndarray]:

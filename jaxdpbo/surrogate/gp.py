@@ -34,6 +34,7 @@ from jaxdpbo.types import Kernel, KernelParams, Tree
 
 STAGES = 2  # capacities a step is compiled for: one is 1.6 times the arithmetic, four .75, and each is compiled
 MANY_NUMBERS = 2**19  # coordinates of all pairs of a Gram matrix: from here on it costs more to run than to compile
+FIT_FACTOR = 100.0  # a fit searches each number within this factor, either way
 STAGE_ROWS = 64  # no stage smaller than this: under it padding costs nothing, and compiling does
 
 # Accelerators multiply float32 in reduced precision by default; a covariance does not survive that.
@@ -336,14 +337,13 @@ def fit(
     *,
     num_restarts: int = 8,
     steps: int = 200,
-    within: float = 100.0,
     scale: float = math.inf,
     initial: Model | None = None,
 ) -> Model:
     """The model of largest marginal likelihood: every number is fitted, the kernel's and the noise variance.
 
     FOR PUBLIC DATA ONLY: the result depends on the values without any privacy. The search runs over logarithms,
-    within a factor ``within`` of what is passed, either way; one start is ``initial`` (``model`` where not
+    within a factor of 100 of what is passed, either way; one start is ``initial`` (``model`` where not
     given), the others uniform. A finite ``scale`` is the standard deviation of a normal prior on each logarithm,
     around the number passed: where there are fewer points than numbers, the likelihood alone fits anything.
 
@@ -351,14 +351,12 @@ def fit(
       The best model found; never worse than ``initial``.
 
     Raises:
-      ValueError: ``num_restarts`` or ``steps`` below 1, ``within`` not above 1, ``scale`` not positive.
+      ValueError: ``num_restarts`` or ``steps`` below 1, ``scale`` not positive.
     """
     num_restarts, steps = _checks.size("num_restarts", num_restarts), _checks.size("steps", steps)
-    if _checks.positive("within", within) <= 1:
-        raise ValueError(f"within must be above 1, got {within}")
     scale = _checks.positive("scale", scale, finite=False)
     flat, unravel = ravel_pytree(model)
-    centre, width = jnp.log(flat), jnp.log(jnp.asarray(within, flat.dtype))
+    centre, width = jnp.log(flat), jnp.log(jnp.asarray(FIT_FACTOR, flat.dtype))
 
     def utility(logarithms):
         likelihood = log_marginal_likelihood(unravel(jnp.exp(logarithms)), points, values, mask)

@@ -127,7 +127,6 @@ def fit(
     *,
     initial: Model,
     steps: int,
-    within: float = 100.0,
 ) -> Model:
     """``gp.fit`` of each process from ``initial``, its only start, the gradient in closed form.
 
@@ -139,7 +138,6 @@ def fit(
       used: ``()``: the mask is False from there on.
       initial: stacked.
       steps: up the gradient.
-      within: a factor, either way, of ``model``.
     """
     counts = stages(points.shape[0])
     stage = sum(jnp.asarray(used > count, jnp.int32) for count in counts[:-1])
@@ -147,7 +145,7 @@ def fit(
     def one(of):
         middle, start, targets = of
         flat, unravel = ravel_pytree(middle)
-        span = 2.0 * math.log(within)
+        span = 2.0 * math.log(gp.FIT_FACTOR)
 
         def on(count):
             def value_and_gradient(numbers):

@@ -18,7 +18,6 @@ from jaxdpbo.privacy import accounting, charges, guarantee, keys, ledger
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.tuning import repetition
 
-LAW = "truncated_negative_binomial"
 ON_ERROR = ("worst", "raise")
 Run = Callable[[Any, jax.Array], tuple[Any, float]]
 Cost = stage.Stage | Sequence[stage.Stage]
@@ -48,7 +47,6 @@ def private_selection(
     costs: Mapping[str, Cost],
     delta: float,
     eta: float = 0.0,
-    repetitions: str = LAW,
     run_total_variation: float = 0.0,
     assumptions: tuple[str, ...] = (),
     on_error: str = "worst",
@@ -86,9 +84,8 @@ def private_selection(
         of one for each. Rows that train and rows that score have a statement each; rows that do both have one cost,
         composed (``accounting.stage.under(accounting.composed_profile([...]))``).
       delta: of each statement.
-      eta: the shape of the law of the number of runs: 0 is logarithmic, 1 geometric. The smaller, the more often there
-        is one run alone, and the less privacy a mean costs.
-      repetitions: "truncated_negative_binomial".
+      eta: the shape of the law of the number of runs, a truncated negative binomial: 0 is logarithmic, 1 geometric. The
+        smaller, the more often there is one run alone, and the less privacy a mean costs.
       run_total_variation: how far at most one run's noise is from ideal noise.
       assumptions: that one run's cost rests on, by name: ``guarantee.IDEAL_NOISE`` of noise in floats.
       on_error: "worst": a run that raises has lost. "raise", for looking for mistakes on data that nobody minds.
@@ -104,7 +101,6 @@ def private_selection(
     """
     if not callable(train_and_score):
         raise TypeError(f"train_and_score must be a function, got {type(train_and_score).__name__}")
-    _checks.choice("repetitions", repetitions, (LAW,))
     settings = settings_of(settings)
     law = accounting.repetitions(eta, mean)
     table = repetition.table(law)

@@ -79,14 +79,14 @@ def configs() -> dict[str, Target]:
     gibo = {
         "batch": st.none() | few, "noise_variance": positive, "tolerance": st.none() | positive,
         "memory": either(*dp_gibo.configs.MEMORIES),
-        "remembered": either(0, 4), "polish_steps": few, "allow_incomplete_gradient": st.booleans(),
+        "remembered": either(0, 4), "polish_steps": few,
     }  # fmt: skip
     finite_set = {"candidates": distinct()}
     named = ("bounds", "candidates", "theta0", "step_size", "kernel_params", "kernel")
     ucb_options = {
         "steps": just(3), "users": st.none() | few, "noise_variance": positive, "beta": st.none() | positive,
         "delta": probability,
-        "standardize": st.booleans(), "refit_every": st.integers(0, 3), "fit_steps": few,
+        "refit_every": st.integers(0, 3), "fit_steps": few,
         "answer": either(*gp_ucb.ANSWERS),
     }  # fmt: skip
     dp_ucb = {

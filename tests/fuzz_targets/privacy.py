@@ -99,7 +99,6 @@ def accountants() -> dict[str, Target]:
         ),
         "split_gdp": Target(a.split_gdp, {"mu": positive, "steps": count}, check=at_least_zero),
         "split_noise": Target(a.split_noise, {"noise": positive, "answers": count}),
-        "zcdp_epsilon": Target(a.zcdp_epsilon, {"rho": positive, "delta": probability}, check=at_least_zero),
     }  # fmt: skip
 
 
@@ -116,7 +115,6 @@ def selections() -> dict[str, Target]:
         "tail_probability": Target(a.tail_probability, {"law": law, "largest": count}, fixed=("law",), check=unit),
         "selection_epsilon": Target(a.selection_epsilon, one | {"delta": probability}, fixed=("law", "profile"),
             check=at_least_zero),
-        "selection_delta": Target(a.selection_delta, one | {"epsilon": epsilon}, fixed=("law", "profile"), check=unit),
         "selection_profile": Target(a.selection_profile, one, fixed=("law", "profile"), check=is_profile),
     }  # fmt: skip
 
@@ -248,9 +246,9 @@ def statements() -> dict[str, Target]:
         "mu_of mu": Target(
             asked.mu_of, {"mu": positive, "epsilon": st.none(), "delta": st.none()}, check=at_least_zero
         ),
-        "expect": Target(
+        "guarantee.expect_within": Target(
             guarantee.expect_within, {"stated": ideal, "epsilon": st.none() | epsilon, "delta": probability},
-            fixed=("statement", "epsilon", "delta"),
+            fixed=("stated", "epsilon", "delta"),
         ),
         "secret_key": Target(
             keys.secret_key, {"shape": either((), (2,), (1, 2))}, tame=("shape",),
@@ -284,7 +282,7 @@ def groupings() -> dict[str, Target]:
             lambda **options: separable.blocks(mean_of_block, **options),
             {
                 "rows": just(12), "k": either(2, 3, 6), "groups": either(None, np.arange(12) // 2),
-                "train_share": st.floats(0.1, 0.9), "traceable": just(False), "on_error": either("worst", "raise"),
+                "traceable": just(False), "on_error": either("worst", "raise"),
                 "seed": st.integers(0, 9),
             },
             tame=("rows", "k"), words=("rows",),

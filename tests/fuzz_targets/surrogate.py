@@ -52,7 +52,7 @@ def surrogates() -> dict[str, Target]:
         "gp.fit": Target(
             lambda **o: gp.fit(jax.random.key(0), gp.Model(kernels.rbf, one, jnp.asarray(0.1)), jnp.zeros((2, 2)),
                 jnp.zeros(2), jnp.ones(2, bool), **o),
-            {"num_restarts": either(0, -1), "steps": just(1), "within": just(2.0), "scale": just(1.0)},
+            {"num_restarts": either(0, -1), "steps": just(1), "scale": just(1.0)},
             tame=("num_restarts", "steps"),
             fixed=("num_restarts",), weight=0.2,
         ),

@@ -91,7 +91,7 @@ def curators() -> dict[str, Target]:
             input_noise.difference_variances, {"distribution": distribution}, fixed=("distribution",)),
         "threshold_audit": Target(
             auditing.threshold_audit,
-            {"first": floats_of(8), "second": floats_of(8), "delta": st.floats(0, 0.5), "confidence": probability,
+            {"first": floats_of(8), "second": floats_of(8), "delta": st.floats(0, 0.5),
              "sought": either("epsilon", "mu")},
             words=("scores",), weight=0.3,
         ),
@@ -100,7 +100,7 @@ def curators() -> dict[str, Target]:
         "epsilon_lower_bound": Target(
             auditing.epsilon_lower_bound,
             {"correct": st.integers(0, 9), "wrong": st.integers(0, 9), "trials": st.integers(9, 50),
-             "delta": st.floats(0, 0.5), "confidence": probability},
+             "delta": st.floats(0, 0.5)},
             check=lambda found, _: at_least_zero(found.epsilon, None),
         ),
         "outcome_scores": Target(
@@ -125,15 +125,4 @@ def curators() -> dict[str, Target]:
         "input_noise.cell_variances": Target(
             input_noise.cell_variances, {"response": made_response}, fixed=("response",), check=finite,
             weight=0.2),
-        "affine_misfit": Target(
-            auditing.affine_misfit,
-            {"known": floats_of(4, 2), "released": floats_of(4, 2), "candidate": floats_of(2),
-                "its_release": floats_of(2)},
-            nan=True,
-        ),
-        "reconstruct": Target(
-            auditing.reconstruct, {"known": floats_of(4, 2), "its_release": floats_of(4, 2),
-                "released": floats_of(5, 2)},
-            nan=True,
-        ),
     }  # fmt: skip

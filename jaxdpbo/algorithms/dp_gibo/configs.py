@@ -107,7 +107,6 @@ def config(
     remembered: int = 0,
     noise: str = "exact",
     polish_steps: int = 16,
-    allow_incomplete_gradient: bool = False,
 ) -> Config:
     """Check a configuration and make its leaves canonical.
 
@@ -144,8 +143,6 @@ def config(
       remembered: that number, for "nearest" and "recent"; for the latter a multiple of ``batch``.
       noise: "exact", on an integer grid; "float", faster, for research sweeps; or "none" (only with ``mu = inf``).
       polish_steps: gradient steps on the acquisition after the best structured start.
-      allow_incomplete_gradient: permit memory "none" with fewer than ``d + 1`` points, which can not determine a
-        gradient.
 
     Raises:
       ValueError: a number out of range, a wrong shape, bounds reversed, ``theta0`` outside; names the argument.
@@ -172,11 +169,10 @@ def config(
 
     points = dimension + 1 if batch is None else _checks.size("batch", batch)
     _checks.choice("memory", memory, MEMORIES)
-    incomplete = _checks.flag("allow_incomplete_gradient", allow_incomplete_gradient)
-    if memory == "none" and points < dimension + 1 and not incomplete:
+    if memory == "none" and points < dimension + 1:
         raise ValueError(
             f"batch must be at least d + 1 = {dimension + 1} with memory='none', got {points}: fewer points can "
-            "not determine a gradient (allow_incomplete_gradient=True permits it)"
+            "not determine a gradient"
         )
     remembered = _checks.size("remembered", remembered, minimum=1 if memory in COUNTED else 0)
     if memory not in COUNTED and remembered:

@@ -12,7 +12,6 @@ from jaxdpbo.privacy.accounting.gdp import (
     gdp_epsilon,
     gdp_mu,
     split_gdp,
-    zcdp_epsilon,
 )
 from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon
 from jaxdpbo.privacy.accounting.rounded import composed_mu, largest_distance, rounded_gaussian_mu
@@ -27,7 +26,6 @@ from jaxdpbo.privacy.accounting.selection import (
     Repetitions,
     repetition_probabilities,
     repetitions,
-    selection_delta,
     selection_epsilon,
     selection_profile,
     tail_probability,
@@ -63,7 +61,6 @@ __all__ = [
     "sampled_gaussian_epsilon",
     "sampled_gaussian_epsilons",
     "sampled_gaussian_profile",
-    "selection_delta",
     "selection_epsilon",
     "selection_profile",
     "sparse_vector_epsilon",
@@ -73,5 +70,4 @@ __all__ = [
     "tail_probability",
     "total",
     "worst_of",
-    "zcdp_epsilon",
 ]

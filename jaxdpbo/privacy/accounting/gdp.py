@@ -101,12 +101,6 @@ def gaussian_mu(sensitivity: float, standard_deviation: float) -> float:
     return math.inf if deviation == 0 else sensitivity / deviation
 
 
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """``rho + 2 sqrt(rho log(1/delta))`` (Bun and Steinke 2016, proposition 1.3): sound, not the tightest."""
-    rho, delta = _nonnegative("rho", rho), _checks.probability("delta", delta)
-    return rho + 2.0 * math.sqrt(rho * -math.log(delta))
-
-
 def dp_event(mu: float, steps: int = 1) -> Any:
     """The run as a dp-accounting event: ``steps`` Gaussian mechanisms that compose to ``mu``-GDP.
 

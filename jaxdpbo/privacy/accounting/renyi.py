@@ -1,7 +1,7 @@
 """Renyi divergences of DP-SGD with batches without replacement, replace-one: of the dominating pair, and the paper's.
 
 ``rate`` is ``q = m / n`` and ``z`` the noise multiplier (noise over the sensitivity ``2 L / m``), as in ``sampling``,
-whose pair ``pair_divergence`` is of. ``published_divergence`` is theorem 27 of Wang, Balle and Kasiviswanathan (2019),
+whose pair ``pair_divergences`` is of. ``published_divergence`` is theorem 27 of Wang, Balle and Kasiviswanathan (2019),
 which Avent et al. (2020) and dp-accounting use; it is never smaller.
 """
 
@@ -33,15 +33,11 @@ def pair_divergences(rate: float, z: float) -> Vector:
     return found
 
 
-def pair_divergence(rate: float, z: float, order: float) -> float:
-    """Of the pair that dominates one step, any ``order`` above 1:
-    ``log(int_{w > mu/2} phi(w) (e^(a L) + e^((1 - a) L)) dw + (1 - q) (2 Phi(mu / 2) - 1)) / (a - 1)``.
-    """
-    return float(_divergences(rate, z, np.array([order]))[0])
-
-
 def _divergences(rate: float, z: float, orders: Vector) -> Vector:
-    """Of orders that rise; one grid serves all, each up to where its integrand ends."""
+    """``log(int_{w > mu/2} phi(w) (e^(a L) + e^((1 - a) L)) dw + (1 - q) (2 Phi(mu / 2) - 1)) / (a - 1)``.
+
+    Of orders ``a`` above 1 that rise; one grid serves all, each up to where its integrand ends.
+    """
     mu = 1 / z
     pieces = np.ceil(2 * ((orders + 0.5) * mu + 12)).astype(int)
     w, weights = panels(mu / 2 + 0.5 * np.arange(np.max(pieces, initial=0) + 1))
@@ -82,10 +78,10 @@ def published_divergence(rate: float, z: float, orders: NDArray[np.int64]) -> Ve
     return np.array(found)
 
 
-def published_epsilon(rate: float, z: float, steps: int, delta: float, conversion: str = "classic") -> float:
+def published_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
     """As in the paper: theorem 27 at whole orders to 256, by the conversion of its time."""
     orders = np.arange(2, 257)
-    return epsilon_of(orders, steps * published_divergence(rate, z, orders), delta, conversion)
+    return epsilon_of(orders, steps * published_divergence(rate, z, orders), delta, "classic")
 
 
 def epsilon_of(orders: NDArray[Any], divergences: Vector, delta: float, conversion: str = "improved") -> float:
@@ -134,11 +130,6 @@ _NODES, _WEIGHTS = rule(8)
 def log_sum(logarithms: Vector) -> Vector:
     """SciPy's ``logsumexp`` over the last axis; its type admits a sign, which is not asked for."""
     return np.asarray(scipy.special.logsumexp(logarithms, axis=-1))
-
-
-def normal_density(x: Vector) -> Vector:
-    """``phi``."""
-    return np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
 
 
 def _even_moments(z: float, powers: NDArray[np.int64]) -> Vector:

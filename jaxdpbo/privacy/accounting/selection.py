@@ -94,13 +94,6 @@ def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float
     return _grid.first_below(known, delta / law.mean) + _exponent(law, known)
 
 
-def selection_delta(law: Repetitions, profile: Profile, epsilon: float) -> float:
-    """A ``delta`` of the selection at this ``epsilon``: ``m d_Q(epsilon - rho)``, at most 1."""
-    known = _grid.bounded(profile)
-    left = _checks.nonnegative("epsilon", epsilon) - _exponent(law, known)
-    return min(1.0, law.mean * known(left)) if left >= 0 else 1.0
-
-
 def selection_profile(law: Repetitions, profile: Profile) -> Profile:
     """The whole profile of the selection, ``epsilon -> m d_Q(epsilon - rho)``, at most 1: what compositions take.
 

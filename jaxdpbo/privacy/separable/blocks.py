@@ -124,7 +124,6 @@ def blocks(
     k: int,
     *,
     groups: ArrayLike | None = None,
-    train_share: float = TRAIN_SHARE,
     traceable: bool = False,
     on_error: str = "worst",
     take: Callable[[Any, np.ndarray], Any] | None = None,
@@ -157,7 +156,6 @@ def blocks(
         is not used.
       groups: ``(rows,)``, whose row each is: public, chosen without what the rows hold. All rows of one person are in
         one block, and blocks then differ in size.
-      train_share: of a block's rows, or persons, in (0, 1).
       traceable: the learner is one of JAX: all blocks are fitted at once by ``jax.vmap``, and what that may mix is
         refused where it is traced (``NotSeparable``, see ``per_user``). Without ``groups``.
       on_error: "worst": a block whose fit fails, or that returns NaN, has the largest loss; NaN of a traceable learner
@@ -182,7 +180,7 @@ def blocks(
     return Blocks(
         learner,
         rows,
-        cut(rows, k, groups=groups, train_share=train_share, seed=seed),
+        cut(rows, k, groups=groups, seed=seed),
         grouped=groups is not None,
         traceable=_checks.flag("traceable", traceable),
         on_error=_checks.choice("on_error", on_error, ON_ERROR),
@@ -195,23 +193,21 @@ def usual_count(rows: int) -> int:
     return max(2, min(MOST_BLOCKS, _checks.size("rows", rows) // ROWS_OF_BLOCK))
 
 
-def cut(
-    rows: int, k: int, *, groups: ArrayLike | None = None, train_share: float = TRAIN_SHARE, seed: int = 0
-) -> tuple[Block, ...]:
+def cut(rows: int, k: int, *, groups: ArrayLike | None = None, seed: int = 0) -> tuple[Block, ...]:
     """The ``k`` blocks of ``blocks``, which says what the arguments are.
 
     Raises:
       ValueError: as there.
     """
     rows, k = _checks.size("rows", rows), _checks.size("k", k)
-    share, persons, owners = _checks.fraction("train_share", train_share), rows, None
+    persons, owners = rows, None
     if groups is not None:
         owners = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
         if len(owners) != rows:
             raise ValueError(f"groups must have {rows} entries, one a row, got {len(owners)}")
         persons = int(owners.max()) + 1
     each = persons // k
-    train = min(max(round(share * each), 1), each - 1)
+    train = min(max(round(TRAIN_SHARE * each), 1), each - 1)
     if each < 2:
         raise ValueError(f"k must leave two rows (with groups, persons) a block, at most {persons // 2}, got {k}")
     order = np.random.default_rng(_checks.size("seed", seed, minimum=0)).permutation(persons)

@@ -200,13 +200,12 @@ def over_candidates(s, problem, candidates, users):
         for epsilon in s.epsilons
     ]
     ordered = [
-        dp_gp_ucb.lipschitz_config(
+        dp_gp_ucb.in_order_config(
             noise="float",
             candidates=candidates,
             users=users,
             epsilon=epsilon,
             largest_gain=high - low,
-            acquisition="in_order",
             release="point",
         )
         for epsilon in s.epsilons

@@ -13,10 +13,10 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 import numpy as np
 
 from benchmarks import fingerprint, report
+from benchmarks.papers import classification, datasets
 from benchmarks.reproductions import common
 from benchmarks.search import cells
 from jaxdpbo import space
-from jaxdpbo.problems import classification, datasets
 
 ENTRY = "benchmarks.search.held_out"
 FIRST_SEED, SEEDS = 9000, 20

@@ -15,10 +15,10 @@ import jax
 import numpy as np
 from dp_accounting import rdp
 
+from benchmarks.papers import classification, datasets
 from benchmarks.search import cells
 from jaxdpbo import accounting, tuning
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.problems import classification, datasets
 from jaxdpbo.training import models
 from jaxdpbo.tuning import training as trainings
 

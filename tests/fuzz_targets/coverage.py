@@ -143,15 +143,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     "runs what it is given": {"privacy.auditing": "replay", "training.oracles": "training_errors"},
     "an objective, its data or where they are: what `sample`, `split` and `load` return": {
         "algorithms.dp_gd": "gradients_of",
-        "problems.datasets": "directory",
-        "problems.gp_regression": "bounds sample loss loss_of_one",
-        "problems.huber_regression": "loss loss_of_one",
-        "problems.kernel_svm": "bounds loss",
         "problems.kernel_svr": "loss correlations",
-        "problems.location": "loss loss_of_one minimiser",
-        "problems.logistic_regression": "bounds fit gains loss loss_of_one",
-        "problems.noisy": "observed",
-        "problems.outsourced": "output draws loans properties",
+        "problems.outsourced": "draws",
         "problems.splits": "standardised",
     },
     "files and sockets: tests/test_outsourcing.py and tests/test_sockets.py": {

@@ -23,7 +23,7 @@ from jaxdpbo.training import spaces
 SEARCH_SEED, POOL_SEED, GRID_SEED, AGAIN_SEED = 1, 2, 3, 4
 SEEDS = {"search": SEARCH_SEED, "pool": POOL_SEED, "grid": GRID_SEED, "again": AGAIN_SEED}
 # What a training rests on, with what is imported there; and what only hands it on, which imports much else.
-TRAININGS = ("jaxdpbo.training.oracles", "jaxdpbo.training.spaces", "jaxdpbo.problems.classification")
+TRAININGS = ("jaxdpbo.training.oracles", "jaxdpbo.training.spaces", "benchmarks.papers.classification")
 HANDING_ON = (tasks.__name__, "jaxdpbo.training.objectives")
 
 

@@ -53,14 +53,15 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
         means = [f"{one['losses'][which].mean():.4f}" for which in ("default", "private", "before", "accuracy")]
         rows.append((name, *means[:2], common.sentence(one["paired"]), *means[2:]))
     report.print_table(("records", "default", SEARCH, "difference (95 %)", "accuracy, default", SEARCH), rows)
-    report.write_result(
-        report.folder("bench") / f"bench_sklearn{'_quick' * quick}.json",
+    report.write_bench(
+        "sklearn",
         common.plain({"data": results}),
+        quick=quick,
         entry=ENTRY,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
         dtype="float64",
-        settings={"printed in the paper": {}, "chosen here": {"epsilon": EPSILON, "delta": DELTA, "n_iter": 60}},
+        chosen={"epsilon": EPSILON, "delta": DELTA, "n_iter": 60},
         started=started,
     )
 

@@ -21,7 +21,8 @@ from benchmarks.speed import rows
 from benchmarks.speed.dp_gp_ucb import THREADS
 from benchmarks.speed.worker import Worker
 
-OURS, OPTUNA, BOTORCH = "benchmarks.speed.ours_gp_ucb", "benchmarks.speed.optuna_gp", "benchmarks.speed.botorch_ucb"
+OURS = "benchmarks.speed.ours_gp_ucb"
+OPTUNA, BOTORCH = "benchmarks.speed.optuna_gp_ucb", "benchmarks.speed.botorch_gp_ucb"
 PEERS = {  # module, arguments, and how many of the seeds, where not all
     "Optuna": (OPTUNA, {}, None),
     "BoTorch": (BOTORCH, {"refit_every": problem.REFIT_EVERY}, None),

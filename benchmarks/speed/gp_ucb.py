@@ -129,7 +129,8 @@ def _cold(evaluations: int, processes: int, warm: list[dict[str, Any]]) -> list[
         found += [
             rows.row(
                 f"a first run, {name}", medians["ours"], medians[peer], peer, medians[peer] / medians["ours"], None,
-                "float64", threads=threads[peer], seconds={"ours": seconds["ours"], "peer": seconds[peer]},
+                "float64", threads=threads[peer], ours_seconds=seconds["ours"],
+                peer_seconds={threads[peer]: seconds[peer]},
             )
             for peer in PEERS
         ]  # fmt: skip

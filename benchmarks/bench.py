@@ -17,7 +17,7 @@ from benchmarks.speed import ABOUT, NAMES
 from benchmarks.tables import aims
 
 SEARCHES = {  # of losses, not of speed
-    "search": "benchmarks.search.bench",
+    "search": "benchmarks.search.minimize",
     "sklearn": "benchmarks.search.held_out",
     "private_tuning": "benchmarks.search.private_tuning",
     "blocks": "benchmarks.search.blocks",

@@ -117,6 +117,34 @@ def save_figure(figure: Any, path: Path) -> None:
     print(f"wrote {_short(path)}")
 
 
+def write_bench(
+    name: str,
+    found: dict[str, Any],
+    *,
+    quick: bool,
+    chosen: dict[str, Any],
+    printed: dict[str, Any] | None = None,
+    figures: dict[str, Any] | None = None,
+    **provenance: Any,
+) -> None:
+    """Write ``results/bench/NAME.json`` and its figures; names of a quick run end in ``_quick``: it replaces no result.
+
+    Args:
+      name: of the measurement, as ``scripts/bench`` has it.
+      found: what was measured.
+      quick: whether sizes were small.
+      chosen: settings that were chosen here.
+      printed: settings that the paper prints.
+      figures: of matplotlib, by the name of the file.
+      provenance: all else that ``write_result`` takes.
+    """
+    ending = "_quick" * quick
+    settings = {"printed in the paper": printed or {}, "chosen here": chosen, "quick": quick}
+    write_result(folder("bench") / f"{name}{ending}.json", found, settings=settings, **provenance)
+    for stem, figure in (figures or {}).items():
+        save_figure(figure, folder("bench") / f"{stem}{ending}.png")
+
+
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], flush: Sequence[int] = (0,)) -> None:
     """Columns as wide as their widest cell, those of ``flush`` begin at the left."""
     cells = [list(header), *([str(cell) for cell in row] for row in rows)]

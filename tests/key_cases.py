@@ -36,7 +36,7 @@ from jaxdpbo.outsourcing import lines
 from jaxdpbo.privacy import choice, guarantee, keys, mechanisms, transforms
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.mechanisms import tables
-from jaxdpbo.problems import gp_regression, huber_regression, location, noisy, outsourced
+from jaxdpbo.problems import outsourced
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd
 
 USES: list[tuple[bytes, str, bytes]] = []  # of which key, what, with which data
@@ -297,8 +297,6 @@ def _pure(key):
         mechanisms.exponential(next(fresh), jnp.zeros(2), 1.0, 1.0),
         choice.row(next(fresh), CHOSEN, jnp.arange(6.0).reshape(3, 2), jnp.asarray(1.0)),
         *(input_noise.draw(next(fresh), input_noise.distribution(kind, 1.0, 2), 2) for kind in input_noise.KINDS),
-        gp_regression.start(next(fresh)), gp_regression.sample(next(fresh), 3, 2)[0].train,
-        huber_regression.sample(next(fresh), 3), location.sample(next(fresh), 3),
         outsourced.draws(next(fresh), 2, side=1.0, points=2, lengthscale=1.0),
         models.init(next(fresh), models.mlp(2, (3,), 2)),
         oracles.sparse_vector_errors(jax.random.split(next(fresh), 2), jnp.asarray(2.0), jnp.asarray(1.0)),
@@ -306,8 +304,6 @@ def _pure(key):
             next(fresh), jnp.asarray(POINTS), jnp.arange(3) % 2, jnp.asarray(0.1), jnp.asarray(1.0), passes=2
         ),
     ]  # fmt: skip
-    data = noisy.Data(jnp.asarray(POINTS), next(fresh), 0.1)
-    drawn += [noisy.observed(location.loss)(jnp.asarray(point), data) for point in POINTS]
     return drawn
 
 
@@ -402,10 +398,8 @@ KEY_CASES = {
             *_of("privacy.mechanisms.discrete", "discrete_laplace_of", "planar_laplace", "outcome"),
             *_of("privacy.mechanisms.selection", "noisy_argmax", "exact_exponential"),
             *_of("privacy.mechanisms.floating", "gaussian", "laplace", "exponential"), "privacy.choice.row",
-            *_of("problems", "gp_regression.start", "gp_regression.sample", "huber_regression.sample"),
-            *_of("problems", "location.sample", "outsourced.draws", "noisy.Data"),
-            "input_noise.draw", "training.models.init", "training.oracles.sparse_vector_errors",
-            "training.permutation_sgd.train",
+            "problems.outsourced.draws", "input_noise.draw", "training.models.init",
+            "training.oracles.sparse_vector_errors", "training.permutation_sgd.train",
         ),
     ),
     "training": Case(

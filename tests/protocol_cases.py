@@ -130,10 +130,9 @@ def _dp_ucb(**static):
 
 
 def _gains(scale: float):
-    return dp_gp_ucb.lipschitz_config(
-        candidates=CANDIDATES[:STEPS] * scale, users=USERS, epsilon=scale, largest_gain=9.0, acquisition="in_order",
-        release="both",
-    )  # fmt: skip
+    return dp_gp_ucb.in_order_config(
+        candidates=CANDIDATES[:STEPS] * scale, users=USERS, epsilon=scale, largest_gain=9.0, release="both"
+    )
 
 
 def _private(inner, algorithm, noise="exact"):

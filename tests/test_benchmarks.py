@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import report, reproduce, reproductions
+from benchmarks.papers import datasets, huber_regression
 from benchmarks.reproductions import avent, common, kharkovskii, kusner, sopa
 from benchmarks.reproductions.avent import points as avent_points
 from benchmarks.reproductions.avent import settings as avent_settings
@@ -25,7 +26,7 @@ from benchmarks.tables import verdicts
 from jaxdpbo import commands
 from jaxdpbo.commands import demo
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.problems import datasets, huber_regression, kernel_svr
+from jaxdpbo.problems import kernel_svr
 from jaxdpbo.training import oracles, spaces
 
 

@@ -8,11 +8,11 @@ import pytest
 from oracles import dp_gd as oracle
 from scipy import stats
 
+from benchmarks.papers import huber_regression
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.privacy import clipping, sensitivity
-from jaxdpbo.problems import huber_regression
 
 USERS, STEPS, DIMENSION = 7, 6, 2
 BOUNDS = np.array([[-2.0] * DIMENSION, [2.0] * DIMENSION])

@@ -12,12 +12,12 @@ from oracles import gradient as gradient_oracle
 from oracles import kernels as kernel_oracle
 from scipy import stats
 
+from benchmarks.papers import location
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import clipping, mechanisms, sensitivity
-from jaxdpbo.problems import location
 from jaxdpbo.surrogate import gradient_design, kernels
 
 USERS, STEPS, BATCH, DIMENSION = 7, 4, 3, 2

@@ -28,13 +28,18 @@ def config(**changes):
     return dp_gp_ucb.finite_config(**(options | changes))
 
 
+GAINS = {
+    "candidates": CANDIDATES, "users": 50, "epsilon": 1.0, "largest_gain": 2.0, "noise": "float",
+    "kernel_params": kernels.stationary(LENGTHSCALE, 2),
+}  # fmt: skip
+
+
 def gains_config(**changes):
-    options = {
-        "candidates": CANDIDATES, "users": 50, "epsilon": 1.0, "largest_gain": 2.0, "acquisition": "in_order",
-        "noise": "float",
-        "kernel_params": kernels.stationary(LENGTHSCALE, 2),
-    }  # fmt: skip
-    return dp_gp_ucb.lipschitz_config(**(options | changes))
+    return dp_gp_ucb.in_order_config(**(GAINS | changes))
+
+
+def search_config(**changes):
+    return dp_gp_ucb.lipschitz_config(**(GAINS | {"steps": 3} | changes))
 
 
 def hilly_gains(point, data):
@@ -74,7 +79,7 @@ def test_the_picks_and_the_scores_are_the_oracles(noise):
 
 
 def test_expected_improvement_picks_are_the_oracles():
-    chosen = gains_config(
+    chosen = search_config(
         acquisition="expected_improvement", steps=STEPS, gain_lipschitz=1.0, loss_lipschitz=1.0,
     )  # fmt: skip
     state = run(chosen).diagnostics.state
@@ -149,7 +154,7 @@ def test_guarantees_say_what_each_algorithm_earns():
     assert not any("Assumption 1" in name or "minimiser" in name for name in pure.assumptions)
     searched = dp_gp_ucb.algorithm.privacy(lambdas_config())
     assert any("exact minimiser" in name for name in searched.assumptions)
-    anywhere = dp_gp_ucb.algorithm.privacy(gains_config(acquisition="ucb", steps=3, gain_lipschitz=1.0))
+    anywhere = dp_gp_ucb.algorithm.privacy(search_config(gain_lipschitz=1.0))
     assert not any("minimiser" in name for name in anywhere.assumptions)  # the range of a gain rests on nothing
     both = dp_gp_ucb.algorithm.privacy(config(release="both", epsilon=3.0, point_share=0.25))
     assert both.level == pytest.approx(3.0)
@@ -168,8 +173,8 @@ def test_the_papers_constants_earn_what_is_true_of_them():
 
 def lambdas_config(low=1.0, high=1.2, **changes):
     """Over ``lambda`` alone."""
-    given = {"acquisition": "ucb", "steps": 3, "gain_lipschitz": 1.0, "loss_lipschitz": 1.0, "kernel_params": None}
-    return gains_config(**({"candidates": np.linspace(low, high, 4)[:, None]} | given | changes))
+    given = {"gain_lipschitz": 1.0, "loss_lipschitz": 1.0, "kernel_params": None}
+    return search_config(**({"candidates": np.linspace(low, high, 4)[:, None]} | given | changes))
 
 
 def test_the_fixed_set_shrinks_with_the_users_and_the_search_does_not():
@@ -182,7 +187,7 @@ def test_the_fixed_set_shrinks_with_the_users_and_the_search_does_not():
         assert moved(lambdas_config(0.1, users=users)) == 2.0  # capped: no gain moves by more than its range
     assert moved(lambdas_config(gain_lipschitz=np.inf)) == 2.0  # nothing is known of the slopes: the range is left
     assert moved(lambdas_config(candidates=[[1.0]])) == pytest.approx(2.0 / 50)
-    planes = gains_config(acquisition="ucb", steps=3, gain_lipschitz=1.0, loss_lipschitz=1.0)  # two coordinates
+    planes = search_config(gain_lipschitz=1.0, loss_lipschitz=1.0)  # two coordinates
     assert moved(planes) == 2.0
 
 
@@ -363,23 +368,51 @@ def test_float32_refuses_a_point_from_exact_utilities(float32):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"acquisition": "greedy"}, "acquisition must be one of"),
-        ({"steps": 3}, "steps must not be given"),
-        ({"acquisition": "ucb", "steps": 3, "release": "point"}, "release must be 'value' unless"),
-        ({"gain_lipschitz": 1.0}, "gain_lipschitz must not be given where acquisition is 'in_order'"),
-        ({"loss_lipschitz": 1.0}, "loss_lipschitz must not be given where acquisition is 'in_order'"),
+        ({"release": "all"}, "release must be one of"),
         ({"users": 0}, "users must be at least 1"),
         ({"users": 2**23 + 1, "noise": "exact"}, "users must be at most 8388608 for exact noise"),
         ({"users": 2**22, "noise": "exact", "epsilon": 32.0}, "users must be at most 1048575 for exact noise"),
         ({"largest_gain": 0.0}, "largest_gain must be positive"),
         ({"largest_gain": 1e-305}, "largest_gain must be within"),
+    ],
+)
+def test_bad_in_order_configurations_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        gains_config(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"acquisition": "greedy"}, "acquisition must be one of"),
+        ({"acquisition": "in_order"}, "acquisition must be one of"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"users": 2**23 + 1, "noise": "exact"}, "users must be at most 8388608 for exact noise"),
+        ({"largest_gain": 1e-305}, "largest_gain must be within"),
         (
-            {"acquisition": "ucb", "steps": 3, "candidates": [[-1.0], [1.0]], "kernel_params": None}
-            | {"gain_lipschitz": 1.0, "loss_lipschitz": 1.0},
+            {"candidates": [[-1.0], [1.0]], "kernel_params": None, "gain_lipschitz": 1.0, "loss_lipschitz": 1.0},
             "candidates must be positive, each its own lambda, got -1",
         ),
     ],
 )
 def test_bad_lipschitz_configurations_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
-        gains_config(**changes)
+        search_config(**changes)
+
+
+@pytest.mark.parametrize(
+    ("make", "changes"),
+    [
+        (gains_config, {"steps": 40}),
+        (gains_config, {"gain_lipschitz": 1.0}),
+        (gains_config, {"loss_lipschitz": 1.0}),
+        (gains_config, {"acquisition": "ucb"}),
+        (gains_config, {"beta": 4.0}),
+        (gains_config, {"constants": "paper"}),
+        (search_config, {"release": "point"}),
+        (search_config, {"point_share": 0.5}),
+    ],
+)
+def test_what_is_for_one_of_the_two_configs_of_gains_is_refused_by_the_other(make, changes):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(changes))}'"):
+        make(**changes)

@@ -17,9 +17,15 @@ SEEDED = {"key": jax.random.key(0), "insecure_key": True, "diagnostics": True}
 WEIGHT = brentq(lambda w: w - 1 / (1 + np.exp(w)), 0, 1)  # argmin w^2 / 2 + log(1 + exp(-w)): training records are 1
 
 
+OPTIONS = {"candidates": [[0.0]], "users": 100, "epsilon": 1.0, "largest_gain": 1.0}
+
+
 def config(**changes):
-    options = {"candidates": [[0.0]], "users": 100, "epsilon": 1.0, "largest_gain": 1.0, "acquisition": "in_order"}
-    return dp_gp_ucb.lipschitz_config(**(options | changes))
+    return dp_gp_ucb.in_order_config(**(OPTIONS | changes))
+
+
+def search_config(**changes):
+    return dp_gp_ucb.lipschitz_config(**(OPTIONS | changes))
 
 
 def looked_up(point, gains):
@@ -41,9 +47,9 @@ def test_neighbours_whose_searches_part_are_within_the_sensitivity(noise):
     1/2 to everybody and feature 3 .7. A bound for two lambdas, .005, moves by .1995: 39.9 times epsilon.
     """
     places = {0.0: 0, 1.0: 1, 0.25: 2, 0.75: 3}
-    chosen = config(
-        candidates=[[1.0, place] for place in places], users=200, acquisition="ucb", steps=3, gain_lipschitz=0.5,
-        loss_lipschitz=1.0, noise=noise,
+    chosen = search_config(
+        candidates=[[1.0, place] for place in places], users=200, steps=3, gain_lipschitz=0.5, loss_lipschitz=1.0,
+        noise=noise,
     )  # fmt: skip
     records = np.tile([0.0, 0.0, 0.0, 1.0], (200, 1))
     neighbour = records.copy()
@@ -150,9 +156,9 @@ def test_grids_leave_room_for_what_real_gains_move_and_for_rounding():
         users, low = int(2 ** rng.uniform(0, 23)), float(10 ** rng.uniform(-2, 2))
         high = low * (1 + float(10 ** rng.uniform(-9, 0)))
         slope = float(10 ** rng.uniform(-2, 1))
-        chosen = config(
-            candidates=[[low], [high]], users=users, epsilon=float(rng.uniform(0.5, 4)), acquisition="ucb", steps=1,
-            gain_lipschitz=slope, loss_lipschitz=1.0,
+        chosen = search_config(
+            candidates=[[low], [high]], users=users, epsilon=float(rng.uniform(0.5, 4)), steps=1, gain_lipschitz=slope,
+            loss_lipschitz=1.0,
         )  # fmt: skip
         grid = chosen.gain_grids[0]
         levels, shift = int(grid.levels), int(grid.shift)
@@ -169,9 +175,7 @@ def test_the_maximum_along_any_two_paths_is_within_the_bound():
     """Theorem 7 at d = 1 through the shipped search: neighbours of few users, so that paths do part."""
     rng = np.random.default_rng(4)
     lambdas = np.linspace(1.0, 1.3, 6)[:, None]
-    chosen = config(
-        candidates=lambdas, users=5, acquisition="ucb", steps=4, gain_lipschitz=0.5, loss_lipschitz=1.0, noise="exact"
-    )
+    chosen = search_config(candidates=lambdas, users=5, steps=4, gain_lipschitz=0.5, loss_lipschitz=1.0, noise="exact")
     weights = np.array([brentq(lambda w, at=at: at * w - 1 / (1 + np.exp(w)), 0, 1) for at in lambdas[:, 0]])
 
     @jax.jit
@@ -193,12 +197,11 @@ def test_the_maximum_along_any_two_paths_is_within_the_bound():
     assert parted > 5
 
 
-@pytest.mark.parametrize("acquisition", ["in_order", "ucb"])
+@pytest.mark.parametrize("kind", ["in_order", "ucb"])
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf])
-def test_one_users_junk_is_that_users_alone(junk, acquisition):
+def test_one_users_junk_is_that_users_alone(junk, kind):
     """It was the whole utility's: .7 became 0 at 100 users, where .01 was paid for."""
-    extra = {} if acquisition == "in_order" else {"steps": 1}
-    chosen = config(acquisition=acquisition, **extra)
+    chosen = config() if kind == "in_order" else search_config(steps=1)
     states = []
     for value in (0.7, junk):
         gains = np.full((100, 1), 0.7)

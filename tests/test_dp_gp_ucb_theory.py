@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.papers import datasets, logistic_regression
 from jaxdpbo.algorithms import dp_gp_ucb
 from jaxdpbo.privacy import prior_averaged, sensitivity
-from jaxdpbo.problems import datasets, logistic_regression
 from jaxdpbo.surrogate import gp, information_gain, kernels
 from jaxdpbo.theory import dp_gp_ucb as theory
 

@@ -239,9 +239,8 @@ SEARCHED = {
     "dp_gp_ucb": (dp_gp_ucb.algorithm, _mean, lambda: dp_gp_ucb.finite_config(
         steps=2, epsilon=1.0, delta=0.01, correlation=0.99, candidates=GRID, noise_variance=0.1, space=WORDS)),
     "dp_gp_ucb, in order": (
-        dp_gp_ucb.algorithm, lambda params, data: 1 - worded_loss(params, data), lambda: dp_gp_ucb.lipschitz_config(
-            candidates=GRID, users=USERS, epsilon=1.0, largest_gain=1.0, acquisition="in_order", release="point",
-            space=WORDS)),
+        dp_gp_ucb.algorithm, lambda params, data: 1 - worded_loss(params, data), lambda: dp_gp_ucb.in_order_config(
+            candidates=GRID, users=USERS, epsilon=1.0, largest_gain=1.0, release="point", space=WORDS)),
     "dpareto": (dpareto.algorithm, _front, lambda: dpareto.config(
         bounds=WORDS, initial_design=GRID[:2], proposals=1, search=SEARCH, fit_steps=1)),
 }  # fmt: skip

@@ -24,7 +24,7 @@ assert abs(accounting.gdp_epsilon(1.0, 1e-5) - 4.3771781) < 1e-6
 assert accounting.sampled_gaussian_epsilon(rate=0.01, noise_multiplier=1.0, steps=100, delta=1e-5).epsilon < 3
 rows = transforms.curate(None, transforms.planar_laplace(centre=np.zeros(2), scale=1.0, epsilon=2.0), np.ones((4, 2)))
 assert np.all(np.isfinite(np.asarray(rows.z)))
-jaxdpbo.outsourcing.publish, jaxdpbo.training.dp_optim, jaxdpbo.problems.kernel_svm, jaxdpbo.privacy.auditing
+jaxdpbo.outsourcing.publish, jaxdpbo.training.dp_optim, jaxdpbo.problems.kernel_svr, jaxdpbo.privacy.auditing
 """
 
 

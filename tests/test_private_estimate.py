@@ -114,8 +114,8 @@ def test_an_inner_config_of_other_users_is_refused():
 
 
 def test_an_inner_algorithm_must_be_gdp_step_by_step():
-    gains = dp_gp_ucb.lipschitz_config(
-        candidates=[[0.0], [1.0]], users=6, epsilon=1.0, largest_gain=1.0, acquisition="in_order", release="point"
+    gains = dp_gp_ucb.in_order_config(
+        candidates=[[0.0], [1.0]], users=6, epsilon=1.0, largest_gain=1.0, release="point"
     )
     chosen = private_estimate.config(gains, users=6, mu=0.8, loss_range=RANGE)
     algorithm = private_estimate.algorithm_of(dp_gp_ucb.algorithm)

@@ -179,9 +179,7 @@ def test_a_range_that_floats_lose_is_refused_in_float32(float32):
 
 def test_an_inner_algorithm_must_be_gdp_step_by_step():
     """An epsilon is no mu, and what pays at the end would be asked for its release too early."""
-    gains = dp_gp_ucb.lipschitz_config(
-        candidates=DESIGN, users=USERS, epsilon=1.0, largest_gain=1.0, acquisition="in_order", release="point"
-    )
+    gains = dp_gp_ucb.in_order_config(candidates=DESIGN, users=USERS, epsilon=1.0, largest_gain=1.0, release="point")
     inner = private_search.algorithm_of(dp_gp_ucb.algorithm, dp_gibo.started_at)
     chosen = dataclasses.replace(config(gibo(1.0, "exact"), choice_mu=(1.0, 1.0)), inner=gains)
     with pytest.raises(ValueError, match="inner must be GDP for its level to compose, got dp 1"):

@@ -14,20 +14,21 @@ from oracles import gp_regression as oracle
 from oracles.gp import richardson
 from scipy import optimize, stats
 
-from jaxdpbo.algorithms import random_search
-from jaxdpbo.drivers import run_loop, run_scan
-from jaxdpbo.problems import (
+from benchmarks.papers import (
     classification,
+    curator_tables,
     datasets,
     gp_regression,
     huber_regression,
     kernel_svm,
-    kernel_svr,
     location,
     logistic_regression,
     noisy,
-    outsourced,
 )
+from jaxdpbo.algorithms import random_search
+from jaxdpbo.drivers import run_loop, run_scan
+from jaxdpbo.problems import datasets as bundled
+from jaxdpbo.problems import kernel_svr, outsourced
 
 
 def test_location_is_half_the_squared_distance():
@@ -403,6 +404,8 @@ def test_nothing_is_downloaded_and_nothing_stands_in_unasked(monkeypatch, tmp_pa
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="name must be one of"):
         datasets.load("patients")
+    with pytest.raises(ValueError, match="name must be one of 'digits', 'breast_cancer', 'diabetes'"):
+        bundled.load("covtype")
     with pytest.raises(ValueError, match="name must be one of"):
         datasets.table("patients")
 
@@ -490,11 +493,11 @@ def test_draws_on_a_grid_have_the_covariance_that_is_said():
     np.testing.assert_allclose([grid.min(axis=0), grid.max(axis=0)], [[-1.5, -1.5], [1.5, 1.5]])
     exact = np.exp(-np.sum((grid[:, None] - grid[None]) ** 2, axis=2) / (2 * 1.25**2))
     np.testing.assert_allclose(drawn.T @ drawn / len(drawn), exact, atol=0.04)
-    assert outsourced.output(jnp.array([3.0]), jnp.asarray(drawn[0])) == drawn[0, 3]
+    assert curator_tables.output(jnp.array([3.0]), jnp.asarray(drawn[0])) == drawn[0, 3]
 
 
 def test_branin_hoo_has_its_three_minima():
-    table = outsourced.branin_hoo(301)
+    table = curator_tables.branin_hoo(301)
     assert table.outputs.max() == pytest.approx(-0.397887, abs=2e-3)
     for place in ([-np.pi, 12.275], [np.pi, 2.275], [9.42478, 2.475]):
         nearest = np.argmin(np.sum((table.inputs - place) ** 2, axis=1))
@@ -512,7 +515,7 @@ def test_a_loan_returns_its_instalments(tmp_path, monkeypatch):
         tmp_path / "modeldata_lending_club.csv.gz", "annual_inc,term,int_rate,funded_amnt,Class",
         "50000,term_36,12,1000,good", "60000,term_60,6,2000,bad",
     )  # fmt: skip
-    table = outsourced.loans()
+    table = curator_tables.loans()
     np.testing.assert_array_equal(table.inputs, [[1000, 12, 50000], [2000, 6, 60000]])
     for number, (rate, months, share) in enumerate(((0.01, 36, 1.0), (0.005, 60, 0.5))):
         # The instalment is what leaves nothing owed: interest on the rest, month by month.
@@ -530,12 +533,14 @@ def test_properties_are_cheap_where_their_output_is_large(tmp_path, monkeypatch)
         tmp_path / "modeldata_ames.csv.gz", "Sale_Price,Gr_Liv_Area,Latitude,Longitude,Sale_Condition",
         "200000,1000,42.1,-93.5,Normal", "100,1000,42.2,-93.6,Family", "100000,1000,42.3,-93.7,Normal",
     )  # fmt: skip
-    table = outsourced.properties()
+    table = curator_tables.properties()
     np.testing.assert_array_equal(table.inputs, [[-93.5, 42.1], [-93.7, 42.3]])
     np.testing.assert_allclose(table.outputs, -np.log([200, 100]))
 
 
-@pytest.mark.parametrize("made", [outsourced.loans, outsourced.properties, partial(classification.load, "adult")])
+@pytest.mark.parametrize(
+    "made", [curator_tables.loans, curator_tables.properties, partial(classification.load, "adult")]
+)
 def test_a_table_that_is_missing_is_an_error_that_names_its_file(tmp_path, monkeypatch, made):
     monkeypatch.setenv("JAXDPBO_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"needs the file \S+\.gz in the directory that .* JAXDPBO_DATA names"):

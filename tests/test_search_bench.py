@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import report, tuning_peers
-from benchmarks.search import bench, block_losses, blocks, cells, private_tuning, searches, tunings
+from benchmarks.search import block_losses, blocks, cells, minimize, private_tuning, searches, tunings
 from benchmarks.search.problems import PROBLEMS, Problem
 from jaxdpbo import Space, accounting, space
 from jaxdpbo.integrations.sklearn import scaling
@@ -65,26 +65,26 @@ def test_random_search_is_the_best_of_uniform_points():
 def test_a_verdict_needs_the_whole_interval(moved, verdict):
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=20), rng.normal(size=20)
-    assert bench._compared(first + 2 * moved, second)["verdict"] == verdict
+    assert minimize._compared(first + 2 * moved, second)["verdict"] == verdict
 
 
 def test_models_are_searched_at_an_epsilon_of_one_too():
-    assert gdp.gdp_epsilon(bench.EPSILON_ONE, 1e-5) == pytest.approx(1.0)
+    assert gdp.gdp_epsilon(minimize.EPSILON_ONE, 1e-5) == pytest.approx(1.0)
     for name, problem in PROBLEMS.items():
-        found = bench.budgets_of(name, (0.5, np.inf), every=True)
-        plain = (1.0,) if name == bench.FULL_SIZE else (0.5, np.inf)
-        assert found == (plain if problem.default is None else (bench.EPSILON_ONE, 0.5, np.inf))
-        assert bench.budgets_of(name, (0.5, np.inf), every=False) == (0.5, np.inf)
-    assert bench._cell("forest", searches.RANDOM, 0.5, 1) == bench._cell("forest", searches.RANDOM, 2.0, 1)
-    assert bench._cell("forest", searches.DEFAULT, 0.5, 1).mu == 0.5
+        found = minimize.budgets_of(name, (0.5, np.inf), every=True)
+        plain = (1.0,) if name == minimize.FULL_SIZE else (0.5, np.inf)
+        assert found == (plain if problem.default is None else (minimize.EPSILON_ONE, 0.5, np.inf))
+        assert minimize.budgets_of(name, (0.5, np.inf), every=False) == (0.5, np.inf)
+    assert minimize._cell("forest", searches.RANDOM, 0.5, 1) == minimize._cell("forest", searches.RANDOM, 2.0, 1)
+    assert minimize._cell("forest", searches.DEFAULT, 0.5, 1).mu == 0.5
 
 
 def test_slow_problems_and_other_budgets_have_fewer_seeds():
-    assert [bench.seeds_of("logistic", mu, 20) for mu in (1.0, 0.5, np.inf)] == [20, 10, 10]
-    assert bench.seeds_of("svr_ridership", 1.0, 20) == 10
-    assert bench.seeds_of("svr_ridership", 1.0, 2) == 2
-    assert searches.BEFORE in bench._compared_on("svr_ridership_700", (searches.BEFORE, searches.DEFAULT))
-    assert bench._compared_on("svr_ridership", (searches.BEFORE, searches.DEFAULT)) == [searches.DEFAULT]
+    assert [minimize.seeds_of("logistic", mu, 20) for mu in (1.0, 0.5, np.inf)] == [20, 10, 10]
+    assert minimize.seeds_of("svr_ridership", 1.0, 20) == 10
+    assert minimize.seeds_of("svr_ridership", 1.0, 2) == 2
+    assert searches.BEFORE in minimize._compared_on("svr_ridership_700", (searches.BEFORE, searches.DEFAULT))
+    assert minimize._compared_on("svr_ridership", (searches.BEFORE, searches.DEFAULT)) == [searches.DEFAULT]
 
 
 def test_problems_say_what_they_are():

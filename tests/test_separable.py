@@ -13,20 +13,12 @@ from jax.experimental.buffer_callback import buffer_callback
 from jax.extend import core
 from jax.interpreters import batching
 
+from benchmarks.papers import gp_regression, huber_regression, kernel_svm, location, logistic_regression, noisy
 from jaxdpbo import drivers, minimize, per_user
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.privacy import guarantee, ledger, separable
 from jaxdpbo.privacy.separable import check
-from jaxdpbo.problems import (
-    gp_regression,
-    huber_regression,
-    kernel_svm,
-    kernel_svr,
-    location,
-    logistic_regression,
-    noisy,
-    splits,
-)
+from jaxdpbo.problems import kernel_svr, splits
 
 USERS, WIDTH = 7, 3
 DATA = np.random.default_rng(0).normal(size=(USERS, WIDTH))
@@ -600,7 +592,7 @@ def test_replay_says_what_it_cannot_do(arguments, said):
         separable.audit_separable(**given)
 
 
-# The problems of the package.
+# The problems of the papers.
 
 
 def split(users=USERS):

@@ -9,7 +9,7 @@ import pytest
 from oracles import gradient as gradient_oracle
 from oracles import kernels as kernel_oracle
 
-from jaxdpbo.problems import huber_regression
+from benchmarks.papers import huber_regression
 from jaxdpbo.theory import dp_gibo as theory
 
 SETTING = {"clip_norm": 1.3, "steps": 25, "users": 4500, "mu": 0.8, "dimension": 10, "failure": 0.05}

@@ -13,10 +13,10 @@ import pytest
 from oracles import training as oracle
 from scipy.stats import expon, kstest, norm, truncnorm, uniform
 
+from benchmarks.papers import classification, datasets
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.privacy import accounting
-from jaxdpbo.problems import classification, datasets
 from jaxdpbo.surrogate import maximize
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd, spaces
 

@@ -205,7 +205,7 @@ def test_a_range_counts_from_end_to_end_and_an_empty_one_is_refused():
         private_evaluations.noise_deviation(loss_range=(5.0, 5.0), **said)
     for call in (
         lambda: dp_gd.config(users=5, steps=1, mu=1.0, bounds=[[0.0], [1.0]], clip_norm=0.0),
-        lambda: dp_gp_ucb.lipschitz_config(candidates=[[0.0]], users=5, epsilon=1.0, largest_gain=0.0),
+        lambda: dp_gp_ucb.lipschitz_config(candidates=[[0.0]], users=5, epsilon=1.0, largest_gain=0.0, steps=1),
     ):
         with pytest.raises(ValueError, match="must be positive"):
             call()
@@ -222,14 +222,14 @@ def test_every_statement_that_divides_by_a_count_says_that_it_is_public(name):
 @pytest.mark.parametrize("noise", ["exact", "float"])
 def test_what_is_released_together_costs_together(noise):
     """Trap 21: point and value, all evaluations, all steps."""
-    options = {"candidates": [[0.0], [1.0]], "users": 9, "largest_gain": 1.0, "acquisition": "in_order", "noise": noise}
+    options = {"candidates": [[0.0], [1.0]], "users": 9, "largest_gain": 1.0, "noise": noise}
     both, point = (
-        dp_gp_ucb.algorithm.privacy(dp_gp_ucb.lipschitz_config(epsilon=2.0, release=release, **options)).level
+        dp_gp_ucb.algorithm.privacy(dp_gp_ucb.in_order_config(epsilon=2.0, release=release, **options)).level
         for release in ("both", "point")
     )
     assert both == pytest.approx(point, rel=0.02)
-    halves = dp_gp_ucb.lipschitz_config(epsilon=2.0, release="both", **options)
-    alone = dp_gp_ucb.lipschitz_config(epsilon=1.0, release="value", **options)
+    halves = dp_gp_ucb.in_order_config(epsilon=2.0, release="both", **options)
+    alone = dp_gp_ucb.in_order_config(epsilon=1.0, release="value", **options)
     deviations = [mechanism_deviation(config) for config in (halves, alone)]
     assert deviations[0] == pytest.approx(deviations[1], rel=0.02)  # a half buys half
     few, many = (calibration.budget(1.0, "exact", users=9, steps=count, dimension=1, dtype=float) for count in (1, 100))

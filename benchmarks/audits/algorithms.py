@@ -122,9 +122,7 @@ def _gains(release):
 
     For the value alone: all of user 0's gains, up or down. For both: the release's likelihood ratio is a sum.
     """
-    chosen = dp_gp_ucb.lipschitz_config(
-        candidates=LINE, users=USERS, epsilon=1.0, largest_gain=1.0, acquisition="in_order", release=release
-    )
+    chosen = dp_gp_ucb.in_order_config(candidates=LINE, users=USERS, epsilon=1.0, largest_gain=1.0, release=release)
     data = (np.ones((2, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])) if release == "value" else GAINS
 
     def released(key, gains):

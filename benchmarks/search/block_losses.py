@@ -19,10 +19,10 @@ from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from benchmarks.papers import classification, datasets
 from benchmarks.search import cells
 from jaxdpbo.integrations.sklearn.losses import LOSSES
 from jaxdpbo.privacy import choice, separable
-from jaxdpbo.problems import classification, datasets
 
 COUNTS = (10, 25, 50, 100, 200)  # of blocks
 LEVELS = (0.25, 0.5, 1.0, 2.0, np.inf)  # mu of the choice

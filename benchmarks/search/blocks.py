@@ -61,25 +61,22 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
         },
     }
     _show(results)
-    stem = "bench_blocks" + "_quick" * quick
-    report.write_result(
-        report.folder("bench") / f"{stem}.json",
+    report.write_bench(
+        "blocks",
         common.plain(results),
+        quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + most],
         noise="none",
         dtype="float64",
-        settings={
-            "printed in the paper": {},
-            "chosen here": {
-                "blocks": list(COUNTS),
-                "mu": [f"{mu:g}" for mu in LEVELS],
-                "exponents": list(EXPONENTS),
-                "rows, and held out": {name: list(ROWS[name]) for name in names},
-            },
+        chosen={
+            "blocks": list(COUNTS),
+            "mu": [f"{mu:g}" for mu in LEVELS],
+            "exponents": list(EXPONENTS),
+            "rows, and held out": {name: list(ROWS[name]) for name in names},
         },
         started=started,
+        figures={"blocks": _picture(results)},
     )
-    report.save_figure(_picture(results), report.folder("bench") / f"{stem}.png")
 
 
 def regret(learner: Learner, said: dict[str, Any]) -> np.ndarray:

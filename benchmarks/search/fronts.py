@@ -47,24 +47,22 @@ def main(quick: bool) -> None:
             for one in results
         ],
     )  # fmt: skip
-    stem = "bench_fronts" + "_quick" * quick
-    report.write_result(
-        report.folder("bench") / f"{stem}.json",
+    report.write_bench(
+        "fronts",
         common.plain({"fronts": results}),
+        quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
         dtype="float32",
-        settings={
-            "printed in the paper": {"unprotected": vars(SEARCH) | {"noise": "float"}},
-            "chosen here": {
-                "delta": tunings.DELTA,
-                "settings": tunings.settings_of(PROBLEM),
-                "levels, of epsilon": list(tuning.front.LEVELS),
-            },
+        printed={"unprotected": vars(SEARCH) | {"noise": "float"}},
+        chosen={
+            "delta": tunings.DELTA,
+            "settings": tunings.settings_of(PROBLEM),
+            "levels, of epsilon": list(tuning.front.LEVELS),
         },
         started=started,
+        figures={"fronts": _picture(results)},
     )
-    report.save_figure(_picture(results), report.folder("bench") / f"{stem}.png")
 
 
 def searched(cell: cells.Cell) -> dict[str, Any]:

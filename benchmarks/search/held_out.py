@@ -13,10 +13,10 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 import numpy as np
 
 from benchmarks import report
+from benchmarks.papers import classification, datasets
 from benchmarks.reproductions import common
 from benchmarks.search import cells
 from jaxdpbo import space
-from jaxdpbo.problems import classification, datasets
 
 FIRST_SEED, SEEDS = 9000, 20
 EPSILON, DELTA = 1.0, 1e-5
@@ -52,13 +52,14 @@ def main(quick: bool, *, seeds: int | None = None) -> None:
         means = [f"{one['losses'][which].mean():.4f}" for which in ("default", "private", "before", "accuracy")]
         rows.append((name, *means[:2], common.sentence(one["paired"]), *means[2:]))
     report.print_table(("records", "default", SEARCH, "difference (95 %)", "accuracy, default", SEARCH), rows)
-    report.write_result(
-        report.folder("bench") / f"bench_sklearn{'_quick' * quick}.json",
+    report.write_bench(
+        "sklearn",
         common.plain({"data": results}),
+        quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + seeds],
         noise="exact",
         dtype="float64",
-        settings={"printed in the paper": {}, "chosen here": {"epsilon": EPSILON, "delta": DELTA, "n_iter": 60}},
+        chosen={"epsilon": EPSILON, "delta": DELTA, "n_iter": 60},
         started=started,
     )
 

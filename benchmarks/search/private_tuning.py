@@ -37,25 +37,22 @@ def main(
     found = cells.run(folder / "private_tuning.jsonl", wanted, folder / "programs", tunings.errors)
     results = {name: _row(found, name, asked, budgets_of(name, epsilons), most) for name in names}
     _show(results)
-    stem = "bench_private_tuning" + "_quick" * quick
-    report.write_result(
-        report.folder("bench") / f"{stem}.json",
+    report.write_bench(
+        "private_tuning",
         common.plain({"problems": results}),
+        quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + most],
         noise="exact",
         dtype="float32",
-        settings={
-            "printed in the paper": {},
-            "chosen here": {
-                "epsilons": [f"{epsilon:g}" for epsilon in epsilons],
-                "delta": tunings.DELTA,
-                "settings": {name: tunings.settings_of(name) for name in names},
-                "default": tunings.USUAL,
-            },
+        chosen={
+            "epsilons": [f"{epsilon:g}" for epsilon in epsilons],
+            "delta": tunings.DELTA,
+            "settings": {name: tunings.settings_of(name) for name in names},
+            "default": tunings.USUAL,
         },
         started=started,
+        figures={"private_tuning": _picture(results)},
     )
-    report.save_figure(_picture(results), report.folder("bench") / f"{stem}.png")
 
 
 def budgets_of(name: str, epsilons: tuple[float, ...]) -> tuple[float, ...]:

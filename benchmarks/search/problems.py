@@ -8,16 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from benchmarks.papers import classification, datasets, gp_regression, kernel_svm, logistic_regression
 from jaxdpbo import Space, space
-from jaxdpbo.problems import (
-    classification,
-    datasets,
-    gp_regression,
-    kernel_svm,
-    kernel_svr,
-    logistic_regression,
-    splits,
-)
+from jaxdpbo.problems import kernel_svr, splits
 
 MOST_LOG_LOSS = 4.0  # of a record, whatever a model says: its public range has an end
 MNIST_SIDE = 10  # pixels, after means over cells

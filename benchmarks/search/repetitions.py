@@ -35,20 +35,18 @@ def main(quick: bool) -> None:
         for name in tqdm(names, unit="problem")
     }
     _show(results)
-    report.write_result(
-        report.folder("bench") / f"bench_repetitions{'_quick' * quick}.json",
+    report.write_bench(
+        "repetitions",
         common.plain({"problems": results}),
+        quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + trainings],
         noise="exact",
         dtype="float32",
-        settings={
-            "printed in the paper": {},
-            "chosen here": {
-                "laws (eta, mean)": [list(law) for law in LAWS],
-                "epsilons": [f"{epsilon:g}" for epsilon in epsilons],
-                "delta": tunings.DELTA,
-                "selections": SELECTIONS,
-            },
+        chosen={
+            "laws (eta, mean)": [list(law) for law in LAWS],
+            "epsilons": [f"{epsilon:g}" for epsilon in epsilons],
+            "delta": tunings.DELTA,
+            "selections": SELECTIONS,
         },
         started=started,
     )

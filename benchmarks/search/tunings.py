@@ -16,11 +16,11 @@ import numpy as np
 from dp_accounting import rdp
 
 from benchmarks import tuning_peers
+from benchmarks.papers import classification, datasets
 from benchmarks.search import cells
 from benchmarks.tuning_peers.trainings import DPSGD
 from jaxdpbo import accounting, tuning
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.problems import classification, datasets
 from jaxdpbo.training import models
 from jaxdpbo.tuning import training as trainings
 

@@ -23,14 +23,14 @@ def main(quick: bool) -> None:
         for row in found.rows
     }  # fmt: skip
     settings = {name.lower(): getattr(demo, name) for name in ("MU", "DELTA", "STEPS", "TRAIN", "EVALUATIONS")}
-    folder = report.folder("bench")
-    demo.plot(found, folder / "demo.png")
-    report.write_result(
-        folder / ("demo_quick.json" if quick else "demo.json"),
+    demo.plot(found, report.folder("bench") / "demo.png")
+    report.write_bench(
+        "demo",
         {"methods": methods},
+        quick=quick,
         seeds=[demo.SEEDS[0], demo.SEEDS[-1] + 1],
         noise="exact",
         dtype="float64",
-        settings={"printed in the paper": {}, "chosen here": settings},
+        chosen=settings,
         started=started,
     )

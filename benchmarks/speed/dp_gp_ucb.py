@@ -52,7 +52,7 @@ def main(quick: bool) -> None:
         problem=f"c={problem.CANDIDATES}, d={problem.DIMENSION}, T={problem.STEPS}",
         ours=versions[0],
         same_picks=f"{alike} of {len(runs[faster])} seeds, {close} of the others after a tie within {rows.CLOSE:g}",
-        peer_seconds=medians,
+        peer_seconds={name: [run["seconds"] for run in of] for name, of in runs.items()},
         ours_seconds=[sweep["seconds"] for sweep in swept],
     )
     rows.finish("dp_gp_ucb", [row], quick)

@@ -21,7 +21,8 @@ from benchmarks.speed import rows
 from benchmarks.speed.dp_gp_ucb import THREADS
 from benchmarks.speed.worker import Worker
 
-OURS, OPTUNA, BOTORCH = "benchmarks.speed.ours_gp_ucb", "benchmarks.speed.optuna_gp", "benchmarks.speed.botorch_ucb"
+OURS = "benchmarks.speed.ours_gp_ucb"
+OPTUNA, BOTORCH = "benchmarks.speed.optuna_gp_ucb", "benchmarks.speed.botorch_gp_ucb"
 PEERS = {  # module, arguments, and how many of the seeds, where not all
     "Optuna": (OPTUNA, {}, None),
     "BoTorch": (BOTORCH, {"refit_every": problem.REFIT_EVERY}, None),
@@ -128,7 +129,8 @@ def _cold(evaluations: int, processes: int, warm: list[dict[str, Any]]) -> list[
         found += [
             rows.row(
                 f"a first run, {name}", medians["ours"], medians[peer], peer, medians[peer] / medians["ours"], None,
-                "float64", threads=threads[peer], seconds={"ours": seconds["ours"], "peer": seconds[peer]},
+                "float64", threads=threads[peer], ours_seconds=seconds["ours"],
+                peer_seconds={threads[peer]: seconds[peer]},
             )
             for peer in PEERS
         ]  # fmt: skip

@@ -1,4 +1,7 @@
-"""Worker: one run of DP-GIBO on very many users, in a process of its own, so that its peak of memory is its own."""
+"""Our side of ``scripts/bench users``: one run of DP-GIBO on very many users.
+
+It has a process of its own, so that the peak of memory is that run's.
+"""
 
 import resource
 import time

@@ -106,7 +106,7 @@ def beside_sklearn(quick: bool) -> list[dict]:
             "float64",
             ours=versions[0],
             same_picks=f"{alike} of {len(seen[faster])} runs, {close} of the others after a tie within {rows.CLOSE:g}",
-            peer_seconds=medians,
+            peer_seconds={name: [run["seconds"] for run in of] for name, of in seen.items()},
             ours_seconds=[sweep["seconds"] for sweep in swept],
         )
     ]

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
+from benchmarks.papers import gp_regression, huber_regression, location, logistic_regression
 from benchmarks.speed import rows
 from jaxdpbo import per_user
 from jaxdpbo.privacy.separable import check_separable
-from jaxdpbo.problems import gp_regression, huber_regression, location, logistic_regression, splits
+from jaxdpbo.problems import splits
 
 USERS, TRAIN, FEATURES = 100_000, 2_000, 30
 

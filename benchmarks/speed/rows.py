@@ -62,13 +62,14 @@ def finish(name: str, rows: list[dict[str, Any]], quick: bool) -> None:
     about = ABOUT[name]
     problem = vars(importlib.import_module(f"benchmarks.speed.{about.problem}"))
     chosen = {constant: value for constant, value in problem.items() if constant.isupper()}
-    report.write_result(
-        report.folder("bench") / (f"{name}_quick.json" if quick else f"{name}.json"),
+    report.write_bench(
+        name,
         {"rows": rows},
+        quick=quick,
         seeds=about.seeds,
         noise=about.noise,
         dtype=about.dtype,
-        settings={"printed in the paper": {}, "chosen here": chosen, "quick": quick},
+        chosen=chosen,
         started=STARTED,
     )
 

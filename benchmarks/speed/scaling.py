@@ -42,23 +42,17 @@ def main(quick: bool) -> None:
             room.append(fitting(name, one))
             bar.update()
     show(growth, room)
-    ending = "_quick" * quick
-    for name, found in growth.items():
-        figure = picture(name, found)
-        report.save_figure(figure, report.folder("bench") / f"bench_scaling_{name}{ending}.png")
     about = ABOUT["scaling"]
-    report.write_result(
-        report.folder("bench") / f"bench_scaling{ending}.json",
+    report.write_bench(
+        "scaling",
         {"growth": common.plain(growth), "largest": room, "limit_bytes": problem.LIMIT},
+        quick=quick,
         seeds=about.seeds,
         noise=about.noise,
         dtype=about.dtype,
-        settings={
-            "printed in the paper": {},
-            "chosen here": {"runs": problem.REPEATS, "seconds of a run, at least": problem.SHORTEST},
-            "quick": quick,
-        },
+        chosen={"runs": problem.REPEATS, "seconds of a run, at least": problem.SHORTEST},
         started=started,
+        figures={f"scaling_{name}": picture(name, found) for name, found in growth.items()},
     )
 
 

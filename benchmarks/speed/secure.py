@@ -49,7 +49,7 @@ def main(quick: bool) -> None:
             "float64",
             final_loss=rows.spread(seen[side][0]["loss"]),
             ours=version,
-            seconds=[run["seconds"] for run in seen[side]],
+            ours_seconds=[run["seconds"] for run in seen[side]],
         )
         for side in SIDES
     ]

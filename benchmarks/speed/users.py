@@ -8,7 +8,7 @@ from tqdm import tqdm
 from benchmarks.speed import rows, users_problem
 from benchmarks.speed.worker import Worker
 
-WORKER = "benchmarks.speed.ours_users"
+OURS = "benchmarks.speed.ours_users"
 ONCE = "reading once"
 
 
@@ -16,7 +16,7 @@ def main(quick: bool) -> None:
     shrunk, repeats, found = (100, 1, []) if quick else (1, 3, [])
     for users, steps, memory, remembered in tqdm(users_problem.RUNS, unit="run"):
         users //= shrunk
-        with Worker(WORKER, JAX_ENABLE_X64="0") as worker:
+        with Worker(OURS, JAX_ENABLE_X64="0") as worker:
             seen = worker("run", users=users, steps=steps, memory=memory, remembered=remembered, repeats=repeats)
         each = seen["warm"] / steps
         found.append(

@@ -16,6 +16,9 @@ method                what it does                                              
                       with one; otherwise by how sharp a choice is
 ====================  ===========================================================  =====================================
 
+"in_order" is ``private_search`` with one round, on a design of its own. For candidates of yours and a budget in
+``epsilon`` there is ``dp_gp_ucb.in_order_config``, another mechanism.
+
 A choice is as sharp as ``choice.sharpness`` says: with few users it is hardly better than a guess, and descent from the
 middle does without.
 """

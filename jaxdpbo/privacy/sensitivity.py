@@ -12,8 +12,8 @@ sum of integers of norm ``radius``   ``integer_sum``: ``2 radius`` in l2        
 mean of losses in a range            ``mean_loss``: ``(high - low) / n``         private evaluations
 how many numbers are below another   ``count``: 1                                ``private_scale``
 difference of two scores             ``between_scores``: twice one score's       private choice, sparse vector
-gains of ``n`` users, Algorithm 3    ``gains_in_order``, ``gains_along_lambda``  ``dp_gp_ucb.lipschitz_config``
-                                     or ``gains_anywhere``
+gains of ``n`` users, Algorithm 3    ``gains_in_order``, ``gains_along_lambda``  ``dp_gp_ucb.in_order_config``,
+                                     or ``gains_anywhere``                       ``lipschitz_config``
 posterior mean                       ``posterior_mean``                          ``dp_gp_ucb``, by ``prior_averaged``:
 largest observation                  ``largest_observation``                     on one draw of the prior only
 a row of ``X``                       ``row_distance``; on a grid ``cells_l1``    ``transforms``

@@ -1,4 +1,4 @@
-"""The papers' objectives and the data they run on."""
+"""The objective and records of ``jaxdpbo demo``, and the example of ``jaxdpbo curator``."""
 
 from jaxdpbo import _lazy
 

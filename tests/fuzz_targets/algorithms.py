@@ -96,10 +96,12 @@ def configs() -> dict[str, Target]:
     }  # fmt: skip
     paper = {"decay": st.none(), "constants": either(*prior_averaged.CONSTANTS)}
     gains = {
-        "users": count, "epsilon": epsilon, "largest_gain": positive, "steps": few,
-        "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
-        "acquisition": either("ucb", "expected_improvement"), "release": just("value"), "point_share": probability,
-        "beta": positive, "constants": either(*prior_averaged.CONSTANTS), "noise": either("exact", "float"),
+        "users": count, "epsilon": epsilon, "largest_gain": positive, "noise": either("exact", "float"),
+    }  # fmt: skip
+    searched_gains = {
+        "steps": few, "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
+        "acquisition": either("ucb", "expected_improvement"), "beta": positive,
+        "constants": either(*prior_averaged.CONSTANTS),
     }  # fmt: skip
     curated = transforms.curate(
         keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
@@ -183,12 +185,11 @@ def configs() -> dict[str, Target]:
             words=named, weight=0.5, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.lipschitz_config": Target(
-            dp_gp_ucb.lipschitz_config, gains | finite_set, words=named, weight=2, check=promises(dp_gp_ucb.algorithm)
+            dp_gp_ucb.lipschitz_config, gains | searched_gains | finite_set, words=named, weight=2,
+            check=promises(dp_gp_ucb.algorithm),
         ),
-        "dp_gp_ucb.lipschitz_config, in order": Target(
-            dp_gp_ucb.lipschitz_config,
-            gains | finite_set | {"steps": st.none(), "acquisition": just("in_order"), "release": release,
-                "gain_lipschitz": just(math.inf), "loss_lipschitz": just(math.inf)},
+        "dp_gp_ucb.in_order_config": Target(
+            dp_gp_ucb.in_order_config, gains | finite_set | {"release": release, "point_share": probability},
             words=named, weight=2, check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.preview": Target(

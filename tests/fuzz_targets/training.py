@@ -9,19 +9,8 @@ from hypothesis import strategies as st
 from protocol_cases import CANDIDATES
 
 from fuzz_targets.target import Target, at_least_zero, finite, whole
-from fuzz_targets.valid_values import any_float, count, either, few, floats_of, just, key, positive, probability, small
-from jaxdpbo.problems import (
-    classification,
-    datasets,
-    gp_regression,
-    huber_regression,
-    kernel_svm,
-    kernel_svr,
-    location,
-    logistic_regression,
-    outsourced,
-    splits,
-)
+from fuzz_targets.valid_values import any_float, count, either, few, floats_of, just, positive, probability, small
+from jaxdpbo.problems import datasets, kernel_svr, outsourced, splits
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd, sampling, spaces
 
 
@@ -111,18 +100,6 @@ def trainings() -> dict[str, Target]:
         "kernel_svr.split": Target(kernel_svr.split,
             splitting | {"ordered": st.booleans(), "features": st.none() | just(1)}, fixed=("dataset",)),
         "kernel_svr.bounds": Target(kernel_svr.bounds, {"features": few}, tame=("features",)),
-        "kernel_svm.split": Target(kernel_svm.split, splitting | {"positive": just(1.0)}, fixed=("dataset",)),
-        "logistic_regression.split": Target(logistic_regression.split, splitting, fixed=("dataset",)),
         "datasets.load": Target(datasets.load, {"name": just("diabetes")}, weight=0.2),
-        "datasets.table": Target(datasets.table, {"name": either(*datasets.TABLES)}, raises=(OSError,)),
-        "classification.load": Target(
-            classification.load, {"name": just("adult"), "seed": few, "test": st.none() | few}, fixed=("seed",),
-            weight=0.2, raises=(OSError,)
-        ),
         "outsourced.grid": Target(outsourced.grid, {"side": positive, "points": few}, tame=("points",)),
-        "outsourced.branin_hoo": Target(outsourced.branin_hoo, {"points": few}, tame=("points",)),
-        "location.sample": Target(location.sample, {"key": key(), "users": few}, tame=("users",), named=False),
-        "huber_regression.sample": Target(huber_regression.sample, {"key": key(), "users": few}, tame=("users",),
-            named=False),
-        "gp_regression.start": Target(gp_regression.start, {"key": key()}),
     }  # fmt: skip

@@ -5,9 +5,9 @@ import time
 import numpy as np
 
 from benchmarks import report
+from benchmarks.papers import classification
 from benchmarks.reproductions import common
 from benchmarks.reproductions.avent import points, searches, settings, tasks
-from jaxdpbo.problems import classification
 from jaxdpbo.training import spaces
 
 

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.papers import classification
 from jaxdpbo.privacy import accounting, mechanisms, sensitivity
-from jaxdpbo.problems import classification
 from jaxdpbo.training import oracles, permutation_sgd
 
 

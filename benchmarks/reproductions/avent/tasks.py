@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
+from benchmarks.papers import classification
 from jaxdpbo import drivers
 from jaxdpbo.privacy import accounting
 from jaxdpbo.privacy.accounting import renyi
-from jaxdpbo.problems import classification
 from jaxdpbo.training import dp_optim, models, objectives, oracles, spaces
 
 TASKS = {  # data, model, optimiser

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.papers import curator_tables
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import po_gp_ucb
 from jaxdpbo.privacy import guarantee, transforms
@@ -54,8 +55,8 @@ def problem_of(s: SimpleNamespace) -> Problem:
     """The data that the settings name."""
     if s.data == "synthetic":
         return synthetic(s)
-    tables = {"loans": outsourced.loans, "properties": outsourced.properties}
-    return fitted(s, outsourced.branin_hoo(s.points) if s.data == "branin" else tables[s.data]())
+    tables = {"loans": curator_tables.loans, "properties": curator_tables.properties}
+    return fitted(s, curator_tables.branin_hoo(s.points) if s.data == "branin" else tables[s.data]())
 
 
 def synthetic(s: SimpleNamespace) -> Problem:
@@ -71,7 +72,7 @@ def synthetic(s: SimpleNamespace) -> Problem:
     return Problem(factor * inputs, factor * s.lengthscale, truth, truth + noise, s.noise_variance, source, PUBLIC)
 
 
-def fitted(s: SimpleNamespace, table: outsourced.Table) -> Problem:
+def fitted(s: SimpleNamespace, table: curator_tables.Table) -> Problem:
     """One table for all runs; the lengthscales make it isotropic, by marginal likelihood on random rows of it."""
     count, dimension = table.inputs.shape
     rows = np.random.default_rng(0).choice(count, min(s.fitted, count), replace=False)
@@ -130,7 +131,7 @@ def _some(s, problem, chosen, aware, keys, start):
 def searched(given: Any, shared: None) -> jax.Array:
     """The simple regret ``(T,)`` of one run."""
     key, config, truth, seen = given
-    _, state, _ = drivers.scan(po_gp_ucb.algorithm, outsourced.output, key, config, seen)
+    _, state, _ = drivers.scan(po_gp_ucb.algorithm, curator_tables.output, key, config, seen)
     return jnp.max(truth) - jax.lax.cummax(truth[state.private.rows])
 
 

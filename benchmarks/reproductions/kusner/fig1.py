@@ -12,9 +12,9 @@ from scipy.stats import qmc
 from tqdm import tqdm
 
 from benchmarks import report
+from benchmarks.papers import datasets, kernel_svm
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kusner import settings
-from jaxdpbo.problems import datasets, kernel_svm
 from jaxdpbo.surrogate import gp, kernels, two_task
 
 CAVEAT = (

@@ -18,12 +18,13 @@ from scipy.stats import qmc
 from tqdm import tqdm
 
 from benchmarks import report
+from benchmarks.papers import datasets, gp_regression, kernel_svm, logistic_regression
 from benchmarks.reproductions import common
 from benchmarks.reproductions.kusner import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, gp_ucb, private_evaluations
 from jaxdpbo.privacy import accounting
-from jaxdpbo.problems import datasets, gp_regression, kernel_svm, kernel_svr, logistic_regression
+from jaxdpbo.problems import kernel_svr
 
 GP_UCB_PRIVATE, IN_ORDER, EVALUATIONS = "DP-GP-UCB", "all candidates, Algorithm 3", "private evaluations"
 GIBO, CHOICE, FREE = "DP-GIBO", "random choice", "GP-UCB"
@@ -200,13 +201,12 @@ def over_candidates(s, problem, candidates, users):
         for epsilon in s.epsilons
     ]
     ordered = [
-        dp_gp_ucb.lipschitz_config(
+        dp_gp_ucb.in_order_config(
             noise="float",
             candidates=candidates,
             users=users,
             epsilon=epsilon,
             largest_gain=high - low,
-            acquisition="in_order",
             release="point",
         )
         for epsilon in s.epsilons

@@ -9,13 +9,13 @@ import numpy as np
 import optax
 
 from benchmarks import report
+from benchmarks.papers import gp_regression, huber_regression, location
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import methods
 from jaxdpbo.privacy import private_scale
-from jaxdpbo.problems import gp_regression, huber_regression, location
 
 DESCENT = 500  # steps of Adam to the best point of a box, not private
 GOOD, PRIVATE = "good", "found privately"

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import report
+from benchmarks.papers import location
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.privacy import clipping
-from jaxdpbo.problems import location
 from jaxdpbo.surrogate import kernels
 
 

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import report
+from benchmarks.papers import huber_regression
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gd, dp_gibo
-from jaxdpbo.problems import huber_regression
 from jaxdpbo.surrogate import kernels
 
 GIBO, GD, PLAIN = "DP-GIBO", "DP-GD", "gradient descent"  # the last is DP-GD at mu = inf: clipped, no noise

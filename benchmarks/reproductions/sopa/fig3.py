@@ -17,11 +17,12 @@ import numpy as np
 import optax
 
 from benchmarks import report
+from benchmarks.papers import datasets
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
 from jaxdpbo import drivers, minimize
 from jaxdpbo.algorithms import dp_gibo, random_search
-from jaxdpbo.problems import datasets, kernel_svr, splits
+from jaxdpbo.problems import kernel_svr, splits
 from jaxdpbo.surrogate import descent
 
 SEARCH, DEFAULT = "random search", "minimize, mu=1"

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import report
+from benchmarks.papers import gp_regression
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import lengthscales, settings
 from jaxdpbo import drivers, minimize
 from jaxdpbo.algorithms import gp_ucb
-from jaxdpbo.problems import gp_regression
 from jaxdpbo.surrogate import descent, kernels
 
 GIBO, UCB, SEARCH, DEFAULT = "DP-GIBO, mu=1", "GP-UCB", "random search", "minimize, mu=1"

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from benchmarks.papers import gp_regression, noisy
 from benchmarks.reproductions import common
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo, random_search
-from jaxdpbo.problems import gp_regression, noisy
 from jaxdpbo.surrogate import descent, kernels
 
 OBJECTIVE = noisy.observed(gp_regression.loss)
@@ -26,7 +26,7 @@ EXCESS = "mean loss of the answer, less that at\nthe true lengthscales: mean, ra
 
 
 class Noise(NamedTuple):
-    """Of the observations: see ``problems.noisy``."""
+    """Of the observations: see ``benchmarks.papers.noisy``."""
 
     deviation: jax.Array
     common: jax.Array

@@ -34,13 +34,13 @@ PRINTED_VALUE = "the sensitivity that theorems 3 and 5 print for the largest uti
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What a run needs before it starts; made by ``finite_config``, ``box_config`` or ``lipschitz_config``.
+    """What a run needs before it starts; made by one of the four config functions.
 
     Traced, in standard units:
       ``candidates (c, d)``, or ``bounds (2, d)`` and ``grid (g, d)``, the others None; the numbers of ``model``;
       ``centre ()`` and ``scale ()``; ``limits (2,)``, to which utilities are clipped; ``beta_t`` as ``beta_offset +
-      beta_slope log t``; the budgets, sensitivities and ``delta ()``; ``gain_grids``, of ``lipschitz_config`` with
-      exact noise, one for the point and one for the value, if released (``gains.Grid``).
+      beta_slope log t``; the budgets, sensitivities and ``delta ()``; ``gain_grids``, of Algorithm 3 with exact
+      noise, one for the point and one for the value, if released (``gains.Grid``).
 
     Static: ``steps``; ``release`` "point", "value" or "both"; ``acquisition``; ``assumptions``;
     ``no_guarantee_reason``, why there is no guarantee, or ""; ``search`` of a box, otherwise None; ``noise`` and the

@@ -6,7 +6,7 @@ score by at most ``units``: in any dtype, and in whatever order the sum is taken
 """
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,9 @@ from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
-ACQUISITIONS = ("ucb", "expected_improvement", "in_order")
+ACQUISITIONS = ("ucb", "expected_improvement")
+IN_ORDER = "in_order"  # in place of an acquisition
+BETA = 4.0  # in order nothing reads it, but the checksum of a state does
 LEVELS = 2**20  # of one gain; a float32 of this size is right to a quarter, so no gain is rounded by a whole one
 MAX_USERS = 2**23  # sums of their digits of 8 bits fit 32
 RATES = tuple(Fraction(1, 2**digits) for digits in (6, 9, 12, 16))
@@ -30,43 +32,102 @@ MIDDLE = 2**30  # scores lie in [0, 2^31): less this, the noise can be added to 
 PRINTED_GAIN = "the second term that theorem 7 prints is half of what one user can move"
 
 
+def in_order_config(
+    *,
+    candidates: ArrayLike,
+    users: int,
+    epsilon: float,
+    largest_gain: float,
+    release: str = "value",
+    point_share: float = 0.5,
+    kernel: Kernel = kernels.matern52,
+    kernel_params: KernelParams = None,
+    noise: str = "exact",
+    space: Space | None = None,
+) -> configs.Config:
+    """Algorithm 3 without a search: evaluate every candidate once, in order; choose privately among their mean gains.
+
+    The objective returns the gains ``(n,)`` of all users.
+
+    Formal guarantee: ``epsilon``-DP, replace-one, for every pair of data sets; a point alone is chosen by the
+    exponential mechanism and also ``accounting.bounded_range_mu(epsilon)``-GDP. Gains are clipped to ``[0, g*]``; one
+    that is no number counts as 0, for that user alone. Every candidate is evaluated whatever is seen, so one user moves
+    each mean gain by at most ``g* / n`` (``sensitivity.gains_in_order``). Where gains are known to lie in a narrower
+    range, shift them to begin at 0 and give its width as ``largest_gain``.
+
+    Args:
+      candidates: ``(c, d)``, finite and distinct; the run has ``T = c`` steps.
+      users: ``n``, the size of the validation set; at most 2^23 with exact noise.
+      epsilon: the whole budget.
+      largest_gain: ``g*``: gains are clipped to ``[0, g*]``.
+      release: "point", "value" (the largest mean gain), or "both".
+      point_share: of ``epsilon``, for the point, where both are released.
+      kernel: of the prior that ``preview`` draws from; the run does not use it.
+      kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the candidates where not given.
+      noise: "exact", on an integer grid, or "float", for research sweeps.
+      space: whose points ``candidates`` are, if they are.
+
+    Raises:
+      ValueError: a number out of range, empty or duplicated candidates, more users than exact sums hold; names it.
+      TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import dp_gp_ucb
+    >>> chosen = dp_gp_ucb.in_order_config(candidates=[[0.1], [1.0]], users=500, epsilon=1.0, largest_gain=1.0)
+    >>> chosen.steps, dp_gp_ucb.algorithm.privacy(chosen).notion
+    (2, 'dp')
+    """
+    _checks.choice("release", release, prior_averaged.RELEASES)
+    rows, users, largest_gain = _check_gains(candidates, users, largest_gain, noise)
+    return _make_config(
+        rows,
+        users,
+        largest_gain,
+        sensitivity.gains_in_order(users),
+        shares=configs.split(epsilon, release, point_share),
+        noise=noise,
+        assumptions=(guarantee.SEPARABLE_GAINS,),
+        model=configs.unit_prior(kernel, kernel_params, rows, 0.0),
+        beta_offset=BETA,
+        steps=len(rows),
+        release=release,
+        acquisition=IN_ORDER,
+        no_guarantee_reason="",
+        space=space,
+    )
+
+
 def lipschitz_config(
     *,
     candidates: ArrayLike,
     users: int,
     epsilon: float,
     largest_gain: float,
-    steps: int | None = None,
+    steps: int,
     gain_lipschitz: float = np.inf,
     loss_lipschitz: float = np.inf,
     acquisition: str = "ucb",
-    release: str = "value",
-    point_share: float = 0.5,
     kernel: Kernel = kernels.matern52,
     kernel_params: KernelParams = None,
-    beta: float = 4.0,
+    beta: float = BETA,
     constants: str = "corrected",
     noise: str = "exact",
     space: Space | None = None,
 ) -> configs.Config:
-    """Algorithm 3: the utility is the mean gain of ``n`` users; the objective returns all their gains ``(n,)``.
+    """Algorithm 3: search the candidates adaptively for the largest mean gain, and release that gain.
 
-    Formal guarantee: ``epsilon``-DP, replace-one, for every pair of data sets; a point alone is chosen by the
-    exponential mechanism and also ``accounting.bounded_range_mu(epsilon)``-GDP. Gains are clipped to ``[0, g*]``; one
-    that is no number counts as 0, for that user alone. How far neighbours move what is released:
+    The objective returns the gains ``(n,)`` of all users.
 
-    ==================================  ==============================================================================
-    "in_order"                          ``g* / n``: every candidate is evaluated whatever is seen, so one user moves
-                                        each utility by no more. Where gains are known to lie in a narrower range, shift
-                                        them to begin at 0 and give its width as ``largest_gain``
-    "ucb", "expected_improvement",      ``L_g L_l (1 / lambda_min - 1 / lambda_max) + g* / n``, or ``g*`` if that is
-    ``d = 1``, ``L_g`` and ``L_l``      less: see ``sensitivity.gains_along_lambda``. The noise does not
-    given                               shrink with ``n``
-    "ucb", "expected_improvement",      ``g*``: neighbours may query different candidates, of which no theorem knows
-    otherwise                           more than the range of a gain
-    ==================================  ==============================================================================
+    Formal guarantee: ``epsilon``-DP, replace-one, for every pair of data sets. Gains are clipped to ``[0, g*]``; one
+    that is no number counts as 0, for that user alone. How far neighbours move the largest mean gain:
 
-    The second row needs candidates that differ in nothing but ``lambda``: each IS its ``lambda``. With
+    ==============================  ==================================================================================
+    ``d = 1``, ``L_g`` and ``L_l``  ``L_g L_l (1 / lambda_min - 1 / lambda_max) + g* / n``, or ``g*`` if that is less:
+    given                           see ``sensitivity.gains_along_lambda``. The noise does not shrink with ``n``
+    otherwise                       ``g*``: neighbours may query different candidates, of which no theorem knows more
+                                    than the range of a gain
+    ==============================  ==================================================================================
+
+    The first row needs candidates that differ in nothing but ``lambda``: each IS its ``lambda``. With
     ``constants="paper"`` there is no guarantee: the printed second term is half of what can be attained.
 
     Args:
@@ -75,12 +136,10 @@ def lipschitz_config(
       users: ``n``, the size of the validation set; at most 2^23 with exact noise.
       epsilon: the whole budget.
       largest_gain: ``g*``: gains are clipped to ``[0, g*]``.
-      steps: ``T``; ``c``, and not to be given, for "in_order".
-      gain_lipschitz: ``L_g``, of the gain in ``w``. Not to be given for "in_order"; unused where ``d > 1``.
+      steps: ``T``.
+      gain_lipschitz: ``L_g``, of the gain in ``w``; unused where ``d > 1``.
       loss_lipschitz: ``L_l``, of the training loss in ``w``; likewise.
-      acquisition: "ucb", "expected_improvement" or "in_order".
-      release: "value"; with "in_order" also "point" or "both".
-      point_share: of ``epsilon``, for the point, where both are released.
+      acquisition: "ucb" or "expected_improvement".
       kernel: of the surrogate, which steers the search and carries no privacy.
       kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the search where not given.
       beta: ``beta`` of "ucb".
@@ -95,86 +154,89 @@ def lipschitz_config(
 
     >>> from jaxdpbo import dp_gp_ucb
     >>> chosen = dp_gp_ucb.lipschitz_config(
-    ...     candidates=[[0.1], [1.0]], users=500, epsilon=1.0, largest_gain=1.0, acquisition="in_order"
+    ...     candidates=[[1.0], [1.2]], users=500, epsilon=1.0, largest_gain=1.0, steps=2, gain_lipschitz=0.5,
+    ...     loss_lipschitz=1.0
     ... )
-    >>> chosen.steps, dp_gp_ucb.algorithm.privacy(chosen).notion
-    (2, 'dp')
+    >>> chosen.release, dp_gp_ucb.algorithm.privacy(chosen).notion
+    ('value', 'dp')
     """
     _checks.choice("acquisition", acquisition, ACQUISITIONS)
-    _checks.choice("noise", noise, configs.NOISES)
-    _checks.choice("release", release, prior_averaged.RELEASES)
     _checks.choice("constants", constants, prior_averaged.CONSTANTS)
-    dtype = np.dtype(jnp.result_type(float))
-    users, largest_gain = _checks.size("users", users), _checks.positive("largest_gain", largest_gain, dtype=dtype)
-    if not LEVELS * np.finfo(dtype).tiny <= largest_gain <= np.finfo(dtype).max / LEVELS:
-        raise ValueError(f"largest_gain must be within the middle of what {dtype} holds, got {largest_gain:g}")
     slopes = {
         "gain_lipschitz": _checks.positive("gain_lipschitz", gain_lipschitz, finite=False),
         "loss_lipschitz": _checks.positive("loss_lipschitz", loss_lipschitz, finite=False),
     }
-    rows = _checks.distinct_rows("candidates", candidates)
-    in_order = acquisition == "in_order"
-    if in_order and steps is not None and _checks.size("steps", steps) != len(rows):
-        raise ValueError(f"steps must not be given where every candidate is evaluated, got {steps}")
-    if not in_order and release != "value":
-        raise ValueError(f"release must be 'value' unless acquisition is 'in_order', got {release!r}")
-    smooth = not in_order and rows.shape[1] == 1 and all(np.isfinite(value) for value in slopes.values())
-    if in_order:
-        _no_slopes(slopes)
-        moved = sensitivity.gains_in_order(users)
-    elif smooth:
-        moved = sensitivity.gains_along_lambda(
-            rows.astype(dtype)[:, 0], users, largest_gain, constants=constants, **slopes
-        )
-    else:
-        moved = sensitivity.gains_anywhere(users)
-    shares = configs.split(epsilon, release, point_share)
+    rows, users, largest_gain = _check_gains(candidates, users, largest_gain, noise)
+    moved, assumptions = sensitivity.gains_anywhere(users), ()  # the range of a gain rests on nothing
+    if rows.shape[1] == 1 and np.all(np.isfinite(list(slopes.values()))):
+        lambdas = rows.astype(jnp.result_type(float))[:, 0]
+        moved = sensitivity.gains_along_lambda(lambdas, users, largest_gain, constants=constants, **slopes)
+        assumptions = guarantee.SEPARABLE_GAINS, guarantee.EXACT_TRAINING
+    return _make_config(
+        rows,
+        users,
+        largest_gain,
+        moved,
+        shares=configs.split(epsilon, "value", 0.5),
+        noise=noise,
+        assumptions=assumptions,
+        model=configs.unit_prior(kernel, kernel_params, rows, 0.0),
+        beta_offset=_checks.nonnegative("beta", beta),
+        steps=_checks.size("steps", steps),
+        release="value",
+        acquisition=acquisition,
+        no_guarantee_reason=PRINTED_GAIN if constants == "paper" else "",
+        space=space,
+    )
+
+
+def _check_gains(candidates: ArrayLike, users: int, largest_gain: float, noise: str) -> tuple[np.ndarray, int, float]:
+    """The candidates ``(c, d)``, ``n`` and ``g*``, checked."""
+    _checks.choice("noise", noise, configs.NOISES)
+    dtype = np.dtype(jnp.result_type(float))
+    users, largest_gain = _checks.size("users", users), _checks.positive("largest_gain", largest_gain, dtype=dtype)
+    if not LEVELS * np.finfo(dtype).tiny <= largest_gain <= np.finfo(dtype).max / LEVELS:
+        raise ValueError(f"largest_gain must be within the middle of what {dtype} holds, got {largest_gain:g}")
     if noise == "exact" and users > MAX_USERS:
         raise ValueError(f"users must be at most {MAX_USERS} for exact noise, got {users} (noise='float' has no grid)")
+    return _checks.distinct_rows("candidates", candidates), users, largest_gain
+
+
+def _make_config(
+    rows: np.ndarray,
+    users: int,
+    largest_gain: float,
+    moved: sensitivity.Gains,
+    *,
+    shares: tuple[float, float],
+    noise: str,
+    assumptions: tuple[str, ...],
+    space: Space | None,
+    **fields: Any,
+) -> configs.Config:
+    """The config of gains of which one user moves the released by ``moved``; ``fields`` as of ``configs.Config``."""
     units = [
         _units(part if noise == "exact" else 0.0, moves, moved.share, rates)
         for part, moves, rates in zip(shares, configs.MOVES, (CHOICE_RATES, RATES), strict=True)
     ]
-    grids = [_grid(int(each.units), moved) for each in units if int(each.units)]
-    scale = largest_gain / 4.0  # so that all gains lie within two of the prior's deviations
     return configs.canonical(
+        **fields,
         candidates=rows,
-        model=configs.unit_prior(kernel, kernel_params, rows, 0.0),
         centre=largest_gain / 2.0,
-        scale=scale,
+        scale=largest_gain / 4.0,  # so that all gains lie within two of the prior's deviations
         limits=np.array([-2.0, 2.0]),
-        beta_offset=_checks.nonnegative("beta", beta),
         beta_slope=0.0,
         point_sensitivity=4.0 * float(moved.share),
         value_sensitivity=4.0 * float(moved.share),
         delta=0.0,
         shares=shares,
         units=units,
-        steps=len(rows) if in_order else _checks.size("steps", steps),
-        release=release,
-        acquisition=acquisition,
-        assumptions=_assumed(noise, in_order, smooth),
-        no_guarantee_reason=PRINTED_GAIN if constants == "paper" else "",
+        assumptions=(*configs.of_noise(noise), guarantee.PUBLIC_CONFIG, *assumptions),
         noise=noise,
         users=users,
-        gain_grids=tuple(grids),
+        gain_grids=tuple(_grid(int(each.units), moved) for each in units if int(each.units)),
         space=spaces.box(None, space)[1],
     )
-
-
-def _assumed(noise: str, in_order: bool, smooth: bool) -> tuple[str, ...]:
-    """What the sensitivity of a gain rests on; nothing of the gains where it is their whole range."""
-    gains = (guarantee.SEPARABLE_GAINS,) if in_order or smooth else ()
-    return *configs.of_noise(noise), guarantee.PUBLIC_CONFIG, *gains, *((guarantee.EXACT_TRAINING,) if smooth else ())
-
-
-def _no_slopes(slopes: dict[str, float]) -> None:
-    for name, value in slopes.items():
-        if np.isfinite(value):
-            raise ValueError(
-                f"{name} must not be given where acquisition is 'in_order': shift the gains and give the width of "
-                f"their range as largest_gain, got {value:g}"
-            )
 
 
 class Grid(NamedTuple):

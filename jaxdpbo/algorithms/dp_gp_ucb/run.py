@@ -113,7 +113,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """Learn one utility, of ``lipschitz_config`` the mean of ``n`` gains. ``key`` is unused.
+    """Learn one utility, of Algorithm 3 the mean of ``n`` gains. ``key`` is unused.
 
     =====================================  ===================================================================
     case                                   result
@@ -132,7 +132,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       config: of the run.
       state: before the step.
       query: what was asked.
-      values: ``(1,)``, the utility; of ``lipschitz_config`` ``(1, n)``, every user's gain.
+      values: ``(1,)``, the utility; of Algorithm 3 ``(1, n)``, every user's gain.
 
     Returns:
       The state after the step, and raw diagnostics.

@@ -66,26 +66,22 @@ def main(
     losses = {name: _losses(found, name, methods, levels[name], most) for name in chosen}
     tables = {name: _row(found, name, losses[name], levels[name]) for name in chosen}
     _show(tables)
-    stem = "bench_search" + "_quick" * quick
-    report.write_result(
-        report.folder("bench") / f"{stem}.json",
+    report.write_bench(
+        "search",
         common.plain({"problems": tables, "totals": _totals(tables)}),
+        quick=quick,
         seeds=[FIRST_SEED, FIRST_SEED + most],
         noise="float",
         dtype="float64",
-        settings={
-            "printed in the paper": {},
-            "chosen here": {
-                "methods": list(methods),
-                "mu": [f"{mu:g}" for mu in asked],
-                "mu of epsilon = 1 at delta = 1e-5": f"{EPSILON_ONE:g}",
-                "defaults": "nothing tuned",
-            },
+        chosen={
+            "methods": list(methods),
+            "mu": [f"{mu:g}" for mu in asked],
+            "mu of epsilon = 1 at delta = 1e-5": f"{EPSILON_ONE:g}",
+            "defaults": "nothing tuned",
         },
         started=started,
+        figures={"search": _picture(tables)},
     )
-    figure = _picture(tables)
-    report.save_figure(figure, report.folder("bench") / f"{stem}.png")
 
 
 def budgets_of(name: str, asked: tuple[float, ...], *, every: bool) -> tuple[float, ...]:

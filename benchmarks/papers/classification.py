@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.papers import datasets
 from jaxdpbo import _checks
-from jaxdpbo.problems import datasets
 
 CONTINUOUS = ("age", "fnlwgt", "education-num", "hours-per-week")
 GAINS = ("capital-gain", "capital-loss")

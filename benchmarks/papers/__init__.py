@@ -1,0 +1,1 @@
+"""The papers' objectives and the records they run on."""

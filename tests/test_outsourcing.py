@@ -684,6 +684,7 @@ FAILURES = {
     "an evaluation fails": ("def function(row, inputs): raise ValueError(f'patient {inputs}')", "failed: ask again"),
     "an evaluation exits": ("def function(row, inputs): raise SystemExit(f'patient {inputs}')", "failed: ask again"),
     "the module fails": ("raise OSError('patient')", "slow failed, curator.log says why"),
+    "the module lacks it": ("def __getattr__(name): raise ValueError('patient')", "slow failed, curator.log says why"),
     "the module exits": ("import sys; sys.exit('patient')", "slow failed, curator.log says why"),
     "the curator is stopped": (
         "def function(row, inputs):\n    try: 1 / 0\n    except ZeroDivisionError: raise KeyboardInterrupt('patient')",

@@ -158,24 +158,24 @@ def of_table(arguments: argparse.Namespace) -> Held:
     if arguments.output is not None:
         source = outsourcing.framed("column", content, inputs, arguments.output)
         return Held(inputs, column(arguments.output).__getitem__, source)
-    module, _, name = arguments.function.partition(":")
-    sys.path.insert(0, os.getcwd())
-    loaded = load(module)
-    file = getattr(loaded, "__file__", None)
-    if file is None:
-        raise ValueError(f"--function: {module} has no file; use a module of your own that calls it")
-    function = getattr(loaded, name)
-    source = outsourcing.framed("function", content, inputs, arguments.function, Path(file).read_bytes())
+    function, file = load(arguments.function)
+    source = outsourcing.framed("function", content, inputs, arguments.function, file.read_bytes())
     return Held(inputs, lambda row: function(row, inputs[row]), source)
 
 
-def load(module: str) -> Any:
-    """The owner's module. Where it fails, the log says why."""
+def load(reference: str) -> tuple[Callable[..., Any], Path]:
+    """The owner's function and the file of its module. Where the module fails, the log says why."""
+    module, _, name = reference.partition(":")
+    sys.path.insert(0, os.getcwd())
     try:
-        return importlib.import_module(module)
+        loaded = importlib.import_module(module)
+        function, file = getattr(loaded, name), getattr(loaded, "__file__", None)
     except BaseException:
         traceback.print_exc()
         raise outsourcing.ProtocolError(f"--function: {module} failed, curator.log says why") from None
+    if file is None:
+        raise ValueError(f"--function: {module} has no file; use a module of your own that calls it")
+    return function, Path(file)
 
 
 def _number(cell: str) -> float:

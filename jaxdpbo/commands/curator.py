@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
             serve_all(arguments, channel, example() if arguments.table is None else of_table(arguments))
         except (outsourcing.ProtocolError, ValueError, OSError) as error:
             message = f"curator: {error}"
-        except BaseException:  # its words may be those of the owner's module, and hold private values
+        except BaseException:  # the message may come from the owner's module and contain private values
             traceback.print_exc()
             message = f"curator: stopped, {log} says why"
         else:
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 def take_streams(log: Path, streams: ExitStack) -> Channel:
     """Keep the three standard streams for the modeler and for public sentences.
 
-    Until the process ends, code of any kind, children of this process included, prints to the log and reads nothing.
+    Until the process ends, all other code, child processes included, prints to the log and reads nothing.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -219,9 +219,9 @@ def serve_all(arguments: argparse.Namespace, channel: Channel, held: Held) -> No
 def open_record(
     stack: ExitStack, path: Path, published: outsourcing.Published, private: bytes, queries: int, channel: Channel
 ) -> outsourcing.Journal:
-    """Open the record, after the curator that has it open.
+    """Open the record. If another curator has it open, wait until that curator ends.
 
-    A curator that lost its modeler finishes its evaluation before it ends.
+    A curator that loses its modeler finishes its current evaluation first.
     """
     waiting = False
     while True:

@@ -19,7 +19,7 @@ from typing import TextIO, cast
 from jaxdpbo import outsourcing
 from jaxdpbo.commands.curator import FOLDER
 
-END_TIME = 10.0  # seconds in which a curator ends that nobody speaks with any more
+END_TIME = 10.0  # seconds to wait for the curator to exit before it is killed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 
 
 def meet(arguments: argparse.Namespace, command: list[str]) -> None:
-    """Speak with the curator. Where it stops, start it again, as long as each contact brings more answers.
+    """Speak with the curator. If the curator stops, restart it, as long as every restart brings a new answer.
 
     Raises:
       CuratorStopped: it stopped twice at one query.

@@ -183,7 +183,7 @@ def _run_recorded(
 
 
 def _interruption(t: int, config: Config, error: BaseException, state: State | None = None) -> result.RunInterrupted:
-    """Say at which step a run stopped, and how the same call goes on: from ``state``, or by the record without one."""
+    """Build the error that says at which step the run stopped and how to resume: from ``state``, or from the record."""
     advice = "goes on, or says why it cannot" if state is None else "with state=error.state goes on from there"
     message = f"stopped at step {t} of {config.steps} on {type(error).__name__}; the same call {advice}"
     return result.RunInterrupted(message, state, t)
@@ -266,7 +266,7 @@ def _stack(infos: list[Any]) -> Any:
 def _finish(
     setup: _Setup, statement: guarantee.Guarantee, released: Any, state: State | None = None, info: Any = None
 ) -> result.Run:
-    """What the caller gets; without a ``state``, as of a release that is given out again, no diagnostics."""
+    """Build the ``Run``. A release read from the record has no ``state``, so it has no diagnostics."""
     diagnostics = result.Diagnostics(state, info) if setup.diagnostics and state is not None else None
     return result.Run(result.named(_as_numpy(released), setup.config), statement, diagnostics)
 

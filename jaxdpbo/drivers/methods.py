@@ -16,8 +16,8 @@ method                what it does                                              
                       with one; otherwise by how sharp a choice is
 ====================  ===========================================================  =====================================
 
-"in_order" is ``private_search`` with one round, on a design of its own. For candidates of yours and a budget in
-``epsilon`` there is ``dp_gp_ucb.in_order_config``, another mechanism.
+"in_order" is ``private_search`` with one round, on a design of its own. To choose among your own candidates with a
+budget in ``epsilon``, use ``dp_gp_ucb.in_order_config``, a different mechanism.
 
 A choice is as sharp as ``choice.sharpness`` says: with few users it is hardly better than a guess, and descent from the
 middle does without.
@@ -165,7 +165,7 @@ def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
 
 
 def _check_needs(method: str, asked: Asked, real: bool) -> None:
-    """ValueError where a method lacks what it needs, or cannot use what it got; ``real``: all dimensions are."""
+    """Raise ValueError if the method lacks an argument or cannot use one; ``real``: all dimensions are real."""
     if method != LOCAL and asked.loss_range is None:
         raise ValueError(f"loss_range must be given for method={method!r}")
     if method not in SCALING and _is_private(asked):

@@ -16,7 +16,8 @@ modeler, at the end         ``{"answer": 123}``
 The released rows are drawn once: making them again would spend their budget again, so ``publish`` never overwrites. The
 curator's record is the one memory: an answer is on the disk before it is sent, the modeler keeps nothing, and either
 may be stopped at any moment. A query that is refused costs nothing. The outputs themselves are protected by nothing.
-A record that is deleted is begun anew, and answers ``queries`` more: what bounds them is the record's file.
+If you delete the record, the curator starts a new one and answers ``queries`` more queries: only the record's file
+limits their number.
 
 ``lines`` is the protocol, ``released`` the file, ``curator`` and ``modeler`` the two sides. Any two streams of text
 carry the lines. ``jaxdpbo modeler --curator COMMAND`` starts the curator as a child process and uses its standard input

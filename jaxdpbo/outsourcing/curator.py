@@ -132,8 +132,8 @@ def serve(
 ) -> int | None:
     """Greet, then answer queries until the lines end or the modeler says its answer.
 
-    A row that was asked for before is answered as before, without another evaluation. Whoever writes ``lines`` is taken
-    for the modeler: let nobody else write them.
+    A row that was asked for before is answered as before, without another evaluation. The curator does not authenticate
+    ``lines``: make sure that only the modeler can write them.
 
     Args:
       record: of ``open_journal``.
@@ -245,7 +245,7 @@ def _expect_in_place(path: Path, descriptor: int) -> None:
 
 
 def _key(path: Path, *, begun: bool) -> bytes:
-    """The record's key, a file of mode 0600. Drawn where no record is begun, never anew for a record that stands."""
+    """Read the record's key, a file of mode 0600. A new key is drawn only if there is no record yet."""
     place = path.with_name(f"{path.name}.key")
     try:
         key = _files.read_private(place, KEY_BYTES + 1)

@@ -108,7 +108,7 @@ _ask, _tell = jax.jit(po_gp_ucb.ask), jax.jit(lambda *arguments: po_gp_ucb.tell(
 def _reply(replies: Iterator[str]) -> dict[str, Any]:
     line = next(replies, None)
     if line is None:
-        raise CuratorStopped("the curator went away: what it answered is in its record, start again to go on")
+        raise CuratorStopped("the curator went away: its answers are in its record, start it again to go on")
     reply = parsed(line)
     if "error" in reply:
         raise ProtocolError(f"the curator refused: {shown(reply['error'])}")

@@ -8,7 +8,7 @@ ends of their confidence intervals, what this needs is a lower bound: of both at
 Trials come in halves ALWAYS. What an attack chooses (a threshold, which outcomes speak for the first) it chooses on the
 first half, and it is judged on the second, which it has not seen.
 
-Two attacks need no trials: ``replay`` (same key, neighbouring data) and the affine ones at the end.
+One attack needs no trials: ``replay`` (same key, neighbouring data).
 """
 
 import math
@@ -23,7 +23,7 @@ from jaxdpbo.privacy import guarantee
 from jaxdpbo.types import Tree
 
 SOUGHT = ("epsilon", "mu")
-CONFIDENCE = 0.95  # that both bounds of an audit hold; the half that they are counted on was not looked at before
+CONFIDENCE = 0.95  # joint confidence of both bounds; the threshold is chosen on the other half of the trials
 THRESHOLDS = 201  # that are tried: quantiles of the first half
 
 

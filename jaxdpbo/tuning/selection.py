@@ -84,8 +84,8 @@ def private_selection(
         of one for each. Rows that train and rows that score have a statement each; rows that do both have one cost,
         composed (``accounting.stage.under(accounting.composed_profile([...]))``).
       delta: of each statement.
-      eta: the shape of the law of the number of runs, a truncated negative binomial: 0 is logarithmic, 1 geometric. The
-        smaller, the more often there is one run alone, and the less privacy a mean costs.
+      eta: shape of the truncated negative binomial distribution of the number of runs: 0 is logarithmic, 1 geometric. A
+        smaller ``eta`` gives a single run more often and costs less privacy at the same mean.
       run_total_variation: how far at most one run's noise is from ideal noise.
       assumptions: that one run's cost rests on, by name: ``guarantee.IDEAL_NOISE`` of noise in floats.
       on_error: "worst": a run that raises has lost. "raise", for looking for mistakes on data that nobody minds.

@@ -34,11 +34,11 @@ def tune_and_train(
 ) -> _fitting.Tuned:
     """Choose a setting and train with it, ``(epsilon, delta)``-DP in all.
 
-    Private trainings with settings drawn at random, a random and hidden number of them, are scored on rows held out,
-    with noise; the best alone leaves (``private_selection``).
+    Run a random, hidden number of private trainings with random settings, score each on held-out rows with noise, and
+    release only the best (``private_selection``).
 
-    Formal guarantee: replacing one row changes the law of all that is returned by ``(epsilon, delta)`` at most. The
-    statements of training and of validation rows both hold, each for its own.
+    Formal guarantee: everything returned is ``(epsilon, delta)``-DP, replace-one. Training rows and validation rows
+    each have a guarantee of their own.
 
     >>> import numpy as np
     >>> from jaxdpbo import tuning
@@ -62,8 +62,8 @@ def tune_and_train(
       mean: of the number of trainings.
       eta: see ``private_selection``.
       on_error: "raise" for looking for mistakes on data that nobody minds: otherwise a training that fails has lost.
-      recordings: by set of rows ("training rows", "validation rows"), where its statement is charged before anything
-        begins.
+      recordings: by set of rows ("training rows", "validation rows"), the ledger that is charged with their guarantee
+        before the first training.
       key: for tests; from the operating system where not given.
       insecure_key: see ``run_scan``.
 

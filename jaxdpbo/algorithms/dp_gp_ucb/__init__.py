@@ -27,8 +27,8 @@ almost uniformly at any usual ``epsilon``.
 ``configs`` and ``gains`` say what a run is configured with, ``run`` how it goes, ``previews`` what to expect of it.
 
 Notation: ``T`` steps of one point (``b = 1``), ``c`` candidates, ``d`` parameters, ``n`` users. The objective returns
-one utility, maximised; of Algorithm 3 the gains ``(n,)`` of all users, whose mean is. Inside, utilities are in standard
-units, ``(utility - centre) / scale``.
+one utility, maximised; for Algorithm 3 it returns the gains ``(n,)`` of all users, and their mean is maximised. Inside,
+utilities are in standard units, ``(utility - centre) / scale``.
 """
 
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config, box_config, finite_config

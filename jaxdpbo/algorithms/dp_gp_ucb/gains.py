@@ -123,8 +123,8 @@ def lipschitz_config(
     ==============================  ==================================================================================
     ``d = 1``, ``L_g`` and ``L_l``  ``L_g L_l (1 / lambda_min - 1 / lambda_max) + g* / n``, or ``g*`` if that is less:
     given                           see ``sensitivity.gains_along_lambda``. The noise does not shrink with ``n``
-    otherwise                       ``g*``: neighbours may query different candidates, of which no theorem knows more
-                                    than the range of a gain
+    otherwise                       ``g*``: neighbours may query different candidates, and then only the
+                                    range of a gain bounds the difference
     ==============================  ==================================================================================
 
     The first row needs candidates that differ in nothing but ``lambda``: each IS its ``lambda``. With

@@ -36,7 +36,7 @@ def pair_divergences(rate: float, z: float) -> Vector:
 def _divergences(rate: float, z: float, orders: Vector) -> Vector:
     """``log(int_{w > mu/2} phi(w) (e^(a L) + e^((1 - a) L)) dw + (1 - q) (2 Phi(mu / 2) - 1)) / (a - 1)``.
 
-    Of orders ``a`` above 1 that rise; one grid serves all, each up to where its integrand ends.
+    Divergences at increasing orders ``a > 1``. All orders share one grid; each sum stops where its integrand vanishes.
     """
     mu = 1 / z
     pieces = np.ceil(2 * ((orders + 0.5) * mu + 12)).astype(int)

@@ -221,7 +221,7 @@ def _scatter(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _batching_axis(numbers: Any, axes: Axes, beside: Sequence[int]) -> int | None:
-    """The operand's batching axis along which every operand of a scatter that is not public counts users, or None."""
+    """Return the batching axis of the operand that indexes users in every private operand of the scatter, or None."""
     operand, indices, updates = axes
     for axis, theirs in zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True):
         if operand in (None, axis) and indices in (None, theirs) and updates in (None, beside[theirs]):

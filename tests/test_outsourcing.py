@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import jax
@@ -591,6 +591,20 @@ def curate(*arguments):
             os.close(descriptor)
 
 
+@contextmanager
+def fed(tmp_path, line):
+    """Standard input holds one line."""
+    (tmp_path / "said").write_text(line + "\n")
+    stdin = os.dup(0)
+    try:
+        with (tmp_path / "said").open() as lines:
+            os.dup2(lines.fileno(), 0)
+        yield
+    finally:
+        os.dup2(stdin, 0)
+        os.close(stdin)
+
+
 def wait_until(condition):
     until = time.monotonic() + 120
     while not condition():
@@ -699,21 +713,87 @@ def test_why_the_owners_code_fails_is_in_the_log_alone(tmp_path, table, monkeypa
     (tmp_path / "slow.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "slow", raising=False)
-    said = tmp_path / "said"
-    said.write_text(ask(1, 3) + "\n")
-    stdin = os.dup(0)
-    try:
-        with said.open() as lines:
-            os.dup2(lines.fileno(), 0)
-        with suppress(SystemExit):
-            curate(*table)
-    finally:
-        os.dup2(stdin, 0)
-        os.close(stdin)
+    with fed(tmp_path, ask(1, 3)), suppress(SystemExit):
+        curate(*table)
     answered, told = capfd.readouterr()
     assert message in answered + told
     assert "patient" not in answered + told
     assert "patient" in (tmp_path / "curator.log").read_text()
+
+
+def test_why_the_owners_signal_handler_fails_is_in_the_log_alone(tmp_path, table, monkeypatch, capfd):
+    """It may fail outside of an evaluation."""
+
+    def fails(*_):
+        raise ValueError("patient")
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(outsourcing, "serve", fails)
+    with pytest.raises(SystemExit, match=r"curator: stopped, curator\.log says why"):
+        curate(*table)
+    assert "patient" not in "".join(capfd.readouterr())
+    assert "patient" in (tmp_path / "curator.log").read_text()
+
+
+FORKING = """
+import os, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+pool = ProcessPoolExecutor(1, get_context("fork"))
+
+def function(row, inputs):
+    open({path!r}, "a").write(f"{{os.getpid()}} {{row}}\\n")
+    pool.submit(os.getpid).result()
+    if row % 2 and not os.fork():
+        return 31415.0  # in a child, which must answer nobody
+    time.sleep(0.15)
+    return float(inputs[0])
+"""
+
+
+def test_children_that_the_function_forks_answer_nobody_and_keep_nobody_waiting(tmp_path, table):
+    """Workers of a pool outlive a killed curator, with all that they inherited."""
+    path = tmp_path / "evaluated"
+    (tmp_path / "slow.py").write_text(FORKING.format(path=str(path)))
+    modeler = started(tmp_path, table)
+    wait_until(lambda: path.exists() and len(path.read_text().splitlines()) >= 3)
+    os.kill(int(path.read_text().split()[0]), signal.SIGKILL)
+    told = modeler.communicate(timeout=120)[1]
+    assert modeler.returncode == 0, told
+    assert "starting it again" in told
+    answers = [json.loads(line) for line in (tmp_path / "record.jsonl").read_text().splitlines()][1:]
+    assert len(answers) == 8
+    assert [answer["output"] for answer in answers] == [INPUTS[answer["row"], 0] for answer in answers]
+
+
+def test_a_log_that_cannot_grow_stops_nothing(tmp_path, table, monkeypatch, capfd, file_size_limit):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "slow", raising=False)
+    (tmp_path / "slow.py").write_text("def function(row, inputs):\n    print('patient' * 100)\n    return float(row)\n")
+    curate(*table)  # publishes
+    before = (tmp_path / "record.jsonl").stat().st_size
+    (tmp_path / "curator.log").write_bytes(b"x" * 4096)
+    with fed(tmp_path, ask(1, 3)), file_size_limit(4096):
+        curate(*table)
+    answer = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert answer == {"query": 1, "row": 3, "output": 3.0}
+    assert (tmp_path / "record.jsonl").stat().st_size > before
+
+
+@pytest.mark.parametrize("wrong", ["open to others", "a link", "a pipe"])
+def test_a_log_that_is_not_the_owners_alone_is_refused(tmp_path, table, wrong):
+    log = tmp_path / "curator.log"
+    if wrong == "a pipe":
+        os.mkfifo(log, 0o600)
+    elif wrong == "a link":
+        log.symlink_to(tmp_path / "elsewhere")
+    else:
+        log.write_text("")
+        log.chmod(0o644)
+    with pytest.raises(SystemExit, match=r"curator: .*curator\.log"):
+        curate(*table)
+    assert not (tmp_path / "released.jsonl").exists()
 
 
 def test_a_curator_waits_for_the_one_that_has_the_record_open(tmp_path, table, monkeypatch):

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ import jax
 import numpy as np
 
 from jaxdpbo import outsourcing
+from jaxdpbo.commands.streams import Channel, take_streams
 from jaxdpbo.privacy import guarantee, transforms
 from jaxdpbo.problems import outsourced
 
@@ -39,14 +40,6 @@ class Held(NamedTuple):
     inputs: np.ndarray
     evaluate: Any
     source: bytes
-
-
-class Channel(NamedTuple):
-    """``lines`` from the modeler, ``send`` to the modeler, and ``say`` to the terminal and the log."""
-
-    lines: Iterator[str]
-    send: Callable[[str], None]
-    say: Callable[[str], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,10 +68,13 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
                 parser.error(f"--{name} is needed: it is public, and is not estimated from the table")
         if (arguments.output is None) == (arguments.function is None):
             parser.error("one of --output and --function is needed")
-    arguments.folder.mkdir(parents=True, exist_ok=True)
     log = arguments.folder / "curator.log"
     with ExitStack() as streams:
-        channel = take_streams(log, streams)
+        try:
+            arguments.folder.mkdir(parents=True, exist_ok=True)
+            channel = take_streams(log, streams)
+        except OSError as error:
+            sys.exit(f"curator: {error}")
         try:
             serve_all(arguments, channel, example() if arguments.table is None else of_table(arguments))
         except (outsourcing.ProtocolError, ValueError, OSError) as error:
@@ -88,35 +84,8 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
             message = f"curator: stopped, {log} says why"
         else:
             return
-        with suppress(OSError):
-            channel.say(message)
+        channel.say(message)
         sys.exit(message)
-
-
-def take_streams(log: Path, streams: ExitStack) -> Channel:
-    """Keep the three standard streams for the modeler and for public sentences.
-
-    Until the process ends, all other code, child processes included, prints to the log and reads nothing.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    heard = streams.enter_context(os.fdopen(os.dup(0), encoding="utf8"))
-    answers = streams.enter_context(os.fdopen(os.dup(1), "w", encoding="utf8"))
-    public = streams.enter_context(os.fdopen(os.dup(2), "w", encoding="utf8"))
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    written = os.open(log, flags, 0o600)
-    os.fchmod(written, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    for number, descriptor in enumerate((nothing, written, written)):
-        os.dup2(descriptor, number)
-    os.close(nothing)
-    sys.stdout = sys.stderr = os.fdopen(written, "w", buffering=1, encoding="utf8", errors="replace")
-
-    def say(text):
-        print(text)
-        print(text, file=public, flush=True)
-
-    return Channel(outsourcing.lines_of(heard), outsourcing.sender(answers), say)
 
 
 def numbers(text: str) -> list[float]:
@@ -152,7 +121,7 @@ def of_table(arguments: argparse.Namespace) -> Held:
 
     inputs = np.stack([column(name) for name in names], axis=1)
     if arguments.lengthscales is not None:
-        if len(arguments.lengthscales) != len(names) or min(arguments.lengthscales) <= 0:
+        if len(arguments.lengthscales) != len(names) or not all(0 < x < math.inf for x in arguments.lengthscales):
             raise ValueError(f"--lengthscales must be {len(names)} positive numbers")
         inputs = inputs / np.array(arguments.lengthscales)
     if arguments.output is not None:
@@ -195,7 +164,8 @@ def serve_all(arguments: argparse.Namespace, channel: Channel, held: Held) -> No
     if not released.exists():
         if record.exists():
             raise outsourcing.ProtocolError(f"{released} is gone, and making another would spend its budget again")
-        outsourcing.publish(released, transforms.curate(None, config, held.inputs))
+        with suppress(FileExistsError):  # another curator was first: what this one drew is dropped
+            outsourcing.publish(released, transforms.curate(None, config, held.inputs))
     published = outsourcing.read_published(released)
     if published.curated.guarantee != guarantee.from_dict(config.guarantee.to_dict()):
         raise outsourcing.ProtocolError(
@@ -265,4 +235,8 @@ def serve(record: outsourcing.Journal, evaluate: Callable[[int], float], channel
             channel.say(f"refused: {line}")
         channel.send(line)
 
-    return outsourcing.serve(record, logged, channel.lines, send)
+    try:
+        return outsourcing.serve(record, logged, channel.lines, send)
+    except ValueError:  # of a signal handler of the owner's, say
+        traceback.print_exc()
+        raise outsourcing.ProtocolError("stopped, curator.log says why") from None

@@ -189,10 +189,14 @@ def _answered(record: Journal, evaluate: Callable[[int], float], asked: dict[str
 def _evaluated(record: Journal, evaluate: Callable[[int], float], row: int) -> float | None:
     if row not in record.failed and len(record.failed) >= record.queries:
         raise ProtocolError("as many evaluations failed as there are queries: the curator must be started again")
+    process = os.getpid()
     try:
         output = float(evaluate(row))
     except Exception:  # its reason may hold private values, so nothing is chained to it
         output = None
+    finally:
+        if os.getpid() != process:  # a child that the function forked and did not end would be a second curator
+            os._exit(1)
     if output is None:
         record.failed.add(row)  # that it failed was said, and tells of the row
         raise ProtocolError(f"the evaluation of row {row} failed: ask again")
@@ -200,6 +204,18 @@ def _evaluated(record: Journal, evaluate: Callable[[int], float], row: int) -> f
 
 
 # The file
+
+
+_open_records: set[int] = set()  # descriptors: a forked child that outlives the curator would keep its lock
+
+
+def _close_records() -> None:
+    while _open_records:
+        os.close(_open_records.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_records)
 
 
 @contextmanager
@@ -214,6 +230,7 @@ def _locked(path: Path) -> Iterator[int]:
         if error.errno != errno.ELOOP:
             raise
         raise ProtocolError(f"{path.name} is a symbolic link: give the file that it leads to") from error
+    _open_records.add(descriptor)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -230,6 +247,7 @@ def _locked(path: Path) -> Iterator[int]:
         finally:
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing leaves it to a child that was forked
     finally:
+        _open_records.discard(descriptor)
         os.close(descriptor)
 
 

@@ -107,14 +107,13 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "a command's parts, behind argparse: tests/test_commands.py": {
         "commands": "main",
-        "commands.curator": (
-            "add_arguments run take_streams numbers example of_table load serve_all open_record chosen serve"
-        ),
+        "commands.curator": ("add_arguments run numbers example of_table load serve_all open_record chosen serve"),
         "commands.demo": (
             "add_arguments run compare of_seed gibo evaluated searched show privacy_of published best_so_far plot"
         ),
         "commands.ledger": "add_arguments run",
         "commands.modeler": "add_arguments run meet start talk",
+        "commands.streams": "take_streams",
         "commands.tables": "print_table",
         "commands.tune": "add_arguments run read prepared halves",
     },

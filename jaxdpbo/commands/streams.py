@@ -1,0 +1,90 @@
+"""The standard streams of a program that runs somebody's code beside a protocol.
+
+Three things must not mix: the lines of the protocol, sentences that anybody may read, and whatever the code and its
+libraries print, which may hold private values.
+"""
+
+import io
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxdpbo import outsourcing
+
+
+class Channel(NamedTuple):
+    """``lines`` from the other party, ``send`` to it, and ``say`` to standard error and the log."""
+
+    lines: Iterator[str]
+    send: Callable[[str], None]
+    say: Callable[[str], None]
+
+
+def take_streams(log: Path, streams: ExitStack) -> Channel:
+    """Keep the three standard streams for the protocol and for public sentences.
+
+    Until the process ends, all other code, child processes included, prints to the log and reads nothing. A forked
+    child gets no line of the protocol: one that outlives this process would keep the other party waiting.
+
+    Raises:
+      OSError: ``log`` is not a file of this user that is closed to others, or a standard stream is closed.
+    """
+    heard = streams.enter_context(os.fdopen(os.dup(0), encoding="utf8"))
+    answers = os.fdopen(os.dup(1), "w", encoding="utf8")
+    streams.callback(_close, answers)
+    public = streams.enter_context(_write_what_fits(os.dup(2)))
+    written = _open_log(log)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for number, descriptor in enumerate((nothing, written, written)):
+        os.dup2(descriptor, number)
+    os.close(nothing)
+    sys.stdout = sys.stderr = log_stream = _write_what_fits(written)
+
+    def drop_streams():
+        for number, stream in enumerate((heard, answers, public)):
+            if not stream.closed:
+                os.dup2(number, stream.fileno(), inheritable=False)
+
+    os.register_at_fork(after_in_child=drop_streams)
+
+    def say(text):
+        for stream in (log_stream, public):
+            with suppress(ValueError):  # closed by the code that runs here
+                print(text, file=stream)
+
+    return Channel(outsourcing.lines_of(heard), outsourcing.sender(answers), say)
+
+
+def _open_log(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        os.close(descriptor)
+        raise OSError(f"{path} must be a file of yours that is closed to others: chmod 600")
+    return descriptor
+
+
+class _Lossy(io.FileIO):
+    """A file that never fails a writer: a full disk, or a reader that went away, must stop no run."""
+
+    def write(self, data):
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _write_what_fits(descriptor: int) -> io.TextIOWrapper:
+    raw = io.BufferedWriter(_Lossy(descriptor, "w"))
+    return io.TextIOWrapper(raw, encoding="utf8", errors="backslashreplace", line_buffering=True)
+
+
+def _close(stream: io.TextIOBase) -> None:
+    """Close a stream whose reader may be gone: the record holds what was not sent."""
+    with suppress(OSError):
+        stream.close()

@@ -767,6 +767,28 @@ def test_children_that_the_function_forks_answer_nobody_and_keep_nobody_waiting(
     assert [answer["output"] for answer in answers] == [INPUTS[answer["row"], 0] for answer in answers]
 
 
+FORKED = """
+import os, sys
+from pathlib import Path
+from jaxdpbo import outsourcing
+path = Path(sys.argv[1])
+published = outsourcing.read_published(path / "released.jsonl")
+with outsourcing.open_journal(path / "record.jsonl", published, b"x", 6) as record:
+    evaluate = lambda row: 1.0 if os.fork() else 31415.0
+    outsourcing.serve(record, evaluate, ['{"query": 1, "row": 3}'], outsourcing.sender(sys.stdout))
+"""
+
+
+def test_a_forked_child_that_returns_from_the_function_says_nothing(tmp_path, published):
+    """The same in Python, where the child has the caller's streams."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path)], capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    _, answer = done.stdout.splitlines()
+    assert json.loads(answer) == {"query": 1, "row": 3, "output": 1.0}
+
+
 def test_a_log_that_cannot_grow_stops_nothing(tmp_path, table, monkeypatch, capfd, file_size_limit):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "slow", raising=False)

@@ -774,12 +774,12 @@ from jaxdpbo import outsourcing
 path = Path(sys.argv[1])
 published = outsourcing.read_published(path / "released.jsonl")
 with outsourcing.open_journal(path / "record.jsonl", published, b"x", 6) as record:
-    evaluate = lambda row: 1.0 if os.fork() else 31415.0
+    evaluate = lambda row: 1.0 if os.fork() else 1 / 0
     outsourcing.serve(record, evaluate, ['{"query": 1, "row": 3}'], outsourcing.sender(sys.stdout))
 """
 
 
-def test_a_forked_child_that_returns_from_the_function_says_nothing(tmp_path, published):
+def test_a_forked_child_that_leaves_the_function_says_nothing(tmp_path, published):
     """The same in Python, where the child has the caller's streams."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path)], capture_output=True, text=True, check=True,

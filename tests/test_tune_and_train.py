@@ -170,6 +170,14 @@ def test_block_losses_are_the_oracles():
     assert np.ptp(wanted) > 0
 
 
+def test_blocks_find_the_better_setting():
+    class Better(Telling):
+        def losses(self, model, rows):
+            return np.full(len(rows[1]), 0.5 if model["released"] < 0.1 else 0.1)
+
+    assert tuned(training=Better([]), route="blocks", epsilon=20.0).setting == SETTINGS[1]
+
+
 def test_a_route_takes_what_it_needs_of_a_training():
     assert isinstance(TRAINING, InBlocks)
 

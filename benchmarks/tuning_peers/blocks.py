@@ -77,7 +77,7 @@ def _block_losses(
 ) -> np.ndarray:
     """The loss of each block by each setting ``(settings, k)``: column ``j`` by the rows of block ``j`` alone.
 
-    By one program, whose blocks are of one size: unheard, and where it fails every loss is the largest.
+    One program trains all blocks, which have one size. Its output is silenced; if it fails, every loss is the largest.
     """
     partition = separable.cut(len(rows[1]), count)
     train, held_out = (tuple(leaf[np.stack(of)] for leaf in rows) for of in zip(*partition, strict=True))

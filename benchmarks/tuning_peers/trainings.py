@@ -37,7 +37,7 @@ class InBlocks(Training, Protocol):
 
 @runtime_checkable
 class Reaching(Training, Protocol):
-    """A training whose reach can be set: for the route "trials"."""
+    """A training with a reach that can be set, for the route "trials"."""
 
     def reach(self, setting: Setting, records: int) -> float:
         """How far it goes at most, such as learning rate times steps."""

@@ -1,7 +1,7 @@
 """The standard streams of a program that runs somebody's code beside a protocol.
 
-Three things must not mix: the lines of the protocol, sentences that anybody may read, and whatever the code and its
-libraries print, which may hold private values.
+Three things must not mix: the lines of the protocol, sentences that anybody may read, and the output of
+that code and its libraries, which may hold private values.
 """
 
 import io
@@ -85,6 +85,6 @@ def _write_what_fits(descriptor: int) -> io.TextIOWrapper:
 
 
 def _close(stream: io.TextIOBase) -> None:
-    """Close a stream whose reader may be gone: the record holds what was not sent."""
+    """Close a stream, even if its reader is gone: the record holds the unsent answers."""
     with suppress(OSError):
         stream.close()

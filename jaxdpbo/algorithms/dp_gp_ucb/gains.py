@@ -65,7 +65,7 @@ def in_order_config(
       kernel: of the prior that ``preview`` draws from; the run does not use it.
       kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the candidates where not given.
       noise: "exact", on an integer grid, or "float", for research sweeps.
-      space: whose points ``candidates`` are, if they are.
+      space: the ``Space`` that ``candidates`` belong to, if any.
 
     Raises:
       ValueError: a number out of range, empty or duplicated candidates, more users than exact sums hold; names it.
@@ -145,7 +145,7 @@ def lipschitz_config(
       beta: ``beta`` of "ucb".
       constants: "corrected", or "paper".
       noise: "exact", on an integer grid, or "float", for research sweeps.
-      space: whose points ``candidates`` are, if they are.
+      space: the ``Space`` that ``candidates`` belong to, if any.
 
     Raises:
       ValueError: a number out of range, empty or duplicated candidates, more users than exact sums hold, a combination

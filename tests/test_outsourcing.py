@@ -803,6 +803,23 @@ def test_a_log_that_cannot_grow_stops_nothing(tmp_path, table, monkeypatch, capf
     assert (tmp_path / "record.jsonl").stat().st_size > before
 
 
+def test_of_two_curators_that_publish_at_once_the_second_serves_what_the_first_published(
+    tmp_path, table, monkeypatch, capfd
+):
+    publish = outsourcing.publish
+
+    def publish_second(path, released):
+        publish(path, released)  # the other curator, a moment earlier
+        publish(path, released)
+
+    monkeypatch.setattr(outsourcing, "publish", publish_second)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "slow", raising=False)
+    with fed(tmp_path, ask(1, 3)):
+        curate(*table)
+    assert json.loads(capfd.readouterr().out.splitlines()[-1])["query"] == 1
+
+
 @pytest.mark.parametrize("wrong", ["open to others", "a link", "a pipe"])
 def test_a_log_that_is_not_the_owners_alone_is_refused(tmp_path, table, wrong):
     log = tmp_path / "curator.log"

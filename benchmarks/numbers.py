@@ -25,8 +25,8 @@ def documents() -> list[Path]:
     return [report.ROOT / "README.md", *sorted(pages)]
 
 
-def write(text: str) -> str:
-    """The text with every table and figure as the results have it.
+def fill(text: str) -> str:
+    """Fill every marker of a text with its table or figure.
 
     Raises:
       ValueError: a marker names nothing, or is not closed.
@@ -45,9 +45,9 @@ def write(text: str) -> str:
     return INLINE.sub(lambda m: f"<!-- number: {m[1]} -->{value(m[1], SENTENCES)}<!-- end -->", text)
 
 
-def write_page(path: Path) -> str:
-    """A document as it should be: links are relative to its own folder."""
-    text = write(path.read_text())
+def fill_page(path: Path) -> str:
+    """Fill a document, with links relative to its own folder."""
+    text = fill(path.read_text())
     if path.parent != report.ROOT:
         return text
     return BLOCK.sub(lambda found: found[0].replace("](results/", "](docs/results/"), text)
@@ -55,7 +55,7 @@ def write_page(path: Path) -> str:
 
 def differences() -> list[Path]:
     """Documents in which a figure is not what the results say."""
-    return [path for path in documents() if write_page(path) != path.read_text()]
+    return [path for path in documents() if fill_page(path) != path.read_text()]
 
 
 def main() -> int:
@@ -74,7 +74,7 @@ def main() -> int:
         )
         return int(bool(wrong))
     for path in wrong:
-        path.write_text(write_page(path))
+        path.write_text(fill_page(path))
         print(f"wrote {path.relative_to(report.ROOT)}")
     return 0
 

@@ -75,7 +75,7 @@ def test_a_changed_number_is_seen(tmp_path, monkeypatch):
     document.write_text(f"before\n<!-- numbers: {name} -->\n<!-- end -->\nafter\n")
     monkeypatch.setattr(numbers, "documents", lambda: [document])
     assert numbers.differences() == [document]
-    document.write_text(numbers.write_page(document))
+    document.write_text(numbers.fill_page(document))
     assert document.read_text() == f"before\n<!-- numbers: {name} -->\n{BLOCKS[name]()}\n<!-- end -->\nafter\n"
     assert not numbers.differences()
     document.write_text(document.read_text().replace("0.506", "0.507"))
@@ -86,7 +86,7 @@ def test_a_changed_figure_of_a_sentence_is_seen():
     marked = "it is <!-- number: sgd_accuracy -->4<!-- end --> and <!-- number: grid_regret --><!-- end -->."
     figures = [SENTENCES[name]() for name in ("sgd_accuracy", "grid_regret")]
     expected = "it is <!-- number: sgd_accuracy -->{}<!-- end --> and <!-- number: grid_regret -->{}<!-- end -->."
-    assert numbers.write(marked) == expected.format(*figures)
+    assert numbers.fill(marked) == expected.format(*figures)
 
 
 def test_every_figure_of_a_sentence_is_used():
@@ -118,7 +118,7 @@ def test_an_aim_is_met_on_its_own_side(monkeypatch, aimed, at_least, expected):
 )
 def test_a_wrong_marker_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
-        numbers.write(text)
+        numbers.fill(text)
 
 
 def test_what_a_result_lacks_is_said(tmp_path):

@@ -245,10 +245,12 @@ def _locked(path: Path) -> Iterator[int]:
             _expect_in_place(path, descriptor)
             yield descriptor
         finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing leaves it to a child that was forked
+            if descriptor in _open_records:  # not in a forked child, where the number may be another file's by now
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
-        _open_records.discard(descriptor)
-        os.close(descriptor)
+        if descriptor in _open_records:
+            _open_records.discard(descriptor)
+            os.close(descriptor)
 
 
 def _expect_in_place(path: Path, descriptor: int) -> None:

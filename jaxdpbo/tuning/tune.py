@@ -38,7 +38,8 @@ def tune_and_train(
     release only the best (``private_selection``).
 
     Formal guarantee: everything returned is ``(epsilon, delta)``-DP, replace-one. Training rows and validation rows
-    each have a guarantee of their own.
+    each have a guarantee of their own, which names its assumptions (that nobody learns the number of trainings, among
+    them).
 
     >>> import numpy as np
     >>> from jaxdpbo import tuning

@@ -62,10 +62,10 @@ def at_default():
     case = protocol_cases.CASES["random_search"]
     given = case.algorithm, case.objective, RECORDS, case.config(1.0)
     with jax.default_device(jax.devices()[3]):
-        run = drivers.run_scan(*given, key=key()).release
+        run = drivers.run_scan(*given, key=key(), diagnostics=True)
         done = [drivers.sweep(*given, keys=key()[None], policy=policy).release for policy in (None, "shard")]
-    places = {device.id for leaf in jax.tree.leaves((run, done)) for device in leaf.devices()}
-    return sorted(places), [leaves(run), *([leaf[0] for leaf in leaves(each)] for each in done)]
+    places = {device.id for leaf in jax.tree.leaves((run.diagnostics.state, done)) for device in leaf.devices()}
+    return sorted(places), [leaves(run.release), *([leaf[0] for leaf in leaves(each)] for each in done)]
 
 
 def moved(data):

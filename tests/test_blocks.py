@@ -120,8 +120,13 @@ def test_rows_that_were_not_cut_are_refused(traceable):
     objective = blocks(spread, 150, 5, traceable=traceable)
     with pytest.raises(ValueError, match="150 rows"):  # JAX would give every block the last row
         objective(PARAMS, ROWS)
-    with pytest.raises(ValueError, match="not of objects"):
-        blocks(spread, 120, 5)(PARAMS, ROWS.astype(object))
+
+
+def test_an_array_of_objects_is_one_of_numbers():
+    objective, rows = blocks(spread, 120, 5), ROWS.astype(object)
+    np.testing.assert_array_equal(objective(PARAMS, rows), objective(PARAMS, ROWS))
+    with pytest.raises(TypeError, match="must not hold lists"):
+        objective(PARAMS, ROWS.tolist())
 
 
 def test_a_learner_that_is_not_of_jax_is_not_traced():

@@ -1,6 +1,7 @@
 """People of several rows: one entry a person, that of their own rows, whatever the others hold."""
 
 import pickle
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -182,6 +183,16 @@ def test_equal_ones_are_equal_and_show_no_data():
 def test_what_is_no_grouping_is_named(arguments, error, message):
     with pytest.raises(error, match=message):
         by_person(*arguments)
+
+
+@pytest.mark.parametrize("rows", [[np.inf, -np.inf], [1.7e308, 1.7e308], [np.nan, 1.0]])
+def test_the_rows_of_a_person_warn_of_nothing(rows):
+    objective = by_person(lambda point, data: data, [0, 0, 1])
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        found = objective(np.zeros(1), np.array([*rows, 0.5]))
+    assert not np.isfinite(found[0])
+    assert found[1] == 0.5
 
 
 def test_a_person_beyond_the_count_and_values_of_other_rows_are_named():

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "jaxdpbo"
 FLOORS = {
-    "types": 0, "_checks": 0, "_files": 0, "_lazy": 0, "_quiet": 0, "_values": 0, "input_noise": 0, "space": 0,
+    "types": 0, "_checks": 0, "_files": 0, "_lazy": 0, "_silence": 0, "_user_values": 0, "input_noise": 0, "space": 0,
     "surrogate": 1, "privacy": 1, "theory": 1, "training": 2, "algorithms": 3,
     "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "tuning": 5, "integrations": 6, "commands": 7,
     "__init__": 8, "__main__": 8,
@@ -54,7 +54,7 @@ def faults(name, source):
         across = (
             FLOORS[other] == FLOORS[room]
             and other != room
-            and room not in ("drivers", "problems", "types", "_checks", "_values", "input_noise", "space")
+            and room not in ("drivers", "problems", "types", "_checks", "_user_values", "input_noise", "space")
         )
         module = imported.split(".")[2] if room == other == "algorithms" and imported.count(".") > 1 else ""
         own = name.split(".")[1:2] == [module]  # the files of one algorithm

@@ -182,7 +182,7 @@ def fewer(params, data):
     return losses(params, data[data > 0.25])  # a shape that depends on the records
 
 
-@pytest.mark.parametrize(("of_users", "said"), [(raising, "ValueError"), (fewer, "another shape than")])
+@pytest.mark.parametrize(("of_users", "said"), [(raising, "ValueError"), (fewer, "another shape than one a user")])
 def test_losses_that_fail_are_not_quoted(of_users, said, caplog):
     optuna.logging.set_verbosity(optuna.logging.DEBUG)
     optuna.logging.enable_propagation()
@@ -191,7 +191,7 @@ def test_losses_that_fail_are_not_quoted(of_users, said, caplog):
         found.optimize()
     optuna.logging.disable_propagation()
     assert error.value.__cause__ is error.value.__context__ is None
-    assert found.remaining == 3  # charged before it was evaluated
+    assert found.remaining == (4 if of_users is fewer else 3)  # a shape costs nothing
     assert found.study.trials[0].state == optuna.trial.TrialState.FAIL
     assert "Trial 0 failed" in caplog.text
     for word in ("what is", "0.2?", "(37,)"):
@@ -206,6 +206,48 @@ def test_what_a_suggestion_raises_is_raised_and_costs_nothing():
     with pytest.raises(ValueError, match="low"):
         found.optimize()
     assert found.remaining == 4
+
+
+@pytest.mark.parametrize("suggested", [None, [0.5], 0.5, "x"])
+def test_a_suggestion_that_is_no_dict_is_refused_before_the_charge(suggested):
+    found = private(suggest=lambda trial: suggested)
+    with pytest.raises(TypeError, match="suggest must return a dict of parameters, got"):
+        found.optimize()
+    assert found.remaining == 4
+
+
+def test_a_suggestion_may_hold_arrays():
+    def suggest_two(trial):
+        return {"x": trial.suggest_float("x", 0.0, 1.0), "weights": np.array([trial.number, 0.5])}
+
+    found = private(suggest=suggest_two)
+    found.optimize()
+    assert found.remaining == 0
+    assert found(_as_trial(found, 1)) == found.study.trials[1].value  # of one trial the same value, without a charge
+
+
+def _as_trial(found, number):
+    """A trial that is evaluated again, with the parameters that it had."""
+
+    class Again:
+        study = found.study
+
+        def suggest_float(self, name, *_):
+            return found.study.trials[number].params[name]
+
+    Again.number = number
+    return Again()
+
+
+def test_the_best_trial_of_a_study_with_raw_values_is_refused():
+    found = private()
+    found.optimize()
+    found.best()
+    found.study.add_trial(
+        optuna.trial.create_trial(value=-1.0, params={"x": 0.5}, distributions={"x": FloatDistribution(0, 1)})
+    )
+    with pytest.raises(ValueError, match="some of its trials were evaluated without noise"):
+        found.best()
 
 
 def test_studies_that_hold_raw_values_or_maximise_are_refused():

@@ -188,10 +188,10 @@ def test_a_loop_over_configs_and_keys_is_the_same(name):
 
 
 def test_float32_runs_where_x64_is_off(each, float32):
-    released = run(each).release
-    assert released.point.dtype == jnp.float32
-    assert not any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(released))
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(released))
+    released = jax.tree.leaves(run(each).release)
+    assert all(leaf.dtype.kind != "f" or leaf.dtype == np.float64 for leaf in released)  # NumPy's, as every driver's
+    assert all(np.array_equal(leaf, leaf.astype(np.float32)) for leaf in released if leaf.dtype == np.float64)
+    assert all(np.all(np.isfinite(leaf)) for leaf in released)
 
 
 def test_the_budget_cannot_be_overrun(case):

@@ -3,12 +3,14 @@
 import base64
 import dataclasses
 import functools
+import gc
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections import Counter
 from fractions import Fraction
@@ -25,7 +27,7 @@ from protocol_cases import CASES, STEPS, records
 from jaxdpbo import drivers, ledger
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import checkpoints, loop, result
-from jaxdpbo.privacy import charges, guarantee, transforms
+from jaxdpbo.privacy import charges, guarantee, run_lock, transforms
 from jaxdpbo.privacy.fingerprints import fingerprint
 from jaxdpbo.privacy.transforms import curating
 
@@ -540,8 +542,9 @@ def killing(descriptor):
         os.kill(os.getpid(), signal.SIGKILL)
     sync(descriptor)
 os.fsync = killing
+heard = os.fdopen(os.dup(1), "w")  # what an objective prints is silenced
 def slow(point, data):
-    print("asked", *[float(x).hex() for x in point], flush=True)
+    print("asked", *[float(x).hex() for x in point], file=heard, flush=True)
     time.sleep(float(pause))
     return np.asarray(case.objective(jnp.asarray(point), data))
 where = drivers.Recording(path, "first")
@@ -752,6 +755,66 @@ def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
                 for _ in range(2)
             )
             np.testing.assert_array_equal(one, two)
+
+
+HOLDER = """
+import sys, time
+sys.path[:0] = [{root!r}]
+import jax, numpy as np
+jax.config.update("jax_enable_x64", True)
+from jaxdpbo import Recording, drivers
+objective = drivers.PrivateObjective(
+    lambda point, data: data, np.zeros(4), users=4, mu=0.5, evaluations=3, loss_range=(0.0, 4.0),
+    recording=Recording(sys.argv[1], "bo"),
+)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_worker_is_refused_before_a_loss_is_evaluated(tmp_path):
+    path, called = book(tmp_path), []
+    code = HOLDER.format(root=str(Path(__file__).parent.parent))
+    first = subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True)
+    assert first.stdout.readline() == "held\n"
+
+    def loss(point, data):
+        called.append(point)
+        return data
+
+    with pytest.raises(run_lock.RunInUse, match="another process goes on with run 'bo': one worker at a time"):
+        private_objective(path, loss=loss)
+    assert not called
+    private_objective(path, recording=drivers.Recording(path, "another"))  # of its own budget
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    first.stdout.close()
+    objective = private_objective(path, loss=loss)
+    again = private_objective(path, loss=loss)  # of the same process, as in a notebook
+    if (child := os.fork()) == 0:
+        time.sleep(60)
+    del objective, again
+    gc.collect()
+    second = subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True)
+    assert second.stdout.readline() == "held\n"  # though a forked child is alive
+    for process in (second.pid, child):
+        os.kill(process, signal.SIGKILL)
+    os.waitpid(child, 0)
+    second.wait()
+    second.stdout.close()
+
+
+@pytest.mark.parametrize("plant", ["a link", "a folder"])
+def test_a_planted_lock_is_refused(plant, tmp_path):
+    path = book(tmp_path)
+    lock = run_lock._path(drivers.Recording(path, "bo"))
+    if plant == "a link":
+        (tmp_path / "target").touch()
+        lock.symlink_to(tmp_path / "target")
+    else:
+        lock.mkdir()
+    with pytest.raises(ledger.LedgerError, match="lock"):
+        private_objective(path)
 
 
 def test_a_fork_does_not_draw_the_same_noise(monkeypatch):

@@ -25,6 +25,7 @@ from sklearn.model_selection import (
     ShuffleSplit,
     StratifiedShuffleSplit,
 )
+from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -165,7 +166,55 @@ def test_a_record_that_can_not_be_predicted_moves_no_other_and_is_heard_of_by_no
     def of_batch(estimator, inputs, targets):
         return np.ones(1) if np.any(inputs[:, 0] > 9) else np.zeros(len(inputs))  # a shape that depends on a record
 
-    np.testing.assert_array_equal(losses.of_records(of_batch, model, changed[:3], Y[:3]), np.ones(3))
+    changed = X[:4].copy()
+    changed[2, 0] = 10.0
+    np.testing.assert_array_equal(losses.of_records(of_batch, model, changed, Y[:4]), [0, 0, np.nan, 0])
+
+
+def test_a_record_that_cannot_be_predicted_moves_no_others_loss_by_a_bit():
+    """BLAS rounds by the number of rows: halves that were predicted apart moved others, and flipped ties."""
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(201, 40)), rng.integers(2, size=201)
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=30)).fit(rows, labels)
+    changed = rows.copy()
+    changed[[17, 90]] = np.nan
+    for name in ("log_loss", "zero_one"):
+        good = losses.of_records(name, model, rows, labels, spare=True)
+        found = losses.of_records(name, model, changed, labels, spare=True)
+        np.testing.assert_array_equal(np.flatnonzero(np.isnan(found)), [17, 90])
+        kept = np.delete(np.arange(200), [17, 90])
+        np.testing.assert_array_equal(found[kept], good[kept])
+    apart = [losses.of_records("log_loss", model, rows[[row]], labels[[row]])[0] for row in range(200)]
+    assert np.any(apart != losses.of_records("log_loss", model, rows, labels, spare=True))  # the comparison can fail
+
+
+def test_no_targets_are_passed_on_or_refused_before_anything_is_spent():
+    def score_samples(estimator, inputs, targets):
+        assert targets is None
+        return -estimator.score_samples(inputs)
+
+    density = {"bandwidth": space.real(0.1, 1.0)}
+    found = PrivateSearchCV(KernelDensity(), density, loss=score_samples, loss_range=(0, 9), **TINY).fit(X)
+    assert set(found.best_params_) == {"bandwidth"}
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        search(Ridge(), {"alpha": space.real(0.1, 1.0)}, loss_range=(0, 1)).fit(X)
+
+
+def test_losses_that_are_nan_for_all_training_rows_are_refused_before_anything_is_spent():
+    with pytest.raises(ValueError, match="got NaN for all"):
+        search(loss=lambda estimator, inputs, targets: np.full(len(inputs), np.nan), loss_range=(0, 1)).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("labels", "odd"), [(np.array(["a", "b"])[Y], "a much longer"), (Y, 0.5), (Y, 10**30), (Y, None)]
+)
+def test_the_type_of_a_models_classes_follows_from_training_rows(labels, odd):
+    validation = splits.one(None, 60, None, {}, again=False).validation
+    changed = labels.tolist()
+    changed[validation[3]] = odd
+    usual, found = (search(refit="train").fit(X, np.array(each)) for each in (labels.tolist(), changed))
+    assert found.classes_.dtype == usual.classes_.dtype
+    np.testing.assert_array_equal(found.classes_, usual.classes_)
 
 
 def test_what_is_wrong_with_the_estimator_is_said_of_training_rows_alone(monkeypatch):
@@ -372,7 +421,8 @@ def test_a_fit_that_fails_is_the_worst_setting_or_raises():
             return super().fit(X, y)
 
     rows = splits.one(None, 60, None, {}, again=False)
-    data = fitting.HeldOut((X[rows.train], Y[rows.train]), (X[rows.validation], Y[rows.validation]), rows, {})
+    measured = np.append(rows.validation, rows.train[0])
+    data = fitting.HeldOut((X[rows.train], Y[rows.train]), (X[measured], Y[measured]), rows, {})
     assert np.all(np.isposinf(fitting.OfUsers(Failing(), "log_loss", False)({"C": 0.9}, data)))
     assert np.all(np.isfinite(fitting.OfUsers(Failing(), "log_loss", True)({"C": 0.2}, data)))
     with pytest.raises(ValueError, match="no such model"):

@@ -363,7 +363,7 @@ def test_noise_in_floats_is_assumed_ideal():
     ("rows", "kind", "said"),
     [
         ((X, Y.tolist()), TypeError, "arrays of numbers"),
-        ((X, Y.astype(object)), TypeError, "arrays of numbers"),
+        ((X, Y.astype(complex)), TypeError, "arrays of real numbers"),
         ((X[:300], Y), ValueError, "as many labels"),
         ((X[:, :2], Y), ValueError, "features must be"),
         ((X, Y[:, None]), ValueError, "labels must be"),
@@ -393,7 +393,7 @@ def test_losses_of_another_shape_fail_the_run():
             return np.zeros(1)
 
     assert tuned(training=Averaging([]), route="selection").model is None
-    with pytest.raises(ValueError, match="losses must have shape"):
+    with pytest.raises(ValueError, match="losses must return values of shape"):
         tuned(training=Averaging([]), route="selection", on_error="raise")
 
 

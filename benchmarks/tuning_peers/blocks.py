@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from benchmarks.tuning_peers.trainings import InBlocks
-from jaxdpbo import _quiet
+from jaxdpbo import _silence
 from jaxdpbo.algorithms import private_search
 from jaxdpbo.drivers import run_loop
 from jaxdpbo.privacy import accounting, guarantee, keys, separable
@@ -82,10 +82,10 @@ def _block_losses(
     partition = separable.cut(len(rows[1]), count)
     train, held_out = (tuple(leaf[np.stack(of)] for leaf in rows) for of in zip(*partition, strict=True))
     settings = deepcopy(asked.settings)
-    with _quiet.unheard():
+    with _silence.isolate():
         try:
             found = np.asarray(training.block_losses(settings, noises, train, held_out, len(rows[1]), key), float)
-        except _quiet.STOPS:
+        except _silence.STOPS:
             raise
         except BaseException:
             if asked.on_error == "raise":

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks, _values
+from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import checkpoints, mesh, result, separation
 from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger, separable
@@ -18,6 +18,7 @@ from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, State, Tree
 REFUSALS = ledger.LedgerError, result.ObjectiveError, separable.NotSeparable  # they say what to do, and stop a run
 
 
+@_silence.debug_checks_off()
 def run_loop(
     algorithm: Algorithm,
     objective: Objective,
@@ -49,7 +50,8 @@ def run_loop(
 
     Args:
       algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
-      objective: ``(point (d,), data) -> values``, one point at a time; masked points are not evaluated.
+      objective: ``(point (d,), data) -> values``, one point at a time; masked points are not evaluated. Its prints,
+        warnings and logs are silenced, since they may quote records. A value that is no real number is NaN.
       data: passed on untouched.
       config: of the algorithm's ``config(...)``.
       user_axes: as for ``run_scan``, of an objective that JAX can trace.
@@ -117,13 +119,13 @@ class _Setup(NamedTuple):
 
 def _run_plain(setup: _Setup, statement: guarantee.Guarantee, state: State) -> result.Run:
     """Ask, evaluate and tell, from a state to the last step; then release."""
-    algorithm, config, infos = setup.algorithm, setup.config, []
+    algorithm, config, infos, shape = setup.algorithm, setup.config, [], None
     for t in _steps(setup, state):
         ask_key, tell_key = step_keys(setup.loop_key, t)
         try:
             query = ask(algorithm, ask_key, config, state)
-            expect = None if infos else partial(_expect_values, setup, tell_key, state, query)
-            values = _evaluate(setup, query, expect)
+            check = None if infos else partial(_check_first, setup, tell_key, state, query)
+            values, shape = _evaluate(setup, query, shape, check)
             after, info = tell(algorithm, tell_key, config, state, query, values)
         except REFUSALS:
             raise
@@ -145,7 +147,7 @@ def _run_recorded(
     Public states come from the record. A step on record is evaluated again only where the algorithm keeps something
     private, which the record does not hold.
     """
-    algorithm, config, infos = setup.algorithm, setup.config, []
+    algorithm, config, infos, shape = setup.algorithm, setup.config, [], None
     like = jax.eval_shape(algorithm.release, setup.release_key, config, state)
     record = checkpoints.begin(recording, algorithm, config, statement, state.public)
     done = checkpoints.given_out(record, like)
@@ -159,8 +161,8 @@ def _run_recorded(
             continue
         try:
             query = ask(algorithm, ask_key, config, state)
-            expect = None if infos else partial(_expect_values, setup, tell_key, state, query)
-            values = _evaluate(setup, query, expect)
+            check = None if infos else partial(_check_first, setup, tell_key, state, query)
+            values, shape = _evaluate(setup, query, shape, check)
             if not replayed:
                 record = checkpoints.about_to_draw(record, f"step {t}")
             after, info = tell(algorithm, tell_key, config, state, query, values)
@@ -220,42 +222,73 @@ def _check_state(state: State, fresh: State) -> None:
         raise ValueError(f"state must come from a run with the noise of this config, got {changed}")
 
 
-def _evaluate(setup: _Setup, query: Query, expect: Callable[[Any], None] | None) -> np.ndarray:
-    """Values ``(b, ...)`` at the query's points; zeros at masked ones, which are not evaluated.
+def _evaluate(
+    setup: _Setup, query: Query, shape: tuple[int, ...] | None, check: Callable[[Any], tuple[int, ...] | None] | None
+) -> tuple[np.ndarray, tuple[int, ...] | None]:
+    """Values ``(b, ...)`` at the query's points, zeros at masked ones, which are not evaluated; and ``shape``.
 
-    ``expect`` gets what was returned first, before another point is evaluated.
+    Args:
+      setup: of the run.
+      query: of this step.
+      shape: of the values at a point, where it is known.
+      check: gets what was returned first, before another point is evaluated, and says ``shape``.
     """
     objective, data, config, executor = setup.objective, setup.data, setup.config, setup.executor
     points, mask, dtype = np.asarray(query.points, np.float64), np.asarray(query.mask), query.points.dtype
     rows = np.flatnonzero(mask)
     places = [spaces.place(config.space, point) for point in points[rows]]
-    raw = _at_once(executor, objective, places, data) if executor else (objective(each, data) for each in places)
+    raw = _at_once(executor, objective, places, data) if executor else (_call(objective, each, data) for each in places)
     found = []
     for value in raw:
-        if expect is not None and not found:
-            expect(value)
-        found.append(_values.of_users("objective", value, dtype))
+        if check is not None and not found:
+            shape = check(value)
+        found.append(_user_values.to_losses("objective", value, shape, dtype))
     shapes = {value.shape for value in found} or {() if config.users is None else (config.users,)}
     if len(shapes) > 1:
         raise ValueError(f"objective must return values of one shape, got {sorted(shapes)}")
     values = np.zeros((len(points), *shapes.pop()), dtype)
     for row, value in zip(rows, found, strict=True):
         values[row] = value
-    return values
+    return values, shape
 
 
-def _expect_values(setup: _Setup, key: jax.Array, state: State, query: Query, returned: Any) -> None:
-    """Nothing where ``tell`` takes such values and gives a whole ``Info``; its shapes alone are asked."""
+def _check_first(setup: _Setup, key: jax.Array, state: State, query: Query, returned: Any) -> tuple[int] | None:
+    """``(n,)`` where the values are one loss for each user, otherwise None.
+
+    Raises:
+      ObjectiveError: ``tell`` takes no such values, by their shape.
+      TypeError: an ``Info`` that lacks a field.
+    """
+    users = None if setup.config.users is None else (setup.config.users,)
+    listed = not isinstance(returned, (np.ndarray, jax.Array)) or not _user_values.is_numeric(returned)
+    wanted = users if users and listed and _takes(setup, key, state, query, users) else None
     try:
-        shape = _values.of_users("objective", returned, query.points.dtype).shape
-    except TypeError as error:
+        shape = _user_values.to_losses("objective", returned, wanted, query.points.dtype).shape
+        result.complete(_shape_of_info(setup, key, state, query, shape))
+    except result.ObjectiveError:
+        raise
+    except ValueError as error:
         raise result.ObjectiveError(str(error)) from None
+    return users if shape == users else None
+
+
+def _takes(setup: _Setup, key: jax.Array, state: State, query: Query, shape: tuple[int]) -> bool:
+    try:
+        _shape_of_info(setup, key, state, query, shape)
+    except result.ObjectiveError:
+        return False
+    return True
+
+
+def _shape_of_info(setup: _Setup, key: jax.Array, state: State, query: Query, shape: tuple[int, ...]) -> Any:
+    """The ``Info`` of values of a shape, by shapes alone; ObjectiveError where ``tell`` takes none."""
     values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
     try:
         _, info = tell.eval_shape(setup.algorithm, key, setup.config, state, query, values)
     except (TypeError, ValueError) as error:
-        raise result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None
-    result.complete(info)
+        hint = "one loss per user, not their mean" if shape == () and setup.config.users else error
+        raise result.ObjectiveError(f"objective must not return values of shape {shape}: {hint}") from None
+    return info
 
 
 def _stack(infos: list[Any]) -> Any:
@@ -268,19 +301,18 @@ def _finish(
 ) -> result.Run:
     """Build the ``Run``. A release read from the record has no ``state``, so it has no diagnostics."""
     diagnostics = result.Diagnostics(state, info) if setup.diagnostics and state is not None else None
-    return result.Run(result.named(_as_numpy(released), setup.config), statement, diagnostics)
+    return result.Run(result.named(result.to_numpy(released), setup.config), statement, diagnostics)
 
 
-def _as_numpy(released: Any) -> Any:
-    """What a Python objective gets: NumPy, floats as float64."""
-    return jax.tree.map(
-        lambda leaf: np.asarray(leaf, np.float64 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype), released
-    )
+def _call(objective: Objective, point: Any, data: Any) -> Any:
+    """The values at a point, in whatever thread or process; nothing that the objective says of records is heard."""
+    with _silence.silence():
+        return objective(point, data)
 
 
 def _at_once(executor: Executor, objective: Objective, points: list[Any], data: Any) -> list[Any]:
     """Values in the order of the points; where one fails, what has not begun is cancelled."""
-    futures = [executor.submit(objective, point, data) for point in points]
+    futures = [executor.submit(_call, objective, point, data) for point in points]
     try:
         return [future.result() for future in futures]
     finally:

@@ -21,6 +21,7 @@ from jax.core import Tracer
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxdpbo import _user_values
 from jaxdpbo.privacy import clipping, guarantee
 from jaxdpbo.types import Tree
 
@@ -134,8 +135,9 @@ def _names(spec: PartitionSpec) -> list[str]:
 
 def _is_shared(data: Tree) -> bool:
     """By several processes."""
-    leaves = [leaf for leaf in jax.tree.leaves(data) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)]
-    return any(not leaf.is_fully_addressable for leaf in leaves)
+    found = [each for leaf in _user_values.leaves(data) for each in (leaf if isinstance(leaf, list) else [leaf])]
+    arrays = [leaf for leaf in found if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)]
+    return any(not leaf.is_fully_addressable for leaf in arrays)
 
 
 def _is_sharded(leaf: Any) -> bool:

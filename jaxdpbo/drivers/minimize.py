@@ -5,9 +5,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import methods, result, separation
 from jaxdpbo.drivers.loop import run_loop
@@ -64,7 +63,8 @@ def minimize(
     Args:
       objective: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. Of a
         ``Space`` it gets a dict of parameters instead of the point.
-      data: what the objective needs: a pytree of arrays, or anything where ``traceable`` is False.
+      data: what the objective needs: a pytree of arrays, without lists. Arrays of objects or texts become float64, and
+        NaN where an element is no number. With ``traceable=False`` anything, passed on untouched.
       bounds: a ``Space``; or finite, in a spelling of ``_checks.box``: pairs ``[(low, high), ...]`` or rows ``(2, d)``
         where ``d`` is not 2, ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds`` for any ``d``.
       method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order".
@@ -91,8 +91,8 @@ def minimize(
       key: for tests; from the operating system where not given.
       insecure_key: permit a key of a generator without a security claim, see ``run_scan``.
       traceable: True runs one compiled program (``run_scan``); False calls the objective from Python (``run_loop``);
-        "auto" the first if JAX can trace the objective. It is traced by shapes and dtypes alone, so what is chosen
-        depends on code and shapes and never on what ``data`` hold. Say False for an objective with side effects.
+        "auto" the first if JAX can trace the objective. It is traced by shapes and dtypes alone, so the choice depends
+        on code and shapes and never on what ``data`` hold. Say False for an objective with side effects.
       state: of a ``RunInterrupted``, to go on from there with the same arguments; only from Python.
       executor: evaluates the points of a batch at once, see ``run_loop``; only from Python.
       progress: show a bar of steps; only from Python.
@@ -100,8 +100,8 @@ def minimize(
       diagnostics: also return raw state and info. Not private.
 
     Returns:
-      ``Run(release, guarantee)``: ``release.point (d,)`` is the answer, NumPy float64 where the objective ran in
-      Python, and of a ``Space`` ``release.params`` its parameters. ``method`` says which method ran, and why. ``note``
+      ``Run(release, guarantee)``: ``release.point (d,)`` is the answer, NumPy float64, and of a ``Space``
+      ``release.params`` its parameters. ``method`` says which method ran, and why. ``note``
       says where the released path is no different from noise, see ``preview.note_on``.
 
     Raises:
@@ -121,7 +121,7 @@ def minimize(
     if must and from_python:
         raise ValueError("progress, state and executor need traceable=False: one compiled program has no steps")
     if auto or must:
-        _expect_no_rows(data)
+        data = _user_values.to_data(data)
     objective, data = separation.shown(objective, data, user_axes)
     count = _users(users, objective, data)
     level = asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float))
@@ -178,26 +178,11 @@ def _users(users: int | None, objective: Objective, data: Any) -> int:
         return objective.persons
     if isinstance(objective, Blocks):
         return objective.count
-    leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in jax.tree.leaves(data)}
+    leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in _user_values.leaves(data)}
     if len(leading) != 1 or leading == {()}:
         found = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"
         raise ValueError(f"users must be given where the leaves of data share no leading length, got {found}")
     return _checks.size("users", max(shape[0] for shape in leading if shape))
-
-
-def _expect_no_rows(data: Any) -> None:
-    """Nothing, unless ``data`` is a list of numbers or of rows: to JAX each number is an array of its own."""
-    plain = (bool, int, float)
-    rows = data if isinstance(data, list) else []
-    if rows and all(isinstance(row, plain) or _is_row(row) for row in rows):
-        raise TypeError(
-            f"data must be arrays, got a list of {len(rows)} rows: numpy.asarray(data) makes an array of it, "
-            "traceable=False passes it to a Python objective as it is"
-        )
-
-
-def _is_row(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(each, (bool, int, float)) for each in value)
 
 
 def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
@@ -207,7 +192,7 @@ def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
       ValueError: the objective returns another shape than ``(n,)``.
       TypeError: it returns complex numbers; or whatever it raises, where it must be traced.
     """
-    if not must and not all(map(_is_numeric, jax.tree.leaves(data))):
+    if not must and not all(map(_user_values.is_numeric, jax.tree.leaves(data))):
         return None
     arrays = result.arrays(data)
     point = jax.ShapeDtypeStruct((_dimension(config),), jnp.result_type(float))
@@ -222,18 +207,11 @@ def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
     if dtype is None and not must:
         return None
     if dtype is None or shape != (config.users,):
-        raise ValueError(f"objective must return losses of shape ({config.users},), got {shape}")
+        hint = ": one loss per user, not their mean" if shape == () else ""
+        raise ValueError(f"objective must return losses of shape ({config.users},), got {shape}{hint}")
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise TypeError(f"objective must return real losses, got {dtype}")
     return arrays
-
-
-def _is_numeric(leaf: Any) -> bool:
-    if isinstance(leaf, (bool, int, float)):
-        return True
-    return isinstance(leaf, (jax.Array, np.ndarray, np.generic)) and (
-        jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool
-    )
 
 
 def _from_python(

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks, _values
+from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo.algorithms import private_evaluations
-from jaxdpbo.drivers import mesh, separation
-from jaxdpbo.privacy import asked, calibration, charges, guarantee, keys, ledger, private_mean, private_scale
+from jaxdpbo.drivers import mesh, result, separation
+from jaxdpbo.privacy import asked, calibration, charges, guarantee, keys, ledger, private_mean, private_scale, run_lock
 from jaxdpbo.types import Tree
 
 
@@ -36,9 +36,10 @@ class PrivateObjective:
     """``objective(point) -> float``, a noised mean loss: for any optimiser, which need not know that it is private.
 
     Formal guarantee: ``mu``-GDP, replace-one, for all that it ever returns together. The budget is split equally among
-    ``evaluations`` calls beforehand; a call is charged before the loss is computed, so one that raises stays charged.
-    What the exception of a loss says is the loss's own affair. Threads may share one object; processes may not: each
-    copy would count for itself and draw the same noise, so it refuses to be pickled, and to work after a fork.
+    ``evaluations`` calls beforehand. A call is charged before its noise is drawn, and where the loss raises; losses of
+    a wrong shape are refused without a charge. Prints, warnings and logs of the loss are silenced; what its exception
+    says is the loss's own affair. Threads may share one object. Processes may not: each copy would count for itself and
+    draw the same noise, so the object refuses to be pickled, and to work after a fork.
 
     >>> import numpy as np
     >>> from jaxdpbo import PrivateObjective
@@ -55,6 +56,7 @@ class PrivateObjective:
       guarantee: what all evaluations together give.
     """
 
+    @_silence.debug_checks_off()
     def __init__(
         self,
         loss: Callable[[Any, Any], Any],
@@ -77,7 +79,7 @@ class PrivateObjective:
 
         Args:
           loss: ``(point, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
-          data: passed on untouched.
+          data: passed on untouched; with ``user_axes`` as for ``run_scan``.
           evaluations: how many there may be.
           loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there. NaN counts as its
             middle: no value says that losses were not finite. "private" finds it at once from the ``design``, for 5 %
@@ -97,6 +99,7 @@ class PrivateObjective:
 
         Raises:
           ledger.LedgerError: the budget does not suffice, or the name stands for something else.
+          run_lock.RunInUse: another process goes on with the run on record.
           ValueError: a number out of range, a budget given twice or not at all; ``key`` with a recording; data that
             lie on several processes.
           TypeError: ``key`` is not a typed key, or of such a generator.
@@ -133,9 +136,10 @@ class PrivateObjective:
         self._key, self.guarantee = keys.for_release(key, statement, insecure_key)
         self._recording = None if recording is None else charges.located(recording)
         self._noted, self._process = 0, os.getpid()
-        self._lock, self._charged, self._spent = threading.Lock(), 0, []
+        self._lock, self._reserved, self._charged, self._spent = threading.Lock(), 0, 0, []
         self._reference, self._seeking, self._high = None, False, None
         if self._recording is not None:
+            run_lock.hold(self._recording, self)
             what = f"private evaluations, {self._evaluations} of one point"
             design_text = () if design is None else (json.dumps([_written(point) for point in design]),)
             public = "PrivateObjective", self._config, *design_text
@@ -149,6 +153,7 @@ class PrivateObjective:
         config = self._config
         return private_mean.loss_deviation(config.budget, float(config.low), float(config.high))
 
+    @_silence.debug_checks_off()
     def __call__(self, point: Any) -> float:
         """One evaluation.
 
@@ -156,8 +161,7 @@ class PrivateObjective:
           BudgetExhausted: none is left.
           RuntimeError: another process than the one that made this object.
           TypeError: ``point`` does not fit on record: numbers, text, arrays, lists and dicts of them do.
-          ValueError: the losses do not have the shape ``(n,)``; it says no value.
-          TypeError: they are no real numbers; it says none of them.
+          ObjectiveError: the losses do not have the shape ``(n,)``; nothing is charged.
         """
         if os.getpid() != self._process:
             raise RuntimeError(
@@ -165,11 +169,21 @@ class PrivateObjective:
             )
         place = None if self._recording is None else _written(point)
         with self._lock:
-            if self._charged == self._evaluations:
+            if self._reserved == self._evaluations:
                 raise BudgetExhausted(f"all {self._evaluations} evaluations are spent")
-            self._note({"charged": self._charged + 1})
-            number, self._charged = self._charged, self._charged + 1
-        given = self._losses(point)[None]
+            self._reserved += 1
+        try:
+            returned = self._call(point)
+        except BaseException:
+            self._charge()
+            raise
+        try:
+            given = self._checked(returned)[None]
+        except result.ObjectiveError:
+            with self._lock:
+                self._reserved -= 1
+            raise
+        number = self._charge()
         if self._reference is not None:
             given = given - self._reference[None]
         key, config = jax.random.fold_in(self._key, number), self._config
@@ -179,11 +193,27 @@ class PrivateObjective:
             self._spent.append(Spent(jax.tree.map(_copied, point), value))
         return value
 
-    def _losses(self, point: Any) -> jax.Array:
-        """Checked, ``(n,)``."""
-        losses = _values.of_users("loss", self._loss(point, self._data), self._config.low.dtype)
-        if losses.shape != (self._users,):
-            raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
+    def _charge(self) -> int:
+        """Charge one evaluation that was reserved; its number, by which its noise is drawn."""
+        with self._lock:
+            try:
+                self._note({"charged": self._charged + 1})
+            except BaseException:
+                self._reserved -= 1
+                raise
+            number, self._charged = self._charged, self._charged + 1
+        return number
+
+    def _call(self, point: Any) -> Any:
+        with _silence.silence():
+            return self._loss(point, self._data)
+
+    def _checked(self, returned: Any) -> jax.Array:
+        """Losses ``(n,)``; ObjectiveError where they have another shape."""
+        try:
+            losses = _user_values.to_losses("loss", returned, (self._users,), self._config.low.dtype)
+        except ValueError as error:
+            raise result.ObjectiveError(str(error)) from None
         return jnp.asarray(losses)
 
     def _find_range(self, design: Sequence[Any]) -> None:
@@ -194,7 +224,7 @@ class PrivateObjective:
                 "about to find it; a run of another name begins anew"
             )
         points = design if self._high is None else design[:1]
-        losses = jnp.stack([self._losses(point) for point in points])
+        losses = jnp.stack([self._checked(self._call(point)) for point in points])
         self._reference = losses[0]
         scale = self._config.budget.scale
         if self._high is None and scale is not None:
@@ -217,7 +247,7 @@ class PrivateObjective:
         self._noted = len(steps)
         for line in steps:
             if "charged" in line:
-                self._charged = line["charged"]
+                self._reserved = self._charged = line["charged"]
             elif "seeking" in line:
                 self._seeking = True
             elif "high" in line:
@@ -234,7 +264,7 @@ class PrivateObjective:
     def remaining(self) -> int:
         """Evaluations left."""
         with self._lock:
-            return self._evaluations - self._charged
+            return self._evaluations - self._reserved
 
     @property
     def spent(self) -> tuple[Spent, ...]:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxdpbo import _user_values
 from jaxdpbo.drivers import mesh
 from jaxdpbo.privacy import guarantee, keys
 from jaxdpbo.types import Algorithm, Config, Data, Info, PublicState, State, missing
@@ -123,23 +124,20 @@ def _require(name: str, value: object, contract: type) -> None:
 
 
 def arrays(data: Data) -> Any:
-    """``data`` as JAX arrays: what they hold neither warns, nor is quoted where a leaf is no array.
-
-    What is sharded by user is so afterwards, see ``mesh``.
+    """``data`` as JAX arrays (``_user_values.to_jax``); what is sharded by user is so afterwards, see ``mesh``.
 
     Raises:
-      TypeError: a leaf is no array of numbers.
-      ValueError: one is sharded along something else.
+      TypeError: a list, or a leaf that is no array of numbers.
+      ValueError: a leaf is sharded along something else than its users.
     """
-    found = None
-    try:
-        with np.errstate(all="ignore"):
-            found = jax.tree.map(jnp.asarray, data)
-    except Exception:  # whatever an array-like says
-        pass
-    if found is None and data is not None:
-        raise TypeError("data must be a pytree of arrays of numbers")
-    return mesh.placed(found)
+    return mesh.placed(_user_values.to_jax(data))
+
+
+def to_numpy(released: Any) -> Any:
+    """A release as every driver returns it, compiled or not: NumPy arrays, floats as float64."""
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf, np.float64 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype), released
+    )
 
 
 def raise_on_failed_factorisation(info: Info | None, state: State | None) -> None:

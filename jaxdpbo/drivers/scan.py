@@ -4,11 +4,13 @@ from pathlib import Path
 
 import jax
 
+from jaxdpbo import _silence
 from jaxdpbo.drivers import checkpoints, mesh, parts, program, result, separation
 from jaxdpbo.privacy import charges, guarantee, keys, ledger
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 
 
+@_silence.debug_checks_off()
 def run_scan(
     algorithm: Algorithm,
     objective: Objective,
@@ -22,7 +24,7 @@ def run_scan(
     checkpoint: str | Path | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
-    """A whole run in one compiled program.
+    """A whole run in one compiled program; the release is NumPy arrays, floats as float64, as every driver's.
 
     Compiles once for each algorithm, objective and set of static sizes: budgets, step sizes, clip norms, bounds, data
     and keys are arguments.
@@ -40,7 +42,8 @@ def run_scan(
       algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
       objective: traceable ``(point (d,), data) -> values``, written for one point; for DP-GIBO and random search
         ``values (n,)`` are the users' losses. Define it once: each fresh lambda is one more compilation.
-      data: any pytree of arrays; sharded by user over several devices, the run is spread over them (``drivers.mesh``).
+      data: any pytree of arrays, without lists; arrays of objects or texts become float64, and what is no number NaN.
+        Sharded by user over several devices, the run is spread over them (``drivers.mesh``).
       config: of the algorithm's ``config(...)``.
       user_axes: which axis of each leaf of ``data`` counts users: a prefix of its tree as for ``jax.vmap``, None for
         public leaves. Given, the traced objective is checked to keep users apart (``privacy.separable``), and the
@@ -92,7 +95,7 @@ def run_scan(
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
         done = checkpoints.given_out(_charged(recording, algorithm, config, statement, begun), like)
         if done is not None:
-            return result.Run(result.named(done, config), statement)
+            return result.Run(result.named(result.to_numpy(done), config), statement)
     with mesh.over(devices):
         if begun is None:
             released, state, info = _scan(algorithm, objective, key, config, data)
@@ -105,7 +108,7 @@ def run_scan(
     if begun is not None:
         parts.delete(begun)
     diagnosed = result.Diagnostics(state, info) if diagnostics else None
-    return result.Run(result.named(released, config), statement, diagnosed)
+    return result.Run(result.named(result.to_numpy(released), config), statement, diagnosed)
 
 
 def _charged(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxdpbo import _checks
+from jaxdpbo import _checks, _silence
 from jaxdpbo.drivers import mesh, program, result, separation
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.keys import for_release, refuse_trace, secret_key
@@ -35,6 +35,7 @@ class Sweep(NamedTuple):
     failed: jax.Array
 
 
+@_silence.debug_checks_off()
 def sweep(
     algorithm: Algorithm,
     objective: Objective,

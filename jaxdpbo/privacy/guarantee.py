@@ -21,7 +21,9 @@ ALL_ROWS = "all rows, training and validation"
 # Assumptions, in words for whoever answers for the data. An empty ``assumptions`` means always.
 IDEAL_NOISE = "the noise is of ideal real numbers, not of floating-point ones"
 KEY_SECRET = "the key that was passed in is secret and used once"
-PUBLIC_CONFIG = "all settings, and how many users there are, were chosen without the users' data"
+PUBLIC_CONFIG = (
+    "all settings, the number of users, and the types and shapes of arrays were chosen without the users' data"
+)
 SEPARABLE_LOSSES = "each user's loss is computed from that user's record alone"
 SEPARABLE_GAINS = "each user's gain is computed from that user's record alone"
 OWN_ROWS = "row i was made from record i and public values alone, and what is called public is public"

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _quiet
+from jaxdpbo import _silence, _user_values
 from jaxdpbo.privacy import accounting, calibration, charges, guarantee, private_mean
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.tuning import selection
@@ -71,12 +71,14 @@ def given(training: Training, rows: Any, validation: Any) -> tuple[Rows, Rows | 
 
 
 def _checked(name: str, rows: Any, training: Training) -> Rows:
-    """Arrays: of a list, one odd label would change the type of all."""
+    """Two arrays of numbers, whatever the elements of arrays of objects are."""
     if not isinstance(rows, (tuple, list)) or len(rows) != 2:
         raise TypeError(f"{name} must be (features, labels), got {type(rows).__name__}")
-    if not all(isinstance(leaf, (np.ndarray, jax.Array)) and leaf.dtype.kind in "fiub" for leaf in rows):
+    if not all(isinstance(leaf, (np.ndarray, jax.Array)) for leaf in rows):  # one odd label types all of a list
         raise TypeError(f"{name} must be two arrays of numbers")
-    features, labels = map(np.asarray, rows)
+    features, labels = map(np.asarray, _user_values.to_data(tuple(rows)))
+    if not {features.dtype.kind, labels.dtype.kind} <= set("fiub"):
+        raise TypeError(f"{name} must be two arrays of real numbers")
     if features.ndim < 1 or features.shape[:1] != labels.shape[:1] or len(labels) < LEAST_ROWS:
         raise ValueError(
             f"{name} must be {LEAST_ROWS} or more features and as many labels, got {features.shape}, {labels.shape}"
@@ -112,18 +114,17 @@ def score(training: Training, model: Any, rows: Rows, budget: calibration.Budget
     Raises:
       ValueError: the training returns losses of another shape.
     """
-    lost = jnp.asarray(training.losses(model, rows), float)
-    if lost.shape != (budget.users,):
-        raise ValueError(f"losses must have shape ({budget.users},), got {lost.shape}")
-    return float(_noised(key, budget, lost))
+    returned = training.losses(model, rows)
+    lost = _user_values.to_losses("losses", returned, (budget.users,), jnp.result_type(float))
+    return float(_noised(key, budget, jnp.asarray(lost)))
 
 
 def scored(asked: Asked, model: Any, rows: Rows, budget: calibration.Budget, key: jax.Array) -> float:
-    """``score``, unheard; the worst of a model that failed."""
-    with _quiet.unheard():
+    """``score``, silenced; the worst of a model that failed."""
+    with _silence.isolate():
         try:
             return np.inf if model is None else score(asked.training, model, rows, budget, key)
-        except _quiet.STOPS:
+        except _silence.STOPS:
             raise
         except BaseException:
             if asked.on_error == "raise":
@@ -132,12 +133,12 @@ def scored(asked: Asked, model: Any, rows: Rows, budget: calibration.Budget, key
 
 
 def fitted(asked: Asked, setting: Setting, noise: float, rows: Rows, key: jax.Array, of_globals: jax.Array) -> Any:
-    """The model, unheard; None where the training fails: an exception may quote rows."""
-    with _quiet.unheard():
+    """The model, silenced; None where the training fails: an exception may quote rows."""
+    with _silence.isolate():
         try:
             selection.seed_globals(of_globals)
             return selection.ready(asked.training.fit(deepcopy(setting), noise, rows, key))
-        except _quiet.STOPS:
+        except _silence.STOPS:
             raise
         except BaseException:
             if asked.on_error == "raise":

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxdpbo import _checks, _quiet
+from jaxdpbo import _checks, _silence
 from jaxdpbo.privacy import accounting, charges, guarantee, keys, ledger
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.tuning import repetition
@@ -187,7 +187,7 @@ def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax
     """Setting, output and score of the best; the first of equals."""
     first, rest = jax.random.split(key)
     best: tuple[Any, ...] = ()
-    with _quiet.unheard():
+    with _silence.isolate():
         for number in range(table.runs(_uniform(first))):
             of_setting, of_run, of_globals = _keys_of(rest, number)
             setting = settings[_uniform(of_setting) * len(settings) >> repetition.BITS]
@@ -195,7 +195,7 @@ def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax
                 seed_globals(of_globals)
                 output, score = run(deepcopy(setting), of_run)  # what a run writes on it would tell the next one
                 output, score = ready(output), float(score)
-            except _quiet.STOPS:
+            except _silence.STOPS:
                 raise
             except BaseException:
                 if not keep:
@@ -208,8 +208,8 @@ def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax
 
 
 def seed_globals(key: jax.Array) -> None:
-    """NumPy's and Python's generators, for one run: ``unheard`` puts them back, so all runs would draw the same."""
-    _quiet.seed(np.asarray(jax.random.key_data(key)))
+    """NumPy's and Python's generators, for one run: ``isolate`` puts them back, so all runs would draw the same."""
+    _silence.seed_generators(np.asarray(jax.random.key_data(key)))
 
 
 def ready(output: object) -> Any:

@@ -7,7 +7,7 @@ losses get the data and the parameters, and no trial to report, prune or attach 
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +16,8 @@ from optuna import TrialPruned
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from jaxdpbo import _quiet
+from jaxdpbo import _silence
+from jaxdpbo.drivers import ObjectiveError
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.integrations.optuna import coordinates
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, deviation_of, posterior
@@ -31,7 +32,7 @@ Losses = Callable[[dict[str, Any], Any], Any]
 
 
 class ObjectiveFailed(RuntimeError):
-    """The losses raised, or were not one a user. Only the kind of the error is said: Optuna logs what an error says."""
+    """The losses raised. The message has the kind of the error alone: Optuna logs what an error says."""
 
 
 class Best(NamedTuple):
@@ -75,7 +76,7 @@ class PrivateStudy:
 
     def __init__(self, study: Study, suggest: Suggest, losses: Losses, data: Any, options: dict[str, Any]):
         """See ``private_study``."""
-        self.study, self._suggest, self._losses, self._users = study, suggest, losses, options["users"]
+        self.study, self._suggest, self._losses = study, suggest, losses
         self._running: set[int] = set()
         self._lock = threading.Lock()
         self._private = PrivateObjective(self._of_users, data, **options)
@@ -94,23 +95,28 @@ class PrivateStudy:
           optuna.TrialPruned: no evaluation is left; the study is told to stop.
           ObjectiveFailed: the losses raised. The evaluation stays charged, and the trial fails, which is stored: return
             NaN for a user whose record can not be evaluated.
+            Losses of another shape than ``(n,)`` are not charged.
+          TypeError: ``suggest`` returned no dict.
           ValueError: a trial of another study.
           Exception: whatever ``suggest`` raises, before anything is charged.
         """
         if trial.study.study_name != self.study.study_name:
             raise ValueError(f"trial must be of the study {self.study.study_name!r}, got {trial.study.study_name!r}")
-        place = {"study": self.study.study_name, "trial": trial.number, "params": self._suggest(trial)}
+        params = self._suggest(trial)
+        if not isinstance(params, Mapping):
+            raise TypeError(f"suggest must return a dict of parameters, got {type(params).__name__}")
+        place = {"study": self.study.study_name, "trial": trial.number, "params": dict(params)}
         with self._lock:
             if trial.number in self._running:
                 raise RuntimeError(f"trial {trial.number} is being evaluated")
-            known = [each.value for each in self._private.spent if each.point == place]
+            known = [each.value for each in self._private.spent if _is_same(each.point, place)]
             if known:
                 return known[0]
             self._running.add(trial.number)
         try:
             trial.set_user_attr(DEVIATION, self.deviation)
             trial.set_user_attr(GUARANTEE, str(self.guarantee))
-            value = self._private(place)
+            value = self._evaluate(place)
         except BudgetExhausted:
             self._stop()
             raise TrialPruned("the privacy budget is spent") from None
@@ -120,6 +126,12 @@ class PrivateStudy:
         if not self.remaining:
             self._stop()
         return value
+
+    def _evaluate(self, place: dict[str, Any]) -> float:
+        """The noised mean loss; a shape that the losses have may be of the records, and is not quoted."""
+        with contextlib.suppress(ObjectiveError):
+            return self._private(place)
+        raise ObjectiveFailed(f"losses of another shape than one a user from trial {place['trial']}")
 
     def optimize(self, n_trials: int | None = None, *, n_jobs: int = 1, **options: Any) -> None:
         """``study.optimize``, of as many trials as the budget has left, or fewer; it takes the same options."""
@@ -136,9 +148,9 @@ class PrivateStudy:
         """The trial of least posterior mean, under a Gaussian process that knows the noise.
 
         Raises:
-          ValueError: no trial is complete, or trials share no parameter.
+          ValueError: no trial is complete, some were evaluated without noise, or trials share no parameter.
         """
-        done = _complete(self.study)
+        done = _noised(self.study)
         shared = [
             (name, of)
             for name, of in done[0].distributions.items()
@@ -153,20 +165,16 @@ class PrivateStudy:
         return Best(dict(done[row].params), -float(mean[row]), float(width[row]), done[row].number)
 
     def _of_users(self, place: dict[str, Any], data: Any) -> Any:
-        """What the records hold is neither quoted nor warned of; the shape that was returned may tell of it too."""
+        """The losses of a trial; what they raise is not quoted."""
         try:
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
-                found = self._losses(dict(place["params"]), data)
-            kind = "" if np.shape(found) == (self._users,) else f"losses of another shape than ({self._users},)"
-        except _quiet.STOPS:
+            return self._losses(dict(place["params"]), data)
+        except _silence.STOPS:
             raise
         except BaseException as error:
-            found, kind = None, type(error).__name__
-        if kind:
-            said = f"{kind} from the losses of trial {place['trial']}; what else there is to say may be of a record"
-            raise ObjectiveFailed(said)
-        return found
+            kind = type(error).__name__
+        raise ObjectiveFailed(
+            f"{kind} from the losses of trial {place['trial']}; what else there is to say may be of a record"
+        )
 
     def _stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # asked and told by hand: there is no loop
@@ -190,9 +198,7 @@ def observations(study: Study) -> Observations:
     Traceback (most recent call last):
     ValueError: no trial is complete
     """
-    done = _complete(study)
-    if any(map(_is_raw, done)):
-        raise ValueError(RAW)
+    done = _noised(study)
     values = np.array([each.value for each in done], float)
     deviations = np.array([each.user_attrs[DEVIATION] for each in done], float)
     return Observations([dict(each.params) for each in done], values, np.square(deviations))
@@ -280,11 +286,21 @@ def private_study(
     return PrivateStudy(study, suggest, losses, data, options)
 
 
-def _complete(study: Study) -> list[FrozenTrial]:
+def _noised(study: Study) -> list[FrozenTrial]:
+    """The complete trials; ValueError where there are none, or one that was added without noise."""
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not done:
         raise ValueError("no trial is complete")
+    if any(map(_is_raw, done)):
+        raise ValueError(RAW)
     return done
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two points are equal; arrays may be among their parameters, and are lists on record."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
+    return bool(np.array_equal(np.asarray(one), np.asarray(other)))
 
 
 def _is_raw(trial: FrozenTrial) -> bool:

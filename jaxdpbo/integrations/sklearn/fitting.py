@@ -17,7 +17,8 @@ class HeldOut(NamedTuple):
 
     Attributes:
       training: ``X`` and ``y``.
-      validation: ``X`` and ``y``, of which every label is its own: no other's type follows from it.
+      validation: ``X`` and ``y``, of which every label is its own: no other's type follows from it. The last row is
+        one that trains: it takes the place of a validation row that cannot be predicted.
       split: which of them are whose.
       fit_params: of the training rows.
     """
@@ -43,7 +44,7 @@ class OfUsers(NamedTuple):
             if self.raises:
                 raise
             return np.full(data.split.users, np.inf)
-        return data.split.of_users(losses.of_records(self.loss, model, *data.validation))
+        return data.split.of_users(losses.of_records(self.loss, model, *data.validation, spare=True))
 
     def fitted(self, params: dict[str, Any], data: HeldOut) -> Estimator:
         """A clone with these parameters, fitted to the training rows."""
@@ -106,11 +107,23 @@ def taken(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) -> tup
         inputs = inputs.infer_objects()
     if targets is None:
         return inputs, None
-    found: Any = _safe_indexing(targets, rows)
-    kind = getattr(getattr(found, "dtype", None), "kind", "")
-    if kind == "O":  # of an array or a Series: the type is that of these rows alone
-        found = found.tolist()
+    found: Any = _own_type(_safe_indexing(targets, rows))
     return inputs, column_or_1d(found, warn=True) if column else found
+
+
+def _own_type(targets: Any) -> Any:
+    """Targets of the type that they alone need, not the one that other rows beside them needed.
+
+    Objects get the type of these rows, and texts their length. Whole numbers are integers: beside one label of .5 they
+    would be floats, and an estimator shows the type of its classes.
+    """
+    kind = getattr(getattr(targets, "dtype", None), "kind", "")
+    if kind in "OUS" and kind:
+        return targets.tolist()
+    if kind == "f" and np.all(np.isfinite(targets)) and np.all(targets == np.rint(targets)):
+        largest = np.max(np.abs(targets), initial=0)
+        return targets.astype(np.int64) if largest < 2**53 else targets
+    return targets
 
 
 def with_params(estimator: Estimator, params: dict[str, Any]) -> Estimator:

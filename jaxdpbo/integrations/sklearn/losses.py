@@ -1,20 +1,22 @@
-"""Losses of single records, each with a public range, and predictions that a bad record can not stop.
+"""Losses of single records, each with a public range, and predictions that a bad record cannot stop.
 
 A prediction that raises tells something of the record that made it raise, and warnings, prints and logs quote values.
-So what raises is predicted again in halves, down to single rows, and a row that can not be predicted has no loss (NaN),
-which counts as the middle of the range; and nothing that a prediction says is heard.
+So predictions are silenced. Where one raises, the bad rows are found by halves, and then all rows are predicted once
+more with a training row in the place of each bad one. Every prediction is of as many rows as the first: BLAS rounds by
+the number of rows, so among fewer rows the losses of others would move. A bad row has no loss (NaN), which counts as
+the middle of the range.
 """
 
 from collections.abc import Callable
-from decimal import Decimal
-from numbers import Real
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
 
-from jaxdpbo import _checks, _quiet
+from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo.integrations.sklearn import kinds
 from jaxdpbo.integrations.sklearn.kinds import Estimator, Rows, Targets
 
@@ -66,10 +68,7 @@ def _absolute(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) 
 
 
 def _floats(targets: np.ndarray) -> np.ndarray:
-    """NaN for what is no number."""
-    if targets.dtype != object:
-        return targets.astype(float)
-    return np.array([float(each) if isinstance(each, (Real, Decimal)) else np.nan for each in targets], float)
+    return _user_values.to_numbers(targets, (len(targets),)).astype(float)
 
 
 def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
@@ -115,6 +114,8 @@ def expect(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Target
     found = _losses(loss, estimator, inputs, targets)
     if found.shape != (_rows(inputs),):
         raise ValueError(f"loss must be one number a row, ({_rows(inputs)},), got shape {found.shape}")
+    if np.all(np.isnan(found)):
+        raise ValueError("loss must be a number for some training row at least, got NaN for all")
 
 
 def column(targets: Targets) -> Targets:
@@ -130,10 +131,33 @@ def column(targets: Targets) -> Targets:
     return _safe_indexing(targets, 0, axis=1)
 
 
-def of_records(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
-    """Losses ``(n,)`` of a fitted estimator's predictions. What the records hold raises and warns of nothing."""
-    with _quiet.unheard():
-        return _halved(loss, estimator, inputs, targets, 0, _rows(inputs))
+def of_records(
+    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, *, spare: bool = False
+) -> np.ndarray:
+    """Losses ``(n,)`` of a fitted estimator's predictions; no value of a record raises, warns, or moves another's loss.
+
+    Args:
+      loss: by name, or a function.
+      estimator: fitted.
+      inputs: ``n`` protected rows, and with ``spare`` a training row after them, which takes the place of bad ones.
+        Otherwise another of the rows does: they are all one user's.
+      targets: likewise.
+      spare: see above.
+    """
+    count = _rows(inputs) - spare
+    every = np.arange(count)
+    found = _predicted(loss, estimator, inputs, targets, every)
+    if found is not None:
+        return found
+    bad = _bad_rows(loss, estimator, inputs, targets, every, count if spare else None)
+    good = [count] if spare else np.setdiff1d(every, bad)
+    if len(bad) and len(good):
+        every[bad] = good[0]
+        found = _predicted(loss, estimator, inputs, targets, every)
+    if found is None:
+        return np.full(count, np.nan)
+    found[bad] = np.nan
+    return found
 
 
 def elements(targets: Targets, rows: np.ndarray) -> Any:
@@ -150,33 +174,56 @@ def elements(targets: Targets, rows: np.ndarray) -> Any:
             return taken
     found = np.empty(len(taken), object)
     for row, each in enumerate(taken):
-        found[row] = each
+        found[row] = _on_host(each)
     return found
 
 
-def _halved(
-    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, first: int, last: int
-) -> np.ndarray:
-    """Of the rows from ``first`` to before ``last``."""
-    rows = np.arange(first, last)
-    try:
-        found = _losses(loss, estimator, _safe_indexing(inputs, rows), _safe_indexing(targets, rows))
-        if found.shape == rows.shape:
-            return found
-    except _quiet.STOPS:
-        raise
-    except BaseException:
-        pass  # which row it was is found out below, and kept
+def _on_host(target: Any) -> Any:
+    """A target that is compared without a program of JAX; None for what is no number of JAX."""
+    if not isinstance(target, jax.Array):
+        return target
+    return None if jnp.issubdtype(target.dtype, jax.dtypes.extended) else np.asarray(target)[()]
+
+
+def _bad_rows(
+    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray, spare: int | None
+) -> list[int]:
+    """Which of ``rows`` make a prediction fail, given that they do together.
+
+    Other rows give way to ``spare``, or to one of ``rows``, so that each prediction is of as many rows.
+    """
     if len(rows) == 1:
-        return np.full(1, np.nan)
-    middle = (first + last) // 2
-    halves = ((first, middle), (middle, last))
-    return np.concatenate([_halved(loss, estimator, inputs, targets, *each) for each in halves])
+        return [int(rows[0])]
+    found = []
+    for half in np.array_split(rows, 2):
+        batch = np.full(_rows(inputs) - (spare is not None), half[0] if spare is None else spare)
+        batch[half] = half
+        if _predicted(loss, estimator, inputs, targets, batch) is None:
+            found += _bad_rows(loss, estimator, inputs, targets, half, spare)
+    return found
+
+
+def _predicted(
+    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray
+) -> np.ndarray | None:
+    """Losses of some rows, silenced; None where the estimator or the loss raises, or gives another shape."""
+
+    def predict() -> np.ndarray:
+        return _losses(loss, estimator, _safe_indexing(inputs, rows), _taken(targets, rows))
+
+    found: Any = _silence.attempt(predict)
+    return None if isinstance(found, _silence.Failed) or found.shape != rows.shape else found
+
+
+def _taken(targets: Targets, rows: np.ndarray) -> Targets:
+    return None if targets is None else _safe_indexing(targets, rows)
 
 
 def _losses(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
     if callable(loss):
-        return np.asarray(loss(estimator, inputs, targets), float)
+        return _user_values.to_numbers(loss(estimator, inputs, targets), (_rows(inputs),)).astype(float)
+    if targets is None:
+        raise ValueError(f"y must be given for loss={loss!r}")
     chosen = LOSSES[loss]
     response = np.asarray(getattr(estimator, chosen.response)(inputs))
     return np.asarray(chosen.compare(estimator, np.asarray(targets), response), float)

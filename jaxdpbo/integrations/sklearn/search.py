@@ -1,6 +1,5 @@
 """``PrivateSearchCV``: a hyper-parameter search whose answer is differentially private for the validation records."""
 
-import warnings
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -201,9 +200,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         fit_params, split_params = self._routed(params)
         prepare = self._all_rows if self.protect == ALL else self._held_out
         ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of all threads: a filter that one restores would let another's out
-            run = self._search(ready, space)
+        run = self._search(ready, space)
         self._keep(run, ready, _num_samples(X))
         if self.refit:
             rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
@@ -221,7 +218,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         groups, loss = split_params.pop("groups", None), losses.named(self.loss, self.estimator)
         split = splits.one(self.cv, _num_samples(X), groups, split_params, again=self.recording is not None)
         training = fitting.taken(X, y, split.train, isinstance(loss, str))
-        validation = _safe_indexing(X, split.validation), losses.elements(y, split.validation)
+        measured = np.append(split.validation, split.train[0])
+        validation = _safe_indexing(X, measured), losses.elements(y, measured)
         data = fitting.HeldOut(training, validation, split, _check_method_params(X, fit_params, split.train))
         objective = fitting.OfUsers(self.estimator, loss, self.error_score == "raise")
         # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.

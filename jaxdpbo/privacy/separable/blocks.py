@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from jaxdpbo import _checks, _quiet
+from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo.privacy.separable import check
 from jaxdpbo.types import ArrayLike, Data
 
@@ -64,9 +64,11 @@ class Blocks:
         """The loss of each block.
 
         Raises:
-          ValueError: a leaf of the data has another number of rows, or is one of objects.
+          ValueError: a leaf of the data has another number of rows.
+          TypeError: the data hold a list.
         """
         if self._take is None:
+            data = _user_values.to_data(data)
             self._expect(data)
         if self.traceable:
             train, held_out = (np.stack(numbers) for numbers in zip(*self.partition, strict=True))
@@ -87,15 +89,15 @@ class Blocks:
         return losses
 
     def _loss(self, params: Any, data: Data, number: int) -> float:
-        """Of one block, as if there were no other: with generators of its own, unheard, whatever it raises."""
+        """Of one block, as if there were no other: with generators of its own, silenced, whatever it raises."""
         take = _indexed if self._take is None else self._take
-        with _quiet.unheard():
+        with _silence.isolate():
             _seed(params, number)
             try:
                 rows = [take(data, of) for of in self.partition[number]]
                 found = np.asarray(self.learner(deepcopy(params), *rows), float)  # a learner may write on what it gets
                 return float(found) if found.shape == () and not np.isnan(found) else np.inf
-            except _quiet.STOPS:
+            except _silence.STOPS:
                 raise
             except BaseException:
                 if self._on_error == "raise":
@@ -107,10 +109,6 @@ class Blocks:
         for leaf in jax.tree.leaves(data):
             if np.shape(leaf)[:1] != (self.rows,):
                 raise ValueError(f"data must have {self.rows} rows in every leaf, got shape {np.shape(leaf)}")
-            if not isinstance(leaf, jax.Array) and np.asarray(leaf).dtype == object:
-                raise ValueError(
-                    "data must be arrays of numbers, not of objects: one row would change all others' type"
-                )
 
     def __repr__(self) -> str:
         """Code and numbers of rows, no data."""
@@ -225,7 +223,7 @@ def _indexed(data: Any, numbers: np.ndarray) -> Any:
 
 
 def _seed(params: Any, number: int) -> None:
-    """Global generators that depend on the block and the setting alone; ``unheard`` puts them back.
+    """Global generators that depend on the block and the setting alone; ``isolate`` puts them back.
 
     Of one generator for all blocks the second block's numbers would depend on how many the first one drew.
     """

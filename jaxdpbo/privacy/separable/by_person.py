@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks, _values
+from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo.types import ArrayLike, Data, Objective
 
 
@@ -23,8 +23,12 @@ class ByPerson:
 
     def __call__(self, point: ArrayLike, data: Data) -> Any:
         """The values at a point: NumPy's for an objective in Python, JAX's for one of JAX."""
-        values = _floats(self.rows(point, data))
-        library: Any = jnp if isinstance(values, jax.Array) else np
+        returned = self.rows(point, data)
+        library: Any = jnp if isinstance(returned, jax.Array) else np
+        with _silence.debug_checks_off() if library is jnp else _silence.silence():
+            return self._sum_over_rows(library, _to_floats(returned, len(self.person_of_row)))
+
+    def _sum_over_rows(self, library: Any, values: Any) -> Any:
         if values.shape[-1:] != self.person_of_row.shape:
             raise ValueError(
                 f"objective must return values of {len(self.person_of_row)} rows along the last axis, "
@@ -58,12 +62,13 @@ class ByPerson:
         return f"ByPerson({name}, {len(self.person_of_row)} rows of {self.persons} persons)"
 
 
-def _floats(values: Any) -> Any:
+def _to_floats(values: Any, rows: int) -> Any:
     """Sums of Booleans would be Boolean, of bytes modulo 256."""
     if isinstance(values, jax.Array):
         return values.astype(jnp.result_type(float)) if values.dtype.kind in "biu" else values
-    is_of_floats = isinstance(values, np.ndarray) and values.dtype.kind == "f"
-    return values if is_of_floats else _values.of_users("objective", values, float)
+    listed = isinstance(values, (list, tuple)) and len(values) == rows
+    found = _user_values.to_numbers(values, (rows,) if listed else None)
+    return found if found.dtype.kind == "f" else found.astype(np.float64)
 
 
 def by_person(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxdpbo import _values, input_noise
+from jaxdpbo import _silence, _user_values, input_noise
 from jaxdpbo.privacy import charges, guarantee, keys, ledger, mechanisms, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.transforms import configs
@@ -44,6 +44,7 @@ class Curated(NamedTuple):
     guarantee: guarantee.Guarantee
 
 
+@_silence.debug_checks_off()
 def curate(
     key: jax.Array | None,
     config: Config,
@@ -58,7 +59,7 @@ def curate(
     are noised by JAX. A row is the float64 numbers that it is given as; arrays of 64-bit integers or of longer floats
     count in full.
 
-    Nothing about the values raises: a row with a number that is not finite counts as the centre.
+    No value raises: a row with a number that is not finite, or in a list a row of another length, counts as the centre.
 
     Args:
       key: None draws one from the operating system; a typed key is for tests, and the guarantee then rests on its
@@ -81,9 +82,7 @@ def curate(
     """
     if recording is not None and key is not None:
         raise ValueError("key must not be given with a recording: a release on record draws from the operating system")
-    raw = _numbers(inputs)
-    if raw is None:
-        raise TypeError("inputs must be an array (n, d) of real numbers")
+    raw = _to_rows(inputs, len(config.centre))
     key, statement = keys.for_release(key, config.guarantee, insecure_key)
     shape = raw.shape
     if len(shape) != 2 or shape[0] < 1 or shape[1] != len(config.centre):
@@ -195,19 +194,13 @@ def _default(rows: np.ndarray) -> jax.Array:
     return jnp.asarray(np.clip(rows, -most, most), dtype)
 
 
-def _numbers(inputs: Any) -> np.ndarray | None:
-    """As an array, or None: what NumPy would say of values, and chain to what we say, quotes them."""
+def _to_rows(inputs: Any, dimension: int) -> np.ndarray:
+    """Rows of numbers; a row of a list that has another length is NaN."""
     if isinstance(inputs, Tracer):
         raise TypeError("inputs must not be traced: curate runs on the host, outside jit, vmap and grad")
-    try:
-        array = _values.array(inputs)
-        if array.dtype.kind in "biuf" and isinstance(inputs, (list, tuple)):  # no row chooses all rows' dtype
-            return array.astype(np.float64)
-        if array.dtype.kind == "V" and not array.dtype.names:  # bfloat16 and its like
-            return array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return array if array.dtype.kind in "biuf" else None
+    rows = len(inputs) if isinstance(inputs, (list, tuple)) else 0
+    with _silence.silence():
+        return _user_values.to_numbers(inputs, (rows, dimension) if rows else None)
 
 
 def _standard(inputs: np.ndarray, config: Config) -> np.ndarray:

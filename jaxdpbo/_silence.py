@@ -1,0 +1,143 @@
+"""Silence third-party code while it handles private records: warnings, prints and logs quote values.
+
+Warnings and streams belong to the process, not to a thread, so silences are counted: the first thread that enters
+switches them off, the last one that leaves puts them back. Silenced are Python's warnings and logging, ``sys.stdout``,
+``sys.stderr``, and file descriptors 1 and 2, which C and Fortran libraries print to. The descriptors point to
+``os.devnull`` meanwhile; a child process that is started meanwhile inherits that. NumPy's floating-point errors and
+JAX's ``debug_nans`` and ``debug_infs``, which raise by value, are off in the thread that enters. A compiled run is
+never silenced: a run may take hours, and all that the process says in other threads would be lost.
+"""
+
+import contextlib
+import ctypes
+import io
+import logging
+import os
+import random
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+EVERYTHING = 10**9  # a level of logs above all that have names
+STOPS = KeyboardInterrupt, GeneratorExit  # all else may follow from a record: exits, and panics of other languages
+Returned = TypeVar("Returned")
+
+
+class Failed:
+    """What ``attempt`` returns in place of a result where the call raised; which error it was is forgotten."""
+
+
+FAILED = Failed()
+_STATE_LOCK = threading.RLock()
+_GENERATORS_LOCK = threading.RLock()
+_depth = 0
+_restore = contextlib.ExitStack()
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Silence the process, see the module; threads may be inside at once, and one thread several times."""
+    _enter()
+    try:
+        with debug_checks_off(), np.errstate(all="ignore"):
+            yield
+    finally:
+        _leave()
+
+
+@contextlib.contextmanager
+def isolate() -> Iterator[None]:
+    """Silence the process, one thread at a time, and put NumPy's and Python's global generators back afterwards."""
+    with _GENERATORS_LOCK, silence():
+        numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)  # noqa: NPY002
+            random.setstate(python_state)
+
+
+def attempt(function: Callable[..., Returned], *args: Any) -> Returned | Failed:
+    """Call third-party code on private records in ``isolate``; ``FAILED`` where it raises, so that no error is heard.
+
+    Raises:
+      KeyboardInterrupt: the user's.
+      GeneratorExit: likewise.
+    """
+    with isolate():
+        try:
+            return function(*args)
+        except STOPS:
+            raise
+        except BaseException:
+            return FAILED
+
+
+@contextlib.contextmanager
+def debug_checks_off() -> Iterator[None]:
+    """Switch off ``jax_debug_nans`` and ``jax_debug_infs``, which raise where one user's value is NaN or infinite."""
+    with jax.debug_nans(False), jax.debug_infs(False):
+        yield
+
+
+def seed_generators(words: np.ndarray) -> None:
+    """Seed NumPy's and Python's global generators, until ``isolate`` puts them back."""
+    random.seed(words.tobytes())
+    np.random.seed(words)  # noqa: NPY002
+
+
+def _enter() -> None:
+    global _depth, _restore
+    with _STATE_LOCK:
+        if not _depth:
+            with contextlib.ExitStack() as entered:
+                _silence_streams(entered)
+                entered.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")
+                entered.callback(logging.disable, logging.root.manager.disable)
+                logging.disable(EVERYTHING)
+                _restore = entered.pop_all()
+        _depth += 1
+
+
+def _leave() -> None:
+    global _depth
+    with _STATE_LOCK:
+        _depth -= 1
+        if not _depth:
+            _restore.close()
+
+
+def _silence_streams(entered: contextlib.ExitStack) -> None:
+    """Descriptors first, and after what Python had buffered for them; a process may have closed them."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    for descriptor in (1, 2):
+        _redirect(entered, descriptor)
+    entered.enter_context(contextlib.redirect_stdout(io.StringIO()))
+    entered.enter_context(contextlib.redirect_stderr(io.StringIO()))
+
+
+def _redirect(entered: contextlib.ExitStack, descriptor: int) -> None:
+    try:
+        kept = os.dup(descriptor)
+    except OSError:  # closed
+        return
+    entered.callback(os.close, kept)
+    entered.callback(os.dup2, kept, descriptor)
+    entered.callback(_flush_c_streams)
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _flush_c_streams() -> None:
+    """C's own buffers, while nobody hears them."""
+    with contextlib.suppress(Exception):  # no such library on this system
+        ctypes.CDLL(None).fflush(None)

@@ -1,0 +1,94 @@
+"""One process at a time goes on with a run on record that is evaluated point by point.
+
+Two workers of one Optuna study, say, would each draw noise by a count of their own. The second would be stopped by
+the ledger, but only after a loss was evaluated; the lock refuses it before. Objects of one process share a lock.
+"""
+
+import hashlib
+import os
+import stat
+import weakref
+from pathlib import Path
+
+from jaxdpbo.privacy import charges, ledger
+
+
+class RunInUse(ledger.LedgerError):
+    """Another process goes on with this run."""
+
+
+class _Held:
+    """A lock of this process, and how many objects hold it."""
+
+    def __init__(self, descriptor: int):
+        self.descriptor, self.holders = descriptor, 0
+
+
+_held: dict[Path, _Held] = {}
+
+
+def hold(recording: charges.Recording, holder: object) -> None:
+    """Lock a run until ``holder`` is gone, or the process is, however that ends.
+
+    The lock is on an empty file beside the ledger, closed to others. It may be deleted while nobody works.
+
+    Raises:
+      RunInUse: another process holds the lock.
+      ledger.LedgerError: the file is a link, or somebody else's.
+    """
+    path = _path(recording)
+    if path not in _held:
+        _held[path] = _Held(_lock(path, recording))
+    _held[path].holders += 1
+    weakref.finalize(holder, _release, path, os.getpid())
+
+
+def _path(recording: charges.Recording) -> Path:
+    name = hashlib.sha256(recording.run.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    path = Path(recording.path)
+    return path.with_name(f"{path.name}.{name}.lock")
+
+
+def _lock(path: Path, recording: charges.Recording) -> int:
+    import fcntl  # POSIX alone has it, as the ledger says
+
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ledger.LedgerError(f"{path.name} cannot be opened: {error.strerror}") from error
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise ledger.LedgerError(f"{path.name} must be a file of yours")
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise RunInUse(
+            f"{recording.path}: another process goes on with run {recording.run!r}: one worker at a time may evaluate; "
+            "give a second one a run, and a budget, of its own"
+        ) from error
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _release(path: Path, process: int) -> None:
+    if os.getpid() != process or path not in _held:
+        return
+    held = _held[path]
+    held.holders -= 1
+    if not held.holders:
+        del _held[path]
+        os.close(held.descriptor)
+
+
+def _forget_in_child() -> None:
+    """A forked child would keep the lock as long as it lives."""
+    for held in _held.values():
+        os.close(held.descriptor)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

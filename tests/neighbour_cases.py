@@ -1,0 +1,393 @@
+"""Every public entry point for users' values, with records of any kind: ``POINTS``, and the functions without a case.
+
+An entry point gets records, ``n`` objects, and gives what is released. ``test_neighbours`` compares two data sets.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optuna
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import PredefinedSplit
+from training_cases import Trivial
+
+import jaxdpbo
+from jaxdpbo import blocks, by_person, drivers, per_user, space, transforms, tuning
+from jaxdpbo.algorithms import dp_gibo
+from jaxdpbo.integrations.optuna import private_study
+from jaxdpbo.integrations.sklearn import PrivateSearchCV
+from jaxdpbo.privacy.accounting import stage
+
+SEEDED = {"key": jax.random.key(7), "insecure_key": True}
+ONE_BOX = [(0.0, 1.0)]
+USUAL = (0.25, 0.5, 0.375, 0.125, 0.0625, 0.625)  # ordinary records
+
+
+class Point(NamedTuple):
+    """An entry point.
+
+    Attributes:
+      enter: ``(records) -> released``, of any pytree and what is pickled with it.
+      names: public functions that it enters with users' values.
+      counts: how many records it takes.
+      numbers: a record counts as its number: the release is that of the number, to the last bit.
+    """
+
+    enter: Callable[[list[Any]], Any]
+    names: tuple[str, ...]
+    counts: tuple[int, ...] = (1, 6)
+    numbers: bool = True
+
+
+def objects(records: Sequence[Any]) -> np.ndarray:
+    """An array of them as they are."""
+    found = np.empty(len(records), object)
+    for place, record in enumerate(records):
+        found[place] = record
+    return found
+
+
+def given_back(point, data):
+    """The losses are the records themselves."""
+    del point
+    return list(data)
+
+
+def given_back_as_objects(point, data):
+    del point
+    return objects(data)
+
+
+def squares(point, data):
+    return jnp.square(data - point[0])
+
+
+def in_numpy(point, data):
+    return np.square(np.asarray(data) - point[0])  # a tracer is refused
+
+
+def of_one(point, record):
+    return jnp.square(record - point[0])
+
+
+def spread(point, train, held_out):
+    return float(np.abs(np.mean(train) - np.mean(held_out) - point[0]))
+
+
+def published(run: drivers.Run) -> Any:
+    """What leaves but for the note, which follows from the released path."""
+    return run.release, run.guarantee, run.method
+
+
+def descent(users: int) -> Any:
+    return dp_gibo.config(
+        users=users, steps=2, batch=2, mu=1.0, bounds=np.array([[0.0], [1.0]]), clip_norm=1.0, polish_steps=2
+    )
+
+
+def looped(objective):
+    return lambda records: published(
+        drivers.run_loop(dp_gibo.algorithm, objective, records, descent(len(records)), **SEEDED)
+    )
+
+
+def scanned(objective):
+    def enter(records):
+        return published(
+            drivers.run_scan(dp_gibo.algorithm, objective, objects(records), descent(len(records)), **SEEDED)
+        )
+
+    return enter
+
+
+def with_checkpoint(records):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.npz"
+        run = drivers.run_scan(
+            dp_gibo.algorithm, squares, objects(records), descent(len(records)), checkpoint=path, **SEEDED
+        )
+        return published(run)
+
+
+def minimized(objective, make=objects, **options):
+    def enter(records):
+        chosen = {"mu": 1.0, "steps": 2, "batch": 2, "users": len(records)} | SEEDED | options
+        return published(drivers.minimize(objective, make(records), ONE_BOX, **chosen))
+
+    return enter
+
+
+def swept(records):
+    configs = [descent(len(records))]
+    found = drivers.sweep(dp_gibo.algorithm, squares, objects(records), configs, seeds=2, key=SEEDED["key"])
+    return jax.tree.map(np.asarray, found.release), found.guarantees
+
+
+def evaluated(objective, make, **options):
+    def enter(records):
+        chosen = {"users": len(records), "mu": 1.0, "evaluations": 2, "loss_range": (0.0, 1.0)} | SEEDED | options
+        private = drivers.PrivateObjective(objective, make(records), **chosen)
+        return [private(np.array([0.5])), private(np.array([0.25]))], private.guarantee
+
+    return enter
+
+
+def studied(records):
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    private = private_study(
+        optuna.create_study(study_name="study", sampler=optuna.samplers.RandomSampler(0)),
+        lambda trial: {"x": trial.suggest_float("x", 0, 1)},
+        given_back, records, users=len(records), mu=1.0, evaluations=2, loss_range=(0.0, 1.0), **SEEDED,
+    )  # fmt: skip
+    private.optimize()
+    return [trial.value for trial in private.study.trials], private.guarantee
+
+
+def of_persons(records):
+    persons = np.arange(len(records)) // 2
+    objective = by_person(given_back, persons)
+    config = descent(int(persons.max()) + 1)
+    return published(drivers.run_loop(dp_gibo.algorithm, objective, records, config, **SEEDED))
+
+
+def in_blocks(records):
+    objective = blocks(spread, len(records), len(records) // 2)
+    return published(
+        drivers.minimize(objective, objects(records), ONE_BOX, mu=1.0, steps=2, batch=2, loss_range=(0, 1), **SEEDED)
+    )
+
+
+CURATED = {
+    name: getattr(transforms, name)(centre=[0.0, 0.0], scale=1.0, epsilon=2.0)
+    for name in ("product_laplace", "planar_laplace")
+}
+
+
+def curated(name, rows):
+    def enter(records):
+        found = transforms.curate(SEEDED["key"], CURATED[name], rows(records), insecure_key=True)
+        return np.asarray(found.z), found.guarantee
+
+    return enter
+
+
+def with_halves(records):
+    found = np.full((len(records), 2), 0.5, object)
+    found[:, 0] = objects(records)
+    return found
+
+
+TRAINING_X = np.random.default_rng(0).normal(size=(12, 2))
+TRAINING_Y = np.arange(12) % 2
+
+
+def searched(of_labels: bool, estimator=None, **options):
+    """A search whose validation rows have the records as a feature, or as a label."""
+
+    def enter(records):
+        count = len(records)
+        fold = PredefinedSplit(np.repeat([-1, 0], [len(TRAINING_X), count]))
+        features = np.concatenate([TRAINING_X, np.full((count, 2), 0.5)]).astype(object)
+        labels = [*TRAINING_Y.tolist(), *[0] * count]
+        if of_labels:
+            labels[len(TRAINING_Y) :] = records
+        else:
+            features[len(TRAINING_X) :, 0] = objects(records)
+        rows = features.astype(float) if of_labels else features
+        chosen = {"mu": 1.0, "n_iter": 2, "method": "in_order", "cv": fold, "insecure_seed": 0, "refit": "train"}
+        name = "C" if estimator is None else "alpha"
+        model = LogisticRegression(max_iter=200) if estimator is None else estimator
+        found = PrivateSearchCV(model, {name: space.real(0.1, 1.0)}, **chosen | options).fit(rows, labels)
+        return found.best_params_, found.guarantee_, getattr(found.best_estimator_, "classes_", None)
+
+    return enter
+
+
+def searched_in_blocks(records):
+    features = np.full((len(records), 2), 0.5, object)
+    features[:, 0] = objects(records)
+    search = PrivateSearchCV(
+        Ridge(), {"alpha": space.real(0.1, 1.0)}, mu=1.0, n_iter=2, method="in_order", protect="all", n_blocks=3,
+        loss_range=(0, 1), insecure_seed=0,
+    )  # fmt: skip
+    found = search.fit(features, np.linspace(0, 1, len(records)))
+    return found.best_params_, found.guarantee_
+
+
+class OfLabels(Trivial):
+    """A row's loss is its label."""
+
+    def losses(self, model, rows):
+        return np.asarray(rows[1]) * model
+
+
+def _labels(records):
+    return np.zeros((len(records), 1)), objects(records)
+
+
+TUNED = {"epsilon": 3.0, "delta": 1e-3}
+
+
+def tuned(records):
+    given = tuning.tune_and_train(OfLabels(), _labels(records), [0.25, 0.5], mean=2.0, **TUNED, **SEEDED)
+    return given.setting, given.guarantees
+
+
+def fronted(records):
+    found = tuning.private_front(OfLabels(), _labels(records), [0.25, 0.5, 0.75], count=3, **TUNED, **SEEDED)
+    return found.settings, found.errors, found.guarantees
+
+
+def selected(records):
+    def run(setting, key):
+        return setting, records[setting % len(records)]
+
+    found = tuning.private_selection(
+        run, [0, 1, 2], mean=2.0, eta=3.0, costs={"them": stage.gaussian(0.5)}, delta=1e-3, **SEEDED
+    )
+    return found.setting, found.guarantees
+
+
+LOOP, SCAN = ("drivers.loop.run_loop",), ("drivers.scan.run_scan", "drivers.result.arrays")
+OBJECTIVE = ("drivers.private_objective.PrivateObjective",)
+POINTS: dict[str, Point] = {
+    "run_loop, losses in a list": Point(looped(given_back), LOOP),
+    "run_loop, losses in an array of objects": Point(looped(given_back_as_objects), LOOP),
+    "run_scan, data": Point(scanned(squares), SCAN),
+    "run_scan, a checkpoint": Point(with_checkpoint, ("drivers.parts.begin", "drivers.parts.finished")),
+    "run_scan, per_user": Point(scanned(per_user(of_one)), ("privacy.separable.objectives.PerUser",)),
+    "minimize, traced": Point(minimized(squares), ("drivers.minimize.minimize",)),
+    "minimize, user_axes": Point(
+        minimized(squares, user_axes=0), ("drivers.separation.shown", "privacy.separable.objectives.Checked")
+    ),
+    "minimize, Python": Point(minimized(in_numpy), ("drivers.minimize.minimize",)),
+    "minimize, untouched": Point(minimized(given_back, list, traceable=False), ("drivers.minimize.minimize",)),
+    "sweep": Point(swept, ("drivers.sweep.sweep",)),
+    "PrivateObjective, losses in a list": Point(evaluated(given_back, list), OBJECTIVE),
+    "PrivateObjective, user_axes": Point(evaluated(squares, objects, user_axes=0), OBJECTIVE),
+    "private_study": Point(
+        studied, ("integrations.optuna.study.private_study", "integrations.optuna.study.PrivateStudy")
+    ),
+    "by_person": Point(of_persons, ("privacy.separable.by_person.ByPerson",)),
+    "blocks": Point(in_blocks, ("privacy.separable.blocks.Blocks",), counts=(6,)),
+    "curate, a list of rows": Point(
+        curated("product_laplace", lambda records: [[record, 0.5] for record in records]),
+        ("privacy.transforms.curating.curate",),
+    ),
+    "curate, an array of objects": Point(
+        curated("planar_laplace", with_halves), ("privacy.transforms.curating.curate",)
+    ),
+    "curate, a record as a row": Point(
+        curated("product_laplace", lambda records: [[0.5, 0.5], *records]),
+        ("privacy.transforms.curating.curate",), numbers=False,
+    ),
+    "PrivateSearchCV, features": Point(
+        searched(False), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
+    ),
+    "PrivateSearchCV, labels": Point(
+        searched(True), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
+    ),
+    "PrivateSearchCV, targets": Point(
+        searched(True, Ridge(), loss_range=(0, 1)), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
+    ),
+    "PrivateSearchCV, all rows": Point(
+        searched_in_blocks, ("integrations.sklearn.search.PrivateSearchCV.fit",), counts=(9,), numbers=False
+    ),
+    "tune_and_train": Point(tuned, ("tuning.tune.tune_and_train",), counts=(10,)),
+    "private_front": Point(fronted, ("tuning.front.private_front",), counts=(10,)),
+    "private_selection": Point(selected, ("tuning.selection.private_selection",), numbers=False),
+}  # fmt: skip
+
+# Parameters that hold users' values, in whatever form.
+PRIVATE = {"data", "losses", "inputs", "X", "y", "targets", "rows", "validation", "run", "numbers", "features"}
+# Why a public function with such a parameter has no case, by module.
+WITHOUT: dict[str, dict[str, str]] = {
+    "inside of a run that has a case": {
+        "commands.tune": "halves prepared",
+        "drivers.mesh": "agreed expect_one_process of placed",
+        "drivers.program": "scan steps",
+        "drivers.sweep": "distribute",
+        "integrations.sklearn.fitting": "of_blocks taken",
+        "integrations.sklearn.losses": "column elements expect of_records",
+        "privacy.separable.blocks": "blocks cut usual_count",
+        "privacy.separable.by_person": "ByPerson.of",
+        "privacy.separable.check": "Separable",
+        "privacy.separable.roles": "axes_of expect_one_role",
+        "privacy.transforms.curating": "project",
+        "tuning.training": "DPSGD.expect DPSGD.fit DPSGD.losses Training.expect Training.fit Training.losses",
+    },
+    "pure functions of JAX arrays, whose dtypes and shapes are public": {
+        "privacy.choice": "relative row scores",
+        "privacy.clipping": "clipped_sum",
+        "privacy.private_mean": "of_losses",
+        "privacy.private_scale": "at_step largest_differences median",
+        "surrogate.preprocessing": "mean_loss",
+        "training.models": "accuracy examples losses passes scores",
+        "training.permutation_sgd": "train",
+        "problems.kernel_svr": "loss",
+    },
+    "no users' values: shapes, counts, names, public rows, or released numbers": {
+        "algorithms.dp_gp_ucb.previews": "preview",
+        "commands.tables": "print_table",
+        "integrations.sklearn.splits": "one",
+        "outsourcing.lines": "answer_of",
+        "privacy.accounting.stage": "selection",
+        "privacy.fingerprints": "checksum",
+        "privacy.keys": "key_from_bytes",
+        "privacy.ledger": "charge note store_release",
+        "problems.kernel_svr": "bounds split",
+        "problems.splits": "divided",
+        "surrogate.gp": "extend jitter masked write",
+        "surrogate.kernels": "matern32 matern52 polynomial rbf",
+        "surrogate.noisy_inputs": "kernel_for named_cells numbered product_rbf rbf",
+        "theory.po_gp_ucb": "rank_for_distances",
+        "training.models": "linear_svm logistic_regression mlp regression",
+    },
+    "for whoever holds the records: what they say is not released": {
+        "privacy.auditing": "replay",
+        "privacy.separable.check": "check_separable",
+        "privacy.separable.replay": "audit_separable",
+        "commands.demo": "evaluated gibo of_seed privacy_of published searched",
+    },
+}
+
+
+def entry_points() -> set[str]:
+    """All public functions and methods that take users' values, by the names of their parameters."""
+    found = set()
+    for info in pkgutil.walk_packages(jaxdpbo.__path__, "jaxdpbo."):
+        if any(part.startswith("_") for part in info.name.split(".")):
+            continue
+        module = importlib.import_module(info.name)
+        for name, value in vars(module).items():
+            if name.startswith("_") or not callable(value) or getattr(value, "__module__", None) != module.__name__:
+                continue
+            for label, function in _functions_of(name, value):
+                if PRIVATE & set(_parameters_of(function)):
+                    found.add(f"{module.__name__.removeprefix('jaxdpbo.')}.{label}")
+    return found
+
+
+def _functions_of(name: str, value: Any) -> list[tuple[str, Any]]:
+    if not inspect.isclass(value):
+        return [(name, value)]
+    if issubclass(value, tuple):
+        return []
+    methods = [(f"{name}.{label}", method) for label, method in vars(value).items() if callable(method)]
+    own = [(name, value.__init__)] if "__init__" in vars(value) else []
+    return own + [(label, method) for label, method in methods if not label.split(".")[1].startswith("_")]
+
+
+def _parameters_of(function: Any) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []

@@ -1,0 +1,249 @@
+"""One record is replaced by anything: nothing but the released numbers may follow from it, at any public entry point.
+
+Each data set has a twin, in which odd records are the plain numbers that they count as: what leaves is the same to the
+last bit. And beside ordinary records all but the numbers is the same: exceptions, warnings, what file descriptors 1 and
+2 get, types, dtypes, shapes, the size of a pickle, files, and how many programs are compiled.
+"""
+
+import contextlib
+import os
+import pickle
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from neighbour_cases import POINTS, USUAL, WITHOUT, Point, entry_points
+from odd_records import SECRET, ZOO, Odd
+
+from jaxdpbo import _silence, _user_values
+
+PATTERNS: dict[str, Callable[[int], set[int]]] = {
+    "one": lambda count: {count // 2},
+    "all": lambda count: set(range(count)),
+    "all but one": lambda count: set(range(1, count)),
+}
+
+
+class Outcome(NamedTuple):
+    """What an observer sees.
+
+    Attributes:
+      error: type and message of an exception, "" where none was raised.
+      streams: what file descriptors 1 and 2 got.
+      kinds: types, dtypes and shapes of what was released, and all that is no number.
+      size: of the pickle.
+      files: names, modes and sizes of files that were left in the working directory.
+      programs: how many were compiled.
+      content: the pickle, in which the numbers are.
+    """
+
+    error: str
+    streams: tuple[bytes, bytes]
+    kinds: str
+    size: int
+    files: tuple[tuple[str, int, int], ...]
+    programs: int
+    content: bytes
+
+
+@contextlib.contextmanager
+def streams():
+    """What the process's descriptors get."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        kept = [os.dup(descriptor) for descriptor in (1, 2)]
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        heard: list[bytes] = []
+        try:
+            with (
+                open(1, "w", closefd=False) as stdout,
+                open(2, "w", closefd=False) as stderr,
+                contextlib.redirect_stdout(stdout),
+                contextlib.redirect_stderr(stderr),
+            ):
+                yield heard
+        finally:
+            for descriptor, copy in zip((1, 2), kept, strict=True):
+                os.dup2(copy, descriptor)
+                os.close(copy)
+            for file in (out, err):
+                file.seek(0)
+                heard.append(file.read())
+
+
+@contextlib.contextmanager
+def strict():
+    """A process in which whatever can raise by a value does: ``-W error``, NumPy's errors, JAX's debug flags."""
+    with warnings.catch_warnings(), np.errstate(all="raise"), jax.debug_nans(True), jax.debug_infs(True):
+        warnings.simplefilter("error")
+        yield
+
+
+def kind_of(leaf: Any) -> str:
+    if isinstance(leaf, (np.ndarray, np.generic, jax.Array)):
+        return f"{type(leaf).__name__} {leaf.dtype} {leaf.shape}"
+    return type(leaf).__name__ if isinstance(leaf, (int, float)) else repr(leaf)
+
+
+def outcome(enter: Callable[[list[Any]], Any], records: list[Any], compilations: Any, folder: Path) -> Outcome:
+    compilations.clear()
+    error, released = "", None
+    with streams() as heard, strict():
+        try:
+            released = enter(records)
+        except BaseException as raised:
+            error = f"{type(raised).__name__}: {raised} {getattr(raised, '__notes__', '')}"
+    leaves, tree = jax.tree.flatten(released)
+    content = pickle.dumps(released)
+    files = tuple(sorted((path.name, path.stat().st_mode, path.stat().st_size) for path in folder.iterdir()))
+    kinds = f"{tree} {[kind_of(leaf) for leaf in leaves]}"
+    return Outcome(error, tuple(heard), kinds, len(content), files, compilations["programs"], content)
+
+
+def but_for_numbers(seen: Outcome) -> Outcome:
+    return seen._replace(content=b"")
+
+
+def differences(point: Point, odds: list[Odd], compilations: Any, folder: Path) -> list[str]:
+    """What tells neighbours apart."""
+    found = []
+    for count in point.counts:
+        usual = (list(USUAL) * 2)[:count]
+        for _ in range(2):  # programs are compiled at the first call
+            ordinary = outcome(point.enter, usual, compilations, folder)
+        assert ordinary.error == "", ordinary.error
+        for odd in odds:
+            for name, places in PATTERNS.items():
+                bad = places(count)
+                seen = outcome(
+                    point.enter, [odd.make() if i in bad else usual[i] for i in range(count)], compilations, folder
+                )
+                if but_for_numbers(seen) != but_for_numbers(ordinary):
+                    parts = [
+                        f"{part} {here!r:.300} beside {there!r:.300}"
+                        for part, here, there in zip(Outcome._fields, seen, ordinary, strict=True)
+                        if here != there and part != "content"
+                    ]
+                    found.append(f"{odd.name} ({name} of {count}): {'; '.join(parts)}")
+                elif point.numbers:
+                    twin = [odd.number if i in bad else usual[i] for i in range(count)]
+                    if seen.content != outcome(point.enter, twin, compilations, folder).content:
+                        found.append(f"{odd.name} ({name} of {count}) does not count as {odd.number}")
+                if count == 1:
+                    break
+    return found
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_one_record_decides_nothing_but_its_own_number(name, compilations, tmp_path, monkeypatch, trials):
+    monkeypatch.chdir(tmp_path)
+    some = trials("objects as records of an entry point", 6, len(ZOO), 0)
+    first = list(POINTS).index(name)
+    odds = [ZOO[(first * 5 + step * len(ZOO) // some) % len(ZOO)] for step in range(some)]
+    found = differences(POINTS[name], odds, compilations, tmp_path)
+    assert not found, f"{len(found)} differences:\n" + "\n".join(found[:20])
+
+
+def test_every_entry_point_has_a_case_or_a_reason():
+    entered = {name for point in POINTS.values() for name in point.names}
+    excused = {
+        f"{module}.{name}"
+        for modules in WITHOUT.values()
+        for module, names in modules.items()
+        for name in names.split()
+    }
+    points = entry_points()
+    assert not (missing := points - entered - excused), f"without a case: {sorted(missing)}"
+    assert not (gone := excused - points), f"gone: {sorted(gone)}"
+    assert not (both := excused & entered), f"with a case: {sorted(both)}"
+
+
+# Planted defects, three of each kind, that the harness must see
+
+
+def prints(records):
+    if any(isinstance(record, str) for record in records):
+        os.write(1, b"text!")
+
+
+def warns(records):
+    if None in records:
+        warnings.warn("None", stacklevel=1)
+
+
+def compiles(records):
+    plus_one(jnp.zeros(1 + sum(isinstance(record, str) for record in records)))
+
+
+@jax.jit
+def plus_one(x):
+    return x + 1
+
+
+def writes(records):
+    Path("seen").write_bytes(bytes(sum(record is None for record in records)))
+
+
+def typed(records):
+    return np.asarray(records).dtype.itemsize
+
+
+@pytest.mark.parametrize(
+    ("plant", "seen"),
+    [
+        (lambda records: [float(record) for record in records] and None, "error"),
+        (lambda records: np.sum(np.array(records)) and None, "error"),
+        (lambda records: np.sum(np.exp([r for r in records if isinstance(r, float)])) is None, "error"),
+        (prints, "streams"),
+        (lambda records: os.write(2, b"!") if any(isinstance(r, str) for r in records) else None, "streams"),
+        (lambda records: print("None is here", flush=True) if None in records else None, "streams"),
+        (warns, "error"),
+        (lambda records: np.asarray(records, dtype=object if None in records else float), "kinds"),
+        (lambda records: np.asarray([record for record in records if isinstance(record, float)]), "kinds"),
+        (lambda records: np.float32(1) if None in records else np.float64(1), "kinds"),
+        (lambda records: str(sum(isinstance(record, str) for record in records)), "kinds"),
+        (writes, "files"),
+        (compiles, "programs"),
+        (lambda records: [0.0 if isinstance(r, str) else 1.0 for r in records], "does not count as"),
+        (lambda records: [r if isinstance(r, float) else 0.0 for r in records], "does not count as"),
+        (lambda records: len(records) - sum(record is None for record in records) * 1.0, "does not count as"),
+    ],
+)  # fmt: skip
+def test_planted_defects_are_seen(plant, seen, compilations, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    odds = [odd for odd in ZOO if odd.name in ("none", "text", "inf", "nearly infinite", "one")]
+
+    def planted(records):
+        return plant(records)
+
+    found = []
+    with contextlib.suppress(AssertionError):
+        found = differences(Point(planted, ()), odds, compilations, tmp_path)
+    assert any(seen in line for line in found), found
+
+
+# The door itself
+
+
+def test_the_door_makes_the_same_numbers_of_every_object():
+    for odd in ZOO:
+        with streams() as heard, strict():
+            of_losses = _user_values.to_losses("loss", [0.5, odd.make(), 0.25], (3,), np.float64)
+        np.testing.assert_array_equal(of_losses, [0.5, odd.number, 0.25], err_msg=odd.name)
+        assert heard == [b"", b""], odd.name
+
+
+def test_silence_is_restored_after_threads_and_errors():
+    before = os.fstat(1), os.fstat(2), sys.stdout, sys.stderr, list(warnings.filters)
+    with pytest.raises(KeyError), _silence.silence(), _silence.silence():
+        raise KeyError(SECRET)
+    after = os.fstat(1), os.fstat(2), sys.stdout, sys.stderr, list(warnings.filters)
+    assert [stat.st_ino for stat in after[:2]] == [stat.st_ino for stat in before[:2]]
+    assert after[2:] == before[2:]

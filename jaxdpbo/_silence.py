@@ -10,7 +10,7 @@ never silenced: a run may take hours, and all that the process says in other thr
 
 import contextlib
 import ctypes
-import io
+import functools
 import logging
 import os
 import random
@@ -18,7 +18,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import jax
 import numpy as np
@@ -120,8 +120,14 @@ def _silence_streams(entered: contextlib.ExitStack) -> None:
             stream.flush()
     for descriptor in (1, 2):
         _redirect(entered, descriptor)
-    entered.enter_context(contextlib.redirect_stdout(io.StringIO()))
-    entered.enter_context(contextlib.redirect_stderr(io.StringIO()))
+    entered.enter_context(contextlib.redirect_stdout(_nowhere()))
+    entered.enter_context(contextlib.redirect_stderr(_nowhere()))
+
+
+@functools.cache
+def _nowhere() -> TextIO:
+    """Never closed: a handler of logs that is made meanwhile keeps it."""
+    return open(os.devnull, "w", encoding="utf-8", errors="replace")
 
 
 def _redirect(entered: contextlib.ExitStack, descriptor: int) -> None:
@@ -137,7 +143,17 @@ def _redirect(entered: contextlib.ExitStack, descriptor: int) -> None:
     os.close(nowhere)
 
 
+def _renew_locks() -> None:
+    """Another thread may have held one when this process was forked."""
+    global _STATE_LOCK, _GENERATORS_LOCK
+    _STATE_LOCK, _GENERATORS_LOCK = threading.RLock(), threading.RLock()
+
+
 def _flush_c_streams() -> None:
     """C's own buffers, while nobody hears them."""
     with contextlib.suppress(Exception):  # no such library on this system
         ctypes.CDLL(None).fflush(None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)

@@ -113,11 +113,19 @@ def _to_array_of_numbers(values: Any, shape: tuple[int, ...] | None, levels: int
         values = _to_array(values)
     if isinstance(values, np.ndarray):
         return _from_array(values, shape, levels)
-    if set(map(type, values)) <= PLAIN:  # no other types can hide: a list of a million losses is one call
+    if _is_plain(values):  # a list of a million losses is one call
         found = np.asarray(values)
         if found.dtype.kind in "biuf":
             return found.astype(np.float64)
     return _from_sequence(values, shape, levels)
+
+
+def _is_plain(values: Sequence[Any]) -> bool:
+    """Whether all are Python's or NumPy's own numbers; a stranger's type may have a hash that raises."""
+    try:
+        return set(map(type, values)) <= PLAIN
+    except Exception:
+        return False
 
 
 def _to_leaf(leaf: Any) -> Any:
@@ -189,18 +197,18 @@ def _to_scalar(value: Any, levels: int) -> float:
 
 def _to_element(value: Any, levels: int, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """One user's value as numbers of its own."""
-    if not isinstance(value, (list, tuple, np.ndarray, jax.Array)) or value is np.ma.masked:
-        return np.asarray(_to_float(value))
     try:
+        if not isinstance(value, (list, tuple, np.ndarray, jax.Array)) or value is np.ma.masked:
+            return np.asarray(_to_float(value))
         return _to_real(value, shape, levels) if levels else np.asarray(np.nan)
-    except Exception:  # of a subclass, by its own methods
+    except _silence.STOPS:
+        raise
+    except BaseException:  # by its own methods, or its type's
         return np.asarray(np.nan)
 
 
 def _to_float(value: Any) -> float:
     """The number that one value is, or NaN, whatever it raises."""
-    if type(value) in PLAIN and type(value) is not int:
-        return float(value)
     try:
         if isinstance(value, np.timedelta64):  # a whole number to NumPy, among whole numbers
             return np.nan if np.isnat(value) else float(value.astype(np.int64))

@@ -53,6 +53,27 @@ class Raising:
     __float__ = __array__ = __len__ = __iter__ = __getitem__ = __bool__ = __repr__ = __eq__ = __hash__ = _raise
 
 
+class RaisingType(type):
+    """A type that raises whenever it is asked for anything."""
+
+    def _raise(cls, *_, **__):
+        raise RuntimeError(SECRET)
+
+    __hash__ = __eq__ = __instancecheck__ = __subclasscheck__ = _raise
+
+
+class OfRaisingType(metaclass=RaisingType):
+    pass
+
+
+class RaisingClass:
+    """``isinstance`` of it raises."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError(SECRET)
+
+
 class Large(Fraction):
     """A number without bounds, which cannot be compared."""
 
@@ -95,7 +116,8 @@ ZOO: list[Odd] = [
         np.zeros((), [("a", float)])[()], record_array=lambda: np.recarray(2, [("a", int)]), jax_vector=lambda:
         jnp.ones(2), key=lambda: jax.random.key(0), object=object, ellipsis=lambda: Ellipsis, function=lambda: len,
         type=lambda: float, module=lambda: np, raises=lambda: Raising(ValueError), exits=lambda: Raising(SystemExit),
-        overflows=lambda: Raising(OverflowError), recurses=lambda: Raising(RecursionError), large=lambda: Large(1),
+        overflows=lambda: Raising(OverflowError), recurses=lambda: Raising(RecursionError),
+        of_raising_type=OfRaisingType, raising_class=RaisingClass, large=lambda: Large(1),
         numpy_void=lambda: np.void(b"abc"), objects=lambda: _objects(None, SECRET),
     ),
     *_odd(

@@ -8,8 +8,10 @@ last bit. And beside ordinary records all but the numbers is the same: exception
 import contextlib
 import os
 import pickle
+import signal
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -238,6 +240,28 @@ def test_the_door_makes_the_same_numbers_of_every_object():
             of_losses = _user_values.to_losses("loss", [0.5, odd.make(), 0.25], (3,), np.float64)
         np.testing.assert_array_equal(of_losses, [0.5, odd.number, 0.25], err_msg=odd.name)
         assert heard == [b"", b""], odd.name
+
+
+def test_a_fork_beside_a_silent_thread_can_be_silent_too():
+    """A lock that another thread held when the process was forked stays locked in the child."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def isolated():
+        with _silence.isolate():
+            inside.set()
+            leave.wait(60)
+
+    thread = threading.Thread(target=isolated)
+    thread.start()
+    inside.wait(60)
+    if (child := os.fork()) == 0:
+        signal.alarm(30)
+        with _silence.isolate():
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    leave.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def test_silence_is_restored_after_threads_and_errors():

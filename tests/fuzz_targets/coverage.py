@@ -76,7 +76,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.checkpoints": "begin begin_once begin_in_parts about_to_draw keep give_out given_out",
         "drivers.methods": "local sobol",
         "drivers.preview": "deviation_of",
-        "drivers.result": "statement_of complete expect_host arrays raise_on_failed_factorisation named",
+        "drivers.result": "statement_of complete expect_host arrays raise_on_failed_factorisation named to_numpy",
         "space": "box place",
         "outsourcing.lines": "sender integer expect_schema shown",
         "privacy.accounting.rounded": "above",
@@ -90,6 +90,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "shared grid noise_settings joined same_noise changed_noise statement units on_grid grid_unit"
         ),
         "privacy.charges": "charge_once expect_first as_text",
+        "privacy.run_lock": "hold",
         "privacy.keys": "refuse_trace is_secret_kind generator",
         "privacy.mechanisms.tables": "gaussian planar truth",
         "privacy.transforms.configs": "step limit rounding_bound",

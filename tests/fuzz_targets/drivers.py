@@ -170,7 +170,7 @@ def runners(folder: Path) -> dict[str, Target]:
         "PrivateObjective of anything": Target(
             lambda losses: evaluated(losses), {"losses": floats_of(4, elements=any_float)},
             odd={"losses": odd_private()},
-            private=("losses",), words=("loss",),
+            private=("losses",), words=("loss",), raises=(drivers.ObjectiveError,),
         ),
     }  # fmt: skip
 

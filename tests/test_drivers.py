@@ -169,6 +169,24 @@ def test_a_wrong_shape_is_named_at_once_and_a_later_one_interrupts():
     assert "objective must return values of one shape" in str(caught.value.__cause__)
 
 
+MEAN = r"must return one loss per user, not their mean: shape \(\w+,\), got shape \(\)"
+
+
+def test_a_mean_in_the_place_of_losses_is_called_so():
+    """Before: "values must have shape (2, 50), got (2,)", of a function that no caller knows."""
+    case = CASES["dp_gibo"]
+    config = case.config(1.0)
+    with pytest.raises(ValueError, match=f"objective {MEAN}"):
+        drivers.run_scan(case.algorithm, lambda point, data: jnp.mean(loss(point, data)), records(), config)
+    with pytest.raises(drivers.ObjectiveError, match=f"objective {MEAN}"):
+        drivers.run_loop(case.algorithm, lambda point, data: 0.5, None, config)
+    paid = drivers.PrivateObjective(
+        lambda point, data: 0.5, None, users=USERS, mu=1.0, evaluations=2, loss_range=(0, 1)
+    )
+    with pytest.raises(ValueError, match=f"loss {MEAN}"):
+        paid(0.5)
+
+
 class Unreadable:
     """Says the value that it cannot be read at."""
 

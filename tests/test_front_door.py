@@ -455,7 +455,7 @@ def test_a_missing_extra_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, mu=2)
-    with pytest.raises(ImportError, match=r"progress=True needs tqdm: pip install 'jaxdpbo\[progress\]'"):
+    with pytest.raises(ImportError, match=r"progress=True needs tqdm: pip install -e '\.\[progress\]' in the checkout"):
         minimize(progress=True, recording=jaxdpbo.Recording(path, "march"), noise="exact")
     assert not ledger.account(path).spends, "at once: nothing was charged"
 

@@ -252,6 +252,7 @@ def _expect_values(setup: _Setup, key: jax.Array, state: State, query: Query, re
         raise result.ObjectiveError(str(error)) from None
     values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
     try:
+        result.expect_no_mean("objective", shape, setup.config.users)
         _, info = tell.eval_shape(setup.algorithm, key, setup.config, state, query, values)
     except (TypeError, ValueError) as error:
         raise result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None

@@ -65,8 +65,9 @@ def minimize(
       objective: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. Of a
         ``Space`` it gets a dict of parameters instead of the point.
       data: what the objective needs: a pytree of arrays, or anything where ``traceable`` is False.
-      bounds: a ``Space``; or finite, in a spelling of ``_checks.box``: pairs ``[(low, high), ...]`` or rows ``(2, d)``
-        where ``d`` is not 2, ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds`` for any ``d``.
+      bounds: a ``Space``, or a dict of its dimensions by name; or finite, in a spelling of ``_checks.box``: pairs
+        ``[(low, high), ...]`` or rows ``(2, d)`` where ``d`` is not 2, ``{"low": (d,), "high": (d,)}`` or
+        ``scipy.optimize.Bounds`` for any ``d``.
       method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order".
       loss_range: ``(low, high)`` of a user's loss, chosen without the users' data; needed for all methods but "local".
         A private choice counts the differences between a user's losses up to its width. "private", of methods "local"

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxdpbo import _checks, _values
 from jaxdpbo.algorithms import private_evaluations
-from jaxdpbo.drivers import mesh, separation
+from jaxdpbo.drivers import mesh, result, separation
 from jaxdpbo.privacy import asked, calibration, charges, guarantee, keys, ledger, private_mean, private_scale
 from jaxdpbo.types import Tree
 
@@ -182,6 +182,7 @@ class PrivateObjective:
     def _losses(self, point: Any) -> jax.Array:
         """Checked, ``(n,)``."""
         losses = _values.of_users("loss", self._loss(point, self._data), self._config.low.dtype)
+        result.expect_no_mean("loss", losses.shape, self._users)
         if losses.shape != (self._users,):
             raise ValueError(f"losses must have shape {(self._users,)}, got {losses.shape}")
         return jnp.asarray(losses)

@@ -238,12 +238,17 @@ def rounded_down(value: float, dtype: DTypeLike) -> float:
     return float(held if float(held) <= value else np.nextafter(held, np.zeros((), dtype)))
 
 
+def install_hint(name: str) -> str:
+    """How to install an extra of this package. By path: no package index has its name, so anybody could register it."""
+    return f"pip install -e '.[{name}]' in the checkout of jaxdpbo"
+
+
 def extra(module: str, name: str, what: str) -> Any:
     """An optional module, or an ``ImportError`` that names the extra of this package that brings it."""
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise ImportError(f"{what} needs {module}: pip install 'jaxdpbo[{name}]'") from None
+        raise ImportError(f"{what} needs {module}: {install_hint(name)}") from None
 
 
 def box(name: str, value: Unchecked, *, finite: bool = True) -> np.ndarray:

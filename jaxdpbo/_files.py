@@ -1,13 +1,16 @@
-"""Files that stand whole or not at all, and files that are closed to others."""
+"""Files that stand whole or not at all, and private files: yours by owner, closed to others, and no links."""
 
+import errno
 import os
 import re
 import stat
 from pathlib import Path
 
+PRIVATE = 0o600  # the mode of a file that is closed to others
+
 
 class NotPrivate(ValueError):
-    """A file that should be closed to others is open to them, or is no file."""
+    """A file that should be yours alone belongs to another user, is open to others, or is a link or no file."""
 
 
 def write_once(path: Path, content: bytes, mode: int = 0o666) -> None:
@@ -15,7 +18,10 @@ def write_once(path: Path, content: bytes, mode: int = 0o666) -> None:
 
     Raises:
       FileExistsError: there is such a file; it stays as it was.
+      NotPrivate: ``mode`` is ``PRIVATE``, and any user may replace files of the folder.
     """
+    if mode == PRIVATE:
+        expect_guarded_folder(path)
     unfinished = _written(path, content, mode)
     try:
         os.link(unfinished, path)  # unlike a rename it never replaces
@@ -59,24 +65,76 @@ def sync_folder(path: Path) -> None:
 
 
 def read_private(path: str | Path, most: int | None = None) -> bytes:
-    """The content of a file that is closed to others, or its first ``most`` bytes.
+    """The content of a private file, or its first ``most`` bytes.
 
     Raises:
       FileNotFoundError: there is no such file.
-      NotPrivate: others may read it, or it is no file.
+      NotPrivate: see ``open_private``.
+    """
+    with open(open_private(path, os.O_RDONLY), "rb") as file:
+        return file.read(-1 if most is None else most)
+
+
+def open_private(path: str | Path, flags: int) -> int:
+    """A descriptor of a private file; with ``os.O_CREAT`` a new file is made private.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      NotPrivate: the file belongs to another user, is open to others, or is a link or no file; or any user may replace
+        files of its folder. Says which, and nothing of what the file holds.
     """
     name = Path(path).name
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    expect_guarded_folder(path)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise NotPrivate(f"{name} must be a file")
-        if found.st_mode & 0o077:
-            raise NotPrivate(f"{name} must be closed to others: chmod 600, and make a new one if somebody has read it")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(-1 if most is None else most)
-    finally:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, PRIVATE)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise NotPrivate(f"{name} is a symbolic link: give the file that it leads to") from None
+    try:
+        status = os.fstat(descriptor)
+        _expect_own(name, status)
+        if status.st_mode & 0o077:
+            raise NotPrivate(f"{name} must be closed to others, who may have read it: chmod 600")
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor
+
+
+def expect_own(path: str | Path) -> None:
+    """Refuse a file, if there is one, that another user may have written.
+
+    Raises:
+      NotPrivate: it belongs to another user, or is a link or no file; or any user may replace files of its folder.
+    """
+    expect_guarded_folder(path)
+    try:
+        _expect_own(Path(path).name, os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return
+
+
+def expect_guarded_folder(path: str | Path) -> None:
+    """Refuse the place of a file if every user may replace files there; a sticky bit, as of /tmp, forbids that.
+
+    Raises:
+      NotPrivate: others may write to the folder, and it has no sticky bit.
+    """
+    path = Path(path).absolute()
+    mode = os.stat(path.parent).st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise NotPrivate(f"{path.name} must lie where no other user can replace it: chmod o-w its folder")
+
+
+def _expect_own(name: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise NotPrivate(f"{name} must be a file, and no link")
+    if status.st_uid != os.geteuid():
+        raise NotPrivate(
+            f"{name} must be yours, and belongs to another user, who may have written it: give another name, or chown "
+            "it if you wrote it"
+        )
 
 
 def _written(path: Path, content: bytes, mode: int) -> Path:

@@ -43,8 +43,8 @@ def to_losses(name: str, returned: Unchecked, shape: tuple[int, ...] | None, dty
     with _silence.silence():
         found = to_numbers(returned, shape).astype(dtype)
     if shape is not None and found.shape != shape:
-        hint = ": one loss per user, not their mean" if found.shape == () and len(shape) == 1 else ""
-        raise ValueError(f"{name} must return values of shape {shape}, got {found.shape}{hint}")
+        wanted = "values of" if found.shape or len(shape) > 1 else "one loss per user, not their mean:"
+        raise ValueError(f"{name} must return {wanted} shape {shape}, got shape {found.shape}")
     return found
 
 

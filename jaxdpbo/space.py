@@ -26,6 +26,11 @@ CONDITIONAL = (
     "conditional dimensions are not supported: give every dimension a value that is ignored where it does not apply, "
     "or search each branch on its own"
 )
+SPELLINGS = (
+    "real(low, high), integer(low, high), categorical(...), a list of choices, or a frozen uniform, loguniform or "
+    "randint of scipy.stats"
+)
+ENDS = {"low", "high", "lower", "upper", "lb", "ub", "min", "max"}  # of a box, in whatever spelling
 
 
 @dataclass(frozen=True)
@@ -192,6 +197,12 @@ class Space:
     >>> searched.params([0.0, 0.9])
     {'C': 0.01, 'kernel': 'poly'}
 
+    A list is ``categorical(*list)``. Frozen distributions of scipy.stats give their ends: ``uniform`` those of a
+    ``real``, ``loguniform`` those of a ``real`` with ``log``, ``randint`` those of an ``integer``.
+
+    >>> Space({"depth": [2, 4, 8]}).dimensions
+    (Categorical(choices=(2, 4, 8)),)
+
     Attributes:
       names: of the dimensions.
       dimensions: made by ``real``, ``integer`` or ``categorical``.
@@ -200,26 +211,22 @@ class Space:
     names: tuple[str, ...]
     dimensions: tuple[Dimension, ...]
 
-    def __init__(self, dimensions: Mapping[str, Dimension]):
+    def __init__(self, dimensions: Mapping[str, Any]):
         """Check and keep.
 
         Raises:
-          TypeError: no mapping of text to dimensions; one that is conditional.
-          ValueError: none.
+          TypeError: no mapping of text to dimensions; one that is conditional, or of another spelling.
+          ValueError: none; a list of fewer than two choices, a distribution with ends that are no ends of a dimension.
         """
         if not isinstance(dimensions, Mapping):
             raise TypeError(f"dimensions must be a dict of names, got {type(dimensions).__name__}")
         if not dimensions:
             raise ValueError("dimensions must be at least one")
-        for name, dimension in dimensions.items():
+        for name in dimensions:
             if not isinstance(name, str):
                 raise TypeError(f"names must be text, got {name!r}")
-            if isinstance(dimension, (Space, Mapping)) or callable(dimension):
-                raise TypeError(f"{name}: {CONDITIONAL}")
-            if not isinstance(dimension, Dimension):
-                raise TypeError(f"{name} must be real(...), integer(...) or categorical(...), got {dimension!r}")
         object.__setattr__(self, "names", tuple(dimensions))
-        object.__setattr__(self, "dimensions", tuple(dimensions.values()))
+        object.__setattr__(self, "dimensions", tuple(_dimension(*item) for item in dimensions.items()))
 
     @property
     def bounds(self) -> np.ndarray:
@@ -279,12 +286,59 @@ class Space:
         return list(zip(self.names, self.dimensions, strict=True))
 
 
+def _dimension(name: str, value: Any) -> Dimension:
+    """A dimension, in any of ``SPELLINGS``."""
+    if isinstance(value, Dimension):
+        return value
+    try:
+        if isinstance(value, list):
+            return categorical(*(choice.item() if isinstance(choice, np.generic) else choice for choice in value))
+        if (found := _from_scipy(value)) is not None:
+            return found
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+    if isinstance(value, (Space, Mapping)) or (callable(value) and not hasattr(value, "rvs")):
+        raise TypeError(f"{name}: {CONDITIONAL}")
+    raise TypeError(f"{name} must be {SPELLINGS}, got {value!r}")
+
+
+def _from_scipy(value: Any) -> Dimension | None:
+    """The dimension of a frozen distribution, None of anything else. By SciPy's own class: a name proves nothing."""
+    kind = getattr(value, "dist", None)
+    if not type(kind).__module__.startswith("scipy.stats"):
+        return None
+    from scipy import stats  # there already
+
+    low, high = value.support()
+    if type(kind) is type(stats.uniform):
+        return real(low, high)
+    if type(kind) is type(stats.randint):
+        return integer(low, high)
+    if type(kind) is not type(stats.loguniform):
+        return None
+    found = real(low, high, log=True)
+    if not math.isclose(value.median(), math.sqrt(found.low * found.high)):
+        raise ValueError("loguniform must have loc=0, without which its logarithm is not uniform")
+    return found
+
+
+def _is_named_box(bounds: Mapping[Any, Any]) -> bool:
+    """Whether a dict names the ends of a box: by its names, where no value is a dimension."""
+    return ENDS.issuperset(bounds) and not any(
+        isinstance(value, Dimension) or hasattr(value, "dist") for value in bounds.values()
+    )
+
+
 def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
     """What ``_checks.box`` reads, and the space whose unit box that is: ``bounds``, ``space`` of candidates, or None.
+
+    A dict of dimensions is a ``Space`` of them; one of low and high is a box.
 
     Raises:
       TypeError: ``space`` is none.
     """
+    if isinstance(bounds, Mapping) and not _is_named_box(bounds):
+        bounds = Space(bounds)
     if isinstance(bounds, Space):
         return _checks.low_high(bounds.bounds), bounds
     if not isinstance(space, Space | None):

@@ -1,11 +1,13 @@
 """``jaxdpbo COMMAND``: every command says what it is, refuses with a sentence, and answers."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import jaxdpbo
 from jaxdpbo import commands, ledger
 
 ROOT = Path(__file__).parent.parent
@@ -84,4 +86,24 @@ def test_a_missing_extra_is_named(monkeypatch):
     for name in ("matplotlib", "tqdm"):
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, name, None)
-            assert f"{name} is missing: pip install 'jaxdpbo[{commands.EXTRAS[name]}]'" in refusal("demo")
+            extra = commands.EXTRAS[name]
+            assert f"{name} is missing: pip install -e '.[{extra}]' in the checkout of jaxdpbo" in refusal("demo")
+
+
+def test_no_text_advises_to_install_by_a_name_that_no_index_has():
+    """Anybody who registered the name would be run. In pyproject.toml it is this package itself."""
+    advice = re.compile(r"\b(install|add)\b(\s+-\S+)*\s+['\"]?jaxdpbo\b")
+    folders = (ROOT / name for name in ("jaxdpbo", "docs", "scripts", "benchmarks"))
+    found = [*ROOT.glob("*.md"), *(path for folder in folders for path in folder.rglob("*"))]
+    for path in found:
+        if path.is_file() and path.suffix in ("", ".py", ".md", ".ipynb"):
+            assert not [line for line in path.read_text().splitlines() if advice.search(line)], path
+    for bad in ("pip install 'jaxdpbo[demo]'", "uv add jaxdpbo", "pip install jaxdpbo==0.1.0"):
+        assert advice.search(bad)
+
+
+def test_the_version_is_said(capsys):
+    with pytest.raises(SystemExit) as end:
+        commands.main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"jaxdpbo {jaxdpbo.__version__}\n"

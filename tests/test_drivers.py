@@ -168,6 +168,24 @@ def test_a_wrong_shape_is_named_at_once_and_a_later_one_interrupts():
     assert f"objective must return values of shape ({USERS},)" in str(caught.value.__cause__)
 
 
+MEAN = r"must return one loss per user, not their mean: shape \(\w+,\), got shape \(\)"
+
+
+def test_a_mean_in_the_place_of_losses_is_called_so():
+    """Before: "values must have shape (2, 50), got (2,)", of a function that no caller knows."""
+    case = CASES["dp_gibo"]
+    config = case.config(1.0)
+    with pytest.raises(ValueError, match=f"objective {MEAN}"):
+        drivers.run_scan(case.algorithm, lambda point, data: jnp.mean(loss(point, data)), records(), config)
+    with pytest.raises(drivers.ObjectiveError, match=f"objective {MEAN}"):
+        drivers.run_loop(case.algorithm, lambda point, data: 0.5, None, config)
+    paid = drivers.PrivateObjective(
+        lambda point, data: 0.5, None, users=USERS, mu=1.0, evaluations=2, loss_range=(0, 1)
+    )
+    with pytest.raises(ValueError, match=f"loss {MEAN}"):
+        paid(0.5)
+
+
 class Unreadable:
     """Says the value that it cannot be read at."""
 
@@ -197,7 +215,9 @@ def test_losses_that_are_no_numbers_are_nan(all_of_them):
 
 @pytest.mark.parametrize("returned", [None, 0.5, [0.5], np.zeros((2, 1)), {"a": 1}, object(), Unreadable()])
 def test_losses_of_another_shape_are_refused(returned):
-    with pytest.raises(ValueError, match=r"loss must return values of shape \(2,\), got"):
+    with pytest.raises(
+        ValueError, match=r"loss must return (values of|one loss per user, not their mean:) shape \(2,\), got shape"
+    ):
         _user_values.to_losses("loss", returned, (2,), float)
 
 

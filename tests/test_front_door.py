@@ -438,7 +438,7 @@ def test_a_box_of_another_dimension_than_the_data_says_what_point_was_passed():
     [
         (np.zeros(USERS + 1), rf"objective must not return values of shape \({USERS + 1},\)"),
         (0.5, "one loss per user, not their mean"),
-        ("a", rf"objective must return values of shape \({USERS},\), got \(\)"),
+        ("a", rf"objective must return one loss per user, not their mean: shape \({USERS},\), got shape \(\)"),
     ],
 )
 def test_wrong_first_values_are_refused_before_the_second_evaluation(returned, message):
@@ -470,7 +470,7 @@ def test_a_missing_extra_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, mu=2)
-    with pytest.raises(ImportError, match=r"progress=True needs tqdm: pip install 'jaxdpbo\[progress\]'"):
+    with pytest.raises(ImportError, match=r"progress=True needs tqdm: pip install -e '\.\[progress\]' in the checkout"):
         minimize(progress=True, recording=jaxdpbo.Recording(path, "march"), noise="exact")
     assert not ledger.account(path).spends, "at once: nothing was charged"
 

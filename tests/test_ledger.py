@@ -42,9 +42,14 @@ def append(path, content):
         return ledger._append(opened, content)
 
 
+def marks(folder):
+    return sorted(folder.glob("ledger-*.head"))
+
+
 def begun(folder, level=1, notion="dp", **options):
     path = folder / "ledger.jsonl"
-    path.unlink(missing_ok=True)
+    for old in (path, *marks(folder)):
+        old.unlink(missing_ok=True)
     ledger.create(path, notion=notion, level=level, **(WORDS | options))
     return path
 
@@ -496,6 +501,16 @@ def put(path, content):
         stream.truncate()
 
 
+def put_as_written(path, content):
+    """The file as it was once, and its mark as it was then."""
+    put(path, content)
+    for mark in marks(path.parent):
+        mark.unlink()
+    chain = ledger.read(path)
+    identity = next(line for line in reversed(chain.lines) if "id" in line)
+    (path.parent / f"ledger-{identity['id']}.head").write_text(chain.head)
+
+
 def damaged(path, content):
     put(path, content)
     with pytest.raises(Damaged) as refusal:
@@ -588,7 +603,7 @@ def test_a_torn_line_is_taken_off_by_the_next_writer(tmp_path):
     whole = path.read_bytes()
     start = whole.rindex(b"\n", 0, -1) + 1
     for length in range(start, len(whole), 13):
-        put(path, whole[:length])
+        put_as_written(path, whole[:length])
         charged = ledger.charge(path, "two", "another", spend("0.2"))
         assert (charged.charged_before, charged.number, charged.hash) == (False, 4, ledger.head(path))
         assert path.read_bytes().startswith(whole[:start])
@@ -613,19 +628,19 @@ def calls(monkeypatch):
 
         monkeypatch.setattr(os, name, watched)
 
-    for name in "write", "fsync", "link", "ftruncate":
+    for name in "write", "pwrite", "fsync", "link", "ftruncate":
         watch(name)
     return seen
 
 
 def test_each_line_is_one_write_that_is_on_the_disk_before_the_answer(tmp_path, calls):
     path = begun(tmp_path)
-    assert calls == ["write", "fsync", "link", "fsync folder"]
+    assert calls == ["write", "fsync", "write", "fsync", "fsync folder", "link", "fsync folder"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     calls.clear()
     ledger.charge(path, "a", "w", spend())
     ledger.store_release(path, "a", {"x": 1})
-    assert calls == ["write", "fsync", "fsync folder"] * 2
+    assert calls == ["write", "fsync", "fsync folder", "pwrite"] * 2  # the mark comes after its line
     calls.clear()  # another process may have written the line, and been killed before it was on the disk
     ledger.charge(path, "a", "w", spend())
     ledger.store_release(path, "a", {"x": 2})
@@ -640,10 +655,12 @@ def test_a_ledger_is_begun_whole_or_not_at_all_and_never_over_another(tmp_path, 
     before = path.read_bytes()
     with pytest.raises(FileExistsError):
         ledger.create(path, notion="dp", level=100, **WORDS)
-    assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
+    assert (path.read_bytes(), sorted(tmp_path.iterdir())) == (before, [*marks(tmp_path), path])
+    assert len(marks(tmp_path)) == 1
     real = os.write
     for failing in "write", "fsync", "link":
-        path.unlink(missing_ok=True)
+        for old in tmp_path.iterdir():
+            old.unlink()
         with monkeypatch.context() as patch:
             patch.setattr(os, failing, lambda descriptor, *rest: real(descriptor, b"{") if rest else 1 / 0)
             with pytest.raises((OSError, TypeError, ZeroDivisionError)):
@@ -667,7 +684,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, file_size_limit, write)
     WRITES[write](path)
     line = len(path.read_bytes()) - len(whole)
     for room in range(0, line - 1, 7):
-        put(path, whole)
+        put_as_written(path, whole)
         with file_size_limit(len(whole) + room), pytest.raises(OSError, match=r"large|in full"):
             WRITES[write](path)
         assert path.read_bytes() == whole
@@ -722,6 +739,188 @@ def test_links_are_the_same_file(tmp_path, link):
     assert list(other.parent.iterdir()) == [other]
 
 
+def put_back(path, content):
+    """Delete a file and restore it from a copy: a file system may give it the inode that it had."""
+    inode = path.stat().st_ino
+    path.unlink()
+    for number in range(50):
+        path.write_bytes(content)
+        if path.stat().st_ino == inode:
+            return
+        path.rename(path.with_name(f"spare {number}"))
+    pytest.fail("this file system gives no inode again")
+
+
+@pytest.fixture
+def spent(tmp_path):
+    """A ledger with its budget spent, and what it was before."""
+    path = begun(tmp_path, "3/10")
+    ledger.charge(path, "one", "w", spend())
+    older = path.read_bytes()
+    ledger.charge(path, "two", "w", spend("0.2"))
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(path, "three", "w", spend())
+    return path, older
+
+
+def refused(path, message):
+    before = path.read_bytes()
+    for write in (
+        lambda: ledger.charge(path, "three", "w", spend()),
+        lambda: ledger.charge(path, "one", "w", spend()),
+        lambda: ledger.note(path, "one", 1, {}),
+        lambda: ledger.store_release(path, "one", {}),
+    ):
+        with pytest.raises(LedgerError, match=message):
+            write()
+    assert path.read_bytes() == before
+
+
+OLDER = r"ledger\.jsonl is an older copy, as its mark ledger-[0-9a-f]{32}\.head says: put the newest back, or .*adopt"
+
+
+@pytest.mark.parametrize("back", [put_back, Path.write_bytes], ids=["deleted and put back", "written over"])
+def test_an_older_copy_with_the_inode_of_the_file_takes_no_charge(spent, back):
+    """Before: 0.4 were spent of 0.3. The deleted file's inode was given to the copy that was put back."""
+    path, older = spent
+    newest = path.read_bytes()
+    back(path, older)
+    refused(path, OLDER)
+    assert len(ledger.account(path).spends) == 1  # whoever audits may read an older copy
+    back(path, newest)
+    with pytest.raises(BudgetExceeded):  # the newest lacks nothing
+        ledger.charge(path, "three", "w", spend())
+    back(path, older)
+    ledger.adopt(path)
+    ledger.charge(path, "three", "w", spend())
+    assert len(marks(path.parent)) == 1  # of the id that counts
+    back(path, newest)
+    refused(path, "lacks its mark")
+
+
+@pytest.mark.parametrize("gone", ["deleted", "deleted with the file"])
+def test_a_ledger_without_its_mark_takes_no_charge(spent, gone):
+    path, older = spent
+    for mark in marks(path.parent):
+        mark.unlink()
+    if gone == "deleted with the file":
+        put_back(path, older)
+    refused(path, r"ledger\.jsonl lacks its mark ledger-[0-9a-f]{32}\.head, as a file does that was deleted and put")
+    ledger.adopt(path)
+    assert ledger.charge(path, "one", "w", spend()).charged_before
+
+
+def test_a_copy_beside_a_copy_of_the_mark_takes_no_charge(spent, tmp_path):
+    path, _ = spent
+    shutil.copytree(tmp_path, tmp_path / "backup")
+    refused(tmp_path / "backup" / path.name, r"ledger\.jsonl is a copy")
+    ledger.charge(path, "one", "w", spend())
+
+
+def test_a_ledger_and_its_mark_may_move_together_or_apart(tmp_path):
+    """A whole folder, the file in its folder, the file to another."""
+    (tmp_path / "a").mkdir()
+    path = small(tmp_path / "a")
+    for number, there in enumerate((tmp_path / "b" / path.name, tmp_path / "b" / "other", tmp_path / "b" / "c" / "d")):
+        if not number:
+            (tmp_path / "a").rename(tmp_path / "b")
+            path = tmp_path / "b" / path.name
+        if number == 2:
+            ledger.adopt(path)  # says where it lies now
+            there.parent.mkdir()
+        path = path.rename(there)
+        ledger.charge(path, f"moved {number}", "w", spend())
+    (mark,) = marks(tmp_path / "b")
+    mark.unlink()
+    refused(path, "lacks its mark")
+
+
+def test_a_process_that_goes_on_sees_that_the_ledger_was_put_back(server, tmp_path):
+    """Another process spends, and a copy from before is put back under the one that is open."""
+    server.begin(tmp_path)
+    older = server.path.read_bytes()
+    ledger.charge(server.path, "ours", "w", spend())
+    server.start("a")
+    server.end("a", None)
+    assert len(ledger.account(server.path).spends) == AFFORDABLE
+    put_back(server.path, older)
+    with pytest.raises(LedgerError, match=OLDER):
+        ledger.note(server.path, "ours", 1, {})
+    server.start("b")
+    with pytest.raises(AssertionError, match=OLDER):
+        server.end("b", None)
+    assert server.path.read_bytes() == older
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "close", "link", "unlink"])
+@pytest.mark.parametrize("which", range(1, 4))
+def test_a_ledger_killed_while_it_is_begun_can_be_begun_again(tmp_path, call, which):
+    """Whatever call it dies at, and the mark's are among them, there is a whole ledger or none."""
+    code = (
+        "import importlib.util, os, signal, sys\n"
+        "spec = importlib.util.spec_from_file_location('ledger', sys.argv[1])\n"
+        "ledger = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(ledger)\n"
+        "real, left = getattr(os, sys.argv[3]), [int(sys.argv[4])]\n"
+        "def call(*arguments, **options):\n"
+        "    left[0] -= 1\n"
+        "    if not left[0]:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return real(*arguments, **options)\n"
+        "setattr(os, sys.argv[3], call)\n"
+        "ledger.create(sys.argv[2], notion='dp', level=1, relation='replace_one', protects='users')\n"
+    )
+    path = tmp_path / "ledger.jsonl"
+    arguments = [sys.executable, "-S", "-I", "-c", code, MODULE, path, call, str(which)]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    if not path.exists():
+        assert done.returncode == -signal.SIGKILL
+        ledger.create(path, notion="dp", level=1, **WORDS)
+    ledger.charge(path, "one", "w", spend())
+    assert ledger.account(path).left.cost == Fraction(9, 10)
+
+
+def test_a_mark_that_is_behind_names_a_line_that_stands(spent, monkeypatch):
+    """A process that is killed between its line and the mark, or whose mark the disk does not take."""
+    path, _ = spent
+    (mark,) = marks(path.parent)
+    before = mark.read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ledger.note(path, "one", 1, {})
+    assert mark.read_text() == before
+    ledger.note(path, "one", 2, {})  # the first stands
+    assert mark.read_text() == ledger.head(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        ledger.note(path, "one", 3, {})
+    ledger.note(path, "one", 4, {})
+    mark.write_text("")  # of a disk that lost it
+    refused(path, OLDER)
+
+
+def test_a_ledger_of_before_there_were_marks_goes_on(tmp_path):
+    path = small(tmp_path)
+    header = ledger.read(path).lines[0]
+    old = {name: value for name, value in header.items() if name not in ("id", "folder")}
+    path.write_text(by_hand(json.dumps(old | {"inode": path.stat().st_ino})))
+    for mark in marks(tmp_path):
+        mark.unlink()
+    ledger.charge(path, "one", "w", spend())
+    assert not marks(tmp_path)
+    ledger.adopt(path)  # gives it one
+    assert len(marks(tmp_path)) == 1
+
+
+def test_an_id_that_leads_elsewhere_is_damage(tmp_path):
+    path = small(tmp_path)
+    header = ledger.read(path).lines[0] | {"id": "../../elsewhere"}
+    path.write_text(by_hand(json.dumps(header | {"inode": path.stat().st_ino})))
+    with pytest.raises(Damaged, match="has an id that no ledger has"):
+        ledger.charge(path, "one", "w", spend())
+
+
 def test_a_file_that_was_replaced_while_its_lock_was_waited_for_is_opened_again(tmp_path):
     """Before: the spend went into a file that had lost its name."""
     path = small(tmp_path)
@@ -751,7 +950,8 @@ def test_two_that_create_one_ledger_have_one(tmp_path):
     for thread in threads:
         thread.join()
     assert [type(result) for result in results].count(FileExistsError) == 3
-    assert [path.name for path in tmp_path.iterdir()] == ["ledger.jsonl"]
+    assert sorted(tmp_path.iterdir()) == [*marks(tmp_path), tmp_path / "ledger.jsonl"]
+    assert len(marks(tmp_path)) == 1
     ledger.account(tmp_path / "ledger.jsonl")
 
 
@@ -837,17 +1037,19 @@ def test_a_chain_grows_at_its_head_alone(tmp_path):
     first = ledger.read(path).head
     second = append(path, {"b": [1.5, None, "é"]})
     third = append(str(path), {"c": 3})
-    begun = {"a": 1, "inode": path.stat().st_ino}
+    (mark,) = marks(tmp_path)
+    identity = mark.stem.removeprefix("ledger-")
+    begun = {"a": 1, "inode": path.stat().st_ino, "id": identity, "folder": str(tmp_path.resolve())}
     assert ledger.read(path) == ((begun, {"b": [1.5, None, "é"]}, {"c": 3}), third, (first, second, third))
     with pytest.raises(FileExistsError):
         ledger._begin(path, {})
     for content in ["c"], {"c": math.inf}, {"c": object()}:
         with pytest.raises((TypeError, ValueError), match="content must be"):
             append(path, content)
-    assert ledger.read(path).head == third
+    assert ledger.read(path).head == mark.read_text() == third
     with pytest.raises(FileNotFoundError):
         append(tmp_path / "none", {})
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [path, mark]
 
 
 def by_hand(*contents):
@@ -941,7 +1143,7 @@ def watch(order):
         step()
         return len(line)
 
-    for name in "open", "close", "fsync", "ftruncate":
+    for name in "open", "close", "fsync", "ftruncate", "pwrite":
         setattr(os, name, around(name, getattr(os, name)))
     os.write = halves
     fcntl.flock = around("flock", fcntl.flock if order["locks"] else lambda *_: None)
@@ -1103,7 +1305,7 @@ def at_step(number):
     return chain(repeat((None, {"die_at": number, "seed": number}), 4), repeat((None, {})))
 
 
-STEPS = 45  # a little more than a run takes
+STEPS = 57  # a little more than a run takes
 SEED = 20
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import jaxdpbo
 from jaxdpbo import Space, by_person, drivers, per_user, space
@@ -302,3 +303,26 @@ def test_box_units_need_a_box():
         dp_gibo.config(
             users=4, steps=1, mu=1.0, bounds=[(0.0, np.inf)], theta0=[1.0], step_size=1.0, box_units=True
         )  # fmt: skip
+
+
+def test_minimize_takes_a_dict_of_dimensions_as_a_search_of_scikit_learn_does():
+    """Before, its names had to be "low" and "high"."""
+    dimensions = {"rate": stats.loguniform(0.01, 100.0), "kind": ["flat", "steep"]}
+    options = SMALL | {"method": "in_order", "traceable": False, "users": USERS}
+    found = jaxdpbo.minimize(named_loss_of_words, RECORDS, dimensions, **options)
+    wanted = jaxdpbo.minimize(named_loss_of_words, RECORDS, WORDS, **options)
+    assert found.release.params == wanted.release.params
+    assert set(found.release.params) == {"rate", "kind"}
+    assert methods.plan("auto", asked(bounds=dimensions)).config.space == WORDS
+
+
+def named_loss_of_words(params, data):
+    return np.abs(data[:, 0] - np.log(params["rate"])) + (params["kind"] == "flat")
+
+
+def test_categories_without_a_range_are_told_to_give_one():
+    """Before: "method must not be 'local'", which nobody had typed."""
+    with pytest.raises(ValueError, match=r"loss_range must be given .*: give loss_range=\(low, high\) .* or 'private'"):
+        methods.plan("auto", asked(bounds=WORDS, loss_range=None))
+    with pytest.raises(ValueError, match=r"give loss_range="):
+        jaxdpbo.preview(users=USERS, mu=1.0, bounds=WORDS)

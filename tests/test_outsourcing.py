@@ -256,7 +256,7 @@ def test_what_fails_is_told_of_as_many_rows_as_there_are_queries(tmp_path, publi
 def test_a_record_that_others_may_read_is_refused(tmp_path, published):
     said_to(tmp_path, published, ask(1, 3))
     (tmp_path / "record.jsonl").chmod(0o640)
-    with pytest.raises(ProtocolError, match="must be yours and closed to others"):
+    with pytest.raises(ProtocolError, match="must be closed to others"):
         said_to(tmp_path, published)
 
 

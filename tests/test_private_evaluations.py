@@ -214,7 +214,9 @@ def test_a_loss_that_raises_stays_charged_and_a_wrong_shape_shows_no_value():
         return np.array([0.123456789])
 
     private = PrivateObjective(short, None, users=2, mu=1.0, evaluations=1, loss_range=RANGE)
-    with pytest.raises(drivers.ObjectiveError, match=r"loss must return values of shape \(2,\), got \(1,\)") as caught:
+    with pytest.raises(
+        drivers.ObjectiveError, match=r"loss must return values of shape \(2,\), got shape \(1,\)"
+    ) as caught:
         private(0.0)
     assert "0.1234" not in str(caught.value)
     assert private.remaining == 1  # shapes are public: nothing was spent

@@ -354,7 +354,8 @@ def test_nothing_raw_is_on_record(tmp_path):
         return SENTINEL * (1 + np.arange(case.shape[0]) * point[0])
 
     go(case, path, secret)
-    assert list(tmp_path.iterdir()) == [path]
+    mark, *rest = sorted(tmp_path.iterdir())
+    assert (rest, mark.read_text()) == ([path], ledger.head(path))
     state, config = state_of(case), case.config(1.0)
     recording, statement = drivers.Recording(path, "first"), case.algorithm.privacy(config)
     record = checkpoints.begin(recording, case.algorithm, config, statement, state.public)
@@ -668,10 +669,10 @@ def spent_through(path, other, budget=4):
         lambda path: path.with_name("other.jsonl").symlink_to(path),
         lambda path: path.with_name("other.jsonl").hardlink_to(path),
         lambda path: shutil.copy(path, path.with_name("other.jsonl")),
-        lambda path: [file.unlink() for file in path.parent.iterdir() if file != path],
+        lambda path: [[file.unlink() for file in path.parent.iterdir() if file != path], ledger.adopt(path)],
         lambda path: path.rename(path.with_name("other.jsonl")),
     ],
-    ids=["a symbolic link", "a hard link", "a copy", "all beside it deleted", "another name"],
+    ids=["a symbolic link", "a hard link", "a copy", "all beside it deleted, and adopted", "another name"],
 )
 def test_spent_evaluations_stay_spent_through(other, tmp_path):
     """Trap 36: answers beside a ledger, outside its chain. Each of these was a whole budget again."""
@@ -704,8 +705,8 @@ def test_what_was_returned_is_in_the_head(tmp_path):
 
 
 @pytest.mark.parametrize("back", ["over it", "after it was deleted"])
-def test_an_older_copy_put_back_is_seen_by_the_head_alone(back, tmp_path):
-    """No file can show that it is old: the head that was kept elsewhere does."""
+def test_a_reader_of_an_older_copy_sees_it_by_the_head_that_was_kept(back, tmp_path):
+    """Nothing in a file can show that it is old. Its mark keeps writers from it: test_ledger.py."""
     path = book(tmp_path)
     old = path.read_bytes()
     private_objective(path)(0.5)

@@ -7,15 +7,17 @@ import warnings
 from concurrent.futures import CancelledError
 from decimal import Decimal
 from fractions import Fraction
+from inspect import signature
 
 import joblib
 import numpy as np
 import pandas
 import pytest
 import sklearn
+from scipy import stats
 from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import BaggingClassifier
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, StackingClassifier
 from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import (
@@ -228,8 +230,110 @@ def test_what_is_wrong_with_the_estimator_is_said_of_training_rows_alone(monkeyp
         search(loss=lambda estimator, inputs, targets: np.ones(1), loss_range=(0, 1)).fit(X, Y)
     with pytest.raises(ValueError, match="Invalid parameter 'D'"):
         search(searched={"D": space.real(0.1, 1.0)}).fit(X, Y)
-    with pytest.raises(AttributeError):
+    with pytest.raises(ValueError, match="loss='log_loss' needs predict_proba"):
         search(LinearSVC(), loss="log_loss").fit(X, Y)
+
+
+@pytest.mark.parametrize("protect", ["validation", "all"])
+@pytest.mark.parametrize(
+    ("estimator", "loss", "said"),
+    [
+        (
+            LinearSVC(),
+            "log_loss",
+            "needs predict_proba, which LinearSVC lacks .*: give loss='hinge' or loss='zero_one'$",
+        ),
+        (make_pipeline(StandardScaler(), SVC()), "log_loss", "needs predict_proba, which Pipeline lacks"),
+        (
+            RandomForestClassifier(5),
+            "hinge",
+            "needs decision_function, which .* lacks .*'log_loss' or loss='zero_one'$",
+        ),
+        (Ridge(), "log_loss", "needs predict_proba, which Ridge lacks .*: give loss='squared' or loss='absolute'$"),
+    ],
+)
+def test_an_estimator_without_what_a_loss_needs_is_named_before_anything_is_spent(
+    protect, estimator, loss, said, monkeypatch
+):
+    """Before, in blocks every fit failed, each counted as the worst, and the budget was spent on that."""
+    monkeypatch.setattr("jaxdpbo.integrations.sklearn.search.minimize", None)
+    searched = {
+        sorted(name for name in estimator.get_params() if name.endswith(("C", "alpha", "n_estimators")))[0]: [1, 2]
+    }
+    with pytest.raises(ValueError, match=said):
+        search(estimator, searched, loss=loss, protect=protect).fit(X, Y)
+
+
+def test_a_stack_that_makes_its_last_estimator_may_have_a_log_loss(monkeypatch):
+    reached = []
+    monkeypatch.setattr("jaxdpbo.integrations.sklearn.search.minimize", lambda *_, **__: reached.append(1) or 1 / 0)
+    stack = StackingClassifier([("a", MODEL)], cv=2)
+    for protect in ("validation", "all"):
+        with pytest.raises(ZeroDivisionError):
+            search(stack, {"a__C": [0.1, 1.0]}, loss="log_loss", protect=protect).fit(X, Y)
+    assert len(reached) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"scoring": "accuracy"}, "takes no scoring: a score is of all records at once, .*: give loss='zero_one'$"),
+        ({"scoring": "neg_log_loss"}, "give loss='log_loss'$"),
+        ({"scoring": "neg_mean_squared_error"}, "give loss='squared'$"),
+        (
+            {"scoring": metrics.make_scorer(metrics.f1_score)},
+            r"give loss=, by name or as \(estimator, X, y\) -> losses",
+        ),
+        ({"param_grid": {"C": [1, 2]}}, r"takes no param_grid: give space=\{\.\.\.\}, its values lists, scipy"),
+        ({"param_distributions": {"C": [1, 2]}}, r"takes no param_distributions: give space="),
+        ({"random_state": 0}, "takes no random_state: a known seed .* insecure_seed is for tests alone$"),
+        ({"return_train_score": True}, "no cv_results_, which leaks; estimate_share"),
+        ({"scoring": "r2", "n_trials": 3}, "takes no scoring: .*'squared'; no n_trials: see help"),
+    ],
+)
+def test_arguments_of_other_searches_are_refused_with_the_spelling_that_works(options, said):
+    """Before: "got an unexpected keyword argument", or "missing 1 required positional argument: 'space'"."""
+    for given in ((MODEL,), (MODEL, SPACE)):
+        with pytest.raises(TypeError, match=rf"PrivateSearchCV takes no .*{said.removeprefix('takes no ')}"):
+            PrivateSearchCV(*given, **options)
+
+
+def test_an_argument_more_or_less_leaves_a_search_what_it_was():
+    """As clone, set_params and the repr of scikit-learn see it."""
+    made = search(insecure_seed=3)
+    assert "scoring" not in made.get_params(deep=False)
+    assert clone(made).get_params(deep=False).keys() == made.get_params(deep=False).keys()
+    assert "insecure_seed=3" in repr(made)
+    assert list(signature(PrivateSearchCV).parameters)[:2] == ["estimator", "space"]
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'space'"):
+        PrivateSearchCV(MODEL, mu=1.0)
+    with pytest.raises(ValueError, match="Invalid parameter 'scoring'"):
+        made.set_params(scoring="accuracy")
+
+
+def test_a_space_may_be_lists_and_distributions_of_scipy():
+    searched = {"C": stats.loguniform(0.1, 1.0), "fit_intercept": [True, False]}
+    written = {"C": space.real(0.1, 1.0, log=True), "fit_intercept": space.categorical(True, False)}
+    found, wanted = (search(searched=each, n_iter=3).fit(X, Y).best_params_ for each in (searched, written))
+    assert found == wanted
+    assert clone(search(searched=searched)).get_params()["space"].keys() == searched.keys()
+    with pytest.raises(TypeError, match=r"C must be real.* or a frozen uniform, loguniform or randint of scipy"):
+        search(searched={"C": stats.norm()}).fit(X, Y)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function", "score"])
+def test_without_a_refit_each_method_says_why_it_is_not_there(method):
+    """Before, the last line was "This 'PrivateSearchCV' has no attribute 'predict'"."""
+    for made in (search(), search(refit="train").set_params(refit=False)):
+        assert not hasattr(made, method)
+        with pytest.raises(
+            AttributeError, match=rf"^{method} is not there with refit=False, .*: give refit='train', or"
+        ):
+            getattr(made, method)
+    assert hasattr(search(refit="train"), method)
+    assert callable(getattr(PrivateSearchCV, method))
+    with pytest.raises(AttributeError, match=r"^predict_proba is not there: LinearSVC has none$"):
+        search(LinearSVC(), refit="train").predict_proba  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from jaxdpbo import Space, space
 
@@ -113,3 +114,60 @@ def test_spaces_compare_by_what_they_are():
 def test_mistakes_are_named(make, said):
     with pytest.raises((TypeError, ValueError), match=said):
         make()
+
+
+@pytest.mark.parametrize(
+    ("value", "dimension"),
+    [
+        (["rbf", "poly", None], space.categorical("rbf", "poly", None)),
+        ([1, 2.5], space.categorical(1, 2.5)),
+        (list(np.array([1, 4])), space.categorical(1, 4)),
+        (stats.uniform(), space.real(0, 1)),
+        (stats.uniform(loc=-1, scale=3), space.real(-1, 2)),
+        (stats.loguniform(1e-3, 1e2), space.real(1e-3, 1e2, log=True)),
+        (stats.reciprocal(1, 2), space.real(1, 2, log=True)),
+        (stats.randint(1, 10), space.integer(1, 9)),
+        (stats.randint(1, 10, loc=2), space.integer(3, 11)),
+    ],
+)
+def test_lists_and_distributions_are_dimensions(value, dimension):
+    assert Space({"x": value}) == Space({"x": dimension})
+    assert all(type(choice) in (int, float, str, type(None)) for choice in getattr(dimension, "choices", ()))
+
+
+class uniform_gen(stats.rv_continuous):
+    """A stranger's, of SciPy's name."""
+
+    def _pdf(self, x):
+        return 2 * x
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (stats.norm(), "x must be real"),
+        (stats.binom(3, 0.5), "x must be real"),
+        (stats.uniform, "x must be real"),  # not frozen
+        (uniform_gen(a=0, b=1, name="uniform")(), "x must be real"),
+        (stats.uniform(scale=0), "x: low must be"),
+        (stats.uniform(np.zeros(2), np.ones(2)), "x: low must be|x: low must have"),
+        (stats.loguniform(1, 2, loc=1), "x: loguniform must have loc=0"),
+        (stats.randint(1, 2), "x: low must be less than high"),
+        (["rbf"], "x: choices must be two or more"),
+        ([1, [2]], "x: choices must be text"),
+        (np.array([1.0, 2.0]), "x must be real"),
+        (range(3), "x must be real"),
+        (0.5, "x must be real.* a list of choices, or a frozen uniform, loguniform or randint of scipy.stats, got 0.5"),
+    ],
+)
+def test_other_spellings_of_a_dimension_are_refused_by_name(value, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        Space({"x": value})
+
+
+def test_a_dict_of_dimensions_is_a_space_and_one_of_ends_is_a_box():
+    named = {"x": space.real(0, 2), "k": [1, 2]}
+    assert space.box(named)[1] == Space(named)
+    assert space.box({"low": space.real(0, 1), "high": [1, 2]})[1].names == ("low", "high")
+    for ends in ({"low": [0, 1], "high": [2, 3]}, {"lower": [0, 1], "upper": [2, 3]}, {"low": [0]}, {}):
+        assert space.box(ends) == (ends, None)  # which says what is wrong with them

@@ -9,11 +9,12 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from protocol_cases import CASES, loss, records
 
 from jaxdpbo import drivers
-from jaxdpbo.algorithms import dp_gd
+from jaxdpbo.algorithms import dp_gd, random_search
 from jaxdpbo.privacy import clipping, guarantee
 
 sweep_module = import_module("jaxdpbo.drivers.sweep")  # its function hides it
@@ -116,8 +117,8 @@ TWO = [CASE.config(scale) for scale in (0.7, 1.0)]
 @pytest.mark.parametrize(
     ("configs", "options", "error", "message"),
     [
-        ([], {"seeds": 4}, ValueError, "configs must be non-empty"),
-        ([TWO[0], CASES["random_search"].config(1.0)], {"seeds": 4}, ValueError, "share their static fields"),
+        ([], {"seeds": 4}, ValueError, "configs must be at least one"),
+        ([TWO[0], CASES["random_search"].config(1.0)], {"seeds": 4}, ValueError, "a config of Config and Config"),
         (TWO[0], {"keys": KEYS[0]}, ValueError, r"keys must be an array of at least one key, got shape \(\)"),
         (TWO[0], {"keys": KEYS[:0]}, ValueError, r"keys must be an array of at least one key, got shape \(0,\)"),
         (TWO[0], {"keys": np.arange(4)}, TypeError, "keys must be a typed key"),
@@ -143,6 +144,30 @@ TWO = [CASE.config(scale) for scale in (0.7, 1.0)]
 def test_sweep_names_what_it_refuses(configs, options, error, message):
     with pytest.raises(error, match=message):
         sweep(configs, **options)
+
+
+def dp_gd_config(**changes):
+    options = {"users": 5, "steps": 3, "mu": 1.0, "bounds": [(0.0, 1.0)] * 3, "clip_norm": 1.0, "step_size": 0.1}
+    return dp_gd.config(**options | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"steps": 4}, r"got budget.steps=3 and 4 in configs\[0\] and configs\[2\]"),
+        ({"users": 6}, r"got budget.users=5 and 6 in"),
+        ({"bounds": [(0.0, 1.0)] * 4}, r"got budget.dimension=3 and 4 in"),
+        ({"optimizer": optax.adagrad}, r"got optimizer=sgd and adagrad in"),
+    ],
+)
+def test_configs_that_cannot_be_stacked_are_told_which_field_differs(changes, said):
+    """Before: "share their static fields, got 3", or a message of jnp.stack."""
+    configs = [dp_gd_config(), dp_gd_config(mu=2.0), dp_gd_config(**changes)]
+    with pytest.raises(ValueError, match=said):
+        drivers.sweep(dp_gd.algorithm, dp_gd.gradients_of(loss), records(), configs, seeds=2)
+    boxes = [random_search.config(users=5, steps=3, bounds=[(0.0, 1.0)] * sides) for sides in (1, 3)]
+    with pytest.raises(ValueError, match=r"got bounds of shape float64\[2, 1\] and float64\[2, 3\] in configs"):
+        drivers.sweep(random_search.algorithm, loss, records(), boxes, seeds=2)
 
 
 # Trap 34: two budgets with one key. Exact noise is the same integers under every budget, and cancels.

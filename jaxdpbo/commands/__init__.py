@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 import jax
 
+from jaxdpbo import __version__, _checks
+
 COMMANDS = {
     "demo": "tune a kernel machine privately on 300 patients' records, beside the alternatives",
     "tune": "find the settings of a scikit-learn estimator for the rows of a CSV file, privately for half of them",
@@ -37,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "JAX_ENABLE_X64" not in os.environ:
         jax.config.update("jax_enable_x64", True)
     parser = argparse.ArgumentParser(prog="jaxdpbo", description="Differentially private Bayesian optimisation.")
+    parser.add_argument("--version", action="version", version=f"jaxdpbo {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         one = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
@@ -50,5 +53,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if error.name is not None and error.name not in EXTRAS:
             raise
-        missing = f"{error.name} is missing: pip install 'jaxdpbo[{EXTRAS[error.name]}]'" if error.name else error
+        missing = f"{error.name} is missing: {_checks.install_hint(EXTRAS[error.name])}" if error.name else error
         sys.exit(f"jaxdpbo {chosen.command}: {missing}")

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxdpbo import outsourcing
+from jaxdpbo import _files, outsourcing
 from jaxdpbo.commands.streams import Channel, take_streams
 from jaxdpbo.privacy import guarantee, transforms
 from jaxdpbo.problems import outsourced
@@ -166,6 +166,7 @@ def serve_all(arguments: argparse.Namespace, channel: Channel, held: Held) -> No
             raise outsourcing.ProtocolError(f"{released} is gone, and making another would spend its budget again")
         with suppress(FileExistsError):  # another curator was first: what this one drew is dropped
             outsourcing.publish(released, transforms.curate(None, config, held.inputs))
+    _files.expect_own(released)  # what another user put there was not made of these rows
     published = outsourcing.read_published(released)
     if published.curated.guarantee != guarantee.from_dict(config.guarantee.to_dict()):
         raise outsourcing.ProtocolError(

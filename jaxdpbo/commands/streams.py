@@ -6,14 +6,13 @@ that code and its libraries, which may hold private values.
 
 import io
 import os
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxdpbo import outsourcing
+from jaxdpbo import _files, outsourcing
 
 
 class Channel(NamedTuple):
@@ -60,13 +59,10 @@ def take_streams(log: Path, streams: ExitStack) -> Channel:
 
 
 def _open_log(path: Path) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        os.close(descriptor)
-        raise OSError(f"{path} must be a file of yours that is closed to others: chmod 600")
-    return descriptor
+    try:
+        return _files.open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    except _files.NotPrivate as error:
+        raise OSError(f"{path}: {error}") from None
 
 
 class _Lossy(io.FileIO):

@@ -284,10 +284,10 @@ def _shape_of_info(setup: _Setup, key: jax.Array, state: State, query: Query, sh
     """The ``Info`` of values of a shape, by shapes alone; ObjectiveError where ``tell`` takes none."""
     values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
     try:
+        result.expect_no_mean("objective", shape, setup.config.users)
         _, info = tell.eval_shape(setup.algorithm, key, setup.config, state, query, values)
     except (TypeError, ValueError) as error:
-        hint = "one loss per user, not their mean" if shape == () and setup.config.users else error
-        raise result.ObjectiveError(f"objective must not return values of shape {shape}: {hint}") from None
+        raise result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None
     return info
 
 

@@ -11,9 +11,9 @@ method                what it does                                              
                       privately before
 "evaluations"         GP-UCB on noisy means, which may all be published            ``loss_range``
 "in_order"            a design and one private choice: also epsilon-DP             ``loss_range``
-"auto"                "local" without a ``loss_range`` or with "private", or
-                      "evaluations" where a dimension is not real; "choice" there
-                      with one; otherwise by how sharp a choice is
+"auto"                "local" without a ``loss_range``; with "private" "local",   ``loss_range`` where a dimension is
+                      or "evaluations" where a dimension is not real; "choice"     not real
+                      there with two numbers; otherwise by how sharp a choice is
 ====================  ===========================================================  =====================================
 
 "in_order" is ``private_search`` with one round, on a design of its own. To choose among your own candidates with a
@@ -149,6 +149,11 @@ def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
     if method != AUTO:
         return method, "as asked for"
     if asked.loss_range is None:
+        if not real:
+            raise ValueError(
+                "loss_range must be given where not all dimensions are real, since there is no gradient along the "
+                "others: give loss_range=(low, high) of a user's loss, or 'private'"
+            )
         return LOCAL, "no loss_range was given"
     if _is_private(asked):
         return (LOCAL, "losses are scaled privately") if real else (EVALUATIONS, "not all dimensions are real")

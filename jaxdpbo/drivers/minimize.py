@@ -65,8 +65,9 @@ def minimize(
         ``Space`` it gets a dict of parameters instead of the point.
       data: what the objective needs: a pytree of arrays, without lists. Arrays of objects or texts become float64, and
         NaN where an element is no number. With ``traceable=False`` anything, passed on untouched.
-      bounds: a ``Space``; or finite, in a spelling of ``_checks.box``: pairs ``[(low, high), ...]`` or rows ``(2, d)``
-        where ``d`` is not 2, ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds`` for any ``d``.
+      bounds: a ``Space``, or a dict of its dimensions by name; or finite, in a spelling of ``_checks.box``: pairs
+        ``[(low, high), ...]`` or rows ``(2, d)`` where ``d`` is not 2, ``{"low": (d,), "high": (d,)}`` or
+        ``scipy.optimize.Bounds`` for any ``d``.
       method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order".
       loss_range: ``(low, high)`` of a user's loss, chosen without the users' data; needed for all methods but "local".
         A private choice counts the differences between a user's losses up to its width. "private", of methods "local"
@@ -206,9 +207,10 @@ def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
     shape, dtype = getattr(returned, "shape", None), getattr(returned, "dtype", None)
     if dtype is None and not must:
         return None
+    if shape is not None:
+        result.expect_no_mean("objective", shape, config.users)
     if dtype is None or shape != (config.users,):
-        hint = ": one loss per user, not their mean" if shape == () else ""
-        raise ValueError(f"objective must return losses of shape ({config.users},), got {shape}{hint}")
+        raise ValueError(f"objective must return losses of shape ({config.users},), got {shape}")
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise TypeError(f"objective must return real losses, got {dtype}")
     return arrays

@@ -74,8 +74,9 @@ def begin(
 
     Raises:
       TypeError: ``path`` is none.
-      ValueError: the file is open to others, is none of this kind, or is of another run; says what differs. Or the
-        program calls Python or foreign code, whose functions no file can tell from each other.
+      ValueError: the file belongs to another user, is open to others, is a link or none of this kind, or is of another
+        run; says what differs. Or the program calls Python or foreign code, whose functions no file can tell from each
+        other.
     """
     if not isinstance(path, (str, Path)):
         raise TypeError(f"checkpoint must be a path, got {type(path).__name__}")
@@ -96,7 +97,7 @@ def begin(
     prints = _prints(_programs(traced), config, data, None if drawn else key)
     begun = Begun(path, os.urandom(16).hex(), prints, key, own, 0, state, None, True)
     try:
-        _files.write_once(path, _content(begun), 0o600)
+        _files.write_once(path, _content(begun), _files.PRIVATE)
     except FileExistsError:
         return _read(begun, traced[1].out_info[1])
     return begun
@@ -111,7 +112,7 @@ def finished(begun: Begun, algorithm: Algorithm, objective: Objective, config: C
         info = jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], info)
         known = info if begun.info is None else jax.tree.map(lambda *both: np.concatenate(both), begun.info, info)
         begun = begun._replace(done=begun.done + count, state=state, info=known)
-        _files.replace(begun.path, _content(begun), 0o600)
+        _files.replace(begun.path, _content(begun), _files.PRIVATE)
     return _released(algorithm, begun.keys[2], config, begun.state), begun.state, begun.info
 
 

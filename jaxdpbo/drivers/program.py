@@ -40,6 +40,7 @@ def steps(
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key, t))
         query = algorithm.ask(ask_key, config, state)
         values = _at_each(objective, query.points, data, config.space)
+        result.expect_no_mean("objective", values.shape[1:], config.users)
         state, info = algorithm.tell(tell_key, config, state, query, values)
         return state, result.complete(info)
 

@@ -109,6 +109,16 @@ def statement_of(algorithm: Algorithm, objective: object, config: Config) -> gua
     return statement
 
 
+def expect_no_mean(name: str, shape: tuple[int, ...], users: int | None) -> None:
+    """Refuse one number where each user has a loss. ``users`` is None where the objective returns one value for all.
+
+    Raises:
+      ValueError: there is one number; says that it may be the users' mean.
+    """
+    if users is not None and shape == ():
+        raise ValueError(f"{name} must return one loss per user, not their mean: shape ({users},), got shape ()")
+
+
 def complete(info: Info) -> Info:
     """``info``, refused at trace time, before anything is drawn, where it lacks a field that the drivers read."""
     _require("the Info", info, Info)

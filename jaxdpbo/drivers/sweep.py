@@ -1,7 +1,8 @@
 """Many runs in one compiled program: seeds, budgets and step sizes, on one device or several."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -80,16 +81,15 @@ def sweep(
 
     Raises:
       TypeError: ``key`` or ``keys`` are not typed keys.
-      ValueError: ``configs`` is empty or differ in a static field, ``keys`` is of another shape or has equal ones, keys
-        given in two ways or without ``seeds``, an unknown ``policy``.
+      ValueError: ``configs`` is empty or differ in a static field or a shape, which it names, ``keys`` is of another
+        shape or has equal ones, keys given in two ways or without ``seeds``, an unknown ``policy``.
       separable.NotSeparable: see ``run_scan``.
       RuntimeError: under a trace.
     """
     refuse_trace("the keys of a sweep")
     alone = not isinstance(configs, Sequence)
     listed = (configs,) if alone else tuple(configs)
-    if not listed or any(jax.tree.structure(one) != jax.tree.structure(listed[0]) for one in listed):
-        raise ValueError(f"configs must be non-empty and share their static fields, got {len(listed)}")
+    _expect_stackable(listed)
     common = _checks.flag("common_random_numbers", common_random_numbers)
     statements = tuple(result.statement_of(algorithm, objective, one) for one in listed)
     objective, data = separation.shown(objective, data, user_axes)
@@ -108,6 +108,53 @@ def sweep(
     axes = (count,) if alone else (len(listed), count)
     release, failed = jax.tree.map(lambda leaf: leaf.reshape(axes + leaf.shape[1:]), (release, failed))
     return Sweep(release, statements, failed)
+
+
+def _expect_stackable(configs: tuple[Any, ...]) -> None:
+    """Refuse configs that no one program runs.
+
+    Raises:
+      ValueError: there is none, or one differs from the first in a static field or a shape; names the field.
+    """
+    if not configs:
+        raise ValueError("configs must be at least one, got 0")
+    for row, config in enumerate(configs[1:], start=1):
+        if (difference := _difference("", configs[0], config)) is not None:
+            raise ValueError(
+                f"configs must differ in traced numbers alone, got {difference} in configs[0] and configs[{row}]: "
+                "sweep those that share it apart"
+            )
+
+
+def _difference(name: str, first: Any, other: Any) -> str | None:
+    """What keeps two configs from one program: the field, and what stands there in each; None where nothing does."""
+    if type(first) is not type(other):
+        return f"{name or 'a config'} of {type(first).__name__} and {type(other).__name__}"
+    if is_dataclass(first):
+        of_parts = (
+            _static_difference(*part) if static else _difference(*part) for static, *part in _parts(name, first, other)
+        )
+        return next(filter(None, of_parts), None)
+    leaves, structure = jax.tree.flatten(first)
+    others, other_structure = jax.tree.flatten(other)
+    if structure != other_structure:
+        return f"{name} of {structure} and {other_structure}"
+    kinds = [[f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}" for leaf in each] for each in (leaves, others)]
+    return next((f"{name} of shape {one} and {two}" for one, two in zip(*kinds, strict=True) if one != two), None)
+
+
+def _parts(name: str, first: Any, other: Any) -> Iterator[tuple[bool, str, Any, Any]]:
+    """Of two configs of one type, each field: whether it is static, its dotted name, and what it holds in each."""
+    for field in fields(first):
+        dotted = f"{name}.{field.name}".removeprefix(".")
+        yield bool(field.metadata.get("static")), dotted, getattr(first, field.name), getattr(other, field.name)
+
+
+def _static_difference(name: str, first: Any, other: Any) -> str | None:
+    if first == other:
+        return None
+    said = (getattr(each, "__qualname__", None) or repr(each) for each in (first, other))
+    return f"{name}={' and '.join(said)}"
 
 
 def _keys_of_runs(configs: int, common: bool, seeds: int | None, key: Any, keys: Any) -> jax.Array:

@@ -5,13 +5,11 @@ What it says of the private data is an HMAC-SHA256 of them. Its key stands besid
 not in the record: a plain hash would let a reader of the record test guesses at the data.
 """
 
-import errno
 import hashlib
 import hmac
 import json
 import math
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -95,8 +93,8 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
       queries: ``T``, at most 10,000.
 
     Raises:
-      ProtocolError: the record is of another released file, other data or another number; its key is gone; it is a
-        symbolic link; or the disk did not take it.
+      ProtocolError: the record is of another released file, other data or another number; its key is gone; the record
+        or its key is a symbolic link, belongs to another user or is open to others; or the disk did not take it.
       RecordInUse: another curator has it open.
       ValueError: ``queries`` is above 10,000.
     """
@@ -223,13 +221,10 @@ def _locked(path: Path) -> Iterator[int]:
     """The record's descriptor; at most one process has it."""
     import fcntl  # POSIX alone has it, and only a curator needs it
 
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags, 0o600)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise ProtocolError(f"{path.name} is a symbolic link: give the file that it leads to") from error
+        descriptor = _files.open_private(path, os.O_RDWR | os.O_CREAT)
+    except _files.NotPrivate as error:
+        raise ProtocolError(str(error)) from None
     _open_records.add(descriptor)
     try:
         try:
@@ -237,11 +232,6 @@ def _locked(path: Path) -> Iterator[int]:
         except BlockingIOError as error:
             raise RecordInUse(f"another curator has {path.name} open") from error
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise ProtocolError(f"{path.name} must be a file")
-            if found.st_mode & 0o077 or found.st_uid != os.geteuid():
-                raise ProtocolError(f"{path.name} must be yours and closed to others: chmod 600")
             _expect_in_place(path, descriptor)
             yield descriptor
         finally:
@@ -278,7 +268,7 @@ def _key(path: Path, *, begun: bool) -> bytes:
                 "restore it from a copy"
             ) from error
         key = os.urandom(KEY_BYTES)
-        _files.write_once(place, key, 0o600)
+        _files.write_once(place, key, _files.PRIVATE)
     if len(key) != KEY_BYTES:
         raise ProtocolError(f"{place.name} must be {KEY_BYTES} bytes long: restore it from a copy")
     return key

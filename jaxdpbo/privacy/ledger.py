@@ -11,9 +11,14 @@ A charge pays for ONE transcript: whatever fails, all that ever leaves under it 
 whose noise may have been drawn is in the file before it is drawn, so that no second draw can follow (``note``); a run
 of one step that was charged and stored nothing is over. A release is stored before anybody sees it and given out again.
 
-The file knows its inode. A copy is refused until ``adopt`` says that it is the one that counts: two copies would spend
-one budget twice. Links, hard or symbolic, are the same file. This is against accidents: an older copy that is written
-back over the file is a file cut short, and seen by ``expected_head`` alone.
+The file knows its inode, and a random id. Beside it stands its mark, ``ledger-<id>.head``, which holds the hash of the
+last line that was written. A copy is refused until ``adopt`` says that it is the one that counts: two copies would
+spend one budget twice. So is a ledger whose mark is gone, and an older copy in the place of the file, even one that got
+the inode of the deleted file: the mark names a line that it lacks. Links, hard or symbolic, are the same file. This is
+against accidents: ``expected_head`` alone shows a folder that was put back as a whole, mark and inodes included.
+
+Only its owner writes a ledger: a file, a mark or a symbolic link of another user is refused, since that user may have
+written it. Anybody who may read a ledger, or a copy of it, may verify it.
 
 A process killed while it writes leaves a torn line, the beginning of one. It was never acknowledged: readers pass over
 it, the next writer takes it off. A line of full length that ends in anything but a newline is damage.
@@ -30,9 +35,10 @@ import math
 import os
 import re
 import socket
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -51,6 +57,9 @@ _BEFORE_THE_FIRST = "0" * 64
 _START, _CONTENT, _HASH = '{"previous": "%s", "length": ', ', "content": ', ', "hash": "%s"}'
 _LINE = re.compile(rb'\{"previous": "[0-9a-f]{64}", "length": [0-9]+, "content": (\{.*\})(, "hash": "[0-9a-f]{64}"})')
 _HASH_LENGTH = len(_HASH % _BEFORE_THE_FIRST)
+_MARK = "ledger-%s.head"  # of an id
+_ID = re.compile(r"[0-9a-f]{32}")
+_MAX_LINKS = 40  # as Linux
 
 
 class LedgerError(Exception):
@@ -344,12 +353,26 @@ def store_release(
 def adopt(path: str | Path, *, by: str | None = None) -> None:
     """Say that this copy of a ledger is the one that counts: after a move to another disk, or from a backup.
 
-    The original must not be used any more: what is charged to two copies is not added up. It stands in the file.
+    The original must not be used any more: what is charged to two copies is not added up. It stands in the file. Of an
+    older copy, what was spent since is forgotten. The file gets another id; if the mark of its former id stands in the
+    same folder it is deleted, so that a former state of the file is refused.
     """
     with _opened(path, writing=True, copies=True) as opened:
         _account(opened)
         signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
-        _append(opened, {"kind": "adopted", "inode": os.fstat(opened.descriptor).st_ino} | signed)
+        identity = _identity(opened.path, opened.descriptor)
+        place = _mark_place(identity)
+        mark = _create_mark(place, opened.chain.head)
+        try:
+            _append(opened._replace(mark=mark), {"kind": "adopted"} | identity | signed)
+        except BaseException:
+            place.unlink()
+            raise
+        finally:
+            os.close(mark)
+        former = _last_identity(opened.chain)
+        if former is not None and "id" in former:
+            _mark_place(former | {"folder": identity["folder"]}).unlink(missing_ok=True)
 
 
 def account(path: str | Path, *, expected_head: str | None = None) -> Account:
@@ -515,7 +538,10 @@ def read(path: str | Path) -> Chain:
 
 
 def _begin(path: str | Path, content: dict[str, Any]) -> None:
-    """Create a chain of one line, which holds its inode, whole or not at all. It never replaces a file."""
+    """Create a chain of one line, which holds its identity, whole or not at all. It never replaces a file.
+
+    The mark is on the disk before the chain has its name: a process that was killed in between leaves no chain.
+    """
     path = Path(path)
     unfinished = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     try:
@@ -523,12 +549,19 @@ def _begin(path: str | Path, content: dict[str, Any]) -> None:
     except OSError as error:  # it would name the unfinished file
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
-        line, _ = _line(_BEFORE_THE_FIRST, content | {"inode": os.fstat(descriptor).st_ino})
+        _expect_guarded_folder(path)
+        identity = _identity(path, descriptor)
+        line, digest = _line(_BEFORE_THE_FIRST, content | identity)
         _write(descriptor, line, 0)
         os.fsync(descriptor)
+        place = _mark_place(identity)
+        os.close(_create_mark(place, digest))
         try:
             os.link(unfinished, path)  # a rename would replace
-        except FileExistsError:
+        except BaseException as error:
+            place.unlink()
+            if not isinstance(error, FileExistsError):
+                raise
             said = "there is such a file, and a second budget for the same records would be a second spend"
             raise FileExistsError(errno.EEXIST, said, str(path)) from None
     finally:
@@ -543,6 +576,7 @@ class _Opened(NamedTuple):
     chain: Chain
     end: int  # of the last whole line
     torn: bool  # something stands after it
+    mark: int | None  # a descriptor; None for a reader, and where there is none
 
 
 @contextmanager
@@ -550,7 +584,7 @@ def _opened(
     path: str | Path, *, writing: bool, timeout: float | None = None, copies: bool = False
 ) -> Iterator[_Opened]:
     """The file, locked and verified. Readers lock too: a torn line could be replaced while they read it."""
-    path, locks = Path(path), _locks()
+    path, locks, mark = Path(path), _locks(), None
     descriptor = _locked(path, locks, writing, timeout)
     try:
         try:
@@ -558,12 +592,14 @@ def _opened(
                 content = stream.read()
             chain, end = _verified(path, content)
             if writing and not copies:
-                _expect_no_copy(path, descriptor, chain)
-            yield _Opened(path, descriptor, chain, end, end < len(content))
+                mark = _open_mark(path, descriptor, chain)
+            yield _Opened(path, descriptor, chain, end, end < len(content), mark)
         finally:
             locks.flock(descriptor, locks.LOCK_UN)  # closing leaves it to a child that another thread forked
     finally:
         os.close(descriptor)
+        if mark is not None:
+            os.close(mark)
 
 
 def _locks() -> Any:
@@ -580,7 +616,7 @@ def _locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int
     until = math.inf if timeout is None else time.monotonic() + timeout
     while True:
         try:
-            descriptor = os.open(path, (os.O_RDWR | os.O_APPEND) if writing else os.O_RDONLY)
+            descriptor = _open_own(_own_target(path), os.O_RDWR | os.O_APPEND) if writing else _open(path, os.O_RDONLY)
         except FileNotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, "there is no ledger (ledger.create begins one)", str(path)) from error
         try:
@@ -598,12 +634,110 @@ def _locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int
         os.close(descriptor)
 
 
-def _expect_no_copy(path: Path, descriptor: int, chain: Chain) -> None:
-    known = [line["inode"] for line in chain.lines if "inode" in line]
-    if known and known[-1] != os.fstat(descriptor).st_ino:
+def _open(path: Path, flags: int) -> int:
+    """A descriptor of a file, where a pipe would keep its reader waiting."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise LedgerError(f"{path} must be a file")
+    return descriptor
+
+
+def _open_own(path: Path, flags: int) -> int:
+    """A descriptor of a file of this user, no link, whose name no other user can give to another file."""
+    _expect_guarded_folder(path)
+    descriptor = _open(path, flags | os.O_NOFOLLOW)
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
         raise LedgerError(
-            f"{path} is a copy: runs go on in the original, or after ledger.adopt(path) in this file alone"
+            f"{path} must be yours, and belongs to another user, who may have written it: ledger.adopt a copy that is "
+            "yours, or chown it if you wrote it"
         )
+    return descriptor
+
+
+def _own_target(path: Path) -> Path:
+    """What a symbolic link leads to; the links are this user's."""
+    for _ in range(_MAX_LINKS):
+        status = os.lstat(path)
+        if not stat.S_ISLNK(status.st_mode):
+            return path
+        if status.st_uid != os.geteuid():
+            raise LedgerError(f"{path} must be yours, and is a symbolic link of another user: give the file itself")
+        path = path.parent / os.readlink(path)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def _expect_guarded_folder(path: Path) -> None:
+    """A sticky bit, as of /tmp, keeps users from files that are not theirs."""
+    mode = os.stat(path.absolute().parent).st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise LedgerError(f"{path} must lie where no other user can replace it: chmod o-w its folder")
+
+
+def _identity(path: Path, descriptor: int) -> dict[str, Any]:
+    """What no copy of a file has: its inode, an id that no other file was given, and the folder of its mark."""
+    folder = str(path.resolve().parent)
+    return {"inode": os.fstat(descriptor).st_ino, "id": os.urandom(16).hex(), "folder": folder}
+
+
+def _last_identity(chain: Chain) -> dict[str, Any] | None:
+    """Of the file that counts, as the chain says; None in a chain that says nothing."""
+    return next((line for line in reversed(chain.lines) if "inode" in line), None)
+
+
+def _mark_place(identity: dict[str, Any]) -> Path:
+    return Path(identity["folder"]) / (_MARK % identity["id"])
+
+
+def _create_mark(place: Path, head: str) -> int:
+    """A descriptor of a new mark, which is on the disk."""
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        _write(descriptor, head.encode(), 0)
+        os.fsync(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        place.unlink()
+        raise
+    _sync_folder(place)
+    return descriptor
+
+
+def _open_mark(path: Path, descriptor: int, chain: Chain) -> int | None:
+    """A descriptor of the mark of the file that counts; None of a chain that was begun before there were marks.
+
+    Raises:
+      LedgerError: the file is a copy, its mark is gone, or it lacks what was written since.
+    """
+    identity = _last_identity(chain)
+    after = "after ledger.adopt(path) in this file alone"
+    if identity is not None and identity["inode"] != os.fstat(descriptor).st_ino:
+        raise LedgerError(f"{path} is a copy: runs go on in the original, or {after}")
+    if identity is None or "id" not in identity:
+        return None
+    if not (isinstance(identity["id"], str) and _ID.fullmatch(identity["id"])):
+        raise Damaged(f"{path} has an id that no ledger has")
+    beside = _mark_place(identity | {"folder": path.resolve().parent})
+    mark = None
+    for place in (beside, _mark_place(identity)):  # a hard link lies elsewhere, and a folder may have moved
+        try:
+            mark = _open_own(place, os.O_RDWR)
+            break
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    if mark is None:
+        raise LedgerError(
+            f"{path} lacks its mark {beside.name}, as a file does that was deleted and put back: put the mark back, "
+            f"or runs go on {after}"
+        )
+    if os.pread(mark, len(_BEFORE_THE_FIRST), 0).decode("ascii", "replace") not in chain.hashes:
+        os.close(mark)
+        raise LedgerError(
+            f"{path} is an older copy, as its mark {beside.name} says: put the newest back, or runs go on {after}, and "
+            "what was spent since is forgotten"
+        )
+    return mark
 
 
 class _Prefix(NamedTuple):
@@ -673,6 +807,9 @@ def _append(opened: _Opened, content: dict[str, Any], *, named: bool = False) ->
         os.fsync(opened.descriptor)
     else:
         _settle(opened)
+    if opened.mark is not None:
+        with suppress(OSError):  # the line stands; a mark that is behind names one that stands too
+            os.pwrite(opened.mark, digest.encode(), 0)
     return digest
 
 

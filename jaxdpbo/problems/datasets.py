@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 
-SKLEARN_HINT = "scikit-learn is needed: pip install 'jaxdpbo[sklearn]'"
+SKLEARN_HINT = f"scikit-learn is needed: {_checks.install_hint('sklearn')}"
 NAMES = ("digits", "breast_cancer", "diabetes")
 
 

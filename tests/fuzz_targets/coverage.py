@@ -76,7 +76,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.checkpoints": "begin begin_once begin_in_parts about_to_draw keep give_out given_out",
         "drivers.methods": "local sobol",
         "drivers.preview": "deviation_of",
-        "drivers.result": "statement_of complete expect_host arrays raise_on_failed_factorisation named to_numpy",
+        "drivers.result": (
+            "statement_of complete expect_host expect_no_mean arrays raise_on_failed_factorisation named to_numpy"
+        ),
         "space": "box place",
         "outsourcing.lines": "sender integer expect_schema shown",
         "privacy.accounting.rounded": "above",
@@ -128,6 +130,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.sklearn.splits": "one",
         "integrations.sklearn.fitting": "of_blocks taken with_params",
         "integrations.sklearn.scaling": "scale exponent_of",
+        "integrations.sklearn.spellings": "refuse_others expect_response",
     },
     "draws what a result holds: tests/test_plotting.py": {"plotting": "path front trade_off audit previews budget"},
     "the fields of a class: tests/test_contracts.py": {"types": "missing"},

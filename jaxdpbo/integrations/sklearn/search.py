@@ -1,6 +1,8 @@
 """``PrivateSearchCV``: a hyper-parameter search whose answer is differentially private for the validation records."""
 
+from collections.abc import Callable
 from copy import deepcopy
+from types import MethodType
 from typing import Any, NamedTuple
 
 import jax
@@ -9,15 +11,14 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
 
 from jaxdpbo import _checks
 from jaxdpbo.drivers import Run, RunInterrupted, methods, minimize
-from jaxdpbo.integrations.sklearn import fitting, jobs, losses, scaling, splits
+from jaxdpbo.integrations.sklearn import fitting, jobs, losses, scaling, spellings, splits
 from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss, Rows, Targets
 from jaxdpbo.privacy import charges, guarantee, separable
-from jaxdpbo.space import Dimension, Space
+from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike
 
 ON_ERROR = ("worst", "raise")
@@ -46,15 +47,25 @@ class _Ready(NamedTuple):
     block_rows: int | None = None
 
 
-def _has(name: str) -> Any:
-    """For ``available_if``: whether the refitted estimator, or the one that will be, has a method."""
+class _OfRefitted:
+    """A method of the refitted estimator, or of the one that will be. Where it lacks the method, so does the search."""
 
-    def check(search: Any) -> bool:
+    def __init__(self, method: Callable[..., Any]):
+        self._method = method
+
+    def __get__(self, search: Any, owner: Any = None) -> Any:
+        """The method; its error says why there is none."""
+        if search is None:
+            return self._method
+        name, model = self._method.__name__, getattr(search, "best_estimator_", search.estimator)
         if not search.refit:
-            raise AttributeError(f"{name} is not there with refit=False: fit an estimator with best_params_ yourself")
-        return hasattr(getattr(search, "best_estimator_", search.estimator), name)
-
-    return available_if(check)
+            raise AttributeError(
+                f"{name} is not there with refit=False, since no estimator is fitted: give refit='train', or fit one "
+                "with best_params_ yourself"
+            )
+        if not hasattr(model, name):
+            raise AttributeError(f"{name} is not there: {type(model).__name__} has none")
+        return MethodType(self._method, search)
 
 
 class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
@@ -84,7 +95,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     Args:
       estimator: a classifier or regressor; cloned, never fitted itself. A ``Pipeline`` has ``step__param``.
-      space: a ``Space``, or a dict of its dimensions by parameter name.
+      space: a ``Space``, or a dict by parameter name of what it takes: dimensions, lists of choices, and frozen
+        ``uniform``, ``loguniform`` and ``randint`` of scipy.stats.
       epsilon: with ``delta``, the budget;
       delta: in (0, 1), far under one over the number of records;
       mu: or the GDP budget.
@@ -126,10 +138,11 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       best_estimator_: with ``refit``; ``predict`` and the like are then its own.
     """
 
+    @spellings.refuse_others
     def __init__(
         self,
         estimator: Estimator,
-        space: Space | dict[str, Dimension],
+        space: Space | dict[str, Any],
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -150,7 +163,11 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         recording: charges.Recording | None = None,
         insecure_seed: int | None = None,
     ):
-        """Keep the arguments; ``fit`` checks them."""
+        """Keep the arguments; ``fit`` checks them.
+
+        Raises:
+          TypeError: there are others, such as those of scikit-learn's searches; says what to give in their place.
+        """
         self.estimator = estimator
         self.space = space
         self.epsilon = epsilon
@@ -224,6 +241,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         objective = fitting.OfUsers(self.estimator, loss, self.error_score == "raise")
         # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.
         model = objective.fitted(middle, data)
+        spellings.expect_response(loss, model)
         losses.expect(loss, model, training[0], losses.elements(y, split.train))
         whose = () if groups is None else (guarantee.WHOSE_ROWS,)
         rests = (guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
@@ -242,6 +260,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         objective = fitting.of_blocks(learner, count, k, groups, raises=self.error_score == "raise")
         data = fitting.All(X, y, fit_params, isinstance(loss, str))
         model = fitting.with_params(self.estimator, middle)  # unknown parameters are said before anything is spent
+        spellings.expect_response(loss, model)
         each = round(np.mean([len(block.train) for block in objective.partition]))  # alike, where there are no groups
         return _Ready(objective, data, objective.count, np.arange(0), model, (), each)
 
@@ -299,32 +318,32 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         if self.estimate_share:
             self.best_loss_ = float(run.release.loss)
 
-    @_has("predict")
+    @_OfRefitted
     def predict(self, X: Rows) -> Any:
         """Of ``best_estimator_``; only with ``refit``, like the others below."""
         return self._refitted().predict(X)
 
-    @_has("predict_proba")
+    @_OfRefitted
     def predict_proba(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
         return self._refitted().predict_proba(X)
 
-    @_has("predict_log_proba")
+    @_OfRefitted
     def predict_log_proba(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
         return self._refitted().predict_log_proba(X)
 
-    @_has("decision_function")
+    @_OfRefitted
     def decision_function(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
         return self._refitted().decision_function(X)
 
-    @_has("transform")
+    @_OfRefitted
     def transform(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
         return self._refitted().transform(X)
 
-    @_has("score")
+    @_OfRefitted
     def score(self, X: Rows, y: Targets = None) -> float:
         """Of ``best_estimator_``: an exact number, outside of the guarantee where validation records are among them."""
         return self._refitted().score(X, y)

@@ -116,7 +116,10 @@ def _far(rows: np.ndarray) -> Any:
 def _losses(objective: Objective, point: Any, data: Data, users: int) -> np.ndarray:
     losses = np.asarray(objective(point, data), np.float64)
     if losses.shape[-1:] != (users,):
-        raise ValueError(f"objective must return losses of {users} users along the last axis, got shape {losses.shape}")
+        mean = "" if losses.shape else ": one loss per user, not their mean"
+        raise ValueError(
+            f"objective must return losses of {users} users along the last axis, got shape {losses.shape}{mean}"
+        )
     return losses.reshape(-1, users)
 
 

@@ -276,7 +276,7 @@ def _wanted(key):
 
 
 THIRDS = (Fraction(1, 3),) * 3
-CHOSEN = choice.budget(1.0, "exact", users=2, dtype=float)
+CHOSEN = choice.budget(1.0, "exact", dtype=float)
 
 
 @jax.jit

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import protocol_cases
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from oracles import integers
 
 from jaxdpbo import drivers
 from jaxdpbo.drivers import mesh
@@ -86,7 +87,7 @@ def rounded():
         data = mesh.placed(spread(count, of=losses.T))
         with mesh.over(mesh.of(data)):
             total = jax.jit(clipping.clipped_sum)(weights, data.T, jnp.asarray(1.0), jnp.asarray(40_000, jnp.int32))
-        found.append(np.asarray(total[0]))
+        found.append(integers.value(*total[0]))
     return int(np.max(np.abs(np.array(found) - found[0])))
 
 

@@ -79,7 +79,7 @@ def test_what_passes_between_devices_is_a_sum(devices):
     """And a mean loss, of the raw diagnostics."""
     shapes = [shape.partition("{")[0] for shape, _ in devices["moved"]]
     assert {operation for _, operation in devices["moved"]} == {"all-reduce"}
-    assert [shape for shape in shapes if shape.startswith("s32")] == ["s32[2]"]
+    assert [shape for shape in shapes if shape.startswith("s32")] == ["s32[4,2]"]  # limbs
     assert str(8 * clipping.CHUNK) not in str(shapes)
 
 

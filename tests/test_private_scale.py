@@ -19,8 +19,8 @@ USERS = 24
 NUMBERS = 2.0 ** np.random.default_rng(0).integers(-6, 7, USERS)
 
 
-def budget(mu, noise="exact", users=USERS):
-    return private_scale.budget(mu, noise, users=users, dtype=float)
+def budget(mu, noise="exact"):
+    return private_scale.budget(mu, noise, dtype=float)
 
 
 @jax.jit
@@ -63,7 +63,7 @@ def test_seven_counts_cost_what_was_asked_for(mu):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_with_many_users_it_is_the_median_rounded_up(scale, dtype):
     numbers = (scale * np.random.default_rng(1).gamma(2.0, size=4001)).astype(dtype)
-    found = private_scale.median(jax.random.key(0), budget(2.0, users=4001), jnp.asarray(numbers))
+    found = private_scale.median(jax.random.key(0), budget(2.0), jnp.asarray(numbers))
     assert found.dtype == dtype
     assert 0.45 <= np.median(numbers) / float(found) <= 1.05
 
@@ -71,23 +71,29 @@ def test_with_many_users_it_is_the_median_rounded_up(scale, dtype):
 @pytest.mark.parametrize(("number", "expected"), [(0.0, -40), (1e-30, -40), (1e30, 40), (np.inf, 40), (np.nan, 40)])
 def test_beyond_the_grid_it_is_its_end(number, expected):
     numbers = jnp.full(500, number)
-    assert float(private_scale.median(jax.random.key(0), budget(3.0, users=500), numbers)) == 2.0**expected
+    assert float(private_scale.median(jax.random.key(0), budget(3.0), numbers)) == 2.0**expected
 
 
 def test_without_noise_it_is_the_median():
     for size in (1, 2, 7, 30):
         numbers = np.random.default_rng(size).normal(size=size) ** 2
-        found = float(private_scale.median(jax.random.key(0), budget(math.inf, "none", size), jnp.asarray(numbers)))
+        found = float(private_scale.median(jax.random.key(0), budget(math.inf, "none"), jnp.asarray(numbers)))
         half = np.sort(numbers)[(size + 1) // 2 - 1]
         assert found / 2 < half <= found
 
 
-def test_too_little_budget_or_too_many_users_are_refused():
-    with pytest.raises(ValueError, match=r"mu must be at least 0\.005\d* and users at most \d+ to find a scale"):
+def test_too_little_budget_is_refused():
+    with pytest.raises(ValueError, match=r"mu must be at least 0\.005\d* to find a scale"):
         budget(1e-3)
-    with pytest.raises(ValueError, match="users at most"):
-        budget(1.0, users=10**8)
-    assert int(budget(1.0, users=10**6).units) * 10**6 + 20 * private_scale.SIGMA < 2**31
+
+
+@pytest.mark.parametrize("users", [3, 2**31 - 1, 2**40])
+def test_a_half_of_any_number_of_users_is_told_from_less(users):
+    chosen = budget(30.0)
+    many = jnp.asarray([min(users, 2**31 - 1) // 3, min(users, 2**31 - 1)], jnp.int32)
+    found = [private_scale._reaches_half(jax.random.key(0), chosen, each, users) for each in many]
+    assert not found[0]
+    assert bool(found[1]) == (users < 2**32)
 
 
 # Where it is a part of a budget.

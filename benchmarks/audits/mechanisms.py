@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.audits.rows import Row, claim, of_both, simulate
-from jaxdpbo.privacy import accounting, auditing, clipping, mechanisms, private_scale
+from jaxdpbo.privacy import accounting, auditing, clipping, mechanisms, private_scale, wide_integers
 
 MOVED, RATE = 8, Fraction(1, 8)  # on the grid: one unit of epsilon
 TRUTH, CHANCES = Fraction(6, 10), (Fraction(6, 10), Fraction(2, 10), Fraction(2, 10))
@@ -57,7 +57,7 @@ def rows() -> list[Row]:
 
 def _scale() -> Row:
     """One user alone, whose number is below the whole grid or above it."""
-    budget = private_scale.budget(1.0, "exact", users=1, dtype=float)
+    budget = private_scale.budget(1.0, "exact", dtype=float)
 
     def scores(trials):
         median = partial(private_scale.median, budget=budget)
@@ -114,6 +114,7 @@ def _clipped_sum(trials):
 
     def released(key, losses):
         total, _, _ = clipping.clipped_sum(jnp.eye(2), losses, jnp.ones(()), jnp.int32(RADIUS))
-        return jnp.sum(total + mechanisms.rounded_gaussian(key, (2,), WIDTH))
+        noise = wide_integers.widen(mechanisms.rounded_gaussian(key, (2,), WIDTH))
+        return jnp.sum(wide_integers.to_float(wide_integers.add(total, noise), losses.dtype))
 
     return simulate(released, losses, losses * np.array([[-1.0, 1.0, 1.0]]), trials)

@@ -26,7 +26,6 @@ from jaxdpbo.types import DTypeLike
 
 NOISES = ("exact", "float", "none")
 SIGMAS = (4096, 65536)  # the second where the first would leave a user too few grid points
-NARROWER = (2048, 1024, 512, 256, 128)  # where the sum over very many users would not fit 32 bits, the first that does
 RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first that leaves a sensitivity enough units
 MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
 MAX_RADIUS = 2**16  # radii below, and dimensions: the guard counts squares in 32 bits
@@ -94,10 +93,10 @@ def budget(
     scale = None
     if _checks.flag("find_scale", find_scale):
         first, mu = shared(mu, (private_scale.SHARE, 1 - private_scale.SHARE), dtype)
-        asked, scale = mu, private_scale.budget(first, noise, users=users, dtype=dtype)
+        asked, scale = mu, private_scale.budget(first, noise, dtype=dtype)
     if noise == "exact":
         share = 1.0 if scale is None else math.sqrt(1 - private_scale.SHARE)
-        radius, sigma = _on_grid(min(asked, mu), dimension, steps * releases, users, share)
+        radius, sigma = _on_grid(min(asked, mu), dimension, steps * releases, share)
     return Budget(
         mu=jnp.asarray(mu, dtype),
         radius=jnp.asarray(radius, jnp.int32),
@@ -133,7 +132,7 @@ class NoiseSettings(NamedTuple):
       mu: ``()``, the budget.
       radius: ``()``, and ``sigma ()``: of exact noise, otherwise 0.
       noise: ``()``, the row of ``NOISES``.
-      users: ``()``.
+      users: ``()``, or ``(2,)``, two words of 31 bits, where one does not hold them.
       steps: ``()``, and ``releases ()``, the sums released in each.
       clip: ``(1,)``, the clip norm, or ``(2,)``, the range of a loss. Where it is found privately zeros, and behind
         them the budget of that and what one user counts for.
@@ -150,14 +149,7 @@ class NoiseSettings(NamedTuple):
 
 
 def noise_settings(budget: Budget, *clip: jax.Array) -> NoiseSettings:
-    """Of a budget, and what bounds one user's part: the clip norm, or the two ends of the range.
-
-    Raises:
-      ValueError: 2^31 users or more, at trace time.
-    """
-    if budget.users >= 2**31:
-        raise ValueError(f"users must be fewer than 2^31, got {budget.users}")
-
+    """Of a budget, and what bounds one user's part: the clip norm, or the two ends of the range."""
     scale = budget.scale
 
     def count(value: int) -> jax.Array:
@@ -168,7 +160,7 @@ def noise_settings(budget: Budget, *clip: jax.Array) -> NoiseSettings:
         radius=budget.radius,
         sigma=count(budget.sigma),
         noise=count(NOISES.index(budget.noise)),
-        users=count(budget.users),
+        users=jnp.asarray(budget.users if budget.users < 2**31 else divmod(budget.users, 2**31), jnp.int32),
         steps=count(budget.steps),
         releases=count(budget.releases),
         clip=jnp.stack(clip if scale is None else [*clip, scale.mu, scale.units.astype(scale.mu.dtype)]),
@@ -285,7 +277,7 @@ def _end(dtype: Any) -> float:
     return 2.0**30 if dtype == jnp.float64 else 2.0**24
 
 
-def _on_grid(mu: float, dimension: int, releases: int, users: int, share: float) -> tuple[int, int]:
+def _on_grid(mu: float, dimension: int, releases: int, share: float) -> tuple[int, int]:
     """Radius and sigma, or a refusal that says what would do; ``mu`` is a ``share`` of what was asked for."""
     if dimension >= MAX_RADIUS:
         raise ValueError(
@@ -309,16 +301,5 @@ def _on_grid(mu: float, dimension: int, releases: int, users: int, share: float)
         raise ValueError(
             f"mu must be at most {0.995 * largest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
             f"got {mu / share:g}; noise='none' with mu=inf is no noise"
-        )
-    for narrower in NARROWER:
-        if users * radius + 14 * sigma < 2**31:
-            break
-        fewer = sensitivity.largest_radius(accounting.largest_distance(mu, narrower, releases))
-        if fewer >= least:
-            radius, sigma = fewer, narrower
-    if users * radius + 14 * sigma >= 2**31:
-        raise ValueError(
-            f"users must be at most {(2**31 - 14 * sigma - 1) // radius} for exact noise at mu = {mu / share:g} over "
-            f"{releases} sums, got {users}: the sum of their integers would not fit 32 bits"
         )
     return radius, sigma

@@ -14,11 +14,12 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, mechanisms, sensitivity
+from jaxdpbo.privacy import accounting, clipping, mechanisms, sensitivity, wide_integers
 from jaxdpbo.types import ArrayLike, DTypeLike
 
 RATE = Fraction(1, 2**8)  # of the exponential mechanism: its scores are in units of 1/256 nat
-MAX_LEVELS = 2**20  # of one user's integers; float32 is right to less than one of them
+LEVELS_BITS = 20
+MAX_LEVELS = 2**LEVELS_BITS  # of one user's integers; float32 is right to less than one of them
 TOTAL_VARIATION = 2.0**-128  # of one choice, see ``mechanisms.exact_exponential``
 
 
@@ -40,18 +41,16 @@ class Budget:
     noise: str = field(metadata={"static": True})
 
 
-def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
+def budget(mu: float, noise: str, *, dtype: DTypeLike) -> Budget:
     """A checked budget, rounded down.
 
     Args:
       mu: of one choice; ``inf`` with ``noise="none"``.
       noise: "exact", "float" or "none".
-      users: ``n``, public.
       dtype: of ``mu``.
 
     Raises:
-      ValueError: too little budget, or too many users, for exact noise; an infinite one with noise, or a finite one
-        without.
+      ValueError: too little budget for exact noise; an infinite one with noise, or a finite one without.
     """
     units = digits = 0
     mu = _checks.positive("mu", mu, finite=False)
@@ -59,15 +58,11 @@ def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
         raise ValueError(f"mu must be inf with noise='none' and finite with any other, got {mu}, {noise!r}")
     mu = mu if math.isinf(mu) else _checks.rounded_down(mu, dtype)
     if noise == "exact":
-        most = min(MAX_LEVELS, (2**31 - 1) // _checks.size("users", users))
-        units = min(_units(mu), most)
+        units = min(_units(mu), MAX_LEVELS)
         if not units:
             least = accounting.bounded_range_mu(float(_range(1)))
-            raise ValueError(
-                f"mu must be at least {1.01 * least:.3g} and users fewer than 2^31 for an exact choice, got {mu:.3g} "
-                f"and {users}"
-            )
-        digits = most // units
+            raise ValueError(f"mu must be at least {1.01 * least:.3g} for an exact choice, got {mu:.3g}")
+        digits = MAX_LEVELS // units
     return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), jnp.asarray(digits, jnp.int32), noise)
 
 
@@ -133,7 +128,7 @@ def row(
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import secret_key
     >>> from jaxdpbo.privacy import choice
-    >>> chosen, losses = choice.budget(1.0, "exact", users=500, dtype=float), jnp.outer(jnp.arange(3.0), jnp.ones(500))
+    >>> chosen, losses = choice.budget(1.0, "exact", dtype=float), jnp.outer(jnp.arange(3.0), jnp.ones(500))
     >>> int(choice.row(secret_key(), chosen, losses, jnp.asarray(2.0)))
     0
     """
@@ -157,10 +152,11 @@ def scores(budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayL
     parts, top = relative(losses, width), mechanisms.top(RATE)
     levels = budget.units * budget.digits
     whole = jnp.rint(parts * levels.astype(parts.dtype)).astype(jnp.int32)
-    lost = jnp.sum(whole, axis=1, dtype=jnp.int32) // budget.digits
+    lost = wide_integers.divide(clipping.total_of_users(whole, LEVELS_BITS), budget.digits)
     prior = jnp.rint(_prior(parts[:, 0], favoured) / float(RATE)).astype(jnp.int32)
     farthest = top + math.ceil(math.log(losses.shape[0]) / RATE)  # beyond it no prior counts, and no difference wraps
-    found = prior - jnp.minimum(lost - jnp.min(lost), farthest)
+    worse = wide_integers.add(lost, wide_integers.negate(wide_integers.minimum(lost)))
+    found = prior - wide_integers.narrow(worse, farthest)
     return found - jnp.max(found) + top
 
 

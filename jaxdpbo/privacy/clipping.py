@@ -5,14 +5,17 @@ A user whose vector is not finite counts as the zero vector, before the clip. Na
 """
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from jaxdpbo.privacy import wide_integers
 from jaxdpbo.types import DTypeLike
 
 USERS_AXIS = "users"  # of a mesh: who traces under one with such an axis has the users spread over its devices
+RADIUS_BITS = 16  # of one user's integers
 CHUNK = 4096  # users at a time, give or take a half: their vectors stay in cache, and no (d, n) array is ever written
 
 
@@ -42,7 +45,9 @@ def l2_norms(vectors: jax.Array) -> jax.Array:
     return scale * jnp.sqrt(jnp.sum(jnp.square(vectors / scale[None]), axis=0))
 
 
-def summed(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None) -> tuple[jax.Array, ...]:
+def summed(
+    vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None
+) -> tuple[Any, jax.Array, jax.Array]:
     """Clip and add up columns; with ``radius`` as integers, so that nothing about the sum is rounded.
 
     Replacing one column moves the sum by ``sensitivity.clipped_sum``, up to rounding. With ``radius`` each column
@@ -51,14 +56,35 @@ def summed(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = 
     Args:
       vectors: ``(d, n)``, one user a column.
       clip_norm: ``B``, positive.
-      radius: ``()`` ``int32``, that ``B`` is mapped to; ``radius`` and ``d`` below 2^16, ``n radius`` below 2^31.
+      radius: ``()`` ``int32``, that ``B`` is mapped to; ``radius`` and ``d`` below 2^16.
 
     Returns:
-      The sum ``(d,)``, in units of ``grid_step`` with ``radius``; how many users were clipped, and how many refused.
+      The sum ``(d,)``, with ``radius`` as ``wide_integers.Wide`` in units of ``grid_step``; how many users were
+      clipped, and how many refused.
     """
+    counted, clipped, nonfinite = _counted(vectors, clip_norm, radius)
+    total = jnp.sum(counted, axis=1) if radius is None else total_of_users(counted, RADIUS_BITS)
+    return total, jnp.sum(clipped), jnp.sum(nonfinite)
+
+
+def total_of_users(whole: jax.Array, bits: int) -> wide_integers.Wide:
+    """The sum over users of integers ``(m, n)`` within ``[-2^bits, 2^bits]``; on a mesh each device adds up its own."""
+    mesh, users = jax.sharding.get_abstract_mesh(), whole.shape[1]
+    if USERS_AXIS not in mesh.auto_axes or users % mesh.shape[USERS_AXIS]:
+        return wide_integers.total(whole, bits)
+    spread = jax.shard_map(
+        lambda own: wide_integers.psum(wide_integers.total(own, bits), USERS_AXIS),
+        mesh=mesh, in_specs=PartitionSpec(None, USERS_AXIS), out_specs=PartitionSpec(), axis_names={USERS_AXIS},
+    )  # fmt: skip
+    return spread(whole)
+
+
+def _counted(
+    vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What is added up ``(d, n)``, and which users were clipped and refused ``(n,)``."""
     vectors, clipped, nonfinite = clip_by_l2_norm(vectors, clip_norm)
-    counted = vectors if radius is None else quantised(vectors, clip_norm, radius)
-    return jnp.sum(counted, axis=1, dtype=counted.dtype), jnp.sum(clipped), jnp.sum(nonfinite)
+    return vectors if radius is None else quantised(vectors, clip_norm, radius), clipped, nonfinite
 
 
 def quantised(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
@@ -89,7 +115,7 @@ def grid_step(clip_norm: jax.Array, radius: jax.Array, dimension: int) -> jax.Ar
 
 def clipped_sum(
     weights: jax.Array, losses: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+) -> tuple[Any, jax.Array, jax.Array]:
     """``summed`` of ``weights.T @ losses[:, i]`` over users, in chunks: no ``(d, n)`` array is stored.
 
     Replacing one user's losses moves the result as ``summed`` says, whatever the losses are, NaN and infinities
@@ -102,7 +128,7 @@ def clipped_sum(
       radius: see ``summed``.
 
     Returns:
-      The sum ``(d,)``; how many users were clipped, and how many refused as not finite: raw data, not private.
+      As ``summed``: the sum, how many users were clipped, and how many refused as not finite. Raw data, not private.
     """
     mesh, users = jax.sharding.get_abstract_mesh(), losses.shape[1]
     if USERS_AXIS in mesh.auto_axes and users % mesh.shape[USERS_AXIS] == 0:
@@ -116,12 +142,14 @@ def _in_chunks(weights, losses, clip_norm, radius, start=lambda zeros: zeros):
     full, rest = divmod(users, chunk)
 
     def add(total, block):
-        vectors = jnp.matmul(weights.T, block, precision="highest")
-        return jax.tree.map(jnp.add, total, summed(vectors, clip_norm, radius))
+        counted, *flags = _counted(jnp.matmul(weights.T, block, precision="highest"), clip_norm, radius)
+        of_chunk = jnp.sum(counted, axis=1, dtype=counted.dtype)  # a chunk's integers fit 31 bits
+        whole = total[0] + of_chunk if radius is None else wide_integers.add(total[0], wide_integers.widen(of_chunk))
+        return whole, *(before + jnp.sum(flag) for before, flag in zip(total[1:], flags, strict=True))
 
     count = jnp.zeros((), jnp.sum(jnp.zeros(1, bool)).dtype)
     nothing = jnp.zeros(weights.shape[1], weights.dtype if radius is None else jnp.int32)
-    total = start((nothing, count, count))
+    total = start((nothing if radius is None else wide_integers.widen(nothing), count, count))
     if full == 1:  # no loop, so no copy of the losses where all rows count
         total = add(total, losses[:rows, :chunk])
     else:
@@ -141,7 +169,9 @@ def _on_mesh(mesh, weights, losses, clip_norm, radius):
 
     def own(weights, losses, clip_norm, radius):
         differing = partial(jax.lax.pcast, axis_name=USERS_AXIS, to="varying")
-        return jax.lax.psum(_in_chunks(weights, losses, clip_norm, radius, differing), USERS_AXIS)
+        total, *counts = _in_chunks(weights, losses, clip_norm, radius, differing)
+        add_up = jax.lax.psum if radius is None else wide_integers.psum
+        return add_up(total, USERS_AXIS), *jax.lax.psum(tuple(counts), USERS_AXIS)
 
     whole, by_user = PartitionSpec(), PartitionSpec(None, USERS_AXIS)
     spread = jax.shard_map(

@@ -6,11 +6,12 @@ releases is ``calibration``'s.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo.privacy import accounting, calibration, clipping, mechanisms, private_scale, sensitivity
+from jaxdpbo.privacy import accounting, calibration, clipping, mechanisms, private_scale, sensitivity, wide_integers
 
 
 def clip_norm(
@@ -41,7 +42,7 @@ def clip_norm(
 
 
 def of_vectors(
-    key: jax.Array, budget: calibration.Budget, total: jax.Array, clip_norm: jax.Array
+    key: jax.Array, budget: calibration.Budget, total: Any, clip_norm: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """The mean ``(d,)`` over users of vectors clipped to ``clip_norm``, with the noise of one of ``steps`` releases.
 
@@ -55,13 +56,14 @@ def of_vectors(
     Args:
       key: for the noise; used once.
       budget: of the run.
-      total: ``(d,)``, of ``clipping.summed`` with ``calibration.grid(budget)``.
+      total: ``(d,)``, of ``clipping.summed`` with ``calibration.grid(budget)``: ``Wide`` where the noise is exact.
       clip_norm: ``B ()``, that it was clipped to.
 
     Returns:
       The noisy mean, and the raw one.
     """
-    unit = clipping.grid_step(clip_norm, budget.radius, total.shape[0]) if budget.noise == "exact" else clip_norm
+    exact = budget.noise == "exact"
+    unit = clipping.grid_step(clip_norm, budget.radius, budget.dimension) if exact else clip_norm
     deviation = sensitivity.clipped_sum(clip_norm) * budget.steps**0.5 / (budget.users * budget.mu)
     noisy, mean = _noised(key, budget, total, unit, deviation)
     return noisy if budget.scale is None else noisy / clip_norm, mean
@@ -93,7 +95,7 @@ def of_losses(
     if budget.noise == "exact":
         radius = jnp.asarray(budget.radius, half.dtype)
         scaled = jnp.rint((inside - middle) / half * radius).astype(jnp.int32)
-        total = jnp.sum(jnp.clip(scaled, -budget.radius, budget.radius), axis=1, dtype=jnp.int32)
+        total = clipping.total_of_users(jnp.clip(scaled, -budget.radius, budget.radius), clipping.RADIUS_BITS)
         noisy, mean = _noised(key, budget, total, half / radius, 0.0)
         return middle + noisy, middle + mean, clipped
     each = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
@@ -121,13 +123,15 @@ def loss_deviation(budget: calibration.Budget, low: float, high: float) -> float
 
 
 def _noised(
-    key: jax.Array, budget: calibration.Budget, total: jax.Array, unit: jax.Array, deviation: jax.Array | float
+    key: jax.Array, budget: calibration.Budget, total: Any, unit: jax.Array, deviation: jax.Array | float
 ) -> tuple[jax.Array, jax.Array]:
-    """A sum over users, in units of ``unit`` where the noise is exact, as a noisy mean and the raw one."""
+    """A sum over users, ``Wide`` in units of ``unit`` where the noise is exact, as a noisy mean and the raw one."""
     if budget.noise == "exact":
-        noisy = total + mechanisms.rounded_gaussian(key, total.shape, budget.sigma)
+        noise = mechanisms.rounded_gaussian(key, total.low.shape, budget.sigma)
         step = unit / budget.users
-        return noisy.astype(step.dtype) * step, total.astype(step.dtype) * step
+        both = wide_integers.add(total, wide_integers.widen(noise)), total
+        noisy, raw = (wide_integers.to_float(each, step.dtype) * step for each in both)
+        return noisy, raw
     mean = total / budget.users
     if budget.noise == "none":
         return mean, mean

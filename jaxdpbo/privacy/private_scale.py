@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, mechanisms, sensitivity
+from jaxdpbo.privacy import accounting, mechanisms, sensitivity, wide_integers
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -25,7 +25,7 @@ SHARE = 0.05  # of the squared budget
 FACTOR = 1.0  # of the median, which is rounded up to a power of two
 PRIVATE = "private"  # in place of a clip norm or a range
 SIGMA = 65536  # of the integers' noise
-MIN_UNITS = 32
+MIN_UNITS, MAX_UNITS = 32, 2**30
 
 
 @jax.tree_util.register_dataclass
@@ -44,27 +44,25 @@ class Budget:
     noise: str = field(metadata={"static": True})
 
 
-def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
+def budget(mu: float, noise: str, *, dtype: DTypeLike) -> Budget:
     """A checked budget.
 
     Args:
       mu: of all counts together; ``inf`` with ``noise="none"``.
       noise: "exact", "float" or "none".
-      users: ``n``, public.
       dtype: of ``mu``.
 
     Raises:
-      ValueError: too little budget, or too many users, for exact noise.
+      ValueError: too little budget for exact noise.
     """
     units = 0
     if noise == "exact":
-        most = (2**31 - 1 - 20 * SIGMA) // _checks.size("users", users)
-        units = min(accounting.largest_distance(mu, SIGMA, COUNTS), most)
+        units = min(accounting.largest_distance(mu, SIGMA, COUNTS), MAX_UNITS)
         if units < MIN_UNITS:
             least = accounting.rounded_gaussian_mu(MIN_UNITS, SIGMA, COUNTS) / SHARE**0.5
             raise ValueError(
-                f"mu must be at least {1.01 * least:.3g} and users at most {most * users // MIN_UNITS} to find a scale "
-                f"with exact noise for {100 * SHARE:g} % of mu^2, got {mu / SHARE**0.5:.3g} and {users}"
+                f"mu must be at least {1.01 * least:.3g} to find a scale with exact noise for {100 * SHARE:g} % of "
+                f"mu^2, got {mu / SHARE**0.5:.3g}"
             )
     return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), noise)
 
@@ -95,7 +93,7 @@ def median(key: jax.Array, budget: Budget, numbers: jax.Array) -> jax.Array:
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import secret_key
     >>> from jaxdpbo.privacy import private_scale
-    >>> chosen = private_scale.budget(1.0, "exact", users=500, dtype=float)
+    >>> chosen = private_scale.budget(1.0, "exact", dtype=float)
     >>> float(private_scale.median(secret_key(), chosen, jnp.full(500, 3.0)))
     4.0
     """
@@ -139,8 +137,11 @@ def clip_norm(value: Any, dtype: DTypeLike) -> float:
 
 def _reaches_half(key, budget, counted, users):
     if budget.noise == "exact":
-        noisy = counted * budget.units + mechanisms.rounded_gaussian(key, (), SIGMA)
-        return noisy >= users * budget.units // 2
+        noise = wide_integers.widen(mechanisms.rounded_gaussian(key, (), SIGMA))
+        noisy = wide_integers.add(wide_integers.multiply(wide_integers.widen(counted), budget.units), noise)
+        one, all_of_them = wide_integers.widen(jnp.ones((), jnp.int32)), wide_integers.constant(users)
+        twice = wide_integers.add(wide_integers.add(noisy, noisy), one)  # at least half, rounded down
+        return wide_integers.is_at_least(twice, wide_integers.multiply(all_of_them, budget.units))
     noisy = counted.astype(budget.mu.dtype)
     if budget.noise == "float":
         noisy = mechanisms.gaussian(key, noisy, sensitivity.count(1) * COUNTS**0.5 / budget.mu)

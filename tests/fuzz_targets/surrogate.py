@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
+from oracles import integers
 
 from fuzz_targets.odd_values import anything
 from fuzz_targets.target import Target, finite
@@ -110,7 +111,7 @@ def surrogates() -> dict[str, Target]:
         ),
         "clipped_sum on the grid": pure(
             jax.jit(clipping.clipped_sum),
-            lambda found, _: np.linalg.norm(np.asarray(found[0], float)) <= 3 * 900,
+            lambda found, _: np.linalg.norm(integers.value(*found[0]).astype(float)) <= 3 * 900,
             weights=floats_of(4, 2).map(jnp.asarray),
             losses=floats_of(4, 3, elements=any_float).map(jnp.asarray), clip_norm=positive,
             radius=just(jnp.asarray(900, jnp.int32)),

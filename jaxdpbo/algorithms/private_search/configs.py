@@ -120,7 +120,7 @@ def config(
         raise ValueError(f"points must be fewer than 65,536, got {steps * batch} in {steps} steps")
     return Config(
         inner=inner_config,
-        choices=tuple(choice.budget(mu, kind, users=users, dtype=dtype) for mu in levels),
+        choices=tuple(choice.budget(mu, kind, dtype=dtype) for mu in levels),
         width=jnp.asarray(high - low, dtype),
         bounds=jnp.asarray(box, dtype),
         fresh=jnp.asarray(np.concatenate([each.fresh for each in designs]), dtype),

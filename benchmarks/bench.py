@@ -31,7 +31,8 @@ OPTIONS = {
     "private_tuning": {"problems", "methods", "budgets", "seeds"},
     "blocks": {"seeds"},
 }
-MODULES = {name: f"benchmarks.speed.{name}" for name in NAMES} | SEARCHES
+LIMITS = {"largest_users": "benchmarks.largest_users"}  # of configurations, nothing is run
+MODULES = {name: f"benchmarks.speed.{name}" for name in NAMES} | SEARCHES | LIMITS
 ALL = "all"
 
 

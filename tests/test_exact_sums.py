@@ -444,6 +444,15 @@ def test_very_many_users_get_narrower_noise_of_the_same_level(releases, sigmas):
         assert 0.99 < calibration.statement(found, "rows").level <= 1.0
 
 
+@pytest.mark.parametrize("dimension", [1, 10, 100])
+def test_every_budget_takes_half_of_the_users_that_the_coarsest_grid_would(dimension):
+    """From one power of two to the next a radius doubles: one of them is within twice the least that will do."""
+    least, _ = allowed(dimension, 25)
+    users = (2**31 - 14 * 65536) // (2 * math.ceil(32 * math.sqrt(dimension)) + 2)
+    for mu in np.geomspace(1.01 * least, 20.0, 80):
+        assert refusal(float(mu), dimension=dimension, releases=25, users=users) == ""
+
+
 def test_as_many_users_as_are_allowed_do_not_wrap():
     """All at the same point of the sphere."""
     radius = jnp.int32(30_000)

@@ -26,7 +26,9 @@ from jaxdpbo.types import DTypeLike
 
 NOISES = ("exact", "float", "none")
 SIGMAS = (4096, 65536)  # the second where the first would leave a user too few grid points
-NARROWER = (2048, 1024, 512, 256, 128)  # where the sum over very many users would not fit 32 bits, the first that does
+LADDER = tuple(
+    2**power for power in range(15, 3, -1)
+)  # narrower, where sums over very many users would not fit 32 bits
 RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first that leaves a sensitivity enough units
 MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
 MAX_RADIUS = 2**16  # radii below, and dimensions: the guard counts squares in 32 bits
@@ -310,15 +312,21 @@ def _on_grid(mu: float, dimension: int, releases: int, users: int, share: float)
             f"mu must be at most {0.995 * largest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
             f"got {mu / share:g}; noise='none' with mu=inf is no noise"
         )
-    for narrower in NARROWER:
-        if users * radius + 14 * sigma < 2**31:
+    for narrower in (rung for rung in LADDER if rung < sigma):
+        if _fits(users, radius, sigma):
             break
         fewer = sensitivity.largest_radius(accounting.largest_distance(mu, narrower, releases))
-        if fewer >= least:
-            radius, sigma = fewer, narrower
-    if users * radius + 14 * sigma >= 2**31:
+        if fewer < least:
+            break
+        radius, sigma = fewer, narrower
+    if not _fits(users, radius, sigma):
         raise ValueError(
             f"users must be at most {(2**31 - 14 * sigma - 1) // radius} for exact noise at mu = {mu / share:g} over "
             f"{releases} sums, got {users}: the sum of their integers would not fit 32 bits"
         )
     return radius, sigma
+
+
+def _fits(users: int, radius: int, sigma: int) -> bool:
+    """Whether a sum over users, with its noise, fits 32 bits."""
+    return users * radius + 14 * sigma < 2**31

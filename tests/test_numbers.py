@@ -5,7 +5,7 @@ import json
 import evidence
 import pytest
 
-from benchmarks import bench, numbers, report, reproductions
+from benchmarks import bench, largest_users, numbers, report, reproductions
 from benchmarks.tables import BLOCKS, SENTENCES, aims, markdown, verdicts
 
 RESULTS = sorted(report.STORED.glob("*.json"))
@@ -152,3 +152,16 @@ def test_a_verdict_follows_from_the_numbers(interval, verdict):
     assert "sopa_fig1 | a larger budget ends nearer to the minimiser | not measured" in page
     claim = next(claim for claim in verdicts.CLAIMS if "random search" in claim.printed)
     assert claim.measured({"paired": {name: paired}})[1] == verdict
+
+
+@pytest.mark.parametrize(("method", "dimension", "epsilon"), [("PrivateObjective", 0, "0.3"), ("local", 10, "1")])
+def test_the_page_of_limits_says_what_the_code_takes(method, dimension, epsilon):
+    (row,) = [
+        row for row in report.stored("bench_largest_users")["rows"] if (row["method"], row["d"]) == (method, dimension)
+    ]
+    assert row["users"][epsilon] == largest_users.largest(method, float(epsilon), dimension)
+
+
+def test_a_bisection_finds_the_last_number_that_is_accepted():
+    for last in (0, 1, 2, 7, 99, 100):
+        assert largest_users.last_accepted(lambda users, last=last: users <= last, 100) == last

@@ -48,7 +48,7 @@ def tune_and_train(
     >>> X = rng.normal(size=(4000, 5))
     >>> y = (X[:, 0] > 0).astype(int)
     >>> settings = [{"learning_rate": rate, "batch": 64, "epochs": 2, "clip_norm": 1.0} for rate in (0.01, 0.1, 1.0)]
-    >>> training = tuning.DPSGD(models.logistic_regression(5))
+    >>> training = tuning.DPSGD(models.logistic_regression(5), classes=(0, 1))
     >>> tuned = tuning.tune_and_train(training, (X, y), settings, epsilon=2, delta=1e-5)
     >>> max(each.epsilon(delta=1e-5) for each in tuned.guarantees) <= 2
     True

@@ -32,7 +32,7 @@ LADDER = tuple(
 RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first that leaves a sensitivity enough units
 MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
 MAX_RADIUS = 2**16  # radii below, and dimensions: the guard counts squares in 32 bits
-FIND_SCALE, RELEASES = "the scale of the clip", "the noisy means"  # parts of a guarantee
+FIND_SCALE, RELEASES, SEARCH = "the scale of the clip", "the noisy means", "the search"  # parts of a guarantee
 MIN_RADIUS = 32  # times sqrt(d): radii below would lose more than 4 % to rounding
 
 
@@ -236,6 +236,17 @@ def statement(budget: Budget, protects: str) -> guarantee.Guarantee:
         total_variation=total_variation,
         parts=parts,
     )
+
+
+def statement_parts(config: Any, stated: guarantee.Guarantee) -> tuple[tuple[str, float], ...]:
+    """What the statement of a config spends its budget on: its own parts, or all of it on one mechanism.
+
+    A config without a ``Budget`` of sums names its mechanism in an attribute ``mechanism``.
+    """
+    if stated.parts:
+        return stated.parts
+    sums = isinstance(getattr(config, "budget", None), Budget)
+    return ((RELEASES if sums else getattr(config, "mechanism", SEARCH), stated.level),)
 
 
 class Units(NamedTuple):

@@ -7,6 +7,7 @@ so ``delta = int_x0^inf (phi(x - mu) - e^epsilon phi(x)) dx``, which is ``int_0^
 
 import itertools
 import math
+from decimal import Decimal, localcontext
 
 from scipy.integrate import quad
 
@@ -57,3 +58,14 @@ def _bisect(below, low: float, high: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if below(middle) else (low, middle)
     return (low + high) / 2
+
+
+def repetition_law(eta: float, gamma: float, count: int) -> list[Decimal]:
+    """``P(K = k)`` for ``k`` from 1 to ``count``, by their ratios, and so that they sum to 1: no formula of the first."""
+    with localcontext() as context:
+        context.prec = 60
+        shape, rate, weights = Decimal(eta), 1 - Decimal(gamma), [Decimal(1)]
+        for k in range(1, count):
+            weights.append(weights[-1] * rate * (k + shape) / (k + 1))
+        total = sum(weights)
+        return [weight / total for weight in weights]

@@ -57,7 +57,7 @@ def table(law: accounting.Repetitions) -> Table:
 
 
 def _share(eta: Decimal, gamma: Decimal) -> Decimal:
-    """``eta / (gamma^-eta - 1)``, or its limit at ``eta = 0``, to ``DIGITS``: the difference takes as many as cancel."""
+    """``eta / (gamma^-eta - 1)``, or its limit at ``eta = 0``, to ``DIGITS`` digits beside those that cancel."""
     logarithm = -gamma.ln()
     if eta == 0:
         return 1 / logarithm

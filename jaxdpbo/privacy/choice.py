@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, mechanisms, sensitivity
+from jaxdpbo.privacy import accounting, asked, mechanisms, sensitivity
 from jaxdpbo.types import ArrayLike, DTypeLike
 
 RATE = Fraction(1, 2**8)  # of the exponential mechanism: its scores are in units of 1/256 nat
@@ -63,10 +63,8 @@ def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
         units = min(_units(mu), most)
         if not units:
             least = accounting.bounded_range_mu(float(_range(1)))
-            raise ValueError(
-                f"mu must be at least {1.01 * least:.3g} and users fewer than 2^31 for an exact choice, got {mu:.3g} "
-                f"and {users}"
-            )
+            reason = f"and users fewer than 2^31 for an exact choice, got {{}} and {users}"
+            raise asked.BudgetError("least", 1.01 * least, mu, reason)
         digits = most // units
     return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), jnp.asarray(digits, jnp.int32), noise)
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from decimal import Decimal
 
 import dp_accounting
 import numpy as np
@@ -148,6 +149,24 @@ def test_the_calibrated_mu_keeps_epsilon_and_delta_always(trials):
             assert accounting.gdp_epsilon(mu, delta) <= epsilon * (1 + 1e-9) + 1e-12
 
     holds()
+
+
+def test_conversions_err_towards_less_privacy_in_the_last_digits(trials):
+    """Against 50 digits: each conversion is a bound, and no looser than floats must be."""
+    count = trials("conversions of GDP compared with 50 digits", 150, 3000, 5)
+    rng, wrong = np.random.default_rng(5), []
+    for number in range(count):
+        mu = 10.0 ** rng.uniform(-3, 1.5)
+        delta = 10.0 ** rng.uniform(*((-300, -0.4), (-12, -0.4))[number % 2])
+        epsilon = accounting.gdp_epsilon(mu, delta)
+        if oracle.exact_delta(mu, epsilon) > Decimal(delta):
+            wrong.append(("epsilon", mu, delta))
+        exact, found = oracle.exact_delta(mu, epsilon), Decimal(accounting.gdp_delta(mu, epsilon))
+        if not exact <= found <= exact * (1 + Decimal("5e-12")) + Decimal("2e-322"):
+            wrong.append(("delta", mu, epsilon, float(found / exact - 1)))
+        if oracle.exact_delta(accounting.gdp_mu(epsilon, delta), epsilon) > Decimal(delta):
+            wrong.append(("mu", epsilon, delta))
+    assert not wrong, f"{len(wrong)}: {wrong[:5]}"
 
 
 @settings(max_examples=300)

@@ -367,3 +367,55 @@ def test_many_points_of_many_coordinates_have_the_covariance_of_few():
     np.testing.assert_allclose(many, expected, rtol=1e-12)
     noises = np.diag(np.where(mask, NOISE, 1.0))
     np.testing.assert_allclose(covariance, expected * mask[None, :] + noises, rtol=1e-12)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_every_posterior_has_two_derivatives_of_both_modes_at_any_size(many, monkeypatch):
+    """By the function of few pairs and by that of many, which sizes choose between; against differences."""
+    monkeypatch.setattr(gp, "MANY_NUMBERS", 1 if many else 2**30)
+    rng, made = np.random.default_rng(0), case("matern52", 2)
+    mask, begun = jnp.arange(5) != 3, jnp.asarray(rng.uniform(0.5, 1.0, size=21))
+    weights, along = jnp.asarray(rng.normal(size=9)), jnp.asarray(rng.normal(size=21))
+
+    def weighed(numbers):
+        """Of points, values, points to predict at, and the model, all in one vector."""
+        points, values, at = numbers[:10].reshape(5, 2), numbers[10:15], numbers[15:19].reshape(2, 2)
+        model = jax.tree.map(lambda leaf: leaf * numbers[19], made.model(numbers[20]))
+        known = gp.condition(model, points, mask)
+        found = gp.predict(model, known, values, at), gp.predictor(model, known, values)(at)
+        parts = *jax.tree.leaves(found), gp.log_marginal_likelihood(model, points, values, mask)[None]
+        return jnp.concatenate(parts) @ weights
+
+    def forward(function):
+        return lambda numbers: jax.jvp(function, (numbers,), (along,))[1]
+
+    def reverse(function):
+        return lambda numbers: jax.grad(function)(numbers) @ along
+
+    orders = [forward, reverse, *(lambda f, a=a, b=b: a(b(f)) for a in (forward, reverse) for b in (forward, reverse))]
+    slopes = np.asarray(jax.jit(lambda numbers: jnp.stack([order(weighed)(numbers) for order in orders]))(begun))
+    steps = 1e-4 * np.arange(-1, 2)
+    low, middle, high = jax.jit(jax.vmap(lambda step: weighed(begun + step * along)))(jnp.asarray(steps)).tolist()
+    np.testing.assert_allclose(slopes[:2], (high - low) / 2e-4, rtol=1e-5)
+    np.testing.assert_allclose(slopes[2:], (high - 2 * middle + low) / 1e-8, rtol=1e-4)
+    assert abs(slopes[2]) > 1e-3
+    np.testing.assert_allclose(slopes[2:], slopes[2], rtol=1e-9)
+
+
+def test_a_fit_keeps_the_sign_of_every_number():
+    """Of a kernel of one's own; 0 stays 0."""
+    _, points, values, mask = fit_scene()
+    params = {"slope": jnp.asarray(-2.0), "size": jnp.asarray(1.0), "nothing": jnp.asarray(0.0)}
+    model = gp.Model(slanted, params, jnp.asarray(0.1))
+    found = fitted(0, model, points, values, mask, num_restarts=2, steps=60)
+    assert found.params["nothing"] == 0.0
+    assert -200.0 < found.params["slope"] < -0.02
+    assert found.params["slope"] != -2.0
+    assert likelihood(found, points, values, mask) > likelihood(model, points, values, mask)
+    again = fitted(0, model, points, values, mask, num_restarts=1, steps=1, initial=found)
+    assert likelihood(again, points, values, mask) >= likelihood(found, points, values, mask) - 1e-9
+
+
+def slanted(params, x, y):
+    """``exp`` of a negative number times a squared distance."""
+    return params["size"] * jnp.exp(params["slope"] * jnp.sum(jnp.square(x - y))) + params["nothing"]

@@ -7,8 +7,9 @@ import pytest
 
 import jaxdpbo
 from jaxdpbo import Space, drivers, space
-from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, private_estimate
-from jaxdpbo.privacy import accounting
+from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, private_estimate, private_search
+from jaxdpbo.drivers import methods
+from jaxdpbo.privacy import accounting, calibration, guarantee
 from jaxdpbo.privacy.calibration import RELEASES
 
 USERS = 400
@@ -91,6 +92,40 @@ def test_its_parts_are_named():
     assert [name for name, _ in stated.parts] == [RELEASES, private_estimate.ESTIMATE]
     assert 0.95 < stated.level <= 1.0
     assert stated.total_variation > dp_gibo.algorithm.privacy(inner).total_variation
+
+
+ESTIMATE, DESIGN = private_estimate.ESTIMATE, private_search.DESIGN_CHOICE
+PARTS = {
+    "local": [RELEASES, ESTIMATE],
+    "start_then_local": [DESIGN, RELEASES, private_search.LAST_CHOICE, ESTIMATE],
+    "choice": [DESIGN, ESTIMATE],
+    "in_order": [DESIGN, ESTIMATE],
+    "evaluations": [RELEASES, ESTIMATE],
+}
+
+
+@pytest.mark.parametrize("method", methods.METHODS)
+def test_the_parts_are_the_mechanisms_of_the_method(method):
+    """No noisy means where a search only chooses."""
+    asked = methods.Asked(USERS, 2.0, BOX, 6, 2, None, RANGE, None, "exact", 0.1)
+    plan = methods.plan(method, asked)
+    stated = plan.algorithm.privacy(plan.config)
+    assert [name for name, _ in stated.parts] == PARTS[method]
+    assert accounting.composed_mu(*dict(stated.parts).values()) == pytest.approx(stated.level, rel=1e-12)
+
+
+def test_a_clip_norm_that_is_found_first_is_a_part_of_each_search_around_it():
+    asked = methods.Asked(USERS, 2.0, BOX, 6, 2, "private", RANGE, None, "exact", 0.1)
+    for method in (methods.LOCAL, methods.START):
+        plan = methods.plan(method, asked)
+        names = [name for name, _ in plan.algorithm.privacy(plan.config).parts]
+        place = PARTS[method].index(RELEASES)
+        assert names == [*PARTS[method][:place], calibration.FIND_SCALE, *PARTS[method][place:]]
+
+
+def test_an_algorithm_that_names_no_mechanism_is_the_search():
+    stated = guarantee.guarantee("gdp", 0.5, "replace_one", "users")
+    assert calibration.statement_parts(object(), stated) == (("the search", 0.5),)
 
 
 @pytest.mark.parametrize(

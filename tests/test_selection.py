@@ -6,11 +6,13 @@ import pickle
 import random
 import sys
 import warnings
+from decimal import Decimal
 from fractions import Fraction
 
 import jax
 import numpy as np
 import pytest
+from oracles import accounting as oracle
 
 from jaxdpbo import Recording, accounting, ledger, tuning
 from jaxdpbo.privacy import auditing, guarantee, keys
@@ -46,6 +48,20 @@ def test_the_table_is_the_law(eta, mean):
     assert table.runs(2**128 - 1) == len(table.ends)
     for end in table.ends[:3]:
         assert table.runs(end) == table.runs(end - 1) + 1
+
+
+@pytest.mark.parametrize("eta", [0.5, 1e-3, 1e-29, 1e-31, 1e-45, -1e-45, 1e-58, 1e-59, -1e-59, 1e-300, 5e-324, 0.0])
+@pytest.mark.parametrize("mean", [1.1, 4.0])
+def test_the_table_of_any_shape_is_as_near_to_its_law_as_it_says(eta, mean):
+    """Shapes near 0 too, where the formula of the first probability is 0 / 0."""
+    law = accounting.repetitions(eta, mean)
+    table = repetition.table(law)
+    counts = [Decimal(int(count)) / 2**128 for count in np.diff([0, *table.ends])]
+    exact = oracle.repetition_law(law.eta, law.gamma, 4000)
+    counts += [Decimal(0)] * (len(exact) - len(counts))
+    apart = sum(abs(drawn - share) for drawn, share in zip(counts, exact, strict=True)) / 2
+    assert apart <= Decimal(table.total_variation)
+    assert table.total_variation < 2e-21
 
 
 def test_numbers_of_runs_and_settings_are_drawn_as_the_law_says():

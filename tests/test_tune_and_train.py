@@ -24,7 +24,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
 Y = (X[:, 0] > 0).astype(int)
 SETTINGS = [{"learning_rate": rate, "batch": 16, "epochs": 3, "clip_norm": 1.0} for rate in (1e-4, 0.5)]
-TRAINING = DPSGD(models.logistic_regression(3))
+TRAINING = DPSGD(models.logistic_regression(3), classes=(0, 1))
 SELECTION = "selection"  # the library's; the others are peers, and as private
 ROUTES = (SELECTION, *tuning_peers.ROUTES)
 
@@ -140,7 +140,8 @@ def test_a_reach_is_told_by_the_learning_rate_alone():
 @pytest.mark.parametrize("model", [models.logistic_regression(3), models.regression(3)])
 def test_a_block_is_measured_by_its_own_rows_alone(model):
     """Whatever they hold: all blocks are one program."""
-    rng, training = np.random.default_rng(5), DPSGD(model)
+    rng = np.random.default_rng(5)
+    training = DPSGD(model, classes=None if model.loss == models.SQUARED else (0, 1))
     labels = rng.integers(0, 2, (4, 20)).astype(float if model.loss == models.SQUARED else int)
     features = rng.normal(size=(4, 20, 3))
     found = {}
@@ -158,7 +159,7 @@ def test_a_block_is_measured_by_its_own_rows_alone(model):
 
 def test_block_losses_are_the_oracles():
     """Whole blocks for batches, and no noise: every block's descent is its own."""
-    training, setting = DPSGD(models.logistic_regression(3)), SETTINGS[1] | {"batch": 80, "epochs": 9}
+    training, setting = DPSGD(models.logistic_regression(3), classes=(0, 1)), SETTINGS[1] | {"batch": 80, "epochs": 9}
     train, held_out = [(X[of].reshape(4, -1, 3), Y[of].reshape(4, -1)) for of in (slice(48), slice(48, 80))]
     found = training.block_losses([setting], [0.0], train, held_out, 80, jax.random.key(0))
     wanted = []
@@ -206,6 +207,72 @@ def test_a_regression_is_tuned_by_its_squared_errors():
     assert max(training.losses(found.model, (X, targets + 7.0))) == 1.0
     with pytest.raises(ValueError, match="labels must be floats"):
         tuned((X, Y), training=training)
+
+
+LIKE = Y.astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("classes", "dtype"), [((1, 2), int), ((-1, 1), np.int8), ((7, -3), int), (None, bool), ((0, 1), bool)]
+)
+def test_labels_are_read_in_one_way(classes, dtype):
+    """Trained, scored and told apart as class numbers, which names of classes stand for."""
+    labels = np.asarray(classes or (0, 1))[Y].astype(dtype)
+    training = tuning.DPSGD(models.logistic_regression(3), classes=classes)
+    training.expect((X, labels))
+    key, usual = jax.random.key(0), tuning.DPSGD(models.logistic_regression(3), classes=(0, 1))
+    found, wanted = training.fit(SETTINGS[1], 0.05, (X, labels), key), usual.fit(SETTINGS[1], 0.05, (X, LIKE), key)
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    losses = training.losses(found, (X, labels))
+    np.testing.assert_array_equal(losses, usual.losses(wanted, (X, LIKE)))
+    assert np.mean(losses) < 0.1
+    other = np.asarray(classes or (0, 1))[1 - Y].astype(dtype)
+    np.testing.assert_array_equal(training.losses(found, (X, other)), 1 - losses)
+
+
+@pytest.mark.parametrize("label", [0, 3, -1, 2**40])
+def test_a_label_of_no_class_moves_nothing_and_has_lost(label):
+    """As a row that is not finite does; of both kinds of models. Nothing is raised: labels are private."""
+    for model, classes in ((models.logistic_regression(3), (1, 2)), (models.mlp(3, (4,), 3), (1, 2, 5))):
+        training, labels = tuning.DPSGD(model, classes=classes), np.asarray(classes)[Y]
+        labels[7], left_out = label, X.copy()
+        left_out[7] = np.nan
+        known = np.where(np.arange(400) == 7, 1, labels)
+        found = training.fit(SETTINGS[1], 0.5, (X, labels), jax.random.key(0))
+        wanted = training.fit(SETTINGS[1], 0.5, (left_out, known), jax.random.key(0))
+        jax.tree.map(np.testing.assert_array_equal, found, wanted)
+        losses, others = training.losses(found, (X, labels)), np.arange(400) != 7
+        assert losses[7] == 1.0
+        np.testing.assert_array_equal(losses[others], training.losses(found, (X, known))[others])
+
+
+@pytest.mark.parametrize(
+    ("model", "classes", "labels", "kind", "said"),
+    [
+        (models.logistic_regression(3), None, Y, ValueError, r"classes must be given for labels of int64: .*\(0, 1\)"),
+        (models.mlp(3, (4,), 3), None, Y > 0, ValueError, r"classes must be given for labels of bool: .*\(0, 1, 2\)"),
+        (models.logistic_regression(3), (1, 2), Y > 0, ValueError, "numbers that labels of bool can be"),
+        (models.logistic_regression(3), (-1, 1), LIKE, ValueError, "numbers that labels of uint8 can be"),
+        (models.logistic_regression(3), (0, 1), X[:, 0], ValueError, "labels must be whole numbers"),
+        (models.logistic_regression(3), (0, 1, 2), Y, ValueError, "classes must be 2 different numbers"),
+        (models.logistic_regression(3), (1, 1), Y, ValueError, "classes must be 2 different numbers"),
+        (models.logistic_regression(3), (0.0, 1.0), Y, TypeError, "classes must be an integer"),
+        (models.logistic_regression(3), "01", Y, TypeError, "classes must be a sequence"),
+        (models.regression(3), (0, 1), X[:, 0], ValueError, "classes must not be given for a regression"),
+    ],
+)
+def test_classes_that_labels_cannot_have_are_refused_before_anything_is_charged(
+    model, classes, labels, kind, said, tmp_path
+):
+    path = tmp_path / "budget"
+    ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
+    with pytest.raises(kind, match=said):
+        tuned(
+            (X, labels),
+            training=tuning.DPSGD(model, classes=classes),
+            recordings={_fitting.TRAIN: Recording(path, "one")},
+        )
+    assert not ledger.account(path).spends
 
 
 def test_a_training_that_a_search_chose_is_under_one_curve():
@@ -284,7 +351,7 @@ def test_blocks_at_once_that_fail_have_lost_unheard(capfd):
         ({"settings": [SETTINGS[0] | {"learning_rate": -1.0}]}, "learning_rate must be positive"),
         ({"settings": [SETTINGS[0] | {"clip_norm": 0.0}]}, "clip_norm must be positive"),
         ({"on_error": "ignore"}, "on_error must be"),
-        ({"training": DPSGD(models.mlp(3, (2**12,), 2))}, "fewer than .* scores a layer"),
+        ({"training": DPSGD(models.mlp(3, (2**12,), 2), classes=(0, 1))}, "fewer than .* scores a layer"),
     ],
 )
 def test_what_no_training_would_take_is_refused_before_anything_is_charged(options, said, route, tmp_path):
@@ -352,7 +419,7 @@ def test_rows_are_held_out_without_looking():
 
 def test_noise_in_floats_is_assumed_ideal():
     for route in ROUTES:
-        training = DPSGD(models.logistic_regression(3), noise="float")
+        training = DPSGD(models.logistic_regression(3), classes=(0, 1), noise="float")
         assert all(
             guarantee.IDEAL_NOISE in each.assumptions for each in tuned(training=training, route=route).guarantees
         )
@@ -384,7 +451,7 @@ def test_rows_of_other_shapes_are_refused_before_anything_is_charged(rows, kind,
 @pytest.mark.parametrize("name", ["optimizer", "noise"])
 def test_a_training_of_unknown_words_is_none(name):
     with pytest.raises(ValueError, match=name):
-        tuning.DPSGD(models.logistic_regression(3), **{name: "adamw"})
+        tuning.DPSGD(models.logistic_regression(3), classes=(0, 1), **{name: "adamw"})
 
 
 def test_losses_of_another_shape_fail_the_run():

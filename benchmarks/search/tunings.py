@@ -83,7 +83,8 @@ def problem(name: str) -> tuple[DPSGD, Any, Any]:
     rows, test = (tuple(map(np.asarray, (features.astype(np.float32), targets))) for features, targets in parts)
     width = rows[0].shape[1]
     binary = models.regression(width) if name == "ridership" else models.logistic_regression(width)
-    return DPSGD(binary if classes == 2 else models.mlp(width, (32,), classes)), rows, test
+    model = binary if classes == 2 else models.mlp(width, (32,), classes)
+    return DPSGD(model, classes=None if name == "ridership" else range(classes)), rows, test
 
 
 @lru_cache(maxsize=32)

@@ -69,6 +69,7 @@ class DPSGD(tuning.DPSGD):
             numbers.append(trainings._numbers(setting, steps, size, noise * size / batch))
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *numbers)
         largest = trainings._room(max(int(each.batch) for each in numbers))
+        train, held_out = self._examples(train), (held_out[0], self._targets(held_out[1]))
         return np.asarray(_block_losses(key, self.model, stacked, train, held_out, largest, self.optimizer), float)
 
     def reach(self, setting: Setting, records: int) -> float:

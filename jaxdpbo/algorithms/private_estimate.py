@@ -210,5 +210,5 @@ def _statement(config: Config, inner: guarantee.Guarantee) -> guarantee.Guarante
         guarantee.USERS,
         assumptions=own.assumptions,
         total_variation=own.total_variation + inner.total_variation,
-        parts=(*(inner.parts or ((calibration.RELEASES, inner.level),)), (ESTIMATE, own.level)),
+        parts=(*calibration.statement_parts(config.inner, inner), (ESTIMATE, own.level)),
     ).assuming(*inner.assumptions)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, guarantee, private_scale, sensitivity
+from jaxdpbo.privacy import accounting, asked, guarantee, private_scale, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -29,7 +29,7 @@ SIGMAS = (4096, 65536)  # the second where the first would leave a user too few 
 RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first that leaves a sensitivity enough units
 MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
 MAX_RADIUS = 2**16  # radii below, and dimensions: the guard counts squares in 32 bits
-FIND_SCALE, RELEASES = "the scale of the clip", "the noisy means"  # parts of a guarantee
+FIND_SCALE, RELEASES, SEARCH = "the scale of the clip", "the noisy means", "the search"  # parts of a guarantee
 MIN_RADIUS = 32  # times sqrt(d): radii below would lose more than 4 % to rounding
 
 
@@ -83,7 +83,7 @@ def budget(
       TypeError: one that is no whole number.
     """
     users, steps = _checks.size("users", users), _checks.size("steps", steps)
-    asked = _checks.positive("mu", mu, finite=False)
+    typed = _checks.positive("mu", mu, finite=False)
     mu = _checks.positive("mu", mu, finite=False, dtype=dtype)
     if _checks.choice("noise", noise, NOISES) == "none" and mu != math.inf:
         raise ValueError(f"mu must be inf with noise='none', got {mu}")
@@ -93,10 +93,10 @@ def budget(
     scale = None
     if _checks.flag("find_scale", find_scale):
         first, mu = shared(mu, (private_scale.SHARE, 1 - private_scale.SHARE), dtype)
-        asked, scale = mu, private_scale.budget(first, noise, dtype=dtype)
+        typed, scale = mu, private_scale.budget(first, noise, dtype=dtype)
     if noise == "exact":
         share = 1.0 if scale is None else math.sqrt(1 - private_scale.SHARE)
-        radius, sigma = _on_grid(min(asked, mu), dimension, steps * releases, share)
+        radius, sigma = _on_grid(min(typed, mu), dimension, steps * releases, share)
     return Budget(
         mu=jnp.asarray(mu, dtype),
         radius=jnp.asarray(radius, jnp.int32),
@@ -228,6 +228,17 @@ def statement(budget: Budget, protects: str) -> guarantee.Guarantee:
     )
 
 
+def statement_parts(config: Any, stated: guarantee.Guarantee) -> tuple[tuple[str, float], ...]:
+    """What the statement of a config spends its budget on: its own parts, or all of it on one mechanism.
+
+    A config without a ``Budget`` of sums names its mechanism in an attribute ``mechanism``.
+    """
+    if stated.parts:
+        return stated.parts
+    sums = isinstance(getattr(config, "budget", None), Budget)
+    return ((RELEASES if sums else getattr(config, "mechanism", SEARCH), stated.level),)
+
+
 class Units(NamedTuple):
     """``units ()`` traced, ``rate`` static: see above. ``units`` is 0 where nothing is to be released."""
 
@@ -292,14 +303,20 @@ def _on_grid(mu: float, dimension: int, releases: int, share: float) -> tuple[in
         smallest = (
             accounting.rounded_gaussian_mu(sensitivity.integer_sum(math.ceil(least)), SIGMAS[-1], releases) / share
         )
-        raise ValueError(
-            f"mu must be at least {1.005 * smallest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
-            f"got {mu / share:g}: with less, rounding costs more than 4 % (noise='float' has no grid)"
+        raise asked.BudgetError(
+            "least",
+            1.005 * smallest,
+            mu / share,
+            f"for exact noise on {releases} sums in {dimension} dimensions, got {{}}: with less, rounding costs more "
+            "than 4 % (noise='float' has no grid)",
         )
     if radius >= MAX_RADIUS:
         largest = accounting.rounded_gaussian_mu(sensitivity.integer_sum(MAX_RADIUS - 1), sigma, releases) / share
-        raise ValueError(
-            f"mu must be at most {0.995 * largest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
-            f"got {mu / share:g}; noise='none' with mu=inf is no noise"
+        raise asked.BudgetError(
+            "most",
+            0.995 * largest,
+            mu / share,
+            f"for exact noise on {releases} sums in {dimension} dimensions, got {{}}; noise='none' with mu=inf is no "
+            "noise",
         )
     return radius, sigma

@@ -156,7 +156,7 @@ def gram_of_many(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Ar
     """``gram`` to rounding, several times as fast where there are many points, and more where it is differentiated.
 
     For a stationary kernel: distances are added one coordinate at a time, which CPUs vectorise over the points, and
-    their derivatives are products of matrices. It has first derivatives, in reverse mode.
+    their derivatives are products of matrices.
     """
     profile = _PROFILES.get(kernel)
     if profile is None:
@@ -181,7 +181,7 @@ def gram_around(kernel: Kernel, params: KernelParams, centre: jax.Array, xs: jax
     return params.variance * profile(jnp.maximum(lengths - 2.0 * jnp.matmul(xs, ys.T, precision="highest"), 0.0))
 
 
-@jax.custom_vjp
+@jax.custom_jvp
 def _squared_distances(xs: jax.Array, ys: jax.Array) -> jax.Array:
     """Of every pair, ``(p, q)``."""
 
@@ -191,19 +191,19 @@ def _squared_distances(xs: jax.Array, ys: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, xs.shape[1], add, jnp.zeros((xs.shape[0], ys.shape[0]), xs.dtype))
 
 
-def _distances_forward(xs, ys):
-    return _squared_distances(xs, ys), (xs, ys)
+def _distances_slope(primals, tangents):
+    """``2 (x_i - y_j) . (dx_i - dy_j)``, by products of matrices; of points that do not move nothing is computed."""
+    xs, ys = primals
+    of_xs, of_ys = (None if isinstance(one, jax.custom_derivatives.SymbolicZero) else one for one in tangents)
+    slope = jnp.zeros((xs.shape[0], ys.shape[0]), xs.dtype)
+    if of_xs is not None:
+        slope += jnp.sum(xs * of_xs, axis=1)[:, None] - jnp.matmul(of_xs, ys.T, precision="highest")
+    if of_ys is not None:
+        slope += jnp.sum(ys * of_ys, axis=1)[None, :] - jnp.matmul(xs, of_ys.T, precision="highest")
+    return _squared_distances(xs, ys), 2.0 * slope
 
 
-def _distances_backward(points, slope):
-    """``2 sum_j slope_ij (x_i - y_j)``, and the same of ``y``."""
-    xs, ys = points
-    rows, columns = jnp.sum(slope, axis=1), jnp.sum(slope, axis=0)
-    of_xs = xs * rows[:, None] - jnp.matmul(slope, ys, precision="highest")
-    return 2.0 * of_xs, 2.0 * (ys * columns[:, None] - jnp.matmul(slope.T, xs, precision="highest"))
-
-
-_squared_distances.defvjp(_distances_forward, _distances_backward)
+_squared_distances.defjvp(_distances_slope, symbolic_zeros=True)
 
 
 def diagonal(kernel: Kernel, params: KernelParams, xs: jax.Array) -> jax.Array:

@@ -159,7 +159,7 @@ def fit(
             value, gradient = jax.lax.switch(stage, [on(count) for count in counts], numbers)
             return value, span * numbers * gradient
 
-        begun = 0.5 + jnp.log(ravel_pytree(start)[0] / flat) / span
+        begun = 0.5 + jnp.log(jnp.where(flat == 0, 1.0, ravel_pytree(start)[0] / flat)) / span
         found, _ = maximize.ascend(
             value_and_gradient, lambda unit: jnp.clip(unit, 0, 1), begun, steps=steps, step_size=0.05
         )

@@ -43,8 +43,7 @@ def table(law: accounting.Repetitions) -> Table:
     with localcontext() as context:
         context.prec = DIGITS
         eta, gamma = Decimal(law.eta), Decimal(law.gamma)
-        share = -1 / gamma.ln() if eta == 0 else eta / (gamma**-eta - 1)
-        at = (1 - gamma) * share  # P(K = 1)
+        at = (1 - gamma) * _share(eta, gamma)  # P(K = 1)
         total, ends, k = Decimal(0), [], 0
         while accounting.tail_probability(law, k) > CUT if k else True:
             k += 1
@@ -55,3 +54,13 @@ def table(law: accounting.Repetitions) -> Table:
             at *= (1 - gamma) * (k + eta) / (k + 1)
     ends[-1] = 2**BITS
     return Table(tuple(ends), CUT + (len(ends) + 1) * 2.0**-BITS)
+
+
+def _share(eta: Decimal, gamma: Decimal) -> Decimal:
+    """``eta / (gamma^-eta - 1)``, or its limit at ``eta = 0``, to ``DIGITS`` digits beside those that cancel."""
+    logarithm = -gamma.ln()
+    if eta == 0:
+        return 1 / logarithm
+    with localcontext() as context:
+        context.prec = DIGITS + max(0, -(eta * logarithm).adjusted())
+        return eta / (gamma**-eta - 1)

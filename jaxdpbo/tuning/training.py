@@ -1,6 +1,7 @@
 """What ``tune_and_train`` tunes: a private training that says what it costs. DP-SGD and DP-Adam of this package."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ HYPER_PARAMETERS = ("learning_rate", "batch", "epochs", "clip_norm")
 LARGEST_NOISE, LEAST_NOISE = 1e4, 0.05
 PRECISION = 1e-6  # of the noise, relative
 FACTOR = math.log(4.0)
+BOOLEAN = "b"  # a kind of dtypes
 MOST = 1e3  # of an epsilon, to look between: it may be inf
 Setting = dict[str, Any]
 Rows = tuple[Any, Any]
@@ -60,9 +62,14 @@ class DPSGD:
     (n,))``; a row's loss is 0 or 1, whether it is classified wrongly, and of a regression its squared error, at most 1:
     bring targets to some [0, 1] by a public scale.
 
+    Labels are True and False, or whole numbers that ``classes`` names in the order of the model's scores: of two
+    classes a positive score means the second. ``classes`` is public, so write it down rather than read it off the
+    labels. A label that is not among them has a zero gradient and a loss of 1; no error says so, since labels are
+    private.
+
     >>> from jaxdpbo import tuning
     >>> from jaxdpbo.training import models
-    >>> training = tuning.DPSGD(models.logistic_regression(5))
+    >>> training = tuning.DPSGD(models.logistic_regression(5), classes=(0, 1))
     >>> setting = {"learning_rate": 0.5, "batch": 64, "epochs": 10, "clip_norm": 1.0}
     >>> round(training.cost(setting, 2.0, 5000).epsilon(1e-5), 1)
     0.8
@@ -71,16 +78,21 @@ class DPSGD:
       model: of ``training.models``.
       optimizer: "sgd" or "adam".
       noise: "exact", or "float" for research.
+      classes: the labels of the model's classes, different whole numbers such as ``(1, 2)``; needed where labels are
+        not booleans, and of no regression.
     """
 
     model: models.Model
     optimizer: str = "sgd"
     noise: str = "exact"
+    classes: Sequence[int] | None = None
 
     def __post_init__(self):
-        """Raise ValueError where the optimizer or the noise is unknown."""
+        """Raise ValueError where the optimizer or the noise is unknown, or ``classes`` are not those of the model."""
         _checks.choice("optimizer", self.optimizer, tuple(dp_optim.OPTIMIZERS))
         _checks.choice("noise", self.noise, dp_optim.NOISES)
+        if self.classes is not None:
+            object.__setattr__(self, "classes", self._checked_classes(self.classes))
 
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
         """Batches of fixed size without replacement, replace-one: ``accounting.sampled_gaussian_epsilon``."""
@@ -99,7 +111,8 @@ class DPSGD:
         """Features as wide as the model, in floats of 32 or 64 bits; whole numbers for labels, of a regression floats.
 
         Raises:
-          ValueError: they are not, or the model is too large for exact noise.
+          ValueError: they are not, ``classes`` are not given for whole numbers, or the model is too large for exact
+            noise.
         """
         if self.noise == "exact":
             integer_sums.expect(self.model)
@@ -112,22 +125,69 @@ class DPSGD:
             )
         if labels.ndim != 1 or labels.dtype.kind not in kinds:
             raise ValueError(f"labels must be {said} of shape (n,), got {labels.dtype} {labels.shape}")
+        if not self._regresses:
+            self._expect_classes(labels.dtype)
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> models.Params:
         """The parameters after all steps."""
         steps, batch = self._sizes(setting, len(rows[1]))
-        examples, numbers = models.examples(*map(jnp.asarray, rows)), _numbers(setting, steps, batch, noise)
+        examples, numbers = models.examples(*self._examples(rows)), _numbers(setting, steps, batch, noise)
         room = _room(batch)
         options = {"largest": room, "smallest": room, "optimizer": self.optimizer, "noise": self.noise}
         return _train(key, self.model, examples, numbers, **options)
 
     def losses(self, model: models.Params, rows: Rows) -> np.ndarray:
         """1 where a row is classified wrongly; of a regression squared errors, at most 1."""
-        return np.asarray(_losses(self.model, model, *rows), float)
+        return np.asarray(_losses(self.model, model, rows[0], self._targets(rows[1])), float)
 
     @property
     def _regresses(self) -> bool:
         return self.model.loss == models.SQUARED
+
+    @property
+    def _count(self) -> int:
+        """Of classes."""
+        return max(2, self.model.sizes[-1])
+
+    def _checked_classes(self, classes: Any) -> tuple[int, ...]:
+        if self._regresses:
+            raise ValueError(f"classes must not be given for a regression, got {classes!r}")
+        if not isinstance(classes, (Sequence, np.ndarray)) or isinstance(classes, str):
+            raise TypeError(f"classes must be a sequence of whole numbers, got {classes!r}")
+        numbers = tuple(_checks.size("classes", each, minimum=-_checks.MAX_SIZE) for each in classes)
+        if len(set(numbers)) != len(numbers) or len(numbers) != self._count:
+            raise ValueError(f"classes must be {self._count} different numbers for this model, got {classes!r}")
+        return numbers
+
+    def _expect_classes(self, dtype: np.dtype) -> None:
+        """Raise ValueError unless labels of this type, which is public, may have every one of the classes."""
+        if self.classes is None:
+            if dtype.kind == BOOLEAN and self._count == 2:
+                return
+            raise ValueError(
+                f"classes must be given for labels of {dtype}: DPSGD(..., classes={tuple(range(self._count))}) where "
+                "labels are these numbers"
+            )
+        low, high = (0, 1) if dtype.kind == BOOLEAN else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if not all(low <= label <= high for label in self.classes):
+            raise ValueError(f"classes must be numbers that labels of {dtype} can be, got {self.classes}")
+
+    def _targets(self, labels: Any) -> np.ndarray:
+        """Class numbers, -1 for a label of no class; of a regression the labels themselves."""
+        labels = np.asarray(labels)
+        if self._regresses:
+            return labels
+        numbers = np.full(labels.shape, -1, np.int32)
+        for number, label in enumerate(self.classes or range(self._count)):
+            numbers[labels == label] = number
+        return numbers
+
+    def _examples(self, rows: Rows) -> tuple[jax.Array, jax.Array]:
+        """Features and targets; a row of no class has the features of one that is not finite: its gradient is zero."""
+        features, targets = jnp.asarray(rows[0]), jnp.asarray(self._targets(rows[1]))
+        if self._regresses:
+            return features, targets
+        return jnp.where((targets < 0)[..., None], jnp.nan, features), jnp.maximum(targets, 0)
 
     def _sizes(self, setting: Setting, records: int) -> tuple[int, int]:
         if set(setting) != set(HYPER_PARAMETERS):
@@ -162,7 +222,7 @@ def _losses(model: models.Model, params: models.Params, features: jax.Array, lab
     if model.loss == models.SQUARED:
         return jnp.minimum(jnp.square(scores[:, 0] - labels.astype(scores.dtype)), 1.0)
     found = jnp.argmax(scores, axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
-    return (found.astype(jnp.int32) != labels.astype(jnp.int32)).astype(scores.dtype)
+    return (found.astype(jnp.int32) != labels).astype(scores.dtype)
 
 
 def noise_for(training: Training, setting: Setting, records: int, epsilon: float, delta: float) -> float:

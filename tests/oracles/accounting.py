@@ -5,8 +5,10 @@ so ``delta = int_x0^inf (phi(x - mu) - e^epsilon phi(x)) dx``, which is ``int_0^
 ``c = x0 - mu``.
 """
 
+import functools
 import itertools
 import math
+from decimal import Decimal, getcontext, localcontext
 
 from scipy.integrate import quad
 
@@ -57,3 +59,56 @@ def _bisect(below, low: float, high: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if below(middle) else (low, middle)
     return (low + high) / 2
+
+
+def repetition_law(eta: float, gamma: float, count: int) -> list[Decimal]:
+    """``P(K = k)`` for ``k`` from 1 to ``count``, by their ratios, and so that they sum to 1."""
+    with localcontext() as context:
+        context.prec = 60
+        shape, rate, weights = Decimal(eta), 1 - Decimal(gamma), [Decimal(1)]
+        for k in range(1, count):
+            weights.append(weights[-1] * rate * (k + shape) / (k + 1))
+        total = sum(weights)
+        return [weight / total for weight in weights]
+
+
+def exact_delta(mu: float, epsilon: float) -> Decimal:
+    """``Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu)`` to 50 digits, by power series."""
+    with localcontext() as context:
+        far = (mu / 2 + epsilon / mu) ** 2 / 2
+        context.prec = 60 + math.ceil((far + epsilon) / math.log(10))
+        context.Emin = -(10**6)
+        level, loss = Decimal(mu), Decimal(epsilon)
+        return _normal_cdf(level / 2 - loss / level) - loss.exp() * _normal_cdf(-level / 2 - loss / level)
+
+
+def _normal_cdf(x: Decimal) -> Decimal:
+    """``1 / 2 + phi(x) (x + x^3 / 3 + x^5 / (3 5) + ...)``: far below 0 nearly all digits cancel."""
+    with localcontext() as context:
+        context.prec += 5
+        square, term, total, odd = x * x, x, x, 1
+        while abs(term) > abs(total) * Decimal(10) ** -context.prec:
+            odd += 2
+            term *= square / odd
+            total += term
+        return Decimal(1) / 2 + (-square / 2).exp() / _root_of_two_pi() * total
+
+
+@functools.cache
+def _pi(digits: int) -> Decimal:
+    """Machin's ``16 arctan(1 / 5) - 4 arctan(1 / 239)``."""
+    with localcontext() as context:
+        context.prec = digits + 5
+
+        def arctan(inverse: int) -> Decimal:
+            power, total, k = Decimal(1) / inverse, Decimal(1) / inverse, 1
+            while abs(power) > Decimal(10) ** -context.prec:
+                power, k = -power / inverse**2, k + 2
+                total += power / k
+            return total
+
+        return 16 * arctan(5) - 4 * arctan(239)
+
+
+def _root_of_two_pi() -> Decimal:
+    return (2 * _pi(-(-getcontext().prec // 100) * 100)).sqrt()

@@ -12,10 +12,8 @@ is sharp where there are thousands of users, needs no gradient, and takes any po
 Notation: ``m`` points in all, ``b`` in a step, ``n`` users, ``d`` parameters.
 """
 
-from jaxdpbo.algorithms.private_search.configs import Config, Round, config
+from jaxdpbo.algorithms.private_search.configs import DESIGN_CHOICE, LAST_CHOICE, Config, Round, config
 from jaxdpbo.algorithms.private_search.run import (
-    DESIGN_CHOICE,
-    LAST_CHOICE,
     Info,
     Private,
     Public,

@@ -14,6 +14,8 @@ from jaxdpbo.privacy import calibration, choice
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike, Bounds
 
+DESIGN_CHOICE, LAST_CHOICE = "the choice in a design", "the choice of the answer"  # parts of a guarantee
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Config:
     def noise(self) -> str:
         """Of ``calibration.NOISES``."""
         return self.choices[0].noise
+
+    @property
+    def mechanism(self) -> str:
+        """What all of the budget is spent on where there is no inner algorithm."""
+        return DESIGN_CHOICE
 
     @property
     def design_steps(self) -> int:

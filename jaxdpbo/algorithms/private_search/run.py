@@ -8,12 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.algorithms.private_search.configs import Config
+from jaxdpbo.algorithms.private_search.configs import DESIGN_CHOICE, LAST_CHOICE, Config
 from jaxdpbo.privacy import accounting, calibration, choice, guarantee
 from jaxdpbo.surrogate import gp
 from jaxdpbo.types import Algorithm, Query, State
-
-DESIGN_CHOICE, LAST_CHOICE = "the choice in a design", "the choice of the answer"  # parts of a guarantee
 
 
 class Public(NamedTuple):
@@ -258,7 +256,7 @@ def _statement(config: Config, inner: guarantee.Guarantee | None) -> guarantee.G
     levels = [choice.level(each) for each in config.choices]
     parts = [(DESIGN_CHOICE, accounting.composed_mu(*levels[: len(config.rounds)]))]
     if inner is not None:
-        parts += [(calibration.RELEASES, inner.level), (LAST_CHOICE, levels[-1])]
+        parts += [*calibration.statement_parts(config.inner, inner), (LAST_CHOICE, levels[-1])]
     exact = config.noise == "exact"
     assumptions = (
         guarantee.RANDOM_BITS if exact else guarantee.IDEAL_NOISE,

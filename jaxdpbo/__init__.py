@@ -31,6 +31,7 @@ from jaxdpbo.drivers import (
     sweep,
 )
 from jaxdpbo.privacy import accounting, ledger, transforms
+from jaxdpbo.privacy.asked import LargeDelta
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
 from jaxdpbo.privacy.separable import blocks, by_person, per_user
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Guarantee",
+    "LargeDelta",
     "PrivateObjective",
     "Recording",
     "Run",

@@ -58,7 +58,9 @@ BUDGETS = [
     ({"delta": 1e-5}, "epsilon must be given with delta, got delta=1e-05"),
     ({"epsilon": -1.0, "delta": 1e-5}, "epsilon must be at least zero"),
     ({"epsilon": 1.0, "delta": 0.0}, "delta must lie strictly between 0 and 1"),
-    ({"epsilon": 40.0, "delta": 1e-9}, "delta must be at least .* at epsilon=40"),
+    ({"epsilon": 40.0, "delta": 1e-9}, r"epsilon must be at most [0-9.]+ at delta=1e-09, got 40: noise from tables"),
+    ({"epsilon": 100.0, "delta": 1e-5}, r"epsilon must be at most [0-9.]+ at delta=1e-05, got 100: noise from tables"),
+    ({"epsilon": 1.0, "delta": 1e-30}, r"delta must be at least [0-9.e-]+, got 1e-30: noise from tables"),
 ]
 DOORS = {
     "minimize": lambda folder, **budget: minimize(**({"mu": "no"} | budget)),
@@ -76,6 +78,42 @@ def test_a_budget_is_given_once_and_whole(door, budget, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         DOORS[door](tmp_path, **budget)
     assert not list(tmp_path.iterdir())
+
+
+OF_USERS = [door for door in DOORS if door != "ledger.create"]  # a ledger knows no number of users
+
+
+@pytest.mark.parametrize("door", OF_USERS)
+def test_a_budget_too_small_for_the_noise_is_refused_in_the_words_that_were_typed(door, tmp_path):
+    """With an epsilon that will do, of whatever parts the budget is divided into."""
+    for epsilon in (0.0, 1e-4):
+        with pytest.raises(
+            ValueError, match=rf"^epsilon must be at least \S+ at delta=1e-07 .* got {epsilon:g}"
+        ) as said:
+            DOORS[door](tmp_path, epsilon=epsilon, delta=1e-7, noise="exact")
+        enough = float(re.search(r"at least (\S+) ", str(said.value))[1])
+        DOORS[door](tmp_path, epsilon=enough, delta=1e-7, noise="exact")
+        with pytest.raises(ValueError, match=r"^epsilon must be at least"):
+            DOORS[door](tmp_path, epsilon=0.9 * enough, delta=1e-7, noise="exact")
+    with pytest.raises(ValueError, match=r"^mu must be at least"):
+        DOORS[door](tmp_path, mu=1e-5, noise="exact")
+
+
+@pytest.mark.parametrize("method", ["start_then_local", "choice", "evaluations", "in_order"])
+def test_a_divided_budget_is_refused_with_one_that_will_do(method):
+    options = {"users": USERS, "bounds": SIDE, "method": method, "loss_range": (0, 1), "delta": 1e-7}
+    with pytest.raises(ValueError, match=r"^epsilon must be at least") as said:
+        jaxdpbo.preview(epsilon=0.0, **options)
+    jaxdpbo.preview(epsilon=float(re.search(r"at least (\S+) ", str(said.value))[1]), **options)
+
+
+@pytest.mark.parametrize("door", OF_USERS)
+def test_a_delta_of_one_over_the_users_is_refused_unless_said_so(door, tmp_path):
+    for delta in (1 / USERS, 0.5):
+        with pytest.raises(ValueError, match=rf"^delta must be below one over .* 1/{USERS} = .* got {delta:g}:"):
+            DOORS[door](tmp_path, epsilon=1.0, delta=delta)
+        DOORS[door](tmp_path, epsilon=1.0, delta=jaxdpbo.LargeDelta(delta))
+    DOORS[door](tmp_path, epsilon=1.0, delta=0.99 / USERS)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -97,7 +135,7 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
     budget = {"epsilon": epsilon, "delta": delta, "noise": noise}
     for wide in (True, False):
         with jax.enable_x64(wide):
-            stated = jaxdpbo.preview(users=2000, bounds=SIDE, **budget).guarantee
+            stated = jaxdpbo.preview(users=900, bounds=SIDE, **budget).guarantee
             assert 0.9 * epsilon < stated.epsilon(delta) <= epsilon
             made = jaxdpbo.PrivateObjective(loss, RECORDS, users=USERS, evaluations=3, loss_range=(0, 4), **budget)
             assert 0.9 * epsilon < made.guarantee.epsilon(delta) <= epsilon

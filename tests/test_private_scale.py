@@ -83,9 +83,9 @@ def test_without_noise_it_is_the_median():
 
 
 def test_too_little_budget_or_too_many_users_are_refused():
-    with pytest.raises(ValueError, match=r"mu must be at least 0\.005\d* and users at most \d+ to find a scale"):
+    with pytest.raises(ValueError, match=r"mu must be at least 0\.005\d* to find a scale"):
         budget(1e-3)
-    with pytest.raises(ValueError, match="users at most"):
+    with pytest.raises(ValueError, match="users must be at most"):
         budget(1.0, users=10**8)
     assert int(budget(1.0, users=10**6).units) * 10**6 + 20 * private_scale.SIGMA < 2**31
 

@@ -74,7 +74,7 @@ def minimize(
       mu: the total GDP budget; ``inf`` for none. Needed, or ``epsilon`` and ``delta``.
       epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down. What the
         guarantee states at ``delta`` is at most this.
-      delta: in (0, 1); it has no default.
+      delta: in (0, 1); it has no default. One over ``users`` or more is refused, unless it is a ``LargeDelta``.
       users: ``n``; where not given, that of ``by_person``, or the leading length that all leaves of ``data`` share.
       user_axes: which axis of each leaf of ``data`` counts users, see ``run_scan``: the objective is checked to keep
         them apart, and the guarantee assumes that no more. For an objective that JAX can trace.
@@ -124,9 +124,9 @@ def minimize(
         _expect_no_rows(data)
     objective, data = separation.shown(objective, data, user_axes)
     count = _users(users, objective, data)
-    level = asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float))
+    level = asked.mu_of(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
     wanted = methods.Asked(count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise, estimate_share)
-    plan = methods.plan(method, wanted)
+    plan = asked.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
     guarantee.expect_within(plan.algorithm.privacy(plan.config), epsilon, delta)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
     stepwise = {"state": state, "executor": executor, "progress": progress}

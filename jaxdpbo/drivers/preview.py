@@ -124,9 +124,10 @@ def preview(
       ValueError: an argument out of range or of a wrong shape; names it.
       TypeError: an argument of the wrong kind.
     """
-    level = asked.mu_of(mu, epsilon, delta, dtype=jnp.result_type(float))
-    given = users, level, bounds, steps, batch, clip_norm, loss_range, None, noise, estimate_share
-    plan = methods.plan(method, methods.Asked(*given))
+    users = _checks.size("users", users)
+    level = asked.mu_of(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
+    wanted = methods.Asked(users, level, bounds, steps, batch, clip_norm, loss_range, None, noise, estimate_share)
+    plan = asked.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
     stated = plan.algorithm.privacy(plan.config)
     guarantee.expect_within(stated, epsilon, delta)
     deviation = relative = wander = None

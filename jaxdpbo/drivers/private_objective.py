@@ -111,16 +111,13 @@ class PrivateObjective:
         if find_scale == (design is None) or (design is not None and len(design) < 2):
             raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
         dtype = jnp.result_type(float)
-        level = asked.mu_of(mu, epsilon, delta, dtype=dtype)
-        budget = calibration.budget(
-            level,
-            noise,
-            users=self._users,
-            steps=self._evaluations,
-            dimension=1,
-            dtype=dtype,
-            find_scale=find_scale,
-        )
+        level = asked.mu_of(mu, epsilon, delta, users=self._users, dtype=dtype)
+        sizes = {"users": self._users, "steps": self._evaluations, "dimension": 1}
+
+        def calibrated(mu: float) -> calibration.Budget:
+            return calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=find_scale)
+
+        budget = asked.configure(calibrated, level, epsilon, delta)
         self._config = private_evaluations.Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
         if design is None:
             self.deviation = self._deviation()

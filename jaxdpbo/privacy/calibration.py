@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, guarantee, private_scale, sensitivity
+from jaxdpbo.privacy import accounting, asked, guarantee, private_scale, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -86,7 +86,7 @@ def budget(
       TypeError: one that is no whole number.
     """
     users, steps = _checks.size("users", users), _checks.size("steps", steps)
-    asked = _checks.positive("mu", mu, finite=False)
+    typed = _checks.positive("mu", mu, finite=False)
     mu = _checks.positive("mu", mu, finite=False, dtype=dtype)
     if _checks.choice("noise", noise, NOISES) == "none" and mu != math.inf:
         raise ValueError(f"mu must be inf with noise='none', got {mu}")
@@ -96,10 +96,10 @@ def budget(
     scale = None
     if _checks.flag("find_scale", find_scale):
         first, mu = shared(mu, (private_scale.SHARE, 1 - private_scale.SHARE), dtype)
-        asked, scale = mu, private_scale.budget(first, noise, users=users, dtype=dtype)
+        typed, scale = mu, private_scale.budget(first, noise, users=users, dtype=dtype)
     if noise == "exact":
         share = 1.0 if scale is None else math.sqrt(1 - private_scale.SHARE)
-        radius, sigma = _on_grid(min(asked, mu), dimension, steps * releases, users, share)
+        radius, sigma = _on_grid(min(typed, mu), dimension, steps * releases, users, share)
     return Budget(
         mu=jnp.asarray(mu, dtype),
         radius=jnp.asarray(radius, jnp.int32),
@@ -313,15 +313,21 @@ def _on_grid(mu: float, dimension: int, releases: int, users: int, share: float)
         smallest = (
             accounting.rounded_gaussian_mu(sensitivity.integer_sum(math.ceil(least)), SIGMAS[-1], releases) / share
         )
-        raise ValueError(
-            f"mu must be at least {1.005 * smallest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
-            f"got {mu / share:g}: with less, rounding costs more than 4 % (noise='float' has no grid)"
+        raise asked.BudgetError(
+            "least",
+            1.005 * smallest,
+            mu / share,
+            f"for exact noise on {releases} sums in {dimension} dimensions, got {{}}: with less, rounding costs more "
+            "than 4 % (noise='float' has no grid)",
         )
     if radius >= MAX_RADIUS:
         largest = accounting.rounded_gaussian_mu(sensitivity.integer_sum(MAX_RADIUS - 1), sigma, releases) / share
-        raise ValueError(
-            f"mu must be at most {0.995 * largest:.3g} for exact noise on {releases} sums in {dimension} dimensions, "
-            f"got {mu / share:g}; noise='none' with mu=inf is no noise"
+        raise asked.BudgetError(
+            "most",
+            0.995 * largest,
+            mu / share,
+            f"for exact noise on {releases} sums in {dimension} dimensions, got {{}}; noise='none' with mu=inf is no "
+            "noise",
         )
     for narrower in (rung for rung in LADDER if rung < sigma):
         if _fits(users, radius, sigma):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, mechanisms, sensitivity
+from jaxdpbo.privacy import accounting, asked, mechanisms, sensitivity
 from jaxdpbo.types import ArrayLike, DTypeLike
 
 RATE = Fraction(1, 2**8)  # of the exponential mechanism: its scores are in units of 1/256 nat
@@ -60,13 +60,12 @@ def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
     mu = mu if math.isinf(mu) else _checks.rounded_down(mu, dtype)
     if noise == "exact":
         most = min(MAX_LEVELS, (2**31 - 1) // _checks.size("users", users))
+        if not most:
+            raise ValueError(f"users must be fewer than 2^31 for an exact choice, got {users}")
         units = min(_units(mu), most)
         if not units:
             least = accounting.bounded_range_mu(float(_range(1)))
-            raise ValueError(
-                f"mu must be at least {1.01 * least:.3g} and users fewer than 2^31 for an exact choice, got {mu:.3g} "
-                f"and {users}"
-            )
+            raise asked.BudgetError("least", 1.01 * least, mu, "for an exact choice, got {}")
         digits = most // units
     return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), jnp.asarray(digits, jnp.int32), noise)
 

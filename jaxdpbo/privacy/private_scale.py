@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, mechanisms, sensitivity
+from jaxdpbo.privacy import accounting, asked, mechanisms, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -59,13 +59,16 @@ def budget(mu: float, noise: str, *, users: int, dtype: DTypeLike) -> Budget:
     units = 0
     if noise == "exact":
         most = (2**31 - 1 - 20 * SIGMA) // _checks.size("users", users)
+        if most < MIN_UNITS:
+            raise ValueError(
+                f"users must be at most {(2**31 - 1 - 20 * SIGMA) // MIN_UNITS} to find a scale with exact noise, "
+                f"got {users}"
+            )
         units = min(accounting.largest_distance(mu, SIGMA, COUNTS), most)
         if units < MIN_UNITS:
             least = accounting.rounded_gaussian_mu(MIN_UNITS, SIGMA, COUNTS) / SHARE**0.5
-            raise ValueError(
-                f"mu must be at least {1.01 * least:.3g} and users at most {most * users // MIN_UNITS} to find a scale "
-                f"with exact noise for {100 * SHARE:g} % of mu^2, got {mu / SHARE**0.5:.3g} and {users}"
-            )
+            reason = f"to find a scale with exact noise for {100 * SHARE:g} % of mu^2, got {{}}"
+            raise asked.BudgetError("least", 1.01 * least, mu / SHARE**0.5, reason)
     return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), noise)
 
 

@@ -18,6 +18,7 @@ from jaxdpbo import _checks
 from jaxdpbo.algorithms import dpareto
 from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys
 from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.privacy.asked import expect_small_delta
 from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning import training as trainings
 from jaxdpbo.tuning._fitting import TRAIN, VALIDATION
@@ -147,13 +148,14 @@ def private_front(
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
     settings = selection.settings_of(settings)
-    epsilon, delta = _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
+    typed_delta, epsilon, delta = delta, _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
     on_error, count = _checks.choice("on_error", on_error, selection.ON_ERROR), _checks.size("count", count, minimum=2)
     given = np.multiply(LEVELS, epsilon) if levels is None else _checks.vector("levels", levels)
     axis = np.unique([_checks.positive("levels", each) for each in given.tolist()])
     keys.refuse_trace("the key of private_front()")
     apart = validation is not None
     rows, validation = _fitting.given(training, rows, validation)
+    expect_small_delta(typed_delta, len(rows[1]))
     asked = _fitting.Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, count, len(rows[1])))
     rows, validation = _fitting.held_out(rows, validation)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys
 from jaxdpbo.privacy.accounting import stage
+from jaxdpbo.privacy.asked import expect_small_delta
 from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning.training import Rows, Setting, Training
 
@@ -74,11 +75,12 @@ def tune_and_train(
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
     settings = selection.settings_of(settings)
-    epsilon, delta = _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
+    typed_delta, epsilon, delta = delta, _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
     on_error = _checks.choice("on_error", on_error, selection.ON_ERROR)
     keys.refuse_trace("the key of tune_and_train()")
     rows, validation = _fitting.given(training, rows, validation)
     law = accounting.repetitions(eta, mean)
+    expect_small_delta(typed_delta, len(rows[1]))
     asked = _fitting.Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1])))
     given = validation is not None

@@ -27,6 +27,7 @@ from protocol_cases import CASES, USERS
 import jaxdpbo
 from jaxdpbo import drivers
 from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy.asked import BudgetError
 
 LIMIT = 20.0  # seconds of one call
 
@@ -89,7 +90,7 @@ def what_is_wrong(target: Target, error: BaseException) -> str:
     said = str(error)
     if target.private and any(MARK in text for text in texts(error)):
         return f"{type(error).__name__} quotes a private value: {said:.200}"
-    if type(error) not in (ValueError, TypeError) and not isinstance(error, target.raises):
+    if type(error) not in (ValueError, TypeError, BudgetError) and not isinstance(error, target.raises):
         return f"{type(error).__module__}.{type(error).__name__}: {said:.200}"
     if not said.strip():
         return f"{type(error).__name__} without a message"

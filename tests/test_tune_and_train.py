@@ -10,6 +10,7 @@ import pytest
 from oracles import training as oracle
 from training_cases import Trivial
 
+import jaxdpbo
 from benchmarks import tuning_peers
 from benchmarks.tuning_peers import blocks, trials
 from benchmarks.tuning_peers.trainings import DPSGD, InBlocks, Reaching
@@ -454,6 +455,15 @@ def test_a_training_of_unknown_words_is_none(name):
         tuning.DPSGD(models.logistic_regression(3), classes=(0, 1), **{name: "adamw"})
 
 
+def test_a_delta_of_one_over_the_rows_is_refused_unless_said_so():
+    for run, options in ((tuning.tune_and_train, {}), (tuning.private_front, {"count": 4})):
+        given = {"epsilon": 3.0, "key": jax.random.key(0), "insecure_key": True} | options
+        for delta in (1 / 400, 0.1):
+            with pytest.raises(ValueError, match=r"^delta must be below one over the number of users, 1/400 = "):
+                run(Trivial(), (X, Y), [0, 1], delta=delta, **given)
+        run(Trivial(), (X, Y), [0, 1], delta=jaxdpbo.LargeDelta(1 / 400), **given)
+
+
 def test_losses_of_another_shape_fail_the_run():
     class Averaging(Telling):
         def losses(self, model, rows):
@@ -471,7 +481,7 @@ def test_losses_of_another_shape_fail_the_run():
         ({"delta": 1.0}, ValueError, "delta"),
         ({"delta": 1e-12}, ValueError, "delta must be larger"),
         ({"epsilon": 800.0}, ValueError, "epsilon must be at most"),
-        ({"epsilon": 1e-3, "delta": 1e-2}, ValueError, "delta must be smaller"),
+        ({"epsilon": 1e-3, "delta": jaxdpbo.LargeDelta(1e-2)}, ValueError, "delta must be smaller"),
         ({"route": "blocks", "k": 300}, ValueError, "k must leave"),
         ({"mean": 0.5}, ValueError, "mean"),
     ],

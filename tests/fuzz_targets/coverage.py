@@ -154,6 +154,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     "where arrays lie: tests/test_mesh.py": {
         "drivers.mesh": "placed of local_devices over beside given_back expect_one_process agreed",
     },
+    "calls what it is given: tests/test_front_door.py": {"privacy.asked": "configure"},
+    "of the statement of any config: tests/test_private_estimate.py": {"privacy.calibration": "statement_parts"},
     "of run_scan, killed wherever: tests/test_parts.py": {"drivers.parts": "begin finished delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy.fingerprints": "fingerprint checksum"},
 }

@@ -243,6 +243,10 @@ def statements() -> dict[str, Target]:
              "total_variation": either(asked.TOTAL_VARIATION, 2.0**-64), "dtype": either(np.float64, np.float32)},
             fixed=("total_variation", "dtype"), check=at_least_zero,
         ),
+        "expect_small_delta": Target(
+            asked.expect_small_delta, {"delta": probability | probability.map(asked.LargeDelta), "users": count},
+            fixed=("delta", "users"),
+        ),
         "mu_of mu": Target(
             asked.mu_of, {"mu": positive, "epsilon": st.none(), "delta": st.none()}, check=at_least_zero
         ),

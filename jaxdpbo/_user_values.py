@@ -81,7 +81,7 @@ def leaves(data: Tree) -> list[Any]:
     return jax.tree.leaves(data, is_leaf=lambda leaf: isinstance(leaf, list))
 
 
-def is_numeric(leaf: Any) -> bool:
+def is_numeric(leaf: Unchecked) -> bool:
     """Whether JAX has an array for a leaf that ``to_data`` returned: its type says so."""
     if isinstance(leaf, (np.ndarray, np.generic)):
         return jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool

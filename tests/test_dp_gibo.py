@@ -370,7 +370,7 @@ def test_a_long_float32_run_stays_finite(float32):
     run = drivers.run_scan(dp_gibo.algorithm, loss, records(), chosen, key=key(), diagnostics=True)
     first = run.diagnostics.state.public.whitening[0, 0]  # of a variance of 1 and the noise: used, not only stated
     np.testing.assert_allclose(first, (1 + chosen.surrogate.noise_variance) ** -0.5, rtol=1e-6)
-    assert run.release.path.dtype == jnp.float32
+    assert run.diagnostics.state.public.path.dtype == jnp.float32
     assert np.all(np.isfinite(run.release.path))
     assert np.all(np.isfinite(run.release.trace))
     assert not np.any(run.diagnostics.info.factorisation_failed)

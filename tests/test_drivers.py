@@ -463,7 +463,7 @@ def test_minimize_finds_a_minimum_where_noise_is_small():
         (
             {"objective": lambda point, data: jnp.sum(point)},
             ValueError,
-            rf"objective must return losses of shape \({USERS},\), got \(\)",
+            rf"objective must return one loss per user, not their mean: shape \({USERS},\), got shape \(\)",
         ),
         ({"users": USERS + 1}, ValueError, rf"objective must return losses of shape \({USERS + 1},\)"),
         ({"traceable": False, "data": None}, ValueError, "users must be given where the leaves of data share no"),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from protocol_cases import CASES, records
 
-from jaxdpbo import _files, drivers, outsourcing
+from jaxdpbo import Recording, _files, drivers, outsourcing
 from jaxdpbo.commands import curator, streams
 from jaxdpbo.drivers import parts
 from jaxdpbo.outsourcing import ProtocolError
-from jaxdpbo.privacy import keys, ledger
+from jaxdpbo.privacy import keys, ledger, run_lock
 
 ANOTHER = 12345  # a user
 KEY = keys.key_from_bytes(bytes(range(32)))
@@ -124,6 +124,21 @@ def write_log(folder):
     os.close(streams._open_log(folder / "curator.log"))
 
 
+class Holder:
+    """Of a lock."""
+
+
+def hold_lock(folder):
+    run_lock.hold(Recording(folder / "ledger.jsonl", "march"), Holder())
+
+
+def lock(folder):
+    hold_lock(folder)
+    (path,) = folder.glob("*.lock")
+    path.write_bytes(SECRET)
+    return path
+
+
 FILES = {
     "the ledger": (begun_ledger, charge, ledger.LedgerError),
     "its mark": (mark_of, charge, ledger.LedgerError),
@@ -132,6 +147,7 @@ FILES = {
     "record.jsonl": (record, open_record, ProtocolError),
     "record.jsonl.key": (record_key, open_record, ProtocolError),
     "curator.log": (log, write_log, OSError),
+    "LEDGER.*.lock": (lock, hold_lock, ledger.LedgerError),
 }
 NOT_OURS = {"JAX's compilation cache", "pickles, repr and str of results"}  # JAX reads the one, the caller the others
 

@@ -209,7 +209,7 @@ def test_an_array_of_objects_takes_the_route_of_its_objective():
 
 
 @pytest.mark.parametrize("method", ["local", "start_then_local", "choice", "evaluations", "in_order"])
-@pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.15, 0.3, 1.0, 3.0])
 def test_any_number_of_users_is_taken(method, epsilon):
     """Sums have 64 bits."""
     options = {"bounds": {"low": [0.0] * 10, "high": [1.0] * 10}, "loss_range": (0, 1), "steps": 25}

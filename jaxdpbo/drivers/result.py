@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jaxdpbo import _user_values
 from jaxdpbo.drivers import mesh
 from jaxdpbo.privacy import guarantee, keys
-from jaxdpbo.types import Algorithm, Config, Data, Info, PublicState, State, missing
+from jaxdpbo.types import Algorithm, Config, Data, Info, PublicState, State, Tree, missing
 
 
 class Diagnostics(NamedTuple):
@@ -143,7 +143,7 @@ def arrays(data: Data) -> Any:
     return mesh.placed(_user_values.to_jax(data))
 
 
-def to_numpy(released: Any) -> Any:
+def to_numpy(released: Tree) -> Any:
     """A release as every driver returns it, compiled or not: NumPy arrays, floats as float64."""
     return jax.tree.map(
         lambda leaf: np.asarray(leaf, np.float64 if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype), released

@@ -42,7 +42,7 @@ def clip_norm(
 
 
 def of_vectors(
-    key: jax.Array, budget: calibration.Budget, total: Any, clip_norm: jax.Array
+    key: jax.Array, budget: calibration.Budget, total: jax.Array | wide_integers.Wide, clip_norm: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """The mean ``(d,)`` over users of vectors clipped to ``clip_norm``, with the noise of one of ``steps`` releases.
 

@@ -6,10 +6,10 @@ the ledger, but only after a loss was evaluated; the lock refuses it before. Obj
 
 import hashlib
 import os
-import stat
 import weakref
 from pathlib import Path
 
+from jaxdpbo import _files
 from jaxdpbo.privacy import charges, ledger
 
 
@@ -53,23 +53,17 @@ def _lock(path: Path, recording: charges.Recording) -> int:
     import fcntl  # POSIX alone has it, as the ledger says
 
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise ledger.LedgerError(f"{path.name} cannot be opened: {error.strerror}") from error
+        descriptor = _files.open_private(path, os.O_RDWR | os.O_CREAT)
+    except (OSError, _files.NotPrivate) as error:
+        raise ledger.LedgerError(f"the lock of run {recording.run!r} cannot be taken: {error}") from None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise ledger.LedgerError(f"{path.name} must be a file of yours")
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    except BlockingIOError:
         os.close(descriptor)
         raise RunInUse(
             f"{recording.path}: another process goes on with run {recording.run!r}: one worker at a time may evaluate; "
             "give a second one a run, and a budget, of its own"
-        ) from error
-    except BaseException:
-        os.close(descriptor)
-        raise
+        ) from None
     return descriptor
 
 

@@ -17,7 +17,7 @@ from benchmarks.papers import gp_regression, huber_regression, kernel_svm, locat
 from jaxdpbo import drivers, minimize, per_user
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.privacy import guarantee, ledger, separable
-from jaxdpbo.privacy.separable import check
+from jaxdpbo.privacy.separable import check, primitives
 from jaxdpbo.problems import kernel_svr, splits
 
 USERS, WIDTH = 7, 3
@@ -363,7 +363,7 @@ OF_ONE = {
     "a kernel of one's own": (lambda p, row: jnp.convolve(row, row * p[0])[0], "under vmap"),
     "rbg keys of records": (
         lambda p, row: jax.random.normal(jax.random.fold_in(jax.random.key(0, impl="rbg"), row[0].astype(int))),
-        "under vmap",
+        "another generator than threefry",
     ),
 }  # fmt: skip
 
@@ -394,8 +394,9 @@ def test_what_is_refused_under_vmap_does_mix():
 
 
 def test_every_primitive_that_is_followed_is_one_of_jaxs():
-    assert {*check.CALLS, *check.LOOPS} <= check.JAXS
-    assert "stranger" not in check.JAXS
+    assert {*primitives.CALLS, *primitives.LOOPS} <= check.FOLLOWED <= primitives.OF_JAX.keys()
+    assert "stranger" not in check.FOLLOWED
+    assert not check.FOLLOWED & {*primitives.OUTSIDE}
 
 
 def test_a_loss_of_one_person_is_that_of_each():

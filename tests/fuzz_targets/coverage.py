@@ -141,7 +141,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy.separable.objectives": "per_user",
         "privacy.separable.replay": "audit_separable",
         "drivers.separation": "shown rests_on",
-        "privacy.separable.rules": "shape_of one_generator",
+        "privacy.separable.rules": "shape_of names_an_axis_from_behind",
+        "privacy.separable.primitives": "collect_primitives is_of_jax key_kinds",
+        "privacy.separable.finite": "guard programs_in as_closed",
     },
     "runs what it is given": {"privacy.auditing": "replay", "training.oracles": "training_errors"},
     "an objective, its data or where they are: what `sample`, `split` and `load` return": {

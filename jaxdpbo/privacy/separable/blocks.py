@@ -84,7 +84,7 @@ class Blocks:
             return self.learner(params, *jax.tree.unflatten(inputs, rows))
 
         parts = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves]
-        program = check.program_of_one(of_one, parts, [0] * len(leaves), captures=True)
+        program = check.program_of_one(of_one, parts, [0] * len(leaves), public_constants=True)
         (losses,) = jax.vmap(core.jaxpr_as_fun(program))(*leaves)
         return losses
 

@@ -15,23 +15,11 @@ import numpy as np
 from jax.extend import backend, core
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from jaxdpbo.privacy.separable import roles, rules
+from jaxdpbo.privacy.separable import finite, primitives, roles, rules
 from jaxdpbo.privacy.separable.taints import OWN, PUBLIC, Mixed, PerUser, Taint, joined
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
-CALLS = {  # primitive -> the parameter that holds its program
-    "jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-}  # fmt: skip
-# What runs Python or other code, or speaks with other devices: refused wherever it stands.
-OUTSIDE = (
-    "pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call", "custom_call", "pallas_call",
-    "shard_map", "psum", "psum2", "psum_invariant", "pmax", "pmin", "ppermute", "pbroadcast", "all_gather",
-    "all_to_all", "reduce_scatter", "axis_index", "infeed", "outfeed", "run_state", "custom_vmap_call",
-)  # fmt: skip
-LOOPS = "scan", "while", "cond", "custom_linear_solve"
-JAXS = {getattr(one, "name", "") for one in vars(core.primitives).values()} - {"call"}
-JAXS |= {"optimization_barrier", "copy_p"}
+FOLLOWED = {*rules.RULES, *primitives.CALLS, *primitives.LOOPS, *primitives.WITHOUT_RULE}
 
 JAX = str(Path(jax.__file__).parent)
 
@@ -67,7 +55,13 @@ class Separable:
 
 
 def check_separable(
-    objective: Objective, point: ArrayLike, data: Data, user_axes: Tree = 0, *, users: int | None = None
+    objective: Objective,
+    point: ArrayLike,
+    data: Data,
+    user_axes: Tree = 0,
+    *,
+    users: int | None = None,
+    public_constants: bool = False,
 ) -> Separable:
     """Show that entry ``i`` of ``objective(point, data)`` depends on record ``i`` and on public values alone.
 
@@ -96,6 +90,7 @@ def check_separable(
       data: likewise; its leaves are public or have an axis that counts users.
       user_axes: which: a prefix of the tree of ``data``, as ``in_axes`` of ``jax.vmap``; None for public leaves.
       users: how many; where not given, the length that the axes share.
+      public_constants: arrays that the objective holds are public, see ``per_user``.
 
     Returns:
       The checked program, a function of ``(point, data)``.
@@ -103,23 +98,21 @@ def check_separable(
     Raises:
       NotSeparable: with the primitive, its shape, why, and the line of the source.
       ValueError: axes of different lengths, no axis at all, one buffer both public and a user's, arrays that the
-        objective captured (they may be made of records: pass them in ``data``; a captured number counts as public),
-        values of no or several arrays.
+        objective holds (they may be made of records: pass them in ``data``, or see ``public_constants``; a captured
+        number counts as public), values of no or several arrays.
     """
     axes, leaves = roles.axes_of(data, user_axes), jax.tree.leaves(data)
     count = roles.expect_users(leaves, axes)
     if users is not None and users != count:
         raise ValueError(f"user_axes must name axes of length users = {users}, got {count}")
     roles.expect_one_role(data, user_axes)
-    program = _traced(objective, point, data)
+    program = _traced(objective, point, data, public_constants=public_constants)
     taints = [PUBLIC] * len(jax.tree.leaves(point))
     taints += [PUBLIC if axis is None else PerUser(axis % leaf.ndim) for leaf, axis in zip(leaves, axes, strict=True)]
-    (found,) = _Walk(count).program(program, taints)
-    if isinstance(found, Mixed):
-        raise NotSeparable(found.said)
-    if not isinstance(found, PerUser):
+    run, taint = _guarded(program, taints, _Walk(count))
+    if not isinstance(taint, PerUser):
         raise NotSeparable("the values depend on no record")
-    return Separable(program, found.axis, jax.tree.structure((point, data)))
+    return Separable(run, taint.axis, jax.tree.structure((point, data)))
 
 
 def program_of_one(
@@ -127,7 +120,7 @@ def program_of_one(
     avals: Sequence[jax.ShapeDtypeStruct],
     axes: Sequence[int | None],
     *,
-    captures: bool = False,
+    public_constants: bool = False,
 ) -> ClosedJaxpr:
     """The program of one person's values, shown to hold nothing that ``jax.vmap`` might mix between people.
 
@@ -135,22 +128,33 @@ def program_of_one(
       function: of one person's part of each leaf.
       avals: of those parts.
       axes: None for leaves that are public.
-      captures: it may capture arrays, which are public.
+      public_constants: it may hold arrays, which are public.
 
     Raises:
       NotSeparable: see ``per_user.per_user``.
-      ValueError: it captures an array, or returns none or several.
+      ValueError: it holds an array, or returns none or several.
     """
-    program = _traced(function, *avals, captures=captures)
-    walk = _Walk(0, mapped=True)
-    (found,) = walk.program(program, [PUBLIC if axis is None else OWN for axis in axes])
-    if isinstance(found, Mixed):
-        raise NotSeparable(found.said)
-    return program
+    program = _traced(function, *avals, public_constants=public_constants)
+    return _guarded(program, [PUBLIC if axis is None else OWN for axis in axes], _Walk(0, mapped=True))[0]
 
 
-def _traced(function: Callable[..., Any], *arguments: Any, captures: bool = False) -> ClosedJaxpr:
-    """The program of a function that returns one array and captures none, or some."""
+def _guarded(program: ClosedJaxpr, taints: Sequence[Taint], walk: "_Walk") -> tuple[ClosedJaxpr, Taint]:
+    """What runs, and the taint of its result: the program with its decompositions guarded, which is read again.
+
+    Raises:
+      NotSeparable: at a line of the program as it was written.
+    """
+    (taint,) = walk.program(program, taints)
+    if isinstance(taint, Mixed):
+        raise NotSeparable(taint.said)
+    run = finite.guard(program)
+    if run is not program and walk.program(run, taints) != [taint]:
+        raise NotSeparable("a decomposition was not shown to be guarded user by user")
+    return run, taint
+
+
+def _traced(function: Callable[..., Any], *arguments: Any, public_constants: bool) -> ClosedJaxpr:
+    """The program of a function that returns one array and holds none, or some."""
 
     def checked(*given: Any) -> Any:
         found = function(*given)
@@ -163,10 +167,11 @@ def _traced(function: Callable[..., Any], *arguments: Any, captures: bool = Fals
     if not hasattr(returned, "shape"):
         raise ValueError(f"objective must return one array, got {type(returned).__name__}")
     for constant in _constants(program):
-        if np.ndim(constant) and not captures:
+        if np.ndim(constant) and not public_constants:
             raise ValueError(
-                f"objective captures an array of shape {np.shape(constant)}, which may be made of records: pass it in "
-                "data, as a public leaf if it is one"
+                f"objective captures an array of shape {np.shape(constant)}, or calls a function of JAX that holds it, "
+                "such as ndtri: it may be made of records: pass it in data, as a public leaf if it is one, or say "
+                "public_constants=True to per_user, Checked or check_separable if no array in the code is"
             )
     return program
 
@@ -180,12 +185,10 @@ def _constants(closed: ClosedJaxpr) -> Iterator[Any]:
 def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
+        for program in finite.programs_in(equation):
+            yield from _constants(finite.as_closed(program))
         for value in jax.tree.leaves(list(equation.params.values())):
-            if isinstance(value, ClosedJaxpr):
-                yield from _constants(value)
-            elif isinstance(value, Jaxpr):
-                yield from _literals(value)
-            elif isinstance(value, (np.ndarray, jax.Array)):
+            if isinstance(value, (np.ndarray, jax.Array)):
                 yield value
 
 
@@ -221,20 +224,34 @@ class _Walk:
         return [read(atom) for atom in jaxpr.outvars]
 
     def _equation(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
-        name, results = equation.primitive.name, len(equation.outvars)
-        if name in OUTSIDE or equation.effects:
-            raise NotSeparable(self.mixed("runs code that no analysis sees", equation).said)
-        if not (_is_jaxs(equation) or name in (*CALLS, *LOOPS)):
-            raise NotSeparable(self.mixed("is no operation of JAX that the analysis knows", equation).said)
-        if self.mapped and not self._maps(equation, taints):
-            raise NotSeparable(self.mixed("is not known to keep users apart under vmap", equation).said)
-        if name in CALLS:
-            return self.program(_closed(equation.params[CALLS[name]]), taints)
-        if name in LOOPS:
+        name = equation.primitive.name
+        if why := self._fault(equation, taints):
+            raise NotSeparable(self.mixed(why, equation).said)
+        if name in primitives.CALLS:
+            return self.program(finite.as_closed(equation.params[primitives.CALLS[name]]), taints)
+        if name in primitives.LOOPS:
             return getattr(self, f"_{name}")(equation, taints)
+        for program in finite.programs_in(equation):  # such as how a reduction combines two numbers
+            self.program(finite.as_closed(program), [OWN] * len(finite.as_closed(program).in_avals))
         if all(taint == PUBLIC for taint in taints):
-            return [PUBLIC] * results
+            return [PUBLIC] * len(equation.outvars)
         return self._by_rule(equation, taints)
+
+    def _fault(self, equation: JaxprEqn, taints: Sequence[Taint]) -> str:
+        """Why an operation is refused whatever is made of its results; empty where it is not."""
+        name, kinds = equation.primitive.name, primitives.key_kinds((*equation.invars, *equation.outvars))
+        private = any(taint != PUBLIC for taint in taints)
+        if name in primitives.OUTSIDE or equation.effects:
+            return "runs code that no analysis sees"
+        if not (primitives.is_of_jax(equation) and name in FOLLOWED):
+            return "is no operation of JAX that the analysis knows"
+        if None in kinds:
+            return "draws by a generator that is not JAX's own"
+        if private and set(kinds) - {primitives.THREEFRY}:
+            return "makes keys of records by another generator than threefry"
+        if self.mapped and private and rules.names_an_axis_from_behind(equation):
+            return "counts an axis from behind, which vmap may take for that of users"
+        return "" if not self.mapped or self._maps(equation, taints) else "is not known to keep users apart under vmap"
 
     def _by_rule(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         name, results = equation.primitive.name, len(equation.outvars)
@@ -273,7 +290,7 @@ class _Walk:
             return False  # XLA multiplies everyone's signal by kernels that are 0 where they are another's: NaN is not
         if name in rules.TOGETHER:
             return False
-        return not (name in rules.ITERATIVE and not self.on_cpus) and not rules.one_generator(equation)
+        return not (name in rules.ITERATIVE and not self.on_cpus) and name not in rules.ONE_STREAM
 
     # Loops and branches
 
@@ -349,16 +366,6 @@ class _Walk:
         counts = [lengths.matvec, lengths.vecmat, lengths.solve, lengths.transpose_solve]
         begin = sum(counts[:2])
         return self.program(programs.solve, [*taints[begin : begin + counts[2]], *taints[sum(counts) :]])
-
-
-def _is_jaxs(equation: JaxprEqn) -> bool:
-    """Whether the primitive is JAX's own: another's rule for vmap may do anything."""
-    name = equation.primitive.name
-    return name in rules.RULES or name in JAXS
-
-
-def _closed(program: ClosedJaxpr | Jaxpr) -> Any:
-    return program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
 
 
 def _line(equation: JaxprEqn) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
+from jaxdpbo import _checks
 from jaxdpbo.privacy.separable import check, roles
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
@@ -17,12 +18,13 @@ class KeepsApart:
     equal, so that neither compiles what the other has compiled.
     """
 
-    def __init__(self, function: Callable[..., Any], user_axes: Tree):
-        """``user_axes``: which axis of each leaf of ``data`` counts users, None for public leaves."""
+    def __init__(self, function: Callable[..., Any], user_axes: Tree, public_constants: bool = False):
+        """``user_axes``: which axis of each leaf of ``data`` counts users, None for public leaves; see ``per_user``."""
         roles.expect_axes(user_axes)
         self.function, self.user_axes = function, user_axes
+        self.public_constants = _checks.flag("public_constants", public_constants)
         leaves, structure = jax.tree.flatten(user_axes, is_leaf=lambda leaf: leaf is None)
-        self._same = type(self), function, tuple(leaves), structure
+        self._same = type(self), function, tuple(leaves), structure, self.public_constants
         self._compiled = jax.jit(self._traced)
 
     def __call__(self, point: ArrayLike, data: Data) -> jax.Array:
@@ -42,12 +44,13 @@ class KeepsApart:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it was made of."""
-        return type(self), (self.function, self.user_axes)
+        return type(self), (self.function, self.user_axes, self.public_constants)
 
     def __repr__(self) -> str:
         """Code, no data."""
         name = getattr(self.function, "__qualname__", type(self.function).__name__)
-        return f"{type(self).__name__}({name}, {self.user_axes})"
+        constants = ", public_constants=True" if self.public_constants else ""
+        return f"{type(self).__name__}({name}, {self.user_axes}{constants})"
 
 
 class Checked(KeepsApart):
@@ -58,7 +61,9 @@ class Checked(KeepsApart):
     def _traced(self, point: Any, data: Any) -> jax.Array:
         at, of = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (point, data))
         try:
-            program = check.check_separable(self.function, at, of, self.user_axes)
+            program = check.check_separable(
+                self.function, at, of, self.user_axes, public_constants=self.public_constants
+            )
         except check.NotSeparable:
             raise
         except Exception as error:
@@ -84,12 +89,13 @@ class PerUser(KeepsApart):
         def of_one(*record):
             return self.function(*jax.tree.unflatten(inputs, record))
 
-        program = check.program_of_one(of_one, [_slice(*one) for one in zip(leaves, axes, strict=True)], axes)
+        parts = [_slice(*one) for one in zip(leaves, axes, strict=True)]
+        program = check.program_of_one(of_one, parts, axes, public_constants=self.public_constants)
         (losses,) = jax.vmap(core.jaxpr_as_fun(program), in_axes=axes, out_axes=-1)(*leaves)
         return losses
 
 
-def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0) -> PerUser:
+def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0, *, public_constants: bool = False) -> PerUser:
     """An objective made of the loss of one person, ``loss(point, record) -> ()``.
 
     Entry ``i`` of the losses is a function of record ``i`` and of public values by construction. The guarantee of a run
@@ -108,20 +114,24 @@ def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0) -> PerUser:
         one array, a scalar for a loss; users are the last axis of all of them. A loop in it may run until this person
         is done; how long all take is then the slowest person's time, which whoever watches the clock sees.
       user_axes: which axis counts users: a prefix of the tree of ``data``, as for ``jax.vmap``; None for public leaves.
+      public_constants: every array that ``loss`` captures or writes down is public: no record is in it. The guarantee
+        rests on that by ``guarantee.OWN_ROWS``. Say so where ``loss`` multiplies by ``jnp.array([...])``, or calls a
+        function of JAX that holds an array of its own, such as ``jax.scipy.special.ndtri``.
 
     Returns:
       A function of ``(point, data)``. Where it is traced it raises ``NotSeparable`` if ``loss`` holds what ``jax.vmap``
       does not promise to keep apart (callbacks, foreign code, collectives, ``custom_vmap``, primitives that are not
-      JAX's, records as keys of an rbg generator, ``betainc``, a convolution by one's own kernel, and on accelerators
-      decompositions that a batch iterates until all have converged), and ValueError if it captures an array, which may
-      be made of all records, or if no axis counts users.
+      JAX's, records as keys of another generator than threefry, ``betainc``, a convolution by one's own kernel, and on
+      accelerators decompositions that a batch iterates until all have converged), and ValueError if it captures an
+      array, which may be made of all records, or if no axis counts users. docs/functions.md lists the functions of JAX
+      that are refused. A matrix that is not finite is decomposed into NaN, so that LAPACK prints nothing about it.
 
     Raises:
-      TypeError: ``loss`` is no function, an axis no integer.
+      TypeError: ``loss`` is no function, an axis no integer, ``public_constants`` no Boolean.
     """
     if not callable(loss):
         raise TypeError(f"loss must be a function of a point and a record, got {type(loss).__name__}")
-    return PerUser(loss, user_axes)
+    return PerUser(loss, user_axes, public_constants)
 
 
 def _slice(leaf: Any, axis: int | None) -> jax.ShapeDtypeStruct:

@@ -1,10 +1,12 @@
 """Which leaves of the data are the users', along which axis, and which are public."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxdpbo.types import Data, Tree
 
@@ -57,8 +59,35 @@ def expect_users(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
 
 
 def expect_one_role(data: Data, user_axes: Tree) -> None:
-    """ValueError where one array is both public and the users'."""
-    places = zip(jax.tree.leaves(data), axes_of(data, user_axes), strict=True)
-    roles = {(id(leaf), axis is None) for leaf, axis in places}
-    if len({place for place, _ in roles}) < len(roles):
+    """ValueError where a public leaf and one of the users' are one array, or share memory."""
+    places = list(zip(jax.tree.leaves(data), axes_of(data, user_axes), strict=True))
+    public, users = ([_memory(leaf) for leaf, axis in places if (axis is None) == of] for of in (True, False))
+    if any(_shares(one, other) for one in public for other in users):
         raise ValueError("data must not hold one array both as public and as the users'")
+
+
+class _Memory(NamedTuple):
+    """Where a leaf is: the object, the buffers of JAX on whichever device, and the host's memory as NumPy sees it."""
+
+    leaf: Any
+    buffers: frozenset[tuple[str, int]]
+    host: list[np.ndarray]
+
+
+def _memory(leaf: Any) -> _Memory:
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        shards = [shard.data for shard in leaf.addressable_shards if shard.data.size]
+        buffers = frozenset((str(part.device), part.unsafe_buffer_pointer()) for part in shards)
+        return _Memory(leaf, buffers, [np.asarray(part) for part in shards if part.device.platform == "cpu"])
+    shares = hasattr(leaf, "__array__") and not isinstance(leaf, (Tracer, jax.ShapeDtypeStruct))
+    return _Memory(leaf, frozenset(), [np.asarray(leaf)] if shares else [])
+
+
+def _shares(one: _Memory, other: _Memory) -> bool:
+    return (
+        one.leaf is other.leaf
+        or bool(one.buffers & other.buffers)
+        or any(np.shares_memory(mine, theirs) for mine in one.host for theirs in other.host)
+    )

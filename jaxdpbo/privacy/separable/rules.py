@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import numpy as np
 from jax.extend.core import JaxprEqn, Literal, Var
 
 Axes = Sequence[int | None]
@@ -50,8 +52,15 @@ def _shared_unless(crosses: Callable[[JaxprEqn, int], str]) -> Rule:
     return rule
 
 
+def _places(equation: JaxprEqn, named: int | Sequence[int], operand: int = 0) -> list[int | None]:
+    """Axes of an operand, from the front: JAX takes some from behind."""
+    rank = len(shape_of(equation.invars[operand]))
+    return [int(axis) % rank for axis in np.atleast_1d(named)]
+
+
 def _broadcast_in_dim(equation: JaxprEqn, axes: Axes) -> int | str:
-    return equation.params["broadcast_dimensions"][axes[0]]
+    rank = len(shape_of(equation.outvars[0]))
+    return equation.params["broadcast_dimensions"][axes[0]] % rank
 
 
 def _reshape(equation: JaxprEqn, axes: Axes) -> int | str:
@@ -65,22 +74,23 @@ def _reshape(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _squeeze(equation: JaxprEqn, axes: Axes) -> int | str:
-    return _less("squeezes the axis of users", axes, equation.params["dimensions"])
+    return _less("squeezes the axis of users", axes, _places(equation, equation.params["dimensions"]))
 
 
 def _reduction(equation: JaxprEqn, axes: Axes) -> int | str:
-    return _less("reduces over users", axes, equation.params["axes" if "axes" in equation.params else "dimensions"])
+    named = equation.params["axes" if "axes" in equation.params else "dimensions"]
+    return _less("reduces over users", axes, _places(equation, named))
 
 
-def _less(otherwise: str, axes: Axes, gone: Sequence[int]) -> int | str:
+def _less(otherwise: str, axes: Axes, gone: Sequence[int | None]) -> int | str:
     axis = _shared(axes)
     if axis is None:
         return DIFFERENT
-    return otherwise if axis in gone else axis - sum(one < axis for one in gone)
+    return otherwise if axis in gone else axis - sum(place is not None and place < axis for place in gone)
 
 
 def _transpose(equation: JaxprEqn, axes: Axes) -> int | str:
-    return list(equation.params["permutation"]).index(axes[0])
+    return _places(equation, equation.params["permutation"]).index(axes[0])
 
 
 def _slice(equation: JaxprEqn, axis: int) -> str:
@@ -118,10 +128,18 @@ def _along(name: str, what: str) -> Rule:
     """Works along the axis ``params[name]``, or the last."""
 
     def crosses(equation: JaxprEqn, axis: int) -> str:
-        last = len(shape_of(equation.invars[0])) - 1
-        return f"{what} users" if axis == equation.params.get(name, last) else ""
+        return f"{what} users" if axis in _places(equation, equation.params.get(name, -1)) else ""
 
     return _shared_unless(crosses)
+
+
+def _stack(equation: JaxprEqn, axes: Axes) -> int | str:
+    axis, new = _shared(axes), equation.params["axis"] % len(shape_of(equation.outvars[0]))
+    return DIFFERENT if axis is None else axis + (new <= axis)
+
+
+def _unstack(equation: JaxprEqn, axes: Axes) -> int | str:
+    return _less("takes the users apart", axes, _places(equation, equation.params["axis"]))
 
 
 def _on_last(kept: int, what: str) -> Rule:
@@ -147,11 +165,13 @@ def _triangular_solve(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _dot_general(equation: JaxprEqn, axes: Axes) -> int | str:
-    contracted, batch = equation.params["dimension_numbers"]
+    contracted, batch = (
+        [_places(equation, named[side], side) for side in (0, 1)] for named in equation.params["dimension_numbers"]
+    )
     private = [side for side in (0, 1) if axes[side] is not None]
     if any(axes[side] in contracted[side] for side in private):
         return "sums a product over users"
-    places = [list(batch[side]).index(axes[side]) for side in private if axes[side] in batch[side]]
+    places = [batch[side].index(axes[side]) for side in private if axes[side] in batch[side]]
     if len(private) == 2:
         return places[0] if len(places) == 2 and places[0] == places[1] else "multiplies users with users"
     if places:
@@ -234,23 +254,18 @@ def _bitcast(equation: JaxprEqn, axis: int) -> str:
     return "" if axis < both else "takes the bits of several users as one"
 
 
-def _random(equation: JaxprEqn, axis: int) -> str:
-    """Each key has a stream of its own, unless the generator draws for all from the first."""
-    return "draws for all users from the first one's key" if one_generator(equation) else ""
+def names_an_axis_from_behind(equation: JaxprEqn) -> bool:
+    """Whether an axis among the parameters is negative, which JAX's rules for vmap do not expect."""
+    named = [value for name, value in equation.params.items() if name in AXES]
+    return any(axis < 0 for axis in jax.tree.leaves(named) if isinstance(axis, (int, np.integer)))
 
 
-def one_generator(equation: JaxprEqn) -> bool:
-    """Whether it draws, or makes keys, by a generator of which a batch has one stream: that of its first key."""
-    kinds = [getattr(variable.aval, "dtype", "") for variable in (*equation.invars, *equation.outvars)]
-    rbg = any("rbg" in str(kind) for kind in (*kinds, equation.params.get("impl", "")))
-    return rbg or equation.primitive.name in ("rng_bit_generator", "rng_uniform")
-
-
+AXES = "axis", "axes", "dimension", "dimensions", "permutation", "broadcast_dimensions", "dimension_numbers"
 _ELEMENTWISE = """
 abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj
-convert_element_type copy copy_p cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma
+convert_element_type copy cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma
 igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul mulhi ne neg
-nextafter not or polygamma population_count pow random_gamma_grad real reduce_precision rem
+nextafter not or polygamma population_count pow real reduce_precision rem
 round rsqrt select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub
 tan tanh threefry2x32 xor zeta
 """
@@ -261,16 +276,21 @@ RULES: dict[str, Rule] = {
     "squeeze": _squeeze,
     "transpose": _transpose,
     "rev": _shared_unless(
-        lambda equation, axis: "reverses the order of users" if axis in equation.params["dimensions"] else ""
+        lambda equation, axis: (
+            "reverses the order of users" if axis in _places(equation, equation.params["dimensions"]) else ""
+        )
     ),
     "slice": _shared_unless(_slice),
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "concatenate": _along("dimension", "puts users behind"),
     "split": _along("axis", "splits the axis of"),
+    "stack": _stack,
+    "unstack": _unstack,
+    "tile": _shared_unless(lambda equation, axis: "" if equation.params["reps"][axis] == 1 else "repeats users"),
     "pad": _pad,
     "gather": _gather,
-    **dict.fromkeys(("scatter", "scatter-add", "scatter_add", "scatter_mul", "scatter_min", "scatter_max"), _scatter),
+    **dict.fromkeys(("scatter", *(f"scatter-{name}" for name in ("add", "sub", "mul", "min", "max"))), _scatter),
     **{f"reduce_{name}": _reduction for name in ("sum", "max", "min", "prod", "and", "or", "xor")},
     **dict.fromkeys(("reduce", "argmax", "argmin"), _reduction),
     **{f"reduce_window_{name}": _shared_unless(_window) for name in ("sum", "max", "min")},
@@ -285,12 +305,11 @@ RULES: dict[str, Rule] = {
     "lu_pivots_to_permutation": _on_last(1, "permutes"),
     "triangular_solve": _triangular_solve,
     "bitcast_convert_type": _shared_unless(_bitcast),
-    **{
-        f"random_{name}": _shared_unless(_random)
-        for name in ("bits", "split", "fold_in", "wrap", "unwrap", "clone", "seed")
-    },
+    # Each threefry key has a stream of its own; keys of records by other generators do not get here.
+    **{f"random_{name}": _elementwise for name in ("bits", "split", "fold_in", "wrap", "unwrap", "clone", "seed")},
 }
 # One loop multiplies what all have found until the last one has converged (``jax.scipy.special.betainc``): how often
 # one is multiplied, by what may be NaN, depends on the others.
 TOGETHER = ("regularized_incomplete_beta",)
+ONE_STREAM = "rng_bit_generator", "rng_uniform"  # a batch of states draws from its first
 ITERATIVE = ("eigh", "svd")  # on accelerators a batch may be iterated until all have converged

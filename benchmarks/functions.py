@@ -1,0 +1,245 @@
+"""``scripts/functions [--check]``: which functions of JAX a loss of one person may call, written to docs/functions.md.
+
+Every function of the modules below is called with the forms below, a record of four numbers among the arguments; what
+JAX cannot trace so is no form of that function.
+"""
+
+import argparse
+import functools
+import importlib
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import report
+from jaxdpbo.privacy import separable
+
+PAGE = report.ROOT / "docs" / "functions.md"
+MODULES = (
+    "jax.numpy", "jax.numpy.linalg", "jax.numpy.fft", "jax.nn", "jax.lax", "jax.lax.linalg", "jax.scipy.special",
+    "jax.scipy.linalg", "jax.scipy.signal", "jax.scipy.fft", "jax.scipy.integrate", "jax.scipy.stats", "jax.random",
+    *(
+        f"jax.scipy.stats.{name}"
+        for name in (
+            "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gennorm",
+            "geom", "gumbel_l", "gumbel_r", "laplace", "logistic", "multinomial", "multivariate_normal", "nbinom",
+            "norm", "pareto", "poisson", "t", "truncnorm", "uniform", "vonmises", "wrapcauchy",
+        )
+    ),
+)  # fmt: skip
+NO_FUNCTIONS_OF_ARRAYS = {
+    "save", "savez", "load", "fromfile", "fromstring", "frombuffer", "from_dlpack", "set_printoptions", "printoptions",
+    "get_printoptions", "array_repr", "array_str", "vectorize", "frompyfunc", "device_put",
+    "DotDimensionNumbers",
+}  # fmt: skip
+NO_RECORD = "the values depend on no record"
+SHAPES = re.compile(r" of (\([\d, ]*\)(, )?)+")
+WIDTH, USERS = 4, 3
+POINT = np.array([0.7, 0.2, 1.3, 0.4])
+
+
+def _matrix(row: jax.Array) -> jax.Array:
+    return row[:, None] * row + jnp.eye(WIDTH)
+
+
+KEY = functools.partial(jax.random.key, 0)
+FORMS: dict[str, Callable[[Callable[..., Any], Any, Any], Any]] = {
+    "x": lambda f, p, x: f(x),
+    "x, p": lambda f, p, x: f(x, p),
+    "p, x": lambda f, p, x: f(p, x),
+    "x, x": lambda f, p, x: f(x, 2 * x),
+    "x, p, p": lambda f, p, x: f(x, 1 + p, p),
+    "x, x, x": lambda f, p, x: f(x, 2 * x, 1 + x),
+    "p, p, x": lambda f, p, x: f(p, 1 + p, x),
+    "x > 0, x, p": lambda f, p, x: f(x > 0, x, p),
+    "[x, p]": lambda f, p, x: f([x, p]),
+    "matrix": lambda f, p, x: f(_matrix(x)),
+    "matrix, x": lambda f, p, x: f(_matrix(x), x),
+    "matrix, matrix": lambda f, p, x: f(_matrix(x), _matrix(2 * x)),
+    "x, 2": lambda f, p, x: f(x, 2),
+    "x, (2, 2)": lambda f, p, x: f(x, (2, 2)),
+    "matrix, 2": lambda f, p, x: f(_matrix(x), 2),
+    "matrix, 1, 0": lambda f, p, x: f(_matrix(x), 1, 0),
+    "integers": lambda f, p, x: f(x.astype(int)),
+    "integers, integers": lambda f, p, x: f(x.astype(int), 1 + x.astype(int)),
+    "x, integers": lambda f, p, x: f(x, x.astype(int)),
+    "integers, x": lambda f, p, x: f(x.astype(int), x),
+    "x > 0": lambda f, p, x: f(x > 0),
+    "complex": lambda f, p, x: f(x + 1j * p),
+    "key": lambda f, p, x: x[0] + f(KEY()),
+    "key, x": lambda f, p, x: f(KEY(), x),
+    "key, x, p": lambda f, p, x: f(KEY(), x, p),
+    "key of x": lambda f, p, x: f(jax.random.key(x[0].astype(int))),
+    "key of x, p": lambda f, p, x: f(jax.random.key(x[0].astype(int)), p),
+    "key of x, p, p": lambda f, p, x: f(jax.random.key(x[0].astype(int)), p, 1 + p),
+    "key, 4": lambda f, p, x: f(KEY(), WIDTH) @ x,
+    "x[0], p[0], x[1]": lambda f, p, x: f(x[0], p[0], x[1]),
+}
+
+
+class Case(NamedTuple):
+    """A call of one function, and what came of it.
+
+    Attributes:
+      function: its name.
+      form: of the call.
+      refusal: why ``per_user`` refuses it; empty where it does not.
+      of_all: why ``check_separable`` refuses the same, mapped over all users by ``jax.vmap``.
+      constants: it holds arrays, which ``public_constants=True`` calls public.
+    """
+
+    function: str
+    form: str
+    refusal: str
+    of_all: str
+    constants: bool
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    """All public functions of the modules, by name; each once."""
+    found: dict[str, Callable[..., Any]] = {}
+    seen: set[int] = set()
+    for name in MODULES:
+        module = importlib.import_module(name)
+        for attribute in sorted(vars(module)):
+            value = getattr(module, attribute)
+            public = not attribute.startswith("_") and attribute not in NO_FUNCTIONS_OF_ARRAYS
+            if public and callable(value) and not isinstance(value, type) and id(value) not in seen:
+                seen.add(id(value))
+                found[f"{name}.{attribute}"] = value
+    return found
+
+
+def loss_of(function: Callable[..., Any], form: str) -> Callable[[Any, Any], jax.Array]:
+    """``(point, record) -> numbers``: all that a call returns, in one array of float64."""
+
+    def loss(point: Any, record: Any) -> jax.Array:
+        leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(FORMS[form](function, point, record))]
+        return jnp.concatenate([part for leaf in leaves for part in _parts(leaf)])
+
+    return loss
+
+
+def _parts(leaf: jax.Array) -> Iterator[jax.Array]:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    if jnp.iscomplexobj(leaf):
+        yield from (jnp.ravel(leaf.real).astype(float), jnp.ravel(leaf.imag).astype(float))
+    else:
+        yield jnp.ravel(leaf).astype(float)
+
+
+def cases(name: str, function: Callable[..., Any]) -> list[Case]:
+    """Every form of a function that JAX traces and that depends on the record."""
+    found = []
+    for form in FORMS:
+        loss = loss_of(function, form)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                jax.eval_shape(loss, POINT, jnp.zeros(WIDTH))
+            except Exception:  # no form of this function
+                continue
+            refusal, constants = _refusal(loss)
+            of_all = _refusal_of_all(loss)
+            if of_all != NO_RECORD:
+                found.append(Case(name, form, refusal, of_all, constants))
+    return found
+
+
+def _refusal(loss: Callable[..., Any]) -> tuple[str, bool]:
+    """Why ``per_user`` refuses a loss, and whether it holds arrays."""
+    for constants in (False, True):
+        try:
+            jax.eval_shape(separable.per_user(loss, public_constants=constants), POINT, np.zeros((USERS, WIDTH)))
+        except separable.NotSeparable as error:
+            return _reason(error), constants
+        except ValueError as error:
+            if constants or "public_constants" not in str(error):
+                return _reason(error), constants
+        else:
+            return "", constants
+    raise AssertionError
+
+
+def _refusal_of_all(loss: Callable[..., Any]) -> str:
+    mapped = jax.vmap(loss, (None, 0))
+    try:
+        separable.check_separable(mapped, POINT, np.zeros((USERS, WIDTH)), public_constants=True)
+    except (separable.NotSeparable, ValueError) as error:
+        return _reason(error)
+    except NotImplementedError:
+        return "has no rule for vmap"
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    return SHAPES.sub("", str(error).partition("\n")[0].partition(" at ")[0])
+
+
+def page(rows: list[Case]) -> str:
+    """The page: how many pass, and which are refused, why."""
+    names = {row.function for row in rows}
+    apart = {row.function for row in rows if not row.refusal}
+    held = sorted({row.function for row in rows if row.constants and not row.refusal})
+    return f"""# Functions that a loss may call
+
+`scripts/functions` writes this page, with jax {jax.__version__}. It calls every function of `jax.numpy`, `jax.lax`,
+`jax.nn`, `jax.scipy` and `jax.random` on one record `x` of four numbers, beside public numbers `p`, in {len(FORMS)}
+forms of arguments. Of {len(names)} functions that JAX traces so, `per_user` takes {len(apart)} in some form.
+`tests/test_functions.py` runs what is taken with thirteen values in the place of one record, and compares the other
+records' results to the last bit.
+
+A call that stands in no table is taken, or cannot be made in these forms.
+
+## Refused by `per_user`
+
+{_table([(row, row.refusal) for row in rows if row.refusal])}
+## Taken by `per_user`, refused by `check_separable` under `jax.vmap`
+
+Write the loss of one person for these.
+
+{_table([(row, row.of_all) for row in rows if row.of_all and not row.refusal])}
+## Functions that hold arrays of their own
+
+Say `per_user(loss, public_constants=True)`: {", ".join(f"`{name}`" for name in held)}.
+"""
+
+
+def _table(rows: list[tuple[Case, str]]) -> str:
+    return "\n".join(["| function | arguments | why |", "|---|---|---|", *lines_of(rows), ""])
+
+
+def lines_of(rows: list[tuple[Case, str]]) -> list[str]:
+    """A line for each function and reason."""
+    by_call: dict[tuple[str, str], list[str]] = {}
+    for row, why in rows:
+        by_call.setdefault((row.function, why), []).append(row.form)
+    lines = [
+        f"| `{name}` | {'; '.join(f'`{form}`' for form in forms)} | {why} |" for (name, why), forms in by_call.items()
+    ]
+    return lines
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="scripts/functions", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 where the page is another")
+    options = parser.parse_args(arguments)
+    text = page([case for name, function in functions().items() for case in cases(name, function)])
+    if options.check:
+        return int(PAGE.read_text() != text)
+    PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""Decompositions that are given finite matrices alone: LAPACK prints two lines for some that hold infinities."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+
+from jaxdpbo.privacy.separable.primitives import CALLS
+
+DECOMPOSITIONS = "svd", "eigh", "eig", "schur", "hessenberg", "tridiagonal"  # of the last two axes of one operand
+
+
+def guard(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program, but that a matrix with an entry that is not finite is decomposed into NaN, unheard.
+
+    The decomposition is given zeros in the place of these entries. Finite matrices, and what is made of them, keep
+    their bits: a batch is guarded one by one. A program without decompositions is returned as it is.
+    """
+    if not _decomposes(closed):
+        return closed
+    return jax.make_jaxpr(lambda *arguments: _run(closed, arguments))(*closed.in_avals)
+
+
+def programs_in(equation: JaxprEqn) -> Iterator[ClosedJaxpr | Jaxpr]:
+    """The programs among the parameters of an operation."""
+    for value in jax.tree.leaves(list(equation.params.values())):
+        if _is_program(value):
+            yield value
+
+
+def as_closed(program: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
+    """A program without constants of its own, closed."""
+    return program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
+
+
+def _decomposes(program: ClosedJaxpr | Jaxpr) -> bool:
+    jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
+    return any(
+        equation.primitive.name in DECOMPOSITIONS or any(map(_decomposes, programs_in(equation)))
+        for equation in jaxpr.eqns
+    )
+
+
+def _run(closed: ClosedJaxpr, arguments: Any) -> list[Any]:
+    """The results of a program, equation by equation."""
+    jaxpr = closed.jaxpr
+    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *arguments), strict=True))
+    for equation in jaxpr.eqns:
+        values.update(zip(equation.outvars, _apply(equation, values, jaxpr), strict=True))
+    return [_read(atom, values) for atom in jaxpr.outvars]
+
+
+def _read(atom: Var | Literal, values: dict[Var, Any]) -> Any:
+    return atom.val if isinstance(atom, Literal) else values[atom]
+
+
+def _apply(equation: JaxprEqn, values: dict[Var, Any], jaxpr: Jaxpr) -> list[Any]:
+    """The results of an equation of a program, guarded."""
+    name, params = equation.primitive.name, equation.params
+    if name in DECOMPOSITIONS:
+        (atom,) = equation.invars
+        assert isinstance(atom, Var)  # a literal is no matrix
+        matrix = values[atom]
+        finite = jnp.isfinite(matrix)
+        results = _evaluate(equation, {atom: jnp.where(finite, matrix, jnp.zeros_like(matrix))}, jaxpr)
+        return [_where_all(finite, result) for result in results]
+    if not any(map(_decomposes, programs_in(equation))):
+        return _evaluate(equation, values, jaxpr)
+    if name in CALLS:
+        return _run(as_closed(params[CALLS[name]]), [_read(atom, values) for atom in equation.invars])
+    guarded = jax.tree.map(_guarded, dict(params), is_leaf=_is_program)
+    return _evaluate(equation.replace(params=guarded), values, jaxpr)
+
+
+def _evaluate(equation: JaxprEqn, values: dict[Var, Any], jaxpr: Jaxpr) -> list[Any]:
+    """The results of one equation of a program as it is."""
+    operands = list(dict.fromkeys(atom for atom in equation.invars if not isinstance(atom, Literal)))
+    alone = jaxpr.replace(
+        constvars=[], invars=operands, outvars=equation.outvars, eqns=[equation], effects=equation.effects
+    )
+    return jaxpr_as_fun(ClosedJaxpr(alone, ()))(*(values[atom] for atom in operands))
+
+
+def _is_program(value: Any) -> bool:
+    return isinstance(value, (ClosedJaxpr, Jaxpr))
+
+
+def _guarded(value: Any) -> Any:
+    """A program of a loop, a branch or a solver, guarded; anything else as it is."""
+    return guard(value) if isinstance(value, ClosedJaxpr) else value
+
+
+def _where_all(finite: jax.Array, result: jax.Array) -> jax.Array:
+    """``result`` of the matrices with finite entries alone, NaN of the others."""
+    every = jnp.all(finite, axis=(-2, -1))
+    every = every.reshape(every.shape + (1,) * (result.ndim - every.ndim))
+    return jnp.where(every, result, jnp.full_like(result, jnp.nan))

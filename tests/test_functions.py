@@ -1,0 +1,125 @@
+"""Every function of JAX that the checker takes keeps records apart to the last bit, whatever one record holds."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks import functions
+from jaxdpbo.privacy import separable
+from jaxdpbo.privacy.separable import check
+
+NAMED = functions.functions()
+ROWS = np.random.default_rng(0).uniform(0.2, 2.0, (functions.USERS, functions.WIDTH))
+BASES = ROWS, np.full_like(ROWS, 1e160)  # what the others hold: a loop may be over for some, and go on for one
+VALUES = (
+    np.nan, np.inf, -np.inf, 0.0, -0.0, -1.0, 1e160, np.finfo(float).max, -np.finfo(float).max, 5e-324, 1e-310, 2.0**53,
+    5.0,
+)  # fmt: skip
+KINDS = {
+    "per_user": lambda loss: separable.per_user(loss, public_constants=True),
+    "check_separable": lambda loss: separable.check_separable(
+        jax.vmap(loss, (None, 0), -1), functions.POINT, ROWS, public_constants=True
+    ),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def broadcasting():
+    """Functions are called as users call them."""
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def with_record(base, record, value):
+    """The rows with all of one record replaced, and with its first number."""
+    for entries in (slice(None), 0):
+        rows = base.copy()
+        rows[record, entries] = value
+        yield rows
+
+
+def lowers(loss):
+    """Whether XLA takes what JAX traced, such as no argmax of complex numbers."""
+    try:
+        jax.jit(loss).lower(functions.POINT, ROWS[0])
+    except (TypeError, ValueError, NotImplementedError):
+        return False
+    return True
+
+
+def moved(kind, losses):
+    """Values of one record that move another's results, of losses in one program."""
+    losses = [loss for loss in losses if lowers(loss)]
+    if not losses:
+        return []
+
+    def loss(point, record):
+        return jnp.concatenate([one(point, record) for one in losses])
+
+    run = jax.jit(KINDS[kind](loss))
+    rest = np.arange(functions.USERS) != 1
+    found = []
+    for base in BASES:
+        before = np.asarray(run(functions.POINT, base)).view(np.int64)
+        for value in VALUES:
+            for rows in with_record(base, 1, value):
+                after = np.asarray(run(functions.POINT, rows)).view(np.int64)
+                if not np.array_equal(before[..., rest], after[..., rest]):
+                    found.append(value)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_function_that_is_taken_keeps_records_apart(kind, trials):
+    """All forms of one function in one program: compiled once, run for thirteen values of one record."""
+    count = trials(f"functions of JAX that {kind} takes, perturbed", 8, len(NAMED), 0)
+    chosen = list(NAMED)[len(kind) % 7 :: max(1, len(NAMED) // count)] if count < len(NAMED) else list(NAMED)
+    ran, mixing = 0, []
+    for name in chosen:
+        rows = functions.cases(name, NAMED[name])
+        taken = [row for row in rows if not (row.refusal if kind == "per_user" else row.of_all)]
+        if taken:
+            ran += 1
+            values = moved(kind, [functions.loss_of(NAMED[name], row.form) for row in taken])
+            mixing += [(name, values)] if values else []
+    assert mixing == []
+    assert ran > len(chosen) / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("jax.scipy.special.betainc", "x, p, p"),
+        ("jax.numpy.convolve", "x, x"),
+        ("jax.scipy.signal.correlate", "x, x"),
+    ],
+)
+def test_what_mixes_is_seen_where_it_is_taken(name, form, monkeypatch):
+    """Planted: a checker that takes what vmap does not keep apart."""
+    (row,) = [row for row in functions.cases(name, NAMED[name]) if row.form == form]
+    assert "under vmap" in row.refusal
+    monkeypatch.setattr(check._Walk, "_maps", lambda *_: True)
+    assert moved("per_user", [functions.loss_of(NAMED[name], form)]) != []
+
+
+def test_the_page_says_what_is_refused_and_why(trials):
+    """``scripts/functions`` writes it; where this fails run it again."""
+    text = functions.PAGE.read_text()
+    assert f"with jax {jax.__version__}." in text
+    count = trials("functions of JAX on the page of those refused", 6, len(NAMED), 0)
+    if count == len(NAMED):
+        assert text == functions.page([row for name in NAMED for row in functions.cases(name, NAMED[name])])
+        return
+    names = ["jax.numpy.poly", "jax.scipy.special.expi", "jax.random.gamma", *list(NAMED)[:: len(NAMED) // count]]
+    for name in names:
+        rows = functions.cases(name, NAMED[name])
+        refused = [(row, row.refusal) for row in rows if row.refusal]
+        of_all = [(row, row.of_all) for row in rows if row.of_all and not row.refusal]
+        lines = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
+        assert lines == functions.lines_of(refused) + functions.lines_of(of_all)
+        held = any(row.constants and not row.refusal for row in rows)
+        assert (f"`{name}`" in text.rpartition("public_constants=True")[2]) == held

@@ -214,7 +214,8 @@ LIKE = Y.astype(np.uint8)
 
 
 @pytest.mark.parametrize(
-    ("classes", "dtype"), [((1, 2), int), ((-1, 1), np.int8), ((7, -3), int), (None, bool), ((0, 1), bool)]
+    ("classes", "dtype"),
+    [((1, 2), int), ((-1, 1), np.int8), ((7, -3), int), (None, bool), ((0, 1), bool), ((0, 1), np.float32)],
 )
 def test_labels_are_read_in_one_way(classes, dtype):
     """Trained, scored and told apart as class numbers, which names of classes stand for."""
@@ -229,6 +230,18 @@ def test_labels_are_read_in_one_way(classes, dtype):
     assert np.mean(losses) < 0.1
     other = np.asarray(classes or (0, 1))[1 - Y].astype(dtype)
     np.testing.assert_array_equal(training.losses(found, (X, other)), 1 - losses)
+
+
+def test_labels_in_an_array_of_objects_are_numbers():
+    """One that is none would otherwise refuse, or retype, all others."""
+    labels = Y.astype(object)
+    labels[7] = None
+    given = {"training": tuning.DPSGD(models.logistic_regression(3), classes=(0, 1)), "key": jax.random.key(0)}
+    found, usual = (tuned((X, each), insecure_key=True, **given) for each in (labels, Y.astype(float)))
+    assert found.setting == usual.setting
+    assert [type(leaf) for leaf in jax.tree.leaves(found.model)] == [
+        type(leaf) for leaf in jax.tree.leaves(usual.model)
+    ]
 
 
 @pytest.mark.parametrize("label", [0, 3, -1, 2**40])
@@ -254,7 +267,7 @@ def test_a_label_of_no_class_moves_nothing_and_has_lost(label):
         (models.mlp(3, (4,), 3), None, Y > 0, ValueError, r"classes must be given for labels of bool: .*\(0, 1, 2\)"),
         (models.logistic_regression(3), (1, 2), Y > 0, ValueError, "numbers that labels of bool can be"),
         (models.logistic_regression(3), (-1, 1), LIKE, ValueError, "numbers that labels of uint8 can be"),
-        (models.logistic_regression(3), (0, 1), X[:, 0], ValueError, "labels must be whole numbers"),
+        (models.logistic_regression(3), None, X[:, 0], ValueError, "classes must be given for labels of float64"),
         (models.logistic_regression(3), (0, 1, 2), Y, ValueError, "classes must be 2 different numbers"),
         (models.logistic_regression(3), (1, 1), Y, ValueError, "classes must be 2 different numbers"),
         (models.logistic_regression(3), (0.0, 1.0), Y, TypeError, "classes must be an integer"),
@@ -435,7 +448,7 @@ def test_noise_in_floats_is_assumed_ideal():
         ((X[:300], Y), ValueError, "as many labels"),
         ((X[:, :2], Y), ValueError, "features must be"),
         ((X, Y[:, None]), ValueError, "labels must be"),
-        ((X, Y.astype(float)), ValueError, "labels must be"),
+        ((X, np.array(["a", "b"])[Y][:, None]), ValueError, "labels must be"),
         ((X[:3], Y[:3]), ValueError, "10 or more"),
         (X, TypeError, "rows must be"),
     ],

@@ -108,16 +108,15 @@ class DPSGD:
         return () if self.noise == "exact" else (guarantee.IDEAL_NOISE,)
 
     def expect(self, rows: Rows) -> None:
-        """Features as wide as the model, in floats of 32 or 64 bits; whole numbers for labels, of a regression floats.
+        """Features as wide as the model, in floats of 32 or 64 bits; numbers for labels, of a regression floats.
 
         Raises:
-          ValueError: they are not, ``classes`` are not given for whole numbers, or the model is too large for exact
-            noise.
+          ValueError: they are not, ``classes`` are not given for numbers, or the model is too large for exact noise.
         """
         if self.noise == "exact":
             integer_sums.expect(self.model)
         features, labels = rows
-        width, kinds, said = self.model.sizes[0], *(("f", "floats") if self._regresses else ("iub", "whole numbers"))
+        width, kinds, said = self.model.sizes[0], *(("f", "floats") if self._regresses else ("iubf", "numbers"))
         if features.shape[1:] != (width,) or features.dtype not in (np.float32, np.float64):
             raise ValueError(
                 f"features must be floats of 32 or 64 bits and shape (n, {width}), got {features.dtype} "
@@ -168,6 +167,8 @@ class DPSGD:
                 f"classes must be given for labels of {dtype}: DPSGD(..., classes={tuple(range(self._count))}) where "
                 "labels are these numbers"
             )
+        if dtype.kind == "f":  # of an array of objects too, one of which was no number
+            return
         low, high = (0, 1) if dtype.kind == BOOLEAN else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         if not all(low <= label <= high for label in self.classes):
             raise ValueError(f"classes must be numbers that labels of {dtype} can be, got {self.classes}")

@@ -174,7 +174,7 @@ def test_a_space_gives_an_objective_names_and_a_release_too():
     compiled = jaxdpbo.minimize(named_loss, RECORDS, MIXED, **SMALL)
     again = jaxdpbo.minimize(lambda params, data: np.asarray(named_loss(params, data)), RECORDS, MIXED, traceable=False,
                              users=USERS, **SMALL)  # fmt: skip
-    assert isinstance(compiled.release.point, jax.Array)
+    assert type(compiled.release.point) is np.ndarray
     assert compiled.release.params == pytest.approx(again.release.params)
 
 

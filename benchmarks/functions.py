@@ -41,6 +41,12 @@ NO_FUNCTIONS_OF_ARRAYS = {
     "get_printoptions", "array_repr", "array_str", "vectorize", "frompyfunc", "device_put",
     "DotDimensionNumbers",
 }  # fmt: skip
+# Loops of JAX's own that end when one record's numbers are done: for infinite or very large ones late, or never.
+ENDLESS = (
+    "jax.numpy.gcd", "jax.numpy.lcm", "jax.scipy.special.expn", "jax.scipy.special.gammainc",
+    "jax.scipy.special.loggamma", "jax.scipy.stats.chi2.cdf", "jax.scipy.stats.chi2.logcdf",
+    "jax.scipy.stats.gamma.cdf", "jax.scipy.stats.gamma.logcdf",
+)  # fmt: skip
 NO_RECORD = "the values depend on no record"
 SHAPES = re.compile(r" of (\([\d, ]*\)(, )?)+")
 WIDTH, USERS = 4, 3
@@ -209,6 +215,11 @@ A call that stands in no table is taken, or cannot be made in these forms.
 Write the loss of one person for these.
 
 {_table([(row, row.of_all) for row in rows if row.of_all and not row.refusal])}
+## As long as one record makes them
+
+Loops in these end when one record's numbers are done: for infinite or very large ones after minutes, or never.
+Bound what you give them (`jnp.clip`): {", ".join(f"`{name}`" for name in ENDLESS)}.
+
 ## Functions that hold arrays of their own
 
 Say `per_user(loss, public_constants=True)`: {", ".join(f"`{name}`" for name in held)}.

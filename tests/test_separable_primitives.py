@@ -20,7 +20,7 @@ from jax.interpreters import batching, mlir
 from jaxdpbo import minimize, per_user
 from jaxdpbo.privacy import guarantee, separable
 from jaxdpbo.privacy.separable import check as check_module
-from jaxdpbo.privacy.separable import primitives
+from jaxdpbo.privacy.separable import primitives, roles
 
 USERS = 4
 POINT = jnp.array([0.3, -0.2, 1.1, 0.5])
@@ -269,15 +269,28 @@ def test_a_view_of_the_users_array_is_no_public_leaf(view):
         )  # fmt: skip
 
 
+def same_buffer(array):
+    other = jax.make_array_from_single_device_arrays(array.shape, array.sharding, [array])
+    assert other is not array
+    return other
+
+
 def test_a_buffer_of_jaxs_is_no_public_leaf_either():
     array = jnp.asarray(DATA)
-    (shard,) = array.addressable_shards
-    both_roles(array, shard.data)
+    both_roles(array, same_buffer(array))
     both_roles(array, np.asarray(array))
     both_roles(np.asarray(array)[1:], array)
     keys = jax.random.split(jax.random.key(0), USERS)
     both_roles(keys, jax.random.wrap_key_data(jax.random.key_data(keys)))
     both_roles(keys, jax.random.key_data(keys))
+
+
+def test_a_buffer_on_an_accelerator_is_known_by_its_address(monkeypatch):
+    """Where NumPy sees no memory: here by taking its eyes."""
+    monkeypatch.setattr(roles.np, "shares_memory", lambda *_: False)
+    array = jnp.asarray(DATA)
+    both_roles(array, same_buffer(array))
+    separable.expect_one_role((array, jnp.asarray(DATA) + 1), (0, None))
 
 
 def test_parts_that_share_no_number_may_be_in_two_roles():

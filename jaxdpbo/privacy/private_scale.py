@@ -25,7 +25,7 @@ SHARE = 0.05  # of the squared budget
 FACTOR = 1.0  # of the median, which is rounded up to a power of two
 PRIVATE = "private"  # in place of a clip norm or a range
 SIGMA = 65536  # of the integers' noise
-MIN_UNITS, MAX_UNITS = 32, 2**30
+MIN_UNITS, MAX_UNITS = 32, 2**20  # twice the second times 2^40 users has 61 bits; a larger budget gets no more
 
 
 @jax.tree_util.register_dataclass

@@ -71,11 +71,33 @@ def attempt(function: Callable[..., Returned], *args: Any) -> Returned | Failed:
     """
     with isolate():
         try:
-            return function(*args)
+            return settle(function(*args))
         except STOPS:
             raise
         except BaseException:
             return FAILED
+
+
+def call(function: Callable[..., Returned], *args: Any) -> Returned:
+    """Call third-party code on private records in ``silence``; what it raises is raised."""
+    with silence():
+        return settle(function(*args))
+
+
+def settle(returned: Returned) -> Returned:
+    """Wait until JAX's programs that made ``returned`` are done: a callback in them may fail, or print, afterwards."""
+    for each in returned if isinstance(returned, (list, tuple)) else (returned,):
+        if _is_jax_array(each):
+            jax.block_until_ready(each)
+    jax.effects_barrier()
+    return returned
+
+
+def _is_jax_array(value: Any) -> bool:
+    try:
+        return isinstance(value, jax.Array)
+    except Exception:  # of a stranger's type
+        return False
 
 
 @contextlib.contextmanager
@@ -99,6 +121,7 @@ def _enter() -> None:
                 _silence_streams(entered)
                 entered.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
+                warnings.showwarning = _ignore  # where code inside changes the filters; put back with them
                 entered.callback(logging.disable, logging.root.manager.disable)
                 logging.disable(EVERYTHING)
                 _restore = entered.pop_all()
@@ -114,14 +137,24 @@ def _leave() -> None:
 
 
 def _silence_streams(entered: contextlib.ExitStack) -> None:
-    """Descriptors first, and after what Python had buffered for them; a process may have closed them."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
+    """Redirect descriptors and streams; Python's buffers are flushed before and after, to where they belong."""
+    streams = {sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__}
+    _flush(streams)
     for descriptor in (1, 2):
         _redirect(entered, descriptor)
+    entered.callback(_flush, streams)
     entered.enter_context(contextlib.redirect_stdout(_nowhere()))
     entered.enter_context(contextlib.redirect_stderr(_nowhere()))
+
+
+def _flush(streams: set[Any]) -> None:
+    for stream in streams:
+        with contextlib.suppress(Exception):  # closed, or None
+            stream.flush()
+
+
+def _ignore(*_: Any, **__: Any) -> None:
+    """No warning is shown."""
 
 
 @functools.cache
@@ -132,7 +165,7 @@ def _nowhere() -> TextIO:
 
 def _redirect(entered: contextlib.ExitStack, descriptor: int) -> None:
     try:
-        kept = os.dup(descriptor)
+        kept = _duplicate(descriptor)
     except OSError:  # closed
         return
     entered.callback(os.close, kept)
@@ -147,6 +180,15 @@ def _renew_locks() -> None:
     """Another thread may have held one when this process was forked."""
     global _STATE_LOCK, _GENERATORS_LOCK
     _STATE_LOCK, _GENERATORS_LOCK = threading.RLock(), threading.RLock()
+
+
+def _duplicate(descriptor: int) -> int:
+    """A copy above 2: a lower number may be that of a stream which is closed."""
+    try:
+        import fcntl  # POSIX alone has it
+    except ImportError:
+        return os.dup(descriptor)
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _flush_c_streams() -> None:

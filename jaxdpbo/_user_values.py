@@ -110,7 +110,7 @@ def _to_array_of_numbers(values: Any, shape: tuple[int, ...] | None, levels: int
     if isinstance(values, jax.Array) and not jnp.issubdtype(values.dtype, jax.dtypes.extended):
         values = np.asarray(values)
     if not isinstance(values, (np.ndarray, list, tuple)):
-        values = _to_array(values)
+        values = _to_array(values, shape)
     if isinstance(values, np.ndarray):
         return _from_array(values, shape, levels)
     if _is_plain(values):  # a list of a million losses is one call
@@ -143,16 +143,21 @@ def _to_jax(leaf: Any) -> jax.Array:
     return jnp.asarray(leaf)
 
 
-def _to_array(values: Any) -> np.ndarray | list[Any]:
-    """An array-like's array; where there is none, its elements if it has a length, or else the value as it is."""
+def _to_array(values: Any, shape: tuple[int, ...] | None) -> np.ndarray | list[Any]:
+    """An array-like's array, or a list of the elements of another sequence; NaN where neither can be had."""
     try:
-        found = np.asarray(values)
-    except Exception:
+        if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
+            return list(values)
+        return np.asarray(values)
+    except _silence.STOPS:
+        raise
+    except BaseException:
         try:
-            return list(values) if hasattr(values, "__len__") else [values]
-        except Exception:
-            return [None]
-    return found
+            return list(values)
+        except _silence.STOPS:
+            raise
+        except BaseException:
+            return np.full(() if shape is None else shape, np.nan)
 
 
 def _from_array(values: np.ndarray, shape: tuple[int, ...] | None, levels: int) -> np.ndarray:

@@ -4,6 +4,7 @@ import copy
 import multiprocessing
 import pickle
 import time
+from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
@@ -206,14 +207,16 @@ def test_a_value_that_is_no_float_is_one_users_alone(one):
     np.testing.assert_array_equal(logical, [1.0, np.nan, 0.0, 1.0])
 
 
-@pytest.mark.parametrize("all_of_them", [["a", "b"], [None, None], [[], [1.0, 2.0]], [1j, 2j], ("a", None)])
+@pytest.mark.parametrize(
+    "all_of_them", [["a", "b"], [None, None], [[], [1.0, 2.0]], [1j, 2j], ("a", None), deque([None, "a"]), Unreadable()]
+)
 def test_losses_that_are_no_numbers_are_nan(all_of_them):
     """Were they refused where all are, whoever is the only one with a number would be known."""
     found = _user_values.to_losses("loss", all_of_them, (2,), float)
     np.testing.assert_array_equal(found, [np.nan, np.nan])
 
 
-@pytest.mark.parametrize("returned", [None, 0.5, [0.5], np.zeros((2, 1)), {"a": 1}, object(), Unreadable()])
+@pytest.mark.parametrize("returned", [None, 0.5, [0.5], np.zeros((2, 1)), {"a": 1}, object()])
 def test_losses_of_another_shape_are_refused(returned):
     with pytest.raises(
         ValueError, match=r"loss must return (values of|one loss per user, not their mean:) shape \(2,\), got shape"

@@ -9,6 +9,7 @@ import contextlib
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -24,7 +25,7 @@ import pytest
 from neighbour_cases import POINTS, USUAL, WITHOUT, Point, entry_points
 from odd_records import SECRET, ZOO, Odd
 
-from jaxdpbo import _silence, _user_values
+from jaxdpbo import _silence, _user_values, drivers
 
 PATTERNS: dict[str, Callable[[int], set[int]]] = {
     "one": lambda count: {count // 2},
@@ -262,6 +263,53 @@ def test_a_fork_beside_a_silent_thread_can_be_silent_too():
     leave.set()
     thread.join()
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+BUFFERED = """
+import sys
+sys.path[:0] = [{root!r}]
+from sys import __stdout__, stderr, stdout
+import warnings
+from jaxdpbo import _silence
+heard = []
+warnings.showwarning = lambda *said: heard.append(said)
+with _silence.silence():
+    for stream in (stdout, stderr, __stdout__):
+        stream.write({secret!r})
+    warnings.simplefilter("always")
+    warnings.warn({secret!r})
+assert not heard
+print("after", flush=True)
+"""
+
+
+@pytest.mark.parametrize("closed", ["", ">&-", "2>&-"])
+def test_what_python_buffers_of_records_is_not_heard_afterwards(closed, tmp_path):
+    """In a process whose streams are buffered, or closed: the next descriptor may then be that of another stream."""
+    script, out = tmp_path / "script.py", tmp_path / "out"
+    script.write_text(BUFFERED.format(root=str(Path(__file__).parent.parent), secret=SECRET))
+    shell = f"{sys.executable} {script} {closed}"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with out.open("wb") as file:
+        subprocess.run(["sh", "-c", shell], stdout=file, stderr=file, env=environment, check=not closed, timeout=120)
+    assert SECRET not in out.read_text()
+    assert "after" in out.read_text() or closed == ">&-"
+
+
+def test_a_callback_that_fails_late_is_a_loss_that_failed():
+    """JAX's program may run after the function that called it returned; the failure is charged, and not quoted."""
+
+    def fails(value):
+        raise ValueError(SECRET)
+
+    def late(point, data):
+        return jax.pure_callback(fails, jax.ShapeDtypeStruct((4,), jnp.float32), data)
+
+    private = drivers.PrivateObjective(late, jnp.zeros(4), users=4, mu=1.0, evaluations=2, loss_range=(0.0, 1.0))
+    with streams() as heard, pytest.raises(Exception, match=SECRET):
+        private(0.5)
+    assert private.remaining == 1
+    assert heard == [b"", b""]
 
 
 def test_silence_is_restored_after_threads_and_errors():

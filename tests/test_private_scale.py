@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 from jaxdpbo import PrivateObjective, drivers, minimize, preview
 from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, private_evaluations
-from jaxdpbo.privacy import accounting, calibration, charges, guarantee, ledger, private_scale
+from jaxdpbo.privacy import accounting, calibration, charges, guarantee, ledger, private_scale, wide_integers
 
 USERS = 24
 NUMBERS = 2.0 ** np.random.default_rng(0).integers(-6, 7, USERS)
@@ -90,10 +90,9 @@ def test_too_little_budget_is_refused():
 @pytest.mark.parametrize("users", [3, 2**31 - 1, 2**40])
 def test_a_half_of_any_number_of_users_is_told_from_less(users):
     chosen = budget(30.0)
-    many = jnp.asarray([min(users, 2**31 - 1) // 3, min(users, 2**31 - 1)], jnp.int32)
-    found = [private_scale._reaches_half(jax.random.key(0), chosen, each, users) for each in many]
-    assert not found[0]
-    assert bool(found[1]) == (users < 2**32)
+    counts = [wide_integers.constant(count) for count in (users // 3, users)]
+    found = [bool(private_scale._reaches_half(jax.random.key(0), chosen, count, users)) for count in counts]
+    assert found == [False, True]
 
 
 # Where it is a part of a budget.

@@ -785,6 +785,10 @@ def test_a_second_worker_is_refused_before_a_loss_is_evaluated(tmp_path):
 
     with pytest.raises(run_lock.RunInUse, match="another process goes on with run 'bo': one worker at a time"):
         private_objective(path, loss=loss)
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    with pytest.raises(run_lock.RunInUse):
+        private_objective(link, loss=loss)
     assert not called
     private_objective(path, recording=drivers.Recording(path, "another"))  # of its own budget
     os.kill(first.pid, signal.SIGKILL)

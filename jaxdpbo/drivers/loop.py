@@ -306,8 +306,7 @@ def _finish(
 
 def _call(objective: Objective, point: Any, data: Any) -> Any:
     """The values at a point, in whatever thread or process; nothing that the objective says of records is heard."""
-    with _silence.silence():
-        return objective(point, data)
+    return _silence.call(objective, point, data)
 
 
 def _at_once(executor: Executor, objective: Objective, points: list[Any], data: Any) -> list[Any]:

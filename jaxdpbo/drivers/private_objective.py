@@ -135,6 +135,7 @@ class PrivateObjective:
         self._noted, self._process = 0, os.getpid()
         self._lock, self._reserved, self._charged, self._spent = threading.Lock(), 0, 0, []
         self._reference, self._seeking, self._high = None, False, None
+        self._refusal: ledger.LedgerError | None = None
         if self._recording is not None:
             run_lock.hold(self._recording, self)
             what = f"private evaluations, {self._evaluations} of one point"
@@ -165,7 +166,10 @@ class PrivateObjective:
                 "a PrivateObjective works in the process that made it: a fork would draw its noise twice"
             )
         place = None if self._recording is None else _written(point)
+        kept = jax.tree.map(_copied, point)
         with self._lock:
+            if self._refusal is not None:
+                raise self._refusal
             if self._reserved == self._evaluations:
                 raise BudgetExhausted(f"all {self._evaluations} evaluations are spent")
             self._reserved += 1
@@ -180,6 +184,9 @@ class PrivateObjective:
             with self._lock:
                 self._reserved -= 1
             raise
+        except BaseException:
+            self._charge()
+            raise
         number = self._charge()
         if self._reference is not None:
             given = given - self._reference[None]
@@ -187,7 +194,7 @@ class PrivateObjective:
         value = float(_private_means(key, config.budget, given, config.low, config.high)[0][0])
         with self._lock:
             self._note({"point": place, "value": value})
-            self._spent.append(Spent(jax.tree.map(_copied, point), value))
+            self._spent.append(Spent(kept, value))
         return value
 
     def _charge(self) -> int:
@@ -195,15 +202,15 @@ class PrivateObjective:
         with self._lock:
             try:
                 self._note({"charged": self._charged + 1})
-            except BaseException:
+            except BaseException as error:
                 self._reserved -= 1
+                self._refusal = error if isinstance(error, ledger.LedgerError) else None  # the loss is not called again
                 raise
             number, self._charged = self._charged, self._charged + 1
         return number
 
     def _call(self, point: Any) -> Any:
-        with _silence.silence():
-            return self._loss(point, self._data)
+        return _silence.call(self._loss, point, self._data)
 
     def _checked(self, returned: Any) -> jax.Array:
         """Losses ``(n,)``; ObjectiveError where they have another shape."""

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, asked, mechanisms, sensitivity, wide_integers
+from jaxdpbo.privacy import accounting, asked, clipping, mechanisms, sensitivity, wide_integers
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -100,7 +100,8 @@ def median(key: jax.Array, budget: Budget, numbers: jax.Array) -> jax.Array:
     def halve(ends, key):
         low, high = ends
         middle = (low + high) // 2
-        counted = jnp.sum(numbers <= jnp.ldexp(one, middle), dtype=jnp.int32)
+        within = (numbers <= jnp.ldexp(one, middle)).astype(jnp.int32)
+        counted = jax.tree.map(jnp.squeeze, clipping.total_of_users(within[None], 0))
         enough = _reaches_half(key, budget, counted, numbers.shape[0])
         return (jnp.where(enough, low, jnp.minimum(middle + 1, high)), jnp.where(enough, middle, high)), None
 
@@ -136,11 +137,11 @@ def clip_norm(value: Any, dtype: DTypeLike) -> float:
 def _reaches_half(key, budget, counted, users):
     if budget.noise == "exact":
         noise = wide_integers.widen(mechanisms.rounded_gaussian(key, (), SIGMA))
-        noisy = wide_integers.add(wide_integers.multiply(wide_integers.widen(counted), budget.units), noise)
+        noisy = wide_integers.add(wide_integers.multiply(counted, budget.units), noise)
         one, all_of_them = wide_integers.widen(jnp.ones((), jnp.int32)), wide_integers.constant(users)
         twice = wide_integers.add(wide_integers.add(noisy, noisy), one)  # at least half, rounded down
         return wide_integers.is_at_least(twice, wide_integers.multiply(all_of_them, budget.units))
-    noisy = counted.astype(budget.mu.dtype)
+    noisy = wide_integers.to_float(counted, budget.mu.dtype)
     if budget.noise == "float":
         noisy = mechanisms.gaussian(key, noisy, sensitivity.count(1) * COUNTS**0.5 / budget.mu)
     return noisy >= users / 2

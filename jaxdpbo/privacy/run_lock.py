@@ -6,6 +6,7 @@ the ledger, but only after a loss was evaluated; the lock refuses it before. Obj
 
 import hashlib
 import os
+import threading
 import weakref
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class _Held:
 
 
 _held: dict[Path, _Held] = {}
+_lock_of_held = threading.RLock()
 
 
 def hold(recording: charges.Recording, holder: object) -> None:
@@ -37,15 +39,16 @@ def hold(recording: charges.Recording, holder: object) -> None:
       ledger.LedgerError: the file is a link, or somebody else's.
     """
     path = _path(recording)
-    if path not in _held:
-        _held[path] = _Held(_lock(path, recording))
-    _held[path].holders += 1
+    with _lock_of_held:
+        if path not in _held:
+            _held[path] = _Held(_lock(path, recording))
+        _held[path].holders += 1
     weakref.finalize(holder, _release, path, os.getpid())
 
 
 def _path(recording: charges.Recording) -> Path:
     name = hashlib.sha256(recording.run.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    path = Path(recording.path)
+    path = Path(recording.path).resolve()  # of a link to the ledger too
     return path.with_name(f"{path.name}.{name}.lock")
 
 
@@ -68,17 +71,20 @@ def _lock(path: Path, recording: charges.Recording) -> int:
 
 
 def _release(path: Path, process: int) -> None:
-    if os.getpid() != process or path not in _held:
-        return
-    held = _held[path]
-    held.holders -= 1
-    if not held.holders:
-        del _held[path]
-        os.close(held.descriptor)
+    with _lock_of_held:
+        if os.getpid() != process or path not in _held:
+            return
+        held = _held[path]
+        held.holders -= 1
+        if not held.holders:
+            del _held[path]
+            os.close(held.descriptor)
 
 
 def _forget_in_child() -> None:
     """A forked child would keep the lock as long as it lives."""
+    global _lock_of_held
+    _lock_of_held = threading.RLock()
     for held in _held.values():
         os.close(held.descriptor)
     _held.clear()

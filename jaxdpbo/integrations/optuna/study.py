@@ -167,7 +167,7 @@ class PrivateStudy:
     def _of_users(self, place: dict[str, Any], data: Any) -> Any:
         """The losses of a trial; what they raise is not quoted."""
         try:
-            return self._losses(dict(place["params"]), data)
+            return _silence.settle(self._losses(dict(place["params"]), data))
         except _silence.STOPS:
             raise
         except BaseException as error:

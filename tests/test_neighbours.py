@@ -266,7 +266,7 @@ def test_a_fork_beside_a_silent_thread_can_be_silent_too():
 
 
 BUFFERED = """
-import sys
+import os, sys
 sys.path[:0] = [{root!r}]
 from sys import __stdout__, stderr, stdout
 import warnings
@@ -274,8 +274,13 @@ from jaxdpbo import _silence
 heard = []
 warnings.showwarning = lambda *said: heard.append(said)
 with _silence.silence():
-    for stream in (stdout, stderr, __stdout__):
+    for stream in filter(None, (stdout, stderr, __stdout__)):
         stream.write({secret!r})
+    for descriptor in (1, 2):
+        try:
+            os.write(descriptor, {secret!r}.encode())
+        except OSError:
+            pass  # closed
     warnings.simplefilter("always")
     warnings.warn({secret!r})
 assert not heard

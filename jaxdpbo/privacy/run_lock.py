@@ -1,7 +1,7 @@
-"""One process at a time goes on with a run on record that is evaluated point by point.
+"""Lock a recorded run that is evaluated point by point, so that one process at a time works on it.
 
-Two workers of one Optuna study, say, would each draw noise by a count of their own. The second would be stopped by
-the ledger, but only after a loss was evaluated; the lock refuses it before. Objects of one process share a lock.
+Two workers of one Optuna study would each count the evaluations on their own. The ledger would stop the second
+worker, but only after it evaluated a loss; the lock refuses it earlier. Objects of one process share a lock.
 """
 
 import hashlib
@@ -14,32 +14,32 @@ from jaxdpbo.privacy import charges, ledger
 
 
 class RunInUse(ledger.LedgerError):
-    """Another process goes on with this run."""
+    """Another process works on this run."""
 
 
-class _Held:
-    """A lock of this process, and how many objects hold it."""
+class _Lock:
+    """A lock that this process has taken, and the number of objects that hold it."""
 
     def __init__(self, descriptor: int):
         self.descriptor, self.holders = descriptor, 0
 
 
-_held: dict[Path, _Held] = {}
+_locks: dict[Path, _Lock] = {}
 
 
 def hold(recording: charges.Recording, holder: object) -> None:
-    """Lock a run until ``holder`` is gone, or the process is, however that ends.
+    """Lock a run until ``holder`` is deleted or the process ends, even if it is killed.
 
-    The lock is on an empty file beside the ledger, closed to others. It may be deleted while nobody works.
+    The lock is on an empty private file beside the ledger. You may delete the file while no process works on the run.
 
     Raises:
       RunInUse: another process holds the lock.
-      ledger.LedgerError: the file is a link, or somebody else's.
+      ledger.LedgerError: the lock file cannot be opened, or is not private: see ``_files.open_private``.
     """
     path = _path(recording)
-    if path not in _held:
-        _held[path] = _Held(_lock(path, recording))
-    _held[path].holders += 1
+    if path not in _locks:
+        _locks[path] = _Lock(_lock(path, recording))
+    _locks[path].holders += 1
     weakref.finalize(holder, _release, path, os.getpid())
 
 
@@ -50,7 +50,7 @@ def _path(recording: charges.Recording) -> Path:
 
 
 def _lock(path: Path, recording: charges.Recording) -> int:
-    import fcntl  # POSIX alone has it, as the ledger says
+    import fcntl  # exists on POSIX only; the ledger refuses other systems
 
     try:
         descriptor = _files.open_private(path, os.O_RDWR | os.O_CREAT)
@@ -68,21 +68,21 @@ def _lock(path: Path, recording: charges.Recording) -> int:
 
 
 def _release(path: Path, process: int) -> None:
-    if os.getpid() != process or path not in _held:
+    if os.getpid() != process or path not in _locks:
         return
-    held = _held[path]
-    held.holders -= 1
-    if not held.holders:
-        del _held[path]
-        os.close(held.descriptor)
+    lock = _locks[path]
+    lock.holders -= 1
+    if not lock.holders:
+        del _locks[path]
+        os.close(lock.descriptor)
 
 
-def _forget_in_child() -> None:
-    """A forked child would keep the lock as long as it lives."""
-    for held in _held.values():
-        os.close(held.descriptor)
-    _held.clear()
+def _close_in_child() -> None:
+    """Close the lock files in a forked child, which would otherwise hold the locks after its parent ends."""
+    for lock in _locks.values():
+        os.close(lock.descriptor)
+    _locks.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+    os.register_at_fork(after_in_child=_close_in_child)

@@ -199,30 +199,31 @@ def page(rows: list[Case]) -> str:
     held = sorted({row.function for row in rows if row.constants and not row.refusal})
     return f"""# Functions that a loss may call
 
-`scripts/functions` writes this page, with jax {jax.__version__}. It calls every function of `jax.numpy`, `jax.lax`,
-`jax.nn`, `jax.scipy` and `jax.random` on one record `x` of four numbers, beside public numbers `p`, in {len(FORMS)}
-forms of arguments. Of {len(names)} functions that JAX traces so, `per_user` takes {len(apart)} in some form.
-`tests/test_functions.py` runs what is taken with thirteen values in the place of one record, and compares the other
-records' results to the last bit.
+You may call a function in a loss unless a table of this page refuses the call. `scripts/functions` wrote the page,
+with jax {jax.__version__}. It calls every function of `jax.numpy`, `jax.lax`, `jax.nn`, `jax.scipy` and
+`jax.random` with {len(FORMS)} forms of arguments, made of one record `x` of four numbers and public numbers `p`.
+JAX traces {len(names)} of the functions in some form, and `per_user` takes {len(apart)} of these. For each call that is
+taken, `tests/test_functions.py` gives one record thirteen values in turn, and checks that the results of all other
+records keep every bit.
 
-A call that stands in no table is taken, or cannot be made in these forms.
+Calls in other forms, and functions that JAX traces in none of them, were not tried.
 
 ## Refused by `per_user`
 
 {_table([(row, row.refusal) for row in rows if row.refusal])}
 ## Taken by `per_user`, refused by `check_separable` under `jax.vmap`
 
-Write the loss of one person for these.
+To call these, write the loss of one person and use `per_user`.
 
 {_table([(row, row.of_all) for row in rows if row.of_all and not row.refusal])}
-## As long as one record makes them
+## Slow for extreme values
 
-Loops in these end when one record's numbers are done: for infinite or very large ones after minutes, or never.
-Bound what you give them (`jnp.clip`): {", ".join(f"`{name}`" for name in ENDLESS)}.
+Bound the arguments of these functions with `jnp.clip`. Their loops run until the numbers of a record converge, which
+takes minutes or forever for infinite or very large numbers: {", ".join(f"`{name}`" for name in ENDLESS)}.
 
-## Functions that hold arrays of their own
+## Functions that hold constant arrays
 
-Say `per_user(loss, public_constants=True)`: {", ".join(f"`{name}`" for name in held)}.
+Use `per_user(loss, public_constants=True)` with these: {", ".join(f"`{name}`" for name in held)}.
 """
 
 

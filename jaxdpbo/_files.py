@@ -1,4 +1,4 @@
-"""Files that stand whole or not at all, and private files: yours by owner, closed to others, and no links."""
+"""Files that are written completely or not at all, and private files: owned by you, closed to others, not links."""
 
 import errno
 import os
@@ -6,19 +6,19 @@ import re
 import stat
 from pathlib import Path
 
-PRIVATE = 0o600  # the mode of a file that is closed to others
+PRIVATE = 0o600  # file mode: closed to others
 
 
 class NotPrivate(ValueError):
-    """A file that should be yours alone belongs to another user, is open to others, or is a link or no file."""
+    """A private file belongs to another user, is open to others, or is not a regular file."""
 
 
 def write_once(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a new file, whole or not at all: where this raises, nothing is left, but for a process that was killed.
+    """Write a new file completely or not at all. Only a process that is killed leaves an unfinished file behind.
 
     Raises:
-      FileExistsError: there is such a file; it stays as it was.
-      NotPrivate: ``mode`` is ``PRIVATE``, and any user may replace files of the folder.
+      FileExistsError: the file exists; it is not changed.
+      NotPrivate: ``mode`` is ``PRIVATE``, and any user may replace files in the folder.
     """
     if mode == PRIVATE:
         expect_guarded_folder(path)
@@ -31,7 +31,7 @@ def write_once(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def replace(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file in the place of another; who reads it meanwhile finds one of the two, whole."""
+    """Replace a file atomically: a concurrent reader gets the old or the new content, complete."""
     unfinished = _written(path, content, mode)
     try:
         os.replace(unfinished, path)
@@ -41,7 +41,7 @@ def replace(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def unlink(path: Path) -> None:
-    """Remove a file, if there is one, and what processes left that were killed while they wrote it."""
+    """Remove a file, if it exists, and the unfinished files of processes that were killed while they wrote it."""
     unfinished = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}")
     for each in (path, *(each for each in path.parent.iterdir() if unfinished.fullmatch(each.name))):
         each.unlink(missing_ok=True)
@@ -49,14 +49,14 @@ def unlink(path: Path) -> None:
 
 
 def write_all(descriptor: int, content: bytes, start: int) -> None:
-    """Every byte, from ``start`` on; a file system at its limit takes a part of them before it raises."""
+    """Write all bytes at offset ``start``. A full file system may take a part of them before it raises."""
     while content:
         written = os.pwrite(descriptor, content, start)
         content, start = content[written:], start + written
 
 
 def sync_folder(path: Path) -> None:
-    """The name of a file on the disk."""
+    """Flush the folder of a file to disk, and with it the name of the file."""
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -65,7 +65,7 @@ def sync_folder(path: Path) -> None:
 
 
 def read_private(path: str | Path, most: int | None = None) -> bytes:
-    """The content of a private file, or its first ``most`` bytes.
+    """Read a private file, or its first ``most`` bytes.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -76,12 +76,12 @@ def read_private(path: str | Path, most: int | None = None) -> bytes:
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """A descriptor of a private file; with ``os.O_CREAT`` a new file is made private.
+    """Open a private file and return its descriptor. ``os.O_CREAT`` creates a private file.
 
     Raises:
       FileNotFoundError: there is no such file.
-      NotPrivate: the file belongs to another user, is open to others, or is a link or no file; or any user may replace
-        files of its folder. Says which, and nothing of what the file holds.
+      NotPrivate: the file belongs to another user, is open to others, or is not a regular file; or any user may replace
+        files in its folder. The message says which, and quotes no content.
     """
     name = Path(path).name
     expect_guarded_folder(path)
@@ -103,10 +103,10 @@ def open_private(path: str | Path, flags: int) -> int:
 
 
 def expect_own(path: str | Path) -> None:
-    """Refuse a file, if there is one, that another user may have written.
+    """Refuse a file that another user may have written. A missing file passes.
 
     Raises:
-      NotPrivate: it belongs to another user, or is a link or no file; or any user may replace files of its folder.
+      NotPrivate: the file belongs to another user or is not a regular file, or any user may replace it in its folder.
     """
     expect_guarded_folder(path)
     try:
@@ -116,10 +116,10 @@ def expect_own(path: str | Path) -> None:
 
 
 def expect_guarded_folder(path: str | Path) -> None:
-    """Refuse the place of a file if every user may replace files there; a sticky bit, as of /tmp, forbids that.
+    """Refuse a file if every user may replace files in its folder. The sticky bit, as on /tmp, prevents that.
 
     Raises:
-      NotPrivate: others may write to the folder, and it has no sticky bit.
+      NotPrivate: all users may write to the folder, and it has no sticky bit.
     """
     path = Path(path).absolute()
     mode = os.stat(path.parent).st_mode
@@ -138,7 +138,7 @@ def _expect_own(name: str, status: os.stat_result) -> None:
 
 
 def _written(path: Path, content: bytes, mode: int) -> Path:
-    """Under another name, on the disk."""
+    """Write the content to a new temporary file in the same folder, flush it to disk, and return its path."""
     unfinished = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:

@@ -1,10 +1,10 @@
 """Convert users' values to arrays so that one user's value cannot raise, warn, print, or affect another user's.
 
-A loss or a leaf of data may hold anything: NumPy's complaints would quote it, and NumPy derives one type for all
-values, so that beside an integer of 70 bits or a text the others would become objects or texts, and beside a list there
-would be no array. Every function here is total in the values; an error follows from types of containers and from shapes
-alone, which are public. The dtype of a numeric array is public too (``guarantee.PUBLIC_CONFIG``) and is kept. All
-other arrays become float64, element by element, and NaN where an element is no number.
+A loss or a leaf of data may hold any object. NumPy derives one dtype from all of them: one integer of 70 bits or one
+string turns every element into an object or a string, one list prevents the array, and NumPy's error quotes the values.
+The functions of this module accept any value. They raise only because of container types and shapes, which are public.
+The dtype of a numeric array is public too (``guarantee.PUBLIC_CONFIG``), and stays the same. All other arrays become
+float64, element by element; an element that is not a number becomes NaN.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ import numpy as np
 from jaxdpbo import _silence
 from jaxdpbo.types import DTypeLike, Tree, Unchecked
 
-LEVELS = 4  # of lists in lists; what is deeper is NaN, a list that holds itself among it
+LEVELS = 4  # nested lists that are read; deeper ones are NaN, so a list that contains itself ends
 PLAIN = {bool, int, float, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQefd")}
 LISTS = (
     "data must not hold lists, whose types follow from their values: numpy.asarray(data) makes one array, tuple(data) "
@@ -32,27 +32,26 @@ def to_losses(name: str, returned: Unchecked, shape: tuple[int, ...] | None, dty
     """Convert what the function ``name`` returned to real numbers.
 
     Args:
-      name: of the function, for errors.
-      returned: an array, a list or tuple, an array-like such as a Series.
-      shape: of the result; None where the function may return any: ragged elements are then NaN.
-      dtype: of the result.
+      name: the function's name, for error messages.
+      returned: an array, a list or tuple, or an array-like such as a Series.
+      shape: the expected shape; None if the function may return any shape, where ragged elements become NaN.
+      dtype: the dtype of the result.
 
     Raises:
-      ValueError: it has another shape; says no value.
+      ValueError: the result has another shape. The message quotes no value.
     """
     with _silence.silence():
-        found = to_numbers(returned, shape).astype(dtype)
-    if shape is not None and found.shape != shape:
-        wanted = "values of" if found.shape or len(shape) > 1 else "one loss per user, not their mean:"
-        raise ValueError(f"{name} must return {wanted} shape {shape}, got shape {found.shape}")
-    return found
+        result = to_numbers(returned, shape).astype(dtype)
+    if shape is not None and result.shape != shape:
+        expected = "values of" if result.shape or len(shape) > 1 else "one loss per user, not their mean:"
+        raise ValueError(f"{name} must return {expected} shape {shape}, got shape {result.shape}")
+    return result
 
 
 def to_data(data: Tree) -> Any:
-    """Convert the leaves of ``data`` that are no arrays of numbers, as far as they hold numbers; keep all others.
+    """Convert masked arrays and arrays of objects, strings and other non-numbers to float64; keep all other leaves.
 
-    Arrays of objects, texts and the like become float64. Tuples, dicts and other trees are trees. What is neither an
-    array nor a number stays as it is.
+    Tuples, dicts and other registered containers are trees. A leaf that is not a NumPy array is returned unchanged.
 
     Raises:
       TypeError: the tree holds a list.
@@ -64,46 +63,47 @@ def to_data(data: Tree) -> Any:
 
 
 def to_jax(data: Tree) -> Any:
-    """Convert data to JAX arrays: numbers as JAX takes them, everything else as ``to_data`` does.
+    """Convert data with ``to_data``, then to JAX arrays. Python integers are clipped to the range of JAX's integers.
 
     Raises:
       TypeError: the tree holds a list, or a leaf that is neither an array nor a number.
     """
-    found = to_data(data)
-    if not all(map(is_numeric, jax.tree.leaves(found))):
+    result = to_data(data)
+    if not all(map(is_numeric, jax.tree.leaves(result))):
         raise TypeError("data must be a pytree of arrays of numbers")
     with _silence.silence():
-        return jax.tree.map(_to_jax, found)
+        return jax.tree.map(_to_jax, result)
 
 
 def leaves(data: Tree) -> list[Any]:
-    """The leaves of data, lists among them: inside of a list are records, and some objects stop ``jax.tree``."""
+    """The leaves of data, where a list is a leaf: it holds records, and ``jax.tree`` fails on some objects."""
     return jax.tree.leaves(data, is_leaf=lambda leaf: isinstance(leaf, list))
 
 
 def is_numeric(leaf: Unchecked) -> bool:
-    """Whether JAX has an array for a leaf that ``to_data`` returned: its type says so."""
+    """True if JAX can make an array of a leaf that ``to_data`` returned. Reads its type and dtype only."""
     if isinstance(leaf, (np.ndarray, np.generic)):
         return jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool
     return isinstance(leaf, (jax.Array, bool, int, float, complex))
 
 
 def to_numbers(values: Unchecked, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Convert values to an array of real numbers; of elements that are none NaN. Call it in ``silence``.
+    """Convert values to an array of real numbers; elements that are not real numbers become NaN.
 
-    Numeric arrays keep their dtype, but for complex ones: a square root, say, of all, one user's of a negative number.
+    Call it in ``silence``. Numeric arrays keep their dtype, except complex ones, which become real:
+    ``numpy.emath.sqrt`` of all users' values is complex if one of them is negative.
 
     Args:
-      values: anything.
-      shape: that is expected: a sequence whose length is the first of it is converted element by element, and an
-        element of another shape than the rest is NaN. None: the shape that most elements have.
+      values: any object.
+      shape: the expected shape. A sequence of length ``shape[0]`` is converted element by element, and an element of
+        another shape than ``shape[1:]`` becomes NaN. None expects the most frequent shape of the elements.
     """
     return _to_real(values, shape, LEVELS)
 
 
 def _to_real(values: Any, shape: tuple[int, ...] | None, levels: int) -> np.ndarray:
-    found: Any = _to_array_of_numbers(values, shape, levels)
-    return np.where(found.imag == 0, found.real, np.nan) if found.dtype.kind == "c" else found
+    result: Any = _to_array_of_numbers(values, shape, levels)
+    return np.where(result.imag == 0, result.real, np.nan) if result.dtype.kind == "c" else result
 
 
 def _to_array_of_numbers(values: Any, shape: tuple[int, ...] | None, levels: int) -> np.ndarray:
@@ -113,15 +113,15 @@ def _to_array_of_numbers(values: Any, shape: tuple[int, ...] | None, levels: int
         values = _to_array(values, shape)
     if isinstance(values, np.ndarray):
         return _from_array(values, shape, levels)
-    if _is_plain(values):  # a list of a million losses is one call
-        found = np.asarray(values)
-        if found.dtype.kind in "biuf":
-            return found.astype(np.float64)
+    if _is_plain(values):  # fast path: one NumPy call for a list of a million losses
+        result = np.asarray(values)
+        if result.dtype.kind in "biuf":
+            return result.astype(np.float64)
     return _from_sequence(values, shape, levels)
 
 
 def _is_plain(values: Sequence[Any]) -> bool:
-    """Whether all are Python's or NumPy's own numbers; a stranger's type may have a hash that raises."""
+    """True if all values have number types of Python or NumPy. The hash of a third-party type may raise."""
     try:
         return set(map(type, values)) <= PLAIN
     except Exception:
@@ -162,60 +162,60 @@ def _to_array(values: Any, shape: tuple[int, ...] | None) -> np.ndarray | list[A
 
 def _from_array(values: np.ndarray, shape: tuple[int, ...] | None, levels: int) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray):
-        kept = _from_array(np.asarray(values.data), shape, levels)
-        hidden = np.ma.getmaskarray(values)
-        if kept.shape != hidden.shape or values.dtype.names:
-            return kept
-        return np.where(hidden, np.nan, kept.astype(np.complex128 if kept.dtype.kind == "c" else np.float64))
+        unmasked = _from_array(np.asarray(values.data), shape, levels)
+        masked = np.ma.getmaskarray(values)
+        if unmasked.shape != masked.shape or values.dtype.names:
+            return unmasked
+        return np.where(masked, np.nan, unmasked.astype(np.complex128 if unmasked.dtype.kind == "c" else np.float64))
     kind = values.dtype.kind
     if kind in "biufc":
         return np.asarray(values)
-    if is_numeric(values):  # bfloat16 and its like
+    if is_numeric(values):  # bfloat16 and other extension dtypes
         return values.astype(np.float64)
-    if kind == "m":  # integers become these beside one, and keep their numbers
+    if kind == "m":  # NumPy turns integers beside a timedelta into timedeltas: keep the integer
         return np.where(np.isnat(values), np.nan, values.astype(np.int64).astype(np.float64))
-    if kind == "O" and shape is not None and shape[1:] and values.shape == shape[:1]:  # of rows
+    if kind == "O" and shape is not None and shape[1:] and values.shape == shape[:1]:  # objects that are rows
         return _from_sequence(list(values), shape, levels)
     return np.array([_to_scalar(value, levels) for value in values.flat], np.float64).reshape(values.shape)
 
 
 def _from_sequence(values: Sequence[Any], shape: tuple[int, ...] | None, levels: int) -> np.ndarray:
-    """Float64, element by element, in the shape that is expected, or in the one that most elements have."""
+    """Convert to float64, element by element, in the expected shape or in the elements' most frequent one."""
     if shape is not None and shape == (len(values),):
         return np.array([_to_scalar(value, levels) for value in values], np.float64)
     inner = shape[1:] if shape is not None and len(values) == shape[0] else None
     elements = [_to_element(value, levels - 1, inner) for value in values]
     if inner is None:
         inner = Counter(element.shape for element in elements).most_common(1)[0][0] if elements else ()
-    found = np.full((len(values), *inner), np.nan)
-    for place, element in enumerate(elements):
+    result = np.full((len(values), *inner), np.nan)
+    for row, element in enumerate(elements):
         if element.shape == inner:
-            found[place] = element
-    return found
+            result[row] = element
+    return result
 
 
 def _to_scalar(value: Any, levels: int) -> float:
-    """One user's number; an array or a list of one number counts as that number."""
+    """Convert one user's value to a number. An array or a list of one number is that number."""
     element = _to_element(value, levels - 1)
     return float(element.reshape(-1)[0]) if element.size == 1 else np.nan
 
 
 def _to_element(value: Any, levels: int, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """One user's value as numbers of its own."""
+    """Convert one user's value to an array, independent of all other values; NaN if it raises."""
     try:
         if not isinstance(value, (list, tuple, np.ndarray, jax.Array)) or value is np.ma.masked:
             return np.asarray(_to_float(value))
         return _to_real(value, shape, levels) if levels else np.asarray(np.nan)
     except _silence.STOPS:
         raise
-    except BaseException:  # by its own methods, or its type's
+    except BaseException:  # a method of the value or of its type raised
         return np.asarray(np.nan)
 
 
 def _to_float(value: Any) -> float:
-    """The number that one value is, or NaN, whatever it raises."""
+    """Convert one value to a float; NaN if it is not a real number or raises."""
     try:
-        if isinstance(value, np.timedelta64):  # a whole number to NumPy, among whole numbers
+        if isinstance(value, np.timedelta64):  # as in _from_array
             return np.nan if np.isnat(value) else float(value.astype(np.int64))
         if isinstance(value, (str, bytes, Real, Decimal)):
             return float(value)
@@ -225,7 +225,7 @@ def _to_float(value: Any) -> float:
         if number.dtype.kind == "c":
             whole = complex(number)
             return whole.real if whole.imag == 0 else np.nan
-        return float(number.astype(float))  # bfloat16 and its like among them
+        return float(number.astype(float))  # bfloat16 too
     except OverflowError:
         return _signed_infinity(value)
     except _silence.STOPS:
@@ -235,7 +235,7 @@ def _to_float(value: Any) -> float:
 
 
 def _signed_infinity(value: Any) -> float:
-    """Of a number beyond the floats, such as an integer of 2,000 bits."""
+    """Plus or minus infinity for a number too large for a float, such as an integer of 2,000 bits."""
     try:
         return np.inf if value > 0 else -np.inf
     except _silence.STOPS:

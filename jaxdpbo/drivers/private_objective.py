@@ -1,6 +1,6 @@
-"""Private evaluations for an optimiser that is not ours: a scalar function of a per-user loss that counts its budget.
+"""Private evaluations for any optimiser: a scalar function that noises a per-user loss and counts its budget.
 
-The one object here with a state of its own, since it counts a budget that somebody else spends.
+Unlike the other drivers it is an object with state, since your optimiser decides when to spend the budget.
 """
 
 import json
@@ -22,24 +22,24 @@ from jaxdpbo.types import Tree
 
 
 class BudgetExhausted(RuntimeError):
-    """Every evaluation that the budget was split into is spent."""
+    """All evaluations of the budget are spent."""
 
 
 class Spent(NamedTuple):
-    """One released evaluation, public: where, and the noised mean loss."""
+    """One released evaluation, which is public: the point, and the noised mean loss."""
 
     point: Any
     value: float
 
 
 class PrivateObjective:
-    """``objective(point) -> float``, a noised mean loss: for any optimiser, which need not know that it is private.
+    """A function ``objective(point) -> float``, the noised mean loss, that you can give to any optimiser.
 
-    Formal guarantee: ``mu``-GDP, replace-one, for all that it ever returns together. The budget is split equally among
-    ``evaluations`` calls beforehand. A call is charged before its noise is drawn, and where the loss raises; losses of
-    a wrong shape are refused without a charge. Prints, warnings and logs of the loss are silenced; what its exception
-    says is the loss's own affair. Threads may share one object. Processes may not: each copy would count for itself and
-    draw the same noise, so the object refuses to be pickled, and to work after a fork.
+    Formal guarantee: ``mu``-GDP, replace-one, for all values that the object returns. The budget is split equally among
+    ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss raises. Losses
+    of a wrong shape are refused without a charge. Prints, warnings and logs of the loss are silenced. An exception of
+    the loss reaches you unchanged, and may quote records. Threads may share one object. Processes may not: each copy
+    would count on its own and draw the same noise, so the object cannot be pickled, and does not work after a fork.
 
     >>> import numpy as np
     >>> from jaxdpbo import PrivateObjective
@@ -53,7 +53,7 @@ class PrivateObjective:
 
     Attributes:
       deviation: the standard deviation of the noise of one value.
-      guarantee: what all evaluations together give.
+      guarantee: the guarantee of all evaluations together.
     """
 
     @_silence.debug_checks_off()
@@ -75,34 +75,34 @@ class PrivateObjective:
         insecure_key: bool = False,
         recording: charges.Recording | None = None,
     ):
-        """Check and split.
+        """Check the arguments and split the budget.
 
         Args:
           loss: ``(point, data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone.
-          data: passed on untouched; with ``user_axes`` as for ``run_scan``.
-          evaluations: how many there may be.
-          loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there. NaN counts as its
-            middle: no value says that losses were not finite. "private" finds it at once from the ``design``, for 5 %
-            of ``mu^2``; values are then mean differences from the loss at the design's first point.
-          design: two public points or more, at which the loss is called; with ``loss_range="private"`` alone.
-          users: ``n``, public.
-          user_axes: as for ``run_scan``, of a loss that JAX can trace at every point.
-          mu: the GDP budget of all evaluations together; or ``epsilon`` and ``delta``.
+          data: passed to ``loss`` untouched; with ``user_axes``, arrays as for ``run_scan``.
+          evaluations: the number of calls.
+          loss_range: ``(low, high)``, chosen without the users' data. Losses are clipped to this range, and NaN counts
+            as its middle, so no value shows that a loss was not finite. "private" finds the range from ``design`` when
+            the object is made, for 5 % of ``mu^2``; values are then mean differences from the loss at ``design[0]``.
+          design: two public points or more, at which the loss is called; only with ``loss_range="private"``.
+          users: the number of users ``n``, which is public.
+          user_axes: as for ``run_scan``, for a loss that JAX can trace at every point.
+          mu: the GDP budget of all evaluations together; or give ``epsilon`` and ``delta``.
           epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down.
-          delta: in (0, 1); it has no default.
+          delta: in (0, 1), and below ``1 / users`` unless it is a ``LargeDelta``; it has no default.
           noise: see ``config``.
-          key: a typed key for tests; from the operating system where not given.
+          key: a typed key for tests; by default one from the operating system.
           insecure_key: permit a key of a generator without a security claim.
-          recording: ``Recording(path, run)``: charge all evaluations to a ledger (``privacy.ledger``). An object of
-            the same run in another process goes on: what was returned is among ``spent``, what was charged stays
-            charged. No ``key`` may be given.
+          recording: ``Recording(path, run)``: charge all evaluations to a ledger (``privacy.ledger``). To resume after
+            a crash, make the object again with the same run: earlier values are in ``spent``, and earlier charges
+            count. Give no ``key``.
 
         Raises:
-          ledger.LedgerError: the budget does not suffice, or the name stands for something else.
-          run_lock.RunInUse: another process goes on with the run on record.
-          ValueError: a number out of range, a budget given twice or not at all; ``key`` with a recording; data that
-            lie on several processes.
-          TypeError: ``key`` is not a typed key, or of such a generator.
+          ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name.
+          run_lock.RunInUse: another process works on the recorded run.
+          ValueError: a number is out of range, a budget is given twice or not at all, ``key`` is given with a
+            recording, or the data lie on several processes.
+          TypeError: ``key`` is not a typed key, or its generator has no security claim.
         """
         if key is None:
             keys.refuse_trace("the key of the evaluations")
@@ -117,10 +117,10 @@ class PrivateObjective:
         level = asked.mu_of(mu, epsilon, delta, users=self._users, dtype=dtype)
         sizes = {"users": self._users, "steps": self._evaluations, "dimension": 1}
 
-        def calibrated(mu: float) -> calibration.Budget:
+        def make_budget(mu: float) -> calibration.Budget:
             return calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=find_scale)
 
-        budget = asked.configure(calibrated, level, epsilon, delta)
+        budget = asked.configure(make_budget, level, epsilon, delta)
         self._config = private_evaluations.Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
         if design is None:
             self.deviation = self._deviation()
@@ -139,7 +139,7 @@ class PrivateObjective:
         if self._recording is not None:
             run_lock.hold(self._recording, self)
             what = f"private evaluations, {self._evaluations} of one point"
-            design_text = () if design is None else (json.dumps([_written(point) for point in design]),)
+            design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
             public = "PrivateObjective", self._config, *design_text
             charged = charges.charge(self._recording, what, self.guarantee, *public)
             self._recall(charged.steps)
@@ -153,12 +153,12 @@ class PrivateObjective:
 
     @_silence.debug_checks_off()
     def __call__(self, point: Any) -> float:
-        """One evaluation.
+        """Evaluate the loss at a point and return its noised mean.
 
         Raises:
-          BudgetExhausted: none is left.
-          RuntimeError: another process than the one that made this object.
-          TypeError: ``point`` does not fit on record: numbers, text, arrays, lists and dicts of them do.
+          BudgetExhausted: no evaluation is left.
+          RuntimeError: this process is not the one that made the object.
+          TypeError: ``point`` cannot be recorded. Give numbers, text, arrays, or lists and dicts of them.
           ObjectiveError: the losses do not have the shape ``(n,)``; nothing is charged.
         """
         if os.getpid() != self._process:
@@ -179,7 +179,7 @@ class PrivateObjective:
             self._charge()
             raise
         try:
-            given = self._checked(returned)[None]
+            losses = self._check_losses(returned)[None]
         except result.ObjectiveError:
             with self._lock:
                 self._reserved -= 1
@@ -189,16 +189,16 @@ class PrivateObjective:
             raise
         number = self._charge()
         if self._reference is not None:
-            given = given - self._reference[None]
+            losses = losses - self._reference[None]
         key, config = jax.random.fold_in(self._key, number), self._config
-        value = float(_private_means(key, config.budget, given, config.low, config.high)[0][0])
+        value = float(_private_means(key, config.budget, losses, config.low, config.high)[0][0])
         with self._lock:
             self._note({"point": place, "value": value})
             self._spent.append(Spent(kept, value))
         return value
 
     def _charge(self) -> int:
-        """Charge one evaluation that was reserved; its number, by which its noise is drawn."""
+        """Charge one reserved evaluation and return its number, which selects its noise."""
         with self._lock:
             try:
                 self._note({"charged": self._charged + 1})
@@ -212,8 +212,8 @@ class PrivateObjective:
     def _call(self, point: Any) -> Any:
         return _silence.call(self._loss, point, self._data)
 
-    def _checked(self, returned: Any) -> jax.Array:
-        """Losses ``(n,)``; ObjectiveError where they have another shape."""
+    def _check_losses(self, returned: Any) -> jax.Array:
+        """The losses ``(n,)``. Raise an ObjectiveError if they have another shape."""
         try:
             losses = _user_values.to_losses("loss", returned, (self._users,), self._config.low.dtype)
         except ValueError as error:
@@ -221,63 +221,63 @@ class PrivateObjective:
         return jnp.asarray(losses)
 
     def _find_range(self, design: Sequence[Any]) -> None:
-        """Once a run: another process of it reads what was found."""
-        if self._high is None and self._seeking:
+        """Find the range of losses, or read it from the record: it is found once per run."""
+        if self._high is None and self._range_charged:
             raise ledger.LedgerError(
-                "the budget for the range is spent, and no range is on record: a crash lost it, or another process is "
+                "the budget for the range is spent, and no range is on record: a crash lost it, or another thread is "
                 "about to find it; a run of another name begins anew"
             )
         points = design if self._high is None else design[:1]
-        losses = jnp.stack([self._checked(self._call(point)) for point in points])
+        losses = jnp.stack([self._check_losses(self._call(point)) for point in points])
         self._reference = losses[0]
         scale = self._config.budget.scale
         if self._high is None and scale is not None:
             self._note({"seeking": True})
             numbers = private_scale.largest_differences(losses[1:], losses[0])
-            key = jax.random.fold_in(self._key, self._evaluations)  # evaluations have the numbers below
+            key = jax.random.fold_in(self._key, self._evaluations)  # evaluations use the smaller numbers
             self._high = float(private_scale.FACTOR * private_scale.median(key, scale, numbers))
             self._note({"high": self._high})
         high = jnp.asarray(self._high, self._config.high.dtype)
         self._config = replace(self._config, low=-high, high=high)
 
     def _note(self, line: dict[str, Any]) -> None:
-        """On the disk before anything is done or said; public, as all that is returned."""
+        """Write a public line to the ledger, before the caller acts on it."""
         if self._recording is not None:
             ledger.note(*self._recording, self._noted + 1, line)
             self._noted += 1
 
     def _recall(self, steps: tuple[dict[str, Any], ...]) -> None:
-        """What other processes noted."""
+        """Restore the state from the lines that earlier objects of this run wrote."""
         self._noted = len(steps)
         for line in steps:
             if "charged" in line:
                 self._reserved = self._charged = line["charged"]
             elif "seeking" in line:
-                self._seeking = True
+                self._range_charged = True
             elif "high" in line:
                 self._high = line["high"]
             else:
-                self._spent.append(Spent(_read(line["point"]), line["value"]))
+                self._spent.append(Spent(_from_json(line["point"]), line["value"]))
 
     @property
     def loss_range(self) -> tuple[float, float]:
-        """That losses are clipped to, or differences from those at the design's first point: public, found or given."""
+        """The public range that losses, or their differences from those at ``design[0]``, are clipped to."""
         return float(self._config.low), float(self._config.high)
 
     @property
     def remaining(self) -> int:
-        """Evaluations left."""
+        """The number of evaluations left."""
         with self._lock:
             return self._evaluations - self._reserved
 
     @property
     def spent(self) -> tuple[Spent, ...]:
-        """All that was returned so far, in the order in which it was: public."""
+        """All evaluations returned so far, in order. They are public."""
         with self._lock:
             return tuple(self._spent)
 
     def __repr__(self) -> str:
-        """Counts, no data."""
+        """Show the guarantee and the counts, no data."""
         return f"PrivateObjective({self.guarantee.claim}; {self.remaining} of {self._evaluations} evaluations left)"
 
     def __reduce__(self) -> Any:
@@ -285,8 +285,8 @@ class PrivateObjective:
         raise TypeError("a PrivateObjective cannot be pickled: two copies would spend one budget twice")
 
 
-def _written(point: Any) -> Any:
-    """A point for JSON; refused before anything is charged."""
+def _to_json(point: Any) -> Any:
+    """Convert a point to JSON types. Raise a TypeError if it has none, before anything is charged."""
     try:
         plain = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), point)
         json.dumps(plain, allow_nan=False)
@@ -297,16 +297,16 @@ def _written(point: Any) -> Any:
     raise TypeError(f"point must be finite numbers, text, and lists or dicts of them on record, got {plain!r}")
 
 
-def _read(point: Any) -> Any:
-    """What ``_written`` made: a list of numbers is an array again, everything else is plain."""
+def _from_json(point: Any) -> Any:
+    """Invert ``_to_json``: a list of numbers becomes an array, everything else stays plain."""
     try:
         return np.asarray(point, np.float64) if isinstance(point, list) else point
-    except (TypeError, ValueError):  # text, or rows of different lengths
+    except (TypeError, ValueError):  # a list of text, or of rows of different lengths
         return point
 
 
-def _copied(leaf: Any) -> Any:
-    """An optimiser may write its next point into the array of this one."""
+def _copy_array(leaf: Any) -> Any:
+    """Copy an array: an optimiser may write its next point into the same array."""
     return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 

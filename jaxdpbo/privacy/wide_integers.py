@@ -1,8 +1,8 @@
-"""Integers of 64 bits as two words of 32: sums over any number of users, with or without x64.
+"""Integers of 64 bits as two words of 32 bits, for sums over any number of users, with or without x64.
 
-JAX has no 64-bit integers where x64 is off, and the sum of 65,536 users' integers of 16 bits leaves 32 bits: sums are
-carried into a second word. All arithmetic is modulo 2^64, in two's complement. The sum over ``2^40`` users of integers
-of 16 bits has 57 bits.
+JAX has no 64-bit integers when x64 is off, and the sum of 65,536 integers of 16 bits can overflow 32 bits, so sums
+carry into a second word. All arithmetic is modulo 2^64, in two's complement. A sum of ``2^40`` integers of 16 bits
+needs 57 bits.
 """
 
 from collections.abc import Callable
@@ -14,27 +14,27 @@ import jax.numpy as jnp
 
 from jaxdpbo.types import DTypeLike
 
-BITS = 16  # of a limb: sums of up to 2^15 limbs stay within 31 bits
-MOST = 2**15
+BITS = 16  # of a limb
+MOST = 2**15  # limbs in one sum, which stays below 2^31
 
 
 class Wide(NamedTuple):
-    """``low`` ``uint32`` and ``high`` ``int32`` of one shape: ``high 2^32 + low``."""
+    """Integers ``high 2^32 + low``: ``low`` is ``uint32`` and ``high`` is ``int32``, of the same shape."""
 
     low: jax.Array
     high: jax.Array
 
 
 def widen(whole: jax.Array) -> Wide:
-    """``int32`` of any shape as ``Wide`` of the same shape."""
+    """Convert ``int32`` of any shape to ``Wide`` of the same shape."""
     return Wide(whole.astype(jnp.uint32), whole >> 31)
 
 
 def constant(number: int) -> Wide:
-    """A Python integer of 64 bits, ``()``.
+    """Convert a Python integer to ``Wide ()``.
 
     Raises:
-      OverflowError: it has more.
+      OverflowError: ``number`` does not fit 64 bits.
     """
     if not -(2**63) <= number < 2**63:
         raise OverflowError("number must have 64 bits")
@@ -53,72 +53,72 @@ def negate(one: Wide) -> Wide:
 
 
 def multiply(one: Wide, factor: jax.Array) -> Wide:
-    """``one`` times an ``int32`` in ``[0, 2^31)``, element by element: shifted and added."""
+    """``one`` times an ``int32`` in ``[0, 2^31)``, element by element, by shifts and additions."""
 
     def step(bit, carry):
-        shifted, found = carry
-        kept = ((factor >> bit) & 1) == 1
-        found = jax.tree.map(lambda plus, old: jnp.where(kept, plus, old), add(found, shifted), found)
-        return add(shifted, shifted), found
+        shifted, product = carry
+        bit_is_set = ((factor >> bit) & 1) == 1
+        product = jax.tree.map(lambda plus, old: jnp.where(bit_is_set, plus, old), add(product, shifted), product)
+        return add(shifted, shifted), product
 
-    nothing = jax.tree.map(jnp.zeros_like, add(one, widen(jnp.zeros_like(factor))))
-    return jax.lax.fori_loop(0, 31, step, (add(one, nothing), nothing))[1]
+    zeros = jax.tree.map(jnp.zeros_like, add(one, widen(jnp.zeros_like(factor))))
+    return jax.lax.fori_loop(0, 31, step, (add(one, zeros), zeros))[1]
 
 
 def divide(one: Wide, divisor: jax.Array) -> Wide:
-    """``one // divisor``, rounded down, of ``one`` at least 0 and an ``int32`` divisor ``()`` in ``[1, 2^30]``."""
+    """``one // divisor``, rounded down, for ``one >= 0`` and an ``int32`` divisor ``()`` in ``[1, 2^30]``."""
 
     def step(number, carry):
-        rest, found = carry
+        rest, quotient = carry
         place = 63 - jnp.asarray(number, jnp.int32)
         word = jnp.where(place >= 32, one.high.astype(jnp.uint32), one.low)
         bit = (word >> (place % 32).astype(jnp.uint32)) & 1
         rest = (rest << 1) | bit.astype(jnp.int32)
         fits = rest >= divisor
-        return jnp.where(fits, rest - divisor, rest), add(add(found, found), widen(fits.astype(jnp.int32)))
+        return jnp.where(fits, rest - divisor, rest), add(add(quotient, quotient), widen(fits.astype(jnp.int32)))
 
-    nothing = jax.tree.map(jnp.zeros_like, one)
-    return jax.lax.fori_loop(0, 64, step, (nothing.high, nothing))[1]
+    zeros = jax.tree.map(jnp.zeros_like, one)
+    return jax.lax.fori_loop(0, 64, step, (zeros.high, zeros))[1]
 
 
 def minimum(wide: Wide) -> Wide:
-    """The least of ``Wide (m,)``, ``()``."""
+    """The smallest element of ``Wide (m,)``, as ``Wide ()``."""
     high = jnp.min(wide.high)
     return Wide(jnp.min(jnp.where(wide.high == high, wide.low, jnp.uint32(0xFFFFFFFF))), high)
 
 
 def narrow(wide: Wide, most: int) -> jax.Array:
-    """``int32``: what is above ``most < 2^31`` as ``most``; of ``wide`` at least 0."""
+    """``min(wide, most)`` as ``int32``, for ``wide >= 0`` and ``most < 2^31``."""
     fits = (wide.high == 0) & (wide.low <= most)
     return jnp.where(fits, wide.low, most).astype(jnp.int32)
 
 
 def is_at_least(one: Wide, other: Wide) -> jax.Array:
-    """Whether ``one >= other``, Booleans."""
+    """``one >= other``, element by element."""
     return (one.high > other.high) | ((one.high == other.high) & (one.low >= other.low))
 
 
 def total(whole: jax.Array, bits: int) -> Wide:
-    """The sum of ``int32`` ``(..., n)`` along the last axis, for any ``n``.
+    """The sum of ``int32`` ``(..., n)`` along the last axis, for any ``n`` of at least 1.
 
     Args:
       whole: within ``[-2^bits, 2^bits]``.
-      bits: at most 30; blocks of ``2^(31 - bits) - 1`` numbers are added up in 31 bits.
+      bits: at most 30. Blocks of ``2^(31 - bits) - 1`` numbers are summed in ``int32`` first.
     """
-    of_blocks = jnp.sum(_in_blocks(whole, 2 ** (31 - bits) - 1), axis=-1, dtype=jnp.int32)
-    return _last(widen(of_blocks))
+    block_sums = jnp.sum(_split_blocks(whole, 2 ** (31 - bits) - 1), axis=-1, dtype=jnp.int32)
+    return _sum_last_axis(widen(block_sums))
 
 
-def _last(wide: Wide) -> Wide:
+def _sum_last_axis(wide: Wide) -> Wide:
     """The sum of ``Wide (..., n)`` along the last axis."""
     while wide.low.shape[-1] > 1:
-        blocks = Wide(*(_in_blocks(word, MOST) for word in wide))
+        blocks = Wide(*(_split_blocks(word, MOST) for word in wide))
         wide = _sum_limbs(blocks, partial(jnp.sum, axis=-1, dtype=jnp.int32))
     return Wide(*(word[..., 0] for word in wide))
 
 
-def _in_blocks(whole: jax.Array, size: int) -> jax.Array:
-    """``(..., n)`` as ``(..., blocks, size)``, with zeros at the end."""
+def _split_blocks(whole: jax.Array, size: int) -> jax.Array:
+    """Reshape ``(..., n)`` to ``(..., blocks, size)``, padded with zeros at the end."""
     count = whole.shape[-1]
     blocks = -(-count // size)
     size = -(-count // blocks)
@@ -127,25 +127,25 @@ def _in_blocks(whole: jax.Array, size: int) -> jax.Array:
 
 
 def psum(wide: Wide, axis_name: str) -> Wide:
-    """The sum over the devices of a mapped axis, at most 2^15."""
+    """The sum over the devices of a mapped axis, of which there may be 2^15."""
     return _sum_limbs(wide, lambda limb: jax.lax.psum(limb, axis_name))
 
 
 def to_float(wide: Wide, dtype: DTypeLike) -> jax.Array:
-    """As floats, within two roundings."""
+    """Convert to floats, with a relative error of about two roundings."""
     magnitude = jax.tree.map(lambda plus, minus: jnp.where(wide.high < 0, minus, plus), wide, negate(wide))
-    found = magnitude.high.astype(jnp.uint32).astype(dtype) * 2.0**32 + magnitude.low.astype(dtype)
-    return jnp.where(wide.high < 0, -found, found)
+    positive = magnitude.high.astype(jnp.uint32).astype(dtype) * 2.0**32 + magnitude.low.astype(dtype)
+    return jnp.where(wide.high < 0, -positive, positive)
 
 
 def _sum_limbs(wide: Wide, add_up: Callable[[jax.Array], jax.Array]) -> Wide:
-    """Limbs of 16 bits, four of each number along a new first axis, added up, and their carries."""
+    """Split each number into four limbs of 16 bits along a new first axis, sum the limbs, and propagate carries."""
     words = wide.low.astype(jnp.int32), wide.high
     limbs = jnp.stack([limb for word in words for limb in (word & 0xFFFF, (word >> BITS) & 0xFFFF)])
     carry, digits = jnp.zeros((), jnp.int32), []
     for limb in add_up(limbs):
-        found = limb + carry
-        digits.append((found & 0xFFFF).astype(jnp.uint32))
-        carry = found >> BITS
+        with_carry = limb + carry
+        digits.append((with_carry & 0xFFFF).astype(jnp.uint32))
+        carry = with_carry >> BITS
     low, high = (digits[first] | (digits[first + 1] << BITS) for first in (0, 2))
     return Wide(low, high.astype(jnp.int32))

@@ -1,10 +1,10 @@
 """Losses of single records, each with a public range, and predictions that a bad record cannot stop.
 
-A prediction that raises tells something of the record that made it raise, and warnings, prints and logs quote values.
-So predictions are silenced. Where one raises, the bad rows are found by halves, and then all rows are predicted once
-more with a training row in the place of each bad one. Every prediction is of as many rows as the first: BLAS rounds by
-the number of rows, so among fewer rows the losses of others would move. A bad row has no loss (NaN), which counts as
-the middle of the range.
+An error reveals something about the record that caused it, and warnings, prints and logs quote values, so predictions
+are silenced. If a prediction raises, bisection finds the bad rows. Then all rows are predicted once more, with a
+training row in the place of each bad row. Every prediction has the same number of rows: BLAS rounds differently for
+another number, which would change the losses of other records. The loss of a bad row is NaN, which counts as the middle
+of the range.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Loss(NamedTuple):
     Attributes:
       response: the estimator's method whose result is compared with the targets.
       compare: ``(estimator, targets (n,), responses) -> losses (n,)``.
-      range: what its losses are clipped to where nothing else is said; None: that depends on the targets' units.
+      range: the default range that losses are clipped to; None if a range depends on the units of the targets.
     """
 
     response: str
@@ -37,9 +37,9 @@ class Loss(NamedTuple):
     range: tuple[float, float] | None
 
 
-def _log_loss(estimator: Estimator, targets: np.ndarray, chances: np.ndarray) -> np.ndarray:
+def _log_loss(estimator: Estimator, targets: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
-        return -np.log(np.sum(chances * _is_class(estimator, targets), axis=1))
+        return -np.log(np.sum(probabilities * _is_class(estimator, targets), axis=1))
 
 
 def _zero_one(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
@@ -48,7 +48,7 @@ def _zero_one(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) 
 
 
 def _hinge(estimator: Estimator, targets: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Of the margin over the best other class (Crammer and Singer 2001)."""
+    """The hinge loss of the margin over the best other class (Crammer and Singer 2001)."""
     if scores.ndim == 1:
         scores = np.stack([-scores, scores], axis=1) / 2
     right = _is_class(estimator, targets)
@@ -72,12 +72,12 @@ def _floats(targets: np.ndarray) -> np.ndarray:
 
 
 def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
-    """``(n, classes)``; a label that no training row has is in none."""
+    """True at the class of each target, ``(n, classes)``. A label that no training row has is False for all classes."""
     return np.asarray(targets[:, None] == np.asarray(estimator.classes_)[None, :], bool)
 
 
 LOSSES = {
-    "log_loss": Loss("predict_proba", _log_loss, (0.0, 4.0)),  # 4: a chance of 1.8 %, or less
+    "log_loss": Loss("predict_proba", _log_loss, (0.0, 4.0)),  # 4: a probability of 1.8 % or less
     "hinge": Loss("decision_function", _hinge, (0.0, 2.0)),
     "zero_one": Loss("predict", _zero_one, (0.0, 1.0)),
     "squared": Loss("predict", _squared, None),
@@ -86,10 +86,10 @@ LOSSES = {
 
 
 def named(loss: kinds.Loss, estimator: Estimator) -> kinds.Loss:
-    """The name of the loss that is meant, or the caller's own function.
+    """Resolve "auto" to the name of a loss; return any other name or function unchanged.
 
     Raises:
-      ValueError: an unknown name, or "auto" of an estimator that is neither a classifier nor a regressor.
+      ValueError: the name is unknown, or it is "auto" for an estimator that is neither a classifier nor a regressor.
     """
     if callable(loss):
         return loss
@@ -103,26 +103,27 @@ def named(loss: kinds.Loss, estimator: Estimator) -> kinds.Loss:
 
 
 def expect(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
-    """Nothing, where a fitted estimator's predictions have a loss each; of rows that are not protected.
+    """Raise unless a fitted estimator's predictions have one loss per row. The rows must not be protected.
 
-    ``targets`` are of ``elements``, as those of protected rows are: what a loss cannot take is seen here.
+    Pass ``targets`` as ``elements`` returns them, like those of protected rows, so that a loss that cannot take this
+    type fails here.
 
     Raises:
-      ValueError: the loss is something else than one number a row.
-      Exception: whatever the estimator or the loss raises.
+      ValueError: the loss is not one number per row, or is NaN for all rows.
+      Exception: any error of the estimator or the loss.
     """
-    found = _losses(loss, estimator, inputs, targets)
-    if found.shape != (_rows(inputs),):
-        raise ValueError(f"loss must be one number a row, ({_rows(inputs)},), got shape {found.shape}")
-    if np.all(np.isnan(found)):
+    losses = _losses(loss, estimator, inputs, targets)
+    if losses.shape != (_rows(inputs),):
+        raise ValueError(f"loss must be one number a row, ({_rows(inputs)},), got shape {losses.shape}")
+    if np.all(np.isnan(losses)):
         raise ValueError("loss must be a number for some training row at least, got NaN for all")
 
 
 def column(targets: Targets) -> Targets:
-    """What ``fit`` is given as ``y``, a frame of one column as that column.
+    """Return ``y``; a data frame of one column becomes that column.
 
     Raises:
-      ValueError: a frame of several columns.
+      ValueError: ``y`` is a data frame of several columns.
     """
     if not hasattr(targets, "columns"):
         return targets
@@ -134,36 +135,36 @@ def column(targets: Targets) -> Targets:
 def of_records(
     loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, *, spare: bool = False
 ) -> np.ndarray:
-    """Losses ``(n,)`` of a fitted estimator's predictions; no value of a record raises, warns, or moves another's loss.
+    """Losses ``(n,)`` of a fitted estimator's predictions. No record can raise, warn, or change another record's loss.
 
     Args:
-      loss: by name, or a function.
-      estimator: fitted.
-      inputs: ``n`` protected rows, and with ``spare`` a training row after them, which takes the place of bad ones.
-        Otherwise another of the rows does: they are all one user's.
-      targets: likewise.
-      spare: see above.
+      loss: the name of a loss, or a function.
+      estimator: a fitted estimator.
+      inputs: ``n`` protected rows. With ``spare`` a training row follows them, which takes the place of bad rows;
+        without it all rows belong to one user, and a good row takes that place.
+      targets: the targets of ``inputs``.
+      spare: True if ``inputs`` and ``targets`` end with a training row.
     """
     count = _rows(inputs) - spare
-    every = np.arange(count)
-    found = _predicted(loss, estimator, inputs, targets, every)
-    if found is not None:
-        return found
-    bad = _bad_rows(loss, estimator, inputs, targets, every, count if spare else None)
-    good = [count] if spare else np.setdiff1d(every, bad)
+    rows = np.arange(count)
+    losses = _predict(loss, estimator, inputs, targets, rows)
+    if losses is not None:
+        return losses
+    bad = _bad_rows(loss, estimator, inputs, targets, rows, count if spare else None)
+    good = [count] if spare else np.setdiff1d(rows, bad)
     if len(bad) and len(good):
-        every[bad] = good[0]
-        found = _predicted(loss, estimator, inputs, targets, every)
-    if found is None:
+        rows[bad] = good[0]
+        losses = _predict(loss, estimator, inputs, targets, rows)
+    if losses is None:
         return np.full(count, np.nan)
-    found[bad] = np.nan
-    return found
+    losses[bad] = np.nan
+    return losses
 
 
 def elements(targets: Targets, rows: np.ndarray) -> Any:
-    """Targets of some rows, those of lists, Series and objects one by one: a label of another type changes no other's.
+    """The targets of some rows. Lists, Series and arrays of objects become an array of objects, element by element.
 
-    A Series too: one label decides its type, and so what a loss is given for all.
+    One label decides the dtype of a whole Series or list; as objects, a label of another type changes no other label.
     """
     if targets is None:
         return None
@@ -172,14 +173,14 @@ def elements(targets: Targets, rows: np.ndarray) -> Any:
         taken = taken[:, 0] if taken.ndim == 2 and taken.shape[1] == 1 else taken
         if taken.dtype != object:
             return taken
-    found = np.empty(len(taken), object)
-    for row, each in enumerate(taken):
-        found[row] = _on_host(each)
-    return found
+    objects = np.empty(len(taken), object)
+    for row, target in enumerate(taken):
+        objects[row] = _to_host(target)
+    return objects
 
 
-def _on_host(target: Any) -> Any:
-    """A target that is compared without a program of JAX; None for what is no number of JAX."""
+def _to_host(target: Any) -> Any:
+    """Copy a JAX scalar to NumPy, so that comparing it runs no JAX program; None for keys and other extended dtypes."""
     if not isinstance(target, jax.Array):
         return target
     return None if jnp.issubdtype(target.dtype, jax.dtypes.extended) else np.asarray(target)[()]
@@ -188,9 +189,10 @@ def _on_host(target: Any) -> Any:
 def _bad_rows(
     loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray, spare: int | None
 ) -> list[int]:
-    """Which of ``rows`` make a prediction fail, given that they do together.
+    """The rows among ``rows`` that make a prediction fail. The prediction of all ``rows`` must have failed.
 
-    Other rows give way to ``spare``, or to one of ``rows``, so that each prediction is of as many rows.
+    Row ``spare``, or one of ``rows``, fills the places of all other rows, so that every prediction has the same number
+    of rows.
     """
     if len(rows) == 1:
         return [int(rows[0])]
@@ -198,24 +200,24 @@ def _bad_rows(
     for half in np.array_split(rows, 2):
         batch = np.full(_rows(inputs) - (spare is not None), half[0] if spare is None else spare)
         batch[half] = half
-        if _predicted(loss, estimator, inputs, targets, batch) is None:
+        if _predict(loss, estimator, inputs, targets, batch) is None:
             found += _bad_rows(loss, estimator, inputs, targets, half, spare)
     return found
 
 
-def _predicted(
+def _predict(
     loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray
 ) -> np.ndarray | None:
-    """Losses of some rows, silenced; None where the estimator or the loss raises, or gives another shape."""
+    """Losses of some rows, silenced; None if the estimator or the loss raises, or the losses have another shape."""
 
     def predict() -> np.ndarray:
-        return _losses(loss, estimator, _safe_indexing(inputs, rows), _taken(targets, rows))
+        return _losses(loss, estimator, _safe_indexing(inputs, rows), _take(targets, rows))
 
-    found: Any = _silence.attempt(predict)
-    return None if isinstance(found, _silence.Failed) or found.shape != rows.shape else found
+    losses: Any = _silence.attempt(predict)
+    return None if isinstance(losses, _silence.Failed) or losses.shape != rows.shape else losses
 
 
-def _taken(targets: Targets, rows: np.ndarray) -> Targets:
+def _take(targets: Targets, rows: np.ndarray) -> Targets:
     return None if targets is None else _safe_indexing(targets, rows)
 
 

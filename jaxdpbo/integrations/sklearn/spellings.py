@@ -1,4 +1,4 @@
-"""What a caller of scikit-learn's searches types, and the spelling that works here."""
+"""Translate the arguments of scikit-learn's searches to those of ``PrivateSearchCV``, in error messages."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,7 +11,7 @@ from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss
 from jaxdpbo.integrations.sklearn.losses import LOSSES
 
 Arguments = ParamSpec("Arguments")
-LOSS_OF = {  # a score of all records: the loss of a single record that stands for it
+LOSS_OF = {  # scikit-learn's score -> the nearest loss of single records
     "accuracy": "zero_one", "balanced_accuracy": "zero_one", "neg_log_loss": "log_loss",
     "neg_mean_squared_error": "squared", "neg_root_mean_squared_error": "squared", "r2": "squared",
     "neg_mean_absolute_error": "absolute", "neg_median_absolute_error": "absolute",
@@ -34,17 +34,17 @@ CLASSIFIERS, REGRESSORS = ("log_loss", "hinge", "zero_one"), ("squared", "absolu
 
 
 def refuse_others(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """``__init__`` of a search, whose ``TypeError`` for an argument that it lacks says what to write in its place.
+    """Wrap ``__init__`` so that its ``TypeError`` for an unknown argument says what to write instead.
 
-    Its signature stays what it is: scikit-learn reads the parameters there.
+    The signature of ``__init__`` is kept, since scikit-learn reads the parameters from it.
     """
     names = signature(init).parameters
 
     @wraps(init)
     def checked(*positional: Arguments.args, **named: Arguments.kwargs) -> None:
-        said = [f"{name}: {_advice(name, value)}" for name, value in named.items() if name not in names]
-        if said:
-            raise TypeError(f"PrivateSearchCV takes no {'; no '.join(said)}")
+        refusals = [f"{name}: {_advice(name, value)}" for name, value in named.items() if name not in names]
+        if refusals:
+            raise TypeError(f"PrivateSearchCV takes no {'; no '.join(refusals)}")
         init(*positional, **named)
 
     return checked
@@ -53,16 +53,16 @@ def refuse_others(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
 def _advice(name: str, value: Any) -> str:
     if name != "scoring":
         return ADVICE.get(name, "see help(PrivateSearchCV) for what it takes")
-    known = LOSS_OF.get(value) if isinstance(value, str) else None
-    spelling = "loss=, by name or as (estimator, X, y) -> losses (n,)" if known is None else f"loss={known!r}"
+    loss = LOSS_OF.get(value) if isinstance(value, str) else None
+    spelling = "loss=, by name or as (estimator, X, y) -> losses (n,)" if loss is None else f"loss={loss!r}"
     return f"a score is of all records at once, and each record needs a loss of its own: give {spelling}"
 
 
 def expect_response(loss: Loss, estimator: Estimator) -> None:
-    """Refuse an estimator that lacks the method of which a loss is computed, before anything is spent.
+    """Refuse an estimator that lacks the method that a loss needs, before any budget is spent.
 
     Raises:
-      ValueError: it does; says which losses the estimator has.
+      ValueError: the estimator lacks the method; names the losses that work.
     """
     if not isinstance(loss, str) or _responds(estimator, LOSSES[loss].response):
         return
@@ -75,8 +75,8 @@ def expect_response(loss: Loss, estimator: Estimator) -> None:
 
 
 def _responds(estimator: Any, response: str) -> bool:
-    """Whether an estimator, fitted or not, has a method."""
+    """True if an estimator, fitted or not, has the method ``response``."""
     while hasattr(estimator, "steps"):  # a pipeline
         estimator = estimator.steps[-1][1]
-    unmade = getattr(estimator, "final_estimator", estimator) is None  # a stack's, which fit makes
-    return unmade or hasattr(estimator, response)
+    made_by_fit = getattr(estimator, "final_estimator", estimator) is None  # the default of a stack
+    return made_by_fit or hasattr(estimator, response)

@@ -1,4 +1,4 @@
-"""Decompositions that are given finite matrices alone: LAPACK prints two lines for some that hold infinities."""
+"""Give decompositions finite matrices only: LAPACK prints two lines for some matrices that hold infinities."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,10 +13,11 @@ DECOMPOSITIONS = "svd", "eigh", "eig", "schur", "hessenberg", "tridiagonal"  # o
 
 
 def guard(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program, but that a matrix with an entry that is not finite is decomposed into NaN, unheard.
+    """Rewrite a program so that the decomposition of a matrix with a non-finite entry is NaN, and prints nothing.
 
-    The decomposition is given zeros in the place of these entries. Finite matrices, and what is made of them, keep
-    their bits: a batch is guarded one by one. A program without decompositions is returned as it is.
+    The decomposition gets zeros in place of non-finite entries, and its results are replaced by NaN. Each matrix of a
+    batch is guarded on its own; results of finite matrices keep their bits. A program without decompositions is
+    returned unchanged.
     """
     if not _decomposes(closed):
         return closed
@@ -24,14 +25,14 @@ def guard(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def programs_in(equation: JaxprEqn) -> Iterator[ClosedJaxpr | Jaxpr]:
-    """The programs among the parameters of an operation."""
+    """Yield the programs among the parameters of an operation."""
     for value in jax.tree.leaves(list(equation.params.values())):
         if _is_program(value):
             yield value
 
 
 def as_closed(program: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
-    """A program without constants of its own, closed."""
+    """Close a program that has no constants; return a closed program unchanged."""
     return program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
 
 
@@ -44,7 +45,7 @@ def _decomposes(program: ClosedJaxpr | Jaxpr) -> bool:
 
 
 def _run(closed: ClosedJaxpr, arguments: Any) -> list[Any]:
-    """The results of a program, equation by equation."""
+    """Evaluate a program equation by equation, guarded."""
     jaxpr = closed.jaxpr
     values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *arguments), strict=True))
     for equation in jaxpr.eqns:
@@ -57,25 +58,25 @@ def _read(atom: Var | Literal, values: dict[Var, Any]) -> Any:
 
 
 def _apply(equation: JaxprEqn, values: dict[Var, Any], jaxpr: Jaxpr) -> list[Any]:
-    """The results of an equation of a program, guarded."""
+    """Evaluate one equation of a program, guarded."""
     name, params = equation.primitive.name, equation.params
     if name in DECOMPOSITIONS:
         (atom,) = equation.invars
-        assert isinstance(atom, Var)  # a literal is no matrix
+        assert isinstance(atom, Var)  # literals are scalars
         matrix = values[atom]
         finite = jnp.isfinite(matrix)
         results = _evaluate(equation, {atom: jnp.where(finite, matrix, jnp.zeros_like(matrix))}, jaxpr)
-        return [_where_all(finite, result) for result in results]
+        return [_nan_unless_finite(finite, result) for result in results]
     if not any(map(_decomposes, programs_in(equation))):
         return _evaluate(equation, values, jaxpr)
     if name in CALLS:
         return _run(as_closed(params[CALLS[name]]), [_read(atom, values) for atom in equation.invars])
-    guarded = jax.tree.map(_guarded, dict(params), is_leaf=_is_program)
+    guarded = jax.tree.map(_guard_parameter, dict(params), is_leaf=_is_program)
     return _evaluate(equation.replace(params=guarded), values, jaxpr)
 
 
 def _evaluate(equation: JaxprEqn, values: dict[Var, Any], jaxpr: Jaxpr) -> list[Any]:
-    """The results of one equation of a program as it is."""
+    """Evaluate one equation of a program without a guard."""
     operands = list(dict.fromkeys(atom for atom in equation.invars if not isinstance(atom, Literal)))
     alone = jaxpr.replace(
         constvars=[], invars=operands, outvars=equation.outvars, eqns=[equation], effects=equation.effects
@@ -87,13 +88,13 @@ def _is_program(value: Any) -> bool:
     return isinstance(value, (ClosedJaxpr, Jaxpr))
 
 
-def _guarded(value: Any) -> Any:
-    """A program of a loop, a branch or a solver, guarded; anything else as it is."""
+def _guard_parameter(value: Any) -> Any:
+    """Guard a program of a loop, a branch or a solver; return any other parameter unchanged."""
     return guard(value) if isinstance(value, ClosedJaxpr) else value
 
 
-def _where_all(finite: jax.Array, result: jax.Array) -> jax.Array:
-    """``result`` of the matrices with finite entries alone, NaN of the others."""
-    every = jnp.all(finite, axis=(-2, -1))
-    every = every.reshape(every.shape + (1,) * (result.ndim - every.ndim))
-    return jnp.where(every, result, jnp.full_like(result, jnp.nan))
+def _nan_unless_finite(finite: jax.Array, result: jax.Array) -> jax.Array:
+    """``result`` for finite matrices, NaN for all others."""
+    all_finite = jnp.all(finite, axis=(-2, -1))
+    all_finite = all_finite.reshape(all_finite.shape + (1,) * (result.ndim - all_finite.ndim))
+    return jnp.where(all_finite, result, jnp.full_like(result, jnp.nan))

@@ -1,4 +1,4 @@
-"""JAX's own operations and generators, known as the objects that JAX's modules hold: anybody may take a name."""
+"""JAX's own operations and generators, recognised by identity: any code may define a primitive of the same name."""
 
 import functools
 import sys
@@ -8,19 +8,20 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Primitive, Var, primitives
 
-CALLS = {  # primitive -> the parameter that holds its program
+CALLS = {  # primitive -> its parameter that holds a program
     "jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
 }  # fmt: skip
 LOOPS = "scan", "while", "cond", "custom_linear_solve"
-# What runs Python or other code, or speaks with other devices: refused wherever it stands.
+# Operations that run Python or foreign code, or communicate between devices: always refused.
 OUTSIDE = (
     "pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call", "custom_call", "pallas_call",
     "shard_map", "psum", "psum2", "psum_invariant", "pmax", "pmin", "ppermute", "pbroadcast", "all_gather",
     "all_to_all", "ragged_all_to_all", "reduce_scatter", "axis_index", "infeed", "outfeed", "run_state",
     "custom_vmap_call",
 )  # fmt: skip
-# Under vmap, and of public values, as JAX has them; of users along an axis without a rule.
+# Operations without a rule for values with an axis of users. They are taken on public values, and under vmap except for
+# those in rules.TOGETHER and rules.ONE_STREAM; optimization_barrier is taken always.
 WITHOUT_RULE = (
     "approx_top_k", "custom_lin", "device_put", "eig", "empty2", "hessenberg", "iota", "name", "optimization_barrier",
     "platform_index", "random_gamma", "reduce_window", "regularized_incomplete_beta", "rng_bit_generator",
@@ -33,38 +34,38 @@ _GENERATORS = "threefry2x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32", "
 
 
 def collect_primitives() -> dict[str, Primitive]:
-    """All primitives in those of JAX's modules that ``import jax`` loads, by name; none where two share a name."""
+    """The primitives in JAX's loaded ``lax`` and ``random`` modules, by name, without names that two of them share."""
     objects: dict[str, dict[int, Primitive]] = {}
     for name, module in list(sys.modules.items()):
         if name.startswith(_MODULES):
             for value in list(vars(module).values()):
                 if isinstance(value, Primitive):
                     objects.setdefault(value.name, {})[id(value)] = value
-    return {name: next(iter(of.values())) for name, of in objects.items() if len(of) == 1}
+    return {name: next(iter(same_name.values())) for name, same_name in objects.items() if len(same_name) == 1}
 
 
-OF_JAX = collect_primitives()  # when this package is imported, before users' code runs
+OF_JAX = collect_primitives()  # collected once, when this package is imported
 
 
 def is_of_jax(equation: JaxprEqn) -> bool:
-    """Whether the operation is the object that JAX's modules hold under its name."""
+    """True if the operation's primitive is JAX's own, not another one of the same name."""
     return OF_JAX.get(equation.primitive.name) is equation.primitive
 
 
 def key_kinds(variables: Sequence[Var | Literal]) -> list[int | None]:
-    """The generator of each variable that holds keys, as a place among JAX's own, None for another's generator."""
+    """For each variable that holds keys, the index of its generator in ``_GENERATORS``; None if it is not there."""
     kinds = [getattr(variable.aval, "dtype", None) for variable in variables]
-    return [_place(kind) for kind in kinds if kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key)]
+    return [_generator_index(kind) for kind in kinds if kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key)]
 
 
-def _place(kind: object) -> int | None:
-    same = [own == kind for own in _kinds()]  # equal where their functions are
-    return same.index(True) if any(same) else None
+def _generator_index(kind: object) -> int | None:
+    equal = [own == kind for own in _key_dtypes()]  # compares the generators' functions
+    return equal.index(True) if any(equal) else None
 
 
-THREEFRY = 0
+THREEFRY = 0  # index in _GENERATORS
 
 
 @functools.cache
-def _kinds() -> list[object]:
+def _key_dtypes() -> list[object]:
     return [jax.eval_shape(functools.partial(jax.random.key, 0, impl=name)).dtype for name in _GENERATORS]

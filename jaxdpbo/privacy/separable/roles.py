@@ -1,5 +1,6 @@
-"""Which leaves of the data are the users', along which axis, and which are public."""
+"""The axis of users in each leaf of the data; leaves without one are public."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,29 +11,29 @@ from jax.core import Tracer
 
 from jaxdpbo.types import Data, Tree
 
-_NOTHING = object()  # the axis of None, which is no leaf
+_NO_LEAF = object()  # stands for the axis of None, which is not a leaf
 
 
 def axes_of(data: Data, user_axes: Tree) -> list[int | None]:
-    """The axis of each leaf of ``data`` that counts users, from a prefix of its tree; None for public leaves.
+    """The axis of users in each leaf of ``data``, None for public leaves.
 
     Raises:
-      TypeError: one is neither an integer nor None.
-      ValueError: it is no prefix, or names an axis that a leaf does not have.
+      TypeError: a leaf of ``user_axes`` is neither an integer nor None.
+      ValueError: ``user_axes`` is not a prefix of the tree of ``data``, or names an axis that a leaf does not have.
     """
     expect_axes(user_axes)
     try:
         spread = jax.tree.map(
-            lambda axis, part: jax.tree.map(lambda leaf: _NOTHING if leaf is None else axis, part, is_leaf=_is_none),
+            lambda axis, part: jax.tree.map(lambda leaf: _NO_LEAF if leaf is None else axis, part, is_leaf=_is_none),
             user_axes,
             data,
             is_leaf=_is_none,
         )
-    except ValueError:  # it quotes what the leaves hold
+    except ValueError:  # the message may quote values: raise another one below, without it as context
         spread = NotImplemented
     if spread is NotImplemented:
         raise ValueError(f"user_axes must be a prefix of the tree of data, got {jax.tree.structure(user_axes)}")
-    axes: list[Any] = [axis for axis in jax.tree.leaves(spread, is_leaf=_is_none) if axis is not _NOTHING]
+    axes: list[Any] = [axis for axis in jax.tree.leaves(spread, is_leaf=_is_none) if axis is not _NO_LEAF]
     for leaf, axis in zip(jax.tree.leaves(data), axes, strict=True):
         if axis is not None and not -np.ndim(leaf) <= axis < np.ndim(leaf):
             raise ValueError(f"user_axes must be axes of the leaves of data, got {axis} for shape {np.shape(leaf)}")
@@ -44,14 +45,14 @@ def _is_none(leaf: Any) -> bool:
 
 
 def expect_axes(user_axes: Tree) -> None:
-    """TypeError where a leaf is neither an integer nor None."""
+    """Raise a TypeError if a leaf is neither an integer nor None."""
     for axis in jax.tree.leaves(user_axes):
         if isinstance(axis, bool) or not isinstance(axis, int):
             raise TypeError(f"user_axes must be integers or None, got {type(axis).__name__}")
 
 
 def expect_users(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
-    """How many users the axes count; ValueError where they differ, or there are none."""
+    """The number of users. Raise a ValueError if the axes have different lengths, or there are no axes."""
     lengths = {np.shape(leaf)[axis] for leaf, axis in zip(leaves, axes, strict=True) if axis is not None}
     if len(lengths) != 1:
         raise ValueError(f"user_axes must name axes of one length, got lengths {sorted(lengths)}")
@@ -59,15 +60,16 @@ def expect_users(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
 
 
 def expect_one_role(data: Data, user_axes: Tree) -> None:
-    """ValueError where a public leaf and one of the users' are one array, or share memory."""
-    places = list(zip(jax.tree.leaves(data), axes_of(data, user_axes), strict=True))
-    public, users = ([_memory(leaf) for leaf, axis in places if (axis is None) == of] for of in (True, False))
-    if any(_shares(one, other) for one in public for other in users):
+    """Raise a ValueError if a public leaf and a leaf of the users are the same array or share memory."""
+    leaf_axes = list(zip(jax.tree.leaves(data), axes_of(data, user_axes), strict=True))
+    public = [_memory(leaf) for leaf, axis in leaf_axes if axis is None]
+    users = [_memory(leaf) for leaf, axis in leaf_axes if axis is not None]
+    if any(_share_memory(first, second) for first in public for second in users):
         raise ValueError("data must not hold one array both as public and as the users'")
 
 
 class _Memory(NamedTuple):
-    """Where a leaf is: the object, the buffers of JAX on whichever device, and the host's memory as NumPy sees it."""
+    """The memory of a leaf: the object itself, its JAX buffers on every device, and NumPy views of its host memory."""
 
     leaf: Any
     buffers: frozenset[tuple[str, int]]
@@ -85,9 +87,9 @@ def _memory(leaf: Any) -> _Memory:
     return _Memory(leaf, frozenset(), [np.asarray(leaf)] if shares else [])
 
 
-def _shares(one: _Memory, other: _Memory) -> bool:
+def _share_memory(first: _Memory, second: _Memory) -> bool:
     return (
-        one.leaf is other.leaf
-        or bool(one.buffers & other.buffers)
-        or any(np.shares_memory(mine, theirs) for mine in one.host for theirs in other.host)
+        first.leaf is second.leaf
+        or bool(first.buffers & second.buffers)
+        or any(np.shares_memory(*views) for views in itertools.product(first.host, second.host))
     )

@@ -1,12 +1,11 @@
 """Silence third-party code while it handles private records: warnings, prints and logs quote values.
 
-``silence`` switches off Python's warnings and logging, ``sys.stdout``, ``sys.stderr``, and file descriptors 1 and 2,
-which C and Fortran libraries print to. These belong to the process, not to a thread, so entries are counted: the first
-thread that enters switches them off, and the last one that leaves restores them. Until then the two descriptors point
-to ``os.devnull``, and a child process that starts in that time inherits them. NumPy's floating-point errors and JAX's
-``debug_nans`` and ``debug_infs``, which raise by value, are off only in the thread that enters.
-
-Compiled runs are not silenced: a run may take hours, and the output of all other threads would be lost.
+Warnings and streams belong to the process, not to a thread, so silences are counted: the first thread that enters
+switches them off, the last one that leaves puts them back. Silenced are Python's warnings and logging, ``sys.stdout``,
+``sys.stderr``, and file descriptors 1 and 2, which C and Fortran libraries print to. The descriptors point to
+``os.devnull`` meanwhile; a child process that is started meanwhile inherits that. NumPy's floating-point errors and
+JAX's ``debug_nans`` and ``debug_infs``, which raise by value, are off in the thread that enters. A compiled run is
+never silenced: a run may take hours, and all that the process says in other threads would be lost.
 """
 
 import contextlib
@@ -24,13 +23,13 @@ from typing import Any, TextIO, TypeVar
 import jax
 import numpy as np
 
-EVERYTHING = 10**9  # a log level above all named levels
-STOPS = KeyboardInterrupt, GeneratorExit  # records may cause any other error, even SystemExit and a Rust panic
+EVERYTHING = 10**9  # a level of logs above all that have names
+STOPS = KeyboardInterrupt, GeneratorExit  # all else may follow from a record: exits, and panics of other languages
 Returned = TypeVar("Returned")
 
 
 class Failed:
-    """The result of ``attempt`` for a call that raised. It does not hold the error."""
+    """What ``attempt`` returns in place of a result where the call raised; which error it was is forgotten."""
 
 
 FAILED = Failed()
@@ -42,7 +41,7 @@ _restore = contextlib.ExitStack()
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Silence the process (see the module). Several threads may enter at once, and one thread several times."""
+    """Silence the process, see the module; threads may be inside at once, and one thread several times."""
     _enter()
     try:
         with debug_checks_off(), np.errstate(all="ignore"):
@@ -53,7 +52,7 @@ def silence() -> Iterator[None]:
 
 @contextlib.contextmanager
 def isolate() -> Iterator[None]:
-    """Silence the process, one thread at a time, and restore NumPy's and Python's global generators at the end."""
+    """Silence the process, one thread at a time, and put NumPy's and Python's global generators back afterwards."""
     with _GENERATORS_LOCK, silence():
         numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
         try:
@@ -64,11 +63,11 @@ def isolate() -> Iterator[None]:
 
 
 def attempt(function: Callable[..., Returned], *args: Any) -> Returned | Failed:
-    """Call third-party code on private records in ``isolate``. Return ``FAILED`` if it raises; the error is dropped.
+    """Call third-party code on private records in ``isolate``; ``FAILED`` where it raises, so that no error is heard.
 
     Raises:
-      KeyboardInterrupt: you stopped the process.
-      GeneratorExit: a generator was closed.
+      KeyboardInterrupt: the user's.
+      GeneratorExit: likewise.
     """
     with isolate():
         try:
@@ -103,13 +102,13 @@ def _is_jax_array(value: Any) -> bool:
 
 @contextlib.contextmanager
 def debug_checks_off() -> Iterator[None]:
-    """Switch off ``jax_debug_nans`` and ``jax_debug_infs``, which raise if a value of one user is NaN or infinite."""
+    """Switch off ``jax_debug_nans`` and ``jax_debug_infs``, which raise where one user's value is NaN or infinite."""
     with jax.debug_nans(False), jax.debug_infs(False):
         yield
 
 
 def seed_generators(words: np.ndarray) -> None:
-    """Seed NumPy's and Python's global generators; ``isolate`` restores them at the end."""
+    """Seed NumPy's and Python's global generators, until ``isolate`` puts them back."""
     random.seed(words.tobytes())
     np.random.seed(words)  # noqa: NPY002
 
@@ -118,14 +117,14 @@ def _enter() -> None:
     global _depth, _restore
     with _STATE_LOCK:
         if not _depth:
-            with contextlib.ExitStack() as stack:
-                _silence_streams(stack)
-                stack.enter_context(warnings.catch_warnings())
+            with contextlib.ExitStack() as entered:
+                _silence_streams(entered)
+                entered.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
                 warnings.showwarning = _ignore  # where code inside changes the filters; put back with them
                 entered.callback(logging.disable, logging.root.manager.disable)
                 logging.disable(EVERYTHING)
-                _restore = stack.pop_all()
+                _restore = entered.pop_all()
         _depth += 1
 
 
@@ -159,26 +158,26 @@ def _ignore(*_: Any, **__: Any) -> None:
 
 
 @functools.cache
-def _open_devnull() -> TextIO:
-    """A stream to ``os.devnull``. It is never closed, since a log handler that is created in ``silence`` keeps it."""
+def _nowhere() -> TextIO:
+    """Never closed: a handler of logs that is made meanwhile keeps it."""
     return open(os.devnull, "w", encoding="utf-8", errors="replace")
 
 
-def _redirect(stack: contextlib.ExitStack, descriptor: int) -> None:
+def _redirect(entered: contextlib.ExitStack, descriptor: int) -> None:
     try:
         kept = _duplicate(descriptor)
     except OSError:  # closed
         return
-    stack.callback(os.close, copy)
-    stack.callback(os.dup2, copy, descriptor)
-    stack.callback(_flush_c_streams)
-    devnull = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    os.dup2(devnull, descriptor)
-    os.close(devnull)
+    entered.callback(os.close, kept)
+    entered.callback(os.dup2, kept, descriptor)
+    entered.callback(_flush_c_streams)
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def _renew_locks() -> None:
-    """Replace the locks in a forked child: another thread may have held one at the fork."""
+    """Another thread may have held one when this process was forked."""
     global _STATE_LOCK, _GENERATORS_LOCK
     _STATE_LOCK, _GENERATORS_LOCK = threading.RLock(), threading.RLock()
 
@@ -193,8 +192,8 @@ def _duplicate(descriptor: int) -> int:
 
 
 def _flush_c_streams() -> None:
-    """Flush the buffers of C while the descriptors still point to ``os.devnull``."""
-    with contextlib.suppress(Exception):  # this system has no such C library
+    """C's own buffers, while nobody hears them."""
+    with contextlib.suppress(Exception):  # no such library on this system
         ctypes.CDLL(None).fflush(None)
 
 

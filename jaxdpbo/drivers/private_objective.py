@@ -165,8 +165,8 @@ class PrivateObjective:
             raise RuntimeError(
                 "a PrivateObjective works in the process that made it: a fork would draw its noise twice"
             )
-        place = None if self._recording is None else _written(point)
-        kept = jax.tree.map(_copied, point)
+        place = None if self._recording is None else _to_json(point)
+        kept = jax.tree.map(_copy_array, point)
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal

@@ -1,7 +1,7 @@
-"""Lock a recorded run that is evaluated point by point, so that one process at a time works on it.
+"""One process at a time goes on with a run on record that is evaluated point by point.
 
-Two workers of one Optuna study would each count the evaluations on their own. The ledger would stop the second
-worker, but only after it evaluated a loss; the lock refuses it earlier. Objects of one process share a lock.
+Two workers of one Optuna study, say, would each draw noise by a count of their own. The second would be stopped by
+the ledger, but only after a loss was evaluated; the lock refuses it before. Objects of one process share a lock.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from jaxdpbo.privacy import charges, ledger
 
 
 class RunInUse(ledger.LedgerError):
-    """Another process works on this run."""
+    """Another process goes on with this run."""
 
 
-class _Lock:
-    """A lock that this process has taken, and the number of objects that hold it."""
+class _Held:
+    """A lock of this process, and how many objects hold it."""
 
     def __init__(self, descriptor: int):
         self.descriptor, self.holders = descriptor, 0
@@ -30,13 +30,13 @@ _lock_of_held = threading.RLock()
 
 
 def hold(recording: charges.Recording, holder: object) -> None:
-    """Lock a run until ``holder`` is deleted or the process ends, even if it is killed.
+    """Lock a run until ``holder`` is gone, or the process is, however that ends.
 
-    The lock is on an empty private file beside the ledger. You may delete the file while no process works on the run.
+    The lock is on an empty file beside the ledger, closed to others. It may be deleted while nobody works.
 
     Raises:
       RunInUse: another process holds the lock.
-      ledger.LedgerError: the lock file cannot be opened, or is not private: see ``_files.open_private``.
+      ledger.LedgerError: the file is a link, or somebody else's.
     """
     path = _path(recording)
     with _lock_of_held:
@@ -53,7 +53,7 @@ def _path(recording: charges.Recording) -> Path:
 
 
 def _lock(path: Path, recording: charges.Recording) -> int:
-    import fcntl  # exists on POSIX only; the ledger refuses other systems
+    import fcntl  # POSIX alone has it, as the ledger says
 
     try:
         descriptor = _files.open_private(path, os.O_RDWR | os.O_CREAT)
@@ -91,4 +91,4 @@ def _forget_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_in_child)
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -134,7 +134,7 @@ class PrivateObjective:
         self._recording = None if recording is None else charges.located(recording)
         self._noted, self._process = 0, os.getpid()
         self._lock, self._reserved, self._charged, self._spent = threading.Lock(), 0, 0, []
-        self._reference, self._seeking, self._high = None, False, None
+        self._reference, self._range_charged, self._high = None, False, None
         self._refusal: ledger.LedgerError | None = None
         if self._recording is not None:
             run_lock.hold(self._recording, self)

@@ -67,7 +67,7 @@ def attempt(function: Callable[..., Returned], *args: Any) -> Returned | Failed:
 
     Raises:
       KeyboardInterrupt: the user's.
-      GeneratorExit: likewise.
+      GeneratorExit: a generator that called it was closed.
     """
     with isolate():
         try:

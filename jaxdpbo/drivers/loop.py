@@ -305,7 +305,7 @@ def _finish(
 
 
 def _call(objective: Objective, point: Any, data: Any) -> Any:
-    """The values at a point, in whatever thread or process; nothing that the objective says of records is heard."""
+    """Evaluate the objective in silence, in the thread or process that the executor chose."""
     return _silence.call(objective, point, data)
 
 

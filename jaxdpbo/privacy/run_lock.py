@@ -30,13 +30,13 @@ _lock_of_held = threading.RLock()
 
 
 def hold(recording: charges.Recording, holder: object) -> None:
-    """Lock a run until ``holder`` is gone, or the process is, however that ends.
+    """Lock a run until ``holder`` is garbage-collected or the process ends.
 
-    The lock is on an empty file beside the ledger, closed to others. It may be deleted while nobody works.
+    The lock is on an empty file beside the ledger, closed to other users. You may delete the file while no process works.
 
     Raises:
       RunInUse: another process holds the lock.
-      ledger.LedgerError: the file is a link, or somebody else's.
+      ledger.LedgerError: the file is a link, belongs to another user, or its file system has no locks.
     """
     path = _path(recording)
     with _lock_of_held:
@@ -67,6 +67,9 @@ def _lock(path: Path, recording: charges.Recording) -> int:
             f"{recording.path}: another process goes on with run {recording.run!r}: one worker at a time may evaluate; "
             "give a second one a run, and a budget, of its own"
         ) from None
+    except OSError as error:  # a file system without locks
+        os.close(descriptor)
+        raise ledger.LedgerError(f"the lock of run {recording.run!r} cannot be taken: {error}") from None
     return descriptor
 
 

@@ -32,7 +32,7 @@ _lock_of_held = threading.RLock()
 def hold(recording: charges.Recording, holder: object) -> None:
     """Lock a run until ``holder`` is garbage-collected or the process ends.
 
-    The lock is on an empty file beside the ledger, closed to other users. You may delete the file while no process works.
+    The lock is on an empty file beside the ledger, closed to other users. You may delete it while no process works.
 
     Raises:
       RunInUse: another process holds the lock.

@@ -26,12 +26,13 @@ SEARCHES = {  # of losses, not of speed
 }
 OPTIONS = {
     "first_answer": {"against"},
+    "commits": {"against"},
     "search": {"problems", "methods", "budgets", "seeds"},
     "sklearn": {"seeds"},
     "private_tuning": {"problems", "methods", "budgets", "seeds"},
     "blocks": {"seeds"},
 }
-MODULES = {name: f"benchmarks.speed.{name}" for name in NAMES} | SEARCHES
+MODULES = {name: f"benchmarks.speed.{name}" for name in (*NAMES, "commits")} | SEARCHES
 ALL = "all"
 
 
@@ -41,7 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="few repetitions and small sizes: for a look, not a figure"
     )
-    parser.add_argument("--against", type=Path, help="of first_answer: another checkout, timed in the same run")
+    parser.add_argument("--against", type=Path, help="of first_answer and commits: another checkout, timed too")
     parser.add_argument("--problems", nargs="+", help="of search and private_tuning: some problems, where not all")
     parser.add_argument("--methods", nargs="+", help="of search and private_tuning: what to compare")
     parser.add_argument(

@@ -24,16 +24,25 @@ import numpy as np
 import optuna
 from jax.experimental import io_callback
 from jax.extend.random import define_prng_impl
-from protocol_cases import BOUNDS, CANDIDATES, CASES, USERS, records
+from protocol_cases import BOUNDS, CANDIDATES, CASES, USERS, _searched, low_high, records
 from training_cases import Trivial
 
 import jaxdpbo
 from jaxdpbo import drivers, input_noise, outsourcing, tuning
-from jaxdpbo.algorithms import dpareto
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dpareto
 from jaxdpbo.algorithms.dpareto import expectations
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.outsourcing import lines
-from jaxdpbo.privacy import choice, guarantee, keys, mechanisms, transforms
+from jaxdpbo.privacy import (
+    calibration,
+    choice,
+    guarantee,
+    keys,
+    mechanisms,
+    private_mean,
+    private_scale,
+    transforms,
+)  # fmt: skip
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.problems import outsourced
@@ -277,6 +286,8 @@ def _wanted(key):
 
 THIRDS = (Fraction(1, 3),) * 3
 CHOSEN = choice.budget(1.0, "exact", dtype=float)
+SOUGHT = private_scale.budget(1.0, "exact", dtype=float)
+NOISED = calibration.budget(1.0, "exact", users=5, steps=2, dimension=1, releases=2, dtype=float)
 
 
 @jax.jit
@@ -295,6 +306,8 @@ def _pure(key):
         mechanisms.noisy_argmax(next(fresh), scores, rate), mechanisms.exact_exponential(next(fresh), scores, rate),
         mechanisms.gaussian(next(fresh), jnp.zeros(2), 1.0), mechanisms.laplace(next(fresh), jnp.zeros(2), 1.0),
         mechanisms.exponential(next(fresh), jnp.zeros(2), 1.0, 1.0),
+        private_scale.median(next(fresh), SOUGHT, jnp.arange(5.0)),
+        private_mean.of_losses(next(fresh), NOISED, jnp.ones((2, 5)), jnp.asarray(0.0), jnp.asarray(1.0)),
         choice.row(next(fresh), CHOSEN, jnp.arange(6.0).reshape(3, 2), jnp.asarray(1.0)),
         *(input_noise.draw(next(fresh), input_noise.distribution(kind, 1.0, 2), 2) for kind in input_noise.KINDS),
         outsourced.draws(next(fresh), 2, side=1.0, points=2, lengthscale=1.0),
@@ -342,36 +355,57 @@ def _of(module: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{module}.{name}" for name in names)
 
 
-FUNCTIONS = ("init", "ask", "tell", "release")
+FUNCTIONS = ("init", "ask", "perturb", "release")
+TOLD = ("init", "ask", "tell", "release")  # one value for all users
 ENTERED = {
-    "dp_gibo": _of("algorithms.dp_gibo.run", *FUNCTIONS),
-    "dp_gibo, recent, private clip": (
-        "privacy.private_mean.clip_norm", *_of("privacy.private_scale", "at_step", "median")
-    ),
+    "dp_gibo": (*_of("algorithms.dp_gibo.run", "init", "ask", "release"), "algorithms.dp_gibo.contribution.perturb"),
+    "dp_gibo, recent, private clip": ("algorithms.dp_gibo.contribution.refine",),
     "dp_gd": (
-        *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.private_mean.of_vectors", "drivers.scan.run_scan",
-        "drivers.program.scan", "drivers.program.steps", "drivers.result.expect_host",
+        *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.private_mean.perturb_vectors", "drivers.scan.run_scan",
+        *_of("drivers.program", "begin", "learn", "scan", "steps"), "drivers.result.expect_host",
     ),
     "dpareto": (
-        *_of("algorithms.dpareto.run", *FUNCTIONS), "algorithms.dpareto.surrogates.proposed"
+        *_of("algorithms.dpareto.run", *TOLD), "algorithms.dpareto.surrogates.proposed"
     ),
-    "dp_gp_ucb": _of("algorithms.dp_gp_ucb.run", *FUNCTIONS),
+    "dp_gp_ucb": _of("algorithms.dp_gp_ucb.run", *TOLD),
     "gp_ucb, box, users, refit": (
-        *_of("algorithms.gp_ucb", *FUNCTIONS), "surrogate.gp.fit", "surrogate.maximize.multi_start",
+        *_of("algorithms.gp_ucb", *TOLD), "surrogate.gp.fit", "surrogate.maximize.multi_start",
         "surrogate.maximize.search_box",
     ),
-    "private evaluations": _of("privacy.private_mean", "of_losses"),
-    "po_gp_ucb": _of("algorithms.po_gp_ucb", *FUNCTIONS),
-    "random_search": _of("algorithms.random_search", *FUNCTIONS),
+    "private evaluations": (
+        *_of("algorithms.private_evaluations.run", "perturb", "Released"), "privacy.private_mean.perturb_losses"
+    ),
+    "private search": ("algorithms.private_search.contribution.perturb", "privacy.choice.draw"),
+    "po_gp_ucb": _of("algorithms.po_gp_ucb", *TOLD),
+    "random_search": _of("algorithms.random_search", *TOLD),
 }  # fmt: skip
 # Hand their key to drivers that have cases; one key serves several methods on purpose, on public records.
 COMPARED = _of("commands.demo", "of_seed", "gibo", "evaluated", "searched")
+
+
+def _seeking_descent(scale, steps, mu):
+    options = {"users": USERS, "batch": 2, "polish_steps": 2, "clip_norm": "private"}
+    return dp_gibo.config(steps=steps, mu=mu, bounds=low_high(BOUNDS), **options)
+
+
+def _seeking_gradients(scale):
+    options = {"users": USERS, "steps": 2, "mu": scale, "clip_norm": "private"}
+    return dp_gd.config(bounds=low_high(BOUNDS), **options)
+
+
 KEY_CASES = {
+    "dp_gd, private clip": Case(
+        _protocol(CASES["dp_gd"]._replace(config=_seeking_gradients)), ("algorithms.dp_gd.refine",)
+    ),
+    "private search, private clip": Case(
+        _protocol(CASES["private search, DP-GIBO"]._replace(config=_searched(_seeking_descent))),
+        ("algorithms.private_search.contribution.refine",),
+    ),
     **{name: Case(_protocol(case), ENTERED.get(name, ())) for name, case in CASES.items()},
     "run_scan, in parts": Case(_in_parts, ("drivers.parts.begin", "drivers.parts.Begun")),
     "run_loop": Case(
         _protocol(CASES["dp_gd"], drivers.run_loop),
-        _of("drivers.loop", "run_loop", "run_keys", "step_keys", *FUNCTIONS),
+        _of("drivers.loop", "run_loop", "run_keys", "step_keys", "ask", "release"),
     ),
     "minimize": Case(_minimize, ("drivers.minimize.minimize",)),
     "sweep": Case(_sweep, ("drivers.sweep.sweep", "drivers.mesh.agreed")),
@@ -398,6 +432,7 @@ KEY_CASES = {
             *_of("privacy.mechanisms.discrete", "discrete_laplace_of", "planar_laplace", "outcome"),
             *_of("privacy.mechanisms.selection", "noisy_argmax", "exact_exponential"),
             *_of("privacy.mechanisms.floating", "gaussian", "laplace", "exponential"), "privacy.choice.row",
+            *_of("privacy.private_scale", "median", "median_of_counts"), "privacy.private_mean.of_losses",
             "problems.outsourced.draws", "input_noise.draw", "training.models.init",
             "training.oracles.sparse_vector_errors", "training.permutation_sgd.train",
         ),

@@ -85,18 +85,19 @@ def replayed(algorithm, config, wild, values_at=evaluated):
     published = []  # the public part of the first run's states
 
     def run(data):
-        first, state = not published, loop.init(algorithm, jax.random.key(1), config)
+        first, snapshot = not published, loop.begin(algorithm, jax.random.key(1), config)
         statistic, seen = [], []
         for t in range(config.steps):
             ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
-            query = loop.ask(algorithm, ask_key, config, state)
-            state, info = loop.tell(algorithm, tell_key, config, state, query, values_at(query.points, data))
+            query = loop.ask(algorithm, ask_key, config, snapshot.state)
+            snapshot, info = loop.learn(algorithm, tell_key, config, snapshot, query, values_at(query.points, data))
+            state = snapshot.state
             raw = getattr(info, "gradient", None)
             moved = info.mean_loss if raw is None else raw
             statistic.append(moved / declared(config) if of_one_mechanism(config) else np.zeros(moved.shape))
             seen.append((query, {name: leaf for name, leaf in state.public._asdict().items() if name not in STEERED}))
             published.append(state.public) if first else None
-            state = state._replace(public=published[t])
+            snapshot = snapshot._replace(state=state._replace(public=published[t]))
         return statistic, seen
 
     return auditing.replay(run, records(), neighbour(wild))
@@ -136,12 +137,14 @@ def test_a_scale_is_sought_among_one_number_of_each_user(name, wild, monkeypatch
     """Neighbours differ in one of them; all that comes later moves as it does for a scale that was given."""
     case, sought = CASES[name], []
 
-    def median(key, budget, numbers):
-        del key, budget
-        jax.debug.callback(lambda given: sought.append(np.array(given)), numbers)
-        return jnp.asarray(FOUND, numbers.dtype)
+    honest = private_scale.count
 
-    monkeypatch.setattr(private_scale, "median", median)
+    def count(numbers, present=None):
+        jax.debug.callback(lambda given: sought.append(np.array(given)), numbers)
+        return honest(numbers, present)
+
+    monkeypatch.setattr(private_scale, "count", count)
+    monkeypatch.setattr(private_scale, "median_of_counts", lambda *given: jnp.asarray(FOUND, given[-1]))
     found = replayed(fresh(case.algorithm), case.config(1.0), wild)
     holds(found)
     assert found.moved > 0.01
@@ -175,17 +178,18 @@ def test_replays_of_what_pays_in_the_end_differ_in_raw_utilities_alone(name, wil
     config = case.config(1.0)
 
     def run(data):
-        state, seen = loop.init(case.algorithm, jax.random.key(1), config), []
+        snapshot, seen = loop.begin(case.algorithm, jax.random.key(1), config), []
         for t in range(config.steps):
             ask_key, tell_key = jax.random.split(jax.random.fold_in(jax.random.key(2), t))
-            query = loop.ask(case.algorithm, ask_key, config, state)
+            query = loop.ask(case.algorithm, ask_key, config, snapshot.state)
             points = query.points if query.points.shape[1] == 2 else np.zeros((1, 2))
             values = gains(points, data, getattr(config, "users", None))
-            state, _ = loop.tell(case.algorithm, tell_key, config, state, query, values)
+            snapshot, _ = loop.learn(case.algorithm, tell_key, config, snapshot, query, values)
+            state = snapshot.state
             seen.append((state.public, query.mask, query if "in order" in name else query.points.shape))
         released = loop.release(case.algorithm, jax.random.key(3), config, state)
         shapes = jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), released)
-        return state.private.utilities, (seen, shapes)
+        return state.raw.utilities, (seen, shapes)
 
     found = auditing.replay(run, records(), neighbour(wild), order=np.inf)
     assert (found.differing, found.raised) == ((), "")
@@ -195,9 +199,7 @@ def test_replays_of_what_pays_in_the_end_differ_in_raw_utilities_alone(name, wil
 
 def fresh(algorithm):
     """The same, compiled anew: so that what was planted is seen."""
-    return algorithm._replace(
-        ask=lambda *arguments: algorithm.ask(*arguments), tell=lambda *arguments: algorithm.tell(*arguments)
-    )
+    return algorithm._replace(ask=lambda *arguments: algorithm.ask(*arguments))
 
 
 def plant(monkeypatch, name, planted):
@@ -277,21 +279,37 @@ def test_trap_11_nan_defeats_a_clip(monkeypatch, body, wild):
     body("exact", wild, planted)  # integers are checked once more, by themselves
 
 
-def leaning(key, config, state):
-    """A query nearer to where the raw losses were small."""
-    query = dp_gibo.algorithm.ask(key, config, state)
-    return query._replace(points=query.points + 1e-6 * jnp.tanh(jnp.mean(state.private.losses)))
+def keeping(config, query, memory, values, present=None):
+    """A total that takes along a raw mean, for ``leaning`` and ``stopping``: nothing else can bring it to ``tell``."""
+    total, memory = dp_gibo.algorithm.contribute(config, query, memory, values, present)
+    return total._replace(whole=(total.whole, jnp.mean(values))), memory
 
 
-def stopping(key, config, state, query, values):
+def passing(key, config, query, whole):
+    return dp_gibo.algorithm.perturb(key, config, query, whole[0]), whole[1]
+
+
+def unpacked(config, query, total):
+    return dp_gibo.algorithm.inform(config, query, total._replace(whole=total.whole[0]))
+
+
+def leaning(config, state, query, released):
+    """Points that the next queries are made from, nearer to where the raw losses were small."""
+    after = dp_gibo.algorithm.tell(config, state, query, released[0])
+    return after._replace(public=after.public._replace(points=after.public.points + 1e-6 * jnp.tanh(released[1])))
+
+
+def stopping(config, state, query, released):
     """No further step where the raw loss is small enough."""
-    after, info = dp_gibo.algorithm.tell(key, config, state, query, values)
-    done = jnp.mean(values) < 100.0
-    public = after.public._replace(step=jnp.where(done, config.steps, after.public.step))
-    return after._replace(public=public), info
+    after = dp_gibo.algorithm.tell(config, state, query, released[0])
+    step = jnp.where(released[1] < 100.0, config.steps, after.public.step)
+    return after._replace(public=after.public._replace(step=step))
 
 
-@pytest.mark.parametrize("planted", [{"ask": leaning}, {"tell": stopping}], ids=["ask", "stop"])
+CARRIED = {"contribute": keeping, "perturb": passing, "inform": unpacked}
+
+
+@pytest.mark.parametrize("planted", [CARRIED | {"tell": leaning}, CARRIED | {"tell": stopping}], ids=["ask", "stop"])
 def test_trap_13_something_raw_steers_a_run(monkeypatch, planted):
     infers("exact", "far")
     with pytest.raises(AssertionError):
@@ -301,20 +319,20 @@ def test_trap_13_something_raw_steers_a_run(monkeypatch, planted):
 @pytest.mark.parametrize("noise", ["exact", "float"])
 def test_trap_13_a_range_taken_from_the_raw_losses(monkeypatch, noise):
     """Values standardised on the users' own losses: the declared range is then nobody's."""
-    case, honest = CASES["private evaluations"], private_mean.of_losses
+    case, honest = CASES["private evaluations"], private_mean.sum_losses
     config = private_evaluations.config(
         gp_ucb.algorithm, case.config(1.0).inner, users=USERS, mu=1.0, loss_range=(0.0, 3.0), noise=noise
     )
 
-    def standardised(key, budget, losses, low, high):
+    def standardised(budget, losses, low, high, present=None):
         del low, high
-        return honest(key, budget, losses, jnp.nanmin(losses), jnp.nanmax(losses))
+        return honest(budget, losses, jnp.nanmin(losses), jnp.nanmax(losses), present)
 
     def body():
         holds(replayed(fresh(case.algorithm), config, "far"))
 
     body()
-    monkeypatch.setattr(private_mean, "of_losses", standardised)
+    monkeypatch.setattr(private_mean, "sum_losses", standardised)
     with pytest.raises(AssertionError):
         body()
 
@@ -369,26 +387,28 @@ def test_half_the_noise_is_seen(monkeypatch, name, mechanism):
     assert audits.measured(ROWS[name], QUICK).verdict == "EXCEEDED"
 
 
-def _doubled(key, budget, losses, width, favoured=None):
-    return ROW(
-        key, dataclasses.replace(budget, units=2 * budget.units, digits=budget.digits // 2), losses, width, favoured
-    )
+def _twice(budget):
+    return dataclasses.replace(budget, units=2 * budget.units, digits=budget.digits // 2)
 
 
-def _favouring_the_best(key, budget, losses, width, favoured=None):
+def _favouring_the_best(key, budget, total, favoured=None):
     """A prior made of the data."""
-    return ROW(key, budget, losses, width, jnp.argmin(jnp.sum(choice.relative(losses, width), axis=1)))
+    return DRAW(key, budget, total, jnp.argmax(choice.scores(budget, total)))
 
 
 def _wider(losses, width):
     return jnp.clip((losses - jnp.min(losses, axis=0)[None]) / width, 0, 20)
 
 
-ROW, PURE_LEVEL = choice.row, choice.pure_level
+DRAW, SUM_LOSSES, PURE_LEVEL = choice.draw, choice.sum_losses, choice.pure_level
 CHOICES = {
     # Whoever attacks knows the bug: a choice tells twice as much, and counts for twice as much.
-    "the choices' budget doubled": {"row": _doubled, "pure_level": lambda budget: 2 * PURE_LEVEL(budget)},
-    "a prior from the data": {"row": _favouring_the_best},
+    "the choices' budget doubled": {
+        "draw": lambda key, budget, *given: DRAW(key, _twice(budget), *given),
+        "sum_losses": lambda budget, *given: SUM_LOSSES(_twice(budget), *given),
+        "pure_level": lambda budget: 2 * PURE_LEVEL(budget),
+    },
+    "a prior from the data": {"draw": _favouring_the_best},
     "a range that is not clipped where it ends": {"relative": _wider},
 }
 

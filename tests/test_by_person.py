@@ -132,7 +132,7 @@ def test_steps_before_keep_whose_rows_are_public():
     options = {"traceable": False, "key": jax.random.key(0), "insecure_key": True, **OPTIONS}
     with pytest.raises(drivers.RunInterrupted) as caught:
         minimize(by_person(failing, PERSON), ROWS, BOX, **options)
-    run = minimize(grouped, ROWS, BOX, state=caught.value.state, **options)
+    run = minimize(grouped, ROWS, BOX, snapshot=caught.value.snapshot, **options)
     assert {guarantee.WHOSE_ROWS, guarantee.SEPARABLE_LOSSES} <= set(run.guarantee.assumptions)
 
 

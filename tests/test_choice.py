@@ -104,7 +104,7 @@ def _weights(chosen, values, favoured):
 
 @jax.jit
 def _scores(chosen, values, favoured):
-    return choice.scores(chosen, values, jnp.asarray(WIDTH), favoured)
+    return choice.scores(chosen, choice.sum_losses(chosen, values, jnp.asarray(WIDTH)), favoured)
 
 
 def test_noisy_scores_are_beyond_the_formula():
@@ -128,7 +128,7 @@ def test_scores_do_not_wrap():
     chosen = budget(30.0)
     assert int(chosen.units) * int(chosen.digits) * 2**21 > 2**40
     values = jnp.broadcast_to(jnp.array([0.0, 5.0, 5.0])[:, None], (3, 2**21))
-    found = jax.jit(choice.scores, static_argnums=3)(chosen, values, jnp.asarray(WIDTH), 1)
+    found = _scores(chosen, values, 1)
     assert int(found[0]) == len(LADDER) - 1
     assert int(found[1]) <= 0
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from oracles import clipping as oracle
+from oracles import integers
 
 from jaxdpbo.privacy import clipping, sensitivity
 
@@ -260,3 +261,31 @@ def test_no_array_of_users_by_dimension_is_stored(rows):
     assert many < 1.1 * few
     assert many < 8 * 1.5 * clipping.CHUNK * (275 + 4 * 33)  # a chunk of losses and a few of its vectors
     assert many < 8 * 1_000_000 * 33 / 10
+
+
+SIZES = (1, 7, 37, 1000, clipping.CHUNK, clipping.CHUNK + 1, 3 * clipping.CHUNK + 5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_any_partition_of_the_users_adds_up_to_the_same_integers(dtype):
+    """Compiled as users compile: groups smaller than a chunk are padded to one, and larger ones are as they are."""
+    rng, radius = np.random.default_rng(0), jnp.asarray(60_000, jnp.int32)
+    weights, losses = rng.normal(size=(33, 5)).astype(dtype), rng.normal(size=(33, sum(SIZES))).astype(dtype)
+    losses[3, ::41] = np.nan
+    total = jax.jit(
+        lambda losses, *present: clipping.clipped_sum(weights, losses, jnp.asarray(1.0, dtype), radius, *present)
+    )
+    whole = [integers.value(*total(losses)[0]), *map(int, total(losses)[1:])]
+    for seed in range(3):
+        order, start, found = np.random.default_rng(seed).permutation(SIZES), 0, [0] * 3
+        for size in order:
+            group = losses[:, start : start + size]
+            start += size
+            if size < clipping.CHUNK:
+                padding = ((0, 0), (0, clipping.CHUNK - size))
+                part = total(np.pad(group, padding, constant_values=np.nan), np.arange(clipping.CHUNK) < size)
+            else:
+                part = total(group)
+            found = [a + b for a, b in zip(found, [integers.value(*part[0]), *map(int, part[1:])], strict=True)]
+        np.testing.assert_array_equal(found[0], whole[0])
+        assert found[1:] == whole[1:]

@@ -8,13 +8,17 @@ import pytest
 from protocol_cases import CASES, records
 
 from jaxdpbo import drivers
-from jaxdpbo.algorithms import private_evaluations, random_search
-from jaxdpbo.drivers import result
+from jaxdpbo.algorithms import private_estimate, private_evaluations, private_search, random_search
+from jaxdpbo.drivers import loop, result
 from jaxdpbo.privacy import ledger
 from jaxdpbo.types import Config, Info, PublicState, missing
 
 CASE = CASES["dp_gd"]
 DRIVERS = {"scan": drivers.run_scan, "loop": drivers.run_loop}
+
+
+def private_search_of(inner):
+    return private_search.algorithm_of(inner, lambda config, state, theta0: state)
 
 
 def renamed(value: NamedTuple, field: str):
@@ -28,7 +32,7 @@ def restored(value, like):
 
 
 def with_misspelt_public(field: str):
-    """DP-GD whose own five functions agree with each other; only the drivers miss the field."""
+    """DP-GD whose own functions agree with each other; only the drivers miss the field."""
     honest = CASE.algorithm
     like = jax.eval_shape(honest.init, jax.random.key(0), CASE.config(1.0)).public
 
@@ -38,9 +42,8 @@ def with_misspelt_public(field: str):
     def outside(state):
         return state._replace(public=renamed(state.public, field))
 
-    def tell(key, config, state, query, values):
-        state, info = honest.tell(key, config, inside(state), query, values)
-        return outside(state), info
+    def tell(config, state, query, released):
+        return outside(honest.tell(config, inside(state), query, released))
 
     return honest._replace(
         init=lambda key, config: outside(honest.init(key, config)),
@@ -51,21 +54,21 @@ def with_misspelt_public(field: str):
 
 
 def with_misspelt_info():
-    def tell(*arguments):
-        state, info = CASE.algorithm.tell(*arguments)
-        return state, renamed(info, "factorisation_failed")
+    def inform(*arguments):
+        return renamed(CASE.algorithm.inform(*arguments), "factorisation_failed")
 
-    return CASE.algorithm._replace(tell=tell)
+    return CASE.algorithm._replace(inform=inform)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_algorithm_has_the_fields_that_drivers_read(name):
     case = CASES[name]
     config, key = case.config(1.0), jax.random.key(0)
-    state = jax.eval_shape(case.algorithm.init, key, config)
+    snapshot = loop.begin.eval_shape(case.algorithm, key, config)
+    state = snapshot.state
     query = jax.eval_shape(case.algorithm.ask, key, config, state)
     values = jax.ShapeDtypeStruct((*query.mask.shape, *case.shape), query.points.dtype)
-    after, info = jax.eval_shape(case.algorithm.tell, key, config, state, query, values)
+    (after, _), info = loop.learn.eval_shape(case.algorithm, key, config, snapshot, query, values)
     assert missing(config, Config) == missing(info, Info) == []
     assert missing(state.public, PublicState) == missing(after.public, PublicState) == []
     assert (state.public.budget is None) == (after.public.budget is None)
@@ -129,8 +132,8 @@ def test_a_tell_is_traced_once_though_its_shapes_are_looked_at():
     assert len(traces) == 1
 
 
-def test_an_inner_algorithms_failed_factorisation_is_passed_on():
-    """Its points are public here, so that the driver may raise."""
+def test_an_inner_algorithm_with_a_flag_is_refused():
+    """Its ``tell`` makes the flag, and no ``Info`` is made there."""
     case = CASES["private evaluations, random search"]
 
     def tell(*arguments):
@@ -138,5 +141,12 @@ def test_an_inner_algorithms_failed_factorisation_is_passed_on():
         return state, info._replace(factorisation_failed=jnp.ones((), bool))
 
     wrapped = private_evaluations.algorithm_of(random_search.algorithm._replace(tell=tell))
-    with pytest.raises(drivers.RunInterrupted, match="could not be factored"):
+    with pytest.raises(ValueError, match="without a flag on its points"):
         drivers.run_scan(wrapped, case.objective, records(), case.config(1.0), key=jax.random.key(0), insecure_key=True)
+
+
+@pytest.mark.parametrize("make", [private_evaluations.algorithm_of, private_search_of, private_estimate.algorithm_of])
+def test_an_inner_algorithm_of_the_other_kind_is_refused(make):
+    inner = CASE.algorithm if make is private_evaluations.algorithm_of else random_search.algorithm
+    with pytest.raises(ValueError, match="inner must be an algorithm that"):
+        make(inner)

@@ -12,6 +12,7 @@ from benchmarks.papers import huber_regression
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd
+from jaxdpbo.drivers import loop, program
 from jaxdpbo.privacy import clipping, sensitivity
 
 USERS, STEPS, DIMENSION = 7, 6, 2
@@ -105,9 +106,9 @@ def test_the_noise_has_the_law_that_the_guarantee_states():
 def largest_move():
     """Replay on neighbours without noise: how far the mean gradient moves, over ``2 B / n``."""
     chosen = config(mu=np.inf)
-    state = dp_gd.init(key(), chosen)
-    query = dp_gd.ask(key(), chosen, state)
-    tell = jax.jit(lambda values: dp_gd.tell(key(), chosen, state, query, values))
+    snapshot = loop.begin(dp_gd.algorithm, key(), chosen)
+    query = dp_gd.ask(key(), chosen, snapshot.state)
+    learn = jax.jit(lambda values: program.learn(dp_gd.algorithm, key(), chosen, snapshot, query, values))
     rng = np.random.default_rng(3)
     base = rng.normal(size=(1, DIMENSION, USERS))
     moves = []
@@ -117,7 +118,7 @@ def largest_move():
     ):  # fmt: skip
         other = base.copy()
         other[0, :, 0] = replaced
-        (after, info), (after_other, info_other) = tell(base), tell(other)
+        ((after, _), info), ((after_other, _), info_other) = learn(base), learn(other)
         moves.append(float(np.linalg.norm(info.gradient - info_other.gradient)))
         np.testing.assert_array_equal(after.public.step, after_other.public.step)
     return np.max(moves) / (sensitivity.clipped_sum(CLIP_NORM) / USERS)
@@ -146,10 +147,11 @@ def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
 
 def test_a_step_under_another_budget_releases_nothing():
     chosen = config()
-    state = dp_gd.init(key(), chosen)
-    query = dp_gd.ask(key(), chosen, state)
-    after, _ = dp_gd.tell(key(), config(mu=MU / 2), state, query, jnp.ones((1, DIMENSION, USERS)))
-    jax.tree.map(np.testing.assert_array_equal, after, state)
+    snapshot = loop.begin(dp_gd.algorithm, key(), chosen)
+    query = dp_gd.ask(key(), chosen, snapshot.state)
+    values = jnp.ones((1, DIMENSION, USERS))
+    after, _ = program.learn(dp_gd.algorithm, key(), config(mu=MU / 2), snapshot, query, values)
+    jax.tree.map(np.testing.assert_array_equal, after, snapshot)
 
 
 def test_the_last_half_is_averaged_and_any_factory_serves():

@@ -16,7 +16,7 @@ from benchmarks.papers import location
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import loop
+from jaxdpbo.drivers import loop, program
 from jaxdpbo.privacy import clipping, mechanisms, sensitivity
 from jaxdpbo.surrogate import gradient_design, kernels
 
@@ -52,17 +52,17 @@ def rbf():
 
 
 def steps_of(chosen, data, seed=0, finite_from=None):
-    """Every (state before, query, values, tell key, state after, info) of a run; infinite records until that step."""
-    state, seen = loop.init(dp_gibo.algorithm, key(seed), chosen), []
+    """Every (snapshot before, query, values, tell key, snapshot after, info); infinite records until that step."""
+    snapshot, seen = loop.begin(dp_gibo.algorithm, key(seed), chosen), []
     for t in range(chosen.steps):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key(seed), t))
-        query = loop.ask(dp_gibo.algorithm, ask_key, chosen, state)
+        query = loop.ask(dp_gibo.algorithm, ask_key, chosen, snapshot.state)
         if t == finite_from:
             data = np.where(np.isinf(data), 0.5, data)
         values = evaluate(query.points, data)
-        after, info = loop.tell(dp_gibo.algorithm, tell_key, chosen, state, query, values)
-        seen.append((state, query, values, tell_key, after, info))
-        state = after
+        after, info = loop.learn(dp_gibo.algorithm, tell_key, chosen, snapshot, query, values)
+        seen.append((snapshot, query, values, tell_key, after, info))
+        snapshot = after
     return seen
 
 
@@ -77,21 +77,25 @@ def test_a_run_is_the_oracles_step_by_step():
     points, losses = np.zeros((0, DIMENSION)), np.zeros((0, USERS))
     for before, query, values, tell_key, after, info in steps_of(chosen, records()):
         points, losses = np.concatenate([points, query.points]), np.concatenate([losses, values])
-        theta = np.asarray(before.public.theta)
+        theta = np.asarray(before.state.public.theta)
         noises = np.full(len(points), NOISE_VARIANCE)
         gradient = oracle.mean_clipped_gradient(rbf(), points, noises, losses, theta, CLIP_NORM)
         np.testing.assert_allclose(info.gradient, gradient, rtol=1e-8, atol=1e-10)
         noise = deviation * np.asarray(jax.random.normal(tell_key, (DIMENSION,)))
-        np.testing.assert_allclose(after.public.theta, theta - STEP_SIZE * (gradient + noise), rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(
+            after.state.public.theta, theta - STEP_SIZE * (gradient + noise), rtol=1e-8, atol=1e-10
+        )
         trace = gradient_oracle.trace(rbf(), points, noises, theta)
-        np.testing.assert_allclose(after.public.trace[before.public.step], trace, rtol=1e-6, atol=1e-10)
+        np.testing.assert_allclose(after.state.public.trace[before.state.public.step], trace, rtol=1e-6, atol=1e-10)
         np.testing.assert_allclose(info.mean_loss, np.asarray(values).mean(axis=1))
 
 
 def test_the_path_holds_every_iterate():
     seen = steps_of(config(), records())
-    path = np.asarray(seen[-1][4].public.path)
-    np.testing.assert_array_equal(path, [seen[0][0].public.theta, *(after.public.theta for *_, after, _ in seen)])
+    path = np.asarray(seen[-1][4].state.public.path)
+    np.testing.assert_array_equal(
+        path, [seen[0][0].state.public.theta, *(after.state.public.theta for *_, after, _ in seen)]
+    )
 
 
 def gradients_of_many_keys(chosen, count):
@@ -101,8 +105,8 @@ def gradients_of_many_keys(chosen, count):
     @jax.jit
     @jax.vmap
     def noise(one):
-        after, info = dp_gibo.algorithm.tell(one, chosen, before, query, values)
-        return (before.public.theta - after.public.theta) / chosen.step_size - info.gradient
+        after, info = program.learn(dp_gibo.algorithm, one, chosen, before, query, values)
+        return (before.state.public.theta - after.state.public.theta) / chosen.step_size - info.gradient
 
     return np.asarray(noise(jax.random.split(key(5), count)))
 
@@ -185,12 +189,12 @@ def neighbours():
 def largest_move():
     """Replay on neighbours without noise: how far the first gradient moves, over ``2 B / n``."""
     chosen = config(mu=np.inf)
-    state = loop.init(dp_gibo.algorithm, key(), chosen)
-    query = loop.ask(dp_gibo.algorithm, key(), chosen, state)
-    tell = jax.jit(lambda values: dp_gibo.algorithm.tell(key(), chosen, state, query, values))
+    snapshot = loop.begin(dp_gibo.algorithm, key(), chosen)
+    query = loop.ask(dp_gibo.algorithm, key(), chosen, snapshot.state)
+    learn = jax.jit(lambda values: program.learn(dp_gibo.algorithm, key(), chosen, snapshot, query, values))
     moves = []
     for base, other in neighbours():
-        (after, info), (after_other, info_other) = tell(base), tell(other)
+        ((after, _), info), ((after_other, _), info_other) = learn(base), learn(other)
         moves.append(float(np.linalg.norm(info.gradient - info_other.gradient)))
         differing = [
             name
@@ -211,12 +215,12 @@ def test_one_user_can_move_it_by_almost_that():
     assert largest_move() > 0.9  # the bound is no larger than needed: half of it would be caught
 
 
-def unclipped(weights, losses, clip_norm, radius):
+def unclipped(weights, losses, clip_norm, radius, present):
     vectors = jnp.clip(weights.T @ losses, -1e9, 1e9)  # so that the check itself does not overflow
     return jnp.sum(vectors, axis=1), jnp.zeros((), int), jnp.zeros((), int)
 
 
-def unguarded(weights, losses, clip_norm, radius):
+def unguarded(weights, losses, clip_norm, radius, present):
     vectors = weights.T @ losses
     scale = jnp.minimum(1.0, clip_norm / jnp.linalg.norm(vectors, axis=0))
     return jnp.sum(vectors * scale[None], axis=1), jnp.zeros((), int), jnp.zeros((), int)
@@ -239,7 +243,12 @@ def test_users_with_bad_losses_count_as_zero_and_the_run_goes_on():
     points = np.concatenate([query.points for _, query, *_ in seen])
     losses = np.concatenate([values for _, _, values, *_ in seen])
     expected = oracle.mean_clipped_gradient(
-        rbf(), points, np.full(len(points), NOISE_VARIANCE), losses, np.asarray(seen[-1][0].public.theta), CLIP_NORM
+        rbf(),
+        points,
+        np.full(len(points), NOISE_VARIANCE),
+        losses,
+        np.asarray(seen[-1][0].state.public.theta),
+        CLIP_NORM,
     )
     np.testing.assert_allclose(seen[-1][5].gradient, expected, rtol=1e-8, atol=1e-10)
 
@@ -266,7 +275,7 @@ def test_nearest_with_every_point_is_all():
 
 def test_nearest_keeps_the_points_of_largest_correlation():
     chosen = config(memory="nearest", remembered=2)
-    before = steps_of(chosen, records())[-1][0].public
+    before = steps_of(chosen, records())[-1][0].state.public
     factorization, rows = dp_gibo.run._recall(chosen, before)
     distances = np.linalg.norm(np.asarray(before.points) - np.asarray(before.theta), axis=1)
     distances[~np.asarray(before.mask)] = np.inf
@@ -284,13 +293,13 @@ def test_the_most_recent_points_are_those_of_the_steps_before():
     losses = np.concatenate([values for _, _, values, *_ in seen])
     for step, (before, *_, after, info) in enumerate(seen):
         known = slice(max(0, step - 2) * BATCH, (step + 1) * BATCH)
-        theta, noises = np.asarray(before.public.theta), np.full(len(points[known]), NOISE_VARIANCE)
+        theta, noises = np.asarray(before.state.public.theta), np.full(len(points[known]), NOISE_VARIANCE)
         gradient = oracle.mean_clipped_gradient(rbf(), points[known], noises, losses[known], theta, CLIP_NORM)
         np.testing.assert_allclose(info.gradient, gradient, rtol=1e-8, atol=1e-10)
         trace = gradient_oracle.trace(rbf(), points[known], noises, theta)
-        np.testing.assert_allclose(after.public.trace[step], trace, rtol=1e-6, atol=1e-10)
+        np.testing.assert_allclose(after.state.public.trace[step], trace, rtol=1e-6, atol=1e-10)
         assert int(info.nonfinite_users) == (step < 3)
-        assert after.private.losses.shape == (3 * BATCH, USERS)
+        assert after.memory.shape == (3 * BATCH, USERS)
 
 
 def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
@@ -298,7 +307,7 @@ def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
     chosen = config(tolerance=tolerance, steps=6, step_size=0.02, batch=4)
     seen = steps_of(chosen, records())
     sizes = [int(query.mask.sum()) for _, query, *_ in seen]
-    traces = np.asarray(seen[-1][4].public.trace)
+    traces = np.asarray(seen[-1][4].state.public.trace)
     assert sizes[0] > 1  # nothing is known at first
     assert 0 in sizes  # a gradient already known well enough costs no evaluation
     for (before, query, *_, info), size, trace in zip(seen, sizes, traces, strict=True):
@@ -307,7 +316,7 @@ def test_algorithm_2_takes_the_smallest_batch_under_the_tolerance():
         assert trace <= tolerance or size == 4
         if size > 1:  # one fewer would not do
             fewer = config(steps=6, step_size=0.02, batch=size - 1)
-            assert best_trace(fewer, chosen, before.public) > tolerance
+            assert best_trace(fewer, chosen, before.state.public) > tolerance
 
 
 @jax.jit
@@ -327,7 +336,7 @@ def test_algorithm_2_flags_a_cap_that_binds():
     assert np.all(run.diagnostics.info.batch_capped)
     before, query, values, tell_key, *_ = steps_of(chosen, records())[0]
     fewer = query._replace(mask=query.mask.at[-1].set(False))  # the cap can not have bound: not all were asked for
-    assert not loop.tell(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
+    assert not loop.learn(dp_gibo.algorithm, tell_key, chosen, before, fewer, values)[1].batch_capped
     unlimited = drivers.run_scan(dp_gibo.algorithm, loss, records(), config(), key=key(), diagnostics=True)
     assert not np.any(unlimited.diagnostics.info.batch_capped)
 
@@ -352,7 +361,8 @@ def test_iterates_and_queries_are_projected_into_the_box():
 
 def test_a_step_under_another_budget_releases_nothing():
     before, query, values, tell_key, *_ = steps_of(config(), records())[1]
-    after, _ = loop.tell(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
+    query = loop.ask(dp_gibo.algorithm, key(), config(mu=MU / 2), before.state)
+    after, _ = loop.learn(dp_gibo.algorithm, tell_key, config(mu=MU / 2), before, query, values)
     jax.tree.map(np.testing.assert_array_equal, after, before)
 
 

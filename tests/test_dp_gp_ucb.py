@@ -73,8 +73,8 @@ def test_the_picks_and_the_scores_are_the_oracles(noise):
         kernel, CANDIDATES, lambda t, row: (UTILITIES[row] - 0.2) / 0.5, STEPS, noise, "ucb",
         lambda t: prior_averaged.confidence_beta(40, t, share),
     )  # fmt: skip
-    np.testing.assert_allclose(state.private.utilities, values, atol=1e-9)
-    np.testing.assert_allclose(state.private.posterior.mean, mean, atol=1e-7)
+    np.testing.assert_allclose(state.raw.utilities, values, atol=1e-9)
+    np.testing.assert_allclose(state.raw.posterior.mean, mean, atol=1e-7)
     assert len(set(rows)) > 5
 
 
@@ -88,7 +88,7 @@ def test_expected_improvement_picks_are_the_oracles():
         kernel_oracle.matern52(LENGTHSCALE, 1.0), CANDIDATES, lambda t, row: utilities[row], STEPS, 0.0,
         "expected_improvement", None,
     )  # fmt: skip
-    np.testing.assert_allclose(state.private.utilities, values, atol=1e-9)
+    np.testing.assert_allclose(state.raw.utilities, values, atol=1e-9)
 
 
 def released(chosen, state, count=20_000, seed=0):
@@ -107,7 +107,7 @@ def test_the_release_is_drawn_as_it_is_said(kind):
     state = done.diagnostics.state
     epsilon = done.guarantee.level
     np.testing.assert_allclose(chosen.epsilon_point, 0.8 * epsilon)
-    scores = state.private.utilities if kind == "in order" else state.private.posterior.mean
+    scores = state.raw.utilities if kind == "in order" else state.raw.posterior.mean
     exact = np.exp(
         oracle.exponential_log_probabilities(np.asarray(scores), 0.8 * epsilon, float(chosen.point_sensitivity))
     )
@@ -120,7 +120,7 @@ def test_the_release_is_drawn_as_it_is_said(kind):
     assert exact.max() > 1.5 / 40  # not the uniform distribution, which a mechanism that reads nothing would pass
     np.testing.assert_array_equal(found.point, CANDIDATES[np.asarray(found.row)])
     assert len(set(np.asarray(found.row).tolist())) > STEPS  # trap 17: not only among the points visited
-    best = np.max(np.asarray(state.private.utilities))
+    best = np.max(np.asarray(state.raw.utilities))
     noise = np.asarray(found.value) - float(chosen.centre + chosen.scale * best)
     scale = float(chosen.scale * chosen.value_sensitivity) / (0.2 * epsilon)
     assert kstest(noise, laplace_law(scale=scale).cdf).pvalue > 1e-3
@@ -193,8 +193,8 @@ def test_the_fixed_set_shrinks_with_the_users_and_the_search_does_not():
 
 def test_in_order_evaluates_every_candidate_once():
     state = run(gains_config()).diagnostics.state
-    np.testing.assert_allclose(np.asarray(state.private.utilities) * 0.5 + 1.0, np.clip(UTILITIES, 0, 2), atol=1e-12)
-    assert state.private.posterior is None
+    np.testing.assert_allclose(np.asarray(state.raw.utilities) * 0.5 + 1.0, np.clip(UTILITIES, 0, 2), atol=1e-12)
+    assert state.raw.posterior is None
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e308])
@@ -208,7 +208,7 @@ def test_a_utility_that_is_no_number_is_a_bad_one_and_nothing_raises(junk, kind)
     }[kind]()
     done = run(chosen, jnp.asarray(junk), treacherous if chosen.users is None else treacherous_gains)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.release))
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.diagnostics.state.private))
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.diagnostics.state.raw))
 
 
 def treacherous(point, data):
@@ -271,9 +271,9 @@ def test_over_a_box_the_point_comes_from_the_grid_and_the_search_finds_the_top()
     np.testing.assert_array_equal(GRID[int(done.release.row)], done.release.point)
     on_grid = np.array([float(hills(jnp.asarray(point), TOP)) for point in GRID])
     assert float(hills(done.release.point, TOP)) > np.sort(on_grid)[-4]
-    points = np.asarray(done.diagnostics.state.private.posterior.points)
+    points = np.asarray(done.diagnostics.state.raw.posterior.points)
     assert np.all((points >= 0) & (points <= 1))
-    assert np.max(np.asarray(done.diagnostics.state.private.utilities)) > 0.9
+    assert np.max(np.asarray(done.diagnostics.state.raw.utilities)) > 0.9
 
 
 def test_over_a_box_the_statements_are_composed():
@@ -302,12 +302,13 @@ def test_public_decay_constants_are_used_where_they_are_given():
 
 def test_a_hand_written_loop_that_runs_on_releases_nothing_more():
     chosen = config()
-    state = loop.init(dp_gp_ucb.algorithm, jax.random.key(0), chosen)
+    snapshot = loop.begin(dp_gp_ucb.algorithm, jax.random.key(0), chosen)
     states = []
     for t in range(STEPS + 3):
-        query = loop.ask(dp_gp_ucb.algorithm, jax.random.key(t), chosen, state)
-        state, _ = loop.tell(dp_gp_ucb.algorithm, jax.random.key(t), chosen, state, query, jnp.asarray([float(t)]))
-        states.append(state)
+        query = loop.ask(dp_gp_ucb.algorithm, jax.random.key(t), chosen, snapshot.state)
+        values = jnp.asarray([float(t)])
+        snapshot, _ = loop.learn(dp_gp_ucb.algorithm, jax.random.key(t), chosen, snapshot, query, values)
+        states.append(snapshot)
     jax.tree.map(np.testing.assert_array_equal, states[-1], states[STEPS - 1])
 
 
@@ -370,8 +371,6 @@ def test_float32_refuses_a_point_from_exact_utilities(float32):
     [
         ({"release": "all"}, "release must be one of"),
         ({"users": 0}, "users must be at least 1"),
-        ({"users": 2**23 + 1, "noise": "exact"}, "users must be at most 8388608 for exact noise"),
-        ({"users": 2**22, "noise": "exact", "epsilon": 32.0}, "users must be at most 1048575 for exact noise"),
         ({"largest_gain": 0.0}, "largest_gain must be positive"),
         ({"largest_gain": 1e-305}, "largest_gain must be within"),
     ],
@@ -387,7 +386,6 @@ def test_bad_in_order_configurations_are_named(changes, message):
         ({"acquisition": "greedy"}, "acquisition must be one of"),
         ({"acquisition": "in_order"}, "acquisition must be one of"),
         ({"steps": 0}, "steps must be at least 1"),
-        ({"users": 2**23 + 1, "noise": "exact"}, "users must be at most 8388608 for exact noise"),
         ({"largest_gain": 1e-305}, "largest_gain must be within"),
         (
             {"candidates": [[-1.0], [1.0]], "kernel_params": None, "gain_lipschitz": 1.0, "loss_lipschitz": 1.0},

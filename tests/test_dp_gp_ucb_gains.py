@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles import integers
 from scipy.optimize import brentq
 
 from jaxdpbo import drivers, types
 from jaxdpbo.algorithms import dp_gp_ucb
 from jaxdpbo.algorithms.dp_gp_ucb import gains as exact
-from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy import guarantee, wide_integers
 
 SEEDED = {"key": jax.random.key(0), "insecure_key": True, "diagnostics": True}
 WEIGHT = brentq(lambda w: w - 1 / (1 + np.exp(w)), 0, 1)  # argmin w^2 / 2 + log(1 + exp(-w)): training records are 1
@@ -35,7 +36,7 @@ def looked_up(point, gains):
 
 def largest(chosen, state):
     """The largest mean gain."""
-    return float(chosen.centre + chosen.scale * np.max(np.asarray(state.private.utilities)))
+    return float(chosen.centre + chosen.scale * np.max(np.asarray(state.raw.utilities)))
 
 
 @pytest.mark.parametrize("noise", ["exact", "float"])
@@ -64,7 +65,7 @@ def test_neighbours_whose_searches_part_are_within_the_sensitivity(noise):
     assert second - first <= float(chosen.value_sensitivity * chosen.scale) == 1.0
     assert guarantee.PUBLIC_CONFIG in runs[0].guarantee.assumptions
     if noise == "exact":
-        scores = [np.max(np.asarray(run.diagnostics.state.private.scores[0])) for run in runs]
+        scores = [np.max(integers.value(*run.diagnostics.state.raw.scores)[0]) for run in runs]
         assert 0 < abs(scores[1] - scores[0]) <= int(chosen.value_units)
         assert int(chosen.value_units) * chosen.value_rate <= 1
 
@@ -75,7 +76,8 @@ SCORE = jax.jit(exact.score)
 def of_one_sum(chosen, gains):
     """What is released of one candidate's gains ``(n,)``, by each grid."""
     beta = jnp.asarray(4.0 * chosen.scale)
-    return [int(SCORE(exact.counted(jnp.asarray(gains, beta.dtype), beta), beta, grid)) for grid in chosen.gain_grids]
+    counted = exact.counted(jnp.asarray(gains, beta.dtype), beta)
+    return [int(integers.value(*SCORE(counted, beta, grid))) for grid in chosen.gain_grids]
 
 
 @pytest.mark.parametrize("users", [1, 7, 1000, 2**20 - 3, 2_000_000])
@@ -124,17 +126,45 @@ def test_a_mean_of_float32_moves_further_than_is_paid_for_and_an_integer_sum_doe
 
 
 def test_scores_are_the_oracles_sums():
-    """NumPy's integers of 64 bits, and Python's, for every grid that a configuration may have."""
-    rng = np.random.default_rng(1)
-    summed = jax.jit(exact.summed)
+    """Python's integers, for every grid that a configuration may have."""
+    rng, largest = np.random.default_rng(1), jnp.asarray(1.0)
     for _ in range(500):
         users, shift, levels = int(2 ** rng.uniform(0, 16)), int(rng.integers(0, 36)), int(2 ** rng.uniform(0, 20))
         whole = np.zeros(2**16, np.int32)
         whole[:users] = rng.integers(levels - levels // 4, levels + 1, users)
-        total = sum(whole.tolist()) >> shift
-        if total < 2**31:
-            assert int(summed(whole, shift)) == total
-    assert int(exact.summed(jnp.full(exact.MAX_USERS, exact.LEVELS, jnp.int32), jnp.asarray(13, jnp.int32))) == 2**30
+        grid = exact.Grid(jnp.asarray(levels, jnp.int32), jnp.asarray(shift, jnp.int32))
+        found = SCORE(jnp.asarray(whole / levels), largest, grid)
+        assert int(integers.value(*found)) == sum(whole.tolist()) >> shift
+
+
+@pytest.mark.parametrize("epsilon", [0.15, 1.0, 3.0, 300.0])
+@pytest.mark.parametrize("users", [2**23 + 1, 2**31, 2**40])
+def test_any_number_of_users_is_taken(users, epsilon):
+    chosen = config(users=users, epsilon=epsilon, release="both")
+    assert dp_gp_ucb.algorithm.privacy(chosen).level <= epsilon
+    for grid in chosen.gain_grids:
+        assert users * int(grid.levels) < 2**62
+
+
+def test_many_users_release_what_they_gained(trials):
+    """Scores beyond 32 bits: of the total of 2^36 users the state is made by hand."""
+    users = 2**36
+    chosen = config(candidates=[[0.0], [1.0], [2.0]], users=users, release="both")
+    state = dp_gp_ucb.algorithm.init(jax.random.key(0), chosen)
+    means, levels = np.array([0.25, 0.5, 0.3]), [int(grid.levels) for grid in chosen.gain_grids]
+    shifts = [int(grid.shift) for grid in chosen.gain_grids]
+    whole = np.array([
+        [int(mean * count * users) >> shift for mean in means] for count, shift in zip(levels, shifts, strict=True)
+    ])  # fmt: skip
+    assert np.max(whole) > 2**32
+    words = (whole & 0xFFFFFFFF).astype(np.uint32), (whole >> 32).astype(np.int32)
+    raw = state.raw._replace(scores=wide_integers.Wide(*map(jnp.asarray, words)))
+    keys = jax.random.split(jax.random.key(1), 20)
+    found = jax.jit(jax.vmap(dp_gp_ucb.algorithm.release, in_axes=(0, None, None)))(
+        keys, chosen, state._replace(raw=raw)
+    )
+    np.testing.assert_array_equal(found.row, 1)
+    np.testing.assert_allclose(found.value, 0.5, rtol=1e-9)
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -153,7 +183,7 @@ def test_grids_leave_room_for_what_real_gains_move_and_for_rounding():
     """Every search over lambda: ``n`` users' rounding on either side, and the bound itself, in fractions."""
     rng = np.random.default_rng(3)
     for _ in range(300):
-        users, low = int(2 ** rng.uniform(0, 23)), float(10 ** rng.uniform(-2, 2))
+        users, low = int(2 ** rng.uniform(0, 40)), float(10 ** rng.uniform(-2, 2))
         high = low * (1 + float(10 ** rng.uniform(-9, 0)))
         slope = float(10 ** rng.uniform(-2, 1))
         chosen = search_config(
@@ -165,7 +195,7 @@ def test_grids_leave_room_for_what_real_gains_move_and_for_rounding():
         bound = Fraction(slope) * (1 / Fraction(low) - 1 / Fraction(high)) + Fraction(1, users)
         assert min(bound * users * levels + 2 * users, Fraction(users * levels)) <= int(chosen.value_units) << shift
         assert levels >= 1
-        assert (users * levels) >> shift < 2**31
+        assert users * levels < 2**62
         waste = (int(chosen.value_units) << shift) / (min(bound, 1) * users * levels)
         rounding = 2 / (bound * levels)
         assert waste < 1.001 + rounding or (levels == exact.LEVELS and waste < 2 + 2 * rounding)
@@ -184,8 +214,8 @@ def test_the_maximum_along_any_two_paths_is_within_the_bound():
             weight = weights @ (jnp.abs(jnp.asarray(lambdas[:, 0]) - point[0]) < 1e-6).astype(float)
             return jnp.clip((1 + weight * records) / 2, 0, 1)
 
-        state = drivers.scan(dp_gp_ucb.algorithm, gains, jax.random.key(0), chosen, records)[1]
-        return jnp.max(state.private.scores[0]), state.private.utilities
+        state = drivers.scan(dp_gp_ucb.algorithm, gains, jax.random.key(0), chosen, records)[1].state
+        return jnp.max(state.raw.scores.low[0]), state.raw.utilities
 
     parted = 0
     for _ in range(60):
@@ -209,7 +239,8 @@ def test_one_users_junk_is_that_users_alone(junk, kind):
         states.append(drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, chosen, **SEEDED).diagnostics.state)
     before, after = (largest(chosen, state) for state in states)
     assert before - after == pytest.approx(0.007)
-    moved = int(states[0].private.scores[0, 0]) - int(states[1].private.scores[0, 0])
+    first, second = (integers.value(*state.raw.scores)[0, 0] for state in states)
+    moved = first - second
     assert 0 <= moved <= int(chosen.value_units)
 
 
@@ -245,12 +276,13 @@ def test_a_state_of_another_budget_is_not_gone_on_from():
     )
     with pytest.raises(drivers.RunInterrupted) as caught:
         drivers.run_loop(dp_gp_ucb.algorithm, Failing(), gains, begun, **SEEDED)
-    state = caught.value.state
-    moved = int(state.private.scores[0, 0] - state.private.scores[0, 1])
+    snapshot = caught.value.snapshot
+    scores = integers.value(*snapshot.state.raw.scores)[0]
+    moved = scores[0] - scores[1]
     assert moved == int(begun.point_units) > 9 * int(other.point_units)
-    with pytest.raises(ValueError, match=r"state must come from a run with the noise of this config, got epsilon"):
-        drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, other, **SEEDED, state=state)
-    done = drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, begun, **SEEDED, state=state)
+    with pytest.raises(ValueError, match=r"snapshot must come from a run with the noise of this config, got epsilon"):
+        drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, other, **SEEDED, snapshot=snapshot)
+    done = drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, begun, **SEEDED, snapshot=snapshot)
     assert int(done.diagnostics.state.public.step) == 3
 
 
@@ -261,13 +293,15 @@ def test_a_release_of_a_state_of_another_config_has_seen_nothing(changes):
     options = {"candidates": [[0.0], [1.0], [2.0]], "release": "both"}
     begun, other = config(**options), config(**(options | changes))
     state, fresh = (dp_gp_ucb.algorithm.init(jax.random.key(0), each) for each in (begun, other))
-    private = state.private._replace(utilities=jnp.array([-2.0, 2.0, 0.0]), scores=state.private.scores + 5)
+    private = state.raw._replace(
+        utilities=jnp.array([-2.0, 2.0, 0.0]), scores=jax.tree.map(lambda word: word + 5, state.raw.scores)
+    )
     keys = jax.random.split(jax.random.key(1), 20)
     release = jax.jit(jax.vmap(dp_gp_ucb.algorithm.release, in_axes=(0, None, None)))
     seen, unseen, own = (
-        release(keys, chosen, state._replace(public=public, private=private if nothing is None else nothing))
+        release(keys, chosen, state._replace(public=public, raw=private if nothing is None else nothing))
         for chosen, public, nothing in (
-            (other, state.public, None), (other, fresh.public, fresh.private), (begun, state.public, None),
+            (other, state.public, None), (other, fresh.public, fresh.raw), (begun, state.public, None),
         )
     )  # fmt: skip
     jax.tree.map(np.testing.assert_array_equal, seen, unseen)

@@ -110,7 +110,7 @@ def runs(config, utilities, noises, *, steps):
             return dp_gp_ucb.algorithm.tell(key, config, state, query, utility[query.rows] + noise[t])[0], query.rows[0]
 
         state, rows = jax.lax.scan(step, dp_gp_ucb.algorithm.init(key, config), jnp.arange(steps))
-        return state.private.posterior.mean, state.private.utilities, rows
+        return state.raw.posterior.mean, state.raw.utilities, rows
 
     flat = utilities.reshape(-1, COUNT), noises.reshape(-1, noises.shape[-1])
     found = jax.lax.map(one, flat)

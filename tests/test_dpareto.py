@@ -113,7 +113,7 @@ def test_what_an_oracle_may_return_is_a_failed_setting_with_a_reason(values, rea
     np.testing.assert_array_equal(failed[bad], reason)
     assert np.all(failed[~bad] == dpareto.USABLE)
     assert not np.any(np.asarray(spoiled.release.front)[failed != dpareto.USABLE])
-    private = spoiled.diagnostics.state.private
+    private = spoiled.diagnostics.state.raw
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves((private.units, private.models)))
     assert np.isfinite(spoiled.release.hypervolume)
 
@@ -122,15 +122,15 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
     case = CASES["dpareto"]
     chosen = case.config(1.0)
     seeds, fitted = len(chosen.initial_design), []
-    state = loop.init(case.algorithm, jax.random.key(0), chosen)
+    snapshot = loop.begin(case.algorithm, jax.random.key(0), chosen)
     for step in range(chosen.steps):
-        query = loop.ask(case.algorithm, jax.random.key(step), chosen, state)
+        query = loop.ask(case.algorithm, jax.random.key(step), chosen, snapshot.state)
         values = jnp.asarray([[0.5 + step, 0.9 / (1 + step)]])
-        after, _ = loop.tell(case.algorithm, jax.random.key(step), chosen, state, query, values)
+        after, _ = loop.learn(case.algorithm, jax.random.key(step), chosen, snapshot, query, values)
         fitted.append(not all(jax.tree.leaves(jax.tree.map(np.array_equal, *(
-            each.private.models for each in (state, after)
+            each.state.raw.models for each in (snapshot, after)
         )))))  # fmt: skip
-        state = after
+        snapshot = after
     assert fitted == [step + 1 >= seeds for step in range(chosen.steps)]
 
 
@@ -138,7 +138,7 @@ def test_the_surrogates_are_fitted_from_the_last_seed_on():
 def test_what_whitens_the_settings_is_that_of_the_models_however_it_grew(batch):
     """After refits, which make every row anew, and after settings that came since the last of them."""
     chosen = config(batch=batch, proposals=66, search=maximize.Search(8, 1, 1), fit_steps=1)
-    private = run(chosen, limit=0.9, beyond=(jnp.nan, 0.5)).diagnostics.state.private
+    private = run(chosen, limit=0.9, beyond=(jnp.nan, 0.5)).diagnostics.state.raw
     assert len(private.units) > max(stacked.BLOCK, MANY)
     for model, whitening in zip(private.models, private.whitening, strict=True):
         expected = gp.condition(model, private.units, private.failed != dpareto.UNMEASURED).whitening
@@ -147,7 +147,7 @@ def test_what_whitens_the_settings_is_that_of_the_models_however_it_grew(batch):
 
 def test_what_a_front_leaves_is_the_same_of_epsilon_and_error_as_of_what_the_processes_see():
     chosen, done = config(), run(seed=2, limit=0.9)
-    private = done.diagnostics.state.private
+    private = done.diagnostics.state.raw
     ok = private.failed == dpareto.USABLE
     given = surrogates.measured(chosen, private.units, private.values, ok, ok, private.models)
     found = jax.jit(surrogates.undominated)(chosen, given).original

@@ -48,7 +48,7 @@ def test_an_interrupt_from_the_keyboard_loses_nothing():
         drivers.run_loop(
             CASE.algorithm, Failing(5, KeyboardInterrupt()), records(), CASE.config(1.0), key=key(), insecure_key=True
         )
-    assert int(caught.value.state.public.step) == 1
+    assert int(caught.value.snapshot.state.public.step) == 1
 
 
 def run_with(executor, objective=worker_cases.loss, data=None, **options):
@@ -86,9 +86,9 @@ def test_a_run_survives_the_death_of_a_worker(tmp_path):
     with pytest.raises(drivers.RunInterrupted) as caught, ProcessPoolExecutor(2, spawned) as pool:
         run_with(pool, worker_cases.dying, data)
     assert isinstance(caught.value.__cause__, BrokenProcessPool)
-    assert 1 <= int(caught.value.state.public.step) < STEPS
+    assert 1 <= int(caught.value.snapshot.state.public.step) < STEPS
     with ProcessPoolExecutor(2, spawned) as pool:
-        resumed = run_with(pool, worker_cases.dying, data, state=caught.value.state)
+        resumed = run_with(pool, worker_cases.dying, data, snapshot=caught.value.snapshot)
     jax.tree.map(np.testing.assert_array_equal, resumed, run_with(None))
 
 
@@ -136,13 +136,13 @@ def test_an_interruption_carries_its_state_out_of_sight():
     with pytest.raises(drivers.RunInterrupted) as caught:
         drivers.run_loop(CASE.algorithm, secret, records(), CASE.config(1.0), key=key(), insecure_key=True)
     error = caught.value
-    assert np.any(np.isclose(error.state.private.losses, SECRET))
+    assert np.any(np.isclose(error.snapshot.memory, SECRET))
     for shown in (repr(error), str(error), repr(error.args)):
         assert "0.98765" not in shown
     pickled = pickle.dumps(error)
     assert np.float64(SECRET).tobytes()[2:] not in pickled
-    assert pickle.loads(pickled).state is None
-    assert copy.copy(error).state is None
+    assert pickle.loads(pickled).snapshot is None
+    assert copy.copy(error).snapshot is None
 
 
 def test_a_wrong_shape_is_named_at_once_and_a_later_one_interrupts():
@@ -249,9 +249,9 @@ def test_values_that_are_no_numbers_neither_raise_nor_are_quoted():
 
 def test_a_state_of_another_config_is_refused():
     other = CASES["dp_gibo, few points"]
-    state = loop.init(other.algorithm, key(), other.config(1.0))
-    with pytest.raises(ValueError, match="state must come from a run with this config"):
-        drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), insecure_key=True, state=state)
+    stood = {"snapshot": loop.begin(other.algorithm, key(), other.config(1.0)), "insecure_key": True}
+    with pytest.raises(ValueError, match="snapshot must come from a run with this config"):
+        drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), **stood)
 
 
 def test_a_state_of_another_budget_is_refused():
@@ -260,7 +260,13 @@ def test_a_state_of_another_budget_is_refused():
         drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(2.0), key=key(), insecure_key=True)
     with pytest.raises(ValueError, match=r"noise of this config, got mu 0.5 after 2.0, radius \d+ after 2364, "):
         drivers.run_loop(
-            CASE.algorithm, loss, records(), CASE.config(0.5), key=key(), insecure_key=True, state=caught.value.state
+            CASE.algorithm,
+            loss,
+            records(),
+            CASE.config(0.5),
+            key=key(),
+            insecure_key=True,
+            snapshot=caught.value.snapshot,
         )
 
 
@@ -303,48 +309,50 @@ def test_a_state_under_other_noise_is_refused(name):
     before, after = config(), config(**changes)
     if name == "sigma":
         assert before.budget.radius == after.budget.radius == 100
-    state = loop.init(algorithm, key(), before)
-    fresh = loop.init(algorithm, key(), after)
-    assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, fresh)
+    snapshot = loop.begin(algorithm, key(), before)
+    fresh = loop.begin(algorithm, key(), after)
+    assert jax.tree.map(jnp.shape, snapshot.state) == jax.tree.map(jnp.shape, fresh.state)
+    snapshot = snapshot._replace(memory=fresh.memory)
     with pytest.raises(ValueError, match=message):
-        drivers.run_loop(algorithm, loss, records(), after, key=key(), insecure_key=True, state=state)
-    query = loop.ask(algorithm, key(), after, state)
+        drivers.run_loop(algorithm, loss, records(), after, key=key(), insecure_key=True, snapshot=snapshot)
+    query = loop.ask(algorithm, key(), after, snapshot.state)
     values = jnp.ones((1, DIMENSION, after.users) if config is descent else (after.batch, USERS))
-    unmoved, _ = loop.tell(algorithm, key(), after, state, query, values)
-    jax.tree.map(np.testing.assert_array_equal, unmoved, state)
-    moved, _ = loop.tell(algorithm, key(), after, fresh, query, values)
-    assert moved.public.step == 1
+    unmoved, _ = loop.learn(algorithm, key(), after, snapshot, query, values)
+    jax.tree.map(np.testing.assert_array_equal, unmoved, snapshot)
+    query = loop.ask(algorithm, key(), after, fresh.state)
+    moved, _ = loop.learn(algorithm, key(), after, fresh, query, values)
+    assert moved.state.public.step == 1
 
 
 def test_a_state_of_another_dtype_is_not_gone_on_from():
-    state = loop.init(dp_gd.algorithm, key(), descent(clip_norm=0.5))
+    snapshot = loop.begin(dp_gd.algorithm, key(), descent(clip_norm=0.5))
     with jax.enable_x64(False):
         single = descent(clip_norm=0.5)
         assert not calibration.same_noise(
-            state.public.budget, calibration.noise_settings(single.budget, single.clip_norm)
+            snapshot.state.public.budget, calibration.noise_settings(single.budget, single.clip_norm)
         )
         with pytest.raises(ValueError, match="its shapes differ"):
-            drivers.run_loop(dp_gd.algorithm, loss, records(), single, key=key(), insecure_key=True, state=state)
+            drivers.run_loop(dp_gd.algorithm, loss, records(), single, key=key(), insecure_key=True, snapshot=snapshot)
 
 
 def test_a_state_counts_any_number_of_users():
-    states = [loop.init(dp_gd.algorithm, key(), descent(users=users)) for users in (2**40, 2**40 + 1)]
-    assert not calibration.same_noise(*(state.public.budget for state in states))
+    snapshots = [loop.begin(dp_gd.algorithm, key(), descent(users=users)) for users in (2**40, 2**40 + 1)]
+    assert not calibration.same_noise(*(snapshot.state.public.budget for snapshot in snapshots))
 
 
 def test_a_run_may_go_on_with_another_box_and_step_size():
     """They act on released values alone."""
-    state = loop.init(dp_gd.algorithm, key(), descent())
+    snapshot = loop.begin(dp_gd.algorithm, key(), descent())
     other = descent(bounds=low_high(0.5 * BOUNDS), step_size=0.1)
     values = dp_gd.gradients_of(loss)
-    run = drivers.run_loop(dp_gd.algorithm, values, records(), other, key=key(), insecure_key=True, state=state)
+    run = drivers.run_loop(dp_gd.algorithm, values, records(), other, key=key(), insecure_key=True, snapshot=snapshot)
     assert np.all(np.abs(run.release.path) <= 0.5 * np.abs(BOUNDS).max(axis=0))
 
 
 def test_a_resumed_run_rests_on_the_secrecy_of_its_first_key():
     with pytest.raises(drivers.RunInterrupted) as caught:
         drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(1.0), key=key(), insecure_key=True)
-    resumed = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), state=caught.value.state)
+    resumed = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), snapshot=caught.value.snapshot)
     assert guarantee.KEY_SECRET in resumed.guarantee.assumptions
 
 
@@ -356,8 +364,9 @@ def test_a_finished_state_spends_nothing_more():
     def never(point, data):
         raise AssertionError("evaluated")
 
+    end = drivers.Snapshot(done.diagnostics.state, done.diagnostics.memory)
     again = drivers.run_loop(
-        CASE.algorithm, never, records(), CASE.config(1.0), key=key(1), insecure_key=True, state=done.diagnostics.state
+        CASE.algorithm, never, records(), CASE.config(1.0), key=key(1), insecure_key=True, snapshot=end
     )
     jax.tree.map(np.testing.assert_array_equal, again.release, done.release)
 
@@ -398,7 +407,7 @@ def test_a_failed_factorisation_is_raised_after_the_run():
     for driver in (drivers.run_scan, drivers.run_loop):
         with pytest.raises(drivers.RunInterrupted, match="could not be factored") as caught:
             driver(dp_gibo.algorithm, loss, records(), config, key=key(), insecure_key=True)
-        assert np.all(np.isfinite(caught.value.state.public.path))  # the users counted as zero
+        assert np.all(np.isfinite(caught.value.snapshot.state.public.path))  # the users counted as zero
 
 
 def test_keys_come_from_the_operating_system_unless_given(monkeypatch):
@@ -442,7 +451,7 @@ def test_minimize_resumes():
     failing = Failing(at=5)
     with pytest.raises(drivers.RunInterrupted) as caught:
         minimize(objective=failing, traceable=False, users=USERS)
-    resumed = minimize(objective=failing, traceable=False, users=USERS, state=caught.value.state)
+    resumed = minimize(objective=failing, traceable=False, users=USERS, snapshot=caught.value.snapshot)
     whole = minimize(objective=Failing(at=0), traceable=False, users=USERS)
     jax.tree.map(np.testing.assert_array_equal, resumed.release, whole.release)
 
@@ -470,7 +479,7 @@ def test_minimize_finds_a_minimum_where_noise_is_small():
         ),
         ({"users": USERS + 1}, ValueError, rf"objective must return losses of shape \({USERS + 1},\)"),
         ({"traceable": False, "data": None}, ValueError, "users must be given where the leaves of data share no"),
-        ({"progress": True, "traceable": True}, ValueError, "progress, state and executor need traceable=False"),
+        ({"progress": True, "traceable": True}, ValueError, "progress, snapshot and executor need traceable=False"),
         ({"data": np.zeros((0, 2))}, ValueError, "users must be at least 1, got 0"),
         ({"bounds": low_high(BOUNDS[::-1])}, ValueError, "bounds must have lower < upper"),
         ({"bounds": low_high(BOUNDS * np.inf)}, ValueError, "bounds must"),

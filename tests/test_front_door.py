@@ -244,7 +244,7 @@ def test_a_later_failure_keeps_the_state():
     with pytest.raises(drivers.RunInterrupted, match="stopped at step 1") as caught:
         minimize(fails_later)
     assert caught.value.step == 1
-    assert caught.value.state is not None
+    assert caught.value.snapshot is not None
 
 
 def test_users_are_the_leading_length_of_all_leaves_or_asked_for():

@@ -54,7 +54,7 @@ def scan(objective, chosen, data=TOP, seed=0):
 def test_the_picks_over_a_finite_set_are_the_oracles(seed):
     utilities = np.array([float(hills(jnp.asarray(point), TOP)) for point in CANDIDATES])
     run = scan(hills, config(), seed=seed)
-    rows = np.asarray(run.diagnostics.state.private.rows)
+    rows = np.asarray(run.diagnostics.state.raw.rows)
     kernel = kernel_oracle.rbf(np.full(2, LENGTHSCALE), 1.0)
     assert rows.tolist() == oracle.picks(kernel, CANDIDATES, utilities, rows[0], STEPS, NOISE, DELTA)
     best = rows[np.argmax(utilities[rows])]
@@ -73,7 +73,7 @@ def test_the_believed_best_is_of_the_largest_posterior_mean():
     for roughness in (1e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3):
         run = scan(rough, config(answer="best_posterior_mean", noise_variance=noise), jnp.asarray(roughness))
         plain = gp_ucb.release(key(), config(noise_variance=noise), run.diagnostics.state)
-        private = run.diagnostics.state.private
+        private = run.diagnostics.state.raw
         rows, values = np.asarray(private.rows), np.asarray(private.utilities)
         standard = (values - values.mean()) / values.std()
         mean, _ = predict(kernel, CANDIDATES[rows], np.full(STEPS, noise), standard, CANDIDATES[rows])
@@ -119,7 +119,7 @@ def test_a_box_is_searched_far_better_than_at_random(refit_every):
 
 def test_a_refit_moves_the_numbers_and_the_posterior_follows():
     chosen = boxed(refit_every=10)
-    private = scan(hills, chosen).diagnostics.state.private
+    private = scan(hills, chosen).diagnostics.state.raw
     assert not np.allclose(private.model.params.lengthscale, chosen.model.params.lengthscale, rtol=1e-2)
     whitening = np.asarray(private.factorization.whitening)
     lengthscale, variance = np.asarray(private.model.params.lengthscale), float(private.model.params.variance)
@@ -131,7 +131,7 @@ def test_a_refit_moves_the_numbers_and_the_posterior_follows():
 
 def test_the_scale_of_the_values_does_not_matter():
     rows = [
-        scan(scaled, config(), jnp.array([factor, shift])).diagnostics.state.private.rows
+        scan(scaled, config(), jnp.array([factor, shift])).diagnostics.state.raw.rows
         for factor, shift in ((1.0, 0.0), (1e-6, 0.0), (1e6, -3e6), (1e300, 0.0))
     ]
     for other in rows[1:]:
@@ -150,7 +150,7 @@ def test_users_losses_are_averaged_over_those_that_are_finite():
     data = np.array([[0.0, 1.0], [np.nan, 1.0], [0.4, 2.0]])
     run = scan(losses, config(users=USERS), data)
     expected = np.mean([np.sum((CANDIDATES - data[user]) ** 2, axis=1) for user in (0, 2)], axis=0)
-    rows = np.asarray(run.diagnostics.state.private.rows)
+    rows = np.asarray(run.diagnostics.state.raw.rows)
     np.testing.assert_allclose(run.diagnostics.info.value[:, 0], expected[rows], rtol=1e-12)
     assert expected[int(run.release.row)] == np.min(expected[rows]) == np.min(expected)
 
@@ -165,7 +165,7 @@ def treacherous(point, data):
 @pytest.mark.parametrize("make", [config, boxed])
 def test_a_value_that_is_no_number_is_learnt_as_bad_and_never_the_best(junk, make):
     run = scan(treacherous, make(), jnp.asarray(junk))
-    private = run.diagnostics.state.private
+    private = run.diagnostics.state.raw
     assert run.release.point[0] >= -0.3
     assert hills(run.release.point, TOP) > 1.5
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(private.factorization))
@@ -181,7 +181,7 @@ def test_where_no_value_is_a_number_the_answer_still_is():
     for chosen in (config(), boxed(refit_every=10)):
         run = scan(nowhere, chosen, jnp.asarray(np.nan))
         assert np.all(np.isfinite(run.release.point))
-        assert len(np.unique(np.asarray(run.diagnostics.state.private.factorization.points), axis=0)) > STEPS // 2
+        assert len(np.unique(np.asarray(run.diagnostics.state.raw.factorization.points), axis=0)) > STEPS // 2
 
 
 def negative(params, x, y):
@@ -193,7 +193,7 @@ def test_a_covariance_that_can_not_be_factored_raises_nothing_and_is_flagged():
     run = scan(hills, config(kernel=negative))
     assert not np.any(run.diagnostics.info.learnt)
     assert np.all(np.isfinite(run.release.point))
-    assert np.all(np.isfinite(run.diagnostics.state.private.factorization.whitening))  # a later point may be learnt
+    assert np.all(np.isfinite(run.diagnostics.state.raw.factorization.whitening))  # a later point may be learnt
     assert np.all(scan(hills, config()).diagnostics.info.learnt)
 
 

@@ -125,7 +125,7 @@ def test_a_planted_reuse_in_the_shipped_noise_is_seen(monkeypatch, uses):
 
     monkeypatch.setattr(mechanisms, "rounded_gaussian", twice)
     case = CASES["dp_gd"]
-    fresh = case.algorithm._replace(tell=lambda *arguments: dp_gd.tell(*arguments))  # not the compiled one
+    fresh = case.algorithm._replace(perturb=lambda *arguments: dp_gd.perturb(*arguments))  # not the compiled one
     key = key_cases.key_of("plant")
     jax.block_until_ready(
         drivers.run_scan(fresh, case.objective, records(), case.config(1.0), key=key, insecure_key=True)
@@ -267,10 +267,11 @@ TRAINED = models.logistic_regression(2), models.examples(jnp.asarray(DATA), jnp.
 SETTINGS = dp_optim.settings(steps=2, batch=2, learning_rate=0.1, noise_multiplier=1.0, clip_norm=1.0)
 COMPILED = {
     "scan": lambda key: scan._scan.trace(ALGORITHM, OBJECTIVE, key, CONFIG, DATA),
-    "init": lambda key: loop.init.trace(CASES["random_search"].algorithm, key, CASES["random_search"].config(1.0)),
+    "begin": lambda key: loop.begin.trace(CASES["random_search"].algorithm, key, CASES["random_search"].config(1.0)),
     "ask": lambda key: loop.ask.trace(ALGORITHM, key, CONFIG, STATE),
-    "tell": lambda key: loop.tell.trace(
-        ALGORITHM, key, CONFIG, STATE, ALGORITHM.ask(key, CONFIG, STATE), np.zeros((1, *CASES["dp_gd"].shape))
+    "learn": lambda key: loop.learn.trace(
+        ALGORITHM, key, CONFIG, drivers.Snapshot(STATE, ()), ALGORITHM.ask(key, CONFIG, STATE),
+        np.zeros((1, *CASES["dp_gd"].shape)),
     ),
     "release": lambda key: loop.release.trace(ALGORITHM, key, CONFIG, STATE),
     "sweep": lambda key: sweep._in_turn.trace(
@@ -294,5 +295,5 @@ def test_no_compiled_entry_point_holds_a_word_of_its_chacha_key(name):
     key = keys.secret_key()
     traced = COMPILED[name](key)
     text = f"{traced.jaxpr}\n{traced.lower().as_text()}"
-    assert name in ("init", "ask", "release") or "while" in text
+    assert name in ("begin", "ask", "release") or "while" in text
     assert not key_cases.found_in(key_cases.constants_of(text), words(key).tobytes())

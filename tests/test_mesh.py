@@ -117,9 +117,9 @@ def test_data_are_spread_over_users_alone(spec):
             mesh.placed(data)
         return
     found = mesh.placed(data)
-    assert found["rows"].sharding.spec == PartitionSpec(*[None] * dimensions[0], clipping.USERS_AXIS)
+    assert found["rows"].sharding.spec == PartitionSpec(*[None] * dimensions[0], mesh.USERS_AXIS)
     assert found["public"].sharding.spec == PartitionSpec()
-    assert mesh.of(found).axis_names == (clipping.USERS_AXIS, mesh.RUNS_AXIS)
+    assert mesh.of(found).axis_names == (mesh.USERS_AXIS, mesh.RUNS_AXIS)
     assert mesh.placed(found)["rows"].sharding == found["rows"].sharding
 
 

@@ -56,7 +56,7 @@ def test_the_picks_are_the_oracles():
         insecure_key=True,
         diagnostics=True,
     )
-    private = done.diagnostics.state.private
+    private = done.diagnostics.state.raw
     rows = np.asarray(private.rows)
     expected, values, mean = oracle.picks(
         kernel_oracle.rbf(np.full(4, LENGTHSCALE), 1.0), np.asarray(given.z), lambda t, row: utilities[row], STEPS,
@@ -109,7 +109,7 @@ def test_an_output_that_is_no_number_is_a_bad_one(junk):
         insecure_key=True,
         diagnostics=True,
     )
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.diagnostics.state.private))
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.diagnostics.state.raw))
     if not junk > 1e300:
         assert int(done.release.row) % 3 != 0
 

@@ -7,7 +7,7 @@ import pytest
 
 import jaxdpbo
 from jaxdpbo import Space, drivers, space
-from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, private_estimate, private_search
+from jaxdpbo.algorithms import dp_gd, dp_gibo, dp_gp_ucb, private_estimate, private_search
 from jaxdpbo.drivers import methods
 from jaxdpbo.privacy import accounting, calibration, guarantee
 from jaxdpbo.privacy.calibration import RELEASES
@@ -153,8 +153,11 @@ def test_an_inner_algorithm_must_be_gdp_step_by_step():
         candidates=[[0.0], [1.0]], users=6, epsilon=1.0, largest_gain=1.0, release="point"
     )
     chosen = private_estimate.config(gains, users=6, mu=0.8, loss_range=RANGE)
-    algorithm = private_estimate.algorithm_of(dp_gp_ucb.algorithm)
+    with pytest.raises(ValueError, match="pays for every step"):
+        private_estimate.algorithm_of(dp_gp_ucb.algorithm)
+    algorithm = private_estimate.algorithm_of(dp_gd.algorithm._replace(privacy=dp_gp_ucb.algorithm.privacy))
     with pytest.raises(ValueError, match="inner must be GDP for its level to compose, got dp 1"):
         algorithm.privacy(chosen)
+    algorithm = private_estimate.algorithm_of(dp_gd.algorithm._replace(init=dp_gp_ucb.algorithm.init))
     with pytest.raises(ValueError, match="pays for every step"):
         algorithm.init(jax.random.key(0), chosen)

@@ -89,7 +89,9 @@ def test_released_values_carry_the_declared_noise():
 def raw_means(losses):
     """Before the noise, and how many were moved."""
     chosen = config(np.inf, noise="none")
-    return private_mean.of_losses(jax.random.key(0), chosen.budget, jnp.asarray(losses), chosen.low, chosen.high)[1:]
+    total, clipped = private_mean.sum_losses(chosen.budget, jnp.asarray(losses), chosen.low, chosen.high)
+    released = private_mean.without_noise(chosen.budget, total)
+    return private_mean.mean_of_losses(chosen.budget, released, chosen.low, chosen.high), clipped
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e300, -7.0, 0.3])
@@ -116,17 +118,17 @@ def test_a_forgotten_clip_would_be_seen():
 
 def test_the_whole_state_is_what_was_released():
     """Trap 13: nothing of a user's is there but through the mechanism; so the same releases steer alike."""
-    state = run(config()).diagnostics.state
-    assert state.private == ()
+    found = run(config()).diagnostics
+    assert found.state.raw == found.memory == ()
     chosen, key = config(), jax.random.key(5)
-    start = loop.init(ALGORITHM, key, chosen)
-    query = loop.ask(ALGORITHM, key, chosen, start)
+    start = loop.begin(ALGORITHM, key, chosen)
+    query = loop.ask(ALGORITHM, key, chosen, start.state)
     states = []
     for shift in (0.0, 0.25):  # other users' losses, the same mean: the same everything
         losses = np.full((1, USERS), 0.75)
         losses[0, :100] += shift
         losses[0, 100:] -= shift
-        states.append(loop.tell(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
+        states.append(loop.learn(ALGORITHM, key, chosen, start, query, jnp.asarray(losses))[0])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), *states)
 
 

@@ -13,6 +13,7 @@ from scipy.stats import chisquare
 
 from jaxdpbo import PrivateObjective, drivers, minimize, preview
 from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, private_evaluations
+from jaxdpbo.drivers import program
 from jaxdpbo.privacy import accounting, calibration, charges, guarantee, ledger, private_scale, wide_integers
 
 USERS = 24
@@ -173,14 +174,15 @@ def test_no_scale_of_the_losses_has_to_be_known(module):
 
 def test_the_clip_norm_is_that_of_the_users_gradients_and_stays():
     config, key = gibo(mu=50.0), jax.random.key(2)
-    state = dp_gibo.algorithm.init(key, config)
-    assert float(state.public.clip_norm) == 0
+    snapshot = program.begin(dp_gibo.algorithm, key, config)
+    assert float(snapshot.state.public.clip_norm) == 0
     found = []
     for step in range(3):
-        query = dp_gibo.algorithm.ask(key, config, state)
+        query = dp_gibo.algorithm.ask(key, config, snapshot.state)
         values = jnp.stack([loss(point, RECORDS) for point in query.points])
-        state, _ = dp_gibo.algorithm.tell(jax.random.fold_in(key, step), config, state, query, values)
-        found.append(float(state.public.clip_norm))
+        fresh = jax.random.fold_in(key, step)
+        snapshot, _ = program.learn(dp_gibo.algorithm, fresh, config, snapshot, query, values)
+        found.append(float(snapshot.state.public.clip_norm))
     half = (np.asarray(config.bounds)[1] - np.asarray(config.bounds)[0]) / 2
     norms = np.linalg.norm(2 * RECORDS * half, axis=1)  # at the middle of the box, per half side
     assert found[0] == found[1] == found[2]
@@ -255,7 +257,7 @@ def test_the_design_comes_first_and_releases_the_range_alone():
     expected = np.clip(differences, -float(run.release.high), float(run.release.high)).mean(axis=1)
     np.testing.assert_allclose(values, expected, atol=0.05)
     assert abs(float(run.release.point[0]) - 0.25) <= 0.25
-    np.testing.assert_array_equal(state.private.reference, (PARABOLA + 1) ** 2)
+    np.testing.assert_array_equal(run.diagnostics.memory.reference, (PARABOLA + 1) ** 2)
 
 
 @pytest.mark.parametrize(("begun", "other"), [(2, 12), (12, 2)])
@@ -263,18 +265,18 @@ def test_a_run_does_not_go_on_with_another_design(begun, other):
     """A longer one would find a second scale, and evaluate again."""
     chosen, changed = (evaluations(design=np.linspace(-1, 1, count)[:, None]) for count in (begun, other))
     algorithm, key = private_evaluations.algorithm_of(gp_ucb.algorithm), jax.random.key(0)
-    state = algorithm.init(key, chosen)
+    snapshot = program.begin(algorithm, key, chosen)
     for step in range(begun + 5):
         config = chosen if step < begun + 2 else changed
-        after = tell_once(algorithm, jax.random.fold_in(key, step), config, state)
-        assert (int(after.public.step) == step + 1) == (config is chosen)
-        state = after
+        after = one_step(algorithm, jax.random.fold_in(key, step), config, snapshot)
+        assert (int(after.state.public.step) == step + 1) == (config is chosen)
+        snapshot = after
 
 
-def tell_once(algorithm, key, config, state):
-    query = algorithm.ask(key, config, state)
+def one_step(algorithm, key, config, snapshot):
+    query = algorithm.ask(key, config, snapshot.state)
     values = jnp.stack([parabola(point, (PARABOLA, 0.0, 1.0)) for point in query.points])
-    return algorithm.tell(key, config, state, query, values)[0]
+    return program.learn(algorithm, key, config, snapshot, query, values)[0]
 
 
 def test_a_user_without_a_first_loss_counts_as_the_middle():

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ import pytest
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, private_search
+from jaxdpbo.drivers import program
 from jaxdpbo.privacy import accounting, choice, guarantee
 
 USERS, BATCH, STEPS = 40, 3, 4
@@ -106,30 +106,32 @@ def test_a_run_does_not_go_on_under_another_budget(changed):
     """With other rounds one choice could be made twice."""
     given = {"rounds": (fresh(DESIGN), moved(3)), "choice_mu": (1.0, 1.0)}
     other = {"rounds": (fresh(DESIGN[:3]), moved(6)), "choice_mu": (1.0, 1.1), "loss_range": (0, 5)}[changed]
-    state = ALONE.init(jax.random.key(0), config(**given))
-    query = ALONE.ask(jax.random.key(1), config(**given), state)
+    snapshot, changed = program.begin(ALONE, jax.random.key(0), config(**given)), config(**given | {changed: other})
+    query = ALONE.ask(jax.random.key(1), changed, snapshot.state)
     values = jnp.zeros((BATCH, USERS))
-    after, _ = ALONE.tell(jax.random.key(1), config(**given | {changed: other}), state, query, values)
-    assert int(after.public.step) == 0
+    after, _ = program.learn(ALONE, jax.random.key(1), changed, snapshot, query, values)
+    assert int(after.state.public.step) == 0
 
 
 def test_a_masked_point_is_not_chosen():
     chosen = config(rounds=(fresh(DESIGN[:3]),))
-    state = ALONE.init(jax.random.key(0), chosen)
-    query = ALONE.ask(jax.random.key(0), chosen, state)._replace(mask=jnp.array([False, True, True]))
     values = jnp.array([[0.0], [9.0], [1.0]]) * jnp.ones((3, USERS))
-    tell = jax.jit(partial(ALONE.tell, config=chosen, state=state, query=query, values=values))
-    rows = {int(tell(key)[0].public.chosen[-1]) for key in jax.random.split(jax.random.key(2), 20)}
+    rows = chosen_rows(chosen, jnp.array([False, True, True]), values)
     assert rows <= {1, 2}
 
 
 def test_masked_points_are_not_chosen_however_many_they_are():
     """With little budget one of many would be, by chance; the favoured point stands for it."""
     chosen = config(rounds=(fresh(np.tile(DESIGN, (5, 1))),), choice_mu=(0.05,), batch=30)
-    state = ALONE.init(jax.random.key(0), chosen)
-    query = ALONE.ask(jax.random.key(0), chosen, state)._replace(mask=jnp.arange(30) < 1)
-    tell = jax.jit(partial(ALONE.tell, config=chosen, state=state, query=query, values=jnp.zeros((30, USERS))))
-    assert {int(tell(key)[0].public.chosen[-1]) for key in jax.random.split(jax.random.key(2), 20)} == {0}
+    assert chosen_rows(chosen, jnp.arange(30) < 1, jnp.zeros((30, USERS))) == {0}
+
+
+def chosen_rows(config, mask, values):
+    """What 20 keys choose after one step."""
+    snapshot = program.begin(ALONE, jax.random.key(0), config)
+    query = ALONE.ask(jax.random.key(0), config, snapshot.state)._replace(mask=mask)
+    learn = jax.jit(lambda key: program.learn(ALONE, key, config, snapshot, query, values)[0].state.public.chosen[-1])
+    return {int(learn(key)) for key in jax.random.split(jax.random.key(2), 20)}
 
 
 def test_users_who_are_not_finite_change_nothing_but_their_own_part():
@@ -180,7 +182,10 @@ def test_a_range_that_floats_lose_is_refused_in_float32(float32):
 def test_an_inner_algorithm_must_be_gdp_step_by_step():
     """An epsilon is no mu, and what pays at the end would be asked for its release too early."""
     gains = dp_gp_ucb.in_order_config(candidates=DESIGN, users=USERS, epsilon=1.0, largest_gain=1.0, release="point")
-    inner = private_search.algorithm_of(dp_gp_ucb.algorithm, dp_gibo.started_at)
+    with pytest.raises(ValueError, match="pays for every step"):
+        private_search.algorithm_of(dp_gp_ucb.algorithm, dp_gibo.started_at)
+    late = dp_gibo.algorithm._replace(init=dp_gp_ucb.algorithm.init, privacy=dp_gp_ucb.algorithm.privacy)
+    inner = private_search.algorithm_of(late, dp_gibo.started_at)
     chosen = dataclasses.replace(config(gibo(1.0, "exact"), choice_mu=(1.0, 1.0)), inner=gains)
     with pytest.raises(ValueError, match="inner must be GDP for its level to compose, got dp 1"):
         inner.privacy(chosen)

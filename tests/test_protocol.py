@@ -14,7 +14,7 @@ from fuzz_targets.odd_values import holds_nan, of_any_pattern
 from protocol_cases import CASES, STEPS, USERS, records
 
 from jaxdpbo import drivers
-from jaxdpbo.drivers import loop
+from jaxdpbo.drivers import loop, program
 from jaxdpbo.privacy import guarantee, keys
 
 SENTINEL = 0.123456789
@@ -66,15 +66,15 @@ def run(case, seed=0, scale=1.0, **options):
     )
 
 
-def state_after(case, steps):
-    """A hand-written ask/tell loop."""
+def after(case, steps):
+    """Where a hand-written loop stands."""
     config = case.config(1.0)
-    state = loop.init(case.algorithm, key(1), config)
+    snapshot = loop.begin(case.algorithm, key(1), config)
     for t in range(steps):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key(2), t))
-        query = loop.ask(case.algorithm, ask_key, config, state)
-        state, _ = loop.tell(case.algorithm, tell_key, config, state, query, values_at(case, query))
-    return state
+        query = loop.ask(case.algorithm, ask_key, config, snapshot.state)
+        snapshot, _ = loop.learn(case.algorithm, tell_key, config, snapshot, query, values_at(case, query))
+    return snapshot
 
 
 def ask(case, seed, config, state):
@@ -125,19 +125,20 @@ def test_an_interrupted_run_resumes_on_the_same_path(case):
     with pytest.raises(drivers.RunInterrupted, match=r"stopped at step \d of 3 on OSError") as caught:
         loop_of(case, failing)
     assert isinstance(caught.value.__cause__, OSError)
-    assert_same(loop_of(case, failing, state=caught.value.state).release, loop_of(case).release)
+    assert_same(loop_of(case, failing, snapshot=caught.value.snapshot).release, loop_of(case).release)
 
 
 @pytest.mark.parametrize("name", EACH)
 def test_eager_and_jit_agree_on_a_step(name):
     """For one case of each algorithm: one operation after another compiles hundreds of programs."""
     case = case_named(name)
-    config, state = case.config(1.0), state_after(case, 1)
-    values = jnp.asarray(np.random.default_rng(1).normal(size=(len(ask(case, 3, config, state).mask), *case.shape)))
+    config, snapshot = case.config(1.0), after(case, 1)
+    asked = ask(case, 3, config, snapshot.state)
+    values = jnp.asarray(np.random.default_rng(1).normal(size=(len(asked.mask), *case.shape)))
 
     def step():
-        query = case.algorithm.ask(key(3), config, state)
-        return query, case.algorithm.tell(key(4), config, state, query, values)[0]
+        query = case.algorithm.ask(key(3), config, snapshot.state)
+        return query, program.learn(case.algorithm, key(4), config, snapshot, query, values)[0]
 
     jitted = jax.jit(step)()
     with jax.disable_jit():
@@ -196,20 +197,21 @@ def test_float32_runs_where_x64_is_off(each, float32):
 
 def test_the_budget_cannot_be_overrun(case):
     config = case.config(1.0)
-    on_time, late = state_after(case, STEPS), state_after(case, STEPS + 5)
+    on_time, late = after(case, STEPS), after(case, STEPS + 5)
     assert_same(late, on_time)
-    assert_same(case.algorithm.release(key(9), config, late), case.algorithm.release(key(9), config, on_time))
-    assert int(late.public.step) == STEPS
+    releases = [case.algorithm.release(key(9), config, each.state) for each in (late, on_time)]
+    assert_same(*releases)
+    assert int(late.state.public.step) == STEPS
 
 
 def test_values_at_masked_points_are_ignored(case):
     config = case.config(1.0)
-    state = state_after(case, 1)
-    query = ask(case, 3, config, state)
+    snapshot = after(case, 1)
+    query = ask(case, 3, config, snapshot.state)
     query = query._replace(mask=query.mask.at[-1].set(False))
     values = values_at(case, query)
     states = [
-        loop.tell(case.algorithm, key(4), config, state, query, values.at[-1].set(junk))[0]
+        loop.learn(case.algorithm, key(4), config, snapshot, query, values.at[-1].set(junk))[0]
         for junk in (0.0, jnp.nan, 1e300)
     ]
     assert_same(states[1], states[0])
@@ -219,7 +221,7 @@ def test_values_at_masked_points_are_ignored(case):
 def test_every_query_and_the_answer_lie_in_the_box(case):
     config = case.config(1.0)
     for steps in range(STEPS):
-        points = np.asarray(ask(case, steps, config, state_after(case, steps)).points)
+        points = np.asarray(ask(case, steps, config, after(case, steps).state).points)
         assert points.shape[1] == case.box.shape[1]
         assert np.all((points >= case.box[0]) & (points <= case.box[1]))
     point = np.asarray(run(case).release.point)
@@ -228,10 +230,10 @@ def test_every_query_and_the_answer_lie_in_the_box(case):
 
 def test_values_of_a_wrong_shape_are_refused(case):
     config = case.config(1.0)
-    state = state_after(case, 0)
-    query = ask(case, 0, config, state)
+    snapshot = after(case, 0)
+    query = ask(case, 0, config, snapshot.state)
     with pytest.raises(ValueError, match="values must have shape"):
-        case.algorithm.tell(key(), config, state, query, jnp.zeros((len(query.mask), *case.shape, 2)))
+        program.learn(case.algorithm, key(), config, snapshot, query, jnp.zeros((len(query.mask), *case.shape, 2)))
 
 
 def test_the_guarantee_is_typed_and_conditional(case):
@@ -260,12 +262,13 @@ def test_the_guarantee_is_typed_and_conditional(case):
     "name",
     [name for name, case in CASES.items() if name == "random_search" or (case.private and not case.follows_values)],
 )
-def test_a_query_does_not_depend_on_private_state(name):
+def test_a_query_does_not_depend_on_raw_state(name):
     """GP-UCB promises nothing, DP-GP-UCB pays at the end: they follow raw values, which this test would refuse."""
     case = case_named(name)
     config = case.config(1.0)
-    state = state_after(case, 2)
-    junk = state._replace(private=jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), state.private))
+    state = after(case, 2).state
+    assert (state.raw == ()) == (case.algorithm.contribute is not None)
+    junk = state._replace(raw=jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), state.raw))
     assert_same(ask(case, 7, config, junk), ask(case, 7, config, state))
 
 

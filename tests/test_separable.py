@@ -511,8 +511,8 @@ def test_steps_that_were_not_checked_keep_their_assumption_when_a_run_goes_on():
 
     with pytest.raises(drivers.RunInterrupted) as caught:
         drivers.run_loop(dp_gd.algorithm, failing, DATA, CONFIG)
-    state = caught.value.state
-    after = drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, state=state).guarantee
+    snapshot = caught.value.snapshot
+    after = drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, snapshot=snapshot).guarantee
     assert guarantee.SEPARABLE_LOSSES in after.assumptions
 
 

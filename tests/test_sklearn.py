@@ -544,7 +544,7 @@ def test_a_fit_that_stops_says_what_can_be_done():
         RunInterrupted, match=r"fit stopped on OSError: its budget is spent, .* with recording="
     ) as caught:
         search(Stopping(), error_score="raise").fit(X, Y)
-    assert caught.value.state is None
+    assert caught.value.snapshot is None
     assert isinstance(caught.value.__cause__, OSError)
 
 

@@ -45,9 +45,18 @@ def test_products_and_quotients_are_pythons(factor):
         assert list(integers.value(*found)) == [number // factor for number in numbers]
 
 
+@pytest.mark.parametrize("places", [0, 1, 13, 31, 32, 33, 47, 62])
+def test_shifts_are_pythons(places):
+    numbers = [number for number in ENDS if number >= 0]
+    found = jax.jit(wide_integers.shift_right)(wide(numbers), jnp.asarray(places, jnp.int32))
+    assert integers.value(*found).tolist() == [number >> places for number in numbers]
+
+
 def test_the_least_and_what_fits_are_pythons():
     for numbers in (ENDS, ENDS[3:6], [2**32 + 5, 2**32 + 3], [-(2**32), -(2**32) - 1]):
         assert int(integers.value(*wide_integers.minimum(wide(numbers)))) == min(numbers)
+    above = [number for number in ENDS if number > -(2**63)]
+    assert int(integers.value(*wide_integers.maximum(wide(above)))) == max(above)
     at_least_zero = [number for number in ENDS if number >= 0]
     narrow = wide_integers.narrow(wide(at_least_zero), 2**20)
     assert list(narrow) == [min(number, 2**20) for number in at_least_zero]

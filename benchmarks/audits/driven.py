@@ -139,8 +139,8 @@ def _interrupted(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> l
                 )
             )
         except drivers.RunInterrupted as error:
-            if error.state is not None:
-                paths.append(np.asarray(error.state.public.path)[: int(error.state.public.step) + 1])
+            if error.snapshot is not None:
+                paths.append(np.asarray(error.snapshot.state.public.path)[: int(error.snapshot.state.public.step) + 1])
         except ledger.LedgerError:
             pass
         if asked and not np.any(asked[0]):  # from the start: a path of its own

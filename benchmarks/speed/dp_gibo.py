@@ -104,8 +104,9 @@ def step_parts(quick: bool) -> list[dict]:
         for said, seconds in (
             ("where to evaluate", taken["ask"]),
             ("the losses of all users", taken["losses"]),
-            ("the private step", taken["tell"]),
+            ("what users add up to", taken["contribute"]),
             ("in it the clipped gradients of all users", inside),
+            ("the noise and the step", taken["tell"]),
         )
     ]
 

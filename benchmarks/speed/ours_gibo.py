@@ -18,9 +18,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks.speed import gibo_problem as problem
 from benchmarks.speed.worker import serve
-from jaxdpbo import drivers, types
+from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import mesh
+from jaxdpbo.drivers import mesh, program
 from jaxdpbo.privacy import clipping, mechanisms
 from jaxdpbo.privacy.keys import chacha20_test
 from jaxdpbo.surrogate import gp, kernels
@@ -94,15 +94,19 @@ def step_parts(rounds: int) -> dict[str, float]:
     ``gradients`` are a part of ``tell``: the clipped gradients of all users and their sum, as many rows as it takes.
     """
     data, chosen = jnp.asarray(problem.records()), config()
-    init, ask, tell, *_ = dp_gibo.algorithm
+    algorithm = dp_gibo.algorithm
 
-    def told(key, config, public, private, query, values):
-        return tell(key, config, types.State(public, private), query, values)
+    def contributed(config, memory, query, values):
+        return algorithm.contribute(config, query, memory, values)
+
+    def told(key, config, state, query, whole):
+        return algorithm.tell(config, state, query, algorithm.perturb(key, config, query, whole))
 
     parts = {
-        "ask": jax.jit(ask),
+        "ask": jax.jit(algorithm.ask),
         "losses": jax.jit(lambda points: jax.lax.map(lambda point: loss(point, data), points)),
-        "tell": jax.jit(told, donate_argnums=3),  # in a compiled run too the losses are written in place
+        "contribute": jax.jit(contributed, donate_argnums=1),  # in a compiled run too the losses are written in place
+        "tell": jax.jit(told),
         "gradients": jax.jit(clipping.clipped_sum),
     }
     rng, taken = np.random.default_rng(0), {name: [] for name in parts}
@@ -121,13 +125,14 @@ def step_parts(rounds: int) -> dict[str, float]:
         if turn == 1:  # the first compiles
             taken.update({name: [] for name in parts})
         keys = jax.random.split(jax.random.key(turn), problem.STEPS)
-        state = init(keys[0], chosen)
+        state, memory = program.begin(algorithm, keys[0], chosen)
         for step, key in enumerate(keys, 1):
             query = timed("ask", key, chosen, state)
             values = timed("losses", query.points)
-            state, _ = timed("tell", key, chosen, *state, query, values)
+            total, memory = timed("contribute", chosen, memory, query, values)
+            state = timed("tell", key, chosen, state, query, total.whole)
             rows = min(rows for rows in weights if rows >= step * problem.BATCH)
-            timed("gradients", weights[rows], state.private.losses, chosen.clip_norm)
+            timed("gradients", weights[rows], memory, chosen.clip_norm)
     return {name: float(np.mean(values)) for name, values in taken.items()}
 
 
@@ -155,7 +160,7 @@ def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> di
     square = jnp.asarray(rng.normal(size=(2048, 2048)), precise)
     # A constant that XLA cannot know: a read that is not folded away.
     timed = {
-        "step": (jax.jit(clipping.clipped_sum), (weights, losses, jnp.asarray(1.0, precise))),
+        "step": (jax.jit(summed), (weights, losses)),
         "read": (jax.jit(lambda block: jnp.max(block)), (losses,)),
         "product": (jax.jit(jnp.matmul), (square, square)),
     }
@@ -176,6 +181,15 @@ def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> di
         "temporary_bytes": memory.temp_size_in_bytes,
         "n_by_d_bytes": users * dimension * precise.itemsize,
     }
+
+
+def summed(weights: jax.Array, losses: jax.Array) -> jax.Array:
+    """Over users, spread over the devices where there are several."""
+
+    def own(weights: jax.Array, losses: jax.Array) -> tuple[jax.Array, tuple[()]]:
+        return clipping.clipped_sum(weights, losses, jnp.ones((), weights.dtype))[0], ()
+
+    return mesh.sum_over_users(own, weights, losses)[0]
 
 
 def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:

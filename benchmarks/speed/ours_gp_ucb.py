@@ -33,11 +33,12 @@ def run(function: str, seed: int, evaluations: int) -> dict:
         values.append(sought.value(point))
         return -values[-1]
 
-    state = loop.init(gp_ucb.algorithm, key, config)
+    snapshot = loop.begin(gp_ucb.algorithm, key, config)
     for point in problem.initial_points(function, seed):
         query = Query(point[None], np.ones(1, bool))
-        state, _ = loop.tell(gp_ucb.algorithm, key, config, state, query, np.array([utility(point, None)]))
-    loop.run_loop(gp_ucb.algorithm, utility, None, config, key=key, state=state)
+        value = np.array([utility(point, None)])
+        snapshot, _ = loop.learn(gp_ucb.algorithm, key, config, snapshot, query, value)
+    loop.run_loop(gp_ucb.algorithm, utility, None, config, key=key, snapshot=snapshot)
     return {"seconds": time.perf_counter() - start, "values": values}
 
 

@@ -38,8 +38,8 @@ def utility(point, data):
 
 def run(given, shared):
     (key, table), (config, candidates) = given, shared
-    release, state, _ = drivers.scan(dp_gp_ucb.algorithm, utility, key, config, (candidates, table))
-    return release, state.private.utilities
+    release, end, _ = drivers.scan(dp_gp_ucb.algorithm, utility, key, config, (candidates, table))
+    return release, end.state.raw.utilities
 
 
 def sweep(first: int, seeds: int, policy: str | None = None) -> dict:

@@ -8,18 +8,23 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 LIMIT = 900.0  # seconds for one answer: a process that hangs must not hang the benchmark
 
 
 class Worker:
-    """``python -m MODULE`` in a process of its own; ``worker(name, **arguments)`` calls one of its functions."""
+    """``python -m MODULE`` in a process of its own; ``worker(name, **arguments)`` calls one of its functions.
 
-    def __init__(self, module: str, **environment: str):
+    ``folder``: of another checkout, whose module it is then.
+    """
+
+    def __init__(self, module: str, folder: Path | None = None, **environment: str):
         self._process = subprocess.Popen(
             [sys.executable, "-m", module],
             env=os.environ | environment,
+            cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

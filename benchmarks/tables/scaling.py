@@ -51,6 +51,14 @@ def bench_users() -> str:
     return table(header, rows)
 
 
+def bench_streamed() -> str:
+    header = ("users", "steps", "a step", "drawing the users", "ratio", "bits of a sum", "peak memory")
+    (row,) = stored("bench_streamed")["rows"]
+    more, steps = row["more"], row["name"].split(",")[0].removeprefix("a step of ")
+    times = time_of(row["ours_s"], 2), time_of(row["peer_s"], 2), figures(row["ratio"], 2)
+    return table(header, [(f"{more['users']:,}", steps, *times, more["bits"], f"{more['peak_gib']:.1f} GiB")])
+
+
 def _sizes(one: dict[str, Any]) -> str:
     return f"{one['variable']}, {one['sizes'][0]:,} to {one['sizes'][-1]:,}"
 
@@ -73,4 +81,4 @@ def _size(one: dict[str, Any]) -> str:
     return f"{size} ({figures(one['parameters'] / 1e6, 3)} million parameters)" if "parameters" in one else size
 
 
-BLOCKS = {block.__name__: block for block in (bench_scaling, bench_scaling_largest, bench_users)}
+BLOCKS = {block.__name__: block for block in (bench_scaling, bench_scaling_largest, bench_streamed, bench_users)}

@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxdpbo import _checks
-from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean, private_scale
+from jaxdpbo import _checks, types
+from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean, private_scale, totals, wide_integers
 from jaxdpbo.privacy.separable import ByPerson
 from jaxdpbo.surrogate import descent
-from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Objective, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Memory, Objective, Query, State
 
 
 @functools.cache
@@ -198,7 +198,7 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """The state before the first step; nothing raw is ever kept. ``key`` is unused."""
+    """The state before the first step; nothing raw is kept. ``key`` is unused."""
     del key
     path = jnp.zeros((config.steps + 1, config.theta0.shape[0]), config.theta0.dtype)
     public = Public(
@@ -209,20 +209,80 @@ def init(key: jax.Array, config: Config) -> State:
         optimizer=config.optimizer(config.step_size).init(config.theta0),
         path=path.at[0].set(config.theta0),
     )
-    return State(public, None)
+    return State(public)
+
+
+class Facts(NamedTuple):
+    """Sums over users, raw: how many were ``clipped ()``, and how many counted as zero, ``nonfinite ()``."""
+
+    clipped: jax.Array
+    nonfinite: jax.Array
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The iterate. Reads ``state.public`` only; ``key`` is unused."""
-    del key, config
-    return Query(state.public.theta[None], jnp.ones(1, bool))
+    """The iterate. Reads ``state.public`` only; ``key`` is unused. ``Query.work`` is the clip norm."""
+    del key
+    public = state.public
+    points, mask = public.theta[None], jnp.ones(1, bool)
+    if public.clip_norm is None:
+        return Query(points, mask, work=config.clip_norm)
+    return Query(points, mask, work=public.clip_norm, survey=_active(config, public) & (public.step == 0))
 
 
-def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """One private step. Here the budget is paid: ``mu / sqrt(T)`` a step.
+def contribute(
+    config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+) -> tuple[totals.Total, Memory]:
+    """Each user's clipped gradient, and their sum.
 
-    Formal guarantee: ``mu / sqrt(T)``-GDP for the new iterate given the earlier ones, replace-one on users
-    (``sensitivity.clipped_sum``), whatever the gradients are.
+    =================================  ==================================================
+    case                               result
+    =================================  ==================================================
+    a user's gradient NaN or infinite  that user counts as zero
+    values at a masked point           every user counts as zero
+    =================================  ==================================================
+
+    Args:
+      config: see ``config``.
+      query: what was asked.
+      memory: ``()``.
+      values: ``(1, d, s)``, the users' gradients at the iterate.
+      present: ``(s,)``, False at columns that stand for nobody.
+
+    Raises:
+      ValueError: ``values`` is of another shape, at trace time.
+    """
+    total, clipped, nonfinite = clipping.summed(
+        _gradients(config, query, values), _clip_norm(config, query), calibration.grid(config.budget), present
+    )
+    return totals.Total(total, Facts(clipped, nonfinite)), memory
+
+
+def survey(
+    config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+) -> wide_integers.Wide:
+    """How many gradients are at most as long as each power of two: ``private_scale.count``."""
+    del memory
+    return private_scale.count(clipping.l2_norms(_gradients(config, query, values)), present)
+
+
+def refine(key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide) -> Query:
+    """The clip norm that the counts say with noise: ``private_scale.level(budget.scale)``-GDP."""
+    assert config.budget.scale is not None
+    norm = private_scale.median_of_counts(key, config.budget.scale, whole, config.users, config.clip_norm.dtype)
+    return query._replace(work=private_scale.FACTOR * norm)
+
+
+def perturb(key: jax.Array, config: Config, query: Query, whole: totals.Sum) -> totals.Sum:
+    """The noisy sum. Here the budget is paid: ``mu / sqrt(T)`` a step.
+
+    Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users
+    (``sensitivity.clipped_sum``), whatever the gradients are; no noise at ``mu = inf``.
+    """
+    return private_mean.perturb_vectors(key, config.budget, whole, _clip_norm(config, query))
+
+
+def tell(config: Config, state: State, query: Query, released: totals.Sum) -> State:
+    """One step along the noisy mean gradient.
 
     =================================  ==================================================
     case                               result
@@ -230,37 +290,12 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     ``state.public.step == T``         the state unchanged: nothing more is released
     begun with other noise             likewise: the guarantee is of one budget
     another optimizer, box             the run goes on: they act on what was released
-    a user's gradient NaN or infinite  that user counts as zero
-    values at a masked point           every user counts as zero; the noise is added
-    ``mu = inf``                       no noise
     =================================  ==================================================
-
-    Args:
-      key: for the noise; used once.
-      config: see ``config``.
-      state: before the step.
-      query: what was asked.
-      values: ``(1, d, n)``, every user's gradient at the iterate.
-
-    Returns:
-      The state after the step, and raw diagnostics.
-
-    Raises:
-      ValueError: ``values`` is not ``(1, d, n)``, at trace time.
     """
-    wanted = (1, config.theta0.shape[0], config.users)
-    if values.shape != wanted:
-        raise ValueError(f"values must have shape {wanted}, got {values.shape}")
-    public = state.public
-    settings = calibration.noise_settings(config.budget, config.clip_norm)
-    active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
-    gradients = jnp.where(query.mask[0], values[0].astype(public.theta.dtype), 0)
-    noise_key, clip_norm = private_mean.clip_norm(
-        key, config.budget, config.clip_norm, public.step, public.clip_norm,
-        lambda: clipping.l2_norms(gradients),
-    )  # fmt: skip
-    total, clipped, nonfinite = clipping.summed(gradients, clip_norm, calibration.grid(config.budget))
-    noisy, mean = private_mean.of_vectors(noise_key, config.budget, total, clip_norm)
+    public, clip_norm = state.public, _clip_norm(config, query)
+    noisy = private_mean.mean_of_vectors(config.budget, released, clip_norm)
+    if config.budget.scale is not None:
+        noisy = noisy / clip_norm  # who could not state it knows no other unit
     theta, optimizer = descent.move(
         config.optimizer, config.step_size, config.bounds, noisy, public.optimizer, public.theta
     )
@@ -272,13 +307,19 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         optimizer=optimizer,
         path=public.path.at[public.step + 1].set(theta),
     )
-    after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, public)
-    info = Info(mean, clipped / config.users, nonfinite, None)
-    return State(after, None), info
+    active = _active(config, public)
+    return State(jax.tree.map(lambda new, old: jnp.where(active, new, old), after, public))
+
+
+def inform(config: Config, query: Query, total: totals.Total) -> Info:
+    """Diagnostics of one step. NOT PRIVATE."""
+    raw = private_mean.without_noise(config.budget, total.whole)
+    mean = private_mean.mean_of_vectors(config.budget, raw, _clip_norm(config, query))
+    return Info(mean, total.facts.clipped / config.users, total.facts.nonfinite, None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """The answer and the path: post-processing of what ``tell`` released; ``key`` is unused."""
+    """The answer and the path: post-processing of what ``perturb`` released; ``key`` is unused."""
     del key
     public = state.public
     return Release(descent.answer(public.path, public.step, config.output), public.path, public.clip_norm)
@@ -293,4 +334,23 @@ def privacy(config: Config) -> guarantee.Guarantee:
     return calibration.statement(config.budget, guarantee.USERS)
 
 
-algorithm = Algorithm(init, ask, tell, release, privacy)
+algorithm = Algorithm(
+    init, ask, tell, release, privacy, contribute=contribute, perturb=perturb, inform=inform, survey=survey,
+    refine=refine,
+)  # fmt: skip
+
+
+def _active(config: Config, public: Public) -> jax.Array:
+    """Whether a step is left, under the budget that the run was begun with."""
+    settings = calibration.noise_settings(config.budget, config.clip_norm)
+    return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
+
+
+def _clip_norm(config: Config, query: Query) -> jax.Array:
+    """``B ()``: the config's, unless it is found privately."""
+    return config.clip_norm if config.budget.scale is None else query.work
+
+
+def _gradients(config: Config, query: Query, values: jax.Array) -> jax.Array:
+    types.check_values(values, 1, len(config.theta0))
+    return jnp.where(query.mask[0], values[0].astype(config.theta0.dtype), 0)

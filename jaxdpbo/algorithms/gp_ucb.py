@@ -137,13 +137,13 @@ def config(
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: None. The points are private: they follow the values."""
+    """``step ()``: steps taken; ``budget``: None. The points are raw: they follow the values."""
 
     step: jax.Array
     budget: None
 
 
-class Private(NamedTuple):
+class Raw(NamedTuple):
     """Raw.
 
     Attributes:
@@ -196,42 +196,40 @@ def init(key: jax.Array, config: Config) -> State:
     del key
     start = _middle(config.bounds) if config.candidates is None else config.candidates[0]
     nothing = gp.empty(config.steps, start.shape[0], start.dtype)
-    private = Private(
+    raw = Raw(
         model=config.model,
         factorization=nothing._replace(points=nothing.points + start[None]),
         rows=None if config.candidates is None else jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, start.dtype),
         values=jnp.zeros(config.steps, start.dtype),
     )
-    return State(Public(jnp.zeros((), jnp.int32), None), private)
+    return State(Public(jnp.zeros((), jnp.int32), None), raw)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The point of largest upper confidence bound (algorithm 1, line 2). Reads ``state.private``.
+    """The point of largest upper confidence bound (algorithm 1, line 2). Reads ``state.raw``.
 
     Where nothing is known yet every point is as good: the middle of a box, a candidate drawn from ``key``. Over a box
     the largest is sought by ``maximize.search_box`` from starts drawn from ``key``; over a finite set it is
     exact, and ``key`` is otherwise unused.
     """
-    private = state.private
-    known = jnp.any(private.factorization.mask)
+    raw = state.raw
+    known = jnp.any(raw.factorization.mask)
     if config.candidates is not None:
-        heights = ucb(
-            private.model, private.factorization, private.values, config.candidates, beta(config, state.public.step)
-        )
+        heights = ucb(raw.model, raw.factorization, raw.values, config.candidates, beta(config, state.public.step))
         drawn = jax.random.randint(key, (), 0, config.candidates.shape[0]).astype(jnp.int32)
         row = jnp.where(known, maximize.first_of_largest(heights)[0], drawn)[None]
         return Query(config.candidates[row], jnp.ones(1, bool), row)
 
     assert config.bounds is not None
     width = beta(config, state.public.step)
-    predicted = gp.predictor(private.model, private.factorization, private.values)
+    predicted = gp.predictor(raw.model, raw.factorization, raw.values)
     point, _ = maximize.search_box(
         key,
         lambda points: upper_bound(*predicted(points), width),
         config.bounds[0],
         config.bounds[1],
-        incumbent=private.factorization.points[jnp.argmax(private.utilities)],
+        incumbent=raw.factorization.points[jnp.argmax(raw.utilities)],
         search=config.search,
     )
     return Query(jnp.where(known, point, _middle(config.bounds))[None], jnp.ones(1, bool))
@@ -268,36 +266,36 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     wanted = (1,) if config.users is None else (1, config.users)
     if values.shape != wanted:
         raise ValueError(f"values must have shape {wanted}, got {values.shape}")
-    private, step = state.private, state.public.step
+    raw, step = state.raw, state.public.step
     active = step < config.steps
-    values = values.astype(private.utilities.dtype)
+    values = values.astype(raw.utilities.dtype)
     value = values if config.users is None else preprocessing.mean_loss(values, query.mask)
     utility = value if config.users is None else -value
     utility = jnp.where(query.mask & jnp.isfinite(utility), utility, -jnp.inf)
 
-    factorization, learnt = _learn(private, query, active)
-    rows = private.rows
+    factorization, learnt = _learn(raw, query, active)
+    rows = raw.rows
     if rows is not None:
         assert query.rows is not None
         rows = gp.write(rows, query.rows, step, active)
-    utilities = gp.write(private.utilities, utility, step, active)
-    after = Private(private.model, factorization, rows, utilities, observed(config, utilities, factorization.mask))
+    utilities = gp.write(raw.utilities, utility, step, active)
+    after = Raw(raw.model, factorization, rows, utilities, observed(config, utilities, factorization.mask))
     if config.refit_every:
         due = active & ((step + 1) % config.refit_every == 0)
-        after = jax.lax.cond(due, lambda private: _refit(key, config, private), lambda private: private, after)
+        after = jax.lax.cond(due, lambda raw: _refit(key, config, raw), lambda raw: raw, after)
     return State(Public(jnp.where(active, step + 1, step), None), after), Info(value, learnt[None], None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
     """The best point evaluated: NOT private. ``key`` is unused."""
     del key
-    private = state.private
-    heights = private.utilities
+    raw = state.raw
+    heights = raw.utilities
     if config.answer == "best_posterior_mean":
-        mean, _ = gp.predict(private.model, private.factorization, private.values, private.factorization.points)
+        mean, _ = gp.predict(raw.model, raw.factorization, raw.values, raw.factorization.points)
         heights = jnp.where(jnp.isfinite(heights), mean, -jnp.inf)
     best = jnp.argmax(heights)
-    return Release(private.factorization.points[best], None if private.rows is None else private.rows[best])
+    return Release(raw.factorization.points[best], None if raw.rows is None else raw.rows[best])
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
@@ -332,10 +330,10 @@ def _middle(bounds):
     return jnp.mean(bounds, axis=0)
 
 
-def _learn(private, query, active):
+def _learn(raw, query, active):
     """The posterior with the query's point, and whether it took it."""
-    before = private.factorization
-    after = gp.append(private.model, before, query.points, query.mask, when=active)
+    before = raw.factorization
+    after = gp.append(raw.model, before, query.points, query.mask, when=active)
     factored = jnp.all(jnp.isfinite(after.whitening))
     after = after._replace(
         mask=jnp.where(factored, after.mask, before.mask),
@@ -344,9 +342,9 @@ def _learn(private, query, active):
     return after, active & query.mask[0] & factored
 
 
-def _refit(key, config, private):
+def _refit(key, config, raw):
     """The most likely numbers given the values, and the posterior under them; as it was where that fails."""
-    before, values = private.factorization, private.values
+    before, values = raw.factorization, raw.values
     model = gp.fit(
         key,
         config.model,
@@ -356,9 +354,9 @@ def _refit(key, config, private):
         num_restarts=_FIT_RESTARTS,
         steps=config.fit_steps,
         scale=FIT_SCALE,
-        initial=private.model,
+        initial=raw.model,
     )
     whitening = gp.condition(model, before.points, before.mask).whitening
-    fitted = private._replace(model=model, factorization=before._replace(whitening=whitening))
+    fitted = raw._replace(model=model, factorization=before._replace(whitening=whitening))
     worked = jnp.all(jnp.isfinite(whitening)) & jnp.any(values != 0)  # zeros alone say nothing of a scale
-    return jax.tree.map(lambda new, old: jnp.where(worked, new, old), fitted, private)
+    return jax.tree.map(lambda new, old: jnp.where(worked, new, old), fitted, raw)

@@ -116,7 +116,7 @@ class Public(NamedTuple):
     budget: None
 
 
-class Private(NamedTuple):
+class Raw(NamedTuple):
     """Outputs that the curator returned, which no transform protects.
 
     Attributes:
@@ -150,12 +150,12 @@ class Release(NamedTuple):
 def init(key: jax.Array, config: Config) -> State:
     """Nothing asked. ``key`` is unused."""
     del key
-    private = Private(
+    raw = Raw(
         posterior=finite_gp.prior(config.model, config.released, config.steps),
         rows=jnp.zeros(config.steps, jnp.int32),
         utilities=jnp.full(config.steps, -jnp.inf, config.scale.dtype),
     )
-    return State(Public(jnp.zeros((), jnp.int32), None), private)
+    return State(Public(jnp.zeros((), jnp.int32), None), raw)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -164,7 +164,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     Of equal ones the first from a row on that ``key`` draws, round the end: the very first row is uniform, and rows
     that named the same cell are not asked for in their order, which may say where they are.
     """
-    posterior, step = state.private.posterior, state.public.step
+    posterior, step = state.raw.posterior, state.public.step
     count = config.released.shape[0]
     width = beta_of_candidates(step + 1, count, config.delta)
     start = jax.random.randint(key, (), 0, count)
@@ -201,14 +201,14 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if values.shape != (1,):
         raise ValueError(f"values must have shape (1,), got {values.shape}")
     assert query.rows is not None
-    private, step = state.private, state.public.step
+    raw, step = state.raw, state.public.step
     limits = -preprocessing.MAX_STANDARDIZED, preprocessing.MAX_STANDARDIZED
     utility = preprocessing.counted(values, query.mask, config.centre, config.scale, limits)
     active = step < config.steps
-    after = Private(
-        posterior=finite_gp.observe(config.model, private.posterior, query.rows[0], utility[0], when=active),
-        rows=gp.write(private.rows, query.rows, step, active),
-        utilities=gp.write(private.utilities, utility, step, active),
+    after = Raw(
+        posterior=finite_gp.observe(config.model, raw.posterior, query.rows[0], utility[0], when=active),
+        rows=gp.write(raw.rows, query.rows, step, active),
+        utilities=gp.write(raw.utilities, utility, step, active),
     )
     return State(Public(jnp.where(active, step + 1, step), None), after), Info(
         config.centre + config.scale * utility, None
@@ -218,7 +218,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 def release(key: jax.Array, config: Config, state: State) -> Release:
     """The row of the largest output. ``key`` is unused."""
     del key
-    row = state.private.rows[jnp.argmax(state.private.utilities)]
+    row = state.raw.rows[jnp.argmax(state.raw.utilities)]
     return Release(row[None].astype(config.scale.dtype), row)
 
 

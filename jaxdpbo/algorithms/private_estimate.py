@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks, types
-from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean
+from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean, totals, wide_integers
 from jaxdpbo.space import Space
-from jaxdpbo.types import Algorithm, ArrayLike, Query, State
+from jaxdpbo.types import Algorithm, ArrayLike, Memory, Query, State
 
 ESTIMATE = "the loss at the answer"  # a part of a guarantee
+PAYS = "an algorithm that pays for every step, such as dp_gibo.algorithm"
 
 
 @jax.tree_util.register_dataclass
@@ -101,6 +102,20 @@ class Public(NamedTuple):
     loss: jax.Array
 
 
+class Work(NamedTuple):
+    """``inner``: what users need to know for the inner algorithm; ``active ()``: whether a step is left."""
+
+    inner: Any
+    active: jax.Array
+
+
+class Pair(NamedTuple):
+    """Of the ``inner`` algorithm, and of the ``loss (1,)``: of a total, of its facts, or of what is released."""
+
+    inner: Any
+    loss: Any
+
+
 class Info(NamedTuple):
     """NOT PRIVATE. ``mean_loss (b,)`` over users; ``factorisation_failed``: the inner algorithm's."""
 
@@ -138,77 +153,132 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     a loss outside the range                    counts as the end of the range
     a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
     ``mu = inf``                                the clipped mean itself: not private
-    an inner algorithm without GDP at each step refused by ``init`` and ``privacy``
+    an inner algorithm without GDP at each step refused here, or by ``init`` and ``privacy``
     ==========================================  ======================================================
     """
-
-    def settings(config, within):
-        if not isinstance(within.public.budget, calibration.NoiseSettings):
-            raise ValueError("inner must be an algorithm that pays for every step, such as dp_gibo.algorithm")
-        own = calibration.noise_settings(config.budget, config.low, config.high)
-        return calibration.joined(own, within.public.budget)
-
-    def within(state):
-        return State(state.public.inner, state.private)
-
-    def init(key, config):
-        inside = inner.init(key, config.inner)
-        nothing = jnp.full((), jnp.nan, config.low.dtype)
-        public = Public(jnp.zeros((), jnp.int32), settings(config, inside), inside.public, nothing)
-        return State(public, inside.private)
-
-    def ask(key, config, state):
-        query = inner.ask(key, config.inner, within(state))
-        answer = inner.release(key, config.inner, within(state)).point
-        last = state.public.step >= config.inner.steps
-        points = jnp.where(last, answer[None].astype(query.points.dtype), query.points)
-        return Query(points, jnp.where(last, jnp.arange(config.batch, dtype=jnp.int32) == 0, query.mask))
-
-    def tell(key, config, state, query, values):
-        if values.shape != (config.batch, config.users):
-            raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
-        noise_key, inner_key = jax.random.split(key)
-        public = state.public
-        begun = settings(config, inner.init(key, config.inner))
-        active = (public.step < config.steps) & calibration.same_noise(public.budget, begun)
-        inside, said = inner.tell(inner_key, config.inner, within(state), query, values)
-        searching = active & (public.step < config.inner.steps)
-        inside = jax.tree.map(lambda new, old: jnp.where(searching, new, old), inside, within(state))
-        values = values.astype(config.low.dtype)
-        released, _, _ = private_mean.of_losses(noise_key, config.budget, values[:1], config.low, config.high)
-        after = Public(
-            step=jnp.where(active, public.step + 1, public.step),
-            budget=public.budget,
-            inner=inside.public,
-            loss=jnp.where(active & ~searching, released[0], public.loss),
-        )
-        failed = said.factorisation_failed
-        return State(after, inside.private), Info(
-            jnp.mean(values, axis=1), None if failed is None else searching & failed
-        )
-
-    def release(key, config, state):
-        found = inner.release(key, config.inner, within(state))
-        return Release(found.point, state.public.loss, found)
-
-    def privacy(config):
-        return _statement(config, inner.privacy(config.inner))
-
-    return Algorithm(init, ask, tell, release, privacy)
+    if inner.contribute is None or inner.perturb is None:
+        raise ValueError(f"inner must be {PAYS}")
+    return Algorithm(**{name: types.bind(function, inner) for name, function in FUNCTIONS.items()})
 
 
-def _statement(config: Config, inner: guarantee.Guarantee) -> guarantee.Guarantee:
+def _joint_settings(config: Config, inside: State) -> calibration.NoiseSettings:
+    if not isinstance(inside.public.budget, calibration.NoiseSettings):
+        raise ValueError(f"inner must be {PAYS}")
+    own = calibration.noise_settings(config.budget, config.low, config.high)
+    return calibration.joined(own, inside.public.budget)
+
+
+def _inner_state(state: State) -> State:
+    return State(state.public.inner)
+
+
+def _inner_query(query: Query) -> Query:
+    return query._replace(work=query.work.inner)
+
+
+def _init(inner: Algorithm, key: jax.Array, config: Config) -> State:
+    inside = inner.init(key, config.inner)
+    nothing = jnp.full((), jnp.nan, config.low.dtype)
+    return State(Public(jnp.zeros((), jnp.int32), _joint_settings(config, inside), inside.public, nothing))
+
+
+def _ask(inner: Algorithm, key: jax.Array, config: Config, state: State) -> Query:
+    public = state.public
+    begun = _joint_settings(config, inner.init(key, config.inner))
+    active = (public.step < config.steps) & calibration.same_noise(public.budget, begun)
+    query = inner.ask(key, config.inner, _inner_state(state))
+    answer = inner.release(key, config.inner, _inner_state(state)).point
+    last = public.step >= config.inner.steps
+    return query._replace(
+        points=jnp.where(last, answer[None].astype(query.points.dtype), query.points),
+        mask=jnp.where(last, jnp.arange(config.batch, dtype=jnp.int32) == 0, query.mask),
+        work=Work(query.work, active),
+        survey=None if query.survey is None else query.survey & active & ~last,
+    )
+
+
+def _remember(inner: Algorithm, config: Config, users: int) -> Memory:
+    return inner.remember(config.inner, users)
+
+
+def _contribute(
+    inner: Algorithm, config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+) -> tuple[totals.Total, Memory]:
+    assert inner.contribute is not None
+    types.check_values(values, config.batch)
+    total, memory = inner.contribute(config.inner, _inner_query(query), memory, values, present)
+    values = values.astype(config.low.dtype)
+    losses, _ = private_mean.sum_losses(config.budget, values[:1], config.low, config.high, present)
+    known = values if present is None else jnp.where(present[None], values, 0)
+    facts = Pair(total.facts, jnp.sum(known, axis=1))
+    return totals.Total(Pair(total.whole, losses), facts), memory
+
+
+def _survey(
+    inner: Algorithm, config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+) -> wide_integers.Wide:
+    assert inner.survey is not None
+    return inner.survey(config.inner, _inner_query(query), memory, values, present)
+
+
+def _refine(inner: Algorithm, key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide) -> Query:
+    assert inner.refine is not None
+    refined = inner.refine(key, config.inner, _inner_query(query), whole)
+    return query._replace(work=query.work._replace(inner=refined.work))
+
+
+def _perturb(inner: Algorithm, key: jax.Array, config: Config, query: Query, whole: Pair) -> Pair:
+    assert inner.perturb is not None
+    noise_key, inner_key = jax.random.split(key)
+    return Pair(
+        inner.perturb(inner_key, config.inner, _inner_query(query), whole.inner),
+        private_mean.perturb_losses(noise_key, config.budget, whole.loss, config.low, config.high),
+    )
+
+
+def _tell(inner: Algorithm, config: Config, state: State, query: Query, released: Pair) -> State:
+    public = state.public
+    active = query.work.active & (public.step < config.steps)
+    searching = active & (public.step < config.inner.steps)
+    inside = inner.tell(config.inner, _inner_state(state), _inner_query(query), released.inner).public
+    loss = private_mean.mean_of_losses(config.budget, released.loss, config.low, config.high)[0]
+    after = Public(
+        step=jnp.where(active, public.step + 1, public.step),
+        budget=public.budget,
+        inner=jax.tree.map(lambda new, old: jnp.where(searching, new, old), inside, public.inner),
+        loss=jnp.where(active & ~searching, loss, public.loss),
+    )
+    return State(after)
+
+
+def _inform(inner: Algorithm, config: Config, query: Query, total: totals.Total) -> Info:
+    said = inner.inform(config.inner, _inner_query(query), totals.Total(total.whole.inner, total.facts.inner))
+    return Info(total.facts.loss / config.users, said.factorisation_failed)
+
+
+def _release(inner: Algorithm, key: jax.Array, config: Config, state: State) -> Release:
+    found = inner.release(key, config.inner, _inner_state(state))
+    return Release(found.point, state.public.loss, found)
+
+
+def _privacy(inner: Algorithm, config: Config) -> guarantee.Guarantee:
     """Both parts together; none where one of them has none."""
-    own = calibration.statement(config.budget, guarantee.USERS)
-    guarantee.expect_gdp("inner", inner)
-    if "none" in (own.notion, inner.notion):
+    own, stated = calibration.statement(config.budget, guarantee.USERS), inner.privacy(config.inner)
+    guarantee.expect_gdp("inner", stated)
+    if "none" in (own.notion, stated.notion):
         return guarantee.no_guarantee(guarantee.USERS, "mu is infinite: no noise was added")
     return guarantee.guarantee(
         "gdp",
-        accounting.composed_mu(inner.level, own.level),
+        accounting.composed_mu(stated.level, own.level),
         "replace_one",
         guarantee.USERS,
         assumptions=own.assumptions,
-        total_variation=own.total_variation + inner.total_variation,
-        parts=(*calibration.statement_parts(config.inner, inner), (ESTIMATE, own.level)),
-    ).assuming(*inner.assumptions)
+        total_variation=own.total_variation + stated.total_variation,
+        parts=(*calibration.statement_parts(config.inner, stated), (ESTIMATE, own.level)),
+    ).assuming(*stated.assumptions)
+
+
+FUNCTIONS = {
+    "init": _init, "ask": _ask, "tell": _tell, "release": _release, "privacy": _privacy, "contribute": _contribute,
+    "perturb": _perturb, "inform": _inform, "remember": _remember, "survey": _survey, "refine": _refine,
+}  # fmt: skip

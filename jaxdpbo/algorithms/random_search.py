@@ -54,7 +54,7 @@ class Public(NamedTuple):
     budget: None
 
 
-class Private(NamedTuple):
+class Raw(NamedTuple):
     """Raw: the best ``point (d,)`` so far and its mean ``loss ()``."""
 
     point: jax.Array
@@ -88,7 +88,7 @@ def init(key: jax.Array, config: Config) -> State:
     dtype = config.bounds.dtype
     return State(
         Public(jnp.zeros((), jnp.int32), None),
-        Private(jnp.mean(config.bounds, axis=0), jnp.full((), jnp.inf, dtype)),
+        Raw(jnp.mean(config.bounds, axis=0), jnp.full((), jnp.inf, dtype)),
     )
 
 
@@ -112,18 +112,18 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
     means = preprocessing.mean_loss(values.astype(config.bounds.dtype), query.mask)
     best = jnp.argmin(means)
-    better = (means[best] < state.private.loss) & (state.public.step < config.steps)
-    private = Private(
-        jnp.where(better, query.points[best], state.private.point),
-        jnp.where(better, means[best], state.private.loss),
+    better = (means[best] < state.raw.loss) & (state.public.step < config.steps)
+    raw = Raw(
+        jnp.where(better, query.points[best], state.raw.point),
+        jnp.where(better, means[best], state.raw.loss),
     )
-    return State(Public(jnp.minimum(state.public.step + 1, config.steps), None), private), Info(means, None)
+    return State(Public(jnp.minimum(state.public.step + 1, config.steps), None), raw), Info(means, None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
     """The best point evaluated: NOT private. ``key`` is unused."""
     del key, config
-    return Release(state.private.point, None)
+    return Release(state.raw.point, None)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:

@@ -1,7 +1,7 @@
 """Run an algorithm on an objective: in one compiled program, around any Python callable, or many times over.
 
 A driver checks and converts once, then passes clean arrays on. The keys of step ``t`` come from
-``fold_in(key, t)``, so a run resumed from a state draws the keys it would have drawn.
+``fold_in(key, t)``, so a run resumed from a snapshot draws the keys it would have drawn.
 """
 
 from jaxdpbo.drivers.loop import run_loop
@@ -9,7 +9,7 @@ from jaxdpbo.drivers.minimize import minimize
 from jaxdpbo.drivers.preview import Preview, preview
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective, Spent
 from jaxdpbo.drivers.program import scan
-from jaxdpbo.drivers.result import Diagnostics, ObjectiveError, Run, RunInterrupted
+from jaxdpbo.drivers.result import Diagnostics, ObjectiveError, Run, RunInterrupted, Snapshot
 from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.drivers.sweep import Sweep, distribute, sweep
 from jaxdpbo.privacy.charges import Recording
@@ -23,6 +23,7 @@ __all__ = [
     "Recording",
     "Run",
     "RunInterrupted",
+    "Snapshot",
     "Spent",
     "Sweep",
     "distribute",

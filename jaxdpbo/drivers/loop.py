@@ -11,9 +11,9 @@ import numpy as np
 
 from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import checkpoints, mesh, result, separation
+from jaxdpbo.drivers import checkpoints, mesh, program, result, separation
 from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger, separable
-from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, State, Tree
+from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, Tree
 
 REFUSALS = ledger.LedgerError, result.ObjectiveError, separable.NotSeparable  # they say what to do, and stop a run
 
@@ -28,7 +28,7 @@ def run_loop(
     user_axes: Tree = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
-    state: State | None = None,
+    snapshot: result.Snapshot | None = None,
     executor: Executor | None = None,
     progress: bool = False,
     recording: charges.Recording | None = None,
@@ -58,8 +58,8 @@ def run_loop(
       key: a typed key for tests and sweeps; from the operating system where not given. To resume a run on the same
         data with the same noise, pass the same key.
       insecure_key: permit one of a generator without a security claim, see ``run_scan``.
-      state: of a ``RunInterrupted``, to go on from there. Each state once: going on from it a second time under another
-        key spends the steps that were left a second time.
+      snapshot: of a ``RunInterrupted``, to go on from there. Each snapshot once: going on from it a second time under
+        another key spends the steps that were left a second time.
       executor: evaluates the points of a batch at once: threads, processes or a cluster's own. Values are placed by
         point, so the path is the same as without one. A process pool pickles ``objective`` and ``data`` for every
         point: pass what finds the data rather than the data. Left open at the end.
@@ -68,13 +68,13 @@ def run_loop(
         A process that is killed, or whose objective raised, may call again: what was released is given out again,
         otherwise the run goes on after the steps on record, evaluating their points again. Only a failure between the
         line that says that a step is drawn and the line that holds it ends the run (``drivers.checkpoints``). Keys are
-        the operating system's: neither ``key`` nor ``state`` may be given.
+        the operating system's: neither ``key`` nor ``snapshot`` may be given.
       diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private. None where a
         release is given out again.
 
     Raises:
       TypeError: ``key`` is not a typed key, or of such a generator.
-      ValueError: ``state`` does not belong to ``config``; ``key`` or ``state`` with a recording; data that lie on
+      ValueError: ``snapshot`` does not belong to ``config``; ``key`` or ``snapshot`` with a recording; data that lie on
         several processes.
       ImportError: the extra that ``progress`` needs is missing.
       ObjectiveError: the first values are not real numbers of the shape that the algorithm wants; nothing was drawn.
@@ -87,20 +87,20 @@ def run_loop(
     statement = result.statement_of(algorithm, objective, config)
     mesh.expect_one_process("run_loop", data)
     objective, data = separation.shown(objective, data, user_axes)
-    statement = separation.rests_on(statement, objective, shown=state is None)  # steps before may be unchecked
+    statement = separation.rests_on(statement, objective, shown=snapshot is None)  # steps before may be unchecked
     bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
-    _check_options(key, state, executor, recording)
+    _check_options(key, snapshot, executor, recording)
     key, statement = keys.for_release(key, statement, insecure_key)
     init_key, loop_key, release_key = run_keys(key)
-    fresh: State = init(algorithm, init_key, config)
-    state = fresh if state is None else state
-    _check_state(state, fresh)
+    fresh: result.Snapshot = begin(algorithm, init_key, config)
+    start = fresh if snapshot is None else snapshot
+    _check_snapshot(start, fresh)
     setup = _Setup(algorithm, objective, data, config, executor, bar, loop_key, release_key, diagnostics)
     if recording is not None:
-        return _run_recorded(setup, statement, state, recording)
-    if int(state.public.step):  # nobody can say any more where the keys of the earlier steps came from
+        return _run_recorded(setup, statement, start, recording)
+    if int(start.state.public.step):  # nobody can say any more where the keys of the earlier steps came from
         statement = statement.assuming(guarantee.KEY_SECRET)
-    return _run_plain(setup, statement, state)
+    return _run_plain(setup, statement, start)
 
 
 class _Setup(NamedTuple):
@@ -117,109 +117,118 @@ class _Setup(NamedTuple):
     diagnostics: bool
 
 
-def _run_plain(setup: _Setup, statement: guarantee.Guarantee, state: State) -> result.Run:
-    """Ask, evaluate and tell, from a state to the last step; then release."""
+def _run_plain(setup: _Setup, statement: guarantee.Guarantee, before: result.Snapshot) -> result.Run:
+    """Ask, evaluate and learn, from a snapshot to the last step; then release."""
     algorithm, config, infos, shape = setup.algorithm, setup.config, [], None
-    for t in _steps(setup, state):
+    for t in _steps(setup, before):
         ask_key, tell_key = step_keys(setup.loop_key, t)
         try:
-            query = ask(algorithm, ask_key, config, state)
-            check = None if infos else partial(_check_first, setup, tell_key, state, query)
+            query = ask(algorithm, ask_key, config, before.state)
+            check = None if infos else partial(_check_first, setup, tell_key, before, query)
             values, shape = _evaluate(setup, query, shape, check)
-            after, info = tell(algorithm, tell_key, config, state, query, values)
+            after, info = learn(algorithm, tell_key, config, before, query, values)
         except REFUSALS:
             raise
         except (Exception, KeyboardInterrupt) as error:
-            raise _interruption(t, config, error, state) from error
-        state = after
+            raise _interruption(t, config, error, before) from error
+        result.raise_on_failed_factorisation(info, before)
+        before = after
         infos.append(info)
     info = _stack(infos)
-    result.raise_on_failed_factorisation(info, state)
-    released = release(algorithm, setup.release_key, config, state)
-    return _finish(setup, statement, released, state, info)
+    released = release(algorithm, setup.release_key, config, before.state)
+    return _finish(setup, statement, released, before, info)
 
 
 def _run_recorded(
-    setup: _Setup, statement: guarantee.Guarantee, state: State, recording: charges.Recording
+    setup: _Setup, statement: guarantee.Guarantee, before: result.Snapshot, recording: charges.Recording
 ) -> result.Run:
     """Pay, replay the steps on record, draw the others on record, and store the release before anybody sees it.
 
-    Public states come from the record. A step on record is evaluated again only where the algorithm keeps something
-    private, which the record does not hold.
+    Public states come from the record. A step on record is evaluated again only where users carry something from step
+    to step, or the state holds something raw: the record has neither.
     """
     algorithm, config, infos, shape = setup.algorithm, setup.config, [], None
-    like = jax.eval_shape(algorithm.release, setup.release_key, config, state)
-    record = checkpoints.begin(recording, algorithm, config, statement, state.public)
+    like = jax.eval_shape(algorithm.release, setup.release_key, config, before.state)
+    record = checkpoints.begin(recording, algorithm, config, statement, before.state.public)
     done = checkpoints.given_out(record, like)
     if done is not None:
         return _finish(setup, statement, done)
-    for t in _steps(setup, state):
+    for t in _steps(setup, before):
         ask_key, tell_key = step_keys(setup.loop_key, t)
         replayed = t < len(record.publics)
-        if replayed and not jax.tree.leaves(state.private):
-            state = state._replace(public=record.publics[t])
+        if replayed and not jax.tree.leaves((before.state.raw, before.memory)):
+            before = _after_recorded(before, record.publics[t])
             continue
         try:
-            query = ask(algorithm, ask_key, config, state)
-            check = None if infos else partial(_check_first, setup, tell_key, state, query)
+            query = ask(algorithm, ask_key, config, before.state)
+            check = None if infos else partial(_check_first, setup, tell_key, before, query)
             values, shape = _evaluate(setup, query, shape, check)
+            if replayed and algorithm.contribute is not None:  # no noise is drawn for a step that was released
+                memory = recall(algorithm, config, before.memory, query, values)
+                before = _after_recorded(before._replace(memory=memory), record.publics[t])
+                continue
             if not replayed:
                 record = checkpoints.about_to_draw(record, f"step {t}")
-            after, info = tell(algorithm, tell_key, config, state, query, values)
+            after, info = learn(algorithm, tell_key, config, before, query, values)
+            result.raise_on_failed_factorisation(info, None)
             if replayed:
-                after = after._replace(public=record.publics[t])  # the noise drawn just now was never seen
+                after = _after_recorded(after, record.publics[t])
             else:
-                record = checkpoints.keep(record, state.public if t else None, after.public)
-        except REFUSALS:
+                record = checkpoints.keep(record, before.state.public if t else None, after.state.public)
+        except (*REFUSALS, result.RunInterrupted):
             raise
         except (Exception, KeyboardInterrupt) as error:
             raise _interruption(t, config, error) from error
-        state = after
+        before = after
         infos.append(info)
     info = _stack(infos)
-    result.raise_on_failed_factorisation(info, None)
     checkpoints.about_to_draw(record, "the release")
-    released = release(algorithm, setup.release_key, config, state)
+    released = release(algorithm, setup.release_key, config, before.state)
     released = checkpoints.give_out(record.recording, released)
-    return _finish(setup, statement, released, state, info)
+    return _finish(setup, statement, released, before, info)
 
 
-def _interruption(t: int, config: Config, error: BaseException, state: State | None = None) -> result.RunInterrupted:
-    """Build the error that says at which step the run stopped and how to resume: from ``state``, or from the record."""
-    advice = "goes on, or says why it cannot" if state is None else "with state=error.state goes on from there"
+def _after_recorded(found: result.Snapshot, public: Any) -> result.Snapshot:
+    """The snapshot after a step whose public state is on record."""
+    return found._replace(state=found.state._replace(public=public))
+
+
+def _interruption(
+    t: int, config: Config, error: BaseException, before: result.Snapshot | None = None
+) -> result.RunInterrupted:
+    """Build the error that says at which step the run stopped and how to resume: ``before`` it, or from the record."""
+    advice = "goes on, or says why it cannot" if before is None else "with snapshot=error.snapshot goes on from there"
     message = f"stopped at step {t} of {config.steps} on {type(error).__name__}; the same call {advice}"
-    return result.RunInterrupted(message, state, t)
+    return result.RunInterrupted(message, before, t)
 
 
 # Each of these is one program: what runs outside of one is compiled operation by operation.
 run_keys = jax.jit(lambda key: tuple(jax.random.split(key, 3)))
 step_keys = jax.jit(lambda loop_key, t: tuple(jax.random.split(jax.random.fold_in(loop_key, t))))
-init = jax.jit(lambda algorithm, key, config: algorithm.init(key, config), static_argnums=0)
+begin = jax.jit(program.begin, static_argnums=0)
 ask = jax.jit(lambda algorithm, key, config, state: algorithm.ask(key, config, state), static_argnums=0)
-tell = jax.jit(
-    lambda algorithm, key, config, state, query, values: algorithm.tell(key, config, state, query, values),
-    static_argnums=0,
-)
+learn = jax.jit(program.learn, static_argnums=0)
+recall = jax.jit(program.recall, static_argnums=0)
 release = jax.jit(lambda algorithm, key, config, state: algorithm.release(key, config, state), static_argnums=0)
 
 
-def _check_options(key: Any, state: Any, executor: Any, recording: charges.Recording | None) -> None:
+def _check_options(key: Any, snapshot: Any, executor: Any, recording: charges.Recording | None) -> None:
     """TypeError or ValueError where an option is of another type, or two of them exclude each other."""
-    if not isinstance(state, State | None):
-        raise TypeError(f"state must be of a RunInterrupted, got {type(state).__name__}")
+    if not isinstance(snapshot, result.Snapshot | None):
+        raise TypeError(f"snapshot must be of a RunInterrupted, got {type(snapshot).__name__}")
     if executor is not None and not hasattr(executor, "submit"):
         raise TypeError(f"executor must be one of concurrent.futures, got {type(executor).__name__}")
-    if recording is not None and (key is not None or state is not None):
-        raise ValueError("key and state must not be given with a recording: the record says how a run goes on")
+    if recording is not None and (key is not None or snapshot is not None):
+        raise ValueError("key and snapshot must not be given with a recording: the record says how a run goes on")
 
 
-def _check_state(state: State, fresh: State) -> None:
-    """ValueError where ``state`` has other shapes, or other noise, than a ``fresh`` one of this config."""
-    if jax.tree.map(_shape_and_dtype, state) != jax.tree.map(_shape_and_dtype, fresh):
-        raise ValueError("state must come from a run with this config: its shapes differ")
-    begun, budget = state.public.budget, fresh.public.budget
+def _check_snapshot(snapshot: result.Snapshot, fresh: result.Snapshot) -> None:
+    """ValueError where ``snapshot`` has other shapes, or other noise, than a ``fresh`` one of this config."""
+    if jax.tree.map(_shape_and_dtype, snapshot) != jax.tree.map(_shape_and_dtype, fresh):
+        raise ValueError("snapshot must come from a run with this config: its shapes differ")
+    begun, budget = snapshot.state.public.budget, fresh.state.public.budget
     if budget is not None and (changed := calibration.changed_noise(begun, budget)):
-        raise ValueError(f"state must come from a run with the noise of this config, got {changed}")
+        raise ValueError(f"snapshot must come from a run with the noise of this config, got {changed}")
 
 
 def _evaluate(
@@ -252,19 +261,21 @@ def _evaluate(
     return values, shape
 
 
-def _check_first(setup: _Setup, key: jax.Array, state: State, query: Query, returned: Any) -> tuple[int] | None:
+def _check_first(
+    setup: _Setup, key: jax.Array, before: result.Snapshot, query: Query, returned: Any
+) -> tuple[int] | None:
     """``(n,)`` where the values are one loss for each user, otherwise None.
 
     Raises:
-      ObjectiveError: ``tell`` takes no such values, by their shape.
+      ObjectiveError: the algorithm takes no such values, by their shape.
       TypeError: an ``Info`` that lacks a field.
     """
     users = None if setup.config.users is None else (setup.config.users,)
     listed = not isinstance(returned, (np.ndarray, jax.Array)) or not _user_values.is_numeric(returned)
-    wanted = users if users and listed and _takes(setup, key, state, query, users) else None
+    wanted = users if users and listed and _takes(setup, key, before, query, users) else None
     try:
         shape = _user_values.to_losses("objective", returned, wanted, query.points.dtype).shape
-        result.complete(_shape_of_info(setup, key, state, query, shape))
+        result.complete(_shape_of_info(setup, key, before, query, shape))
     except result.ObjectiveError:
         raise
     except ValueError as error:
@@ -272,20 +283,20 @@ def _check_first(setup: _Setup, key: jax.Array, state: State, query: Query, retu
     return users if shape == users else None
 
 
-def _takes(setup: _Setup, key: jax.Array, state: State, query: Query, shape: tuple[int]) -> bool:
+def _takes(setup: _Setup, key: jax.Array, before: result.Snapshot, query: Query, shape: tuple[int]) -> bool:
     try:
-        _shape_of_info(setup, key, state, query, shape)
+        _shape_of_info(setup, key, before, query, shape)
     except result.ObjectiveError:
         return False
     return True
 
 
-def _shape_of_info(setup: _Setup, key: jax.Array, state: State, query: Query, shape: tuple[int, ...]) -> Any:
-    """The ``Info`` of values of a shape, by shapes alone; ObjectiveError where ``tell`` takes none."""
+def _shape_of_info(setup: _Setup, key: jax.Array, before: result.Snapshot, query: Query, shape: tuple[int, ...]) -> Any:
+    """The ``Info`` of values of a shape, by shapes alone; ObjectiveError where the algorithm takes none."""
     values = jax.ShapeDtypeStruct((len(query.points), *shape), query.points.dtype)
     try:
         result.expect_no_mean("objective", shape, setup.config.users)
-        _, info = tell.eval_shape(setup.algorithm, key, setup.config, state, query, values)
+        _, info = learn.eval_shape(setup.algorithm, key, setup.config, before, query, values)
     except (TypeError, ValueError) as error:
         raise result.ObjectiveError(f"objective must not return values of shape {shape}: {error}") from None
     return info
@@ -297,10 +308,14 @@ def _stack(infos: list[Any]) -> Any:
 
 
 def _finish(
-    setup: _Setup, statement: guarantee.Guarantee, released: Any, state: State | None = None, info: Any = None
+    setup: _Setup,
+    statement: guarantee.Guarantee,
+    released: Any,
+    end: result.Snapshot | None = None,
+    info: Any = None,
 ) -> result.Run:
-    """Build the ``Run``. A release read from the record has no ``state``, so it has no diagnostics."""
-    diagnostics = result.Diagnostics(state, info) if setup.diagnostics and state is not None else None
+    """Build the ``Run``. A release read from the record has no ``end``, so it has no diagnostics."""
+    diagnostics = result.Diagnostics(end.state, end.memory, info) if setup.diagnostics and end is not None else None
     return result.Run(result.named(result.to_numpy(released), setup.config), statement, diagnostics)
 
 
@@ -319,9 +334,9 @@ def _at_once(executor: Executor, objective: Objective, points: list[Any], data: 
             future.cancel()
 
 
-def _steps(setup: _Setup, state: State) -> Iterable[int]:
-    """The steps left after ``state``, under a bar where one is wanted."""
-    start = int(state.public.step)
+def _steps(setup: _Setup, before: result.Snapshot) -> Iterable[int]:
+    """The steps left after a snapshot, under a bar where one is wanted."""
+    start = int(before.state.public.step)
     steps = range(start, setup.config.steps)
     return steps if setup.bar is None else setup.bar(steps, initial=start, total=setup.config.steps, unit="step")
 

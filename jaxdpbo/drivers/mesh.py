@@ -7,10 +7,11 @@ The caller shards the data, which is the one line that changes::
 
 Whatever its axes are called and of which kind they are, a program sees a mesh of two of kind ``Auto``: one of users,
 over which XLA spreads all that has an entry for each, and one of runs, the axes that the data are not sharded along,
-for ``sweep``. Every device goes through its own users (``clipping.clipped_sum``); a step adds whole numbers over
-devices, and these add up in any order.
+for ``sweep``. Every device goes through its own users (``sum_over_users``); a step adds whole numbers over devices, and
+these add up in any order.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -22,9 +23,10 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import _user_values
-from jaxdpbo.privacy import clipping, guarantee
+from jaxdpbo.privacy import guarantee, totals
 from jaxdpbo.types import Tree
 
+USERS_AXIS = "users"  # who traces under a mesh with such an axis has the users spread over its devices
 RUNS_AXIS = "runs"
 Kept = TypeVar("Kept")
 
@@ -48,7 +50,7 @@ def placed(data: Tree) -> Any:
         dimensions = [number for number, entry in enumerate(spec) if entry is not None]
         if dimensions and (len(dimensions) > 1 or set(_names(spec)) != names):
             raise ValueError(f"data must be sharded along the axis of users alone, got {spec}")
-        along = [None] * dimensions[0] + [clipping.USERS_AXIS] if dimensions else []
+        along = [None] * dimensions[0] + [USERS_AXIS] if dimensions else []
         return jax.device_put(leaf, NamedSharding(users, PartitionSpec(*along)))
 
     return jax.tree.map(place, data)
@@ -92,6 +94,36 @@ def given_back(found: Mesh | None, tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(jax.device_put(leaf, place))), tree)
 
 
+def sum_over_users(function: Callable[[Tree, Tree], tuple[Tree, Tree]], public: Tree, own: Tree) -> tuple[Tree, Tree]:
+    """``function(public, own)``: a sum over users, and what each keeps.
+
+    Where users are spread over devices, each device adds up its own, and only the sums travel.
+
+    Args:
+      function: of any of the users; returns a pytree that adds up over users (``privacy.totals``), and one of arrays
+        with users on the last axis.
+      public: a pytree, the same for all users.
+      own: a pytree of arrays with users on the last axis.
+    """
+    found, (users, *_) = jax.sharding.get_abstract_mesh(), [leaf.shape[-1] for leaf in jax.tree.leaves(own)]
+    if USERS_AXIS not in found.auto_axes or users % found.shape[USERS_AXIS]:
+        return function(public, own)
+
+    def by_user(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: PartitionSpec(*[None] * (leaf.ndim - 1), USERS_AXIS), tree)
+
+    def on_a_device(public: Tree, own: Tree) -> tuple[Tree, Tree]:
+        total, kept = function(public, own)
+        return totals.psum(total, USERS_AXIS), kept
+
+    kept = by_user(jax.eval_shape(function, public, own)[1])
+    spread = jax.shard_map(
+        on_a_device, mesh=found, in_specs=(PartitionSpec(), by_user(own)), out_specs=(PartitionSpec(), kept),
+        axis_names={USERS_AXIS}, check_vma=False,
+    )  # fmt: skip
+    return spread(public, own)
+
+
 def expect_one_process(what: str, data: Tree) -> None:
     """Nothing, unless a leaf of the data lies on several processes, in parts or in copies.
 
@@ -125,7 +157,7 @@ def _mesh(given: Mesh, names: set[str]) -> Mesh:
     """The same devices."""
     axes = sorted(range(len(given.axis_names)), key=lambda axis: given.axis_names[axis] not in names)
     share = int(np.prod([given.shape[name] for name in names], dtype=int))
-    return Mesh(np.transpose(given.devices, axes).reshape(share, -1), (clipping.USERS_AXIS, RUNS_AXIS))
+    return Mesh(np.transpose(given.devices, axes).reshape(share, -1), (USERS_AXIS, RUNS_AXIS))
 
 
 def _names(spec: PartitionSpec) -> list[str]:

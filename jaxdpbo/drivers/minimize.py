@@ -15,7 +15,7 @@ from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.privacy import asked, charges, guarantee, keys
 from jaxdpbo.privacy.separable import Blocks, ByPerson
 from jaxdpbo.space import Space
-from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Data, Objective, State, Tree
+from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Data, Objective, Tree
 
 
 def minimize(
@@ -39,7 +39,7 @@ def minimize(
     key: jax.Array | None = None,
     insecure_key: bool = False,
     traceable: bool | str = "auto",
-    state: State | None = None,
+    snapshot: result.Snapshot | None = None,
     executor: Executor | None = None,
     progress: bool = False,
     recording: charges.Recording | None = None,
@@ -94,7 +94,7 @@ def minimize(
       traceable: True runs one compiled program (``run_scan``); False calls the objective from Python (``run_loop``);
         "auto" the first if JAX can trace the objective. It is traced by shapes and dtypes alone, so the choice depends
         on code and shapes and never on what ``data`` hold. Say False for an objective with side effects.
-      state: of a ``RunInterrupted``, to go on from there with the same arguments; only from Python.
+      snapshot: of a ``RunInterrupted``, to go on from there with the same arguments; only from Python.
       executor: evaluates the points of a batch at once, see ``run_loop``; only from Python.
       progress: show a bar of steps; only from Python.
       recording: ``Recording(path, run)``: charge the run to a ledger before it begins, see ``run_loop``.
@@ -116,11 +116,11 @@ def minimize(
         keys.refuse_trace("the key of a run")
     if not callable(objective):
         raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
-    from_python = progress or state is not None or executor is not None
+    from_python = progress or snapshot is not None or executor is not None
     auto = isinstance(traceable, str) and traceable == "auto"
     must = not auto and _checks.flag("traceable", traceable)
     if must and from_python:
-        raise ValueError("progress, state and executor need traceable=False: one compiled program has no steps")
+        raise ValueError("progress, snapshot and executor need traceable=False: one compiled program has no steps")
     if auto or must:
         data = _user_values.to_data(data)
     objective, data = separation.shown(objective, data, user_axes)
@@ -130,7 +130,7 @@ def minimize(
     plan = asked.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
     guarantee.expect_within(plan.algorithm.privacy(plan.config), epsilon, delta)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
-    stepwise = {"state": state, "executor": executor, "progress": progress}
+    stepwise = {"snapshot": snapshot, "executor": executor, "progress": progress}
     trace = must or (auto and not from_python)
     run = _run_plan(plan, objective, data, trace=trace, must=must, shared=shared, stepwise=stepwise)
     note = "" if plan.descent is None else note_on(plan.searched(run.release).path, plan.descent)

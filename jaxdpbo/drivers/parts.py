@@ -1,4 +1,4 @@
-"""A compiled run in parts, its state in a file between them: killed at any point, it goes on to the same release.
+"""A compiled run in parts, its snapshot in a file between them: killed at any point, it goes on to the same release.
 
 All that is drawn follows from the key, which the file holds, so a part that is computed again is the same part: however
 often a run is killed, one transcript leaves. The file says which run it is of: the program, the numbers, the data, the
@@ -24,7 +24,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from jaxdpbo import _files
-from jaxdpbo.drivers import mesh, program
+from jaxdpbo.drivers import mesh, program, result
 from jaxdpbo.types import Algorithm, Config, Objective, State
 
 PARTS = 20  # at most
@@ -44,7 +44,7 @@ class Begun(NamedTuple):
       key: of the run;
       keys: its children, for the start, the steps and the release.
       done: how many steps were taken.
-      state: after them.
+      snapshot: after them.
       info: of each, with a leading axis.
       fresh: the file was made just now.
     """
@@ -55,7 +55,7 @@ class Begun(NamedTuple):
     key: jax.Array
     keys: tuple[jax.Array, ...]
     done: int
-    state: State
+    snapshot: result.Snapshot
     info: Any
     fresh: bool
 
@@ -82,11 +82,11 @@ def begin(
         raise TypeError(f"checkpoint must be a path, got {type(path).__name__}")
     path = Path(path).absolute()
     own = _children(key)
-    state = _started(algorithm, own[0], config)
+    start = _started(algorithm, own[0], config)
     traced = (
         _started.trace(algorithm, *_shapes((own[0], config))),
-        _part.trace(algorithm, objective, *_shapes((own[1], config, data, state)), _size(config), 0),
-        _released.trace(algorithm, *_shapes((own[2], config, state))),
+        _part.trace(algorithm, objective, *_shapes((own[1], config, data, start)), _size(config), 0),
+        _released.trace(algorithm, *_shapes((own[2], config, start.state))),
     )
     if any(_calls_unseen(each.jaxpr.jaxpr) for each in traced):
         raise ValueError(
@@ -95,7 +95,7 @@ def begin(
             "needs no file"
         )
     prints = _prints(_programs(traced), config, data, None if drawn else key)
-    begun = Begun(path, os.urandom(16).hex(), prints, key, own, 0, state, None, True)
+    begun = Begun(path, os.urandom(16).hex(), prints, key, own, 0, start, None, True)
     try:
         _files.write_once(path, _content(begun), _files.PRIVATE)
     except FileExistsError:
@@ -104,16 +104,16 @@ def begin(
 
 
 def finished(begun: Begun, algorithm: Algorithm, objective: Objective, config: Config, data: Any) -> tuple[Any, ...]:
-    """``(release, state, info)`` of ``scan``; the file has the state after every part."""
+    """``(release, snapshot, info)`` of ``scan``; the file has the snapshot after every part."""
     size = _size(config)
     while begun.done < config.steps:
-        state, info = _part(algorithm, objective, begun.keys[1], config, data, begun.state, size, begun.done)
+        after, info = _part(algorithm, objective, begun.keys[1], config, data, begun.snapshot, size, begun.done)
         count = min(size, config.steps - begun.done)  # a step beyond the last changes nothing
         info = jax.tree.map(lambda leaf, count=count: np.asarray(leaf)[:count], info)
         known = info if begun.info is None else jax.tree.map(lambda *both: np.concatenate(both), begun.info, info)
-        begun = begun._replace(done=begun.done + count, state=state, info=known)
+        begun = begun._replace(done=begun.done + count, snapshot=after, info=known)
         _files.replace(begun.path, _content(begun), _files.PRIVATE)
-    return _released(algorithm, begun.keys[2], config, begun.state), begun.state, begun.info
+    return _released(algorithm, begun.keys[2], config, begun.snapshot.state), begun.snapshot, begun.info
 
 
 def delete(begun: Begun) -> None:
@@ -132,16 +132,16 @@ def _children(key: jax.Array) -> tuple[jax.Array, ...]:
 
 
 @partial(jax.jit, static_argnums=0)
-def _started(algorithm: Algorithm, key: jax.Array, config: Config) -> State:
-    return algorithm.init(key, config)
+def _started(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snapshot:
+    return program.begin(algorithm, key, config)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 6))
 def _part(
-    algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Any, state: State, size: int,
-    start: jax.Array,
-) -> tuple[State, Any]:  # fmt: skip
-    return program.steps(algorithm, objective, key, config, data, state, start + jnp.arange(size))
+    algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Any, before: result.Snapshot,
+    size: int, start: jax.Array,
+) -> tuple[result.Snapshot, Any]:  # fmt: skip
+    return program.steps(algorithm, objective, key, config, data, before, start + jnp.arange(size))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -217,7 +217,7 @@ def _digest(parts: list[Any]) -> str:
 
 def _content(begun: Begun) -> bytes:
     written = io.BytesIO()
-    named = {f"state {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.state))}
+    named = {f"state {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.snapshot))}
     named |= {f"info {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.info))}
     np.savez(written, name=begun.name, done=begun.done, words=_words(begun.key), **begun.prints, **named)
     return written.getvalue()
@@ -232,13 +232,13 @@ def _read(asked: Begun, info: Any) -> Begun:
         other = [said for part, said in PRINTS.items() if str(found[part]) != asked.prints[part]]
         key = jax.random.wrap_key_data(jnp.asarray(found["words"]), impl=jax.random.key_impl(asked.key))
         name, done = str(found["name"]), int(found["done"])
-        state = jax.tree.map(jnp.asarray, _leaves(found, "state", asked.state)) if not other else None
+        stood = jax.tree.map(jnp.asarray, _leaves(found, "state", asked.snapshot)) if not other else None
         known = _leaves(found, "info", info) if done and not other else None
     except (KeyError, EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"checkpoint must be a file of run_scan, and {asked.path.name} is none") from error
-    if state is None:
+    if stood is None:
         raise ValueError(f"checkpoint must be of this run: {asked.path.name} is of another in {', '.join(other)}")
-    return asked._replace(name=name, key=key, keys=_children(key), done=done, state=state, info=known, fresh=False)
+    return asked._replace(name=name, key=key, keys=_children(key), done=done, snapshot=stood, info=known, fresh=False)
 
 
 def _leaves(found: dict[str, np.ndarray], kind: str, like: Any) -> Any:

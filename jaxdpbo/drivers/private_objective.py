@@ -191,7 +191,7 @@ class PrivateObjective:
         if self._reference is not None:
             losses = losses - self._reference[None]
         key, config = jax.random.fold_in(self._key, number), self._config
-        value = float(_private_means(key, config.budget, losses, config.low, config.high)[0][0])
+        value = float(_private_means(key, config.budget, losses, config.low, config.high)[0])
         with self._lock:
             self._note({"point": place, "value": value})
             self._spent.append(Spent(kept, value))

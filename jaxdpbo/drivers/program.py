@@ -1,4 +1,4 @@
-"""A run as a pure function, for programs of any kind."""
+"""A run as a pure function, for programs of any kind; and one step of any algorithm."""
 
 from typing import Any
 
@@ -6,23 +6,83 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import space as spaces
+from jaxdpbo import types
 from jaxdpbo.drivers import mesh, result
-from jaxdpbo.types import Algorithm, Config, Data, Objective, State
+from jaxdpbo.privacy import totals
+from jaxdpbo.types import Algorithm, Config, Data, Memory, Objective, Query
+
+
+def begin(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snapshot:
+    """Before the first step."""
+    users = config.users
+    memory = () if algorithm.contribute is None or users is None else algorithm.remember(config, users)
+    return result.Snapshot(algorithm.init(key, config), memory)
+
+
+def learn(
+    algorithm: Algorithm, key: jax.Array, config: Config, before: result.Snapshot, query: Query, values: jax.Array
+) -> tuple[result.Snapshot, Any]:
+    """The rest of a step once its ``query`` is evaluated, and its ``Info``: what users add up to, noised, and told."""
+    state, memory = before
+    if algorithm.contribute is None:
+        state, info = algorithm.tell(key, config, state, query, values)
+        return result.Snapshot(state, memory), info
+    assert algorithm.perturb is not None
+    total, refined, memory, key = _total(algorithm, key, config, memory, query, values)
+    released = algorithm.perturb(key, config, refined, total.whole)
+    after = algorithm.tell(config, state, refined, released)
+    return result.Snapshot(after, memory), algorithm.inform(config, refined, total)
+
+
+def recall(algorithm: Algorithm, config: Config, memory: Memory, query: Query, values: jax.Array) -> Memory:
+    """The memory after a step that was told before: nothing is drawn, and no total is returned."""
+    return contribute(algorithm, config, query, memory, values)[1]
+
+
+def contribute(
+    algorithm: Algorithm, config: Config, query: Query, memory: Memory, values: jax.Array
+) -> tuple[totals.Total, Memory]:
+    """``algorithm.contribute`` of all users."""
+    given = algorithm.contribute
+    assert given is not None
+    types.check_values(values, *jnp.shape(values)[:-1], users=config.users)
+    return mesh.sum_over_users(lambda public, own: given(*public, *own), (config, query), (memory, values))
+
+
+def _total(
+    algorithm: Algorithm, key: jax.Array, config: Config, memory: Memory, query: Query, values: jax.Array
+) -> tuple[totals.Total, Query, Memory, jax.Array]:
+    """The total of all users, the query it is of, their memory, and the key for the noise."""
+    if query.survey is not None:
+        key, refine_key = jax.random.split(key)
+
+        def refined() -> Query:
+            survey = algorithm.survey
+            assert survey is not None
+            assert algorithm.refine is not None
+            counted, _ = mesh.sum_over_users(
+                lambda public, own: (survey(*public, *own), ()), (config, query), (memory, values)
+            )
+            return algorithm.refine(refine_key, config, query, counted)
+
+        query = jax.lax.cond(query.survey, refined, lambda: query)
+    total, memory = contribute(algorithm, config, query, memory, values)
+    return total, query, memory, key
 
 
 def scan(
     algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Data
-) -> tuple[Any, State, Any]:
+) -> tuple[Any, result.Snapshot, Any]:
     """The pure function inside ``run_scan``: a whole run, for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys,
     configs and data. Traced data that are sharded lie on axes of kind ``Auto``.
 
     Returns:
-      ``(release, state, info)``. Only the release may be published; ``info`` has a leading axis of steps.
+      ``(release, snapshot, info)``. Only the release may be published; ``info`` has a leading axis of steps.
     """
     init_key, loop_key, release_key = jax.random.split(key, 3)
-    start = algorithm.init(init_key, config)
-    state, info = steps(algorithm, objective, loop_key, config, data, start, jnp.arange(config.steps))
-    return algorithm.release(release_key, config, state), state, info
+    start = begin(algorithm, init_key, config)
+    end, info = steps(algorithm, objective, loop_key, config, data, start, jnp.arange(config.steps))
+    return algorithm.release(release_key, config, end.state), end, info
 
 
 def steps(
@@ -31,20 +91,20 @@ def steps(
     key: jax.Array,
     config: Config,
     data: Data,
-    state: State,
+    before: result.Snapshot,
     times: jax.Array,
-) -> tuple[State, Any]:
-    """The steps ``times (t,)`` of a run, from the state before them; ``key`` is that of all steps of the run."""
+) -> tuple[result.Snapshot, Any]:
+    """The steps ``times (t,)`` of a run, from where it stood; ``key`` is that of all steps of the run."""
 
-    def step(state, t):
+    def step(before, t):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key, t))
-        query = algorithm.ask(ask_key, config, state)
+        query = algorithm.ask(ask_key, config, before.state)
         values = _at_each(objective, query.points, data, config.space)
         result.expect_no_mean("objective", values.shape[1:], config.users)
-        state, info = algorithm.tell(tell_key, config, state, query, values)
-        return state, result.complete(info)
+        after, info = learn(algorithm, tell_key, config, before, query, values)
+        return after, result.complete(info)
 
-    return jax.lax.scan(step, state, times)
+    return jax.lax.scan(step, before, times)
 
 
 def _at_each(objective: Objective, points: jax.Array, data: Any, space: Any) -> jax.Array:

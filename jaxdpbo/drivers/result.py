@@ -11,13 +11,21 @@ from jax.core import Tracer
 from jaxdpbo import _user_values
 from jaxdpbo.drivers import mesh
 from jaxdpbo.privacy import guarantee, keys
-from jaxdpbo.types import Algorithm, Config, Data, Info, PublicState, State, Tree, missing
+from jaxdpbo.types import Algorithm, Config, Data, Info, Memory, PublicState, State, Tree, missing
+
+
+class Snapshot(NamedTuple):
+    """Where a run stands between two steps: the ``state``, and the ``memory`` of all users. Raw: never publish it."""
+
+    state: State
+    memory: Memory
 
 
 class Diagnostics(NamedTuple):
-    """Raw: ``state`` at the end and ``info`` with a leading axis of steps. NOT PRIVATE: never publish it."""
+    """Raw: ``state`` and users' ``memory`` at the end, ``info`` of each step. NOT PRIVATE: never publish it."""
 
     state: State
+    memory: Memory
     info: Any
 
 
@@ -55,17 +63,17 @@ class ObjectiveError(ValueError):
 
 
 class RunInterrupted(RuntimeError):
-    """A run stopped on an exception, which is its ``__cause__``; ``state`` is where it stood.
+    """A run stopped on an exception, which is its ``__cause__``; ``snapshot`` is where it stood.
 
-    ``run_loop(..., state=error.state)`` goes on from there. The state is raw, so it is kept out of ``repr``, ``str``
-    and pickles of this exception. It is None for a run on record, which goes on by its record alone: a second way on
-    would be a second transcript under one charge. ``step`` is the number of steps taken, where it is known.
+    ``run_loop(..., snapshot=error.snapshot)`` goes on from there. The snapshot is raw, so it is kept out of ``repr``,
+    ``str`` and pickles of this exception. It is None for a run on record, which goes on by its record alone: a second
+    way on would be a second transcript under one charge. ``step`` is the number of steps taken, where it is known.
     """
 
-    def __init__(self, message: str, state: State | None = None, step: int | None = None):
-        """``message`` says at which step; ``state`` is the state before it."""
+    def __init__(self, message: str, snapshot: Snapshot | None = None, step: int | None = None):
+        """``message`` says at which step; ``snapshot`` is of before it."""
         super().__init__(message)
-        self.state, self.step = state, step
+        self.snapshot, self.step = snapshot, step
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the message alone."""
@@ -150,15 +158,15 @@ def to_numpy(released: Tree) -> Any:
     )
 
 
-def raise_on_failed_factorisation(info: Info | None, state: State | None) -> None:
+def raise_on_failed_factorisation(info: Info | None, snapshot: Snapshot | None) -> None:
     """A flag on public points, where an algorithm has one; the users' gradients then counted as zero.
 
-    ``info`` is None where no step was taken. ``state`` is None for a run on record: what it drew leaves by its record
-    or not at all.
+    ``info`` is None where no step was taken. ``snapshot`` is None for a run on record: what it drew leaves by its
+    record or not at all.
     """
     failed = None if info is None else info.factorisation_failed
     if failed is not None and bool(np.any(np.asarray(failed))):
         raise RunInterrupted(
             "the covariance of the evaluated points could not be factored: raise noise_variance or use float64",
-            state,
+            snapshot,
         )

@@ -98,16 +98,16 @@ def run_scan(
             return result.Run(result.named(result.to_numpy(done), config), statement)
     with mesh.over(devices):
         if begun is None:
-            released, state, info = _scan(algorithm, objective, key, config, data)
+            released, end, info = _scan(algorithm, objective, key, config, data)
         else:
-            released, state, info = parts.finished(begun, algorithm, objective, config, data)
-    result.raise_on_failed_factorisation(info, state if recording is None else None)
+            released, end, info = parts.finished(begun, algorithm, objective, config, data)
+    result.raise_on_failed_factorisation(info, end if recording is None else None)
     released = mesh.given_back(devices, released)
     if recording is not None:
         released = checkpoints.give_out(recording, released)
     if begun is not None:
         parts.delete(begun)
-    diagnosed = result.Diagnostics(state, info) if diagnostics else None
+    diagnosed = result.Diagnostics(end.state, end.memory, info) if diagnostics else None
     return result.Run(result.named(result.to_numpy(released), config), statement, diagnosed)
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, asked, clipping, mechanisms, sensitivity, wide_integers
+from jaxdpbo.privacy import accounting, asked, mechanisms, sensitivity, totals, wide_integers
 from jaxdpbo.types import ArrayLike, DTypeLike
 
 RATE = Fraction(1, 2**8)  # of the exponential mechanism: its scores are in units of 1/256 nat
@@ -132,42 +132,63 @@ def row(
     >>> int(choice.row(secret_key(), chosen, losses, jnp.asarray(2.0)))
     0
     """
+    return draw(key, budget, sum_losses(budget, losses, width), favoured)
+
+
+def sum_losses(budget: Budget, losses: jax.Array, width: jax.Array, present: jax.Array | None = None) -> totals.Sum:
+    """What users add to a choice: the sums ``(m,)`` of their ``relative`` losses, in integers where noise is exact.
+
+    Args:
+      budget: of ``budget``.
+      losses: ``(m, s)``, of any ``s`` users.
+      width: ``()``, public.
+      present: ``(s,)``, False at columns that stand for nobody.
+    """
+    lost = relative(losses, width)
     if budget.noise == "exact":
-        return mechanisms.exact_exponential(key, scores(budget, losses, width, favoured), RATE).astype(jnp.int32)
-    totals = jnp.sum(relative(losses, width), axis=1)
+        levels = budget.units * budget.digits
+        lost = jnp.rint(lost * levels.astype(lost.dtype)).astype(jnp.int32)
+    lost = lost if present is None else jnp.where(present[None], lost, 0)
+    return wide_integers.total(lost, LEVELS_BITS) if budget.noise == "exact" else jnp.sum(lost, axis=1)
+
+
+def draw(key: jax.Array, budget: Budget, total: totals.Sum, favoured: ArrayLike | None = None) -> jax.Array:
+    """The row ``()`` that ``row`` draws, of the ``sum_losses`` ``(m,)`` of all users."""
+    if isinstance(total, wide_integers.Wide):
+        return mechanisms.exact_exponential(key, scores(budget, total, favoured), RATE).astype(jnp.int32)
     if budget.noise == "none":
-        return jnp.argmin(totals).astype(jnp.int32)
+        return jnp.argmin(total).astype(jnp.int32)
     wide = 2 * (log_ndtr(budget.mu / 2) - log_ndtr(-budget.mu / 2))
     narrow = 4 * jnp.arctanh(jax.scipy.special.erf(jnp.minimum(budget.mu, 1.0) / 8**0.5))  # where that cancels
     eta = jnp.where(budget.mu < 1, narrow, wide)
-    logits = _prior(totals, favoured) - totals * eta / sensitivity.between_scores(1)
+    logits = _prior(len(total), favoured, total.dtype) - total * eta / sensitivity.between_scores(1)
     return jax.random.categorical(key, logits, mode="high").astype(jnp.int32)
 
 
-def scores(budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None) -> jax.Array:
+def scores(budget: Budget, total: wide_integers.Wide, favoured: ArrayLike | None = None) -> jax.Array:
     """Integers ``(m,)`` in units of ``RATE``, the best at ``mechanisms.top(RATE)``: raw, what ``row`` draws by.
 
-    The arguments are those of ``row``, ``budget.noise`` being "exact".
+    Args:
+      budget: of ``budget``, ``noise`` being "exact".
+      total: ``(m,)``, ``sum_losses`` of all users.
+      favoured: see ``row``.
     """
-    parts, top = relative(losses, width), mechanisms.top(RATE)
-    levels = budget.units * budget.digits
-    whole = jnp.rint(parts * levels.astype(parts.dtype)).astype(jnp.int32)
-    lost = wide_integers.divide(clipping.total_of_users(whole, LEVELS_BITS), budget.digits)
-    prior = jnp.rint(_prior(parts[:, 0], favoured) / float(RATE)).astype(jnp.int32)
-    farthest = top + math.ceil(math.log(losses.shape[0]) / RATE)  # beyond it no prior counts, and no difference wraps
+    top, points = mechanisms.top(RATE), len(total.low)
+    lost = wide_integers.divide(total, budget.digits)
+    prior = jnp.rint(_prior(points, favoured, budget.mu.dtype) / float(RATE)).astype(jnp.int32)
+    farthest = top + math.ceil(math.log(points) / RATE)  # beyond it no prior counts, and no difference wraps
     worse = wide_integers.add(lost, wide_integers.negate(wide_integers.minimum(lost)))
     found = prior - wide_integers.narrow(worse, farthest)
     return found - jnp.max(found) + top
 
 
-def _prior(like: jax.Array, favoured: ArrayLike | None) -> jax.Array:
+def _prior(count: int, favoured: ArrayLike | None, dtype: DTypeLike) -> jax.Array:
     """Logarithms of weights ``(m,)``: one row may have as much as all others."""
-    found = jnp.zeros_like(like)
+    found = jnp.zeros(count, dtype)
     if favoured is None:
         return found
-    count = like.shape[0]
     at = jnp.arange(count, dtype=jnp.int32) == jnp.asarray(favoured, jnp.int32)
-    return jnp.where(at, jnp.asarray(math.log(max(count - 1, 1)), like.dtype), found)
+    return jnp.where(at, jnp.asarray(math.log(max(count - 1, 1)), dtype), found)
 
 
 def relative(losses: jax.Array, width: jax.Array) -> jax.Array:

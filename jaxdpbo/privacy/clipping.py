@@ -4,19 +4,18 @@ A user whose vector is not finite counts as the zero vector, before the clip. Na
 (``min(1, B / NaN)`` is NaN), and raising on it would itself tell an observer something.
 """
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec
 
-from jaxdpbo.privacy import wide_integers
+from jaxdpbo.privacy import totals, wide_integers
 from jaxdpbo.types import DTypeLike
 
-USERS_AXIS = "users"  # of a mesh: who traces under one with such an axis has the users spread over its devices
 RADIUS_BITS = 16  # of one user's integers
-CHUNK = 4096  # users at a time, give or take a half: their vectors stay in cache, and no (d, n) array is ever written
+# Users at a time: their vectors stay in cache, and no (d, n) array is ever written. Fixed, so that a user's part is
+# rounded alike in any group of users that is larger, or padded to one size.
+CHUNK = 1024
 
 
 def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -46,8 +45,8 @@ def l2_norms(vectors: jax.Array) -> jax.Array:
 
 
 def summed(
-    vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None
-) -> tuple[Any, jax.Array, jax.Array]:
+    vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None, present: jax.Array | None = None
+) -> tuple[totals.Sum, jax.Array, jax.Array]:
     """Clip and add up columns; with ``radius`` as integers, so that nothing about the sum is rounded.
 
     Replacing one column moves the sum by ``sensitivity.clipped_sum``, up to rounding. With ``radius`` each column
@@ -57,34 +56,26 @@ def summed(
       vectors: ``(d, n)``, one user a column.
       clip_norm: ``B``, positive.
       radius: ``()`` ``int32``, that ``B`` is mapped to; ``radius`` and ``d`` below 2^16.
+      present: ``(n,)``, False at columns that stand for nobody; all stand for users where it is None.
 
     Returns:
       The sum ``(d,)``, with ``radius`` as ``wide_integers.Wide`` in units of ``grid_step``; how many users were
       clipped, and how many refused.
     """
-    counted, clipped, nonfinite = _counted(vectors, clip_norm, radius)
-    total = jnp.sum(counted, axis=1) if radius is None else total_of_users(counted, RADIUS_BITS)
+    counted, clipped, nonfinite = _counted(vectors, clip_norm, radius, present)
+    total = jnp.sum(counted, axis=1) if radius is None else wide_integers.total(counted, RADIUS_BITS)
     return total, jnp.sum(clipped), jnp.sum(nonfinite)
 
 
-def total_of_users(whole: jax.Array, bits: int) -> wide_integers.Wide:
-    """The sum over users of integers ``(m, n)`` within ``[-2^bits, 2^bits]``; on a mesh each device adds up its own."""
-    mesh, users = jax.sharding.get_abstract_mesh(), whole.shape[1]
-    if USERS_AXIS not in mesh.auto_axes or users % mesh.shape[USERS_AXIS]:
-        return wide_integers.total(whole, bits)
-    spread = jax.shard_map(
-        lambda own: wide_integers.psum(wide_integers.total(own, bits), USERS_AXIS),
-        mesh=mesh, in_specs=PartitionSpec(None, USERS_AXIS), out_specs=PartitionSpec(), axis_names={USERS_AXIS},
-    )  # fmt: skip
-    return spread(whole)
-
-
 def _counted(
-    vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None
+    vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None, present: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """What is added up ``(d, n)``, and which users were clipped and refused ``(n,)``."""
     vectors, clipped, nonfinite = clip_by_l2_norm(vectors, clip_norm)
-    return vectors if radius is None else quantised(vectors, clip_norm, radius), clipped, nonfinite
+    counted = vectors if radius is None else quantised(vectors, clip_norm, radius)
+    if present is None:
+        return counted, clipped, nonfinite
+    return jnp.where(present[None], counted, 0), clipped & present, nonfinite & present
 
 
 def quantised(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
@@ -114,8 +105,12 @@ def grid_step(clip_norm: jax.Array, radius: jax.Array, dimension: int) -> jax.Ar
 
 
 def clipped_sum(
-    weights: jax.Array, losses: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None
-) -> tuple[Any, jax.Array, jax.Array]:
+    weights: jax.Array,
+    losses: jax.Array,
+    clip_norm: jax.Array,
+    radius: jax.Array | None = None,
+    present: jax.Array | None = None,
+) -> tuple[totals.Sum, jax.Array, jax.Array]:
     """``summed`` of ``weights.T @ losses[:, i]`` over users, in chunks: no ``(d, n)`` array is stored.
 
     Replacing one user's losses moves the result as ``summed`` says, whatever the losses are, NaN and infinities
@@ -126,55 +121,31 @@ def clipped_sum(
       losses: ``(m, n)``, of which the leading ``r <= m`` rows count.
       clip_norm: ``B``, positive.
       radius: see ``summed``.
+      present: see ``summed``.
 
     Returns:
       As ``summed``: the sum, how many users were clipped, and how many refused as not finite. Raw data, not private.
     """
-    mesh, users = jax.sharding.get_abstract_mesh(), losses.shape[1]
-    if USERS_AXIS in mesh.auto_axes and users % mesh.shape[USERS_AXIS] == 0:
-        return _on_mesh(mesh, weights, losses, clip_norm, radius)
-    return _in_chunks(weights, losses, clip_norm, radius)
-
-
-def _in_chunks(weights, losses, clip_norm, radius, start=lambda zeros: zeros):
     rows, users = weights.shape[0], losses.shape[1]
-    chunk = -(-users // max(1, round(users / CHUNK)))  # equal chunks: a small rest would cost as much as a whole one
-    full, rest = divmod(users, chunk)
 
-    def add(total, block):
-        counted, *flags = _counted(jnp.matmul(weights.T, block, precision="highest"), clip_norm, radius)
-        of_chunk = jnp.sum(counted, axis=1, dtype=counted.dtype)  # a chunk's integers fit 31 bits
-        whole = total[0] + of_chunk if radius is None else wide_integers.add(total[0], wide_integers.widen(of_chunk))
-        return whole, *(before + jnp.sum(flag) for before, flag in zip(total[1:], flags, strict=True))
+    def of_chunk(block: jax.Array, counts: jax.Array | None) -> tuple[totals.Sum, jax.Array, jax.Array]:
+        vectors = jnp.matmul(weights.T, block, precision="highest")
+        counted, clipped, nonfinite = _counted(vectors, clip_norm, radius, counts)
+        total = jnp.sum(counted, axis=1, dtype=counted.dtype)  # a chunk's integers fit 31 bits
+        whole = total if radius is None else wide_integers.widen(total)
+        return whole, jnp.sum(clipped), jnp.sum(nonfinite)
+
+    if users <= CHUNK:  # no loop, so no copy of the losses where all rows count
+        return of_chunk(losses[:rows], present)
+
+    def add(number: Any, total: tuple[totals.Sum, jax.Array, jax.Array]) -> tuple[totals.Sum, jax.Array, jax.Array]:
+        start = jnp.minimum(number * CHUNK, users - CHUNK)  # the last chunk overlaps the one before
+        counts = start + jnp.arange(CHUNK) >= number * CHUNK
+        if present is not None:
+            counts &= jax.lax.dynamic_slice_in_dim(present, start, CHUNK)
+        return totals.add(total, of_chunk(jax.lax.dynamic_slice(losses, (0, start), (rows, CHUNK)), counts))
 
     count = jnp.zeros((), jnp.sum(jnp.zeros(1, bool)).dtype)
     nothing = jnp.zeros(weights.shape[1], weights.dtype if radius is None else jnp.int32)
-    total = start((nothing if radius is None else wide_integers.widen(nothing), count, count))
-    if full == 1:  # no loop, so no copy of the losses where all rows count
-        total = add(total, losses[:rows, :chunk])
-    else:
-        total = jax.lax.fori_loop(
-            0,
-            full,
-            lambda i, total: add(total, jax.lax.dynamic_slice(losses, (0, i * chunk), (rows, chunk))),
-            total,
-        )
-    if rest:
-        total = add(total, losses[:rows, full * chunk :])
-    return total
-
-
-def _on_mesh(mesh, weights, losses, clip_norm, radius):
-    """Every device goes through its own users; their sums are added up."""
-
-    def own(weights, losses, clip_norm, radius):
-        differing = partial(jax.lax.pcast, axis_name=USERS_AXIS, to="varying")
-        total, *counts = _in_chunks(weights, losses, clip_norm, radius, differing)
-        add_up = jax.lax.psum if radius is None else wide_integers.psum
-        return add_up(total, USERS_AXIS), *jax.lax.psum(tuple(counts), USERS_AXIS)
-
-    whole, by_user = PartitionSpec(), PartitionSpec(None, USERS_AXIS)
-    spread = jax.shard_map(
-        own, mesh=mesh, in_specs=(whole, by_user, whole, whole), out_specs=whole, axis_names={USERS_AXIS}
-    )
-    return spread(weights, losses, clip_norm, radius)
+    zeros = nothing if radius is None else wide_integers.widen(nothing), count, count
+    return jax.lax.fori_loop(0, -(-users // CHUNK), add, zeros)

@@ -5,48 +5,14 @@ the public ``n``. How far one user moves the sum is ``sensitivity``'s to say; ho
 releases is ``calibration``'s.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo.privacy import accounting, calibration, clipping, mechanisms, private_scale, sensitivity, wide_integers
+from jaxdpbo.privacy import accounting, calibration, clipping, mechanisms, sensitivity, totals, wide_integers
 
 
-def clip_norm(
-    key: jax.Array,
-    budget: calibration.Budget,
-    given: jax.Array,
-    step: jax.Array,
-    found: jax.Array | None,
-    norms: Callable[[], jax.Array],
-) -> tuple[jax.Array, jax.Array]:
-    """The key for ``of_vectors``, and ``B``: ``given``, or with a ``budget.scale`` what the first step finds.
-
-    Formal guarantee: in the first step ``private_scale.level(budget.scale)``-GDP, a part of what
-    ``calibration.statement`` says.
-
-    Args:
-      key: of the step; used once.
-      budget: of the run.
-      given: ``()``, of the config.
-      step: ``()``, steps taken.
-      found: ``()``, in the steps before.
-      norms: returns ``(n,)``, what users' vectors are long; raw.
-    """
-    if budget.scale is None or found is None:
-        return key, given
-    key, scale_key = jax.random.split(key)
-    return key, private_scale.at_step(scale_key, budget.scale, step, 0, found, norms)
-
-
-def of_vectors(
-    key: jax.Array, budget: calibration.Budget, total: jax.Array | wide_integers.Wide, clip_norm: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """The mean ``(d,)`` over users of vectors clipped to ``clip_norm``, with the noise of one of ``steps`` releases.
-
-    In units of ``clip_norm`` where that is found privately: who could not state it knows no other unit.
+def perturb_vectors(key: jax.Array, budget: calibration.Budget, total: totals.Sum, clip_norm: jax.Array) -> totals.Sum:
+    """The sum over users of vectors clipped to ``clip_norm``, with the noise of one of ``steps`` releases.
 
     Formal guarantee: the part of one of ``T`` releases in what ``calibration.statement`` says of all; none where
     ``budget.noise`` is "none" or ``mu = inf``. ``mu``-GDP over ``T`` releases is ``mu / sqrt(T)`` each (Dong et al.
@@ -57,21 +23,26 @@ def of_vectors(
       key: for the noise; used once.
       budget: of the run.
       total: ``(d,)``, of ``clipping.summed`` with ``calibration.grid(budget)``: ``Wide`` where the noise is exact.
-      clip_norm: ``B ()``, that it was clipped to.
+      clip_norm: ``B ()``, that it was clipped to; exact noise does not depend on it.
 
     Returns:
-      The noisy mean, and the raw one.
+      ``Wide (d,)`` where the noise is exact, otherwise the noisy mean ``(d,)``: ``mean_of_vectors`` takes either.
     """
-    exact = budget.noise == "exact"
-    unit = clipping.grid_step(clip_norm, budget.radius, budget.dimension) if exact else clip_norm
     deviation = sensitivity.clipped_sum(clip_norm) * budget.steps**0.5 / (budget.users * budget.mu)
-    noisy, mean = _noised(key, budget, total, unit, deviation)
-    return noisy if budget.scale is None else noisy / clip_norm, mean
+    return _perturbed(key, budget, total, deviation)
+
+
+def mean_of_vectors(budget: calibration.Budget, released: totals.Sum, clip_norm: jax.Array) -> jax.Array:
+    """The mean ``(d,)`` over users that ``perturb_vectors`` released; or of ``without_noise``, which is raw."""
+    if not isinstance(released, wide_integers.Wide):
+        return released
+    step = clipping.grid_step(clip_norm, budget.radius, budget.dimension) / budget.users
+    return wide_integers.to_float(released, step.dtype) * step
 
 
 def of_losses(
     key: jax.Array, budget: calibration.Budget, losses: jax.Array, low: jax.Array, high: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+) -> jax.Array:
     """Noised means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, NaN as the middle.
 
     Formal guarantee: the part of ``b`` of ``steps releases`` evaluations in what ``calibration.statement`` says of all.
@@ -84,23 +55,62 @@ def of_losses(
       losses: ``(b, n)``.
       low: ``()``, and
       high: ``()``, the public range.
+    """
+    total, _ = sum_losses(budget, losses, low, high)
+    return mean_of_losses(budget, perturb_losses(key, budget, total, low, high), low, high)
+
+
+def sum_losses(
+    budget: calibration.Budget, losses: jax.Array, low: jax.Array, high: jax.Array, present: jax.Array | None = None
+) -> tuple[totals.Sum, jax.Array]:
+    """What users add to the means ``of_losses``.
+
+    Args:
+      budget: of the run.
+      losses: ``(b, s)``, of any ``s`` users.
+      low: ``()``, and
+      high: ``()``, the public range.
+      present: ``(s,)``, False at columns that stand for nobody.
 
     Returns:
-      The noised means; the raw ones, and how many losses ``(b,)`` were moved by the clip: raw data.
+      Sums ``(b,)``: ``Wide`` in units of the grid where the noise is exact, otherwise of clipped losses; and how many
+      losses ``(b,)`` were moved by the clip. Both are raw.
     """
     middle, half = (low + high) / 2, (high - low) / 2
     known = jnp.where(jnp.isnan(losses), middle, losses)
-    inside = jnp.clip(known, low, high)
-    clipped = jnp.sum(inside != losses, axis=1)
+    parts = jnp.clip(known, low, high)
+    moved = parts != losses
     if budget.noise == "exact":
-        radius = jnp.asarray(budget.radius, half.dtype)
-        scaled = jnp.rint((inside - middle) / half * radius).astype(jnp.int32)
-        total = clipping.total_of_users(jnp.clip(scaled, -budget.radius, budget.radius), clipping.RADIUS_BITS)
-        noisy, mean = _noised(key, budget, total, half / radius, 0.0)
-        return middle + noisy, middle + mean, clipped
+        scaled = jnp.rint((parts - middle) / half * jnp.asarray(budget.radius, half.dtype)).astype(jnp.int32)
+        parts = jnp.clip(scaled, -budget.radius, budget.radius)
+    if present is not None:
+        parts, moved = jnp.where(present[None], parts, 0), moved & present[None]
+    clipped = jnp.sum(moved, axis=1)
+    if budget.noise == "exact":
+        return wide_integers.total(parts, clipping.RADIUS_BITS), clipped
+    return jnp.sum(parts, axis=1), clipped
+
+
+def perturb_losses(
+    key: jax.Array, budget: calibration.Budget, total: totals.Sum, low: jax.Array, high: jax.Array
+) -> totals.Sum:
+    """The ``sum_losses`` of all users with the noise of ``of_losses``: ``Wide``, or means where it is not exact."""
     each = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
-    deviation = sensitivity.mean_loss(low, high, budget.users) / each
-    return *_noised(key, budget, jnp.sum(inside, axis=1), half, deviation), clipped
+    return _perturbed(key, budget, total, sensitivity.mean_loss(low, high, budget.users) / each)
+
+
+def mean_of_losses(budget: calibration.Budget, released: totals.Sum, low: jax.Array, high: jax.Array) -> jax.Array:
+    """The means ``(b,)`` that ``perturb_losses`` released; or of ``without_noise``, which are raw."""
+    if not isinstance(released, wide_integers.Wide):
+        return released
+    middle, half = (low + high) / 2, (high - low) / 2
+    step = half / jnp.asarray(budget.radius, half.dtype) / budget.users
+    return middle + wide_integers.to_float(released, step.dtype) * step
+
+
+def without_noise(budget: calibration.Budget, total: totals.Sum) -> totals.Sum:
+    """A total of all users in place of what is released, for diagnostics. Raw."""
+    return total if isinstance(total, wide_integers.Wide) else total / budget.users
 
 
 def loss_deviation(budget: calibration.Budget, low: float, high: float) -> float:
@@ -122,17 +132,10 @@ def loss_deviation(budget: calibration.Budget, low: float, high: float) -> float
     return accounting.gaussian_standard_deviation(moved, each)
 
 
-def _noised(
-    key: jax.Array, budget: calibration.Budget, total: Any, unit: jax.Array, deviation: jax.Array | float
-) -> tuple[jax.Array, jax.Array]:
-    """A sum over users, ``Wide`` in units of ``unit`` where the noise is exact, as a noisy mean and the raw one."""
-    if budget.noise == "exact":
+def _perturbed(key: jax.Array, budget: calibration.Budget, total: totals.Sum, deviation: jax.Array) -> totals.Sum:
+    """A sum over users plus Gaussian noise: of integers where it is exact, otherwise of ``deviation`` on the mean."""
+    if isinstance(total, wide_integers.Wide):
         noise = mechanisms.rounded_gaussian(key, total.low.shape, budget.sigma)
-        step = unit / budget.users
-        both = wide_integers.add(total, wide_integers.widen(noise)), total
-        noisy, raw = (wide_integers.to_float(each, step.dtype) * step for each in both)
-        return noisy, raw
+        return wide_integers.add(total, wide_integers.widen(noise))
     mean = total / budget.users
-    if budget.noise == "none":
-        return mean, mean
-    return mechanisms.gaussian(key, mean, deviation), mean
+    return mean if budget.noise == "none" else mechanisms.gaussian(key, mean, deviation)

@@ -7,7 +7,6 @@ a high quantile: with few users a high quantile of noisy counts is anywhere abov
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, asked, clipping, mechanisms, sensitivity, wide_integers
+from jaxdpbo.privacy import accounting, asked, mechanisms, sensitivity, wide_integers
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -95,26 +94,40 @@ def median(key: jax.Array, budget: Budget, numbers: jax.Array) -> jax.Array:
     >>> float(private_scale.median(secret_key(), chosen, jnp.full(500, 3.0)))
     4.0
     """
-    one = jnp.ones((), numbers.dtype)
+    return median_of_counts(key, budget, count(numbers), len(numbers), numbers.dtype)
+
+
+def count(numbers: jax.Array, present: jax.Array | None = None) -> wide_integers.Wide:
+    """How many of ``numbers (s,)`` are at most each power of two, ``(81,)``: what users add to the median.
+
+    Args:
+      numbers: one for each user; raw.
+      present: ``(s,)``, False at those that stand for nobody.
+    """
+
+    def up_to(exponent: jax.Array) -> wide_integers.Wide:
+        within = numbers <= jnp.ldexp(jnp.ones((), numbers.dtype), exponent)
+        within = within if present is None else within & present
+        return wide_integers.total(within.astype(jnp.int32), 0)
+
+    return jax.lax.map(up_to, jnp.arange(LOWEST, HIGHEST + 1, dtype=jnp.int32))
+
+
+def median_of_counts(
+    key: jax.Array, budget: Budget, counts: wide_integers.Wide, users: int, dtype: DTypeLike
+) -> jax.Array:
+    """``median`` of ``users`` numbers by their ``count``, as ``dtype``; it looks at seven of the 81."""
 
     def halve(ends, key):
         low, high = ends
         middle = (low + high) // 2
-        within = (numbers <= jnp.ldexp(one, middle)).astype(jnp.int32)
-        counted = jax.tree.map(jnp.squeeze, clipping.total_of_users(within[None], 0))
-        enough = _reaches_half(key, budget, counted, numbers.shape[0])
+        counted = jax.tree.map(lambda word: word[middle - LOWEST], counts)
+        enough = _reaches_half(key, budget, counted, users)
         return (jnp.where(enough, low, jnp.minimum(middle + 1, high)), jnp.where(enough, middle, high)), None
 
     ends = jnp.asarray(LOWEST, jnp.int32), jnp.asarray(HIGHEST, jnp.int32)
     (found, _), _ = jax.lax.scan(halve, ends, jax.random.split(key, COUNTS))
-    return jnp.ldexp(one, found)
-
-
-def at_step(
-    key: jax.Array, budget: Budget, step: jax.Array, when: int, found: jax.Array, numbers: Callable[[], jax.Array]
-) -> jax.Array:
-    """``FACTOR`` times the ``median`` of ``numbers()`` at the step ``when``; otherwise ``found ()``, what it was."""
-    return jax.lax.cond(step == when, lambda: FACTOR * median(key, budget, numbers()), lambda: found)
+    return jnp.ldexp(jnp.ones((), dtype), found)
 
 
 def largest_differences(losses: jax.Array, reference: jax.Array) -> jax.Array:

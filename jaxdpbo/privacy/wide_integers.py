@@ -81,6 +81,21 @@ def divide(one: Wide, divisor: jax.Array) -> Wide:
     return jax.lax.fori_loop(0, 64, step, (zeros.high, zeros))[1]
 
 
+def shift_right(one: Wide, places: jax.Array) -> Wide:
+    """``one >> places``, rounded down, for ``one >= 0`` and ``int32`` places in ``[0, 63]``."""
+    low, high, by = one.low, one.high.astype(jnp.uint32), places.astype(jnp.uint32)
+    few = by < 32
+    within = jnp.where(few, by, by - 32)
+    carried = jnp.where(within == 0, 0, high << (32 - jnp.maximum(within, 1)))
+    shifted = jnp.where(few, (low >> within) | carried, high >> within)
+    return Wide(shifted, jnp.where(few, high >> within, 0).astype(jnp.int32))
+
+
+def maximum(wide: Wide) -> Wide:
+    """The largest element of ``Wide (m,)`` above ``-2^63``, as ``Wide ()``."""
+    return negate(minimum(negate(wide)))
+
+
 def minimum(wide: Wide) -> Wide:
     """The smallest element of ``Wide (m,)``, as ``Wide ()``."""
     high = jnp.min(wide.high)

@@ -203,9 +203,12 @@ def staged(factorization: Factorization, batch: int, function: Callable[[Factori
             Factorization(whole.points[:count], whole.mask[:count], whole.whitening[:count, :count], whole.used)
         )
 
-    needed = factorization.used + batch
-    stage = sum(jnp.asarray(needed > count, jnp.int32) for count in rows[:-1])
-    return jax.lax.switch(stage, [on(count) for count in rows], factorization)
+    return jax.lax.switch(stage_of(rows, factorization.used + batch), [on(count) for count in rows], factorization)
+
+
+def stage_of(rows: tuple[int, ...], needed: jax.Array) -> jax.Array:
+    """Which of the ``stages`` is the first to hold as many rows as are ``needed ()``."""
+    return sum((jnp.asarray(needed > count, jnp.int32) for count in rows[:-1]), jnp.zeros((), jnp.int32))
 
 
 def write(buffer: jax.Array, rows: jax.Array, start: jax.Array, allowed: jax.Array) -> jax.Array:

@@ -178,4 +178,4 @@ def calibrated(
 @jax.jit
 def _noised(key: jax.Array, budget: calibration.Budget, losses: jax.Array) -> jax.Array:
     zero = jnp.zeros((), losses.dtype)
-    return private_mean.of_losses(key, budget, losses[None], zero, zero + 1)[0][0]
+    return private_mean.of_losses(key, budget, losses[None], zero, zero + 1)[0]

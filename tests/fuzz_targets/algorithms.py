@@ -45,6 +45,7 @@ from jaxdpbo.algorithms import (
     private_search,
     random_search,
 )
+from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import (
     keys,
     prior_averaged,
@@ -236,19 +237,19 @@ def configs() -> dict[str, Target]:
 
 
 def protocols() -> dict[str, Target]:
-    """``tell`` of every algorithm, values of wrong shapes: refused at trace time."""
+    """A step of every algorithm, values of wrong shapes: refused at trace time."""
     found = {}
     for name, case in CASES.items():
         config = case.config(1.0)
-        state = jax.eval_shape(case.algorithm.init, jax.random.key(0), config)
-        query = jax.eval_shape(case.algorithm.ask, jax.random.key(0), config, state)
+        start = loop.begin.eval_shape(case.algorithm, jax.random.key(0), config)
+        query = jax.eval_shape(case.algorithm.ask, jax.random.key(0), config, start.state)
 
-        def tell(shape, case=case, config=config, state=state, query=query):
+        def learn(shape, case=case, config=config, start=start, query=query):
             values = jax.ShapeDtypeStruct(shape, jnp.result_type(float))
-            return str(jax.eval_shape(case.algorithm.tell, jax.random.key(0), config, state, query, values))
+            return str(loop.learn.eval_shape(case.algorithm, jax.random.key(0), config, start, query, values))
 
         shapes = st.lists(st.integers(0, 7), max_size=4).map(tuple)
         found[f"tell of {name}"] = Target(
-            tell, {"shape": shapes}, fixed=("shape",), words=("values",), weight=0.1
+            learn, {"shape": shapes}, fixed=("shape",), words=("values",), weight=0.1
         )  # fmt: skip
     return found

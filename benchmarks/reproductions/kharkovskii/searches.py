@@ -131,8 +131,8 @@ def _some(s, problem, chosen, aware, keys, start):
 def searched(given: Any, shared: None) -> jax.Array:
     """The simple regret ``(T,)`` of one run."""
     key, config, truth, seen = given
-    _, state, _ = drivers.scan(po_gp_ucb.algorithm, curator_tables.output, key, config, seen)
-    return jnp.max(truth) - jax.lax.cummax(truth[state.private.rows])
+    _, end, _ = drivers.scan(po_gp_ucb.algorithm, curator_tables.output, key, config, seen)
+    return jnp.max(truth) - jax.lax.cummax(truth[end.state.raw.rows])
 
 
 def at_random(s: SimpleNamespace, problem: Problem) -> np.ndarray:

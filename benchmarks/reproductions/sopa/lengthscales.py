@@ -86,9 +86,9 @@ def run_gibo(given, drawn):
     noise_key, key = jax.random.split(key)
     data = noisy.Data(records, noise_key, *noise)
     config = dataclasses.replace(config, theta0=start)
-    release, state, info = drivers.scan(dp_gibo.algorithm, OBJECTIVE, key, config, data)
+    release, end, info = drivers.scan(dp_gibo.algorithm, OBJECTIVE, key, config, data)
     points = common.answers(release.path)
-    asked = state.public.points.reshape(config.steps, config.batch, -1) - release.path[:-1, None]
+    asked = end.state.public.points.reshape(config.steps, config.batch, -1) - release.path[:-1, None]
     return {
         "curve": mean_losses(points.reshape(-1, points.shape[-1]), records).reshape(points.shape[:2]),
         "reach": jnp.mean(jnp.linalg.norm(asked, axis=2)),

@@ -17,10 +17,10 @@ Where a box is given the search is in BOX UNITS: kernel, clip norm and steps see
 counts for more than another because of its unit. With ``box_units=False`` they see the parameters themselves:
 Algorithm 1 as published. Points, starts, paths and answers are in the parameters' own units either way.
 
-``configs`` says what a run is configured with, ``run`` how it goes.
+``configs`` says what a run is configured with, ``run`` how it goes, ``contribution`` what users add up to.
 """
 
 from jaxdpbo.algorithms.dp_gibo.configs import Config, config
-from jaxdpbo.algorithms.dp_gibo.run import Info, Private, Public, Release, algorithm, started_at
+from jaxdpbo.algorithms.dp_gibo.run import Info, Public, Release, algorithm, started_at
 
-__all__ = ["Config", "Info", "Private", "Public", "Release", "algorithm", "config", "started_at"]
+__all__ = ["Config", "Info", "Public", "Release", "algorithm", "config", "started_at"]

@@ -77,6 +77,14 @@ class Config:
         variance = kernels.diagonal(self.model.kernel, self.model.params, self.to_search(self.theta0[None]))[0]
         return replace(self.model, noise_variance=jnp.maximum(self.model.noise_variance, least * variance))
 
+    @property
+    def capacity(self) -> int:
+        """``m``: rows of the memory, of the evaluated points and of users' losses there; 0 with memory "none"."""
+        longest = self.steps * self.batch
+        if self.memory == "recent":
+            return min(longest, self.remembered + self.batch)
+        return 0 if self.memory == "none" else longest
+
     def to_search(self, points: jax.Array) -> jax.Array:
         """Points ``(m, d)`` of parameters in the units of the search."""
         return (points - self.origin[None]) / self.unit[None]

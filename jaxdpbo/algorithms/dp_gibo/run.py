@@ -1,4 +1,4 @@
-"""How a run of DP-GIBO goes: state, queries, and the one place where it pays."""
+"""How a run of DP-GIBO goes: state, queries, and the public arithmetic of a step."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxdpbo.algorithms.dp_gibo import contribution
 from jaxdpbo.algorithms.dp_gibo.configs import Config
-from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean
+from jaxdpbo.privacy import calibration, guarantee, private_mean, totals
 from jaxdpbo.surrogate import descent, gp, gradient, gradient_design
 from jaxdpbo.types import Algorithm, Query, State
 
@@ -42,12 +43,6 @@ class Public(NamedTuple):
     whitening: jax.Array | None
     path: jax.Array
     trace: jax.Array
-
-
-class Private(NamedTuple):
-    """Raw: ``losses (m, n)``, every user's loss at every evaluated point."""
-
-    losses: jax.Array
 
 
 class Info(NamedTuple):
@@ -92,7 +87,7 @@ def init(key: jax.Array, config: Config) -> State:
     """The state before the first step; ``key`` is unused."""
     del key
     dtype, (dimension,) = config.theta0.dtype, config.theta0.shape
-    capacity = _capacity(config)
+    capacity = config.capacity
     nothing = gp.empty(capacity, dimension, dtype)
     start = config.to_search(config.theta0[None])[0]
     public = Public(
@@ -108,13 +103,24 @@ def init(key: jax.Array, config: Config) -> State:
         path=jnp.zeros((config.steps + 1, dimension), dtype).at[0].set(start),
         trace=jnp.zeros(config.steps, dtype),
     )
-    return State(public, Private(jnp.zeros((capacity, config.users), dtype)))
+    return State(public)
+
+
+class Local(NamedTuple):
+    """What ``tell`` needs to know: ``points (b, d)`` in the units of the search, the ``rows (b, m)`` by which they
+    extend the whitening, and the ``trace ()`` they leave.
+    """
+
+    points: jax.Array
+    rows: jax.Array
+    trace: jax.Array
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
     """The batch that lowers the trace most (Algorithm 1, line 4), or the smallest that lowers it enough (Algorithm 2).
 
-    Reads ``state.public`` only; ``key`` is unused.
+    And the weights by which the losses there, and those remembered, become gradients (line 5). Reads ``state.public``
+    only; ``key`` is unused.
     """
     del key
     public = state.public
@@ -126,15 +132,13 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
             return gradient_design.smallest(*known, config.tolerance, **sizes)
         return gradient_design.fixed(*known, **sizes)
 
-    points, mask = _staged(config, _recall(config, public)[0], design)
-    return Query(config.to_parameters(points), mask)
+    known, _ = _recall(config, public)
+    points, mask = _staged(config, known, design)
+    return _query_of(config, state, config.to_parameters(points), mask)
 
 
-def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """One private step: Algorithm 1, lines 5 to 8. Here the budget is paid: ``mu / sqrt(T)`` a step.
-
-    Formal guarantee: ``mu / sqrt(T)``-GDP for the new iterate given the earlier ones, replace-one on users
-    (Lemma 3.1; ``sensitivity.clipped_sum``), whatever the losses are.
+def tell(config: Config, state: State, query: Query, released: totals.Sum) -> State:
+    """One step along the noisy mean gradient: Algorithm 1, line 9.
 
     ==============================  =====================================================================
     case                            result
@@ -143,59 +147,13 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     begun with other noise          likewise: the guarantee is of one budget
     another optimizer or box        the run goes on: they act on released values
     another kernel                  the run goes on: gradients are clipped, whatever the kernel infers
-    a user's loss NaN or infinite   that user counts as the zero gradient while the loss is remembered
-    values at masked points         ignored
-    ``mu = inf``                    no noise: the non-private algorithm
     ==============================  =====================================================================
-
-    Args:
-      key: for the noise; used once.
-      config: see ``config``.
-      state: before the step.
-      query: what was asked.
-      values: ``(b, n)``, every user's loss at every point.
-
-    Returns:
-      The state after the step, and raw diagnostics.
-
-    Raises:
-      ValueError: ``values`` is not ``(b, n)``, at trace time.
     """
-    if values.shape != (config.batch, config.users):
-        raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
-    public, losses = state.public, state.private.losses
-    points = config.to_search(query.points)
-    settings = calibration.noise_settings(config.budget, config.clip_norm)
-    active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
-    known, kept = _recall(config, public)
-    losses_now = gp.masked(query.mask, values.astype(losses.dtype))
-    noise_key, clip_norm = private_mean.clip_norm(
-        key, config.budget, config.clip_norm, public.step, public.clip_norm,
-        lambda: clipping.l2_norms(gradient.of_each(config.surrogate, points, query.mask, public.theta, losses_now)),
-    )  # fmt: skip
-
-    if config.memory != "none":
-        losses = gp.write(losses, losses_now, public.used, active)
-    in_place = config.memory in (
-        "all",
-        "recent",
-    )  # no copy of the losses: with many users it would be the largest array
-    memory = losses if in_place else jnp.concatenate([state.private.losses[kept], losses_now])
-
-    def estimate(known: gp.Factorization) -> tuple[Any, ...]:
-        rows = gp.extension(config.surrogate, known, points, query.mask)
-        extended = gp.extend(known, points, query.mask, rows)
-        weights = gradient.weights(config.surrogate, extended, public.theta)
-        trace = gradient.gradient_information(config.surrogate, extended, public.theta)
-        padding = ((0, 0), (0, room - rows.shape[1]))
-        if config.memory == "recent":  # from the oldest first to as the ring lies
-            weights = jnp.roll(weights, public.used + config.batch, axis=0)
-        total = clipping.clipped_sum(weights, memory, clip_norm, calibration.grid(config.budget))
-        return jnp.pad(rows, padding), trace, total
-
-    room = known.points.shape[0]
-    rows, trace, (total, clipped, nonfinite) = _staged(config, known, estimate)
-    noisy, mean = private_mean.of_vectors(noise_key, config.budget, total, clip_norm)
+    public, local, clip_norm = state.public, query.local, contribution.clip_norm_of(config, query)
+    active = _active(config, public)
+    noisy = private_mean.mean_of_vectors(config.budget, released, clip_norm)
+    if config.budget.scale is not None:
+        noisy = noisy / clip_norm  # who could not state it knows no other unit
     theta, optimizer = descent.move(
         config.optimizer,
         config.step_size,
@@ -204,7 +162,6 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         public.optimizer,
         public.theta,
     )
-
     advance = partial(jax.tree.map, lambda new, old: jnp.where(active, new, old))
     after = public._replace(
         step=advance(public.step + 1, public.step),
@@ -212,29 +169,36 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         theta=advance(theta, public.theta),
         optimizer=advance(optimizer, public.optimizer),
         path=gp.write(public.path, theta[None], public.step + 1, active),
-        trace=gp.write(public.trace, trace[None], public.step, active),
+        trace=gp.write(public.trace, local.trace[None], public.step, active),
     )
     if config.memory == "all":
-        after = after._replace(**gp.extend(known, points, query.mask, rows, when=active)._asdict())
+        known, _ = _recall(config, public)
+        after = after._replace(**gp.extend(known, local.points, query.mask, local.rows, when=active)._asdict())
     elif config.memory != "none":
         after = after._replace(
-            points=gp.write(public.points, points, public.used, active),
+            points=gp.write(public.points, local.points, public.used, active),
             mask=gp.write(public.mask, query.mask, public.used, active),
             used=advance(_next(config, public.used), public.used),
         )
-    info = Info(
-        mean_loss=jnp.mean(losses_now, axis=1),
-        gradient=mean,
-        clipped_share=clipped / config.users,
-        nonfinite_users=nonfinite,
-        batch_capped=config.adaptive & jnp.all(query.mask) & (trace > config.tolerance),
-        factorisation_failed=active & ~jnp.all(jnp.isfinite(rows)),
+    return State(after)
+
+
+def inform(config: Config, query: Query, total: totals.Total) -> Info:
+    """Diagnostics of one step. NOT PRIVATE, save the two flags."""
+    facts, local = total.facts, query.local
+    raw = private_mean.without_noise(config.budget, total.whole)
+    return Info(
+        mean_loss=facts.losses / config.users,
+        gradient=private_mean.mean_of_vectors(config.budget, raw, contribution.clip_norm_of(config, query)),
+        clipped_share=facts.clipped / config.users,
+        nonfinite_users=facts.nonfinite,
+        batch_capped=config.adaptive & jnp.all(query.mask) & (local.trace > config.tolerance),
+        factorisation_failed=query.work.active & ~jnp.all(jnp.isfinite(local.rows)),
     )
-    return State(after, Private(losses)), info
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """The answer, the path and the traces: post-processing of what ``tell`` released; ``key`` is unused."""
+    """The answer, the path and the traces: post-processing of what ``perturb`` released; ``key`` is unused."""
     del key
     public = state.public
     answer = descent.answer(public.path, public.step, config.output)
@@ -251,7 +215,10 @@ def privacy(config: Config) -> guarantee.Guarantee:
     return calibration.statement(config.budget, guarantee.USERS)
 
 
-algorithm = Algorithm(init, ask, tell, release, privacy)
+algorithm = Algorithm(
+    init, ask, tell, release, privacy, contribute=contribution.contribute, perturb=contribution.perturb,
+    inform=inform, remember=contribution.remember, survey=contribution.survey, refine=contribution.refine,
+)  # fmt: skip
 
 
 def started_at(config: Config, state: State, theta0: jax.Array) -> State:
@@ -262,20 +229,49 @@ def started_at(config: Config, state: State, theta0: jax.Array) -> State:
         optimizer=config.optimizer(config.step_size).init(theta),
         path=state.public.path.at[0].set(theta),
     )
-    return State(public, state.private)
+    return State(public)
 
 
-def _capacity(config: Config) -> int:
-    """Rows of the buffers."""
-    if config.memory == "none":
-        return 0
-    longest = config.steps * config.batch
-    return longest if config.memory != "recent" else min(longest, config.remembered + config.batch)
+def _query_of(config: Config, state: State, points: jax.Array, mask: jax.Array) -> Query:
+    """The query of ``points (b, d)`` and a ``mask (b,)``, with what users and ``tell`` need to know besides."""
+    public, searched = state.public, config.to_search(points)
+    known, kept = _recall(config, public)
+    room = len(known.points)
+
+    def condition(known: gp.Factorization) -> tuple[jax.Array, ...]:
+        rows = gp.extension(config.surrogate, known, searched, mask)
+        extended = gp.extend(known, searched, mask, rows)
+        weights = gradient.weights(config.surrogate, extended, public.theta)
+        trace = gradient.gradient_information(config.surrogate, extended, public.theta)
+        fresh = jax.lax.dynamic_slice_in_dim(weights, known.used, config.batch)
+        if config.memory == "recent":  # from the oldest first to as the ring lies
+            weights = jnp.roll(weights, public.used + config.batch, axis=0)
+        missing = room - len(weights)
+        return jnp.pad(rows, ((0, 0), (0, missing))), trace, jnp.pad(weights, ((0, missing), (0, 0))), fresh
+
+    rows, trace, weights, fresh = _staged(config, known, condition)
+    active, finds = _active(config, public), public.clip_norm is not None
+    work = contribution.Work(
+        weights=weights,
+        fresh=fresh if finds else None,
+        clip_norm=public.clip_norm if finds else config.clip_norm,
+        used=public.used,
+        kept=kept if config.memory == "nearest" else None,
+        active=active,
+    )
+    survey = active & (public.step == 0) if finds else None
+    return Query(points, mask, work=work, local=Local(searched, rows, trace), survey=survey)
+
+
+def _active(config: Config, public: Public) -> jax.Array:
+    """Whether a step is left, under the budget that the run was begun with."""
+    settings = calibration.noise_settings(config.budget, config.clip_norm)
+    return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
 
 
 def _next(config: Config, used: jax.Array) -> jax.Array:
     """The row after a batch: of a ring the first again after the last."""
-    return used + config.batch if config.memory != "recent" else (used + config.batch) % _capacity(config)
+    return used + config.batch if config.memory != "recent" else (used + config.batch) % config.capacity
 
 
 def _staged(config: Config, factorization: gp.Factorization, function: Callable[[gp.Factorization], Any]) -> Any:

@@ -34,14 +34,14 @@ utilities are in standard units, ``(utility - centre) / scale``.
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config, box_config, finite_config
 from jaxdpbo.algorithms.dp_gp_ucb.gains import in_order_config, lipschitz_config
 from jaxdpbo.algorithms.dp_gp_ucb.previews import Preview, preview
-from jaxdpbo.algorithms.dp_gp_ucb.run import Info, Private, Public, Release, algorithm
+from jaxdpbo.algorithms.dp_gp_ucb.run import Info, Public, Raw, Release, algorithm
 
 __all__ = [
     "Config",
     "Info",
     "Preview",
-    "Private",
     "Public",
+    "Raw",
     "Release",
     "algorithm",
     "box_config",

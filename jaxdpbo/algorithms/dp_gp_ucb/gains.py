@@ -1,7 +1,7 @@
 """Algorithm 3: the gains of ``n`` users, rounded to integers before anything adds them up.
 
-Each gain becomes one of ``0, 1, ..., levels`` (``rounded``), their sum is exact (``summed``), and a score is that sum
-without its last ``shift`` binary digits. Where neighbours move the sum by at most ``units 2^shift``, they move the
+Each gain becomes one of ``0, 1, ..., levels`` (``rounded``), their sum is exact, and a score is that sum without its
+last ``shift`` binary digits. Where neighbours move the sum by at most ``units 2^shift``, they move the
 score by at most ``units``: in any dtype, and in whatever order the sum is taken.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms.dp_gp_ucb import configs
-from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity
+from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity, wide_integers
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
@@ -23,12 +23,14 @@ from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 ACQUISITIONS = ("ucb", "expected_improvement")
 IN_ORDER = "in_order"  # in place of an acquisition
 BETA = 4.0  # in order nothing reads it, but the checksum of a state does
-LEVELS = 2**20  # of one gain; a float32 of this size is right to a quarter, so no gain is rounded by a whole one
-MAX_USERS = 2**23  # sums of their digits of 8 bits fit 32
+LEVELS_BITS = 20
+LEVELS = (
+    2**LEVELS_BITS
+)  # of one gain; a float32 of this size is right to a quarter, so no gain is rounded by a whole one
 RATES = tuple(Fraction(1, 2**digits) for digits in (6, 9, 12, 16))
 CHOICE_RATES = RATES[1:3]  # of a choice: coarser ones differ among usual budgets, finer tables would be large
+USUAL = 2  # of RATES, for usual budgets
 MIN_UNITS = 32  # nothing is kept back for rounding: fewer units cost no more than 3 % of a budget
-MIDDLE = 2**30  # scores lie in [0, 2^31): less this, the noise can be added to them
 PRINTED_GAIN = "the second term that theorem 7 prints is half of what one user can move"
 
 
@@ -57,7 +59,7 @@ def in_order_config(
 
     Args:
       candidates: ``(c, d)``, finite and distinct; the run has ``T = c`` steps.
-      users: ``n``, the size of the validation set; at most 2^23 with exact noise.
+      users: ``n``, the size of the validation set.
       epsilon: the whole budget.
       largest_gain: ``g*``: gains are clipped to ``[0, g*]``.
       release: "point", "value" (the largest mean gain), or "both".
@@ -68,7 +70,7 @@ def in_order_config(
       space: the ``Space`` that ``candidates`` belong to, if any.
 
     Raises:
-      ValueError: a number out of range, empty or duplicated candidates, more users than exact sums hold; names it.
+      ValueError: a number out of range, empty or duplicated candidates; names it.
       TypeError: an argument of the wrong kind.
 
     >>> from jaxdpbo import dp_gp_ucb
@@ -133,7 +135,7 @@ def lipschitz_config(
     Args:
       candidates: ``(c, d)``, finite and distinct; positive where ``d = 1`` and both Lipschitz constants are given, each
         then its own ``lambda``.
-      users: ``n``, the size of the validation set; at most 2^23 with exact noise.
+      users: ``n``, the size of the validation set.
       epsilon: the whole budget.
       largest_gain: ``g*``: gains are clipped to ``[0, g*]``.
       steps: ``T``.
@@ -148,8 +150,8 @@ def lipschitz_config(
       space: the ``Space`` that ``candidates`` belong to, if any.
 
     Raises:
-      ValueError: a number out of range, empty or duplicated candidates, more users than exact sums hold, a combination
-        that no theorem covers; names it.
+      ValueError: a number out of range, empty or duplicated candidates, a combination that no theorem covers; names
+        it.
       TypeError: an argument of the wrong kind.
 
     >>> from jaxdpbo import dp_gp_ucb
@@ -197,8 +199,6 @@ def _check_gains(candidates: ArrayLike, users: int, largest_gain: float, noise: 
     users, largest_gain = _checks.size("users", users), _checks.positive("largest_gain", largest_gain, dtype=dtype)
     if not LEVELS * np.finfo(dtype).tiny <= largest_gain <= np.finfo(dtype).max / LEVELS:
         raise ValueError(f"largest_gain must be within the middle of what {dtype} holds, got {largest_gain:g}")
-    if noise == "exact" and users > MAX_USERS:
-        raise ValueError(f"users must be at most {MAX_USERS} for exact noise, got {users} (noise='float' has no grid)")
     return _checks.distinct_rows("candidates", candidates), users, largest_gain
 
 
@@ -216,7 +216,7 @@ def _make_config(
 ) -> configs.Config:
     """The config of gains of which one user moves the released by ``moved``; ``fields`` as of ``configs.Config``."""
     units = [
-        _units(part if noise == "exact" else 0.0, moves, moved.share, rates)
+        _units(part if noise == "exact" else 0.0, moves, rates)
         for part, moves, rates in zip(shares, configs.MOVES, (CHOICE_RATES, RATES), strict=True)
     ]
     return configs.canonical(
@@ -246,29 +246,19 @@ class Grid(NamedTuple):
     shift: jax.Array
 
 
-def _units(epsilon: float, moves: int, share: Fraction, rates: tuple[Fraction, ...]) -> calibration.Units:
-    """As ``calibration.units``, with room for scores of ``units / share``; usual budgets share one rate.
-
-    Of a choice the coarsest that fits: its table is the shortest.
+def _units(epsilon: float, moves: int, rates: tuple[Fraction, ...]) -> calibration.Units:
+    """As ``calibration.units``; usual budgets share one rate. Of a choice the coarsest that fits: its table is the
+    shortest.
     """
     if epsilon == 0:
         return calibration.Units(jnp.zeros((), jnp.int32), rates[0])
-    room, usual = min(LEVELS, int((2 * MIDDLE - 1) * share // 1)), 0
-    if rates is RATES:
-        usual = max(place for place, rate in enumerate(rates) if place == 0 or (room * rate >= 4 and place < 3))
+    usual = USUAL if rates is RATES else 0
     counts = {place: int(Fraction(epsilon) / (moves * rate) // 1) for place, rate in enumerate(rates)}
-    if counts[0] > room == LEVELS:  # a larger budget gets no more
-        counts[0] = room
-    fitting = [place for place, count in counts.items() if MIN_UNITS <= count <= room]
+    counts[0] = min(counts[0], LEVELS)  # a larger budget gets no more
+    fitting = [place for place, count in counts.items() if MIN_UNITS <= count <= LEVELS]
     if fitting:
         place = min(fitting, key=lambda place: abs(place - usual))
         return calibration.Units(jnp.asarray(counts[place], jnp.int32), rates[place])
-    large = [count for count in counts.values() if count > room]
-    if large:
-        raise ValueError(
-            f"users must be at most {(2 * MIDDLE - 1) // min(large)} for exact noise at epsilon = {epsilon:g}, got "
-            f"{round(1 / share)}: the sum of their integers would not fit 32 bits (noise='float' has no grid)"
-        )
     smallest = float(MIN_UNITS * moves * rates[-1])
     raise ValueError(
         f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' has no grid)"
@@ -294,28 +284,16 @@ def counted(gains: jax.Array, largest: jax.Array) -> jax.Array:
     return jnp.clip(jnp.where(jnp.isfinite(gains), gains, 0.0), 0.0, largest)
 
 
-def score(gains: jax.Array, largest: jax.Array, grid: Grid) -> jax.Array:
-    """The score ``()`` of ``counted`` gains ``(n,)``: ``int32``, in ``[0, 2^31)``. Exact: see the top of the module."""
-    return summed(rounded(gains, largest, grid.levels), grid.shift)
+def score(gains: jax.Array, largest: jax.Array, grid: Grid) -> wide_integers.Wide:
+    """The score ``()`` of ``counted`` gains ``(n,)``. Exact, for any ``n``: see the top of the module."""
+    whole = rounded(gains, largest, grid.levels)
+    return wide_integers.shift_right(wide_integers.total(whole, LEVELS_BITS), grid.shift)
 
 
 def rounded(gains: jax.Array, largest: jax.Array, levels: jax.Array) -> jax.Array:
     """``gains / largest levels`` as integers ``(n,)`` in ``[0, levels]``, whatever the gains are; right to within 1."""
     whole = jnp.rint(gains / largest * levels.astype(gains.dtype)).astype(jnp.int32)
     return jnp.clip(whole, 0, levels)
-
-
-def summed(whole: jax.Array, shift: jax.Array) -> jax.Array:
-    """``sum(whole) >> shift``, ``()`` ``int32``, for ``whole (n,)`` in ``[0, 2^20]`` and ``n <= 2^23``, where it fits.
-
-    The sum itself may have 44 bits: digits of 8 are added up and carried.
-    """
-    low, middle, high = (jnp.sum((whole >> bits) & 0xFF, dtype=jnp.int32) for bits in (0, 8, 16))
-    middle = middle + (low >> 8)
-    high = high + (middle >> 8)
-    rest = (middle & 0xFF) << 8 | (low & 0xFF)  # the sum is high 2^16 + rest
-    few = high << jnp.maximum(16 - shift, 0) | rest >> jnp.minimum(shift, 16)
-    return jnp.where(shift < 16, few, high >> jnp.maximum(shift - 16, 0))
 
 
 def unit(config: configs.Config, grid: Grid) -> jax.Array:

@@ -7,7 +7,16 @@ import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dp_gp_ucb import gains
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config
-from jaxdpbo.privacy import accounting, calibration, choice, fingerprints, guarantee, mechanisms, sensitivity
+from jaxdpbo.privacy import (
+    accounting,
+    calibration,
+    choice,
+    fingerprints,
+    guarantee,
+    mechanisms,
+    sensitivity,
+    wide_integers,
+)
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.surrogate import acquisition, finite_gp, gp, maximize, preprocessing
 from jaxdpbo.surrogate.acquisition import ucb
@@ -27,25 +36,25 @@ class Terms(NamedTuple):
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: as the run was begun. The points are private: they follow the utilities."""
+    """``step ()``: steps taken; ``budget``: as the run was begun. The points are raw: they follow the utilities."""
 
     step: jax.Array
     budget: Terms
 
 
-class Private(NamedTuple):
+class Raw(NamedTuple):
     """Raw, in standard units.
 
     Attributes:
       posterior: about the candidates, or over a box the posterior of the points evaluated; None for "in_order".
       utilities: ``(T,)`` as observed, of gains the mean; 0 where nothing was.
-      scores: ``(g, T)`` integers, of gains with exact noise: what is released, on each of ``config.gain_grids``
+      scores: ``Wide (g, T)``, of gains with exact noise: what is released, on each of ``config.gain_grids``
         (``gains.score``); 0 where nothing was observed. Otherwise None.
     """
 
     posterior: Any  # finite_gp.Belief, gp.Posterior or None
     utilities: jax.Array
-    scores: jax.Array | None
+    scores: wide_integers.Wide | None
 
 
 class Info(NamedTuple):
@@ -85,24 +94,26 @@ def init(key: jax.Array, config: Config) -> State:
     else:
         assert config.bounds is not None
         posterior = gp.empty(config.steps, config.bounds.shape[1], dtype)
-    scores = jnp.zeros((len(config.gain_grids), config.steps), jnp.int32) if config.gain_grids else None
+    scores = None
+    if config.gain_grids:
+        scores = wide_integers.widen(jnp.zeros((len(config.gain_grids), config.steps), jnp.int32))
     public = Public(jnp.zeros((), jnp.int32), terms(config))
-    return State(public, Private(posterior, jnp.zeros(config.steps, dtype), scores))
+    return State(public, Raw(posterior, jnp.zeros(config.steps, dtype), scores))
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The point of largest acquisition (equation 3). Reads ``state.private``.
+    """The point of largest acquisition (equation 3). Reads ``state.raw``.
 
     Over candidates the largest is exact, the first of equal ones, and ``key`` is unused; over a box it is sought by
     ``maximize.sample_and_ascend`` from starts drawn from ``key``.
     """
-    private, step = state.private, state.public.step
+    raw, step = state.raw, state.public.step
     if config.candidates is None:
         return _ask_box(key, config, state)
     if config.acquisition == "in_order":
         row = jnp.minimum(step, config.candidates.shape[0] - 1)
     else:
-        mean, variance = private.posterior.mean, private.posterior.variance
+        mean, variance = raw.posterior.mean, raw.posterior.variance
         if config.acquisition == "ucb":
             heights = mean + jnp.sqrt(beta(config, step) * variance)
         else:
@@ -144,27 +155,29 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     wanted = (1,) if config.users is None else (1, config.users)
     if values.shape != wanted:
         raise ValueError(f"values must have shape {wanted}, got {values.shape}")
-    private, step = state.private, state.public.step
+    raw, step = state.raw, state.public.step
     active = (step < config.steps) & calibration.same_noise(state.public.budget, terms(config))
-    scored = private.scores
+    scored = raw.scores
     if config.users is None:
         means = values
     else:
         each = gains.counted(jnp.where(query.mask, values[0], 0).astype(config.scale.dtype), gains.largest(config))
         means = jnp.mean(each)[None]
         if scored is not None:
-            whole = [gains.score(each, gains.largest(config), grid) for grid in config.gain_grids]
+            found = [gains.score(each, gains.largest(config), grid) for grid in config.gain_grids]
             at = jnp.minimum(step, config.steps - 1)
-            scored = jnp.where(active, scored.at[:, at].set(jnp.stack(whole)), scored)
+            scored = jax.tree.map(
+                lambda kept, *new: jnp.where(active, kept.at[:, at].set(jnp.stack(new)), kept), scored, *found
+            )
     utility = preprocessing.counted(means, query.mask, config.centre, config.scale, config.limits)
     if config.acquisition == "in_order":
         posterior = None
     elif config.candidates is not None:
         assert query.rows is not None
-        posterior = finite_gp.observe(config.model, private.posterior, query.rows[0], utility[0], when=active)
+        posterior = finite_gp.observe(config.model, raw.posterior, query.rows[0], utility[0], when=active)
     else:
-        posterior = gp.append(config.model, private.posterior, query.points, query.mask, when=active)
-    after = Private(posterior, gp.write(private.utilities, utility, step, active), scored)
+        posterior = gp.append(config.model, raw.posterior, query.points, query.mask, when=active)
+    after = Raw(posterior, gp.write(raw.utilities, utility, step, active), scored)
     public = state.public._replace(step=jnp.where(active, step + 1, step))
     return State(public, after), Info(config.centre + config.scale * utility, None)
 
@@ -197,10 +210,9 @@ def _chosen(key, config, state):
     if config.noise == "float":
         return mechanisms.exponential(key, scores(config, state), config.epsilon_point, config.point_sensitivity)
     if config.gain_grids:
-        whole = state.private.scores[0]
-        return mechanisms.exact_exponential(
-            key, whole - jnp.max(whole) + mechanisms.top(config.point_rate), config.point_rate
-        )
+        whole, top = _row_of(state.raw.scores, 0), mechanisms.top(config.point_rate)
+        worse = wide_integers.add(wide_integers.maximum(whole), wide_integers.negate(whole))
+        return mechanisms.exact_exponential(key, top - wide_integers.narrow(worse, top), config.point_rate)
     whole = calibration.on_grid(scores(config, state), config.point_units, config.point_sensitivity)
     return mechanisms.noisy_argmax(key, whole, config.point_rate)
 
@@ -212,12 +224,17 @@ def _noised(key, config, state):
         return config.centre + config.scale * mechanisms.laplace(key, best(config, state), scale)
     noise = mechanisms.discrete_laplace(key, (), config.value_rate)
     if config.gain_grids:
-        noised = jnp.max(state.private.scores[-1]) - gains.MIDDLE + noise  # integers: 2^31 would not fit
+        largest = wide_integers.maximum(_row_of(state.raw.scores, -1))
         unit = gains.unit(config, config.gain_grids[-1])
-        return (noised.astype(unit.dtype) + (gains.MIDDLE + 0.5)) * unit
+        noised = wide_integers.to_float(wide_integers.add(largest, wide_integers.widen(noise)), unit.dtype)
+        return (noised + 0.5) * unit
     whole = calibration.on_grid(best(config, state), config.value_units, config.value_sensitivity)
     unit = calibration.grid_unit(config.value_units, config.value_sensitivity)
     return config.centre + config.scale * ((whole + noise).astype(unit.dtype) + 0.5) * unit
+
+
+def _row_of(scores, row):
+    return jax.tree.map(lambda word: word[row], scores)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
@@ -259,37 +276,35 @@ def beta(config: Config, step: jax.Array) -> jax.Array:
 
 def best(config: Config, state: State) -> jax.Array:
     """The largest utility ``()`` observed so far, in standard units; the least limit where there is none. Raw."""
-    private, step = state.private, state.public.step
+    raw, step = state.raw, state.public.step
     observed = jnp.arange(config.steps, dtype=jnp.int32) < step
-    return jnp.max(jnp.where(observed, private.utilities, config.limits[0]))
+    return jnp.max(jnp.where(observed, raw.utilities, config.limits[0]))
 
 
 def scores(config: Config, state: State) -> jax.Array:
     """What the exponential mechanism scores: the posterior mean, or for "in_order" the utilities. Raw."""
-    private = state.private
+    raw = state.raw
     if config.acquisition == "in_order":
-        return private.utilities
+        return raw.utilities
     if config.candidates is not None:
-        return private.posterior.mean
-    return gp.predict(config.model, private.posterior, private.utilities, config.shortlist)[0]
+        return raw.posterior.mean
+    return gp.predict(config.model, raw.posterior, raw.utilities, config.shortlist)[0]
 
 
 def _ask_box(key, config, state):
     """Where nothing is known yet every point is as good: the middle."""
-    private = state.private
+    raw = state.raw
     assert config.search is not None
     lower, upper = config.bounds
     point, _ = maximize.sample_and_ascend(
         key,
-        lambda point: ucb(
-            config.model, private.posterior, private.utilities, point[None], beta(config, state.public.step)
-        )[0],
+        lambda point: ucb(config.model, raw.posterior, raw.utilities, point[None], beta(config, state.public.step))[0],
         lower,
         upper,
-        incumbent=private.posterior.points[jnp.argmax(jnp.where(private.posterior.mask, private.utilities, -jnp.inf))],
+        incumbent=raw.posterior.points[jnp.argmax(jnp.where(raw.posterior.mask, raw.utilities, -jnp.inf))],
         raw_samples=config.search.raw_samples,
         num_restarts=config.search.num_restarts,
         steps=config.search.ascent_steps,
     )
-    point = jnp.where(jnp.any(private.posterior.mask), point, (lower + upper) / 2)
+    point = jnp.where(jnp.any(raw.posterior.mask), point, (lower + upper) / 2)
     return Query(point[None], jnp.ones(1, bool))

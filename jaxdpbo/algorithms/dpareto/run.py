@@ -23,7 +23,7 @@ class Public(NamedTuple):
     budget: None
 
 
-class Private(NamedTuple):
+class Raw(NamedTuple):
     """Everything measured.
 
     Attributes:
@@ -83,14 +83,14 @@ def init(key: jax.Array, config: Config) -> State:
     """Nothing measured. ``key`` is unused."""
     del key
     capacity = config.steps * config.batch
-    private = Private(
+    raw = Raw(
         units=jnp.zeros((capacity, config.bounds.shape[1]), config.bounds.dtype),
         values=jnp.ones((capacity, 2), config.bounds.dtype),
         failed=jnp.full(capacity, UNMEASURED, jnp.int32),
         models=config.model,
         whitening=stacked.prior(stacked.stack(config.model), capacity, 1).whitening,
     )
-    return State(Public(jnp.zeros((), jnp.int32), None), private)
+    return State(Public(jnp.zeros((), jnp.int32), None), raw)
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
@@ -100,11 +100,11 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     start = jnp.minimum(step * batch, seeds - batch)
     seed = jax.lax.dynamic_slice_in_dim(unit_of(config, config.initial_design), start, batch)
 
-    def search(private):
-        given = _measured(config, private)
-        return surrogates.proposed(key, config, given, _posterior(private, given, step * batch))
+    def search(raw):
+        given = _measured(config, raw)
+        return surrogates.proposed(key, config, given, _posterior(raw, given, step * batch))
 
-    units = jax.lax.cond(step * batch < seeds, lambda _: seed, search, state.private)
+    units = jax.lax.cond(step * batch < seeds, lambda _: seed, search, state.raw)
     return Query(point_of(config, units), jnp.ones(batch, bool))
 
 
@@ -139,7 +139,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     """
     if values.shape != (config.batch, 2):
         raise ValueError(f"values must have shape ({config.batch}, 2), got {values.shape}")
-    private, step = state.private, state.public.step
+    raw, step = state.raw, state.public.step
     active, start = step < config.steps, step * config.batch
     epsilon, error = values[:, 0], values[:, 1]
     failed = jnp.where(
@@ -149,12 +149,12 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     )
     failed = jnp.where(query.mask, failed, UNMEASURED).astype(jnp.int32)
     values = jnp.where(query.mask[:, None], values, 1.0)
-    after = Private(
-        units=gp.write(private.units, unit_of(config, query.points), start, active),
-        values=gp.write(private.values, values.astype(private.values.dtype), start, active),
-        failed=gp.write(private.failed, failed, start, active),
-        models=private.models,
-        whitening=private.whitening,
+    after = Raw(
+        units=gp.write(raw.units, unit_of(config, query.points), start, active),
+        values=gp.write(raw.values, values.astype(raw.values.dtype), start, active),
+        failed=gp.write(raw.failed, failed, start, active),
+        models=raw.models,
+        whitening=raw.whitening,
     )
     count = start + config.batch
     seeds = config.initial_design.shape[0]
@@ -174,19 +174,19 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 def release(key: jax.Array, config: Config, state: State) -> Release:
     """Everything, and which settings are the front. ``key`` is unused. NOT PRIVATE."""
     del key
-    private = state.private
-    usable = private.failed == USABLE
-    values = jnp.where(usable[:, None], private.values, jnp.inf)
-    points = point_of(config, private.units)
+    raw = state.raw
+    usable = raw.failed == USABLE
+    values = jnp.where(usable[:, None], raw.values, jnp.inf)
+    points = point_of(config, raw.units)
     alone = jnp.prod(jnp.maximum(config.reference[None] - values, 0.0), axis=1)
     return Release(
         point=points[jnp.argmax(jnp.where(usable, alone, -1.0))],
         points=points,
-        values=private.values,
-        failed=private.failed,
+        values=raw.values,
+        failed=raw.failed,
         front=pareto.non_dominated(values, usable),
-        hypervolume=_volume(config, private),
-        models=private.models,
+        hypervolume=_volume(config, raw),
+        models=raw.models,
     )
 
 
@@ -202,17 +202,15 @@ def privacy(config: Config) -> guarantee.Guarantee:
 algorithm = Algorithm(init, ask, tell, release, privacy)
 
 
-def _volume(config, private):
+def _volume(config, raw):
     """Between the front and the reference, in epsilon and error themselves."""
-    return pareto.hypervolume(private.values, private.failed == USABLE, config.reference)
+    return pareto.hypervolume(raw.values, raw.failed == USABLE, config.reference)
 
 
-def _measured(config, private):
-    failed = private.failed
-    return surrogates.measured(
-        config, private.units, private.values, failed == USABLE, failed != UNMEASURED, private.models
-    )
+def _measured(config, raw):
+    failed = raw.failed
+    return surrogates.measured(config, raw.units, raw.values, failed == USABLE, failed != UNMEASURED, raw.models)
 
 
-def _posterior(private, given, used):
-    return stacked.Posterior(stacked.stack(given.models), given.units, given.known, private.whitening, used)
+def _posterior(raw, given, used):
+    return stacked.Posterior(stacked.stack(given.models), given.units, given.known, raw.whitening, used)

@@ -1,4 +1,4 @@
-"""Private search: points of a public design, a private choice among them, and what is near the chosen one.
+"""Memory search: points of a public design, a private choice among them, and what is near the chosen one.
 
 What is released is which point was chosen, by the exponential mechanism on the users' losses (``privacy.choice``). That
 is sharp where there are thousands of users, needs no gradient, and takes any point: whole numbers and categories too.
@@ -15,7 +15,6 @@ Notation: ``m`` points in all, ``b`` in a step, ``n`` users, ``d`` parameters.
 from jaxdpbo.algorithms.private_search.configs import DESIGN_CHOICE, LAST_CHOICE, Config, Round, config
 from jaxdpbo.algorithms.private_search.run import (
     Info,
-    Private,
     Public,
     Release,
     algorithm_of,
@@ -26,7 +25,6 @@ __all__ = [
     "LAST_CHOICE",
     "Config",
     "Info",
-    "Private",
     "Public",
     "Release",
     "Round",

@@ -1,4 +1,4 @@
-"""The search: state, ask, tell, and what it releases."""
+"""The search: state, queries, and what is released."""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -8,10 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxdpbo import types
+from jaxdpbo.algorithms.private_search import contribution
 from jaxdpbo.algorithms.private_search.configs import DESIGN_CHOICE, LAST_CHOICE, Config
-from jaxdpbo.privacy import accounting, calibration, choice, guarantee
+from jaxdpbo.privacy import accounting, calibration, choice, guarantee, totals
 from jaxdpbo.surrogate import gp
 from jaxdpbo.types import Algorithm, Query, State
+
+PAYS = "an algorithm that pays for every step, such as dp_gibo.algorithm"
 
 
 class Public(NamedTuple):
@@ -32,13 +36,6 @@ class Public(NamedTuple):
     points: jax.Array
     evaluated: jax.Array
     chosen: jax.Array
-
-
-class Private(NamedTuple):
-    """Raw: ``losses (m, n)``, and the inner algorithm's."""
-
-    losses: jax.Array
-    inner: Any
 
 
 class Info(NamedTuple):
@@ -79,88 +76,114 @@ def algorithm_of(inner: Algorithm | None = None, started_at: Callable[..., State
     begun with other noise or rounds            likewise: the guarantee is of one budget
     a loss NaN or infinite                      ``choice.row``; in the inner algorithm, what that says
     a masked point                              is never chosen: the favoured one is in its place
-    an inner algorithm without GDP at each step refused by ``init`` and ``privacy``
+    an inner algorithm without GDP at each step refused here, or by ``init`` and ``privacy``
     ``mu = inf``                                the best point evaluated: not private
     ==========================================  ==============================================================
     """
     if (inner is None) != (started_at is None):
         raise ValueError("started_at must be given with an inner algorithm, and with no other")
+    if inner is not None and inner.contribute is None:
+        raise ValueError(f"inner must be {PAYS}")
 
-    def begun(key, config):
-        return State((), ()) if inner is None else inner.init(key, config.inner)
-
-    def within(state):
-        return State(state.public.inner, state.private.inner)
-
-    def init(key, config):
-        inside = begun(key, config)
-        count, dimension, dtype = config.steps * config.batch, config.bounds.shape[1], config.width.dtype
-        public = Public(
-            step=jnp.zeros((), jnp.int32),
-            budget=_settings(config, inside.public),
-            inner=inside.public,
-            points=jnp.zeros((count, dimension), dtype),
-            evaluated=jnp.zeros(count, bool),
-            chosen=jnp.zeros(len(config.choices), jnp.int32),
-        )
-        return State(public, Private(jnp.zeros((count, config.users), dtype), inside.private))
-
-    def ask(key, config, state):
-        def answers():
-            assert inner is not None
-            released, everywhere = inner.release(key, config.inner, within(state)), jnp.ones(config.batch, bool)
-            return Query(_answers(released.point, released.path, config.batch), everywhere)
-
-        designed = partial(_designed, config, state.public)
-        if inner is None:
-            return designed()
-        phases = designed, partial(inner.ask, key, config.inner, within(state)), answers
-        return jax.lax.switch(_phase(config, state.public.step), phases)
-
-    def tell(key, config, state, query, values):
-        if values.shape != (config.batch, config.users):
-            raise ValueError(f"values must have shape {(config.batch, config.users)}, got {values.shape}")
-        choice_key, inner_key = jax.random.split(key)
-        public, private, inside = state.public, state.private, within(state)
-        settings = _settings(config, begun(key, config).public)
-        active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
-        first = jnp.minimum(public.step, config.steps - 1) * config.batch
-        values = values.astype(private.losses.dtype)
-        losses = gp.write(private.losses, jnp.where(query.mask[:, None], values, jnp.inf), first, active)
-        public = public._replace(
-            points=gp.write(public.points, query.points, first, active),
-            evaluated=gp.write(public.evaluated, query.mask, first, active),
-        )
-        chosen = _chosen(choice_key, config, public, losses, active)
-        failed = None
-        if inner is not None and started_at is not None:
-            inside, failed = jax.lax.cond(
-                active & (_phase(config, public.step) == 1),
-                partial(_told, inner, inner_key, config, inside, query, values),
-                partial(_untold, inner, inner_key, config, inside, query, values),
-            )
-            start = started_at(config.inner, inside, public.points[chosen[len(config.rounds) - 1]])
-            moved = active & (public.step == config.design_steps - 1)
-            inside = jax.tree.map(lambda new, old: jnp.where(moved, new, old), start, inside)
-        step = jnp.where(active, public.step + 1, public.step)
-        after = public._replace(step=step, inner=inside.public, chosen=chosen)
-        return State(after, Private(losses, inside.private)), Info(jnp.mean(values, axis=1), failed)
-
-    def release(key, config, state):
-        public = state.public
-        point, start = public.points[public.chosen[-1]], public.points[public.chosen[len(config.rounds) - 1]]
-        path = None if inner is None else inner.release(key, config.inner, within(state)).path
-        return Release(point, start, path, public.points)
-
-    def privacy(config):
-        return _statement(config, None if inner is None else inner.privacy(config.inner))
-
-    return Algorithm(init, ask, tell, release, privacy)
+    functions = FUNCTIONS if inner is None else FUNCTIONS | FINDING
+    own = {name: types.bind(function, inner) for name, function in functions.items()}
+    return Algorithm(**own, tell=types.bind(_tell, inner, started_at))
 
 
-def _phase(config: Config, step: jax.Array) -> jax.Array:
-    """0 in the designs, 1 in the inner algorithm, 2 on its answers."""
-    return (step >= config.design_steps).astype(jnp.int32) + (step >= config.steps - 1).astype(jnp.int32)
+def _begin_inner(inner: Algorithm | None, key: jax.Array, config: Config) -> State:
+    return State(()) if inner is None else inner.init(key, config.inner)
+
+
+def _inner_state(state: State) -> State:
+    return State(state.public.inner)
+
+
+def _init(inner: Algorithm | None, key: jax.Array, config: Config) -> State:
+    inside = _begin_inner(inner, key, config)
+    count, dimension, dtype = config.steps * config.batch, config.bounds.shape[1], config.width.dtype
+    public = Public(
+        step=jnp.zeros((), jnp.int32),
+        budget=_settings(config, inside.public),
+        inner=inside.public,
+        points=jnp.zeros((count, dimension), dtype),
+        evaluated=jnp.zeros(count, bool),
+        chosen=jnp.zeros(len(config.choices), jnp.int32),
+    )
+    return State(public)
+
+
+def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) -> Query:
+    public = state.public
+    settings = _settings(config, _begin_inner(inner, key, config).public)
+    active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
+
+    def designed():
+        return _designed(config, public)
+
+    def answers():
+        assert inner is not None
+        released = inner.release(key, config.inner, _inner_state(state))
+        return Query(_answers(released.point, released.path, config.batch), jnp.ones(config.batch, bool))
+
+    if inner is None:
+        query = designed()
+    else:
+        asks = partial(inner.ask, key, config.inner, _inner_state(state))
+        blank = totals.zeros_of(asks)
+
+        def filled(asked):  # branches return trees of one structure
+            return blank._replace(points=asked.points, mask=asked.mask)
+
+        phases = (lambda: filled(designed()), asks, lambda: filled(answers()))
+        query = jax.lax.switch(contribution.phase(config, public.step), phases)
+    number, favoured = _due(config, public)
+    work = contribution.Work(active, public.step, jnp.where(active, number, 0), favoured, query.work)
+    survey = None if query.survey is None else query.survey & active
+    return query._replace(work=work, survey=survey)
+
+
+def _tell(
+    inner: Algorithm | None,
+    started_at: Callable[..., State] | None,
+    config: Config,
+    state: State,
+    query: Query,
+    released: contribution.Parts,
+) -> State:
+    work, public, inside = query.work, state.public, _inner_state(state)
+    active = work.active & (public.step < config.steps)
+    first = jnp.minimum(public.step, config.steps - 1) * config.batch
+    public = public._replace(
+        points=gp.write(public.points, query.points, first, active),
+        evaluated=gp.write(public.evaluated, query.mask, first, active),
+    )
+    row = jnp.where(public.evaluated[released.choice], released.choice, work.favoured)  # never a masked one
+    number = jnp.arange(1, len(config.choices) + 1, dtype=jnp.int32)
+    chosen = jnp.where(active & (number == work.number), row, public.chosen)
+    if inner is not None and started_at is not None:
+        tells = partial(inner.tell, config.inner, inside, contribution.inner_query(query), released.inner)
+        inside = jax.lax.cond(active & contribution.is_searching(config, query), tells, lambda: _inner_state(state))
+        start = started_at(config.inner, inside, public.points[chosen[len(config.rounds) - 1]])
+        moved = active & (public.step == config.design_steps - 1)
+        inside = jax.tree.map(lambda new, old: jnp.where(moved, new, old), start, inside)
+    step = jnp.where(active, public.step + 1, public.step)
+    return State(public._replace(step=step, inner=inside.public, chosen=chosen))
+
+
+def _inform(inner: Algorithm | None, config: Config, query: Query, total: totals.Total) -> Info:
+    failed = None
+    if inner is not None:
+        inside = totals.Total(total.whole.inner, total.facts.inner)
+        failed = inner.inform(config.inner, contribution.inner_query(query), inside).factorisation_failed
+        failed = None if failed is None else failed & contribution.is_searching(config, query)
+    return Info(total.facts.losses / config.users, failed)
+
+
+def _release(inner: Algorithm | None, key: jax.Array, config: Config, state: State) -> Release:
+    public = state.public
+    point, start = public.points[public.chosen[-1]], public.points[public.chosen[len(config.rounds) - 1]]
+    path = None if inner is None else inner.release(key, config.inner, _inner_state(state)).path
+    return Release(point, start, path, public.points)
 
 
 def _designed(config: Config, public: Public) -> Query:
@@ -184,42 +207,18 @@ def _answers(point: jax.Array, path: jax.Array, batch: int) -> jax.Array:
     return jnp.concatenate([point[None], means])
 
 
-def _chosen(key: jax.Array, config: Config, public: Public, losses: jax.Array, active: jax.Array) -> jax.Array:
-    """The rows chosen ``(k,)``, with what this step chooses; all choices have steps of their own."""
-    found = public.chosen
-    ends = [int(end) for end in np.cumsum(config.rounds)]
-    if config.inner is not None:
-        ends.append(config.steps * config.batch)
-    for number, (end, budget) in enumerate(zip(ends, config.choices, strict=True)):
-        if number == 0:
-            favoured = jnp.zeros((), jnp.int32)
-        elif number < len(config.rounds):
-            favoured = public.chosen[number - 1]
-        else:
-            favoured = jnp.asarray(end - config.batch, jnp.int32)
-        row = jax.lax.cond(
-            active & (public.step == end // config.batch - 1),
-            partial(_row, key, config, public, losses, end, budget, favoured),
-            lambda number=number: public.chosen[number],
-        )
-        found = found.at[number].set(row)
-    return found
-
-
-def _row(key, config, public, losses, end, budget, favoured):
-    """One choice among the first ``end`` points; the favoured one stands for one that was masked."""
-    row = choice.row(key, budget, losses[:end], config.width, favoured)
-    return jnp.where(public.evaluated[row], row, favoured)
-
-
-def _told(inner, key, config, inside, query, values):
-    after, said = inner.tell(key, config.inner, inside, query, values)
-    return after, said.factorisation_failed
-
-
-def _untold(*given):
-    like = jax.eval_shape(lambda: _told(*given))[1]
-    return given[3], None if like is None else jnp.zeros(like.shape, like.dtype)
+def _due(config: Config, public: Public) -> tuple[jax.Array, jax.Array]:
+    """Which choice the step ends with, counted from 1, 0 for none, and its favoured row: choices have steps of their
+    own, and each favours the row chosen before it, the last one the inner algorithm's answer.
+    """
+    number, favoured = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+    for place, end in enumerate(contribution.ends(config)):
+        due = public.step == end // config.batch - 1
+        answer = place == len(config.rounds)
+        row = jnp.asarray(end - config.batch, jnp.int32) if answer else public.chosen[max(place - 1, 0)]
+        number = jnp.where(due, place + 1, number)
+        favoured = jnp.where(due, row if place else 0, favoured)
+    return number, favoured
 
 
 def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
@@ -241,22 +240,23 @@ def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
     if not inner:
         return own
     if not isinstance(inner.budget, calibration.NoiseSettings):
-        raise ValueError("inner must be an algorithm that pays for every step, such as dp_gibo.algorithm")
+        raise ValueError(f"inner must be {PAYS}")
     return calibration.joined(own, inner.budget)
 
 
-def _statement(config: Config, inner: guarantee.Guarantee | None) -> guarantee.Guarantee:
+def _privacy(inner: Algorithm | None, config: Config) -> guarantee.Guarantee:
     """All parts together; none where one of them has none."""
+    stated = None if inner is None else inner.privacy(config.inner)
     if config.width.ndim:
         raise ValueError(f"privacy takes one config, got a width of shape {config.width.shape}")
-    if inner is not None:
-        guarantee.expect_gdp("inner", inner)
-    if config.noise == "none" or (inner is not None and inner.notion == "none"):
+    if stated is not None:
+        guarantee.expect_gdp("inner", stated)
+    if config.noise == "none" or (stated is not None and stated.notion == "none"):
         return guarantee.no_guarantee(guarantee.USERS, "mu is infinite: no noise was added")
     levels = [choice.level(each) for each in config.choices]
     parts = [(DESIGN_CHOICE, accounting.composed_mu(*levels[: len(config.rounds)]))]
-    if inner is not None:
-        parts += [*calibration.statement_parts(config.inner, inner), (LAST_CHOICE, levels[-1])]
+    if stated is not None:
+        parts += [*calibration.statement_parts(config.inner, stated), (LAST_CHOICE, levels[-1])]
     exact = config.noise == "exact"
     assumptions = (
         guarantee.RANDOM_BITS if exact else guarantee.IDEAL_NOISE,
@@ -266,8 +266,15 @@ def _statement(config: Config, inner: guarantee.Guarantee | None) -> guarantee.G
     found = guarantee.guarantee(
         "gdp", accounting.composed_mu(*(level for _, level in parts)), "replace_one", guarantee.USERS,
         assumptions=assumptions,
-        total_variation=len(levels) * choice.TOTAL_VARIATION * exact + (inner.total_variation if inner else 0.0),
+        total_variation=len(levels) * choice.TOTAL_VARIATION * exact + (stated.total_variation if stated else 0.0),
         parts=parts if len(parts) > 1 else (),
         also=("dp", choice.pure_level(config.choices[0])) if len(levels) == 1 else None,
     )  # fmt: skip
-    return found if inner is None else found.assuming(*inner.assumptions)
+    return found if stated is None else found.assuming(*stated.assumptions)
+
+
+FUNCTIONS = {
+    "init": _init, "ask": _ask, "release": _release, "privacy": _privacy, "inform": _inform,
+    "contribute": contribution.contribute, "perturb": contribution.perturb, "remember": contribution.remember,
+}  # fmt: skip
+FINDING = {"survey": contribution.survey, "refine": contribution.refine}  # an inner algorithm may find its clip norm

@@ -208,7 +208,7 @@ def _fitted(key, config, points, utilities, count, deviation):
     worked = jnp.all(jnp.isfinite(after.whitening))
     model = jax.tree.map(lambda new, old: jnp.where(worked, new, old), model, start)
     known = jnp.where(mask, utilities, -jnp.inf)
-    return gp_ucb.Private(model, gp.condition(model, points, mask), None, known, standard)
+    return gp_ucb.Raw(model, gp.condition(model, points, mask), None, known, standard)
 
 
 @jax.jit

@@ -1,0 +1,245 @@
+"""``scripts/contributions [--check]``: what one user adds in a step of every algorithm, to docs/contributions.md.
+
+Lengths are those of the traced ``contribute``, bounds those of the configs.
+"""
+
+import argparse
+import math
+import os
+import pkgutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any, NamedTuple
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import report
+from jaxdpbo import algorithms
+from jaxdpbo.algorithms import (
+    dp_gd,
+    dp_gibo,
+    gp_ucb,
+    private_estimate,
+    private_evaluations,
+    private_search,
+)
+from jaxdpbo.privacy import wide_integers
+from jaxdpbo.types import Algorithm, Query
+
+PAGE = report.ROOT / "docs" / "contributions.md"
+USERS, STEPS, DIMENSION, MU = 10_000, 25, 3, 1.0
+BATCH = DIMENSION + 1
+BOX = {"low": [-1.0] * DIMENSION, "high": [1.0] * DIMENSION}
+SUMMED, SURVEYED = "contribute", "survey"
+CHOOSING, DESCENDING = "steps that end with a choice", "steps of the descent"
+NORMS: dict[str, Callable[[Any], float]] = {
+    "length": lambda part: math.sqrt(sum(int(each) ** 2 for each in part)),
+    "each": lambda part: max(abs(int(each)) for each in part),
+}
+
+
+class Part(NamedTuple):
+    """Numbers that one user adds up to a total.
+
+    Attributes:
+      words: what they are.
+      when: in which steps they count.
+      function: that makes them, ``SUMMED`` or ``SURVEYED``.
+      pick: the ``Wide`` of a total's ``whole``.
+      norm: of ``NORMS``, that is bounded.
+      bound: of a config.
+    """
+
+    words: str
+    when: str
+    function: str
+    pick: Callable[[Any], wide_integers.Wide]
+    norm: str
+    bound: Callable[[Any], int]
+
+
+class Row(NamedTuple):
+    """An algorithm, a config of it, and what its users add."""
+
+    name: str
+    algorithm: Algorithm
+    config: Any
+    parts: tuple[Part, ...]
+
+
+def _clipped(pick: Callable[[Any], Any], budget: Callable[[Any], Any], when: str = "each step") -> Part:
+    return Part("a clipped gradient", when, SUMMED, pick, "length", lambda config: int(budget(config).radius))
+
+
+def _counted(pick: Callable[[Any], Any], function: str, of: str) -> Part:
+    return Part(f"which powers of two {of} does not exceed", "one step", function, pick, "each", lambda _: 1)
+
+
+def _losses(words: str, pick: Callable[[Any], Any], when: str = "each step") -> Part:
+    return Part(words, when, SUMMED, pick, "each", lambda config: int(config.budget.radius))
+
+
+def _whole(whole: Any) -> Any:
+    return whole
+
+
+def rows() -> list[Row]:
+    """Every algorithm with a ``contribute``, with all that its users may add."""
+    shared = {"users": USERS, "mu": MU}
+    descent = {**shared, "steps": STEPS, "bounds": BOX}
+    own = _clipped(_whole, lambda config: config.budget)
+    sought = _counted(_whole, SURVEYED, "the length of a gradient")
+    gibo = dp_gibo.config(**descent, batch=BATCH)
+    candidates = np.linspace(-1, 1, 12).reshape(BATCH, DIMENSION)
+    evaluated = gp_ucb.config(steps=STEPS, bounds=BOX)
+    design = private_search.Round(candidates, 0 * candidates, np.zeros(candidates.shape, bool))
+    around = {"bounds": BOX, "loss_range": (0, 1), "rounds": [design], "batch": BATCH, "users": USERS}
+    half = dp_gibo.config(**descent | {"mu": MU / 2}, batch=BATCH)
+    return [
+        Row("dp_gd", dp_gd.algorithm, dp_gd.config(**descent), (own,)),
+        Row(
+            'dp_gd, `clip_norm="private"`', dp_gd.algorithm, dp_gd.config(**descent, clip_norm="private"),
+            (own, sought),
+        ),
+        Row("dp_gibo", dp_gibo.algorithm, gibo, (own,)),
+        Row(
+            'dp_gibo, `memory="none"`', dp_gibo.algorithm, dp_gibo.config(**descent, batch=BATCH, memory="none"),
+            (own,),
+        ),
+        Row(
+            'dp_gibo, `clip_norm="private"`', dp_gibo.algorithm,
+            dp_gibo.config(**descent, batch=BATCH, clip_norm="private"), (own, sought),
+        ),
+        Row(
+            "private_evaluations", private_evaluations.algorithm_of(gp_ucb.algorithm),
+            private_evaluations.config(gp_ucb.algorithm, evaluated, **shared, loss_range=(0, 1)),
+            (_losses("a clipped loss at each point of a query", lambda whole: whole.means),),
+        ),
+        Row(
+            'private_evaluations, `loss_range="private"`', private_evaluations.algorithm_of(gp_ucb.algorithm),
+            private_evaluations.config(
+                gp_ucb.algorithm, evaluated, **shared, loss_range="private", design=candidates[:3]
+            ),
+            (
+                _losses("a clipped loss at each point of a query", lambda whole: whole.means),
+                _counted(lambda whole: whole.counts, SUMMED, "the largest difference on the design"),
+            ),
+        ),
+        Row(
+            "private_search", private_search.algorithm_of(), private_search.config(**around, choice_mu=[MU]),
+            (
+                Part(
+                    "losses at the points of a choice, less the user's own least one", CHOOSING, SUMMED,
+                    lambda whole: whole.choice, "each",
+                    lambda config: int(config.choices[0].units) * int(config.choices[0].digits),
+                ),
+            ),
+        ),
+        Row(
+            "private_search around dp_gibo", private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at),
+            private_search.config(**around, choice_mu=[MU / 2, MU / 2], inner_config=half),
+            (
+                Part(
+                    "losses at the points of a choice, less the user's own least one", CHOOSING, SUMMED,
+                    lambda whole: whole.choice, "each",
+                    lambda config: int(config.choices[0].units) * int(config.choices[0].digits),
+                ),
+                _clipped(lambda whole: whole.inner, lambda config: config.inner.budget, DESCENDING),
+            ),
+        ),
+        Row(
+            "private_estimate of dp_gibo", private_estimate.algorithm_of(dp_gibo.algorithm),
+            private_estimate.config(half, users=USERS, mu=MU / 2, loss_range=(0, 1)),
+            (
+                _clipped(lambda whole: whole.inner, lambda config: config.inner.budget, DESCENDING),
+                _losses("a clipped loss at the answer", lambda whole: whole.loss, "the last step"),
+            ),
+        ),
+    ]  # fmt: skip
+
+
+def without() -> list[str]:
+    """Algorithms without a ``contribute``."""
+    names = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
+    found = {name: getattr(import_module(f"jaxdpbo.algorithms.{name}"), "algorithm", None) for name in names}
+    return sorted(name for name, algorithm in found.items() if algorithm is not None and algorithm.contribute is None)
+
+
+def first_query(row: Row) -> Query:
+    """Of a run that begins."""
+    key = jax.random.key(0)
+    return row.algorithm.ask(key, row.config, row.algorithm.init(key, row.config))
+
+
+def values_of(row: Row, query: Query, users: int) -> tuple[int, ...]:
+    """The shape of what the objective returns for so many users."""
+    return (1, DIMENSION, users) if row.algorithm is dp_gd.algorithm else (len(query.mask), users)
+
+
+def added(row: Row, function: str, query: Query, memory: Any, values: jax.Array) -> Any:
+    """The ``whole`` of these users' total."""
+    if function == SURVEYED:
+        assert row.algorithm.survey is not None
+        return row.algorithm.survey(row.config, query, memory, values)
+    assert row.algorithm.contribute is not None
+    return row.algorithm.contribute(row.config, query, memory, values)[0].whole
+
+
+def page() -> str:
+    """The text of the page."""
+    lines = []
+    for row in rows():
+        query = jax.eval_shape(lambda row=row: first_query(row))
+        memory = row.algorithm.remember(row.config, 1)
+        kept = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(memory))
+        values = jnp.zeros(values_of(row, query, 1))
+        for number, part in enumerate(row.parts):
+            whole = jax.eval_shape(partial(added, row, part.function), query, memory, values)
+            count = part.pick(whole).low.shape[0]
+            norm = "length at most" if part.norm == "length" else "each at most"
+            named = row.name if number == 0 else ""
+            bound = f"{norm} {part.bound(row.config):,}"
+            lines.append(
+                f"| {named} | {part.words} | {part.when} | {count} | {bound} | {kept if number == 0 else ''} |"
+            )
+    table = "\n".join(lines)
+    names = ", ".join(f"`{name}`" for name in without())
+    return f"""# What one user adds
+
+In each step every user adds a short vector of whole numbers to a sum. Noise is added to the sum once, or one choice is
+drawn by it. This page lists these vectors for {USERS:,} users, `mu = {MU:g}`, {STEPS} steps, {DIMENSION} parameters
+and {BATCH} points a step. `scripts/contributions` wrote the page from the traced programs and the configurations;
+`tests/test_contribute.py` gives `contribute` extreme records and checks the bounds.
+
+| algorithm | what one user adds | when | numbers | bound on one user's numbers | numbers a user carries |
+|---|---|---|---|---|---|
+{table}
+
+The bounds come from the configuration, which is public and fixed before the run. Neither a query nor a record can
+change a bound. A sum has 64 bits, so any number of users fits. With `noise="float"` the vectors are floats, in the
+units of the losses or gradients.
+
+These algorithms have no `contribute`, because their objective returns one value for all users, or because they keep raw
+values until the release: {names}.
+"""
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="scripts/contributions", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 where the page is another")
+    options = parser.parse_args(arguments)
+    text = page()
+    if options.check:
+        return int(PAGE.read_text() != text)
+    PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""What users add up to in a step of DP-GIBO, and its noise: the one place where a run pays."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import types
+from jaxdpbo.algorithms.dp_gibo.configs import Config
+from jaxdpbo.privacy import calibration, clipping, private_mean, private_scale, totals, wide_integers
+from jaxdpbo.surrogate import gp
+from jaxdpbo.types import Memory, Query
+
+
+class Work(NamedTuple):
+    """What users need to know for their part of a step.
+
+    Attributes:
+      weights: ``(r, d)``: a user's gradient is ``weights.T`` times the losses remembered, as ``contribute`` lays them
+        out.
+      fresh: ``(b, d)``, the weights of the query's own points; None where no clip norm is sought.
+      clip_norm: ``()``.
+      used: ``()``, the row of the memory that the query's losses are written to.
+      kept: rows of the memory that count, with memory "nearest"; otherwise None.
+      active: ``()``, whether a step is left: otherwise nothing is written.
+    """
+
+    weights: jax.Array
+    fresh: jax.Array | None
+    clip_norm: jax.Array
+    used: jax.Array
+    kept: jax.Array | None
+    active: jax.Array
+
+
+class Facts(NamedTuple):
+    """Sums over users, raw: their ``losses (b,)``, how many were ``clipped ()``, and how many ``nonfinite ()``."""
+
+    losses: jax.Array
+    clipped: jax.Array
+    nonfinite: jax.Array
+
+
+def remember(config: Config, users: int) -> Memory:
+    """Losses ``(m, s)`` of ``s`` users at every evaluated point; ``()`` with memory "none"."""
+    return () if config.memory == "none" else jnp.zeros((config.capacity, users), config.theta0.dtype)
+
+
+def contribute(
+    config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+) -> tuple[totals.Total, Memory]:
+    """Each user's clipped gradient, and their sum: Algorithm 1, lines 6 and 7.
+
+    ==============================  =====================================================================
+    case                            result
+    ==============================  =====================================================================
+    a user's loss NaN or infinite   that user counts as the zero gradient while the loss is remembered
+    values at masked points         ignored
+    a query after step T            the memory unchanged
+    ==============================  =====================================================================
+
+    Args:
+      config: see ``config``.
+      query: what was asked.
+      memory: of ``remember``, for the same users.
+      values: ``(b, s)``, the users' losses at every point.
+      present: ``(s,)``, False at columns that stand for nobody.
+
+    Raises:
+      ValueError: ``values`` is of another shape, at trace time.
+    """
+    losses, work = _losses(config, query, values), query.work
+    if config.memory != "none":
+        memory = gp.write(memory, losses, work.used, work.active)  # before anything is read: in place
+
+    def clipped_sum(weights: jax.Array, remembered: jax.Array) -> tuple[totals.Sum, jax.Array, jax.Array]:
+        norm, radius = clip_norm_of(config, query), calibration.grid(config.budget)
+        return clipping.clipped_sum(weights, remembered, norm, radius, present)
+
+    if config.memory == "all":  # branches return sums alone: a memory that leaves one is copied
+        rows = gp.stages(len(memory), config.batch)
+        branches = [lambda count=count: clipped_sum(work.weights[:count], memory) for count in rows]
+        total, clipped, nonfinite = jax.lax.switch(gp.stage_of(rows, work.used + config.batch), branches)
+    elif config.memory == "recent":
+        total, clipped, nonfinite = clipped_sum(work.weights, memory)
+    else:
+        remembered = losses if config.memory == "none" else jnp.concatenate([memory[work.kept], losses])
+        total, clipped, nonfinite = clipped_sum(work.weights, remembered)
+    known = losses if present is None else jnp.where(present[None], losses, 0)
+    return totals.Total(total, Facts(jnp.sum(known, axis=1), clipped, nonfinite)), memory
+
+
+def survey(
+    config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+) -> wide_integers.Wide:
+    """How many gradients, of the query's points alone, are at most as long as each power of two."""
+    del memory
+    gradients = jnp.matmul(query.work.fresh.T, _losses(config, query, values), precision="highest")
+    return private_scale.count(clipping.l2_norms(gradients), present)
+
+
+def refine(key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide) -> Query:
+    """The clip norm that the counts say with noise: ``private_scale.level(budget.scale)``-GDP."""
+    assert config.budget.scale is not None
+    norm = private_scale.median_of_counts(key, config.budget.scale, whole, config.users, config.clip_norm.dtype)
+    return query._replace(work=query.work._replace(clip_norm=private_scale.FACTOR * norm))
+
+
+def perturb(key: jax.Array, config: Config, query: Query, whole: totals.Sum) -> totals.Sum:
+    """The noisy sum: Algorithm 1, line 8. Here the budget is paid: ``mu / sqrt(T)`` a step.
+
+    Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users (Lemma 3.1;
+    ``sensitivity.clipped_sum``), whatever the losses are; no noise at ``mu = inf``.
+    """
+    return private_mean.perturb_vectors(key, config.budget, whole, clip_norm_of(config, query))
+
+
+def clip_norm_of(config: Config, query: Query) -> jax.Array:
+    """``B ()``: the config's, unless it is found privately."""
+    return config.clip_norm if config.budget.scale is None else query.work.clip_norm
+
+
+def _losses(config: Config, query: Query, values: jax.Array) -> jax.Array:
+    types.check_values(values, config.batch)
+    return gp.masked(query.mask, values.astype(config.theta0.dtype))

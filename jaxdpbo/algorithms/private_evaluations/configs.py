@@ -1,0 +1,147 @@
+"""What private evaluations are configured with, and how noisy they will be."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxdpbo import _checks, types
+from jaxdpbo.privacy import calibration, private_mean, private_scale
+from jaxdpbo.space import Space
+from jaxdpbo.types import Algorithm, ArrayLike
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Config:
+    """Made by ``config``: the ``inner`` config; ``budget``, whose ``steps`` and ``releases`` are the inner steps and
+    the evaluations in each; the range of a loss, ``low ()`` and ``high ()``, traced, 0 where it is found from the
+    losses on the ``design (m, d)``, otherwise None.
+    """
+
+    inner: Any
+    budget: calibration.Budget
+    low: jax.Array
+    high: jax.Array
+    design: jax.Array | None = None
+
+    @property
+    def users(self) -> int:
+        """``n``."""
+        return self.budget.users
+
+    @property
+    def steps(self) -> int:
+        """``T``, and before it ``m / b`` on the design."""
+        return self.budget.steps + self.design_steps
+
+    @property
+    def design_steps(self) -> int:
+        """``m / b``."""
+        return 0 if self.design is None else self.design.shape[0] // self.batch
+
+    @property
+    def batch(self) -> int:
+        """``b``."""
+        return self.budget.releases
+
+    @property
+    def space(self) -> Space | None:
+        """The inner algorithm's."""
+        return self.inner.space
+
+
+def config(
+    inner: Algorithm,
+    inner_config: types.Config,
+    *,
+    users: int,
+    mu: float,
+    loss_range: ArrayLike | str,
+    design: ArrayLike | None = None,
+    noise: str = "exact",
+) -> Config:
+    """Check a configuration.
+
+    Args:
+      inner: an algorithm that maximises one utility a point (``gp_ucb.config(users=None)``), or minimises the mean loss
+        of ONE user (``random_search.config(users=1)``): its one value is the released mean.
+      inner_config: its config; ``noise_deviation`` says how noisy the values will be.
+      users: ``n``, public.
+      mu: the GDP budget of all evaluations together; ``inf`` for none.
+      loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there. "private" finds it first,
+        for 5 % of ``mu^2``, from the ``design``: see ``private_scale.largest_differences``. The values are then mean
+        differences from the loss at the design's first point.
+      design: ``(m, d)``, public points that tell how much losses differ; ``m`` a multiple of ``b``. They are evaluated
+        before the first step of the inner algorithm, in ``m / b`` steps that release the range alone.
+      noise: "exact", on an integer grid; "float", for research sweeps; or "none" (only with ``mu = inf``).
+
+    Raises:
+      ValueError: a number out of range, or an inner config that wants more users than one.
+      TypeError: an argument of the wrong kind.
+
+    >>> from jaxdpbo import gp_ucb, private_evaluations
+    >>> inner = gp_ucb.config(steps=5, candidates=[[0.0], [0.5], [1.0]])
+    >>> chosen = private_evaluations.config(gp_ucb.algorithm, inner, users=500, mu=1.0, loss_range=(0, 1))
+    >>> chosen.users, chosen.steps
+    (500, 5)
+    """
+    if inner_config.users not in (None, 1):
+        raise ValueError(
+            f"inner_config must be for one value a point (users None or 1), got {inner_config.users} users"
+        )
+    key = jax.random.key(0)
+    query = jax.eval_shape(lambda: inner.ask(key, inner_config, inner.init(key, inner_config)))
+    dtype = jnp.result_type(float)
+    batch = query.points.shape[0]
+    low, high = given_range(loss_range)
+    points = _design(design, loss_range, *query.points.shape)
+    budget = calibration.budget(
+        mu,
+        noise,
+        users=users,
+        steps=inner_config.steps,
+        releases=batch,
+        dimension=1,
+        dtype=dtype,
+        find_scale=points is not None,
+    )
+    rows = None if points is None else jnp.asarray(points, dtype)
+    return Config(inner_config, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype), rows)
+
+
+def _design(design: Any, loss_range: Any, batch: int, dimension: int) -> np.ndarray | None:
+    """Checked points; None where the range is given."""
+    if isinstance(loss_range, str) == (design is None):
+        raise ValueError("design must be given with loss_range='private', and with no other")
+    if design is None:
+        return None
+    points = _checks.rows("design", design)
+    if points.shape[1] != dimension or len(points) < 2 or len(points) % batch:
+        raise ValueError(
+            f"design must have two rows or more, a multiple of {batch}, of {dimension} numbers, got {points.shape}"
+        )
+    return points
+
+
+def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations: int, noise: str = "exact") -> float:
+    """The standard deviation of the noise of one released mean: its sensitivity over ``mu / sqrt(evaluations)``.
+
+    The sensitivity is ``sensitivity.mean_loss``. On the grid the noise is a little more, by what the radius was rounded
+    down.
+    """
+    dtype = jnp.result_type(float)
+    low, high = _checks.interval("loss_range", loss_range, dtype)
+    evaluations = _checks.size("evaluations", evaluations)
+    budget = calibration.budget(mu, noise, users=users, steps=evaluations, dimension=1, dtype=dtype)
+    return private_mean.loss_deviation(budget, low, high)
+
+
+def given_range(value: Any) -> tuple[float, float]:
+    """A checked ``loss_range``; zeros for "private", which is to be found."""
+    if isinstance(value, str):
+        _checks.choice("loss_range", value, (private_scale.PRIVATE,))
+        return 0.0, 0.0
+    return _checks.interval("loss_range", value, jnp.result_type(float))

@@ -1,0 +1,294 @@
+"""How a run of private evaluations goes: state, queries, what users add up to, and the one place where it pays."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo import types
+from jaxdpbo.algorithms.private_evaluations.configs import Config
+from jaxdpbo.privacy import calibration, guarantee, private_mean, private_scale, totals, wide_integers
+from jaxdpbo.surrogate import gp
+from jaxdpbo.types import Algorithm, Memory, Query, State
+
+
+class Public(NamedTuple):
+    """What is not data-independent here has been through the mechanism.
+
+    Attributes:
+      step: ``()`` steps taken.
+      budget: all that sets the noise, as the run was begun.
+      inner: the whole state of the inner algorithm, its "private" part included: it got released values only.
+      points: ``(T b, d)`` evaluated so far.
+      values: ``(T b,)`` released mean losses; NaN where nothing was evaluated, and on a design.
+      high: ``()``, the end of the range as found privately, 0 until then; None where it is given.
+    """
+
+    step: jax.Array
+    budget: calibration.NoiseSettings
+    inner: Any
+    points: jax.Array
+    values: jax.Array
+    high: jax.Array | None
+
+
+class Remembered(NamedTuple):
+    """Raw, of each user on the design: ``reference (s,)``, the loss at its first point, and ``largest (s,)``, the
+    largest difference from it.
+    """
+
+    reference: jax.Array
+    largest: jax.Array
+
+
+class Work(NamedTuple):
+    """What users need to know for their part.
+
+    Attributes:
+      step: ``()``.
+      designing: ``()``, whether the points are of the design.
+      finding: ``()``, whether they are the last of it, after which the range is found.
+      high: ``()``, the end of the range; 0 before it is found.
+    """
+
+    step: jax.Array
+    designing: jax.Array
+    finding: jax.Array
+    high: jax.Array
+
+
+class Whole(NamedTuple):
+    """What users add up to: ``means (b,)``, see ``private_mean.sum_losses``, and on a design ``counts (81,)`` of
+    largest differences, otherwise None.
+    """
+
+    means: totals.Sum
+    counts: wide_integers.Wide | None
+
+
+class Released(NamedTuple):
+    """What leaves a step.
+
+    Attributes:
+      means: ``(b,)``, see ``private_mean.perturb_losses``.
+      high: ``()``, the end of the range, as found or as it was; None where it is given.
+      key: of the inner ``tell``, which may start a fit from it. Public randomness, that nothing else is drawn from.
+    """
+
+    means: totals.Sum
+    high: jax.Array | None
+    key: jax.Array
+
+
+class Facts(NamedTuple):
+    """Sums over users, raw: of how many losses ``(b,)`` the clip moved."""
+
+    clipped: jax.Array
+
+
+class Info(NamedTuple):
+    """NOT PRIVATE.
+
+    Attributes:
+      mean_loss: ``(b,)`` over users, clipped, before the noise.
+      clipped: ``(b,)`` how many users' losses were moved by the clip, those not finite included.
+      factorisation_failed: None: the inner algorithms have no such flag.
+    """
+
+    mean_loss: jax.Array
+    clipped: jax.Array
+    factorisation_failed: None
+
+
+class Release(NamedTuple):
+    """All of it may be published.
+
+    Attributes:
+      point: ``(d,)`` the inner algorithm's answer.
+      row: ``()`` which candidate it is, where the inner one searches a finite set; otherwise None.
+      points: ``(T b, d)`` every point evaluated, save those of a design.
+      values: ``(T b,)`` every released mean loss; NaN where nothing was evaluated.
+      high: ``()``, the end of the range as found privately; None where it is given.
+      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
+    """
+
+    point: jax.Array
+    row: jax.Array | None
+    points: jax.Array
+    values: jax.Array
+    high: jax.Array | None
+    params: dict[str, Any] | None = None
+
+
+@lru_cache
+def algorithm_of(inner: Algorithm) -> Algorithm:
+    """``inner``, given released values only. One record for each inner algorithm, so that runs are not compiled twice.
+
+    Formal guarantee: ``mu``-GDP, replace-one, for the answer and for all points and values together.
+
+    Its ``contribute`` takes ``values (b, s)``, users' losses:
+
+    ==========================================  ======================================================
+    case                                        result
+    ==========================================  ======================================================
+    ``state.public.step == T``                  the state unchanged: nothing more is released
+    begun with other noise                      likewise: the guarantee is of one budget
+    another inner config of the same sizes      the run goes on: it acts on what was released
+    the steps on a design                       release the range alone, after the last
+    a loss outside the range                    counts as the end of the range
+    a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
+    a masked point                              not released: the mask passes on to the inner algorithm
+    an inner algorithm with a ``contribute``    refused: it would be given no user
+    one with a flag ``factorisation_failed``    refused at trace time: nothing passes the flag on
+    ==========================================  ======================================================
+    """
+    if inner.contribute is not None:
+        raise ValueError("inner must be an algorithm that is told one value a point, such as gp_ucb.algorithm")
+
+    def init(key, config):
+        within = inner.init(key, config.inner)
+        dimension = jax.eval_shape(lambda: inner.ask(key, config.inner, within)).points.shape[1]
+        count, dtype = config.steps * config.batch, config.low.dtype
+        public = Public(
+            step=jnp.zeros((), jnp.int32),
+            budget=_settings(config),
+            inner=within,
+            points=jnp.zeros((count, dimension), dtype),
+            values=jnp.full(count, jnp.nan, dtype),
+            high=None if config.design is None else config.high,
+        )
+        return State(public)
+
+    def ask(key, config, state):
+        public = state.public
+        query = inner.ask(key, config.inner, public.inner)
+        high = config.high if public.high is None else public.high
+        designing = _active(config, public) & (public.step < config.design_steps)
+        finding = designing & (public.step == config.design_steps - 1)
+        query = query._replace(work=Work(public.step, designing, finding, high))
+        if config.design is None:
+            return query
+        start = jnp.minimum(public.step * config.batch, len(config.design) - config.batch)
+        points = jax.lax.dynamic_slice_in_dim(config.design, start, config.batch)
+        return query._replace(points=jnp.where(designing, points, query.points), mask=query.mask | designing)
+
+    def tell(config, state, query, released):
+        public = state.public
+        active = _active(config, public)
+        learning = active & ~query.work.designing
+        means = private_mean.mean_of_losses(config.budget, released.means, *_range(config, query))
+        given = -means if config.inner.users is None else means[:, None]
+        within, said = inner.tell(released.key, config.inner, public.inner, query, given)
+        if said.factorisation_failed is not None:
+            raise ValueError("inner must be an algorithm without a flag on its points: no Info passes it on here")
+        start = jnp.minimum(public.step, config.steps - 1) * config.batch
+        after = Public(
+            step=jnp.where(active, public.step + 1, public.step),
+            budget=public.budget,
+            inner=jax.tree.map(lambda new, old: jnp.where(learning, new, old), within, public.inner),
+            points=gp.write(public.points, query.points, start, active),
+            values=gp.write(public.values, jnp.where(query.mask & learning, means, jnp.nan), start, active),
+            high=None if public.high is None else jnp.where(active, released.high, public.high),
+        )
+        return State(after)
+
+    def release(key, config, state):
+        answer = inner.release(key, config.inner, state.public.inner)
+        public, first = state.public, config.design_steps * config.batch
+        return Release(answer.point, answer.row, public.points[first:], public.values[first:], public.high)
+
+    return Algorithm(
+        init, ask, tell, release, privacy, contribute=contribute, perturb=perturb, inform=inform, remember=remember
+    )
+
+
+def remember(config: Config, users: int) -> Memory:
+    """On a design, no loss seen yet; otherwise ``()``."""
+    nothing = jnp.zeros(users, config.low.dtype)
+    return () if config.design is None else Remembered(nothing, nothing)
+
+
+def contribute(
+    config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+) -> tuple[totals.Total, Memory]:
+    """Each user's clipped losses, and on a design, after its last step, the largest difference of each; summed.
+
+    Args:
+      config: see ``config``.
+      query: what was asked.
+      memory: of ``remember``, for the same users.
+      values: ``(b, s)``, the users' losses.
+      present: ``(s,)``, False at columns that stand for nobody.
+
+    Raises:
+      ValueError: ``values`` is of another shape, at trace time.
+    """
+    types.check_values(values, config.batch)
+    values, counts = values.astype(config.low.dtype), None
+    if config.design is not None:
+        memory = _on_design(memory, query.work, values)
+        counts = jax.lax.cond(
+            query.work.finding,
+            lambda: private_scale.count(memory.largest, present),
+            lambda: totals.zeros_of(private_scale.count, memory.largest),
+        )
+        values = values - memory.reference[None]
+    means, clipped = private_mean.sum_losses(config.budget, values, *_range(config, query), present)
+    return totals.Total(Whole(means, counts), Facts(clipped)), memory
+
+
+def perturb(key: jax.Array, config: Config, query: Query, whole: Whole) -> Released:
+    """The noisy means, and after a design the range. Here the budget is paid: see ``privacy``."""
+    noise_key, inner_key = jax.random.split(key)
+    high, scale = None, config.budget.scale
+    if scale is not None:
+        noise_key, scale_key = jax.random.split(noise_key)
+        dtype = config.low.dtype
+
+        counts = whole.counts
+        assert counts is not None
+
+        def found():
+            norm = private_scale.median_of_counts(scale_key, scale, counts, config.users, dtype)
+            return private_scale.FACTOR * norm
+
+        high = jax.lax.cond(query.work.finding, found, lambda: query.work.high)
+    means = private_mean.perturb_losses(noise_key, config.budget, whole.means, *_range(config, query))
+    return Released(means, high, inner_key)
+
+
+def inform(config: Config, query: Query, total: totals.Total) -> Info:
+    """Diagnostics of one step. NOT PRIVATE."""
+    raw = private_mean.without_noise(config.budget, total.whole.means)
+    return Info(private_mean.mean_of_losses(config.budget, raw, *_range(config, query)), total.facts.clipped, None)
+
+
+def privacy(config: Config) -> guarantee.Guarantee:
+    """GDP, as ``calibration.statement`` says, of all evaluations together."""
+    return calibration.statement(config.budget, guarantee.USERS)
+
+
+def _settings(config: Config) -> calibration.NoiseSettings:
+    designed = () if config.design is None else (jnp.asarray(config.design_steps, config.low.dtype),)
+    return calibration.noise_settings(config.budget, config.low, config.high, *designed)
+
+
+def _active(config: Config, public: Public) -> jax.Array:
+    """Whether a step is left, under the budget that the run was begun with."""
+    return (public.step < config.steps) & calibration.same_noise(public.budget, _settings(config))
+
+
+def _range(config: Config, query: Query) -> tuple[jax.Array, jax.Array]:
+    """The range that losses are clipped to; before one is found any will do, since no mean is released."""
+    if config.design is None:
+        return config.low, config.high
+    high = jnp.where(query.work.high > 0, query.work.high, 1)
+    return -high, high
+
+
+def _on_design(memory: Remembered, work: Work, values: jax.Array) -> Remembered:
+    """With what these losses ``(b, s)`` add, if they are of the design."""
+    reference = jnp.where(work.designing & (work.step == 0), values[0], memory.reference)
+    largest = jnp.maximum(memory.largest, private_scale.largest_differences(values, reference))  # NaN stays
+    return Remembered(reference, jnp.where(work.designing, largest, memory.largest))

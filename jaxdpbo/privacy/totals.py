@@ -1,0 +1,58 @@
+"""Totals: what some of the users add up to in one step, before any noise. Raw.
+
+Totals of disjoint users add up, over chunks, devices, processes and partitions. Where the noise is exact they are whole
+numbers of 64 bits, so the sum is the same in whatever order it is taken.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from jaxdpbo.privacy import wide_integers
+from jaxdpbo.types import Tree
+
+Sum: TypeAlias = wide_integers.Wide | jax.Array  # whole numbers where the noise is exact, otherwise floats
+
+
+class Total(NamedTuple):
+    """The sum of what some users contribute. NOT PRIVATE.
+
+    Attributes:
+      whole: a pytree, the only part that ``perturb`` gets: ``wide_integers.Wide`` where the noise is exact, otherwise
+        floats.
+      facts: a pytree of sums over the same users for diagnostics, such as how many were clipped.
+    """
+
+    whole: Any
+    facts: Any
+
+
+def add(one: Tree, other: Tree) -> Tree:
+    """The total of two disjoint groups of users, for pytrees of one structure.
+
+    >>> import jax.numpy as jnp
+    >>> from jaxdpbo.privacy import totals
+    >>> float(totals.add(totals.Total(jnp.ones(()), ()), totals.Total(jnp.ones(()), ())).whole)
+    2.0
+    """
+    return _each(lambda a, b: wide_integers.add(a, b) if _is_wide(a) else a + b, one, other)
+
+
+def psum(total: Tree, axis_name: str) -> Tree:
+    """The sum over the devices of a mapped axis."""
+    return _each(lambda a: (wide_integers.psum if _is_wide(a) else jax.lax.psum)(a, axis_name), total)
+
+
+def zeros_of(function: Callable[..., Tree], *arguments: Tree) -> Tree:
+    """Zeros in the shapes of what ``function(*arguments)`` returns, which is not computed: of nobody, a total."""
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, *arguments))
+
+
+def _each(function: Callable[..., Any], *trees: Any) -> Any:
+    return jax.tree.map(function, *trees, is_leaf=_is_wide)
+
+
+def _is_wide(leaf: Any) -> bool:
+    return isinstance(leaf, wide_integers.Wide)

@@ -1,0 +1,247 @@
+"""What users add up to: in any groups, by no key, and reaching the public state through ``perturb`` alone."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registration
+from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.interpreters import partial_eval
+from oracles import integers
+from protocol_cases import CASES, USERS, records
+
+from benchmarks import contributions
+from jaxdpbo.drivers import loop, program, result
+from jaxdpbo.privacy import totals
+
+ADDS = [name for name, case in CASES.items() if case.algorithm.contribute is not None]
+RANDOM = "random", "threefry"  # in the names of JAX's primitives that draw, or that take a key apart
+KEY = jax.random.key(0)
+
+
+@functools.cache
+def begun(name, steps=1):
+    """The case, its config, where it stands after some steps, its next query and the users' values there."""
+    case = CASES[name]
+    config = case.config(1.0)
+    snapshot = loop.begin(case.algorithm, KEY, config)
+    for t in range(steps + 1):
+        query = loop.ask(case.algorithm, jax.random.fold_in(KEY, 2 * t), config, snapshot.state)
+        values = jax.vmap(case.objective, in_axes=(0, None))(query.points, jnp.asarray(records()))
+        if t == steps:
+            return case, config, snapshot, query, values
+        key = jax.random.fold_in(KEY, 2 * t + 1)
+        snapshot, _ = loop.learn(case.algorithm, key, config, snapshot, query, values)
+
+
+def jaxpr_of(function, *arguments):
+    return jax.make_jaxpr(function)(*arguments)
+
+
+def primitives(jaxpr):
+    """The names of all primitives, those of inner programs too."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=is_program):
+            if is_program(inner):
+                yield from primitives(inner if isinstance(inner, Jaxpr) else inner.jaxpr)
+
+
+def is_program(value):
+    return isinstance(value, (Jaxpr, ClosedJaxpr))
+
+
+def used(function, outputs_of, *arguments):
+    """Which leaves of each argument the outputs that ``outputs_of`` picks are computed from, by the traced program."""
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    picked = {id(leaf) for leaf in jax.tree.leaves(outputs_of(shape))}
+    wanted = [id(leaf) in picked for leaf in jax.tree.leaves(shape)]
+    _, needed = partial_eval.dce_jaxpr(closed.jaxpr, wanted)
+    found, start = [], 0
+    for argument in arguments:
+        count = len(jax.tree.leaves(argument))
+        found.append(any(needed[start : start + count]))
+        start += count
+    return found
+
+
+def learning(algorithm, config):
+    """``program.learn`` in which what the mechanisms return is an argument of its own."""
+
+    def learn(key, state, memory, query, values, released, refined):
+        stopped = algorithm._replace(
+            perturb=lambda *_: released, refine=lambda *_: refined if algorithm.refine is not None else None
+        )
+        (after, _), info = program.learn(stopped, key, config, result.Snapshot(state, memory), query, values)
+        return after, info
+
+    return learn
+
+
+def reached(algorithm, name):
+    """Whether the state after a step is computed from the key, the state, memory, values, and what was released."""
+    _, config, snapshot, query, values = begun(name)
+    perturbed = CASES[name].algorithm.perturb
+    total, _ = CASES[name].algorithm.contribute(config, query, snapshot.memory, values)
+    released = perturbed(KEY, config, query, total.whole)
+    arguments = KEY, snapshot.state, snapshot.memory, query, values, released, query
+    key, state, memory, _, values, released, _ = used(learning(algorithm, config), lambda out: out[0], *arguments)
+    return {"key": key, "state": state, "memory": memory, "values": values, "released": released}
+
+
+@pytest.mark.parametrize("name", ADDS)
+def test_users_and_keys_reach_the_state_through_what_is_released_alone(name):
+    found = reached(CASES[name].algorithm, name)
+    assert found == {"key": False, "state": True, "memory": False, "values": False, "released": True}
+
+
+def leaking_values(algorithm, found):
+    def contribute(config, query, memory, values, present=None):
+        found.append(jnp.mean(values))
+        return algorithm.contribute(config, query, memory, values, present)
+
+    return algorithm._replace(contribute=contribute)
+
+
+def leaking_memory(algorithm, found):
+    def contribute(config, query, memory, values, present=None):
+        found.append(jnp.mean(memory))
+        return algorithm.contribute(config, query, memory, values, present)
+
+    return algorithm._replace(contribute=contribute)
+
+
+@pytest.mark.parametrize(("leaking", "what"), [(leaking_values, "values"), (leaking_memory, "memory")])
+def test_a_planted_way_round_the_mechanism_is_seen(leaking, what):
+    """A tracer kept in a list, by which ``tell`` reads what it is not given."""
+    found, honest = [], CASES["dp_gibo"].algorithm
+
+    def tell(config, state, query, released):
+        after = honest.tell(config, state, query, released)
+        return after._replace(public=after.public._replace(theta=after.public.theta + 0 * found[-1]))
+
+    assert reached(leaking(honest, found)._replace(tell=tell), "dp_gibo")[what]
+
+
+@pytest.mark.parametrize("name", ADDS)
+def test_no_key_is_in_what_users_compute(name):
+    case, config, snapshot, query, values = begun(name)
+    functions = [case.algorithm.contribute, *([case.algorithm.survey] if query.survey is not None else [])]
+    for function in functions:
+        jaxpr = jaxpr_of(function, config, query, snapshot.memory, values).jaxpr
+        assert not any(jnp.issubdtype(each.aval.dtype, jax.dtypes.prng_key) for each in jaxpr.invars)
+        assert not [each for each in primitives(jaxpr) if any(part in each for part in RANDOM)]
+
+
+def test_a_planted_draw_among_users_is_seen():
+    drawn = jaxpr_of(lambda values: values + jax.random.normal(KEY, values.shape), jnp.ones(3)).jaxpr
+    assert [each for each in primitives(drawn) if any(part in each for part in RANDOM)]
+
+
+def shards(sizes):
+    """Users in groups, each padded to one size: the columns of each, and which of them stand for somebody."""
+    start = 0
+    for size in sizes:
+        columns = (start + np.arange(USERS)) % USERS
+        yield columns, jnp.asarray(np.arange(USERS) < size), slice(start, start + size)
+        start += size
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def contributed(algorithm, config, query, memory, values, present):
+    return algorithm.contribute(config, query, memory, values, present)
+
+
+@pytest.mark.parametrize("name", ADDS)
+@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize("sizes", [(1, USERS - 1), (USERS // 2, USERS - USERS // 2), (1,) * USERS])
+def test_any_groups_of_users_add_up_to_all(name, steps, sizes):
+    """Padding is NaN, in memory and values: nobody's part is no part."""
+    case, config, snapshot, query, values = begun(name, steps)
+    everybody = jnp.ones(USERS, bool)
+    whole, remembered = contributed(case.algorithm, config, query, snapshot.memory, values, everybody)
+    found, kept = None, []
+    for columns, present, own in shards(sizes):
+        padded = jax.tree.map(
+            lambda leaf, columns=columns, present=present: jnp.where(present, leaf[..., columns], jnp.nan),
+            (snapshot.memory, values),
+        )
+        total, memory = contributed(case.algorithm, config, query, *padded, present)
+        found = total if found is None else totals.add(found, total)
+        kept.append(jax.tree.map(lambda leaf, own=own: leaf[..., : own.stop - own.start], memory))
+    jax.tree.map(assert_equal_or_close, found, whole)
+    jax.tree.map(
+        lambda whole, *parts: np.testing.assert_array_equal(np.concatenate(parts, axis=-1), whole), remembered, *kept
+    )
+
+
+def assert_equal_or_close(found, expected):
+    """Whole numbers to the last unit; floats, of noise that is none or no exact one and of diagnostics, to rounding."""
+    if jnp.issubdtype(expected.dtype, jnp.integer):
+        np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ADDS)
+def test_a_contribution_that_is_made_again_is_the_same(name):
+    """A step whose ``tell`` failed is done again from the memory that it left, or from the one before."""
+    case, config, snapshot, query, values = begun(name)
+    everybody = jnp.ones(USERS, bool)
+    total, memory = contributed(case.algorithm, config, query, snapshot.memory, values, everybody)
+    again, remembered = contributed(case.algorithm, config, query, memory, values, everybody)
+    jax.tree.map(np.testing.assert_array_equal, (again, remembered), (total, memory))
+
+
+@pytest.mark.parametrize("name", ["dp_gd", "dp_gibo", "dp_gibo, recent, private clip"])
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
+def test_the_query_does_not_bound_what_a_user_adds(name, factor):
+    """A query may say in which unit a part is counted; how large it may be is the config's to say."""
+    case, config, snapshot, query, values = begun(name)
+    work = query.work * factor if name == "dp_gd" else None
+    if name != "dp_gd":
+        work = query.work._replace(weights=query.work.weights * factor, clip_norm=query.work.clip_norm / factor)
+    alone = jnp.arange(USERS) == 0
+    total, _ = contributed(case.algorithm, config, query._replace(work=work), snapshot.memory, values, alone)
+    assert np.sum(integers.value(*total.whole) ** 2) <= int(config.budget.radius) ** 2
+
+
+TABLE = contributions.rows()
+EXTREME = [0.0, 1.0, -1.0, 1e-300, 1e-9, 1e9, 1e300, -1e300, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[row.name for row in TABLE])
+def test_one_user_adds_what_the_page_says_at_most(row, trials):
+    """``docs/contributions.md``: after random and extreme losses, in every step whose total has the part."""
+    users, rng = 64, np.random.default_rng(0)
+    alone = jnp.arange(users) < 1
+    memory = row.algorithm.remember(row.config, users)
+    query = contributions.first_query(row)
+    if hasattr(query.work, "finding"):  # in the first step no difference is known yet
+        query = query._replace(work=query.work._replace(finding=jnp.ones((), bool)))
+    count = trials(f"one user's part of {row.name}", 20, 2_000, 0)
+    seen = [0.0] * len(row.parts)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def added(function, values):
+        if function == contributions.SURVEYED:
+            return row.algorithm.survey(row.config, query, memory, values, alone)
+        return row.algorithm.contribute(row.config, query, memory, values, alone)[0].whole
+
+    for _ in range(count):
+        values = rng.normal(size=contributions.values_of(row, query, users)) * 10.0 ** rng.uniform(-3, 3)
+        values[..., 0] = np.where(rng.uniform(size=values.shape[:-1]) < 0.5, values[..., 0], rng.choice(EXTREME))
+        for number, part in enumerate(row.parts):
+            words = integers.value(*part.pick(added(part.function, jnp.asarray(values))))
+            size = contributions.NORMS[part.norm](words)
+            assert size <= part.bound(row.config)
+            seen[number] = max(seen[number], size / part.bound(row.config))
+    assert max(seen) > 0.9  # other parts are zeros in the first step
+
+
+def test_the_page_is_that_of_the_code_and_has_every_algorithm():
+    assert contributions.PAGE.read_text() == contributions.page()
+    named = {row.name.split(",")[0].split(" ")[0] for row in TABLE} | set(contributions.without())
+    assert named == set(registration.algorithm_modules())

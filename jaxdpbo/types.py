@@ -16,6 +16,7 @@ Points come first and users last, in every buffer: ``(m, d)``, ``(m, n)``. Shape
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -140,10 +141,11 @@ class Algorithm(NamedTuple):
         it came from.
       contribute: ``(config, query, memory, values, present=None) -> (Total, memory)``, for any ``s`` of the users:
         ``values (..., s)``, and ``present (s,)`` is False at columns that stand for nobody and add nothing. Reads no
-        key and no state. The query may say in which units a user's part is counted, never how large it may be: that is
-        the config's to say.
+        key and no state. The query may say in which units a user's part is counted, and whether the step has this part
+        at all, never how large the part may be: that is the config's to say. (With ``noise="float"``, for research, a
+        clip norm or range that is found privately is the query's.)
       perturb: ``(key, config, query, whole) -> released``, the noise or the choice, on the total of all users. The
-        privacy guarantee is earned here.
+        privacy guarantee is earned here: ``released`` is public, and zeros in steps that do not pay for it.
       inform: ``(config, query, total) -> Info``, diagnostics of a step. NOT PRIVATE.
       remember: ``(config, s) -> memory``, what ``s`` users carry from step to step: a pytree of arrays with users on
         the last axis. Raw.
@@ -172,6 +174,9 @@ def bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
     def bound(*arguments: Any, **options: Any) -> Any:
         return function(*first, *arguments, **options)
 
+    signature = inspect.signature(function)
+    left = list(signature.parameters.values())[len(first) :]
+    vars(bound)["__signature__"] = signature.replace(parameters=left)
     return bound
 
 
@@ -188,7 +193,7 @@ class State(NamedTuple):
 
 
 class Query(NamedTuple):
-    """Where to evaluate next; all of it is public.
+    """Where to evaluate next; all of it is public, and belongs together: ``ask`` makes it, and nothing else changes it.
 
     Attributes:
       points: ``(b, d)`` points, all inside the box.
@@ -207,11 +212,20 @@ class Query(NamedTuple):
     survey: jax.Array | None = None
 
 
-def check_values(values: jax.Array, *leading: int, users: int | None = None) -> None:
+def check_values(
+    values: jax.Array, *leading: int, memory: Memory = (), present: jax.Array | None = None, users: int | None = None
+) -> None:
     """Refuse values of another shape than ``(*leading, users)``, or ``(*leading, s)`` for any ``s``.
 
+    Args:
+      values: what the objective returned.
+      leading: all axes but that of the users.
+      memory: of the same users: each leaf has as many on its last axis.
+      present: ``(s,)``, or None.
+      users: how many there must be; any number where it is None.
+
     Raises:
-      ValueError: they are; at trace time.
+      ValueError: values, memory or ``present`` are of other shapes; at trace time.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import types
@@ -224,3 +238,8 @@ def check_values(values: jax.Array, *leading: int, users: int | None = None) -> 
     wanted = (*leading, *found[-1:]) if users is None else (*leading, users)
     if found != wanted:
         raise ValueError(f"values must have shape {wanted}, got {found}")
+    for leaf in jax.tree.leaves(memory):
+        if jnp.shape(leaf)[-1:] != found[-1:]:
+            raise ValueError(f"memory must be of the {found[-1]} users of the values, got shape {jnp.shape(leaf)}")
+    if present is not None and jnp.shape(present) != found[-1:]:
+        raise ValueError(f"present must have shape {found[-1:]}, got {jnp.shape(present)}")

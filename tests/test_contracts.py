@@ -114,6 +114,12 @@ def test_a_config_without_users_is_refused():
         result.statement_of(algorithm, CASE.objective, Bare())
 
 
+@pytest.mark.parametrize("missing", ["contribute", "perturb"])
+def test_an_algorithm_has_contribute_and_perturb_or_neither(missing):
+    with pytest.raises(TypeError, match="must have both contribute and perturb, or neither"):
+        result.statement_of(CASE.algorithm._replace(**{missing: None}), CASE.objective, CASE.config(1.0))
+
+
 def test_what_init_returns_must_be_a_state():
     algorithm = CASE.algorithm._replace(init=lambda key, config: config.bounds)
     with pytest.raises(TypeError, match="init must return a State, got ShapeDtypeStruct"):

@@ -13,6 +13,7 @@ from oracles import integers
 from protocol_cases import CASES, USERS, records
 
 from benchmarks import contributions
+from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import loop, program, result
 from jaxdpbo.privacy import totals
 
@@ -195,12 +196,98 @@ def test_a_contribution_that_is_made_again_is_the_same(name):
     jax.tree.map(np.testing.assert_array_equal, (again, remembered), (total, memory))
 
 
+def is_zero(tree):
+    return all(
+        not np.any(leaf) for leaf in jax.tree.leaves(tree) if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    )
+
+
+@pytest.mark.parametrize("name", ADDS)
+def test_a_step_that_is_not_left_releases_nothing(name):
+    """After the last step users add nothing, and what is perturbed has no noise to tell apart: zeros."""
+    case, config, snapshot, query, values = begun(name, CASES[name].config(1.0).steps)
+    total, memory = case.algorithm.contribute(config, query, snapshot.memory, values)
+    honest, _ = case.algorithm.contribute(config, begun(name)[3], snapshot.memory, values)
+    assert is_zero(total.whole)
+    released = case.algorithm.perturb(KEY, config, query, honest.whole)
+    assert is_zero(released._replace(high=None) if hasattr(released, "high") else released)  # that was found before
+    jax.tree.map(np.testing.assert_array_equal, memory, snapshot.memory)
+
+
+def test_an_estimate_is_released_once():
+    """The inner algorithm's steps hold no mean loss, and the step of the estimate no sum of the inner algorithm."""
+    case = CASES["private estimate"]
+    for step in range(case.config(1.0).steps):
+        _, config, snapshot, query, values = begun("private estimate", step)
+        total, _ = case.algorithm.contribute(config, query, snapshot.memory, values)
+        released = case.algorithm.perturb(KEY, config, query, total.whole)
+        last = step == config.steps - 1
+        assert is_zero(total.whole.loss) == is_zero(released.loss) == (not last)
+        assert is_zero(total.whole.inner) == is_zero(released.inner) == last
+
+
+def test_a_design_releases_no_means():
+    case = CASES["private evaluations, private range"]
+    for step in range(3):
+        _, config, snapshot, query, values = begun("private evaluations, private range", step)
+        total, _ = case.algorithm.contribute(config, query, snapshot.memory, values)
+        released = case.algorithm.perturb(KEY, config, query, total.whole)
+        assert is_zero(released.means) == (step < config.design_steps)
+        assert is_zero(total.whole.means) or step >= config.design_steps
+
+
+@pytest.mark.parametrize("name", ["dp_gibo", "dp_gibo, recent, private clip", "private search", "private estimate"])
+def test_a_memory_of_other_users_is_refused(name):
+    case, config, snapshot, query, values = begun(name)
+    one = values[..., :1]
+    with pytest.raises(ValueError, match="memory must be of the 1 users of the values"):
+        case.algorithm.contribute(config, query, snapshot.memory, one)
+    for present in (jnp.ones(1, bool), jnp.ones((USERS, 1), bool)):
+        with pytest.raises(ValueError, match="present must have shape"):
+            case.algorithm.contribute(config, query, snapshot.memory, values, present)
+
+
+@pytest.mark.parametrize("name", ADDS)
+def test_nobody_adds_nothing(name):
+    """An empty group of users, such as a partition of a table without rows."""
+    case, config, _, query, values = begun(name, 0)
+    memory = case.algorithm.remember(config, 0)
+    total, _ = case.algorithm.contribute(config, query, memory, values[..., :0])
+    assert is_zero(total.whole)
+
+
+@pytest.mark.parametrize("name", ["dp_gd", "dp_gibo", "private search", "private estimate", "private evaluations"])
+def test_a_step_is_not_told_under_another_budget(name):
+    case, _, snapshot, query, values = begun(name)
+    other = case.config(0.5)
+    total, _ = case.algorithm.contribute(other, query, snapshot.memory, values)
+    released = case.algorithm.perturb(KEY, other, query, total.whole)
+    after = case.algorithm.tell(other, snapshot.state, query, released)
+    jax.tree.map(np.testing.assert_array_equal, after, snapshot.state)
+
+
+def test_a_query_of_fewer_points_has_the_weights_of_those():
+    _, config, snapshot, query, _ = begun("dp_gibo")
+    fewer = dp_gibo.remask(config, snapshot.state, query, query.mask.at[-1].set(False))
+    start = int(query.work.used)
+    assert not np.any(fewer.work.weights[start + config.batch - 1])
+    assert np.any(query.work.weights[start + config.batch - 1])
+    whole = dp_gibo.remask(config, snapshot.state, query, query.mask)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9), whole, query)
+
+
+def test_a_query_with_a_survey_needs_both_functions():
+    case, config, snapshot, query, values = begun("dp_gibo, recent, private clip")
+    with pytest.raises(TypeError, match="must have the functions survey and refine"):
+        program.learn(case.algorithm._replace(survey=None), KEY, config, snapshot, query, values)
+
+
 @pytest.mark.parametrize("name", ["dp_gd", "dp_gibo", "dp_gibo, recent, private clip"])
 @pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
 def test_the_query_does_not_bound_what_a_user_adds(name, factor):
     """A query may say in which unit a part is counted; how large it may be is the config's to say."""
     case, config, snapshot, query, values = begun(name)
-    work = query.work * factor if name == "dp_gd" else None
+    work = query.work._replace(clip_norm=query.work.clip_norm / factor)
     if name != "dp_gd":
         work = query.work._replace(weights=query.work.weights * factor, clip_norm=query.work.clip_norm / factor)
     alone = jnp.arange(USERS) == 0

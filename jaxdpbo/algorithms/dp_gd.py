@@ -212,6 +212,13 @@ def init(key: jax.Array, config: Config) -> State:
     return State(public)
 
 
+class Work(NamedTuple):
+    """What users need to know: the ``clip_norm ()``, and whether a step is left: ``active ()``."""
+
+    clip_norm: jax.Array
+    active: jax.Array
+
+
 class Facts(NamedTuple):
     """Sums over users, raw: how many were ``clipped ()``, and how many counted as zero, ``nonfinite ()``."""
 
@@ -220,13 +227,16 @@ class Facts(NamedTuple):
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The iterate. Reads ``state.public`` only; ``key`` is unused. ``Query.work`` is the clip norm."""
+    """The iterate. Reads ``state.public`` only; ``key`` is unused."""
     del key
     public = state.public
-    points, mask = public.theta[None], jnp.ones(1, bool)
-    if public.clip_norm is None:
-        return Query(points, mask, work=config.clip_norm)
-    return Query(points, mask, work=public.clip_norm, survey=_active(config, public) & (public.step == 0))
+    active, found = _active(config, public), public.clip_norm is not None
+    return Query(
+        public.theta[None],
+        jnp.ones(1, bool),
+        work=Work(public.clip_norm if found else config.clip_norm, active),
+        survey=active & (public.step == 0) if found else None,
+    )
 
 
 def contribute(
@@ -239,6 +249,7 @@ def contribute(
     =================================  ==================================================
     a user's gradient NaN or infinite  that user counts as zero
     values at a masked point           every user counts as zero
+    a query after step T               zero
     =================================  ==================================================
 
     Args:
@@ -251,10 +262,9 @@ def contribute(
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    total, clipped, nonfinite = clipping.summed(
-        _gradients(config, query, values), _clip_norm(config, query), calibration.grid(config.budget), present
-    )
-    return totals.Total(total, Facts(clipped, nonfinite)), memory
+    gradients, radius = _gradients(config, query, values, present), calibration.grid(config.budget)
+    total, clipped, nonfinite = clipping.summed(gradients, _clip_norm(config, query), radius, present)
+    return totals.Total(totals.only_if(query.work.active, total), Facts(clipped, nonfinite)), memory
 
 
 def survey(
@@ -262,23 +272,24 @@ def survey(
 ) -> wide_integers.Wide:
     """How many gradients are at most as long as each power of two: ``private_scale.count``."""
     del memory
-    return private_scale.count(clipping.l2_norms(_gradients(config, query, values)), present)
+    return private_scale.count(clipping.l2_norms(_gradients(config, query, values, present)), present)
 
 
 def refine(key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide) -> Query:
     """The clip norm that the counts say with noise: ``private_scale.level(budget.scale)``-GDP."""
     assert config.budget.scale is not None
     norm = private_scale.median_of_counts(key, config.budget.scale, whole, config.users, config.clip_norm.dtype)
-    return query._replace(work=private_scale.FACTOR * norm)
+    return query._replace(work=query.work._replace(clip_norm=private_scale.FACTOR * norm))
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: totals.Sum) -> totals.Sum:
     """The noisy sum. Here the budget is paid: ``mu / sqrt(T)`` a step.
 
     Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users
-    (``sensitivity.clipped_sum``), whatever the gradients are; no noise at ``mu = inf``.
+    (``sensitivity.clipped_sum``), whatever the gradients are; no noise at ``mu = inf``. Zeros after step T.
     """
-    return private_mean.perturb_vectors(key, config.budget, whole, _clip_norm(config, query))
+    released = private_mean.perturb_vectors(key, config.budget, whole, _clip_norm(config, query))
+    return totals.only_if(query.work.active, released)
 
 
 def tell(config: Config, state: State, query: Query, released: totals.Sum) -> State:
@@ -348,9 +359,9 @@ def _active(config: Config, public: Public) -> jax.Array:
 
 def _clip_norm(config: Config, query: Query) -> jax.Array:
     """``B ()``: the config's, unless it is found privately."""
-    return config.clip_norm if config.budget.scale is None else query.work
+    return config.clip_norm if config.budget.scale is None else query.work.clip_norm
 
 
-def _gradients(config: Config, query: Query, values: jax.Array) -> jax.Array:
-    types.check_values(values, 1, len(config.theta0))
+def _gradients(config: Config, query: Query, values: jax.Array, present: jax.Array | None) -> jax.Array:
+    types.check_values(values, 1, len(config.theta0), present=present)
     return jnp.where(query.mask[0], values[0].astype(config.theta0.dtype), 0)

@@ -103,10 +103,17 @@ class Public(NamedTuple):
 
 
 class Work(NamedTuple):
-    """``inner``: what users need to know for the inner algorithm; ``active ()``: whether a step is left."""
+    """What users need to know for their part.
+
+    Attributes:
+      inner: for the inner algorithm.
+      searching: ``()``, whether the step is one of the inner algorithm.
+      estimating: ``()``, whether the step is the one of the estimate. Neither after the last.
+    """
 
     inner: Any
-    active: jax.Array
+    searching: jax.Array
+    estimating: jax.Array
 
 
 class Pair(NamedTuple):
@@ -161,6 +168,12 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     return Algorithm(**{name: types.bind(function, inner) for name, function in FUNCTIONS.items()})
 
 
+def _is_active(inner: Algorithm, config: Config, public: Public) -> jax.Array:
+    """Whether a step is left, under the budget that the run was begun with; that follows from the config alone."""
+    settings = _joint_settings(config, inner.init(jax.random.key(0), config.inner))
+    return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
+
+
 def _joint_settings(config: Config, inside: State) -> calibration.NoiseSettings:
     if not isinstance(inside.public.budget, calibration.NoiseSettings):
         raise ValueError(f"inner must be {PAYS}")
@@ -184,15 +197,14 @@ def _init(inner: Algorithm, key: jax.Array, config: Config) -> State:
 
 def _ask(inner: Algorithm, key: jax.Array, config: Config, state: State) -> Query:
     public = state.public
-    begun = _joint_settings(config, inner.init(key, config.inner))
-    active = (public.step < config.steps) & calibration.same_noise(public.budget, begun)
+    active = _is_active(inner, config, public)
     query = inner.ask(key, config.inner, _inner_state(state))
     answer = inner.release(key, config.inner, _inner_state(state)).point
     last = public.step >= config.inner.steps
     return query._replace(
         points=jnp.where(last, answer[None].astype(query.points.dtype), query.points),
         mask=jnp.where(last, jnp.arange(config.batch, dtype=jnp.int32) == 0, query.mask),
-        work=Work(query.work, active),
+        work=Work(query.work, active & ~last, active & last),
         survey=None if query.survey is None else query.survey & active & ~last,
     )
 
@@ -205,13 +217,13 @@ def _contribute(
     inner: Algorithm, config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
 ) -> tuple[totals.Total, Memory]:
     assert inner.contribute is not None
-    types.check_values(values, config.batch)
+    types.check_values(values, config.batch, memory=memory, present=present)
     total, memory = inner.contribute(config.inner, _inner_query(query), memory, values, present)
     values = values.astype(config.low.dtype)
     losses, _ = private_mean.sum_losses(config.budget, values[:1], config.low, config.high, present)
     known = values if present is None else jnp.where(present[None], values, 0)
     facts = Pair(total.facts, jnp.sum(known, axis=1))
-    return totals.Total(Pair(total.whole, losses), facts), memory
+    return totals.Total(_paid(query, Pair(total.whole, losses)), facts), memory
 
 
 def _survey(
@@ -230,15 +242,21 @@ def _refine(inner: Algorithm, key: jax.Array, config: Config, query: Query, whol
 def _perturb(inner: Algorithm, key: jax.Array, config: Config, query: Query, whole: Pair) -> Pair:
     assert inner.perturb is not None
     noise_key, inner_key = jax.random.split(key)
-    return Pair(
+    released = Pair(
         inner.perturb(inner_key, config.inner, _inner_query(query), whole.inner),
         private_mean.perturb_losses(noise_key, config.budget, whole.loss, config.low, config.high),
     )
+    return _paid(query, released)
+
+
+def _paid(query: Query, pair: Pair) -> Pair:
+    """What this step pays for, and zeros in place of the rest."""
+    return Pair(totals.only_if(query.work.searching, pair.inner), totals.only_if(query.work.estimating, pair.loss))
 
 
 def _tell(inner: Algorithm, config: Config, state: State, query: Query, released: Pair) -> State:
     public = state.public
-    active = query.work.active & (public.step < config.steps)
+    active = (query.work.searching | query.work.estimating) & _is_active(inner, config, public)
     searching = active & (public.step < config.inner.steps)
     inside = inner.tell(config.inner, _inner_state(state), _inner_query(query), released.inner).public
     loss = private_mean.mean_of_losses(config.budget, released.loss, config.low, config.high)[0]

@@ -210,7 +210,7 @@ def note_on(path: Any, config: dp_gibo.Config) -> str:
 
     Args:
       path: ``(T + 1, d)``, as released.
-      config: of the run, by ``config_of``.
+      config: of the descent of the run.
     """
     points, box = np.asarray(path, np.float64), np.asarray(config.bounds, np.float64)
     moved = np.clip(np.abs(np.diff(points, axis=0)) / _checks.half_width(box), 0.0, 1 - 1e-9)

@@ -58,8 +58,8 @@ def _total(
 
         def refined() -> Query:
             survey = algorithm.survey
-            assert survey is not None
-            assert algorithm.refine is not None
+            if survey is None or algorithm.refine is None:
+                raise TypeError("an algorithm whose queries have a survey must have the functions survey and refine")
             counted, _ = mesh.sum_over_users(
                 lambda public, own: (survey(*public, *own), ()), (config, query), (memory, values)
             )

@@ -98,6 +98,8 @@ def statement_of(algorithm: Algorithm, objective: object, config: Config) -> gua
     """What a run guarantees; refuses what is no algorithm, no objective or no config before anything is spent."""
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be an Algorithm, such as dp_gibo.algorithm, got {type(algorithm).__name__}")
+    if (algorithm.contribute is None) != (algorithm.perturb is None):
+        raise TypeError("an algorithm must have both contribute and perturb, or neither")
     if not callable(objective):
         raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
     state = None

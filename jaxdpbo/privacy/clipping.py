@@ -4,8 +4,6 @@ A user whose vector is not finite counts as the zero vector, before the clip. Na
 (``min(1, B / NaN)`` is NaN), and raising on it would itself tell an observer something.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -13,9 +11,12 @@ from jaxdpbo.privacy import totals, wide_integers
 from jaxdpbo.types import DTypeLike
 
 RADIUS_BITS = 16  # of one user's integers
-# Users at a time: their vectors stay in cache, and no (d, n) array is ever written. Fixed, so that a user's part is
-# rounded alike in any group of users that is larger, or padded to one size.
-CHUNK = 1024
+# Users at a time: their vectors stay in cache, and no (d, n) array is ever written. The size is fixed, so that a user's
+# part is rounded alike in any group of many users, and in a group that is padded to this size. With few users a loop
+# over chunks takes longer than one pass.
+CHUNK_BITS = 12
+CHUNK = 2**CHUNK_BITS
+MOST_AT_ONCE = 2 * CHUNK
 
 
 def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -128,24 +129,26 @@ def clipped_sum(
     """
     rows, users = weights.shape[0], losses.shape[1]
 
-    def of_chunk(block: jax.Array, counts: jax.Array | None) -> tuple[totals.Sum, jax.Array, jax.Array]:
+    def add_chunk(block: jax.Array, counts: jax.Array | None) -> tuple[jax.Array, jax.Array, jax.Array]:
         vectors = jnp.matmul(weights.T, block, precision="highest")
         counted, clipped, nonfinite = _counted(vectors, clip_norm, radius, counts)
-        total = jnp.sum(counted, axis=1, dtype=counted.dtype)  # a chunk's integers fit 31 bits
-        whole = total if radius is None else wide_integers.widen(total)
-        return whole, jnp.sum(clipped), jnp.sum(nonfinite)
+        return jnp.sum(counted, axis=1, dtype=counted.dtype), jnp.sum(clipped), jnp.sum(nonfinite)
 
-    if users <= CHUNK:  # no loop, so no copy of the losses where all rows count
-        return of_chunk(losses[:rows], present)
-
-    def add(number: Any, total: tuple[totals.Sum, jax.Array, jax.Array]) -> tuple[totals.Sum, jax.Array, jax.Array]:
-        start = jnp.minimum(number * CHUNK, users - CHUNK)  # the last chunk overlaps the one before
-        counts = start + jnp.arange(CHUNK) >= number * CHUNK
+    def chunk_from(start: jax.Array, counts: jax.Array | None) -> tuple[jax.Array, jax.Array, jax.Array]:
         if present is not None:
-            counts &= jax.lax.dynamic_slice_in_dim(present, start, CHUNK)
-        return totals.add(total, of_chunk(jax.lax.dynamic_slice(losses, (0, start), (rows, CHUNK)), counts))
+            here = jax.lax.dynamic_slice_in_dim(present, start, CHUNK)
+            counts = here if counts is None else counts & here
+        return add_chunk(jax.lax.dynamic_slice(losses, (jnp.zeros_like(start), start), (rows, CHUNK)), counts)
 
-    count = jnp.zeros((), jnp.sum(jnp.zeros(1, bool)).dtype)
-    nothing = jnp.zeros(weights.shape[1], weights.dtype if radius is None else jnp.int32)
-    zeros = nothing if radius is None else wide_integers.widen(nothing), count, count
-    return jax.lax.fori_loop(0, -(-users // CHUNK), add, zeros)
+    if users <= MOST_AT_ONCE:  # no loop, so no copy of the losses where all rows count
+        sums, clipped, nonfinite = add_chunk(losses[:rows], present)
+        return sums if radius is None else wide_integers.widen(sums), clipped, nonfinite
+    whole, rest = divmod(users, CHUNK)
+    starts = CHUNK * jnp.arange(whole, dtype=jnp.int32)
+    sums, *flags = jax.lax.map(lambda start: chunk_from(start, None), starts)  # integers of a chunk fit 31 bits
+    if rest:  # the last chunk overlaps the one before, and counts what is new
+        last = chunk_from(jnp.asarray(users - CHUNK, jnp.int32), jnp.arange(CHUNK) >= CHUNK - rest)
+        sums, *flags = (jnp.concatenate([first, one[None]]) for first, one in zip((sums, *flags), last, strict=True))
+    total = jnp.sum(sums, axis=0) if radius is None else wide_integers.total(sums.T, RADIUS_BITS + CHUNK_BITS)
+    clipped, nonfinite = (jnp.sum(flag) for flag in flags)
+    return total, clipped, nonfinite

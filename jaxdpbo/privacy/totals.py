@@ -50,6 +50,11 @@ def zeros_of(function: Callable[..., Tree], *arguments: Tree) -> Tree:
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, *arguments))
 
 
+def only_if(condition: jax.Array, tree: Tree) -> Tree:
+    """``tree`` where the ``condition ()`` holds, otherwise zeros: what a step does not pay for is not in it."""
+    return jax.tree.map(lambda leaf: jnp.where(condition, leaf, jnp.zeros_like(leaf)), tree)
+
+
 def _each(function: Callable[..., Any], *trees: Any) -> Any:
     return jax.tree.map(function, *trees, is_leaf=_is_wide)
 

@@ -114,12 +114,14 @@ def is_at_least(one: Wide, other: Wide) -> jax.Array:
 
 
 def total(whole: jax.Array, bits: int) -> Wide:
-    """The sum of ``int32`` ``(..., n)`` along the last axis, for any ``n`` of at least 1.
+    """The sum of ``int32`` ``(..., n)`` along the last axis, for any ``n``.
 
     Args:
       whole: within ``[-2^bits, 2^bits]``.
       bits: at most 30. Blocks of ``2^(31 - bits) - 1`` numbers are summed in ``int32`` first.
     """
+    if not whole.shape[-1]:
+        return widen(jnp.zeros(whole.shape[:-1], jnp.int32))
     block_sums = jnp.sum(_split_blocks(whole, 2 ** (31 - bits) - 1), axis=-1, dtype=jnp.int32)
     return _sum_last_axis(widen(block_sums))
 

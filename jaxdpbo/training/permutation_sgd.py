@@ -27,7 +27,7 @@ def train(
 ) -> jax.Array:
     """The released weights ``(d,)``. Pure; ``passes`` and ``batch`` are static.
 
-    Formal guarantee: ``accounting.learner_epsilon`` of ``accounting.learner_sensitivity`` for ``regularisation``,
+    Formal guarantee: ``accounting.learner_epsilon`` of ``sensitivity.permutation_sgd`` for ``regularisation``,
     ``n``, ``batch`` and ``standard_deviation``. Replace-one, ``n`` public; it assumes ideal real-number noise and a
     secret key that is used once. It does not depend on ``passes`` or on the order, so the order need not be exactly
     uniform.

@@ -56,7 +56,7 @@ def contribute(
     ==============================  =====================================================================
     a user's loss NaN or infinite   that user counts as the zero gradient while the loss is remembered
     values at masked points         ignored
-    a query after step T            the memory unchanged
+    a query after step T            zero, and the memory unchanged
     ==============================  =====================================================================
 
     Args:
@@ -69,7 +69,7 @@ def contribute(
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    losses, work = _losses(config, query, values), query.work
+    losses, work = _losses(config, query, values, memory, present), query.work
     if config.memory != "none":
         memory = gp.write(memory, losses, work.used, work.active)  # before anything is read: in place
 
@@ -87,15 +87,16 @@ def contribute(
         remembered = losses if config.memory == "none" else jnp.concatenate([memory[work.kept], losses])
         total, clipped, nonfinite = clipped_sum(work.weights, remembered)
     known = losses if present is None else jnp.where(present[None], losses, 0)
-    return totals.Total(total, Facts(jnp.sum(known, axis=1), clipped, nonfinite)), memory
+    facts = Facts(jnp.sum(known, axis=1), clipped, nonfinite)
+    return totals.Total(totals.only_if(work.active, total), facts), memory
 
 
 def survey(
     config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
 ) -> wide_integers.Wide:
     """How many gradients, of the query's points alone, are at most as long as each power of two."""
-    del memory
-    gradients = jnp.matmul(query.work.fresh.T, _losses(config, query, values), precision="highest")
+    losses = _losses(config, query, values, memory, present)
+    gradients = jnp.matmul(query.work.fresh.T, losses, precision="highest")
     return private_scale.count(clipping.l2_norms(gradients), present)
 
 
@@ -110,9 +111,10 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: totals.Sum) -> 
     """The noisy sum: Algorithm 1, line 8. Here the budget is paid: ``mu / sqrt(T)`` a step.
 
     Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users (Lemma 3.1;
-    ``sensitivity.clipped_sum``), whatever the losses are; no noise at ``mu = inf``.
+    ``sensitivity.clipped_sum``), whatever the losses are; no noise at ``mu = inf``. Zeros after step T.
     """
-    return private_mean.perturb_vectors(key, config.budget, whole, clip_norm_of(config, query))
+    released = private_mean.perturb_vectors(key, config.budget, whole, clip_norm_of(config, query))
+    return totals.only_if(query.work.active, released)
 
 
 def clip_norm_of(config: Config, query: Query) -> jax.Array:
@@ -120,6 +122,6 @@ def clip_norm_of(config: Config, query: Query) -> jax.Array:
     return config.clip_norm if config.budget.scale is None else query.work.clip_norm
 
 
-def _losses(config: Config, query: Query, values: jax.Array) -> jax.Array:
-    types.check_values(values, config.batch)
+def _losses(config: Config, query: Query, values: jax.Array, memory: Memory, present: jax.Array | None) -> jax.Array:
+    types.check_values(values, config.batch, memory=memory, present=present)
     return gp.masked(query.mask, values.astype(config.theta0.dtype))

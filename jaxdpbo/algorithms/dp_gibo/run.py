@@ -124,17 +124,31 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     """
     del key
     public = state.public
-    sizes = {"batch": config.batch, "polish_steps": config.polish_steps}
+    known, kept = _recall(config, public)
+    room, sizes = len(known.points), {"batch": config.batch, "polish_steps": config.polish_steps}
 
-    def design(factorization: gp.Factorization) -> tuple[jax.Array, jax.Array]:
+    def design(factorization: gp.Factorization) -> tuple[jax.Array, ...]:
         known = config.surrogate, factorization, public.theta, config.searched
         if config.adaptive:
-            return gradient_design.smallest(*known, config.tolerance, **sizes)
-        return gradient_design.fixed(*known, **sizes)
+            points, mask = gradient_design.smallest(*known, config.tolerance, **sizes)
+        else:
+            points, mask = gradient_design.fixed(*known, **sizes)
+        points = config.to_parameters(points)
+        return points, mask, *_condition(config, public, factorization, room, points, mask)
 
-    known, _ = _recall(config, public)
-    points, mask = _staged(config, known, design)
-    return _query_of(config, state, config.to_parameters(points), mask)
+    points, mask, *conditioned = _staged(config, known, design)
+    return _query(config, public, kept, points, mask, *conditioned)
+
+
+def remask(config: Config, state: State, query: Query, mask: jax.Array) -> Query:
+    """The query with another ``mask (b,)``, and the weights that go with that: for who evaluates fewer points."""
+    public = state.public
+    known, kept = _recall(config, public)
+
+    def condition(factorization: gp.Factorization) -> tuple[jax.Array, ...]:
+        return _condition(config, public, factorization, len(known.points), query.points, mask)
+
+    return _query(config, public, kept, query.points, mask, *_staged(config, known, condition))
 
 
 def tell(config: Config, state: State, query: Query, released: totals.Sum) -> State:
@@ -232,35 +246,40 @@ def started_at(config: Config, state: State, theta0: jax.Array) -> State:
     return State(public)
 
 
-def _query_of(config: Config, state: State, points: jax.Array, mask: jax.Array) -> Query:
-    """The query of ``points (b, d)`` and a ``mask (b,)``, with what users and ``tell`` need to know besides."""
-    public, searched = state.public, config.to_search(points)
-    known, kept = _recall(config, public)
-    room = len(known.points)
-
-    def condition(known: gp.Factorization) -> tuple[jax.Array, ...]:
-        rows = gp.extension(config.surrogate, known, searched, mask)
-        extended = gp.extend(known, searched, mask, rows)
-        weights = gradient.weights(config.surrogate, extended, public.theta)
-        trace = gradient.gradient_information(config.surrogate, extended, public.theta)
-        fresh = jax.lax.dynamic_slice_in_dim(weights, known.used, config.batch)
-        if config.memory == "recent":  # from the oldest first to as the ring lies
-            weights = jnp.roll(weights, public.used + config.batch, axis=0)
-        missing = room - len(weights)
-        return jnp.pad(rows, ((0, 0), (0, missing))), trace, jnp.pad(weights, ((0, missing), (0, 0))), fresh
-
-    rows, trace, weights, fresh = _staged(config, known, condition)
+def _query(
+    config: Config, public: Public, kept: jax.Array, points: jax.Array, mask: jax.Array, *conditioned: jax.Array
+) -> Query:
+    """Of points and what ``_condition`` gives for them."""
+    searched, rows, trace, weights, fresh = conditioned
     active, finds = _active(config, public), public.clip_norm is not None
     work = contribution.Work(
         weights=weights,
         fresh=fresh if finds else None,
-        clip_norm=public.clip_norm if finds else config.clip_norm,
+        clip_norm=config.clip_norm if public.clip_norm is None else public.clip_norm,
         used=public.used,
         kept=kept if config.memory == "nearest" else None,
         active=active,
     )
     survey = active & (public.step == 0) if finds else None
     return Query(points, mask, work=work, local=Local(searched, rows, trace), survey=survey)
+
+
+def _condition(
+    config: Config, public: Public, known: gp.Factorization, room: int, points: jax.Array, mask: jax.Array
+) -> tuple[jax.Array, ...]:
+    """What conditioning on the points of a query gives: their places in the search, the rows ``(b, room)`` by which
+    they extend the whitening, the trace they leave, the weights ``(room, d)`` of all losses, and those of their own.
+    """
+    searched = config.to_search(points)
+    rows = gp.extension(config.surrogate, known, searched, mask)
+    extended = gp.extend(known, searched, mask, rows)
+    weights = gradient.weights(config.surrogate, extended, public.theta)
+    trace = gradient.gradient_information(config.surrogate, extended, public.theta)
+    fresh = jax.lax.dynamic_slice_in_dim(weights, known.used, config.batch)
+    if config.memory == "recent":  # from the oldest first to as the ring lies
+        weights = jnp.roll(weights, public.used + config.batch, axis=0)
+    missing = room - len(weights)
+    return searched, jnp.pad(rows, ((0, 0), (0, missing))), trace, jnp.pad(weights, ((0, missing), (0, 0))), fresh
 
 
 def _active(config: Config, public: Public) -> jax.Array:

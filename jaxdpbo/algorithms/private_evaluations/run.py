@@ -47,12 +47,14 @@ class Work(NamedTuple):
 
     Attributes:
       step: ``()``.
+      learning: ``()``, whether the means are released: not on a design, nor after the last step.
       designing: ``()``, whether the points are of the design.
       finding: ``()``, whether they are the last of it, after which the range is found.
       high: ``()``, the end of the range; 0 before it is found.
     """
 
     step: jax.Array
+    learning: jax.Array
     designing: jax.Array
     finding: jax.Array
     high: jax.Array
@@ -164,9 +166,10 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
         public = state.public
         query = inner.ask(key, config.inner, public.inner)
         high = config.high if public.high is None else public.high
-        designing = _active(config, public) & (public.step < config.design_steps)
+        active = _active(config, public)
+        designing = active & (public.step < config.design_steps)
         finding = designing & (public.step == config.design_steps - 1)
-        query = query._replace(work=Work(public.step, designing, finding, high))
+        query = query._replace(work=Work(public.step, active & ~designing, designing, finding, high))
         if config.design is None:
             return query
         start = jnp.minimum(public.step * config.batch, len(config.design) - config.batch)
@@ -176,7 +179,7 @@ def algorithm_of(inner: Algorithm) -> Algorithm:
     def tell(config, state, query, released):
         public = state.public
         active = _active(config, public)
-        learning = active & ~query.work.designing
+        learning = active & query.work.learning
         means = private_mean.mean_of_losses(config.budget, released.means, *_range(config, query))
         given = -means if config.inner.users is None else means[:, None]
         within, said = inner.tell(released.key, config.inner, public.inner, query, given)
@@ -224,7 +227,7 @@ def contribute(
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    types.check_values(values, config.batch)
+    types.check_values(values, config.batch, memory=memory, present=present)
     values, counts = values.astype(config.low.dtype), None
     if config.design is not None:
         memory = _on_design(memory, query.work, values)
@@ -235,7 +238,7 @@ def contribute(
         )
         values = values - memory.reference[None]
     means, clipped = private_mean.sum_losses(config.budget, values, *_range(config, query), present)
-    return totals.Total(Whole(means, counts), Facts(clipped)), memory
+    return totals.Total(Whole(totals.only_if(query.work.learning, means), counts), Facts(clipped)), memory
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: Whole) -> Released:
@@ -255,7 +258,7 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: Whole) -> Relea
 
         high = jax.lax.cond(query.work.finding, found, lambda: query.work.high)
     means = private_mean.perturb_losses(noise_key, config.budget, whole.means, *_range(config, query))
-    return Released(means, high, inner_key)
+    return Released(totals.only_if(query.work.learning, means), high, inner_key)
 
 
 def inform(config: Config, query: Query, total: totals.Total) -> Info:

@@ -86,7 +86,7 @@ def contribute(
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    types.check_values(values, config.batch)
+    types.check_values(values, config.batch, memory=memory, present=present)
     work, values = query.work, values.astype(config.width.dtype)
     first = jnp.minimum(work.step, config.steps - 1) * config.batch
     losses = gp.write(memory.losses, jnp.where(query.mask[:, None], values, jnp.inf), first, work.active)

@@ -94,6 +94,12 @@ def _begin_inner(inner: Algorithm | None, key: jax.Array, config: Config) -> Sta
     return State(()) if inner is None else inner.init(key, config.inner)
 
 
+def _is_active(inner: Algorithm | None, config: Config, public: Public) -> jax.Array:
+    """Whether a step is left, under the budget that the run was begun with; that follows from the config alone."""
+    settings = _settings(config, _begin_inner(inner, jax.random.key(0), config).public)
+    return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
+
+
 def _inner_state(state: State) -> State:
     return State(state.public.inner)
 
@@ -114,8 +120,7 @@ def _init(inner: Algorithm | None, key: jax.Array, config: Config) -> State:
 
 def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) -> Query:
     public = state.public
-    settings = _settings(config, _begin_inner(inner, key, config).public)
-    active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
+    active = _is_active(inner, config, public)
 
     def designed():
         return _designed(config, public)
@@ -151,7 +156,7 @@ def _tell(
     released: contribution.Parts,
 ) -> State:
     work, public, inside = query.work, state.public, _inner_state(state)
-    active = work.active & (public.step < config.steps)
+    active = work.active & _is_active(inner, config, public)
     first = jnp.minimum(public.step, config.steps - 1) * config.batch
     public = public._replace(
         points=gp.write(public.points, query.points, first, active),

@@ -266,7 +266,7 @@ POINTS: dict[str, Point] = {
     "run_scan, per_user": Point(scanned(per_user(of_one)), ("privacy.separable.objectives.PerUser",)),
     "minimize, traced": Point(minimized(squares), ("drivers.minimize.minimize",)),
     "minimize, user_axes": Point(
-        minimized(squares, user_axes=0), ("drivers.separation.shown", "privacy.separable.objectives.Checked")
+        minimized(squares, user_axes=0), ("drivers.separability.shown", "privacy.separable.objectives.Checked")
     ),
     "minimize, Python": Point(minimized(in_numpy), ("drivers.minimize.minimize",)),
     "minimize, untouched": Point(minimized(given_back, list, traceable=False), ("drivers.minimize.minimize",)),
@@ -280,14 +280,14 @@ POINTS: dict[str, Point] = {
     "blocks": Point(in_blocks, ("privacy.separable.blocks.Blocks",), counts=(6,)),
     "curate, a list of rows": Point(
         curated("product_laplace", lambda records: [[record, 0.5] for record in records]),
-        ("privacy.transforms.curating.curate",),
+        ("privacy.transforms.curation.curate",),
     ),
     "curate, an array of objects": Point(
-        curated("planar_laplace", with_halves), ("privacy.transforms.curating.curate",)
+        curated("planar_laplace", with_halves), ("privacy.transforms.curation.curate",)
     ),
     "curate, a record as a row": Point(
         curated("product_laplace", lambda records: [[0.5, 0.5], *records]),
-        ("privacy.transforms.curating.curate",), numbers=False,
+        ("privacy.transforms.curation.curate",), numbers=False,
     ),
     "PrivateSearchCV, features": Point(
         searched(False), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
@@ -312,16 +312,16 @@ PRIVATE = {"data", "losses", "inputs", "X", "y", "targets", "rows", "validation"
 WITHOUT: dict[str, dict[str, str]] = {
     "inside of a run that has a case": {
         "commands.tune": "halves prepared",
-        "drivers.mesh": "agreed expect_one_process of placed",
-        "drivers.program": "scan steps",
+        "drivers.sharding": "agreed expect_one_process of placed",
+        "drivers.compiled_run": "scan steps",
         "drivers.sweep": "distribute",
         "integrations.sklearn.fitting": "of_blocks taken",
         "integrations.sklearn.losses": "column elements expect of_records",
         "privacy.separable.blocks": "blocks cut usual_count",
         "privacy.separable.by_person": "ByPerson.of",
         "privacy.separable.check": "Separable",
-        "privacy.separable.roles": "axes_of expect_one_role",
-        "privacy.transforms.curating": "project",
+        "privacy.separable.data_axes": "axes_of expect_one_role",
+        "privacy.transforms.curation": "project",
         "tuning.training": "DPSGD.expect DPSGD.fit DPSGD.losses Training.expect Training.fit Training.losses",
     },
     "pure functions of JAX arrays, whose dtypes and shapes are public": {
@@ -338,7 +338,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "algorithms.dp_gp_ucb.previews": "preview",
         "commands.tables": "print_table",
         "integrations.sklearn.splits": "one",
-        "outsourcing.lines": "answer_of",
+        "outsourcing.protocol": "answer_of",
         "privacy.accounting.stage": "selection",
         "privacy.fingerprints": "checksum",
         "privacy.keys": "key_from_bytes",
@@ -354,7 +354,7 @@ WITHOUT: dict[str, dict[str, str]] = {
     "for whoever holds the records: what they say is not released": {
         "privacy.auditing": "replay",
         "privacy.separable.check": "check_separable",
-        "privacy.separable.replay": "audit_separable",
+        "privacy.separable.separability_audit": "audit_separable",
         "commands.demo": "evaluated gibo of_seed privacy_of published searched",
     },
 }

@@ -13,7 +13,7 @@ from oracles import integers
 from protocol_cases import CASES, USERS, records
 
 from benchmarks import contributions
-from jaxdpbo.drivers import loop, program, result
+from jaxdpbo.drivers import compiled_run, loop, result
 from jaxdpbo.privacy import totals
 
 ADDS = [name for name, case in CASES.items() if case.algorithm.contribute is not None]
@@ -68,13 +68,13 @@ def used(function, outputs_of, *arguments):
 
 
 def learning(algorithm, config):
-    """``program.learn`` in which what the mechanisms return is an argument of its own."""
+    """``compiled_run.learn`` in which what the mechanisms return is an argument of its own."""
 
     def learn(key, state, memory, query, values, released, refined):
         stopped = algorithm._replace(
             perturb=lambda *_: released, refine=lambda *_: refined if algorithm.refine is not None else None
         )
-        (after, _), info = program.learn(stopped, key, config, result.Snapshot(state, memory), query, values)
+        (after, _), info = compiled_run.learn(stopped, key, config, result.Snapshot(state, memory), query, values)
         return after, info
 
     return learn

@@ -12,7 +12,7 @@ from benchmarks.papers import huber_regression
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd
-from jaxdpbo.drivers import loop, program
+from jaxdpbo.drivers import compiled_run, loop
 from jaxdpbo.privacy import clipping, sensitivity
 
 USERS, STEPS, DIMENSION = 7, 6, 2
@@ -108,7 +108,7 @@ def largest_move():
     chosen = config(mu=np.inf)
     snapshot = loop.begin(dp_gd.algorithm, key(), chosen)
     query = dp_gd.ask(key(), chosen, snapshot.state)
-    learn = jax.jit(lambda values: program.learn(dp_gd.algorithm, key(), chosen, snapshot, query, values))
+    learn = jax.jit(lambda values: compiled_run.learn(dp_gd.algorithm, key(), chosen, snapshot, query, values))
     rng = np.random.default_rng(3)
     base = rng.normal(size=(1, DIMENSION, USERS))
     moves = []
@@ -150,7 +150,7 @@ def test_a_step_under_another_budget_releases_nothing():
     snapshot = loop.begin(dp_gd.algorithm, key(), chosen)
     query = dp_gd.ask(key(), chosen, snapshot.state)
     values = jnp.ones((1, DIMENSION, USERS))
-    after, _ = program.learn(dp_gd.algorithm, key(), config(mu=MU / 2), snapshot, query, values)
+    after, _ = compiled_run.learn(dp_gd.algorithm, key(), config(mu=MU / 2), snapshot, query, values)
     jax.tree.map(np.testing.assert_array_equal, after, snapshot)
 
 

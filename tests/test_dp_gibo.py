@@ -16,7 +16,7 @@ from benchmarks.papers import location
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import loop, program
+from jaxdpbo.drivers import compiled_run, loop
 from jaxdpbo.privacy import clipping, mechanisms, sensitivity
 from jaxdpbo.surrogate import gradient_design, kernels
 
@@ -105,7 +105,7 @@ def gradients_of_many_keys(chosen, count):
     @jax.jit
     @jax.vmap
     def noise(one):
-        after, info = program.learn(dp_gibo.algorithm, one, chosen, before, query, values)
+        after, info = compiled_run.learn(dp_gibo.algorithm, one, chosen, before, query, values)
         return (before.state.public.theta - after.state.public.theta) / chosen.step_size - info.gradient
 
     return np.asarray(noise(jax.random.split(key(5), count)))
@@ -191,7 +191,7 @@ def largest_move():
     chosen = config(mu=np.inf)
     snapshot = loop.begin(dp_gibo.algorithm, key(), chosen)
     query = loop.ask(dp_gibo.algorithm, key(), chosen, snapshot.state)
-    learn = jax.jit(lambda values: program.learn(dp_gibo.algorithm, key(), chosen, snapshot, query, values))
+    learn = jax.jit(lambda values: compiled_run.learn(dp_gibo.algorithm, key(), chosen, snapshot, query, values))
     moves = []
     for base, other in neighbours():
         ((after, _), info), ((after_other, _), info_other) = learn(base), learn(other)

@@ -12,7 +12,7 @@ from scipy.stats import laplace as laplace_law
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gp_ucb
 from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import guarantee, prior_averaged, sensitivity
+from jaxdpbo.privacy import guarantee, prior_averaged_constants, sensitivity
 from jaxdpbo.surrogate import kernels, maximize
 
 CANDIDATES = np.random.default_rng(0).uniform(size=(40, 2))
@@ -67,11 +67,11 @@ def run(chosen, data=TOP, objective=None, seed=0, **options):
 def test_the_picks_and_the_scores_are_the_oracles(noise):
     chosen = config(noise_variance=noise, centre=0.2, scale=0.5, release="both")
     state = run(chosen).diagnostics.state
-    share = prior_averaged.shares(DELTA, "both", exact=noise == 0).confidence
+    share = prior_averaged_constants.shares(DELTA, "both", exact=noise == 0).confidence
     kernel = kernel_oracle.matern52(LENGTHSCALE, 1.0)
     rows, values, mean = oracle.picks(
         kernel, CANDIDATES, lambda t, row: (UTILITIES[row] - 0.2) / 0.5, STEPS, noise, "ucb",
-        lambda t: prior_averaged.confidence_beta(40, t, share),
+        lambda t: prior_averaged_constants.confidence_beta(40, t, share),
     )  # fmt: skip
     np.testing.assert_allclose(state.raw.utilities, values, atol=1e-9)
     np.testing.assert_allclose(state.raw.posterior.mean, mean, atol=1e-7)
@@ -283,9 +283,9 @@ def test_over_a_box_the_statements_are_composed():
     assert float(both.delta) == float(point.delta) == DELTA
     assert float(point.point_sensitivity) < float(both.point_sensitivity)  # half of delta is left to it
     assert float(value.value_sensitivity) < float(both.value_sensitivity)
-    share = prior_averaged.shares(DELTA / 2, "point", exact=False)
+    share = prior_averaged_constants.shares(DELTA / 2, "point", exact=False)
     expected = sensitivity.posterior_mean(
-        prior_averaged.final_confidence_beta(36, share.confidence), sensitivity.utilities(36, 0.95, share.gap)
+        prior_averaged_constants.final_confidence_beta(36, share.confidence), sensitivity.utilities(36, 0.95, share.gap)
     )
     np.testing.assert_allclose(both.point_sensitivity, expected)
     statement = dp_gp_ucb.algorithm.privacy(value)
@@ -296,7 +296,9 @@ def test_over_a_box_the_statements_are_composed():
 def test_public_decay_constants_are_used_where_they_are_given():
     chosen = config(release="value", decay=(2.0, 0.5))
     gap = sensitivity.utilities(40, 0.95, DELTA / 3)
-    np.testing.assert_allclose(chosen.value_sensitivity, prior_averaged.decayed_regret(STEPS, 2, 2.0, 0.5) + gap)
+    np.testing.assert_allclose(
+        chosen.value_sensitivity, prior_averaged_constants.decayed_regret(STEPS, 2, 2.0, 0.5) + gap
+    )
     assert float(chosen.value_sensitivity) < float(config(release="value").value_sensitivity)
 
 

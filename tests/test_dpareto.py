@@ -12,7 +12,7 @@ from jaxdpbo.algorithms import dpareto
 from jaxdpbo.algorithms.dpareto import surrogates
 from jaxdpbo.algorithms.dpareto.run import MANY
 from jaxdpbo.drivers import loop
-from jaxdpbo.surrogate import gp, maximize, pareto, stacked
+from jaxdpbo.surrogate import batched_gp, gp, maximize, pareto
 
 BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
 INTEGERS = [False, True, False]
@@ -139,7 +139,7 @@ def test_what_whitens_the_settings_is_that_of_the_models_however_it_grew(batch):
     """After refits, which make every row anew, and after settings that came since the last of them."""
     chosen = config(batch=batch, proposals=66, search=maximize.Search(8, 1, 1), fit_steps=1)
     private = run(chosen, limit=0.9, beyond=(jnp.nan, 0.5)).diagnostics.state.raw
-    assert len(private.units) > max(stacked.BLOCK, MANY)
+    assert len(private.units) > max(batched_gp.BLOCK, MANY)
     for model, whitening in zip(private.models, private.whitening, strict=True):
         expected = gp.condition(model, private.units, private.failed != dpareto.UNMEASURED).whitening
         np.testing.assert_allclose(whitening, expected, atol=1e-7 * np.max(np.abs(expected)))

@@ -18,7 +18,7 @@ from jaxdpbo._checks import box, low_high
 from jaxdpbo.algorithms import dp_gibo, random_search
 from jaxdpbo.drivers import methods
 from jaxdpbo.drivers.preview import NO_DIFFERENT, deviation_of, note_on
-from jaxdpbo.privacy import asked, guarantee
+from jaxdpbo.privacy import guarantee, requested_budget
 
 USERS = 40
 RECORDS = np.random.default_rng(0).uniform(0.0, 6.0, size=(USERS, 1))
@@ -120,9 +120,9 @@ def test_a_delta_of_one_over_the_users_is_refused_unless_said_so(door, tmp_path)
 def test_the_stated_epsilon_is_at_most_the_one_asked_for(dtype):
     for epsilon in (0.01, 0.3, 1.0, 3.0, 10.0, 20.0):
         for delta in (1e-9, 1e-5, 1e-3, 0.1):
-            mu = asked.mu_of(epsilon=epsilon, delta=delta, dtype=dtype)
+            mu = requested_budget.mu_of(epsilon=epsilon, delta=delta, dtype=dtype)
             assert float(dtype(mu)) == mu
-            for variation in (0.0, asked.TOTAL_VARIATION):
+            for variation in (0.0, requested_budget.TOTAL_VARIATION):
                 stated = guarantee.guarantee("gdp", mu, "replace_one", "them", total_variation=variation)
                 assert stated.epsilon(delta) <= epsilon
             above = guarantee.guarantee("gdp", mu * (1 + 1e-6), "replace_one", "them")

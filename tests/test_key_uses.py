@@ -16,7 +16,7 @@ from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.drivers import loop, private_objective
 from jaxdpbo.privacy import keys, mechanisms, transforms
-from jaxdpbo.privacy.transforms import curating
+from jaxdpbo.privacy.transforms import curation
 from jaxdpbo.training import dp_optim, models, permutation_sgd
 
 scan, sweep = map(import_module, ("jaxdpbo.drivers.scan", "jaxdpbo.drivers.sweep"))  # their functions hide them
@@ -278,7 +278,7 @@ COMPILED = {
         sweep._one_run(ALGORITHM, OBJECTIVE), "map", (jnp.zeros(1, int), key[None]),
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),
-    "curate": lambda key: curating._with_noise.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
+    "curate": lambda key: curation._with_noise.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
     "PrivateObjective": lambda key: private_objective._private_means.trace(
         key, CASES["private evaluations"].config(1.0).budget, np.zeros((1, 6)), 0.0, 1.0
     ),

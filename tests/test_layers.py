@@ -136,7 +136,7 @@ def test_importing_the_package_needs_no_extra_and_changes_no_configuration():
         "import jax\nbefore = dict(jax.config.values)\n"
         "import jaxdpbo, jaxdpbo.drivers, jaxdpbo.problems.datasets, jaxdpbo.problems.kernel_svr\n"
         "import jaxdpbo.theory.dp_gibo, jaxdpbo.theory.dp_gp_ucb, jaxdpbo.theory.po_gp_ucb\n"
-        "import jaxdpbo.privacy.auditing, jaxdpbo.outsourcing, jaxdpbo.problems.outsourced\n"
+        "import jaxdpbo.privacy.auditing, jaxdpbo.outsourcing, jaxdpbo.problems.gp_draws\n"
         "import jaxdpbo.training.oracles, jaxdpbo.training.permutation_sgd, jaxdpbo.training.spaces\n"
         "assert dict(jax.config.values) == before\n"
     )

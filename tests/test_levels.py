@@ -9,7 +9,8 @@ import scipy
 from oracles import composition as oracle
 
 from jaxdpbo import Recording, accounting, ledger
-from jaxdpbo.privacy import charges, guarantee
+from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.training import dp_optim, models, oracles
 
@@ -94,7 +95,7 @@ STATED = guarantee.of_total(accounting.total([TRAINING, stage.pure(0.2, "a choic
 
 
 def spent(recording, statement):
-    charges.charge(recording, "a release", statement)
+    recordings.charge(recording, "a release", statement)
     (entry,) = ledger.account(recording.path).spends
     (event,) = entry.spend.events
     return event.type, float(event.level), float(event.delta)
@@ -110,7 +111,7 @@ def test_a_ledger_takes_a_statement_by_the_level_it_proves_of_its_notion(tmp_pat
     choice = guarantee.guarantee("gdp", 0.5, "replace_one", "rows", also=("dp", 0.7))
     assert spent(begun(tmp_path / "also", notion="dp", level=5), choice) == ("dp", 0.7, 0)
     again = Recording(tmp_path / "gdp", "one")
-    assert charges.charge(again, "a release", STATED).charged_before
+    assert recordings.charge(again, "a release", STATED).charged_before
     assert "mu " in ledger.describe(again.path)
 
 
@@ -118,18 +119,18 @@ def test_what_no_level_is_proved_of_is_refused_with_the_notion_that_takes_it(tmp
     dp, gdp = begun(tmp_path / "dp", notion="dp", level=5, delta=0.1), begun(tmp_path / "gdp", mu=5)
     plain = guarantee.guarantee("gdp", 0.5, "replace_one", "rows")
     with pytest.raises(ledger.LedgerError, match="spend's is 'gdp': a ledger of notion 'gdp' takes it"):
-        charges.charge(dp, "a release", plain)
+        recordings.charge(dp, "a release", plain)
     with pytest.raises(ledger.BudgetExceeded, match=r"would spend delta 0\.00000100000 of 0 left"):
-        charges.charge(gdp, "a release", STATED)
+        recordings.charge(gdp, "a release", STATED)
     loud = guarantee.guarantee("dp", 1e308, "replace_one", "rows")
     with pytest.raises(ledger.LedgerError, match="spend's is 'dp': a ledger of notion 'dp' takes it"):
-        charges.charge(gdp, "a release", loud)
+        recordings.charge(gdp, "a release", loud)
     averaged = guarantee.guarantee("prior_averaged_dp", 0.5, "replace_one", "rows")
     with pytest.raises(ValueError, match="a ledger adds up gdp, zcdp, dp, metric_dp"):
-        charges.charge(gdp, "a release", averaged)
+        recordings.charge(gdp, "a release", averaged)
     zcdp = begun(tmp_path / "zcdp", notion="zcdp", level=5, delta=0.1)
     with pytest.raises(ledger.LedgerError, match="notion is 'zcdp', the spend's is 'dp'"):
-        charges.charge(zcdp, "a release", STATED)
+        recordings.charge(zcdp, "a release", STATED)
 
 
 def test_a_gaussian_ledger_takes_ten_trainings_where_basic_composition_takes_three(tmp_path):
@@ -144,7 +145,7 @@ def test_a_gaussian_ledger_takes_ten_trainings_where_basic_composition_takes_thr
     for notion, path in paths.items():
         for number in range(10):
             try:
-                charges.charge(Recording(path, str(number)), "a training", one)
+                recordings.charge(Recording(path, str(number)), "a training", one)
             except ledger.BudgetExceeded:
                 break
             taken[notion] = number + 1

@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import drivers
-from jaxdpbo.drivers import mesh, result
+from jaxdpbo.drivers import result, sharding
 from jaxdpbo.privacy import clipping
 
 PROGRAM = Path(__file__).parent / "mesh_cases.py"
@@ -114,24 +114,24 @@ def test_data_are_spread_over_users_alone(spec):
     data = {"rows": placed(spec), "public": np.ones(3)}
     if len(dimensions) > 1:
         with pytest.raises(ValueError, match="along the axis of users alone, got"):
-            mesh.placed(data)
+            sharding.placed(data)
         return
-    found = mesh.placed(data)
-    assert found["rows"].sharding.spec == PartitionSpec(*[None] * dimensions[0], mesh.USERS_AXIS)
+    found = sharding.placed(data)
+    assert found["rows"].sharding.spec == PartitionSpec(*[None] * dimensions[0], sharding.USERS_AXIS)
     assert found["public"].sharding.spec == PartitionSpec()
-    assert mesh.of(found).axis_names == (mesh.USERS_AXIS, mesh.RUNS_AXIS)
-    assert mesh.placed(found)["rows"].sharding == found["rows"].sharding
+    assert sharding.of(found).axis_names == (sharding.USERS_AXIS, sharding.RUNS_AXIS)
+    assert sharding.placed(found)["rows"].sharding == found["rows"].sharding
 
 
 def test_axes_of_one_leaf_are_axes_of_all():
     with pytest.raises(ValueError, match="along the axis of users alone"):
-        mesh.placed([placed(PartitionSpec("a")), placed(PartitionSpec("b"))])
+        sharding.placed([placed(PartitionSpec("a")), placed(PartitionSpec("b"))])
 
 
 def test_data_that_are_not_sharded_stay_as_they_are():
     data = {"rows": np.ones((3, 2)), "more": jnp.ones(3)}
-    assert mesh.placed(data) is data
-    assert mesh.of(data) is None
+    assert sharding.placed(data) is data
+    assert sharding.of(data) is None
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
@@ -157,7 +157,7 @@ def test_a_mesh_of_one_device_is_a_run_as_any(kind):
 def test_leaves_on_other_meshes_are_refused_by_name():
     other = Mesh(ALONE.devices, ("c", "d"))
     with pytest.raises(ValueError, match="data must lie on one mesh"):
-        mesh.placed([placed(PartitionSpec("a")), placed(PartitionSpec("c"), other)])
+        sharding.placed([placed(PartitionSpec("a")), placed(PartitionSpec("c"), other)])
 
 
 @pytest.mark.parametrize("rows", [["a name", 1.0], [1 << 70, 1.0]])

@@ -12,7 +12,7 @@ import pytest
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, private_search
-from jaxdpbo.drivers import program
+from jaxdpbo.drivers import compiled_run
 from jaxdpbo.privacy import accounting, choice, guarantee
 
 USERS, BATCH, STEPS = 40, 3, 4
@@ -106,10 +106,13 @@ def test_a_run_does_not_go_on_under_another_budget(changed):
     """With other rounds one choice could be made twice."""
     given = {"rounds": (fresh(DESIGN), moved(3)), "choice_mu": (1.0, 1.0)}
     other = {"rounds": (fresh(DESIGN[:3]), moved(6)), "choice_mu": (1.0, 1.1), "loss_range": (0, 5)}[changed]
-    snapshot, changed = program.begin(ALONE, jax.random.key(0), config(**given)), config(**given | {changed: other})
+    snapshot, changed = (
+        compiled_run.begin(ALONE, jax.random.key(0), config(**given)),
+        config(**given | {changed: other}),
+    )
     query = ALONE.ask(jax.random.key(1), changed, snapshot.state)
     values = jnp.zeros((BATCH, USERS))
-    after, _ = program.learn(ALONE, jax.random.key(1), changed, snapshot, query, values)
+    after, _ = compiled_run.learn(ALONE, jax.random.key(1), changed, snapshot, query, values)
     assert int(after.state.public.step) == 0
 
 
@@ -128,9 +131,11 @@ def test_masked_points_are_not_chosen_however_many_they_are():
 
 def chosen_rows(config, mask, values):
     """What 20 keys choose after one step."""
-    snapshot = program.begin(ALONE, jax.random.key(0), config)
+    snapshot = compiled_run.begin(ALONE, jax.random.key(0), config)
     query = ALONE.ask(jax.random.key(0), config, snapshot.state)._replace(mask=mask)
-    learn = jax.jit(lambda key: program.learn(ALONE, key, config, snapshot, query, values)[0].state.public.chosen[-1])
+    learn = jax.jit(
+        lambda key: compiled_run.learn(ALONE, key, config, snapshot, query, values)[0].state.public.chosen[-1]
+    )
     return {int(learn(key)) for key in jax.random.split(jax.random.key(2), 20)}
 
 

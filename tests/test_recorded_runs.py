@@ -27,9 +27,9 @@ from protocol_cases import CASES, STEPS, records
 from jaxdpbo import drivers, ledger
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import checkpoints, loop, result
-from jaxdpbo.privacy import charges, guarantee, run_lock, transforms
+from jaxdpbo.privacy import guarantee, recording, run_lock, transforms
 from jaxdpbo.privacy.fingerprints import fingerprint
-from jaxdpbo.privacy.transforms import curating
+from jaxdpbo.privacy.transforms import curation
 
 scan = import_module("jaxdpbo.drivers.scan")  # its function hides it
 NAMES = ["dp_gibo", "dp_gd", "private evaluations", "dp_gp_ucb, in order"]
@@ -246,7 +246,7 @@ def tried_until_it_succeeds(*arguments):
 honest_begin = checkpoints.begin
 PLANTS = {
     "an unfinished draw is forgiven": (checkpoints, "begin", tried_until_it_succeeds),
-    "a failed program may run again": (charges, "charge_once", charges.charge),
+    "a failed program may run again": (recording, "charge_once", recording.charge),
     "a draw is not written down first": (checkpoints, "about_to_draw", lambda record, what: record),
 }
 
@@ -394,14 +394,14 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
 
 def test_arrays_are_read_back_bit_for_bit_and_damage_is_seen():
     tree = {"a": jnp.asarray([np.nan, -0.0, 5e-324]), "b": (jnp.arange(3, dtype=jnp.int32), jnp.zeros(()))}
-    text = charges.as_text(tree)
-    back = charges.from_text(tree, text)
+    text = recording.as_text(tree)
+    back = recording.from_text(tree, text)
     assert [np.asarray(x).tobytes() for x in jax.tree.leaves(back)] == [
         np.asarray(x).tobytes() for x in jax.tree.leaves(tree)
     ]
     for spoiled in (text[:-1], [text[0] | {"shape": [2]}, *text[1:]], [text[0] | {"data": "?"}, *text[1:]], [{}]):
         with pytest.raises(ledger.Damaged):
-            charges.from_text(tree, spoiled)
+            recording.from_text(tree, spoiled)
 
 
 def optimizer_of(rate):
@@ -742,7 +742,7 @@ def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
         stated = chosen.guarantee
         ledger.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
         with monkeypatch.context() as patch:
-            module = curating if failing == "_released" else ledger
+            module = curation if failing == "_released" else ledger
             real = getattr(module, failing)
             patch.setattr(module, failing, lambda *rest, real=real: real(*rest) and 1 / 0)
             with pytest.raises(ZeroDivisionError):

@@ -35,7 +35,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from jaxdpbo import Recording, Space, space
 from jaxdpbo.drivers import RunInterrupted
-from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, fitting, jobs, losses, scale, splits
+from jaxdpbo.integrations.sklearn import LOSSES, PrivateSearchCV, fitting, joblib_executor, losses, scale, splits
 from jaxdpbo.privacy import guarantee, ledger
 
 RNG = np.random.default_rng(0)
@@ -631,7 +631,7 @@ def test_threads_say_no_more_than_one(capfd, caplog):
 
 
 def test_joblib_runs_what_waits_and_keeps_its_order():
-    executor = jobs.Joblib(2)
+    executor = joblib_executor.Joblib(2)
     waiting = [executor.submit(divmod, number, 3) for number in range(5)]
     waiting[1].cancel()
     assert waiting[4].result() == (1, 1)

@@ -21,7 +21,7 @@ import jax
 
 from benchmarks.tuning_peers import blocks, trials
 from jaxdpbo import _checks
-from jaxdpbo.privacy import charges
+from jaxdpbo.privacy import recording
 from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning.training import Rows, Setting
 
@@ -39,7 +39,7 @@ def tune_and_train(
     epsilon: float,
     delta: float,
     on_error: str = "worst",
-    recordings: Mapping[str, charges.Recording] | None = None,
+    recordings: Mapping[str, recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
     **options: Any,

@@ -26,7 +26,7 @@ import numpy as np
 from jaxdpbo import _files, outsourcing
 from jaxdpbo.commands.streams import Channel, take_streams
 from jaxdpbo.privacy import guarantee, transforms
-from jaxdpbo.problems import outsourced
+from jaxdpbo.problems import gp_draws
 
 TRANSFORMS = ("product_laplace", "planar_laplace", "gaussian", "random_projection")
 FOLDER = Path("results") / "outsourcing"  # of the current directory
@@ -95,8 +95,8 @@ def numbers(text: str) -> list[float]:
 
 def example() -> Held:
     """A draw of a Gaussian process on a grid, as in the paper."""
-    outputs = np.asarray(outsourced.draws(jax.random.key(0), 1, side=SIDE, points=POINTS, lengthscale=1.25)[0])
-    inputs = np.asarray(outsourced.grid(SIDE, POINTS))
+    outputs = np.asarray(gp_draws.draws(jax.random.key(0), 1, side=SIDE, points=POINTS, lengthscale=1.25)[0])
+    inputs = np.asarray(gp_draws.grid(SIDE, POINTS))
     return Held(inputs, outputs.__getitem__, outsourcing.framed("example", inputs, outputs))
 
 

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.privacy import charges, guarantee, ledger
+from jaxdpbo.privacy import guarantee, ledger
+from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.types import Algorithm, Config, Tree
 
 
@@ -30,14 +31,14 @@ class Checkpoint(NamedTuple):
       publics: the public states after the steps taken, first to last.
     """
 
-    recording: charges.Recording
+    recording: recordings.Recording
     release: dict[str, Any] | None
     steps: int
     publics: tuple[Any, ...]
 
 
 def begin(
-    recording: charges.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee, fresh: Tree
+    recording: recordings.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee, fresh: Tree
 ) -> Checkpoint:
     """Charge a run that goes step by step, or find how far it went; ``fresh`` is a public state of its shape.
 
@@ -46,8 +47,8 @@ def begin(
       ledger.LedgerError: the budget does not suffice, the name stands for another run, or the run ended in a draw.
       ledger.Damaged: its states are not what was written.
     """
-    recording, what = charges.located(recording), f"{_what(algorithm, config)}, step by step"
-    charged = charges.charge(recording, what, statement, "run_loop", algorithm, config)
+    recording, what = recordings.located(recording), f"{_what(algorithm, config)}, step by step"
+    charged = recordings.charge(recording, what, statement, "run_loop", algorithm, config)
     publics, before = [], _nothing(fresh)
     for number, line in enumerate(charged.steps):
         if number % 2 == 0 and set(line) == {"draws"}:
@@ -73,7 +74,7 @@ def begin(
 
 
 def begin_once(
-    recording: charges.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee
+    recording: recordings.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee
 ) -> ledger.Charge:
     """Charge a run that goes in one program.
 
@@ -82,11 +83,11 @@ def begin_once(
       ledger.LedgerError: the budget does not suffice, or the name stands for another run or a failed attempt.
     """
     what = f"{_what(algorithm, config)}, in one program"
-    return charges.charge_once(recording, what, statement, "run_scan", algorithm, config)
+    return recordings.charge_once(recording, what, statement, "run_scan", algorithm, config)
 
 
 def begin_in_parts(
-    recording: charges.Recording,
+    recording: recordings.Recording,
     algorithm: Algorithm,
     config: Config,
     statement: guarantee.Guarantee,
@@ -101,15 +102,15 @@ def begin_in_parts(
     """
     what = f"{_what(algorithm, config)}, in parts"
     run = recording, what, statement, "run_scan, in parts, of a file", algorithm, config
-    charged = charges.charge(*run)
+    charged = recordings.charge(*run)
     if charged.release is None and not charged.steps:
         try:
             ledger.note(*recording, 1, {"file": file})  # before anything is drawn
             return charged
         except ledger.Moved:  # the same call in another process was first, perhaps with this file
-            charged = charges.charge(*run)
+            charged = recordings.charge(*run)
     if charged.release is None and charged.steps[0] != {"file": file}:
-        charges.expect_first(recording, charged)
+        recordings.expect_first(recording, charged)
     return charged
 
 
@@ -129,15 +130,15 @@ def keep(checkpoint: Checkpoint, before: Any | None, after: Tree) -> Checkpoint:
     return _noted(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
 
 
-def give_out(recording: charges.Recording, released: Tree) -> Any:
+def give_out(recording: recordings.Recording, released: Tree) -> Any:
     """Store a release before anybody sees it."""
-    stored = ledger.store_release(*recording, {"release": charges.as_text(released)})
-    return charges.from_text(released, stored["release"])
+    stored = ledger.store_release(*recording, {"release": recordings.as_text(released)})
+    return recordings.from_text(released, stored["release"])
 
 
 def given_out(charged: Any, like: Tree) -> Any:
     """The release that was stored, of the shape of ``like``, or None."""
-    return None if charged.release is None else charges.from_text(like, charged.release["release"])
+    return None if charged.release is None else recordings.from_text(like, charged.release["release"])
 
 
 def _what(algorithm: Algorithm, config: Any) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import checkpoints, mesh, program, result, separation
-from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger, separable
+from jaxdpbo.drivers import checkpoints, compiled_run, result, separability, sharding
+from jaxdpbo.privacy import calibration, guarantee, keys, ledger, recording, separable
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, Tree
 
 REFUSALS = ledger.LedgerError, result.ObjectiveError, separable.NotSeparable  # they say what to do, and stop a run
@@ -31,7 +31,7 @@ def run_loop(
     snapshot: result.Snapshot | None = None,
     executor: Executor | None = None,
     progress: bool = False,
-    recording: charges.Recording | None = None,
+    recording: recording.Recording | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
     """A run around any Python callable: the objective gets NumPy float64 points and is never traced.
@@ -85,9 +85,9 @@ def run_loop(
         covariance of the evaluated points could not be factored.
     """
     statement = result.statement_of(algorithm, objective, config)
-    mesh.expect_one_process("run_loop", data)
-    objective, data = separation.shown(objective, data, user_axes)
-    statement = separation.rests_on(statement, objective, shown=snapshot is None)  # steps before may be unchecked
+    sharding.expect_one_process("run_loop", data)
+    objective, data = separability.shown(objective, data, user_axes)
+    statement = separability.rests_on(statement, objective, shown=snapshot is None)  # steps before may be unchecked
     bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
     _check_options(key, snapshot, executor, recording)
     key, statement = keys.for_release(key, statement, insecure_key)
@@ -140,7 +140,7 @@ def _run_plain(setup: _Setup, statement: guarantee.Guarantee, before: result.Sna
 
 
 def _run_recorded(
-    setup: _Setup, statement: guarantee.Guarantee, before: result.Snapshot, recording: charges.Recording
+    setup: _Setup, statement: guarantee.Guarantee, before: result.Snapshot, recording: recording.Recording
 ) -> result.Run:
     """Pay, replay the steps on record, draw the others on record, and store the release before anybody sees it.
 
@@ -205,14 +205,14 @@ def _interruption(
 # Each of these is one program: what runs outside of one is compiled operation by operation.
 run_keys = jax.jit(lambda key: tuple(jax.random.split(key, 3)))
 step_keys = jax.jit(lambda loop_key, t: tuple(jax.random.split(jax.random.fold_in(loop_key, t))))
-begin = jax.jit(program.begin, static_argnums=0)
+begin = jax.jit(compiled_run.begin, static_argnums=0)
 ask = jax.jit(lambda algorithm, key, config, state: algorithm.ask(key, config, state), static_argnums=0)
-learn = jax.jit(program.learn, static_argnums=0)
-recall = jax.jit(program.recall, static_argnums=0)
+learn = jax.jit(compiled_run.learn, static_argnums=0)
+recall = jax.jit(compiled_run.recall, static_argnums=0)
 release = jax.jit(lambda algorithm, key, config, state: algorithm.release(key, config, state), static_argnums=0)
 
 
-def _check_options(key: Any, snapshot: Any, executor: Any, recording: charges.Recording | None) -> None:
+def _check_options(key: Any, snapshot: Any, executor: Any, recording: recording.Recording | None) -> None:
     """TypeError or ValueError where an option is of another type, or two of them exclude each other."""
     if not isinstance(snapshot, result.Snapshot | None):
         raise TypeError(f"snapshot must be of a RunInterrupted, got {type(snapshot).__name__}")

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks, _user_values
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import methods, result, separation
+from jaxdpbo.drivers import methods, result, separability
 from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.preview import note_on
 from jaxdpbo.drivers.scan import run_scan
-from jaxdpbo.privacy import asked, charges, guarantee, keys
+from jaxdpbo.privacy import guarantee, keys, recording, requested_budget
 from jaxdpbo.privacy.separable import Blocks, ByPerson
 from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Data, Objective, Tree
@@ -42,7 +42,7 @@ def minimize(
     snapshot: result.Snapshot | None = None,
     executor: Executor | None = None,
     progress: bool = False,
-    recording: charges.Recording | None = None,
+    recording: recording.Recording | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
     """Minimise the mean of per-user losses over a box or a ``Space``, ``mu``-GDP for the users.
@@ -123,11 +123,11 @@ def minimize(
         raise ValueError("progress, snapshot and executor need traceable=False: one compiled program has no steps")
     if auto or must:
         data = _user_values.to_data(data)
-    objective, data = separation.shown(objective, data, user_axes)
+    objective, data = separability.shown(objective, data, user_axes)
     count = _users(users, objective, data)
-    level = asked.mu_of(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
+    level = requested_budget.mu_of(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
     wanted = methods.Asked(count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise, estimate_share)
-    plan = asked.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
+    plan = requested_budget.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
     guarantee.expect_within(plan.algorithm.privacy(plan.config), epsilon, delta)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
     stepwise = {"snapshot": snapshot, "executor": executor, "progress": progress}

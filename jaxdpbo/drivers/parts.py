@@ -24,7 +24,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from jaxdpbo import _files
-from jaxdpbo.drivers import mesh, program, result
+from jaxdpbo.drivers import compiled_run, result, sharding
 from jaxdpbo.types import Algorithm, Config, Objective, State
 
 PARTS = 20  # at most
@@ -133,7 +133,7 @@ def _children(key: jax.Array) -> tuple[jax.Array, ...]:
 
 @partial(jax.jit, static_argnums=0)
 def _started(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snapshot:
-    return program.begin(algorithm, key, config)
+    return compiled_run.begin(algorithm, key, config)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 6))
@@ -141,7 +141,7 @@ def _part(
     algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Any, before: result.Snapshot,
     size: int, start: jax.Array,
 ) -> tuple[result.Snapshot, Any]:  # fmt: skip
-    return program.steps(algorithm, objective, key, config, data, before, start + jnp.arange(size))
+    return compiled_run.steps(algorithm, objective, key, config, data, before, start + jnp.arange(size))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -186,8 +186,8 @@ def _prints(programs: list[Any], config: Config, data: Any, key: jax.Array | Non
 
 def _devices(data: Any) -> list[bytes]:
     """All by which the same program may round otherwise."""
-    found = mesh.of(data)
-    one = mesh.local_devices()[0] if found is None else found.devices.flat[0]
+    found = sharding.of(data)
+    one = sharding.local_devices()[0] if found is None else found.devices.flat[0]
     placed = [str(getattr(getattr(leaf, "sharding", None), "spec", None)) for leaf in jax.tree.leaves(data)]
     compiled = jax.__version__, metadata.version("jaxlib"), os.environ.get("XLA_FLAGS", "")
     kind = _processor() if one.platform == "cpu" else f"{one.platform} {one.device_kind}"

@@ -15,7 +15,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dp_gibo, private_estimate, private_evaluations
 from jaxdpbo.drivers import methods
-from jaxdpbo.privacy import asked, choice, clipping, guarantee, private_mean, sensitivity
+from jaxdpbo.privacy import choice, clipping, guarantee, private_mean, requested_budget, sensitivity
 from jaxdpbo.space import Space
 from jaxdpbo.types import Bounds
 
@@ -125,9 +125,9 @@ def preview(
       TypeError: an argument of the wrong kind.
     """
     users = _checks.size("users", users)
-    level = asked.mu_of(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
+    level = requested_budget.mu_of(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
     wanted = methods.Asked(users, level, bounds, steps, batch, clip_norm, loss_range, None, noise, estimate_share)
-    plan = asked.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
+    plan = requested_budget.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
     stated = plan.algorithm.privacy(plan.config)
     guarantee.expect_within(stated, epsilon, delta)
     deviation = relative = wander = None

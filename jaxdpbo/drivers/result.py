@@ -9,7 +9,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxdpbo import _user_values
-from jaxdpbo.drivers import mesh
+from jaxdpbo.drivers import sharding
 from jaxdpbo.privacy import guarantee, keys
 from jaxdpbo.types import Algorithm, Config, Data, Info, Memory, PublicState, State, Tree, missing
 
@@ -142,13 +142,13 @@ def _require(name: str, value: object, contract: type) -> None:
 
 
 def arrays(data: Data) -> Any:
-    """``data`` as JAX arrays (``_user_values.to_jax``); what is sharded by user is so afterwards, see ``mesh``.
+    """``data`` as JAX arrays (``_user_values.to_jax``); what is sharded by user is so afterwards, see ``sharding``.
 
     Raises:
       TypeError: a list, or a leaf that is no array of numbers.
       ValueError: a leaf is sharded along something else than its users.
     """
-    return mesh.placed(_user_values.to_jax(data))
+    return sharding.placed(_user_values.to_jax(data))
 
 
 def to_numpy(released: Tree) -> Any:

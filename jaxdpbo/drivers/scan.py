@@ -5,8 +5,9 @@ from pathlib import Path
 import jax
 
 from jaxdpbo import _silence
-from jaxdpbo.drivers import checkpoints, mesh, parts, program, result, separation
-from jaxdpbo.privacy import charges, guarantee, keys, ledger
+from jaxdpbo.drivers import checkpoints, compiled_run, parts, result, separability, sharding
+from jaxdpbo.privacy import guarantee, keys, ledger
+from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 
 
@@ -20,7 +21,7 @@ def run_scan(
     user_axes: Tree = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
-    recording: charges.Recording | None = None,
+    recording: recordings.Recording | None = None,
     checkpoint: str | Path | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
@@ -43,7 +44,7 @@ def run_scan(
       objective: traceable ``(point (d,), data) -> values``, written for one point; for DP-GIBO and random search
         ``values (n,)`` are the users' losses. Define it once: each fresh lambda is one more compilation.
       data: any pytree of arrays, without lists; arrays of objects or texts become float64, and what is no number NaN.
-        Sharded by user over several devices, the run is spread over them (``drivers.mesh``).
+        Sharded by user over several devices, the run is spread over them (``drivers.sharding``).
       config: of the algorithm's ``config(...)``.
       user_axes: which axis of each leaf of ``data`` counts users: a prefix of its tree as for ``jax.vmap``, None for
         public leaves. Given, the traced objective is checked to keep users apart (``privacy.separable``), and the
@@ -72,37 +73,37 @@ def run_scan(
     """
     result.expect_host("run_scan", key)
     statement = result.statement_of(algorithm, objective, config)
-    objective, data = separation.shown(objective, data, user_axes)
-    statement = separation.rests_on(statement, objective)
+    objective, data = separability.shown(objective, data, user_axes)
+    statement = separability.rests_on(statement, objective)
     if recording is not None and key is not None:
         raise ValueError("key must not be given with a recording: a run on record draws from the operating system")
     data = result.arrays(data)
-    devices = mesh.of(data)
+    devices = sharding.of(data)
     if recording is not None or checkpoint is not None:
-        mesh.expect_one_process("a run on record, or with a checkpoint,", data)
+        sharding.expect_one_process("a run on record, or with a checkpoint,", data)
     drawn = key is None
     key, statement = keys.for_release(key, statement, insecure_key)
-    key, (statement,) = mesh.agreed(data, key, statement)
-    key, config = mesh.beside(devices, (key, config))
+    key, (statement,) = sharding.agreed(data, key, statement)
+    key, config = sharding.beside(devices, (key, config))
     begun = None
     if checkpoint is not None:
         statement = statement.assuming(guarantee.KEY_SECRET)
-        with mesh.over(devices):
+        with sharding.over(devices):
             begun = parts.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
     if recording is not None:
-        recording = charges.located(recording)
-        with mesh.over(devices):  # refuses before it costs
+        recording = recordings.located(recording)
+        with sharding.over(devices):  # refuses before it costs
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
         done = checkpoints.given_out(_charged(recording, algorithm, config, statement, begun), like)
         if done is not None:
             return result.Run(result.named(result.to_numpy(done), config), statement)
-    with mesh.over(devices):
+    with sharding.over(devices):
         if begun is None:
             released, end, info = _scan(algorithm, objective, key, config, data)
         else:
             released, end, info = parts.finished(begun, algorithm, objective, config, data)
     result.raise_on_failed_factorisation(info, end if recording is None else None)
-    released = mesh.given_back(devices, released)
+    released = sharding.given_back(devices, released)
     if recording is not None:
         released = checkpoints.give_out(recording, released)
     if begun is not None:
@@ -112,7 +113,7 @@ def run_scan(
 
 
 def _charged(
-    recording: charges.Recording,
+    recording: recordings.Recording,
     algorithm: Algorithm,
     config: Config,
     statement: guarantee.Guarantee,
@@ -131,4 +132,4 @@ def _charged(
     return charged
 
 
-_scan = jax.jit(program.scan, static_argnames=("algorithm", "objective"))
+_scan = jax.jit(compiled_run.scan, static_argnames=("algorithm", "objective"))

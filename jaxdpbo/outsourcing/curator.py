@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxdpbo import _checks, _files
-from jaxdpbo.outsourcing.lines import (
+from jaxdpbo.outsourcing.protocol import (
     MAX_QUERIES,
     SCHEMA,
     VERSION,
@@ -30,7 +30,7 @@ from jaxdpbo.outsourcing.lines import (
     integer,
     parsed,
 )
-from jaxdpbo.outsourcing.released import Published
+from jaxdpbo.outsourcing.released_file import Published
 
 KEY_BYTES = 32
 MAX_REFUSED = 100  # lines of one contact

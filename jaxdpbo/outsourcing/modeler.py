@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import po_gp_ucb
-from jaxdpbo.outsourcing.lines import (
+from jaxdpbo.outsourcing.protocol import (
     MAX_QUERIES,
     Answer,
     CuratorStopped,
@@ -21,7 +21,7 @@ from jaxdpbo.outsourcing.lines import (
     parsed,
     shown,
 )
-from jaxdpbo.outsourcing.released import Published
+from jaxdpbo.outsourcing.released_file import Published
 from jaxdpbo.privacy import keys
 from jaxdpbo.types import Query
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, asked, guarantee, private_scale, sensitivity
+from jaxdpbo.privacy import accounting, guarantee, private_scale, requested_budget, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -303,7 +303,7 @@ def _on_grid(mu: float, dimension: int, releases: int, share: float) -> tuple[in
         smallest = (
             accounting.rounded_gaussian_mu(sensitivity.integer_sum(math.ceil(least)), SIGMAS[-1], releases) / share
         )
-        raise asked.BudgetError(
+        raise requested_budget.BudgetError(
             "least",
             1.005 * smallest,
             mu / share,
@@ -312,7 +312,7 @@ def _on_grid(mu: float, dimension: int, releases: int, share: float) -> tuple[in
         )
     if radius >= MAX_RADIUS:
         largest = accounting.rounded_gaussian_mu(sensitivity.integer_sum(MAX_RADIUS - 1), sigma, releases) / share
-        raise asked.BudgetError(
+        raise requested_budget.BudgetError(
             "most",
             0.995 * largest,
             mu / share,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, asked, mechanisms, sensitivity, totals, wide_integers
+from jaxdpbo.privacy import accounting, mechanisms, requested_budget, sensitivity, totals, wide_integers
 from jaxdpbo.types import ArrayLike, DTypeLike
 
 RATE = Fraction(1, 2**8)  # of the exponential mechanism: its scores are in units of 1/256 nat
@@ -61,7 +61,7 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> Budget:
         units = min(_units(mu), MAX_LEVELS)
         if not units:
             least = accounting.bounded_range_mu(float(_range(1)))
-            raise asked.BudgetError("least", 1.01 * least, mu, "for an exact choice, got {}")
+            raise requested_budget.BudgetError("least", 1.01 * least, mu, "for an exact choice, got {}")
         digits = MAX_LEVELS // units
     return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), jnp.asarray(digits, jnp.int32), noise)
 

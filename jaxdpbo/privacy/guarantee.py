@@ -306,8 +306,8 @@ def expect_within(stated: Guarantee, epsilon: Any, delta: Any) -> None:
     """Raise if the guarantee exceeds the requested ``(epsilon, delta)``; nothing is checked where ``epsilon`` is None.
 
     Raises:
-      ValueError: the run draws noise so often that its total variation exceeds the amount that ``asked.mu_of``
-        reserved.
+      ValueError: the run draws noise so often that its total variation exceeds the amount that
+        ``requested_budget.mu_of`` reserved.
     """
     if epsilon is not None and stated.epsilon(float(delta)) > float(epsilon):
         raise ValueError(

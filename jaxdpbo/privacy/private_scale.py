@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, asked, mechanisms, sensitivity, wide_integers
+from jaxdpbo.privacy import accounting, mechanisms, requested_budget, sensitivity, wide_integers
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -60,7 +60,7 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> Budget:
         if units < MIN_UNITS:
             least = accounting.rounded_gaussian_mu(MIN_UNITS, SIGMA, COUNTS) / SHARE**0.5
             reason = f"to find a scale with exact noise for {100 * SHARE:g} % of mu^2, got {{}}"
-            raise asked.BudgetError("least", 1.01 * least, mu / SHARE**0.5, reason)
+            raise requested_budget.BudgetError("least", 1.01 * least, mu / SHARE**0.5, reason)
     return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), noise)
 
 

@@ -14,7 +14,7 @@ how many numbers are below another   ``count``: 1                               
 difference of two scores             ``between_scores``: twice one score's       private choice, sparse vector
 gains of ``n`` users, Algorithm 3    ``gains_in_order``, ``gains_along_lambda``  ``dp_gp_ucb.in_order_config``,
                                      or ``gains_anywhere``                       ``lipschitz_config``
-posterior mean                       ``posterior_mean``                          ``dp_gp_ucb``, by ``prior_averaged``:
+posterior mean                       ``posterior_mean``                          ``dp_gp_ucb``, by ``prior_averaged_constants``:
 largest observation                  ``largest_observation``                     on one draw of the prior only
 a row of ``X``                       ``row_distance``; on a grid ``cells_l1``    ``transforms``
                                      or ``cells_fit``
@@ -248,7 +248,7 @@ def regularisation(
 
 
 # Algorithms 1 and 2 of Kusner et al. (2015): in units of the prior's standard deviation, and only where the events of
-# ``prior_averaged`` hold, on one draw of the prior for both data sets. NOT a worst case over data sets.
+# ``prior_averaged_constants`` hold, on one draw of the prior for both data sets. NOT a worst case over data sets.
 
 
 @_checks.takes(candidates=_checks.positive, correlation=_checks.fraction, share=_checks.probability)
@@ -272,7 +272,7 @@ def posterior_mean(beta: float, gap: float) -> float:
 
 @_checks.takes(regret=_checks.unbounded, gap=_checks.unbounded, noise_gap=_checks.unbounded)
 def largest_observation(regret: float, gap: float, noise_gap: float = 0.0) -> float:
-    """The largest observation: ``Omega + c + q`` (theorems 3 and 5), of the parts in ``prior_averaged``."""
+    """The largest observation: ``Omega + c + q`` (theorems 3 and 5), of the parts in ``prior_averaged_constants``."""
     return regret + gap + noise_gap
 
 

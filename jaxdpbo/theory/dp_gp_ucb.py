@@ -1,8 +1,9 @@
 """The utility bounds of Kusner et al. (2015) for DP-GP-UCB, corrected. No guarantee rests on them.
 
-They hold where the events of ``privacy.prior_averaged`` do, which also has the sensitivities that they take, in units
-of the prior's standard deviation. Theorem 2's proof bounds the largest posterior mean by an observation; the bound here
-goes through the confidence bounds, and is about the utility of what is released rather than about its posterior mean.
+They hold where the events of ``privacy.prior_averaged_constants`` do, which also has the sensitivities that they take,
+in units of the prior's standard deviation. Theorem 2's proof bounds the largest posterior mean by an observation; the
+bound here goes through the confidence bounds, and is about the utility of what is released rather than about its
+posterior mean.
 """
 
 import math

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _silence, _user_values
-from jaxdpbo.privacy import accounting, calibration, charges, guarantee, private_mean
+from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean, recording
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.tuning import selection
 from jaxdpbo.tuning import training as trainings
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
     settings: tuple[Setting, ...]
     epsilon: float
     delta: float
-    recordings: Mapping[str, charges.Recording] | None
+    recordings: Mapping[str, recording.Recording] | None
     key: jax.Array | None
     insecure_key: bool
     on_error: str

@@ -16,9 +16,9 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dpareto
-from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys
+from jaxdpbo.privacy import accounting, calibration, guarantee, keys, recording
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.privacy.asked import expect_small_delta
+from jaxdpbo.privacy.requested_budget import expect_small_delta
 from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning import training as trainings
 from jaxdpbo.tuning._fitting import TRAIN, VALIDATION
@@ -92,7 +92,7 @@ def private_front(
     count: int = 32,
     validation: Rows | None = None,
     on_error: str = "worst",
-    recordings: Mapping[str, charges.Recording] | None = None,
+    recordings: Mapping[str, recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> Front:

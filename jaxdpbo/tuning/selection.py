@@ -14,7 +14,8 @@ import jax
 import numpy as np
 
 from jaxdpbo import _checks, _silence
-from jaxdpbo.privacy import accounting, charges, guarantee, keys, ledger
+from jaxdpbo.privacy import accounting, guarantee, keys, ledger
+from jaxdpbo.privacy import recording as records
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.tuning import repetition
 
@@ -50,7 +51,7 @@ def private_selection(
     run_total_variation: float = 0.0,
     assumptions: tuple[str, ...] = (),
     on_error: str = "worst",
-    recordings: Mapping[str, charges.Recording] | None = None,
+    recordings: Mapping[str, records.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> Selected:
@@ -170,12 +171,12 @@ def charge(recordings: Any, stated: Sequence[guarantee.Guarantee], what: str, *p
       ValueError: a set of rows that no statement is of.
       ledger.LedgerError: a budget does not suffice, or a name was used before.
     """
-    given = {} if recordings is None else {whose: charges.located(each) for whose, each in dict(recordings).items()}
+    given = {} if recordings is None else {whose: records.located(each) for whose, each in dict(recordings).items()}
     by_rows = {one.protects: one for one in stated}
     if unknown := set(given) - set(by_rows):
         raise ValueError(f"recordings must be of rows that costs names, got {', '.join(map(repr, sorted(unknown)))}")
     for whose, recording in given.items():
-        charged = charges.charge(recording, what, by_rows[whose], *public)
+        charged = records.charge(recording, what, by_rows[whose], *public)
         if charged.charged_before:
             raise ledger.LedgerError(
                 f"{recording.path}: run {charged.run!r} was charged before, and what it drew may have been seen: a new "

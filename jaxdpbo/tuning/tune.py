@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys
+from jaxdpbo.privacy import accounting, calibration, guarantee, keys, recording
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.privacy.asked import expect_small_delta
+from jaxdpbo.privacy.requested_budget import expect_small_delta
 from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning.training import Rows, Setting, Training
 
@@ -29,7 +29,7 @@ def tune_and_train(
     mean: float = MEAN_RUNS,
     eta: float = ETA,
     on_error: str = "worst",
-    recordings: Mapping[str, charges.Recording] | None = None,
+    recordings: Mapping[str, recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> _fitting.Tuned:

@@ -48,7 +48,7 @@ from jaxdpbo.algorithms import (
 from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import (
     keys,
-    prior_averaged,
+    prior_averaged_constants,
     transforms,
 )
 from jaxdpbo.surrogate import kernels, maximize
@@ -95,14 +95,14 @@ def configs() -> dict[str, Target]:
         "point_share": probability, "noise_variance": either(0.0, 0.1), "centre": wide, "scale": positive,
         "noise": either("exact", "float"),
     }  # fmt: skip
-    paper = {"decay": st.none(), "constants": either(*prior_averaged.CONSTANTS)}
+    paper = {"decay": st.none(), "constants": either(*prior_averaged_constants.CONSTANTS)}
     gains = {
         "users": count, "epsilon": epsilon, "largest_gain": positive, "noise": either("exact", "float"),
     }  # fmt: skip
     searched_gains = {
         "steps": few, "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
         "acquisition": either("ucb", "expected_improvement"), "beta": positive,
-        "constants": either(*prior_averaged.CONSTANTS),
+        "constants": either(*prior_averaged_constants.CONSTANTS),
     }  # fmt: skip
     curated = transforms.curate(
         keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),

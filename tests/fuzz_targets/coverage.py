@@ -34,13 +34,13 @@ EXEMPT: dict[str, dict[str, str]] = {
             "transformed measured fitted posterior conditioned predicted proposed undominated improvement"
         ),
         "algorithms.gp_ucb": "beta observed",
-        "drivers.program": "scan steps",
+        "drivers.compiled_run": "scan steps",
         "privacy.clipping": "l2_norms summed quantised reach grid_step",
         "privacy.choice": "row scores relative",
         "privacy.private_mean": "clip_norm of_vectors of_losses loss_deviation",
         "privacy.private_scale": "median at_step largest_differences",
-        "privacy.mechanisms.discrete": "geometric_of discrete_laplace_of at_least",
-        "privacy.transforms.curating": "project",
+        "privacy.mechanisms.discrete_noise": "geometric_of discrete_laplace_of at_least",
+        "privacy.transforms.curation": "project",
         "surrogate.acquisition": (
             "ucb upper_bound expected_improvement probability_of_improvement gained_hypervolume hvpoi log_hvpoi "
             "expected_hypervolume_improvement log_ehvi"
@@ -60,7 +60,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram gram_of_many gram_around row diagonal",
         "surrogate.maximize": "best_of ascend multi_start sample_and_ascend ascend_from_best search_box",
         "surrogate.noisy_inputs": "kernel_for rbf product_rbf named_cells numbered",
-        "surrogate.stacked": "stack unstack prior extend covariance whitened predict fit stages likelihood",
+        "surrogate.batched_gp": "stack unstack prior extend covariance whitened predict fit stages likelihood",
         "surrogate.two_task": "log_marginal_likelihood",
         "training.integer_sums": "examples expect clipped_sum largest_radius",
         "training.models": "init scores losses accuracy clipped_sum passes squared_norms",
@@ -80,8 +80,8 @@ EXEMPT: dict[str, dict[str, str]] = {
             "statement_of complete expect_host expect_no_mean arrays raise_on_failed_factorisation named to_numpy"
         ),
         "space": "box place",
-        "outsourcing.lines": "sender integer expect_schema shown",
-        "privacy.accounting.rounded": "above",
+        "outsourcing.protocol": "sender integer expect_schema shown",
+        "privacy.accounting.rounded_gaussian": "above",
         "privacy.accounting.renyi": (
             "pair_epsilon pair_divergences published_divergence published_epsilon epsilon_of delta_of "
             "loss panels rule log_sum"
@@ -91,7 +91,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy.calibration": (
             "shared grid noise_settings joined same_noise changed_noise statement units on_grid grid_unit"
         ),
-        "privacy.charges": "charge_once expect_first as_text",
+        "privacy.recording": "charge_once expect_first as_text",
         "privacy.run_lock": "hold",
         "privacy.clipping": "total_of_users",
         "privacy.keys": "refuse_trace is_secret_kind generator",
@@ -131,26 +131,26 @@ EXEMPT: dict[str, dict[str, str]] = {
         "integrations.sklearn.splits": "one",
         "integrations.sklearn.fitting": "of_blocks taken with_params",
         "integrations.sklearn.scaling": "scale exponent_of",
-        "integrations.sklearn.spellings": "refuse_others expect_response",
+        "integrations.sklearn.argument_errors": "refuse_others expect_response",
     },
     "draws what a result holds: tests/test_plotting.py": {"plotting": "path front trade_off audit previews budget"},
     "the fields of a class: tests/test_contracts.py": {"types": "missing"},
     "traces what it is given: tests/test_separable.py": {
         "privacy.separable.check": "check_separable program_of_one",
         "privacy.separable.taints": "joined",
-        "privacy.separable.roles": "axes_of expect_axes expect_users expect_one_role",
+        "privacy.separable.data_axes": "axes_of expect_axes expect_users expect_one_role",
         "privacy.separable.objectives": "per_user",
-        "privacy.separable.replay": "audit_separable",
-        "drivers.separation": "shown rests_on",
+        "privacy.separable.separability_audit": "audit_separable",
+        "drivers.separability": "shown rests_on",
         "privacy.separable.rules": "shape_of names_an_axis_from_behind",
         "privacy.separable.primitives": "collect_primitives is_of_jax key_kinds",
-        "privacy.separable.finite": "guard programs_in as_closed",
+        "privacy.separable.decompositions": "guard programs_in as_closed",
     },
     "runs what it is given": {"privacy.auditing": "replay", "training.oracles": "training_errors"},
     "an objective, its data or where they are: what `sample`, `split` and `load` return": {
         "algorithms.dp_gd": "gradients_of",
         "problems.kernel_svr": "loss correlations",
-        "problems.outsourced": "draws",
+        "problems.gp_draws": "draws",
         "problems.splits": "standardised",
     },
     "files: tests/test_outsourcing.py": {"outsourcing.curator": "framed"},
@@ -160,9 +160,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         ),
     },
     "where arrays lie: tests/test_mesh.py": {
-        "drivers.mesh": "placed of local_devices over beside given_back expect_one_process agreed",
+        "drivers.sharding": "placed of local_devices over beside given_back expect_one_process agreed",
     },
-    "calls what it is given: tests/test_front_door.py": {"privacy.asked": "configure"},
+    "calls what it is given: tests/test_front_door.py": {"privacy.requested_budget": "configure"},
     "of the statement of any config: tests/test_private_estimate.py": {"privacy.calibration": "statement_parts"},
     "of run_scan, killed wherever: tests/test_parts.py": {"drivers.parts": "begin finished delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy.fingerprints": "fingerprint checksum"},

@@ -28,13 +28,13 @@ from fuzz_targets.valid_values import (
 )
 from jaxdpbo.privacy import (
     accounting,
-    asked,
     calibration,
     choice,
     guarantee,
     keys,
     mechanisms,
     private_scale,
+    requested_budget,
     sensitivity,
     separable,
 )
@@ -238,17 +238,19 @@ def statements() -> dict[str, Target]:
             choice.sharpness, {"mu": small, "width": positive, "users": count}, check=at_least_zero
         ),
         "mu_of": Target(
-            asked.mu_of,
+            requested_budget.mu_of,
             {"mu": st.none(), "epsilon": epsilon, "delta": st.floats(1e-9, 0.9),
-             "total_variation": either(asked.TOTAL_VARIATION, 2.0**-64), "dtype": either(np.float64, np.float32)},
+             "total_variation": either(requested_budget.TOTAL_VARIATION, 2.0**-64),
+             "dtype": either(np.float64, np.float32)},
             fixed=("total_variation", "dtype"), check=at_least_zero,
         ),
         "expect_small_delta": Target(
-            asked.expect_small_delta, {"delta": probability | probability.map(asked.LargeDelta), "users": count},
+            requested_budget.expect_small_delta,
+            {"delta": probability | probability.map(requested_budget.LargeDelta), "users": count},
             fixed=("delta", "users"),
         ),
         "mu_of mu": Target(
-            asked.mu_of, {"mu": positive, "epsilon": st.none(), "delta": st.none()}, check=at_least_zero
+            requested_budget.mu_of, {"mu": positive, "epsilon": st.none(), "delta": st.none()}, check=at_least_zero
         ),
         "guarantee.expect_within": Target(
             guarantee.expect_within, {"stated": ideal, "epsilon": st.none() | epsilon, "delta": probability},

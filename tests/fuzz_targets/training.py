@@ -10,7 +10,7 @@ from protocol_cases import CANDIDATES
 
 from fuzz_targets.target import Target, at_least_zero, finite, whole
 from fuzz_targets.valid_values import any_float, count, either, few, floats_of, just, positive, probability, small
-from jaxdpbo.problems import datasets, kernel_svr, outsourced, splits
+from jaxdpbo.problems import datasets, gp_draws, kernel_svr, splits
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd, sampling, spaces
 
 
@@ -101,5 +101,5 @@ def trainings() -> dict[str, Target]:
             splitting | {"ordered": st.booleans(), "features": st.none() | just(1)}, fixed=("dataset",)),
         "kernel_svr.bounds": Target(kernel_svr.bounds, {"features": few}, tame=("features",)),
         "datasets.load": Target(datasets.load, {"name": just("diabetes")}, weight=0.2),
-        "outsourced.grid": Target(outsourced.grid, {"side": positive, "points": few}, tame=("points",)),
+        "gp_draws.grid": Target(gp_draws.grid, {"side": positive, "points": few}, tame=("points",)),
     }  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
-from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity
+from jaxdpbo.privacy import calibration, guarantee, prior_averaged_constants, sensitivity
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import gp, information_gain, kernels, maximize, preprocessing
 from jaxdpbo.types import ArrayLike, Bounds, Kernel, KernelParams
@@ -144,14 +144,14 @@ def finite_config(
     ('point', (3, 1))
     """
     numbers = _numbers(steps, delta, correlation, release, _checks.nonnegative("noise_variance", noise_variance))
-    _checks.choice("constants", constants, prior_averaged.CONSTANTS)
+    _checks.choice("constants", constants, prior_averaged_constants.CONSTANTS)
     shares = split(epsilon, release, point_share)
     if decay is not None:
         amplitude, rate = _checks.vector("decay", decay, 2).tolist()
         decay = _checks.positive("decay", amplitude), _checks.positive("decay", rate)
     rows = _checks.distinct_rows("candidates", candidates)
     model = unit_prior(kernel, kernel_params, rows, numbers["noise_variance"])
-    found = prior_averaged.over_candidates(
+    found = prior_averaged_constants.over_candidates(
         candidates=len(rows),
         dimension=rows.shape[1],
         information=lambda noise: information_gain.gain_bound(_noised(model, noise), rows, numbers["steps"]),
@@ -205,7 +205,7 @@ def box_config(
       bounds: ``(2, d)``, finite; or a ``Space``, whose unit box is searched, with the ``grid`` in it.
       noise_variance: of one observation, in standard units, positive.
       grid: ``(g, d)``, the points that may be released, where a point is.
-      slope: ``(a, b)``, of ``prior_averaged.Box``, where a value is released.
+      slope: ``(a, b)``, of ``prior_averaged_constants.Box``, where a value is released.
       release: "point", "value" (the largest utility), or "both".
       point_share: of ``epsilon`` and of ``delta``, for the point, where both are released.
       kernel: ``k2``, with ``k2(x, x) = 1``.
@@ -238,8 +238,8 @@ def box_config(
     points = None if grid is None else _checks.distinct_rows("grid", grid)
     model = unit_prior(kernel, kernel_params, limits, numbers["noise_variance"])
     mass, steep = (1.0, 1.0) if slope is None else _checks.vector("slope", slope, 2).tolist()
-    found = prior_averaged.over_box(
-        box=prior_averaged.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
+    found = prior_averaged_constants.over_box(
+        box=prior_averaged_constants.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
         grid=1 if points is None else len(points),
         delta_point=_checks.probability("point_share", point_share) * numbers["delta"],
         information=lambda noise: information_gain.gain_bound_of_box(_noised(model, noise), limits, numbers["steps"]),
@@ -269,13 +269,17 @@ def _numbers(steps: int, delta: float, correlation: float, release: str, varianc
         "steps": _checks.size("steps", steps),
         "delta": _checks.probability("delta", delta),
         "correlation": _checks.fraction("correlation", correlation),
-        "release": _checks.choice("release", release, prior_averaged.RELEASES),
+        "release": _checks.choice("release", release, prior_averaged_constants.RELEASES),
         "noise_variance": variance,
     }
 
 
 def _of_one_draw(
-    found: prior_averaged.Constants, numbers: dict[str, Any], noise: str, units: tuple[float, float], **rest: Any
+    found: prior_averaged_constants.Constants,
+    numbers: dict[str, Any],
+    noise: str,
+    units: tuple[float, float],
+    **rest: Any,
 ) -> Config:
     """The config of Algorithm 1 or 2; what rounding may add to the sensitivities is added here."""
     release, variance = numbers["release"], numbers["noise_variance"]

@@ -15,7 +15,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms.dp_gp_ucb import configs
-from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity, wide_integers
+from jaxdpbo.privacy import calibration, guarantee, prior_averaged_constants, sensitivity, wide_integers
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
@@ -78,7 +78,7 @@ def in_order_config(
     >>> chosen.steps, dp_gp_ucb.algorithm.privacy(chosen).notion
     (2, 'dp')
     """
-    _checks.choice("release", release, prior_averaged.RELEASES)
+    _checks.choice("release", release, prior_averaged_constants.RELEASES)
     rows, users, largest_gain = _check_gains(candidates, users, largest_gain, noise)
     return _make_config(
         rows,
@@ -163,7 +163,7 @@ def lipschitz_config(
     ('value', 'dp')
     """
     _checks.choice("acquisition", acquisition, ACQUISITIONS)
-    _checks.choice("constants", constants, prior_averaged.CONSTANTS)
+    _checks.choice("constants", constants, prior_averaged_constants.CONSTANTS)
     slopes = {
         "gain_lipschitz": _checks.positive("gain_lipschitz", gain_lipschitz, finite=False),
         "loss_lipschitz": _checks.positive("loss_lipschitz", loss_lipschitz, finite=False),

@@ -11,12 +11,12 @@ and why; ``accounting.composed_epsilon`` says what publishing trainings would co
 Notation: ``T`` steps of ``b`` settings each, the first of them seeds; ``d`` hyper-parameters; ``m = T b``. The search
 is in the unit cube; whole-number coordinates are rounded before a process sees them, and what is stored is rounded.
 
-``configs`` has the configuration, ``surrogates`` the Gaussian processes, ``run`` the five functions, ``expectations``
+``configs`` has the configuration, ``surrogates`` the Gaussian processes, ``run`` the five functions, ``predictions``
 predictions of a finished search. ``training.objectives.objective`` makes an objective of DP-SGD or DP-Adam.
 """
 
 from jaxdpbo.algorithms.dpareto.configs import ACQUISITIONS, Config, config
-from jaxdpbo.algorithms.dpareto.expectations import Expected, improvement, predicted, settings_for
+from jaxdpbo.algorithms.dpareto.predictions import Expected, improvement, predicted, settings_for
 from jaxdpbo.algorithms.dpareto.run import (
     BAD_EPSILON,
     BAD_ERROR,

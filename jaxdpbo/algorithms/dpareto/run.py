@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxdpbo.algorithms.dpareto import surrogates
 from jaxdpbo.algorithms.dpareto.configs import Config, point_of, unit_of
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.surrogate import gp, pareto, stacked
+from jaxdpbo.surrogate import batched_gp, gp, pareto
 from jaxdpbo.types import Algorithm, Query, State
 
 REFIT_EVERY = 16  # steps between refits, from
@@ -88,7 +88,7 @@ def init(key: jax.Array, config: Config) -> State:
         values=jnp.ones((capacity, 2), config.bounds.dtype),
         failed=jnp.full(capacity, UNMEASURED, jnp.int32),
         models=config.model,
-        whitening=stacked.prior(stacked.stack(config.model), capacity, 1).whitening,
+        whitening=batched_gp.prior(batched_gp.stack(config.model), capacity, 1).whitening,
     )
     return State(Public(jnp.zeros((), jnp.int32), None), raw)
 
@@ -166,7 +166,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     bare = jnp.eye(len(after.failed), dtype=after.whitening.dtype)[None]  # a refit changes every row
     begun = after._replace(whitening=jnp.where(due, bare, after.whitening))
     known = _posterior(begun, given, jnp.where(due, 0, start))
-    whitening = stacked.extend(known, jnp.where(active, count, 0)).whitening
+    whitening = batched_gp.extend(known, jnp.where(active, count, 0)).whitening
     after = after._replace(models=models, whitening=whitening)
     return State(Public(jnp.where(active, step + 1, step), None), after), Info(failed, _volume(config, after), None)
 
@@ -213,4 +213,4 @@ def _measured(config, raw):
 
 
 def _posterior(raw, given, used):
-    return stacked.Posterior(stacked.stack(given.models), given.units, given.known, raw.whitening, used)
+    return batched_gp.Posterior(batched_gp.stack(given.models), given.units, given.known, raw.whitening, used)

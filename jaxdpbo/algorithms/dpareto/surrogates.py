@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dpareto.configs import Config, snapped
-from jaxdpbo.surrogate import acquisition, gp, maximize, pareto, stacked
+from jaxdpbo.surrogate import acquisition, batched_gp, gp, maximize, pareto
 
 CLIP = 1e-4  # of an error: its logit at 0 and 1
 
@@ -69,41 +69,41 @@ def measured(
 
 def fitted(config: Config, given: Measured, used: jax.Array) -> tuple[gp.Model, gp.Model]:
     """Both models, by a few steps up the marginal likelihood from where the last fit ended; ``used ()`` rows count."""
-    first, second = stacked.unstack(
-        stacked.fit(
-            stacked.stack(config.model), given.units, given.values, given.known, used,
-            initial=stacked.stack(given.models), steps=config.fit_steps,
+    first, second = batched_gp.unstack(
+        batched_gp.fit(
+            batched_gp.stack(config.model), given.units, given.values, given.known, used,
+            initial=batched_gp.stack(given.models), steps=config.fit_steps,
         )
     )  # fmt: skip
     return first, second
 
 
-def posterior(given: Measured) -> stacked.Posterior:
+def posterior(given: Measured) -> batched_gp.Posterior:
     """Of both processes, given everything measured."""
     capacity, dimension = given.units.shape
-    before = stacked.prior(stacked.stack(given.models), capacity, dimension)
-    return stacked.extend(before._replace(points=given.units, mask=given.known), capacity)
+    before = batched_gp.prior(batched_gp.stack(given.models), capacity, dimension)
+    return batched_gp.extend(before._replace(points=given.units, mask=given.known), capacity)
 
 
 class Surrogates(NamedTuple):
-    """Both posteriors, and the values as ``stacked.predict`` needs them."""
+    """Both posteriors, and the values as ``batched_gp.predict`` needs them."""
 
-    posterior: stacked.Posterior
+    posterior: batched_gp.Posterior
     white: jax.Array
 
 
-def conditioned(given: Measured, posterior: stacked.Posterior) -> Surrogates:
+def conditioned(given: Measured, posterior: batched_gp.Posterior) -> Surrogates:
     """The posterior of the settings measured, with their values."""
-    return Surrogates(posterior, stacked.whitened(posterior, given.values))
+    return Surrogates(posterior, batched_gp.whitened(posterior, given.values))
 
 
 def predicted(both: Surrogates, units: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Posterior mean and standard deviation ``(k, 2)`` of both standardised objectives at ``units (k, d)``."""
-    mean, variance = stacked.predict(*both, units)
+    mean, variance = batched_gp.predict(*both, units)
     return mean.T, jnp.sqrt(jnp.maximum(variance, 1e-12)).T
 
 
-def proposed(key: jax.Array, config: Config, given: Measured, posterior: stacked.Posterior) -> jax.Array:
+def proposed(key: jax.Array, config: Config, given: Measured, posterior: batched_gp.Posterior) -> jax.Array:
     """The next batch ``(b, d)``: one after the other, each then taken as measured at its posterior mean.
 
     The rows from ``posterior.used`` on are free, at least ``b`` of them.
@@ -123,7 +123,7 @@ def proposed(key: jax.Array, config: Config, given: Measured, posterior: stacked
             mask=given.mask.at[row].set(True),
             known=given.known.at[row].set(True),
         )
-        posterior = stacked.extend(posterior._replace(points=given.units, mask=given.known), row + 1)
+        posterior = batched_gp.extend(posterior._replace(points=given.units, mask=given.known), row + 1)
     return jnp.stack(found)
 
 

@@ -21,7 +21,7 @@ from jaxdpbo.drivers import ObjectiveError
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.integrations.optuna import coordinates
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, deviation_of, posterior
-from jaxdpbo.privacy import charges
+from jaxdpbo.privacy import recording
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.types import ArrayLike
 
@@ -219,7 +219,7 @@ def private_study(
     noise: str = "exact",
     key: jax.Array | None = None,
     insecure_key: bool = False,
-    recording: charges.Recording | None = None,
+    recording: recording.Recording | None = None,
 ) -> PrivateStudy:
     """Evaluate the trials of a study privately: every value that it gets is a noised mean of users' losses.
 

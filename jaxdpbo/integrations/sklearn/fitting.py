@@ -7,8 +7,8 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params, column_or_1d
 
-from jaxdpbo.integrations.sklearn import kinds, losses, splits
-from jaxdpbo.integrations.sklearn.kinds import Estimator, Rows, Targets
+from jaxdpbo.integrations.sklearn import losses, splits, type_aliases
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Rows, Targets
 from jaxdpbo.privacy import separable
 
 
@@ -33,7 +33,7 @@ class OfUsers(NamedTuple):
     """``(params, rows) -> losses (n,)`` of the users; a name and numbers, so that processes can be given it."""
 
     estimator: Estimator
-    loss: kinds.Loss
+    loss: type_aliases.Loss
     raises: bool
 
     def __call__(self, params: dict[str, Any], data: HeldOut) -> np.ndarray:
@@ -58,7 +58,7 @@ class OfBlock(NamedTuple):
     """
 
     estimator: Estimator
-    loss: kinds.Loss
+    loss: type_aliases.Loss
     loss_range: tuple[float, float] | None
 
     def __call__(self, params: dict[str, Any], train: "Taken", held_out: "Taken") -> float:

@@ -17,8 +17,8 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
 
 from jaxdpbo import _checks, _silence, _user_values
-from jaxdpbo.integrations.sklearn import kinds
-from jaxdpbo.integrations.sklearn.kinds import Estimator, Rows, Targets
+from jaxdpbo.integrations.sklearn import type_aliases
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Rows, Targets
 
 AUTO = "auto"
 
@@ -85,7 +85,7 @@ LOSSES = {
 }
 
 
-def named(loss: kinds.Loss, estimator: Estimator) -> kinds.Loss:
+def named(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.Loss:
     """Resolve "auto" to the name of a loss; return any other name or function unchanged.
 
     Raises:
@@ -102,7 +102,7 @@ def named(loss: kinds.Loss, estimator: Estimator) -> kinds.Loss:
     raise ValueError("loss must be given for an estimator that is neither a classifier nor a regressor")
 
 
-def expect(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
+def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
     """Raise unless a fitted estimator's predictions have one loss per row. The rows must not be protected.
 
     Pass ``targets`` as ``elements`` returns them, like those of protected rows, so that a loss that cannot take this
@@ -133,7 +133,7 @@ def column(targets: Targets) -> Targets:
 
 
 def of_records(
-    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, *, spare: bool = False
+    loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets, *, spare: bool = False
 ) -> np.ndarray:
     """Losses ``(n,)`` of a fitted estimator's predictions. No record can raise, warn, or change another record's loss.
 
@@ -187,7 +187,7 @@ def _to_host(target: Any) -> Any:
 
 
 def _bad_rows(
-    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray, spare: int | None
+    loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray, spare: int | None
 ) -> list[int]:
     """The rows among ``rows`` that make a prediction fail. The prediction of all ``rows`` must have failed.
 
@@ -206,7 +206,7 @@ def _bad_rows(
 
 
 def _predict(
-    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray
+    loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray
 ) -> np.ndarray | None:
     """Losses of some rows, silenced; None if the estimator or the loss raises, or the losses have another shape."""
 
@@ -221,7 +221,7 @@ def _take(targets: Targets, rows: np.ndarray) -> Targets:
     return None if targets is None else _safe_indexing(targets, rows)
 
 
-def _losses(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
+def _losses(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
     if callable(loss):
         return _user_values.to_numbers(loss(estimator, inputs, targets), (_rows(inputs),)).astype(float)
     if targets is None:

@@ -7,7 +7,7 @@ from typing import Any
 from sklearn.linear_model import SGDClassifier
 
 from jaxdpbo import _checks
-from jaxdpbo.integrations.sklearn.kinds import Estimator
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator
 
 EXPONENTS: dict[tuple[type, str], float] = {
     (SGDClassifier, "eta0"): -0.25,

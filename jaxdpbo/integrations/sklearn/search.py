@@ -15,9 +15,9 @@ from sklearn.utils.validation import _check_method_params, _num_samples, check_i
 
 from jaxdpbo import _checks
 from jaxdpbo.drivers import Run, RunInterrupted, methods, minimize
-from jaxdpbo.integrations.sklearn import fitting, jobs, losses, scaling, spellings, splits
-from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss, Rows, Targets
-from jaxdpbo.privacy import charges, guarantee, separable
+from jaxdpbo.integrations.sklearn import argument_errors, fitting, joblib_executor, losses, scaling, splits
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Loss, Rows, Targets
+from jaxdpbo.privacy import guarantee, recording, separable
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike
 
@@ -138,7 +138,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       best_estimator_: with ``refit``; ``predict`` and the like are then its own.
     """
 
-    @spellings.refuse_others
+    @argument_errors.refuse_others
     def __init__(
         self,
         estimator: Estimator,
@@ -160,7 +160,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         error_score: str = "worst",
         n_jobs: int | None = None,
         verbose: int = 0,
-        recording: charges.Recording | None = None,
+        recording: recording.Recording | None = None,
         insecure_seed: int | None = None,
     ):
         """Keep the arguments; ``fit`` checks them.
@@ -241,7 +241,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         objective = fitting.OfUsers(self.estimator, loss, self.error_score == "raise")
         # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.
         model = objective.fitted(middle, data)
-        spellings.expect_response(loss, model)
+        argument_errors.expect_response(loss, model)
         losses.expect(loss, model, training[0], losses.elements(y, split.train))
         whose = () if groups is None else (guarantee.WHOSE_ROWS,)
         rests = (guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
@@ -260,7 +260,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         objective = fitting.of_blocks(learner, count, k, groups, raises=self.error_score == "raise")
         data = fitting.All(X, y, fit_params, isinstance(loss, str))
         model = fitting.with_params(self.estimator, middle)  # unknown parameters are said before anything is spent
-        spellings.expect_response(loss, model)
+        argument_errors.expect_response(loss, model)
         each = round(np.mean([len(block.train) for block in objective.partition]))  # alike, where there are no groups
         return _Ready(objective, data, objective.count, np.arange(0), model, (), each)
 
@@ -296,7 +296,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 key=None if seed is None else jax.random.key(_checks.size("insecure_seed", seed, minimum=0)),
                 insecure_key=seed is not None,
                 traceable=False,
-                executor=None if effective_n_jobs(at_once) == 1 else jobs.Joblib(self.n_jobs),
+                executor=None if effective_n_jobs(at_once) == 1 else joblib_executor.Joblib(self.n_jobs),
                 progress=bool(self.verbose),
                 recording=self.recording,
             )

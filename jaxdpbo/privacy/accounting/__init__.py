@@ -14,7 +14,7 @@ from jaxdpbo.privacy.accounting.gdp import (
     split_gdp,
 )
 from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon
-from jaxdpbo.privacy.accounting.rounded import composed_mu, largest_distance, rounded_gaussian_mu
+from jaxdpbo.privacy.accounting.rounded_gaussian import composed_mu, largest_distance, rounded_gaussian_mu
 from jaxdpbo.privacy.accounting.sampling import (
     Bound,
     composed_epsilon,

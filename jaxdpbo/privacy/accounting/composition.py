@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy.accounting import _grid, bounded_range, gdp, rounded, sampling
+from jaxdpbo.privacy.accounting import _grid, bounded_range, gdp, rounded_gaussian, sampling
 from jaxdpbo.privacy.accounting.stage import Stage
 from jaxdpbo.types import Unchecked
 
@@ -219,7 +219,7 @@ def _reduced(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
     known = [level for level in levels if level]
     if math.inf in known:
         return math.inf, rest
-    return (rounded.composed_mu(*known) if known else 0.0), rest
+    return (rounded_gaussian.composed_mu(*known) if known else 0.0), rest
 
 
 def _level_as_gaussian(stage: Stage) -> float | None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo.privacy.mechanisms import tables
-from jaxdpbo.privacy.mechanisms.discrete import geometric
+from jaxdpbo.privacy.mechanisms.discrete_noise import geometric
 
 LIMB = 16  # bits of a limb in a 32-bit word: sums of 2^16 limbs, and products of two, fit
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend import backend, core
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from jaxdpbo.privacy.separable import finite, primitives, roles, rules
+from jaxdpbo.privacy.separable import data_axes, decompositions, primitives, rules
 from jaxdpbo.privacy.separable.taints import OWN, PUBLIC, Mixed, PerUser, Taint, joined
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
@@ -101,11 +101,11 @@ def check_separable(
         objective holds (they may be made of records: pass them in ``data``, or see ``public_constants``; a captured
         number counts as public), values of no or several arrays.
     """
-    axes, leaves = roles.axes_of(data, user_axes), jax.tree.leaves(data)
-    count = roles.expect_users(leaves, axes)
+    axes, leaves = data_axes.axes_of(data, user_axes), jax.tree.leaves(data)
+    count = data_axes.expect_users(leaves, axes)
     if users is not None and users != count:
         raise ValueError(f"user_axes must name axes of length users = {users}, got {count}")
-    roles.expect_one_role(data, user_axes)
+    data_axes.expect_one_role(data, user_axes)
     program = _traced(objective, point, data, public_constants=public_constants)
     taints = [PUBLIC] * len(jax.tree.leaves(point))
     taints += [PUBLIC if axis is None else PerUser(axis % leaf.ndim) for leaf, axis in zip(leaves, axes, strict=True)]
@@ -147,7 +147,7 @@ def _guarded(program: ClosedJaxpr, taints: Sequence[Taint], walk: "_Walk") -> tu
     (taint,) = walk.program(program, taints)
     if isinstance(taint, Mixed):
         raise NotSeparable(taint.said)
-    run = finite.guard(program)
+    run = decompositions.guard(program)
     if run is not program and walk.program(run, taints) != [taint]:
         raise NotSeparable("a decomposition was not shown to be guarded user by user")
     return run, taint
@@ -185,8 +185,8 @@ def _constants(closed: ClosedJaxpr) -> Iterator[Any]:
 def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
-        for program in finite.programs_in(equation):
-            yield from _constants(finite.as_closed(program))
+        for program in decompositions.programs_in(equation):
+            yield from _constants(decompositions.as_closed(program))
         for value in jax.tree.leaves(list(equation.params.values())):
             if isinstance(value, (np.ndarray, jax.Array)):
                 yield value
@@ -228,11 +228,11 @@ class _Walk:
         if why := self._fault(equation, taints):
             raise NotSeparable(self.mixed(why, equation).said)
         if name in primitives.CALLS:
-            return self.program(finite.as_closed(equation.params[primitives.CALLS[name]]), taints)
+            return self.program(decompositions.as_closed(equation.params[primitives.CALLS[name]]), taints)
         if name in primitives.LOOPS:
             return getattr(self, f"_{name}")(equation, taints)
-        for program in finite.programs_in(equation):  # such as how a reduction combines two numbers
-            self.program(finite.as_closed(program), [OWN] * len(finite.as_closed(program).in_avals))
+        for program in decompositions.programs_in(equation):  # such as how a reduction combines two numbers
+            self.program(decompositions.as_closed(program), [OWN] * len(decompositions.as_closed(program).in_avals))
         if all(taint == PUBLIC for taint in taints):
             return [PUBLIC] * len(equation.outvars)
         return self._by_rule(equation, taints)

@@ -7,7 +7,7 @@ import jax
 from jax.extend import core
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy.separable import check, roles
+from jaxdpbo.privacy.separable import check, data_axes
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
 
@@ -20,7 +20,7 @@ class KeepsApart:
 
     def __init__(self, function: Callable[..., Any], user_axes: Tree, public_constants: bool = False):
         """``user_axes``: which axis of each leaf of ``data`` counts users, None for public leaves; see ``per_user``."""
-        roles.expect_axes(user_axes)
+        data_axes.expect_axes(user_axes)
         self.function, self.user_axes = function, user_axes
         self.public_constants = _checks.flag("public_constants", public_constants)
         leaves, structure = jax.tree.flatten(user_axes, is_leaf=lambda leaf: leaf is None)
@@ -82,9 +82,9 @@ class PerUser(KeepsApart):
 
     def _traced(self, point: Any, data: Any) -> jax.Array:
         leaves, inputs = jax.tree.flatten((point, data))
-        axes = roles.axes_of(data, self.user_axes)
+        axes = data_axes.axes_of(data, self.user_axes)
         axes = [None] * (len(leaves) - len(axes)) + axes
-        roles.expect_users(leaves, axes)
+        data_axes.expect_users(leaves, axes)
 
         def of_one(*record):
             return self.function(*jax.tree.unflatten(inputs, record))

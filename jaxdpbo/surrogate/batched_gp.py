@@ -80,7 +80,7 @@ def extend(posterior: Posterior, used: jax.Array | int) -> Posterior:
         below = jnp.where((rows < start)[None, :, None], below, 0.0)
         transposed = below.transpose(0, 2, 1)
         remaining = jax.vmap(lambda one: covariance(one, points, mask))(model) - matmul(transposed, below)
-        inner = jax.lax.map(gp.inverse_factor, remaining)  # LAPACK: one after the other, see drivers.program
+        inner = jax.lax.map(gp.inverse_factor, remaining)  # LAPACK: one after the other, see drivers.compiled_run
         added = jax.lax.dynamic_update_slice_in_dim(-matmul(inner, matmul(transposed, whitening)), inner, start, 2)
         return jax.lax.dynamic_update_slice_in_dim(whitening, added, start, 1)
 

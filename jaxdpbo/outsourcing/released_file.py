@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _files, input_noise
-from jaxdpbo.outsourcing.lines import SCHEMA, VERSION, ProtocolError, expect_schema, parsed
+from jaxdpbo.outsourcing.protocol import SCHEMA, VERSION, ProtocolError, expect_schema, parsed
 from jaxdpbo.privacy import guarantee, transforms
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxdpbo import _silence, _user_values, input_noise
-from jaxdpbo.privacy import charges, guarantee, keys, ledger, mechanisms, sensitivity
+from jaxdpbo.privacy import guarantee, keys, ledger, mechanisms, sensitivity
+from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.transforms import configs
 from jaxdpbo.privacy.transforms.configs import Config
@@ -51,7 +52,7 @@ def curate(
     inputs: ArrayLike,
     *,
     insecure_key: bool = False,
-    recording: charges.Recording | None = None,
+    recording: recordings.Recording | None = None,
 ) -> Curated:
     """What may leave, once: A SECOND CALL IS A SECOND SPEND, and two releases of one row average their noise away.
 
@@ -92,15 +93,15 @@ def curate(
         raise TypeError("key must not be traced: curate runs on the host, outside jit, vmap and grad")
     charged = None
     if recording is not None:
-        recording = charges.located(recording)
-        charged = charges.charge_once(recording, f"curate by {config.kind}", statement, config, shape)
+        recording = recordings.located(recording)
+        charged = recordings.charge_once(recording, f"curate by {config.kind}", statement, config, shape)
     if charged is not None and charged.release is not None:
-        released, projection = charges.from_text(_shapes(config, shape), charged.release["rows"])
+        released, projection = recordings.from_text(_shapes(config, shape), charged.release["rows"])
     else:
         with np.errstate(all="ignore"):
             released, projection = _released(draw_key, noise_key, raw, config)
         if recording is not None:
-            ledger.store_release(*recording, {"rows": charges.as_text((released, projection))})
+            ledger.store_release(*recording, {"rows": recordings.as_text((released, projection))})
     return Curated(
         released, Metadata(config.kind, _distribution(config, projection), projection, config.scale), statement
     )

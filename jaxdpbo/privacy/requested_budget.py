@@ -109,7 +109,7 @@ def mu_of(
     ``epsilon`` and ``delta`` asked for (Dong et al. 2022, corollary 2.13).
 
     >>> from jaxdpbo.privacy import asked
-    >>> round(asked.mu_of(epsilon=3.0, delta=1e-5), 3)
+    >>> round(requested_budget.mu_of(epsilon=3.0, delta=1e-5), 3)
     0.719
 
     Args:

@@ -7,8 +7,8 @@ from typing import Any, ParamSpec
 
 from sklearn.base import is_classifier, is_regressor
 
-from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss
 from jaxdpbo.integrations.sklearn.losses import LOSSES
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Loss
 
 Arguments = ParamSpec("Arguments")
 LOSS_OF = {  # scikit-learn's score -> the nearest loss of single records

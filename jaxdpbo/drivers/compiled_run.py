@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import space as spaces
 from jaxdpbo import types
-from jaxdpbo.drivers import mesh, result
+from jaxdpbo.drivers import result, sharding
 from jaxdpbo.privacy import totals
 from jaxdpbo.types import Algorithm, Config, Data, Memory, Objective, Query
 
@@ -46,7 +46,7 @@ def contribute(
     given = algorithm.contribute
     assert given is not None
     types.check_values(values, *jnp.shape(values)[:-1], users=config.users)
-    return mesh.sum_over_users(lambda public, own: given(*public, *own), (config, query), (memory, values))
+    return sharding.sum_over_users(lambda public, own: given(*public, *own), (config, query), (memory, values))
 
 
 def _total(
@@ -60,7 +60,7 @@ def _total(
             survey = algorithm.survey
             assert survey is not None
             assert algorithm.refine is not None
-            counted, _ = mesh.sum_over_users(
+            counted, _ = sharding.sum_over_users(
                 lambda public, own: (survey(*public, *own), ()), (config, query), (memory, values)
             )
             return algorithm.refine(refine_key, config, query, counted)
@@ -131,5 +131,5 @@ def _at_each(objective: Objective, points: jax.Array, data: Any, space: Any) -> 
             said = f"objective must return real numbers, got {values.dtype}"
         raise TypeError(said)
 
-    on_cpu = mesh.local_devices()[0].platform == "cpu"
+    on_cpu = sharding.local_devices()[0].platform == "cpu"
     return jax.lax.map(at, points) if on_cpu else jax.vmap(at)(points)

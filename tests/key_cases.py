@@ -402,7 +402,7 @@ KEY_CASES = {
         ("algorithms.private_search.contribution.refine",),
     ),
     **{name: Case(_protocol(case), ENTERED.get(name, ())) for name, case in CASES.items()},
-    "run_scan, in parts": Case(_in_parts, ("drivers.parts.begin", "drivers.parts.Begun")),
+    "run_scan, in parts": Case(_in_parts, ("drivers.checkpoint.begin", "drivers.checkpoint.Begun")),
     "run_loop": Case(
         _protocol(CASES["dp_gd"], drivers.run_loop),
         _of("drivers.loop", "run_loop", "run_keys", "step_keys", "ask", "release"),

@@ -262,7 +262,7 @@ POINTS: dict[str, Point] = {
     "run_loop, losses in a list": Point(looped(given_back), LOOP),
     "run_loop, losses in an array of objects": Point(looped(given_back_as_objects), LOOP),
     "run_scan, data": Point(scanned(squares), SCAN),
-    "run_scan, a checkpoint": Point(with_checkpoint, ("drivers.parts.begin", "drivers.parts.finished")),
+    "run_scan, a checkpoint": Point(with_checkpoint, ("drivers.checkpoint.begin", "drivers.checkpoint.finished")),
     "run_scan, per_user": Point(scanned(per_user(of_one)), ("privacy.separable.objectives.PerUser",)),
     "minimize, traced": Point(minimized(squares), ("drivers.minimize.minimize",)),
     "minimize, user_axes": Point(

@@ -26,7 +26,7 @@ from protocol_cases import CASES, STEPS, records
 
 from jaxdpbo import drivers, ledger
 from jaxdpbo.algorithms import private_evaluations
-from jaxdpbo.drivers import checkpoints, loop, result
+from jaxdpbo.drivers import loop, recorded_run, result
 from jaxdpbo.privacy import guarantee, recording, run_lock, transforms
 from jaxdpbo.privacy.fingerprints import fingerprint
 from jaxdpbo.privacy.transforms import curation
@@ -122,8 +122,8 @@ def test_the_path_goes_on_from_what_was_released(tmp_path):
 
 def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypatch):
     """The control of the test above: steps forgotten are drawn anew, and seen twice."""
-    real = checkpoints.begin
-    monkeypatch.setattr(checkpoints, "begin", lambda *arguments: real(*arguments)._replace(publics=()))
+    real = recorded_run.begin
+    monkeypatch.setattr(recorded_run, "begin", lambda *arguments: real(*arguments)._replace(publics=()))
     case, path, before = CASES["dp_gd"], book(tmp_path), []
     with pytest.raises(Killed):
         go(case, path, watched(case, before, STEPS))
@@ -176,7 +176,7 @@ def on_record(path, name="dp_gd"):
     """Those states, in the order in which they were written."""
     found, before = [], jax.tree.map(jnp.zeros_like, state_of(CASES[name]).public)
     for text in states_of(path):
-        before = checkpoints._changed(before, zlib.decompress(base64.b64decode(text)))
+        before = recorded_run._changed(before, zlib.decompress(base64.b64decode(text)))
         found.append(before)
     return found
 
@@ -240,14 +240,14 @@ def tried_until_it_succeeds(*arguments):
     except ledger.LedgerError:
         recording, *_ = arguments
         steps = [line for line in ledger.read(recording.path).lines if line.get("kind") == "step"]
-        return checkpoints.Checkpoint(recording, None, len(steps), tuple(on_record(recording.path)))
+        return recorded_run.Checkpoint(recording, None, len(steps), tuple(on_record(recording.path)))
 
 
-honest_begin = checkpoints.begin
+honest_begin = recorded_run.begin
 PLANTS = {
-    "an unfinished draw is forgiven": (checkpoints, "begin", tried_until_it_succeeds),
+    "an unfinished draw is forgiven": (recorded_run, "begin", tried_until_it_succeeds),
     "a failed program may run again": (recording, "charge_once", recording.charge),
-    "a draw is not written down first": (checkpoints, "about_to_draw", lambda record, what: record),
+    "a draw is not written down first": (recorded_run, "about_to_draw", lambda record, what: record),
 }
 
 
@@ -358,7 +358,7 @@ def test_nothing_raw_is_on_record(tmp_path):
     assert (rest, mark.read_text()) == ([path], ledger.head(path))
     state, config = state_of(case), case.config(1.0)
     recording, statement = drivers.Recording(path, "first"), case.algorithm.privacy(config)
-    record = checkpoints.begin(recording, case.algorithm, config, statement, state.public)
+    record = recorded_run.begin(recording, case.algorithm, config, statement, state.public)
     assert len(record.publics) == STEPS
     lines = [line["content"] for line in ledger.read(path).lines if line.get("kind") == "step"]
     assert [set(line) for line in lines] == [{"draws"}, {"public"}] * STEPS + [{"draws"}]

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import checkpoints, compiled_run, result, separability, sharding
+from jaxdpbo.drivers import compiled_run, recorded_run, result, separability, sharding
 from jaxdpbo.privacy import calibration, guarantee, keys, ledger, recording, separable
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, Tree
 
@@ -67,7 +67,7 @@ def run_loop(
       recording: ``Recording(path, run)``: charge the whole run to a ledger (``privacy.ledger``) before its first step.
         A process that is killed, or whose objective raised, may call again: what was released is given out again,
         otherwise the run goes on after the steps on record, evaluating their points again. Only a failure between the
-        line that says that a step is drawn and the line that holds it ends the run (``drivers.checkpoints``). Keys are
+        line that says that a step is drawn and the line that holds it ends the run (``drivers.recorded_run``). Keys are
         the operating system's: neither ``key`` nor ``snapshot`` may be given.
       diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private. None where a
         release is given out again.
@@ -149,8 +149,8 @@ def _run_recorded(
     """
     algorithm, config, infos, shape = setup.algorithm, setup.config, [], None
     like = jax.eval_shape(algorithm.release, setup.release_key, config, before.state)
-    record = checkpoints.begin(recording, algorithm, config, statement, before.state.public)
-    done = checkpoints.given_out(record, like)
+    record = recorded_run.begin(recording, algorithm, config, statement, before.state.public)
+    done = recorded_run.given_out(record, like)
     if done is not None:
         return _finish(setup, statement, done)
     for t in _steps(setup, before):
@@ -168,13 +168,13 @@ def _run_recorded(
                 before = _after_recorded(before._replace(memory=memory), record.publics[t])
                 continue
             if not replayed:
-                record = checkpoints.about_to_draw(record, f"step {t}")
+                record = recorded_run.about_to_draw(record, f"step {t}")
             after, info = learn(algorithm, tell_key, config, before, query, values)
             result.raise_on_failed_factorisation(info, None)
             if replayed:
                 after = _after_recorded(after, record.publics[t])
             else:
-                record = checkpoints.keep(record, before.state.public if t else None, after.state.public)
+                record = recorded_run.keep(record, before.state.public if t else None, after.state.public)
         except (*REFUSALS, result.RunInterrupted):
             raise
         except (Exception, KeyboardInterrupt) as error:
@@ -182,9 +182,9 @@ def _run_recorded(
         before = after
         infos.append(info)
     info = _stack(infos)
-    checkpoints.about_to_draw(record, "the release")
+    recorded_run.about_to_draw(record, "the release")
     released = release(algorithm, setup.release_key, config, before.state)
-    released = checkpoints.give_out(record.recording, released)
+    released = recorded_run.give_out(record.recording, released)
     return _finish(setup, statement, released, before, info)
 
 

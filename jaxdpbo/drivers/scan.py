@@ -5,7 +5,8 @@ from pathlib import Path
 import jax
 
 from jaxdpbo import _silence
-from jaxdpbo.drivers import checkpoints, compiled_run, parts, result, separability, sharding
+from jaxdpbo.drivers import checkpoint as checkpoints
+from jaxdpbo.drivers import compiled_run, recorded_run, result, separability, sharding
 from jaxdpbo.privacy import guarantee, keys, ledger
 from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
@@ -57,7 +58,7 @@ def run_scan(
         a ``checkpoint``. No ``key`` may be given.
       checkpoint: a file for a long run, written after every twentieth of the steps and deleted at the end: the same
         call, made again after the process was killed, goes on from there to the same release. It is as secret as the
-        data and the key, both of which it holds (``drivers.parts``).
+        data and the key, both of which it holds (``drivers.checkpoint``).
       diagnostics: also return the raw state and per-step ``Info``. Not private. None for a release given out again.
 
     Raises:
@@ -89,25 +90,25 @@ def run_scan(
     if checkpoint is not None:
         statement = statement.assuming(guarantee.KEY_SECRET)
         with sharding.over(devices):
-            begun = parts.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
+            begun = checkpoints.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
     if recording is not None:
         recording = recordings.located(recording)
         with sharding.over(devices):  # refuses before it costs
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
-        done = checkpoints.given_out(_charged(recording, algorithm, config, statement, begun), like)
+        done = recorded_run.given_out(_charged(recording, algorithm, config, statement, begun), like)
         if done is not None:
             return result.Run(result.named(result.to_numpy(done), config), statement)
     with sharding.over(devices):
         if begun is None:
             released, end, info = _scan(algorithm, objective, key, config, data)
         else:
-            released, end, info = parts.finished(begun, algorithm, objective, config, data)
+            released, end, info = checkpoints.finished(begun, algorithm, objective, config, data)
     result.raise_on_failed_factorisation(info, end if recording is None else None)
     released = sharding.given_back(devices, released)
     if recording is not None:
-        released = checkpoints.give_out(recording, released)
+        released = recorded_run.give_out(recording, released)
     if begun is not None:
-        parts.delete(begun)
+        checkpoints.delete(begun)
     diagnosed = result.Diagnostics(end.state, end.memory, info) if diagnostics else None
     return result.Run(result.named(result.to_numpy(released), config), statement, diagnosed)
 
@@ -117,18 +118,18 @@ def _charged(
     algorithm: Algorithm,
     config: Config,
     statement: guarantee.Guarantee,
-    begun: parts.Begun | None,
+    begun: checkpoints.Begun | None,
 ) -> ledger.Charge:
     if begun is None:
-        return checkpoints.begin_once(recording, algorithm, config, statement)
+        return recorded_run.begin_once(recording, algorithm, config, statement)
     try:
-        charged = checkpoints.begin_in_parts(recording, algorithm, config, statement, begun.name)
+        charged = recorded_run.begin_in_parts(recording, algorithm, config, statement, begun.name)
     except (ValueError, ledger.LedgerError):  # refused. After all else, a full disk say, another call may run on it
         if begun.fresh:
-            parts.delete(begun)
+            checkpoints.delete(begun)
         raise
     if charged.release is not None:
-        parts.delete(begun)
+        checkpoints.delete(begun)
     return charged
 
 

@@ -19,9 +19,9 @@ may be stopped at any moment. A query that is refused costs nothing. The outputs
 If you delete the record, the curator starts a new one and answers ``queries`` more queries: only the record's file
 limits their number.
 
-``protocol`` has the messages, ``released_file`` the file, ``curator`` and ``modeler`` the two sides. Any two streams of text
-carry the lines. ``jaxdpbo modeler --curator COMMAND`` starts the curator as a child process and uses its standard input
-and output; where the command begins with ``ssh``, encryption and authentication are OpenSSH's.
+``protocol`` has the messages, ``released_file`` the file, ``curator`` and ``modeler`` the two sides. Any two streams of
+text carry the lines. ``jaxdpbo modeler --curator COMMAND`` starts the curator as a child process and uses its standard
+input and output; where the command begins with ``ssh``, encryption and authentication are OpenSSH's.
 """
 
 from jaxdpbo.outsourcing.curator import Journal, framed, open_journal, serve

@@ -108,7 +108,7 @@ def mu_of(
     Formal guarantee: a mechanism within ``total_variation`` of a ``mu``-GDP one is ``(epsilon, delta)``-DP for the
     ``epsilon`` and ``delta`` asked for (Dong et al. 2022, corollary 2.13).
 
-    >>> from jaxdpbo.privacy import asked
+    >>> from jaxdpbo.privacy import requested_budget
     >>> round(requested_budget.mu_of(epsilon=3.0, delta=1e-5), 3)
     0.719
 

@@ -14,7 +14,7 @@ how many numbers are below another   ``count``: 1                               
 difference of two scores             ``between_scores``: twice one score's       private choice, sparse vector
 gains of ``n`` users, Algorithm 3    ``gains_in_order``, ``gains_along_lambda``  ``dp_gp_ucb.in_order_config``,
                                      or ``gains_anywhere``                       ``lipschitz_config``
-posterior mean                       ``posterior_mean``                          ``dp_gp_ucb``, by ``prior_averaged_constants``:
+posterior mean                       ``posterior_mean``                          ``prior_averaged_constants``: ``dp_gp_ucb``,
 largest observation                  ``largest_observation``                     on one draw of the prior only
 a row of ``X``                       ``row_distance``; on a grid ``cells_l1``    ``transforms``
                                      or ``cells_fit``

@@ -73,7 +73,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "algorithms.private_estimate": "algorithm_of deviation_of",
         "privacy.choice": "level pure_level",
         "privacy.private_scale": "level total_variation clip_norm",
-        "drivers.checkpoints": "begin begin_once begin_in_parts about_to_draw keep give_out given_out",
+        "drivers.recorded_run": "begin begin_once begin_in_parts about_to_draw keep give_out given_out",
         "drivers.methods": "local sobol",
         "drivers.preview": "deviation_of",
         "drivers.result": (
@@ -159,12 +159,12 @@ EXEMPT: dict[str, dict[str, str]] = {
             "widen constant add negate multiply divide minimum narrow is_at_least total psum to_float"
         ),
     },
-    "where arrays lie: tests/test_mesh.py": {
+    "where arrays lie: tests/test_sharding.py": {
         "drivers.sharding": "placed of local_devices over beside given_back expect_one_process agreed",
     },
     "calls what it is given: tests/test_front_door.py": {"privacy.requested_budget": "configure"},
     "of the statement of any config: tests/test_private_estimate.py": {"privacy.calibration": "statement_parts"},
-    "of run_scan, killed wherever: tests/test_parts.py": {"drivers.parts": "begin finished delete"},
+    "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers.checkpoint": "begin finished delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy.fingerprints": "fingerprint checksum"},
 }
 

@@ -140,7 +140,7 @@ def nonnegative(name: str, value: Unchecked) -> float:
     return result
 
 
-def unbounded(name: str, value: Unchecked) -> float:
+def nonnegative_or_infinite(name: str, value: Unchecked) -> float:
     """A real number of at least zero, or infinity."""
     result = number(name, value)
     if result < 0:
@@ -231,7 +231,7 @@ def interval(name: str, value: Unchecked, dtype: DTypeLike = np.float64) -> tupl
     return low, high
 
 
-def rounded_down(value: float, dtype: DTypeLike) -> float:
+def round_down(value: float, dtype: DTypeLike) -> float:
     """The largest number of ``dtype`` that is at most ``value``, positive."""
     with np.errstate(over="ignore"):  # beyond the largest: that
         held = np.asarray(value, dtype)

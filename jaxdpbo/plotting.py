@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RATES = np.linspace(0.0, 1.0, 401)  # of type I errors
 
 
-def path(
+def plot_path(
     runs: Run | Sequence[Run],
     *,
     low: ArrayLike | None = None,
@@ -56,7 +56,7 @@ def path(
     return _named(drawn, "step", "parameter" if low is None else "parameter, over its side of the box")
 
 
-def front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
+def plot_front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
     """Epsilon and error of the settings that ``dpareto`` measured, and its front as a line.
 
     Args:
@@ -73,7 +73,9 @@ def front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
     return _named(drawn, "epsilon", "error")
 
 
-def trade_off(statement: Guarantee, *, measured: auditing.TradeOff | None = None, axes: "Axes | None" = None) -> "Axes":
+def plot_trade_off(
+    statement: Guarantee, *, measured: auditing.TradeOff | None = None, axes: "Axes | None" = None
+) -> "Axes":
     """What a statement leaves to any attack: the least share of wrong answers on one data set for that on the other.
 
     The diagonal is guessing. ``measured``, of ``auditing.trade_off``, is one attack's.
@@ -91,7 +93,7 @@ def trade_off(statement: Guarantee, *, measured: auditing.TradeOff | None = None
     return _named(drawn, "type I error", "type II error")
 
 
-def audit(
+def plot_audit(
     audits: Sequence[auditing.Audit],
     statements: Sequence[Guarantee],
     names: Sequence[str],
@@ -126,7 +128,7 @@ def audit(
     return _named(drawn, "lower bound over claim", "", legend=False)
 
 
-def previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
+def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
     """The noise of searches that were not run, by how many users they would have.
 
     Args:
@@ -154,7 +156,7 @@ def previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
     return _named(drawn, "users", "noise")
 
 
-def budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
+def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     """What a "gdp" budget is spent on: shares of ``mu^2``, which add up to 1.
 
     Raises:

@@ -20,10 +20,10 @@ UNAUDITED = {"po_gp_ucb": "it pays in a transform, which has a row: a run only p
 
 
 def algorithm_modules() -> dict[str, ModuleType]:
-    """Every module of ``jaxdpbo.algorithms`` with an ``algorithm``, or that makes one of another (``algorithm_of``)."""
+    """Every module of ``jaxdpbo.algorithms`` with an ``algorithm``, or with ``make_algorithm``."""
     names = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
     found = {name: importlib.import_module(f"{algorithms.__name__}.{name}") for name in names}
-    return {name: each for name, each in found.items() if hasattr(each, "algorithm") or hasattr(each, "algorithm_of")}
+    return {name: each for name, each in found.items() if hasattr(each, "algorithm") or hasattr(each, "make_algorithm")}
 
 
 def module_of(algorithm: Any) -> str:

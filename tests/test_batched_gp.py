@@ -41,7 +41,7 @@ def in_steps(models, points, mask, counts):
 
 
 predict = jax.jit(
-    lambda posterior, values, new: batched_gp.predict(posterior, batched_gp.whitened(posterior, values), new)
+    lambda posterior, values, new: batched_gp.predict(posterior, batched_gp.whiten(posterior, values), new)
 )
 
 

@@ -186,7 +186,7 @@ def stopped(path, monkeypatch, **options):
     [
         ({"case": CASE._replace(objective=CASES["dp_gibo"].objective)}, None),
         ({"case": CASES["private evaluations"]}, "its program, its numbers"),
-        ({"case": CASE._replace(objective=dp_gd.gradients_of(other_loss))}, "in its program$"),
+        ({"case": CASE._replace(objective=dp_gd.gradient_objective(other_loss))}, "in its program$"),
         ({"scale": 1.1}, "in its numbers$"),
         ({"data": records() + 1e-9}, "in its data$"),
         ({"key": KEY}, "in its key$"),
@@ -205,7 +205,7 @@ def test_another_closure_does_not_take_the_key(path, monkeypatch):
         def loss(point, data):
             return jnp.sum(jnp.square(jnp.asarray(data) - point[None]) * over[None], axis=-1)
 
-        return CASE._replace(objective=dp_gd.gradients_of(loss))
+        return CASE._replace(objective=dp_gd.gradient_objective(loss))
 
     with monkeypatch.context() as patch:
         killed_after(patch, 4)

@@ -229,7 +229,7 @@ def unguarded(weights, losses, clip_norm, radius, present):
 @pytest.mark.parametrize("bug", [unclipped, unguarded])
 def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
     """Raw gradients used; NaN defeats the clip."""
-    monkeypatch.setattr(clipping, "clipped_sum", bug)
+    monkeypatch.setattr(clipping, "weighted_clipped_sum", bug)
     assert not largest_move() <= 1 + 1e-12
 
 

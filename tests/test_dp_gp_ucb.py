@@ -222,13 +222,16 @@ def treacherous_gains(point, data):
 
 def test_preview_says_how_noisy_the_release_is():
     """Its probability is the mechanism's own, averaged over the prior; a usual budget gives a uniform draw."""
-    usual, rich = dp_gp_ucb.preview(config(release="both")), dp_gp_ucb.preview(config(release="both", epsilon=1e4))
+    usual, rich = (
+        dp_gp_ucb.preview_release(config(release="both")),
+        dp_gp_ucb.preview_release(config(release="both", epsilon=1e4)),
+    )
     assert usual.best_percent < 1.5 * usual.uniform_percent
     assert usual.uniform_percent == 1 / 40
     assert rich.best_percent > 0.9
     assert rich.best_five_percent >= rich.best_percent
     chosen = config(epsilon=500.0, release="both", scale=3.0)
-    found = dp_gp_ucb.preview(chosen, draws=2000)
+    found = dp_gp_ucb.preview_release(chosen, draws=2000)
     rng = np.random.default_rng(0)
     covariance = kernel_oracle.gram(kernel_oracle.matern52(LENGTHSCALE, 1.0), CANDIDATES, CANDIDATES)
     draws = rng.normal(size=(2000, 40)) @ np.linalg.cholesky(covariance + 1e-10 * np.eye(40)).T
@@ -243,10 +246,10 @@ def test_preview_says_how_noisy_the_release_is():
     state = dp_gp_ucb.algorithm.init(jax.random.key(0), chosen)
     noise = np.asarray(released(chosen, state).value)
     assert found.value_deviation == pytest.approx(noise.std(), rel=0.05)
-    only = dp_gp_ucb.preview(config(release="value"))
+    only = dp_gp_ucb.preview_release(config(release="value"))
     assert only.resolution is None
     assert only.value_deviation > 0
-    ordered = dp_gp_ucb.preview(gains_config(users=10_000, release="both"))
+    ordered = dp_gp_ucb.preview_release(gains_config(users=10_000, release="both"))
     assert ordered.resolution == pytest.approx(2 * (2.0 / 10_000) / 0.5)
     assert ordered.best_percent > 0.5
 

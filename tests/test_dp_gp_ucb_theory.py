@@ -172,7 +172,7 @@ def test_regret_is_within_its_bounds(pairs):
         _, _, rows = runs(chosen, *map(jnp.asarray, (pairs[0], pairs[1] * (noise > 0))), steps=STEPS)
         reached = np.max(np.take_along_axis(pairs[0], np.asarray(rows), axis=2), axis=2)
         model = gp.Model(kernels.rbf, kernels.stationary(LENGTHSCALE, 1), jnp.asarray(noise))
-        found = prior_averaged_constants.over_candidates(
+        found = prior_averaged_constants.finite_constants(
             candidates=COUNT, dimension=1, steps=STEPS, delta=DELTA, correlation=CORRELATION, noise_variance=noise,
             release="value", skip_threshold=1e-10,
             information=lambda s, model=model: information_gain.gain_bound(
@@ -256,7 +256,7 @@ def test_the_decay_of_de_freitas_is_used_where_it_decays():
 
 def test_the_constants_over_a_box_by_hand():
     box = prior_averaged_constants.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
-    found = prior_averaged_constants.over_box(
+    found = prior_averaged_constants.box_constants(
         box=box, grid=9, steps=12, delta=0.1, delta_point=0.05, correlation=0.9, noise_variance=0.25, release="value",
         information=lambda variance: 12 * variance,
     )  # fmt: skip

@@ -393,7 +393,7 @@ def test_numbers_of_several_words_are_compared_as_wholes(bits):
     numbers = [sum(word << 32 * i for i, word in enumerate(words))
                for words in itertools.product([0, 1, 2**32 - 1], repeat=bits // 32)]  # fmt: skip
     words = tables._words(numbers, bits).T
-    found = discrete_noise.at_least(jnp.asarray(words)[:, :, None], jnp.asarray(words)[:, None])
+    found = discrete_noise.is_at_least(jnp.asarray(words)[:, :, None], jnp.asarray(words)[:, None])
     np.testing.assert_array_equal(found, [[one >= other for other in numbers] for one in numbers])
 
 

@@ -84,7 +84,7 @@ def serve(folder):
     curator.add_arguments(parser)
     arguments = parser.parse_args(["--epsilon", "1", "--folder", str(folder)])
     channel = streams.Channel(iter(()), lambda line: None, lambda text: None)
-    curator.serve_all(arguments, channel, curator.Held(ROWS, lambda row: 0.0, SECRET))
+    curator.serve_all(arguments, channel, curator.PrivateSide(ROWS, lambda row: 0.0, SECRET))
 
 
 def released(folder):

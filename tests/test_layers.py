@@ -115,7 +115,7 @@ def test_a_cycle_is_seen_inside_functions_too():
         "jaxdpbo.guarantee": "from jaxdpbo.ledger import charge",
         "jaxdpbo.keys": "from jaxdpbo import ledger",
     }
-    ledger = "def create():\n    from jaxdpbo.asked import mu_of\n"
+    ledger = "def create():\n    from jaxdpbo.asked import requested_mu\n"
     assert cycles(sources | {"jaxdpbo.ledger": ""}) == []
     assert cycles(sources | {"jaxdpbo.ledger": ledger}) == ["jaxdpbo.asked", "jaxdpbo.guarantee", "jaxdpbo.ledger"]
 

@@ -54,7 +54,7 @@ def asked(**changes):
         "users": 1000, "mu": 1.0, "bounds": BOX, "steps": 20, "batch": None, "clip_norm": 1.0, "loss_range": (0.0, 4.0),
         "theta0": None, "noise": "exact",
     }  # fmt: skip
-    return methods.Asked(**given | changes)
+    return methods.MinimizeArguments(**given | changes)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ SEARCHED = {
     "gp_ucb": (gp_ucb.algorithm, _mean, lambda: gp_ucb.config(steps=2, bounds=WORDS, search=SEARCH)),
     "gp_ucb, candidates": (gp_ucb.algorithm, _mean, lambda: gp_ucb.config(steps=2, candidates=GRID, space=WORDS)),
     "private evaluations": (
-        private_evaluations.algorithm_of(gp_ucb.algorithm), worded_loss, lambda: private_evaluations.config(
+        private_evaluations.make_algorithm(gp_ucb.algorithm), worded_loss, lambda: private_evaluations.config(
             gp_ucb.algorithm, gp_ucb.config(steps=2, candidates=GRID, space=WORDS), users=USERS, mu=1.0,
             loss_range=(0, 1))),
     "dp_gp_ucb": (dp_gp_ucb.algorithm, _mean, lambda: dp_gp_ucb.finite_config(

@@ -228,7 +228,7 @@ def evaluations(mu=4.0, **changes):
 
 def search(config, offsets, factor, seed=0):
     data = jnp.asarray(PARABOLA), jnp.asarray(offsets), jnp.asarray(factor)
-    algorithm = private_evaluations.algorithm_of(gp_ucb.algorithm)
+    algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
     key = jax.random.key(seed)
     return drivers.run_scan(algorithm, parabola, data, config, key=key, insecure_key=True, diagnostics=True)
 
@@ -265,7 +265,7 @@ def test_the_design_comes_first_and_releases_the_range_alone():
 def test_a_run_does_not_go_on_with_another_design(begun, other):
     """A longer one would find a second scale, and evaluate again."""
     chosen, changed = (evaluations(design=np.linspace(-1, 1, count)[:, None]) for count in (begun, other))
-    algorithm, key = private_evaluations.algorithm_of(gp_ucb.algorithm), jax.random.key(0)
+    algorithm, key = private_evaluations.make_algorithm(gp_ucb.algorithm), jax.random.key(0)
     snapshot = compiled_run.begin(algorithm, key, chosen)
     for step in range(begun + 5):
         config = chosen if step < begun + 2 else changed
@@ -389,6 +389,6 @@ def test_a_private_objective_needs_a_design(changes):
 
 def test_accounting_of_parts_rounds_up():
     levels = 0.1, 0.2, 0.7
-    found = accounting.composed_mu(*levels)
+    found = accounting.compose_gdp_rounded_up(*levels)
     exact = sum(Fraction(level) ** 2 for level in levels)
     assert Fraction(found) ** 2 >= exact > Fraction(math.nextafter(found, 0)) ** 2

@@ -240,7 +240,7 @@ def tried_until_it_succeeds(*arguments):
     except ledger.LedgerError:
         recording, *_ = arguments
         steps = [line for line in ledger.read(recording.path).lines if line.get("kind") == "step"]
-        return recorded_run.Checkpoint(recording, None, len(steps), tuple(on_record(recording.path)))
+        return recorded_run.RecordedRun(recording, None, len(steps), tuple(on_record(recording.path)))
 
 
 honest_begin = recorded_run.begin
@@ -394,7 +394,7 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
 
 def test_arrays_are_read_back_bit_for_bit_and_damage_is_seen():
     tree = {"a": jnp.asarray([np.nan, -0.0, 5e-324]), "b": (jnp.arange(3, dtype=jnp.int32), jnp.zeros(()))}
-    text = recording.as_text(tree)
+    text = recording.to_text(tree)
     back = recording.from_text(tree, text)
     assert [np.asarray(x).tobytes() for x in jax.tree.leaves(back)] == [
         np.asarray(x).tobytes() for x in jax.tree.leaves(tree)
@@ -443,7 +443,7 @@ def test_fingerprints_are_equal_where_nothing_public_differs():
     config = CASES["dp_gibo"].config
     for make in (
         lambda: config(1.0), lambda: optimizer_of(2.0), lambda: optimizer_of(ARRAY.copy()), lambda: recursive(3),
-        lambda: {"b": 1, "a": np.ones(3)}, lambda: private_evaluations.algorithm_of(CASES["random_search"].algorithm),
+        lambda: {"b": 1, "a": np.ones(3)}, lambda: private_evaluations.make_algorithm(CASES["random_search"].algorithm),
         lambda: jax.jit(optimizer_of(1.0)), lambda: frozenset(map(str, range(20))),
     ):  # fmt: skip
         assert fingerprint(make()) == fingerprint(make())

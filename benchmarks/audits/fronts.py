@@ -36,7 +36,7 @@ def rows() -> list[Row]:
 
 def _models(trials: int) -> Scores:
     """The likelihood ratio of all that left, every model by its noise, of no row that is 1 and of one."""
-    asked = _fitting.Asked(Count(), SETTINGS, EPSILON, DELTA, None, None, True, "raise")  # pyright: ignore
+    asked = _fitting.TuningArguments(Count(), SETTINGS, EPSILON, DELTA, None, None, True, "raise")  # pyright: ignore
     plan, labels = front._planned(asked, LEVELS, COUNT, DELTA, RECORDS, RECORDS), np.zeros(RECORDS, int)
     found = []
     for ones in (0, 1):

@@ -34,7 +34,7 @@ PRINTS = {
 }  # fmt: skip
 
 
-class Begun(NamedTuple):
+class CheckpointedRun(NamedTuple):
     """A run that has a file.
 
     Attributes:
@@ -69,7 +69,7 @@ def begin(
     data: Any,
     *,
     drawn: bool,
-) -> Begun:
+) -> CheckpointedRun:
     """The run that the file is of, or a new file; ``drawn`` says that ``key`` is nobody's, and the file's will do.
 
     Raises:
@@ -95,7 +95,7 @@ def begin(
             "needs no file"
         )
     prints = _prints(_programs(traced), config, data, None if drawn else key)
-    begun = Begun(path, os.urandom(16).hex(), prints, key, own, 0, start, None, True)
+    begun = CheckpointedRun(path, os.urandom(16).hex(), prints, key, own, 0, start, None, True)
     try:
         _files.write_once(path, _content(begun), _files.PRIVATE)
     except FileExistsError:
@@ -103,7 +103,9 @@ def begin(
     return begun
 
 
-def finished(begun: Begun, algorithm: Algorithm, objective: Objective, config: Config, data: Any) -> tuple[Any, ...]:
+def finish(
+    begun: CheckpointedRun, algorithm: Algorithm, objective: Objective, config: Config, data: Any
+) -> tuple[Any, ...]:
     """``(release, snapshot, info)`` of ``scan``; the file has the snapshot after every part."""
     size = _size(config)
     while begun.done < config.steps:
@@ -116,7 +118,7 @@ def finished(begun: Begun, algorithm: Algorithm, objective: Objective, config: C
     return _released(algorithm, begun.keys[2], config, begun.snapshot.state), begun.snapshot, begun.info
 
 
-def delete(begun: Begun) -> None:
+def delete(begun: CheckpointedRun) -> None:
     """What is left of a run that ended."""
     _files.unlink(begun.path)
 
@@ -141,7 +143,7 @@ def _part(
     algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Any, before: result.Snapshot,
     size: int, start: jax.Array,
 ) -> tuple[result.Snapshot, Any]:  # fmt: skip
-    return compiled_run.steps(algorithm, objective, key, config, data, before, start + jnp.arange(size))
+    return compiled_run.run_steps(algorithm, objective, key, config, data, before, start + jnp.arange(size))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -186,7 +188,7 @@ def _prints(programs: list[Any], config: Config, data: Any, key: jax.Array | Non
 
 def _devices(data: Any) -> list[bytes]:
     """All by which the same program may round otherwise."""
-    found = sharding.of(data)
+    found = sharding.find_mesh(data)
     one = sharding.local_devices()[0] if found is None else found.devices.flat[0]
     placed = [str(getattr(getattr(leaf, "sharding", None), "spec", None)) for leaf in jax.tree.leaves(data)]
     compiled = jax.__version__, metadata.version("jaxlib"), os.environ.get("XLA_FLAGS", "")
@@ -215,7 +217,7 @@ def _digest(parts: list[Any]) -> str:
 # The file
 
 
-def _content(begun: Begun) -> bytes:
+def _content(begun: CheckpointedRun) -> bytes:
     written = io.BytesIO()
     named = {f"state {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.snapshot))}
     named |= {f"info {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.info))}
@@ -223,7 +225,7 @@ def _content(begun: Begun) -> bytes:
     return written.getvalue()
 
 
-def _read(asked: Begun, info: Any) -> Begun:
+def _read(asked: CheckpointedRun, info: Any) -> CheckpointedRun:
     """What the file says of the run that was asked for; ``info`` is of the kind of one part's."""
     content = _files.read_private(asked.path)
     try:

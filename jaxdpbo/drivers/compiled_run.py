@@ -81,11 +81,11 @@ def scan(
     """
     init_key, loop_key, release_key = jax.random.split(key, 3)
     start = begin(algorithm, init_key, config)
-    end, info = steps(algorithm, objective, loop_key, config, data, start, jnp.arange(config.steps))
+    end, info = run_steps(algorithm, objective, loop_key, config, data, start, jnp.arange(config.steps))
     return algorithm.release(release_key, config, end.state), end, info
 
 
-def steps(
+def run_steps(
     algorithm: Algorithm,
     objective: Objective,
     key: jax.Array,
@@ -102,7 +102,7 @@ def steps(
         values = _at_each(objective, query.points, data, config.space)
         result.expect_no_mean("objective", values.shape[1:], config.users)
         after, info = learn(algorithm, tell_key, config, before, query, values)
-        return after, result.complete(info)
+        return after, result.check_info(info)
 
     return jax.lax.scan(step, before, times)
 

@@ -84,10 +84,12 @@ def run_loop(
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the
         covariance of the evaluated points could not be factored.
     """
-    statement = result.statement_of(algorithm, objective, config)
+    statement = result.state_guarantee(algorithm, objective, config)
     sharding.expect_one_process("run_loop", data)
-    objective, data = separability.shown(objective, data, user_axes)
-    statement = separability.rests_on(statement, objective, shown=snapshot is None)  # steps before may be unchecked
+    objective, data = separability.prepare_objective(objective, data, user_axes)
+    statement = separability.update_assumptions(
+        statement, objective, shown=snapshot is None
+    )  # steps before may be unchecked
     bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
     _check_options(key, snapshot, executor, recording)
     key, statement = keys.for_release(key, statement, insecure_key)
@@ -150,7 +152,7 @@ def _run_recorded(
     algorithm, config, infos, shape = setup.algorithm, setup.config, [], None
     like = jax.eval_shape(algorithm.release, setup.release_key, config, before.state)
     record = recorded_run.begin(recording, algorithm, config, statement, before.state.public)
-    done = recorded_run.given_out(record, like)
+    done = recorded_run.load_release(record, like)
     if done is not None:
         return _finish(setup, statement, done)
     for t in _steps(setup, before):
@@ -168,13 +170,13 @@ def _run_recorded(
                 before = _after_recorded(before._replace(memory=memory), record.publics[t])
                 continue
             if not replayed:
-                record = recorded_run.about_to_draw(record, f"step {t}")
+                record = recorded_run.note_step(record, f"step {t}")
             after, info = learn(algorithm, tell_key, config, before, query, values)
             result.raise_on_failed_factorisation(info, None)
             if replayed:
                 after = _after_recorded(after, record.publics[t])
             else:
-                record = recorded_run.keep(record, before.state.public if t else None, after.state.public)
+                record = recorded_run.store_state(record, before.state.public if t else None, after.state.public)
         except (*REFUSALS, result.RunInterrupted):
             raise
         except (Exception, KeyboardInterrupt) as error:
@@ -182,9 +184,9 @@ def _run_recorded(
         before = after
         infos.append(info)
     info = _stack(infos)
-    recorded_run.about_to_draw(record, "the release")
+    recorded_run.note_step(record, "the release")
     released = release(algorithm, setup.release_key, config, before.state)
-    released = recorded_run.give_out(record.recording, released)
+    released = recorded_run.store_release(record.recording, released)
     return _finish(setup, statement, released, before, info)
 
 
@@ -227,7 +229,7 @@ def _check_snapshot(snapshot: result.Snapshot, fresh: result.Snapshot) -> None:
     if jax.tree.map(_shape_and_dtype, snapshot) != jax.tree.map(_shape_and_dtype, fresh):
         raise ValueError("snapshot must come from a run with this config: its shapes differ")
     begun, budget = snapshot.state.public.budget, fresh.state.public.budget
-    if budget is not None and (changed := calibration.changed_noise(begun, budget)):
+    if budget is not None and (changed := calibration.describe_noise_change(begun, budget)):
         raise ValueError(f"snapshot must come from a run with the noise of this config, got {changed}")
 
 
@@ -275,7 +277,7 @@ def _check_first(
     wanted = users if users and listed and _takes(setup, key, before, query, users) else None
     try:
         shape = _user_values.to_losses("objective", returned, wanted, query.points.dtype).shape
-        result.complete(_shape_of_info(setup, key, before, query, shape))
+        result.check_info(_shape_of_info(setup, key, before, query, shape))
     except result.ObjectiveError:
         raise
     except ValueError as error:
@@ -316,7 +318,7 @@ def _finish(
 ) -> result.Run:
     """Build the ``Run``. A release read from the record has no ``end``, so it has no diagnostics."""
     diagnostics = result.Diagnostics(end.state, end.memory, info) if setup.diagnostics and end is not None else None
-    return result.Run(result.named(result.to_numpy(released), setup.config), statement, diagnostics)
+    return result.Run(result.name_params(result.to_numpy(released), setup.config), statement, diagnostics)
 
 
 def _call(objective: Objective, point: Any, data: Any) -> Any:

@@ -10,7 +10,7 @@ from jaxdpbo import _checks, _user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import methods, result, separability
 from jaxdpbo.drivers.loop import run_loop
-from jaxdpbo.drivers.preview import note_on
+from jaxdpbo.drivers.preview import path_note
 from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.privacy import guarantee, keys, recording, requested_budget
 from jaxdpbo.privacy.separable import Blocks, ByPerson
@@ -103,7 +103,7 @@ def minimize(
     Returns:
       ``Run(release, guarantee)``: ``release.point (d,)`` is the answer, NumPy float64, and of a ``Space``
       ``release.params`` its parameters. ``method`` says which method ran, and why. ``note``
-      says where the released path is no different from noise, see ``preview.note_on``.
+      says where the released path is no different from noise, see ``preview.path_note``.
 
     Raises:
       ValueError: an argument out of range or of a wrong shape; names it.
@@ -123,17 +123,19 @@ def minimize(
         raise ValueError("progress, snapshot and executor need traceable=False: one compiled program has no steps")
     if auto or must:
         data = _user_values.to_data(data)
-    objective, data = separability.shown(objective, data, user_axes)
+    objective, data = separability.prepare_objective(objective, data, user_axes)
     count = _users(users, objective, data)
-    level = requested_budget.mu_of(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
-    wanted = methods.Asked(count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise, estimate_share)
+    level = requested_budget.requested_mu(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
+    wanted = methods.MinimizeArguments(
+        count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise, estimate_share
+    )
     plan = requested_budget.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
-    guarantee.expect_within(plan.algorithm.privacy(plan.config), epsilon, delta)
+    guarantee.expect_budget(plan.algorithm.privacy(plan.config), epsilon, delta)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
     stepwise = {"snapshot": snapshot, "executor": executor, "progress": progress}
     trace = must or (auto and not from_python)
     run = _run_plan(plan, objective, data, trace=trace, must=must, shared=shared, stepwise=stepwise)
-    note = "" if plan.descent is None else note_on(plan.searched(run.release).path, plan.descent)
+    note = "" if plan.descent is None else path_note(plan.searched(run.release).path, plan.descent)
     return run._replace(note=note, method=f"{plan.method}: {plan.reason}")
 
 
@@ -195,7 +197,7 @@ def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
     """
     if not must and not all(map(_user_values.is_numeric, jax.tree.leaves(data))):
         return None
-    arrays = result.arrays(data)
+    arrays = result.to_arrays(data)
     point = jax.ShapeDtypeStruct((_dimension(config),), jnp.result_type(float))
     try:
         returned = jax.eval_shape(lambda point, data: objective(spaces.place(config.space, point), data), point, arrays)

@@ -21,7 +21,7 @@ from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.types import Algorithm, Config, Tree
 
 
-class Checkpoint(NamedTuple):
+class RecordedRun(NamedTuple):
     """How far a charged run of ``run_loop`` has gone.
 
     Attributes:
@@ -39,7 +39,7 @@ class Checkpoint(NamedTuple):
 
 def begin(
     recording: recordings.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee, fresh: Tree
-) -> Checkpoint:
+) -> RecordedRun:
     """Charge a run that goes step by step, or find how far it went; ``fresh`` is a public state of its shape.
 
     Raises:
@@ -47,7 +47,7 @@ def begin(
       ledger.LedgerError: the budget does not suffice, the name stands for another run, or the run ended in a draw.
       ledger.Damaged: its states are not what was written.
     """
-    recording, what = recordings.located(recording), f"{_what(algorithm, config)}, step by step"
+    recording, what = recordings.check_recording(recording), f"{_what(algorithm, config)}, step by step"
     charged = recordings.charge(recording, what, statement, "run_loop", algorithm, config)
     publics, before = [], _nothing(fresh)
     for number, line in enumerate(charged.steps):
@@ -70,7 +70,7 @@ def begin(
             f"been seen, so the run ends there, {len(publics)} steps on record; what is left needs a name, and a "
             "charge, of its own"
         )
-    return Checkpoint(recording, charged.release, len(charged.steps), tuple(publics))
+    return RecordedRun(recording, charged.release, len(charged.steps), tuple(publics))
 
 
 def begin_once(
@@ -86,7 +86,7 @@ def begin_once(
     return recordings.charge_once(recording, what, statement, "run_scan", algorithm, config)
 
 
-def begin_in_parts(
+def begin_with_file(
     recording: recordings.Recording,
     algorithm: Algorithm,
     config: Config,
@@ -114,7 +114,7 @@ def begin_in_parts(
     return charged
 
 
-def about_to_draw(checkpoint: Checkpoint, what: str) -> Checkpoint:
+def note_step(checkpoint: RecordedRun, what: str) -> RecordedRun:
     """On the disk before a step is drawn.
 
     Raises:
@@ -123,20 +123,20 @@ def about_to_draw(checkpoint: Checkpoint, what: str) -> Checkpoint:
     return _noted(checkpoint, {"draws": what})
 
 
-def keep(checkpoint: Checkpoint, before: Any | None, after: Tree) -> Checkpoint:
+def store_state(checkpoint: RecordedRun, before: Any | None, after: Tree) -> RecordedRun:
     """Put the public state after a step on the disk. ``before``: the one before it, or None."""
     before = _nothing(after) if before is None else before
     difference = np.bitwise_xor(_bytes(before), _bytes(after))  # most of a state stays as it was
     return _noted(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
 
 
-def give_out(recording: recordings.Recording, released: Tree) -> Any:
+def store_release(recording: recordings.Recording, released: Tree) -> Any:
     """Store a release before anybody sees it."""
-    stored = ledger.store_release(*recording, {"release": recordings.as_text(released)})
+    stored = ledger.store_release(*recording, {"release": recordings.to_text(released)})
     return recordings.from_text(released, stored["release"])
 
 
-def given_out(charged: Any, like: Tree) -> Any:
+def load_release(charged: Any, like: Tree) -> Any:
     """The release that was stored, of the shape of ``like``, or None."""
     return None if charged.release is None else recordings.from_text(like, charged.release["release"])
 
@@ -146,7 +146,7 @@ def _what(algorithm: Algorithm, config: Any) -> str:
     return f"{module}, {config.steps} steps"
 
 
-def _noted(checkpoint: Checkpoint, line: dict[str, Any]) -> Checkpoint:
+def _noted(checkpoint: RecordedRun, line: dict[str, Any]) -> RecordedRun:
     ledger.note(*checkpoint.recording, checkpoint.steps + 1, line)
     return checkpoint._replace(steps=checkpoint.steps + 1)
 

@@ -73,44 +73,44 @@ def run_scan(
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
     result.expect_host("run_scan", key)
-    statement = result.statement_of(algorithm, objective, config)
-    objective, data = separability.shown(objective, data, user_axes)
-    statement = separability.rests_on(statement, objective)
+    statement = result.state_guarantee(algorithm, objective, config)
+    objective, data = separability.prepare_objective(objective, data, user_axes)
+    statement = separability.update_assumptions(statement, objective)
     if recording is not None and key is not None:
         raise ValueError("key must not be given with a recording: a run on record draws from the operating system")
-    data = result.arrays(data)
-    devices = sharding.of(data)
+    data = result.to_arrays(data)
+    devices = sharding.find_mesh(data)
     if recording is not None or checkpoint is not None:
         sharding.expect_one_process("a run on record, or with a checkpoint,", data)
     drawn = key is None
     key, statement = keys.for_release(key, statement, insecure_key)
-    key, (statement,) = sharding.agreed(data, key, statement)
-    key, config = sharding.beside(devices, (key, config))
+    key, (statement,) = sharding.share_keys(data, key, statement)
+    key, config = sharding.move_to_mesh(devices, (key, config))
     begun = None
     if checkpoint is not None:
         statement = statement.assuming(guarantee.KEY_SECRET)
-        with sharding.over(devices):
+        with sharding.use_mesh(devices):
             begun = checkpoints.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
     if recording is not None:
-        recording = recordings.located(recording)
-        with sharding.over(devices):  # refuses before it costs
+        recording = recordings.check_recording(recording)
+        with sharding.use_mesh(devices):  # refuses before it costs
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
-        done = recorded_run.given_out(_charged(recording, algorithm, config, statement, begun), like)
+        done = recorded_run.load_release(_charged(recording, algorithm, config, statement, begun), like)
         if done is not None:
-            return result.Run(result.named(result.to_numpy(done), config), statement)
-    with sharding.over(devices):
+            return result.Run(result.name_params(result.to_numpy(done), config), statement)
+    with sharding.use_mesh(devices):
         if begun is None:
             released, end, info = _scan(algorithm, objective, key, config, data)
         else:
-            released, end, info = checkpoints.finished(begun, algorithm, objective, config, data)
+            released, end, info = checkpoints.finish(begun, algorithm, objective, config, data)
     result.raise_on_failed_factorisation(info, end if recording is None else None)
-    released = sharding.given_back(devices, released)
+    released = sharding.gather_release(devices, released)
     if recording is not None:
-        released = recorded_run.give_out(recording, released)
+        released = recorded_run.store_release(recording, released)
     if begun is not None:
         checkpoints.delete(begun)
     diagnosed = result.Diagnostics(end.state, end.memory, info) if diagnostics else None
-    return result.Run(result.named(result.to_numpy(released), config), statement, diagnosed)
+    return result.Run(result.name_params(result.to_numpy(released), config), statement, diagnosed)
 
 
 def _charged(
@@ -118,12 +118,12 @@ def _charged(
     algorithm: Algorithm,
     config: Config,
     statement: guarantee.Guarantee,
-    begun: checkpoints.Begun | None,
+    begun: checkpoints.CheckpointedRun | None,
 ) -> ledger.Charge:
     if begun is None:
         return recorded_run.begin_once(recording, algorithm, config, statement)
     try:
-        charged = recorded_run.begin_in_parts(recording, algorithm, config, statement, begun.name)
+        charged = recorded_run.begin_with_file(recording, algorithm, config, statement, begun.name)
     except (ValueError, ledger.LedgerError):  # refused. After all else, a full disk say, another call may run on it
         if begun.fresh:
             checkpoints.delete(begun)

@@ -9,7 +9,7 @@ from jaxdpbo.types import Data, Objective, Tree
 CONDITIONS = guarantee.SEPARABLE_LOSSES, guarantee.SEPARABLE_GAINS
 
 
-def shown(objective: Objective, data: Data, user_axes: Tree) -> tuple[Objective, Data]:
+def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tuple[Objective, Data]:
     """The objective that a run evaluates, checked when it is traced where ``user_axes`` are given, and its data.
 
     Raises:
@@ -24,10 +24,12 @@ def shown(objective: Objective, data: Data, user_axes: Tree) -> tuple[Objective,
     if not isinstance(rows, separable.KeepsApart):
         return objective, data
     separable.expect_one_role(data, rows.user_axes)
-    return objective, result.arrays(data)
+    return objective, result.to_arrays(data)
 
 
-def rests_on(statement: guarantee.Guarantee, objective: Objective, *, shown: bool = True) -> guarantee.Guarantee:
+def update_assumptions(
+    statement: guarantee.Guarantee, objective: Objective, *, shown: bool = True
+) -> guarantee.Guarantee:
     """``statement``, without what tracing the objective shows; ``shown`` is False where a step was not traced."""
     if not set(CONDITIONS) & set(statement.assumptions):
         return statement

@@ -91,11 +91,11 @@ def sweep(
     listed = (configs,) if alone else tuple(configs)
     _expect_stackable(listed)
     common = _checks.flag("common_random_numbers", common_random_numbers)
-    statements = tuple(result.statement_of(algorithm, objective, one) for one in listed)
-    objective, data = separability.shown(objective, data, user_axes)
-    statements = tuple(separability.rests_on(one, objective) for one in statements)
-    data = result.arrays(data)
-    given, statements = sharding.agreed(data, _keys_of_runs(len(listed), common, seeds, key, keys), *statements)
+    statements = tuple(result.state_guarantee(algorithm, objective, one) for one in listed)
+    objective, data = separability.prepare_objective(objective, data, user_axes)
+    statements = tuple(separability.update_assumptions(one, objective) for one in statements)
+    data = result.to_arrays(data)
+    given, statements = sharding.share_keys(data, _keys_of_runs(len(listed), common, seeds, key, keys), *statements)
     if common:
         statements = tuple(guarantee.no_guarantee(each.protects, ONE_KEY) for each in statements)
     elif key is not None or keys is not None:
@@ -238,7 +238,7 @@ def distribute(
     counts = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(inputs)}
     if len(counts) != 1 or counts & {(), (0,)}:
         raise ValueError(f"inputs must share one leading axis of at least 1, got {sorted(counts)}")
-    found = sharding.of(shared)
+    found = sharding.find_mesh(shared)
     devices = Mesh(np.asarray(sharding.local_devices()), (sharding.RUNS_AXIS,)) if found is None else found
     most = devices.shape[sharding.RUNS_AXIS]
     on_cpu = devices.devices.flat[0].platform == "cpu"
@@ -250,11 +250,11 @@ def distribute(
     size = share * -(-count // (share * -(-count // (share * CALL_RUNS))))  # equal calls, each a multiple of the share
     back = sharding.local_devices()[0] if found is None else NamedSharding(found, PartitionSpec())
     where = devices if chosen == "shard" else found
-    shared, parts = sharding.beside(where, shared), []
+    shared, parts = sharding.move_to_mesh(where, shared), []
     for start in range(0, count, size):
         rows = np.arange(start, start + size) % count  # what the last call lacks repeats the first runs
-        some = sharding.beside(where, jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs))
-        with sharding.over(where):
+        some = sharding.move_to_mesh(where, jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs))
+        with sharding.use_mesh(where):
             if chosen == "shard":
                 done = _in_shares(function, alone, some, shared)
             else:

@@ -24,7 +24,7 @@ text carry the lines. ``jaxdpbo modeler --curator COMMAND`` starts the curator a
 input and output; where the command begins with ``ssh``, encryption and authentication are OpenSSH's.
 """
 
-from jaxdpbo.outsourcing.curator import Journal, framed, open_journal, serve
+from jaxdpbo.outsourcing.curator import Journal, frame, open_journal, serve
 from jaxdpbo.outsourcing.modeler import Found, search
 from jaxdpbo.outsourcing.protocol import (
     MAX_LINE_LENGTH,
@@ -33,7 +33,7 @@ from jaxdpbo.outsourcing.protocol import (
     CuratorStopped,
     ProtocolError,
     RecordInUse,
-    lines_of,
+    read_lines,
     sender,
 )
 from jaxdpbo.outsourcing.released_file import Published, publish, read_published
@@ -48,10 +48,10 @@ __all__ = [
     "ProtocolError",
     "Published",
     "RecordInUse",
-    "framed",
-    "lines_of",
+    "frame",
     "open_journal",
     "publish",
+    "read_lines",
     "read_published",
     "search",
     "sender",

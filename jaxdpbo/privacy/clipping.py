@@ -44,13 +44,13 @@ def l2_norms(vectors: jax.Array) -> jax.Array:
     return scale * jnp.sqrt(jnp.sum(jnp.square(vectors / scale[None]), axis=0))
 
 
-def summed(
+def clip_and_sum(
     vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None, present: jax.Array | None = None
 ) -> tuple[totals.Sum, jax.Array, jax.Array]:
     """Clip and add up columns; with ``radius`` as integers, so that nothing about the sum is rounded.
 
     Replacing one column moves the sum by ``sensitivity.clipped_sum``, up to rounding. With ``radius`` each column
-    becomes integers of l2 norm at most ``radius`` (``quantised``), and it is ``sensitivity.integer_sum`` exactly.
+    becomes integers of l2 norm at most ``radius`` (``quantise``), and it is ``sensitivity.integer_sum`` exactly.
 
     Args:
       vectors: ``(d, n)``, one user a column.
@@ -72,13 +72,13 @@ def _counted(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """What is added up ``(d, n)``, and which users were clipped and refused ``(n,)``."""
     vectors, clipped, nonfinite = clip_by_l2_norm(vectors, clip_norm)
-    counted = vectors if radius is None else quantised(vectors, clip_norm, radius)
+    counted = vectors if radius is None else quantise(vectors, clip_norm, radius)
     if present is None:
         return counted, clipped, nonfinite
     return jnp.where(present[None], counted, 0), clipped & present, nonfinite & present
 
 
-def quantised(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
+def quantise(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
     """Columns ``(d, n)`` of norm at most ``clip_norm`` as integers of norm at most ``radius``; ``int32``.
 
     Integers decide, floats never do: a column whose integers are beyond counts as zero. That does not happen to
@@ -104,27 +104,28 @@ def grid_step(clip_norm: jax.Array, radius: jax.Array, dimension: int) -> jax.Ar
     return clip_norm / reach(radius, dimension, clip_norm.dtype)
 
 
-def clipped_sum(
+def weighted_clipped_sum(
     weights: jax.Array,
     losses: jax.Array,
     clip_norm: jax.Array,
     radius: jax.Array | None = None,
     present: jax.Array | None = None,
 ) -> tuple[totals.Sum, jax.Array, jax.Array]:
-    """``summed`` of ``weights.T @ losses[:, i]`` over users, in chunks: no ``(d, n)`` array is stored.
+    """``clip_and_sum`` of ``weights.T @ losses[:, i]`` over users, in chunks: no ``(d, n)`` array is stored.
 
-    Replacing one user's losses moves the result as ``summed`` says, whatever the losses are, NaN and infinities
+    Replacing one user's losses moves the result as ``clip_and_sum`` says, whatever the losses are, NaN and infinities
     included. ``weights`` and ``n`` must not depend on the users' data.
 
     Args:
       weights: ``(r, d)``, finite.
       losses: ``(m, n)``, of which the leading ``r <= m`` rows count.
       clip_norm: ``B``, positive.
-      radius: see ``summed``.
-      present: see ``summed``.
+      radius: see ``clip_and_sum``.
+      present: see ``clip_and_sum``.
 
     Returns:
-      As ``summed``: the sum, how many users were clipped, and how many refused as not finite. Raw data, not private.
+      As ``clip_and_sum``: the sum, how many users were clipped, and how many refused as not finite. Raw data, not
+      private.
     """
     rows, users = weights.shape[0], losses.shape[1]
 

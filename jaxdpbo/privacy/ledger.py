@@ -248,9 +248,13 @@ def _asked(mu: Any, epsilon: Any, delta: Any, notion: Any, level: Any, total_var
         raise ValueError("notion and level must not be given with mu or epsilon, which set a budget of notion 'gdp'")
     if mu is not None and epsilon is None and delta is None:
         return "gdp", _fraction("mu", mu), 0
-    from jaxdpbo.privacy.requested_budget import mu_of  # an auditor loads this file alone, and creates none
+    from jaxdpbo.privacy.requested_budget import requested_mu  # an auditor loads this file alone, and creates none
 
-    return "gdp", mu_of(mu, epsilon, delta, total_variation=float(_fraction("total_variation", total_variation))), 0
+    return (
+        "gdp",
+        requested_mu(mu, epsilon, delta, total_variation=float(_fraction("total_variation", total_variation))),
+        0,
+    )
 
 
 def charge(

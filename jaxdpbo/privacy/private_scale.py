@@ -29,7 +29,7 @@ MIN_UNITS, MAX_UNITS = 32, 2**20  # twice the second times 2^40 users has 61 bit
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Budget:
+class ScaleBudget:
     """What sets the noise of the counts; made by ``budget``.
 
     Attributes:
@@ -43,7 +43,7 @@ class Budget:
     noise: str = field(metadata={"static": True})
 
 
-def budget(mu: float, noise: str, *, dtype: DTypeLike) -> Budget:
+def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ScaleBudget:
     """A checked budget.
 
     Args:
@@ -61,22 +61,22 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> Budget:
             least = accounting.rounded_gaussian_mu(MIN_UNITS, SIGMA, COUNTS) / SHARE**0.5
             reason = f"to find a scale with exact noise for {100 * SHARE:g} % of mu^2, got {{}}"
             raise requested_budget.BudgetError("least", 1.01 * least, mu / SHARE**0.5, reason)
-    return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), noise)
+    return ScaleBudget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), noise)
 
 
-def level(budget: Budget) -> float:
+def level(budget: ScaleBudget) -> float:
     """The GDP level of all counts together: ``mu``, or what the integers give."""
     if budget.noise != "exact":
         return float(budget.mu)
     return accounting.rounded_gaussian_mu(sensitivity.count(int(budget.units)), SIGMA, COUNTS)
 
 
-def total_variation(budget: Budget) -> float:
+def total_variation(budget: ScaleBudget) -> float:
     """Of all counts, from that with the noise that ``level`` is of."""
     return COUNTS * tables.gaussian_total_variation(SIGMA) if budget.noise == "exact" else 0.0
 
 
-def median(key: jax.Array, budget: Budget, numbers: jax.Array) -> jax.Array:
+def median(key: jax.Array, budget: ScaleBudget, numbers: jax.Array) -> jax.Array:
     """The least power of two ``()`` that half of ``numbers (n,)`` do not exceed, as far as noisy counts tell.
 
     Formal guarantee: ``level(budget)``-GDP, replace-one: a user moves each count by ``sensitivity.count``, and which
@@ -114,7 +114,7 @@ def count(numbers: jax.Array, present: jax.Array | None = None) -> wide_integers
 
 
 def median_of_counts(
-    key: jax.Array, budget: Budget, counts: wide_integers.Wide, users: int, dtype: DTypeLike
+    key: jax.Array, budget: ScaleBudget, counts: wide_integers.Wide, users: int, dtype: DTypeLike
 ) -> jax.Array:
     """``median`` of ``users`` numbers by their ``count``, as ``dtype``; it looks at seven of the 81."""
 

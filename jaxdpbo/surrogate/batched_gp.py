@@ -102,13 +102,13 @@ def _cross(model, evaluated, mask, points):
     return jnp.where(mask[None, :, None], found, 0.0)
 
 
-def whitened(posterior: Posterior, values: jax.Array) -> jax.Array:
+def whiten(posterior: Posterior, values: jax.Array) -> jax.Array:
     """``L^-1 y`` of each process ``(p, m)`` for ``values (m, p)``, for ``predict``; masked rows are ignored."""
-    return matmul(posterior.whitening, gp.masked(posterior.mask, values).T[:, :, None])[..., 0]
+    return matmul(posterior.whitening, gp.mask_rows(posterior.mask, values).T[:, :, None])[..., 0]
 
 
 def predict(posterior: Posterior, white: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Means and variances ``(p, k)`` of the latent functions at ``points (k, d)``, of values ``whitened``.
+    """Means and variances ``(p, k)`` of the latent functions at ``points (k, d)``, of values ``whiten``.
 
     One product of matrices for all points.
     """
@@ -179,7 +179,7 @@ def likelihood(model: Model, points: jax.Array, values: jax.Array, mask: jax.Arr
     known = jnp.sum(mask, dtype=values.dtype)
 
     def height(model: Model) -> jax.Array:
-        return gp.log_density(covariance(model, points, mask), gp.masked(mask, values))
+        return gp.log_density(covariance(model, points, mask), gp.mask_rows(mask, values))
 
     value, gradient = jax.value_and_grad(height)(model)
     return value - 0.5 * known * math.log(2 * math.pi), gradient

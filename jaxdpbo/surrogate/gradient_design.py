@@ -142,7 +142,7 @@ def _nearby(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) 
     return gp.condition(model, factorization.points[rows], factorization.mask[rows])
 
 
-def fixed(
+def propose_batch(
     model: gp.Model,
     factorization: gp.Factorization,
     theta: jax.Array,
@@ -157,7 +157,7 @@ def fixed(
     return propose(model, factorization, theta, bounds, designs, mask, polish_steps=polish_steps)[0], mask
 
 
-def smallest(
+def propose_fewest(
     model: gp.Model,
     factorization: gp.Factorization,
     theta: jax.Array,

@@ -24,7 +24,7 @@ class Search(NamedTuple):
     ascent_steps: int = 50
 
 
-def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) -> tuple[jax.Array, jax.Array]:
+def best_candidate(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Which of the candidates ``(c, ...)`` has the largest utility.
 
     Returns:
@@ -33,7 +33,7 @@ def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) ->
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo.surrogate import maximize
-    >>> row, utility = maximize.best_of(lambda point: -jnp.sum(point**2), jnp.array([[2.0], [0.5], [-3.0]]))
+    >>> row, utility = maximize.best_candidate(lambda point: -jnp.sum(point**2), jnp.array([[2.0], [0.5], [-3.0]]))
     >>> int(row), float(utility)
     (1, -0.25)
     """
@@ -41,7 +41,7 @@ def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) ->
 
 
 def first_of_largest(utilities: jax.Array, start: jax.Array | int = 0) -> tuple[jax.Array, jax.Array]:
-    """``best_of`` where the utilities ``(c,)`` are known: the first from ``start`` on, round the end."""
+    """``best_candidate`` where the utilities ``(c,)`` are known: the first from ``start`` on, round the end."""
     utilities = jnp.where(jnp.isnan(utilities), -jnp.inf, utilities)
     largest = jnp.max(utilities)
     slack = jnp.where(jnp.isfinite(largest), 1e3 * jnp.finfo(utilities.dtype).eps * jnp.abs(largest), 0.0)
@@ -300,11 +300,11 @@ def search_box(
     return jnp.clip(lower + width * found[winner], lower, upper), value
 
 
-def checked(search: Search) -> Search:
+def make_search(search: Search) -> Search:
     """A ``Search`` of Python integers that fit each other.
 
     >>> from jaxdpbo.surrogate import maximize
-    >>> maximize.checked(maximize.Search(raw_samples=100, num_restarts=4))
+    >>> maximize.make_search(maximize.Search(raw_samples=100, num_restarts=4))
     Search(raw_samples=100, num_restarts=4, ascent_steps=50)
 
     Raises:

@@ -13,8 +13,8 @@ from jaxdpbo import _checks
 
 @_checks.takes(
     candidates=_checks.positive,
-    beta=_checks.unbounded,
-    sensitivity=_checks.unbounded,
+    beta=_checks.nonnegative_or_infinite,
+    sensitivity=_checks.nonnegative_or_infinite,
     epsilon=_checks.positive,
     failure=_checks.probability,
 )
@@ -29,7 +29,7 @@ def point_shortfall(*, candidates: float, beta: float, sensitivity: float, epsil
 
 @_checks.takes(
     candidates=_checks.positive,
-    sensitivity=_checks.unbounded,
+    sensitivity=_checks.nonnegative_or_infinite,
     epsilon=_checks.positive,
     failure=_checks.probability,
 )
@@ -42,9 +42,9 @@ def selection_shortfall(candidates: float, sensitivity: float, epsilon: float, f
 
 
 @_checks.takes(
-    regret=_checks.unbounded,
-    noise_gap=_checks.unbounded,
-    sensitivity=_checks.unbounded,
+    regret=_checks.nonnegative_or_infinite,
+    noise_gap=_checks.nonnegative_or_infinite,
+    sensitivity=_checks.nonnegative_or_infinite,
     epsilon=_checks.positive,
     failure=_checks.probability,
 )

@@ -200,7 +200,7 @@ def _block(problem, records, capacity, steps, batch, number, carry):
     first = number * sampling.BLOCK
     times = first + jnp.arange(sampling.BLOCK, dtype=first.dtype)
     keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(problem.key, t), 3))(times)
-    words = jax.vmap(lambda key: sampling.words_of(key, records, capacity))(keys[:, 0])
+    words = jax.vmap(lambda key: sampling.random_words(key, records, capacity))(keys[:, 0])
     numbers = _numbers_of(problem.model)
     small = problem.radius is not None and numbers <= TOGETHER
     noise = jax.vmap(lambda key: _noise(key, numbers))(keys[:, 2]) if small else None

@@ -70,7 +70,7 @@ def objective(
 
     Formal guarantee: none. The error is a raw function of ``data``, and a search that follows it protects nobody. The
     epsilon is what ONE training with the setting costs, if it alone is published and the setting was chosen without the
-    data; ``accounting.composed_epsilon`` says what publishing several would cost.
+    data; ``accounting.compose_epsilon`` says what publishing several would cost.
 
     The epsilon is computed on the host, also within a compiled program, by ``jax.pure_callback``: milliseconds to a
     second for a setting, no gradients, and no ``checkpoint`` of ``run_scan``. The trainings run on JAX's device.
@@ -95,7 +95,7 @@ def objective(
     Returns:
       A function of ``point`` and ``data``, a ``Data``. The keys of its trainings are derived from ``data.key`` and the
       setting, so it is deterministic, and two settings, as
-      ``settings_of`` rounds them, share no key. A caller's own loop may pass ``keys (R,)``.
+      ``to_settings`` rounds them, share no key. A caller's own loop may pass ``keys (R,)``.
 
     Raises:
       ValueError: a number out of range, an unknown optimizer.
@@ -138,7 +138,7 @@ def objective(
     )
 
 
-def settings_of(point: jax.Array, *, records: int, largest: int) -> dp_optim.Settings:
+def to_settings(point: jax.Array, *, records: int, largest: int) -> dp_optim.Settings:
     """``point (5,)`` as the settings of a training on ``records`` examples. Traceable.
 
     Epochs become steps as in ``dp_optim.steps_of_epochs``: ``T round(n / m)``, at least one, halves to even.
@@ -177,7 +177,7 @@ def _measured(measure, point, data, keys=None):
 
 @partial(jax.jit, static_argnames="measure")
 def _trained(measure, point, data, keys):
-    settings = settings_of(point, records=data.train.features.shape[0], largest=measure.largest)
+    settings = to_settings(point, records=data.train.features.shape[0], largest=measure.largest)
     if keys is None:
         keys = jax.random.split(_key_of(data.key, settings), measure.repeats)
     errors = oracles.training_errors(

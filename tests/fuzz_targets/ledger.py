@@ -110,7 +110,7 @@ def ledgers(folder: Path) -> dict[str, Target]:
     budget = {"notion": either(*ledger.LEVELS), "level": exact, "delta": zero_up, "total_variation": zero_up,
               "relation": words, "protects": words, "by": st.none() | words}  # fmt: skip
     like = {"a": jax.ShapeDtypeStruct((2,), np.float32), "b": jax.ShapeDtypeStruct((), np.int32)}
-    text = recording.as_text({"a": np.ones(2, np.float32), "b": np.int32(3)})
+    text = recording.to_text({"a": np.ones(2, np.float32), "b": np.int32(3)})
     odd_text = st.builds(
         lambda at, name, value: [one | ({name: value} if place == at else {}) for place, one in enumerate(text)],
         st.integers(0, 1), either("dtype", "shape", "data", "more"), anything(),
@@ -120,8 +120,9 @@ def ledgers(folder: Path) -> dict[str, Target]:
             lambda text: recording.from_text(like, text), {"text": just(text)}, odd={"text": odd_text | anything()},
             named=False, raises=(ledger.LedgerError,),
         ),
-        "recording.located": Target(
-            recording.located, {"recording": st.builds(recording.Recording, either("a", folder / "b", b"c"), words)},
+        "recording.check_recording": Target(
+            recording.check_recording,
+            {"recording": st.builds(recording.Recording, either("a", folder / "b", b"c"), words)},
             odd={"recording": st.builds(recording.Recording, wrong, words)
                 | st.builds(recording.Recording, just("a"), anything()) | anything()},
             words=("run", "ledger", "path", *OF_PATHS), check=lambda found, _: Path(found.path).is_absolute(),

@@ -134,13 +134,13 @@ def parties(folder: Path) -> dict[str, Target]:
     content_of = st.fixed_dictionaries({"query": few, "row": st.integers(0, 3), "output": any_float | st.none()})
     odd_content = st.dictionaries(either("query", "row", "output", "more"), anything(), max_size=4) | anything()
     return {
-        "protocol.parsed": Target(spoken.parsed, {"line": line}, named=False, **refused),
-        "protocol.answer_of": Target(
-            spoken.answer_of, {"content": content_of, "number": few, "rows": just(4)}, odd={"content": odd_content},
+        "protocol.parse": Target(spoken.parse, {"line": line}, named=False, **refused),
+        "protocol.parse_answer": Target(
+            spoken.parse_answer, {"content": content_of, "number": few, "rows": just(4)}, odd={"content": odd_content},
             fixed=("number", "rows"), words=("query", "row", "output", "answered"), named=False, **refused,
         ),
-        "protocol.lines_of": Target(
-            lambda text: list(outsourcing.lines_of(io.StringIO(text, newline=""))), {"text": st.text(max_size=40)},
+        "protocol.read_lines": Target(
+            lambda text: list(outsourcing.read_lines(io.StringIO(text, newline=""))), {"text": st.text(max_size=40)},
             fixed=("text",),
         ),
         "read_published of bytes": Target(

@@ -60,7 +60,7 @@ def curators() -> dict[str, Target]:
             transforms.threshold, {"projected": few, "epsilon": epsilon, "delta": probability}, check=at_least_zero
         ),
         "largest_projected": Target(
-            transforms.largest_projected, {"smallest_singular": positive, "epsilon": epsilon, "delta": probability},
+            transforms.largest_rank, {"smallest_singular": positive, "epsilon": epsilon, "delta": probability},
             check=whole,
         ),
         "product_laplace": Target(transforms.product_laplace, place | options, **noised),
@@ -111,7 +111,7 @@ def curators() -> dict[str, Target]:
             fixed=("statement",), words=("notion",), weight=0.3,
         ),
         "refuted": Target(
-            auditing.refuted, {"audit": audit, "statement": statement, "distance": positive},
+            auditing.is_refuted, {"audit": audit, "statement": statement, "distance": positive},
             fixed=("audit", "statement"),
             words=("delta", "metric_dp", "prior_averaged_dp"), weight=0.3,
         ),

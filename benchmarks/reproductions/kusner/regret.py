@@ -220,7 +220,7 @@ def over_candidates(s, problem, candidates, users):
     return {
         GP_UCB_PRIVATE: (dp_gp_ucb.algorithm, mean_utility, assumed),
         IN_ORDER: (dp_gp_ucb.algorithm, gains_under(low, high), ordered),
-        EVALUATIONS: (private_evaluations.algorithm_of(gp_ucb.algorithm), looked_up, private),
+        EVALUATIONS: (private_evaluations.make_algorithm(gp_ucb.algorithm), looked_up, private),
         FREE: (gp_ucb.algorithm, mean_utility, [search()]),
     }
 

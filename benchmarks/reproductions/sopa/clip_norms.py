@@ -91,7 +91,9 @@ def configured(s: Any, box: np.ndarray, clip_norm: float | str) -> dp_gibo.Confi
     """As ``minimize`` runs it, from a corner's side of the box."""
     start = box[0] + 0.75 * (box[1] - box[0])
     box = {"low": box[0], "high": box[1]}
-    return methods.local(methods.Asked(s.users, s.mu, box, s.steps, s.batch, clip_norm, None, start, "exact"))
+    return methods.local_config(
+        methods.MinimizeArguments(s.users, s.mu, box, s.steps, s.batch, clip_norm, None, start, "exact")
+    )
 
 
 def regret(loss: Any, box: np.ndarray, given: Any, data: Any) -> dict[str, jax.Array]:

@@ -118,7 +118,7 @@ def run_gibo(given, drawn):
 
 def run_descent(given, drawn):
     key, config = given
-    (data, best), gradients = drawn, dp_gd.gradients_of(huber_regression.loss)
+    (data, best), gradients = drawn, dp_gd.gradient_objective(huber_regression.loss)
     release, _, info = drivers.scan(dp_gd.algorithm, gradients, key, config, data)
     return measured(config, release.path, info, data, best)
 

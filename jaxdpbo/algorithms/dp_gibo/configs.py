@@ -31,7 +31,7 @@ class Config:
     ``T`` too: see ``privacy.calibration``.
     """
 
-    budget: calibration.Budget
+    budget: calibration.SumBudget
     clip_norm: jax.Array
     step_size: jax.Array
     tolerance: jax.Array

@@ -129,8 +129,8 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     def design(factorization: gp.Factorization) -> tuple[jax.Array, jax.Array]:
         known = config.surrogate, factorization, public.theta, config.searched
         if config.adaptive:
-            return gradient_design.smallest(*known, config.tolerance, **sizes)
-        return gradient_design.fixed(*known, **sizes)
+            return gradient_design.propose_fewest(*known, config.tolerance, **sizes)
+        return gradient_design.propose_batch(*known, **sizes)
 
     known, _ = _recall(config, public)
     points, mask = _staged(config, known, design)
@@ -149,7 +149,7 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
     another kernel                  the run goes on: gradients are clipped, whatever the kernel infers
     ==============================  =====================================================================
     """
-    public, local, clip_norm = state.public, query.local, contribution.clip_norm_of(config, query)
+    public, local, clip_norm = state.public, query.local, contribution.current_clip_norm(config, query)
     active = _active(config, public)
     noisy = private_mean.mean_of_vectors(config.budget, released, clip_norm)
     if config.budget.scale is not None:
@@ -186,10 +186,10 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
 def inform(config: Config, query: Query, total: totals.Total) -> Info:
     """Diagnostics of one step. NOT PRIVATE, save the two flags."""
     facts, local = total.facts, query.local
-    raw = private_mean.without_noise(config.budget, total.whole)
+    raw = private_mean.skip_noise(config.budget, total.whole)
     return Info(
         mean_loss=facts.losses / config.users,
-        gradient=private_mean.mean_of_vectors(config.budget, raw, contribution.clip_norm_of(config, query)),
+        gradient=private_mean.mean_of_vectors(config.budget, raw, contribution.current_clip_norm(config, query)),
         clipped_share=facts.clipped / config.users,
         nonfinite_users=facts.nonfinite,
         batch_capped=config.adaptive & jnp.all(query.mask) & (local.trace > config.tolerance),
@@ -221,7 +221,7 @@ algorithm = Algorithm(
 )  # fmt: skip
 
 
-def started_at(config: Config, state: State, theta0: jax.Array) -> State:
+def set_start(config: Config, state: State, theta0: jax.Array) -> State:
     """A state in which no step was taken, with another start ``(d,)``: public, or released before."""
     theta = config.to_search(theta0[None])[0]
     public = state.public._replace(
@@ -276,7 +276,9 @@ def _next(config: Config, used: jax.Array) -> jax.Array:
 
 def _staged(config: Config, factorization: gp.Factorization, function: Callable[[gp.Factorization], Any]) -> Any:
     """``function`` of the posterior, on no more rows than it needs where the memory grows."""
-    return gp.staged(factorization, config.batch, function) if config.memory == "all" else function(factorization)
+    return (
+        gp.apply_to_stage(factorization, config.batch, function) if config.memory == "all" else function(factorization)
+    )
 
 
 def _recall(config: Config, public: Public) -> tuple[gp.Factorization, jax.Array]:

@@ -151,7 +151,7 @@ def finite_config(
         decay = _checks.positive("decay", amplitude), _checks.positive("decay", rate)
     rows = _checks.distinct_rows("candidates", candidates)
     model = unit_prior(kernel, kernel_params, rows, numbers["noise_variance"])
-    found = prior_averaged_constants.over_candidates(
+    found = prior_averaged_constants.finite_constants(
         candidates=len(rows),
         dimension=rows.shape[1],
         information=lambda noise: information_gain.gain_bound(_noised(model, noise), rows, numbers["steps"]),
@@ -238,7 +238,7 @@ def box_config(
     points = None if grid is None else _checks.distinct_rows("grid", grid)
     model = unit_prior(kernel, kernel_params, limits, numbers["noise_variance"])
     mass, steep = (1.0, 1.0) if slope is None else _checks.vector("slope", slope, 2).tolist()
-    found = prior_averaged_constants.over_box(
+    found = prior_averaged_constants.box_constants(
         box=prior_averaged_constants.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
         grid=1 if points is None else len(points),
         delta_point=_checks.probability("point_share", point_share) * numbers["delta"],
@@ -255,7 +255,7 @@ def box_config(
         grid=points,
         space=space,
         model=model,
-        search=maximize.checked(search),
+        search=maximize.make_search(search),
         no_guarantee_reason="",
     )
 
@@ -284,7 +284,7 @@ def _of_one_draw(
     """The config of Algorithm 1 or 2; what rounding may add to the sensitivities is added here."""
     release, variance = numbers["release"], numbers["noise_variance"]
     assumptions = (
-        *of_noise(noise),
+        *noise_assumptions(noise),
         *((guarantee.COMPUTED_MEAN,) if noise == "exact" and release != "value" else ()),
         *(guarantee.PUBLIC_CONFIG, guarantee.GAUSSIAN_PROCESS),
         guarantee.GAUSSIAN_NOISE if variance else guarantee.EXACT_UTILITY,
@@ -298,10 +298,12 @@ def _of_one_draw(
                 "noise_variance must be positive where a point is released in float32 with exact noise, got 0: float32 "
                 "loses the posterior mean of exact observations (jax_enable_x64 keeps it; noise='float' has no grid)"
             )
-        point_sensitivity = sensitivity.computed(point_sensitivity, MEAN_ERROR)
+        point_sensitivity = sensitivity.add_computation_error(point_sensitivity, MEAN_ERROR)
     if noise == "exact" and release != "point":
-        value_sensitivity = sensitivity.computed(value_sensitivity, _rounding(middle, scale, value_sensitivity))
-    return canonical(
+        value_sensitivity = sensitivity.add_computation_error(
+            value_sensitivity, _rounding(middle, scale, value_sensitivity)
+        )
+    return canonical_config(
         **rest,
         centre=middle,
         scale=scale,
@@ -346,7 +348,7 @@ def _rounding(centre: float, scale: float, moved: float) -> float:
     return error
 
 
-def of_noise(noise: str) -> tuple[str, ...]:
+def noise_assumptions(noise: str) -> tuple[str, ...]:
     """What a release rests on because of its noise."""
     if _checks.choice("noise", noise, NOISES) == "float":
         return (guarantee.IDEAL_NOISE,)
@@ -357,7 +359,7 @@ def unit_prior(kernel: Kernel, params: KernelParams, points: np.ndarray, noise: 
     """A kernel of variance 1 at every one of ``points (k, d)``, or the corners of a box."""
     dimension = points.shape[1]
     if params is None:
-        params = kernels.stationary_over(np.stack([points.min(axis=0), points.max(axis=0)]))
+        params = kernels.stationary_from_box(np.stack([points.min(axis=0), points.max(axis=0)]))
     kernels.check(kernel, params, dimension)
     dtype = jnp.result_type(float)
     variances = np.asarray(kernels.diagonal(kernel, params, jnp.asarray(points, dtype)))
@@ -370,7 +372,7 @@ def _noised(model: gp.Model, noise: float) -> gp.Model:
     return replace(model, noise_variance=jnp.asarray(noise, model.noise_variance.dtype))
 
 
-def canonical(*, shares: tuple[float, float], units: Any, **fields: Any) -> Config:
+def canonical_config(*, shares: tuple[float, float], units: Any, **fields: Any) -> Config:
     """The record, its numbers arrays of one dtype; what is not given is None or ``()``."""
     point, value = units
     absent: dict[str, Any] = dict.fromkeys(("candidates", "bounds", "grid", "search", "users", "space"))

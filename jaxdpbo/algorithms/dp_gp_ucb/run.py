@@ -161,15 +161,17 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if config.users is None:
         means = values
     else:
-        each = gains.counted(jnp.where(query.mask, values[0], 0).astype(config.scale.dtype), gains.largest(config))
+        each = gains.clip_gains(
+            jnp.where(query.mask, values[0], 0).astype(config.scale.dtype), gains.largest_gain(config)
+        )
         means = jnp.mean(each)[None]
         if scored is not None:
-            found = [gains.score(each, gains.largest(config), grid) for grid in config.gain_grids]
+            found = [gains.score(each, gains.largest_gain(config), grid) for grid in config.gain_grids]
             at = jnp.minimum(step, config.steps - 1)
             scored = jax.tree.map(
                 lambda kept, *new: jnp.where(active, kept.at[:, at].set(jnp.stack(new)), kept), scored, *found
             )
-    utility = preprocessing.counted(means, query.mask, config.centre, config.scale, config.limits)
+    utility = preprocessing.to_standard_units(means, query.mask, config.centre, config.scale, config.limits)
     if config.acquisition == "in_order":
         posterior = None
     elif config.candidates is not None:
@@ -213,7 +215,7 @@ def _chosen(key, config, state):
         whole, top = _row_of(state.raw.scores, 0), mechanisms.top(config.point_rate)
         worse = wide_integers.add(wide_integers.maximum(whole), wide_integers.negate(whole))
         return mechanisms.exact_exponential(key, top - wide_integers.narrow(worse, top), config.point_rate)
-    whole = calibration.on_grid(scores(config, state), config.point_units, config.point_sensitivity)
+    whole = calibration.quantise_scores(scores(config, state), config.point_units, config.point_sensitivity)
     return mechanisms.noisy_argmax(key, whole, config.point_rate)
 
 
@@ -228,7 +230,7 @@ def _noised(key, config, state):
         unit = gains.unit(config, config.gain_grids[-1])
         noised = wide_integers.to_float(wide_integers.add(largest, wide_integers.widen(noise)), unit.dtype)
         return (noised + 0.5) * unit
-    whole = calibration.on_grid(best(config, state), config.value_units, config.value_sensitivity)
+    whole = calibration.quantise_scores(best(config, state), config.value_units, config.value_sensitivity)
     unit = calibration.grid_unit(config.value_units, config.value_sensitivity)
     return config.centre + config.scale * ((whole + noise).astype(unit.dtype) + 0.5) * unit
 

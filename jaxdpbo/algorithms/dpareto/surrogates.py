@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo.algorithms.dpareto.configs import Config, snapped
+from jaxdpbo.algorithms.dpareto.configs import Config, snap
 from jaxdpbo.surrogate import acquisition, batched_gp, gp, maximize, pareto
 
 CLIP = 1e-4  # of an error: its logit at 0 and 1
@@ -25,7 +25,7 @@ class Measured(NamedTuple):
       mask: ``(m,)``, True where a setting counts.
       known: ``(m,)``, True where it counts or failed.
       mean: ``(2,)``, and
-      scale: ``(2,)``, of ``transformed`` values.
+      scale: ``(2,)``, of ``transform_values`` values.
       reference: ``(2,)``, standardised.
       models: of both processes.
     """
@@ -40,13 +40,13 @@ class Measured(NamedTuple):
     models: tuple[gp.Model, gp.Model]
 
 
-def transformed(values: jax.Array) -> jax.Array:
+def transform_values(values: jax.Array) -> jax.Array:
     """``log epsilon`` and ``logit error``, ``(..., 2)``: increasing, so dominance stays."""
     error = jnp.clip(values[..., 1], CLIP, 1.0 - CLIP)
     return jnp.stack([jnp.log(values[..., 0]), jnp.log(error) - jnp.log1p(-error)], axis=-1)
 
 
-def measured(
+def standardise_values(
     config: Config,
     units: jax.Array,
     values: jax.Array,
@@ -55,7 +55,7 @@ def measured(
     models: tuple[gp.Model, gp.Model],
 ) -> Measured:
     """``values (m, 2)`` as returned, where ``known (m,)``, standardised over those ``usable (m,)``."""
-    raw = transformed(jnp.where(usable[:, None], values, 1.0))
+    raw = transform_values(jnp.where(usable[:, None], values, 1.0))
     weight = usable.astype(raw.dtype)[:, None] / jnp.maximum(jnp.sum(usable.astype(raw.dtype)), 1)
     mean = jnp.sum(raw * weight, axis=0)
     scale = jnp.sqrt(jnp.sum(jnp.square(raw - mean[None]) * weight, axis=0))
@@ -63,11 +63,11 @@ def measured(
     standard = (raw - mean[None]) / scale[None]
     worst = jnp.max(jnp.where(usable[:, None], standard, 1.0), axis=0)
     standard = jnp.where(usable[:, None], standard, jnp.where(known[:, None], worst[None], 0.0))
-    reference = (transformed(config.reference) - mean) / scale
+    reference = (transform_values(config.reference) - mean) / scale
     return Measured(units, standard, usable, known, mean, scale, reference, models)
 
 
-def fitted(config: Config, given: Measured, used: jax.Array) -> tuple[gp.Model, gp.Model]:
+def fit_models(config: Config, given: Measured, used: jax.Array) -> tuple[gp.Model, gp.Model]:
     """Both models, by a few steps up the marginal likelihood from where the last fit ended; ``used ()`` rows count."""
     first, second = batched_gp.unstack(
         batched_gp.fit(
@@ -92,30 +92,30 @@ class Surrogates(NamedTuple):
     white: jax.Array
 
 
-def conditioned(given: Measured, posterior: batched_gp.Posterior) -> Surrogates:
+def condition(given: Measured, posterior: batched_gp.Posterior) -> Surrogates:
     """The posterior of the settings measured, with their values."""
-    return Surrogates(posterior, batched_gp.whitened(posterior, given.values))
+    return Surrogates(posterior, batched_gp.whiten(posterior, given.values))
 
 
-def predicted(both: Surrogates, units: jax.Array) -> tuple[jax.Array, jax.Array]:
+def predict(both: Surrogates, units: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Posterior mean and standard deviation ``(k, 2)`` of both standardised objectives at ``units (k, d)``."""
     mean, variance = batched_gp.predict(*both, units)
     return mean.T, jnp.sqrt(jnp.maximum(variance, 1e-12)).T
 
 
-def proposed(key: jax.Array, config: Config, given: Measured, posterior: batched_gp.Posterior) -> jax.Array:
+def propose(key: jax.Array, config: Config, given: Measured, posterior: batched_gp.Posterior) -> jax.Array:
     """The next batch ``(b, d)``: one after the other, each then taken as measured at its posterior mean.
 
     The rows from ``posterior.used`` on are free, at least ``b`` of them.
     """
     start, found = posterior.used, []
     for place, one in enumerate(jax.random.split(key, config.batch)):
-        both = conditioned(given, posterior)
+        both = condition(given, posterior)
         unit = _searched(one, config, given, both)
         found.append(unit)
         if place + 1 == config.batch:
             break
-        mean, _ = predicted(both, unit[None])
+        mean, _ = predict(both, unit[None])
         row = start + place
         given = given._replace(
             units=given.units.at[row].set(unit),
@@ -134,7 +134,7 @@ class Undominated(NamedTuple):
     original: pareto.Strips
 
 
-def undominated(config: Config, given: Measured) -> Undominated:
+def undominated_region(config: Config, given: Measured) -> Undominated:
     """Computed once for many calls of ``improvement``."""
     standard = pareto.strips(given.values, given.mask, given.reference)
     edges = jax.vmap(lambda *edge: _original(given, jnp.stack(edge)))(standard.right, standard.height)  # increasing
@@ -164,21 +164,21 @@ def _original(given: Measured, standard: jax.Array) -> jax.Array:
 
 
 def _searched(key, config, given, both):
-    left = undominated(config, given)
+    left = undominated_region(config, given)
 
     def utility(unit):
-        mean, deviation = predicted(both, snapped(config, unit)[None])
+        mean, deviation = predict(both, snap(config, unit)[None])
         return improvement(config, given, left, mean[0], deviation[0], log=True)
 
     draw_key, front_key = jax.random.split(key)
-    incumbent = _one_of(front_key, given.units, pareto.non_dominated(given.values, given.mask))
+    incumbent = _one_of(front_key, given.units, pareto.is_non_dominated(given.values, given.mask))
     tried = _around(draw_key, incumbent, config.search.raw_samples)
-    scores = _scores(config, given, left, *predicted(both, jax.vmap(lambda unit: snapped(config, unit))(tried)))
+    scores = _scores(config, given, left, *predict(both, jax.vmap(lambda unit: snap(config, unit))(tried)))
     found, _ = maximize.ascend_from_best(
         utility, incumbent[None], tried, scores, num_restarts=config.search.num_restarts,
         steps=config.search.ascent_steps,
     )  # fmt: skip
-    return snapped(config, found)
+    return snap(config, found)
 
 
 def _one_of(key, units, front):

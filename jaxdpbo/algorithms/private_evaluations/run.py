@@ -122,7 +122,7 @@ class Release(NamedTuple):
 
 
 @lru_cache
-def algorithm_of(inner: Algorithm) -> Algorithm:
+def make_algorithm(inner: Algorithm) -> Algorithm:
     """``inner``, given released values only. One record for each inner algorithm, so that runs are not compiled twice.
 
     Formal guarantee: ``mu``-GDP, replace-one, for the answer and for all points and values together.
@@ -231,7 +231,7 @@ def contribute(
         counts = jax.lax.cond(
             query.work.finding,
             lambda: private_scale.count(memory.largest, present),
-            lambda: totals.zeros_of(private_scale.count, memory.largest),
+            lambda: totals.make_zeros(private_scale.count, memory.largest),
         )
         values = values - memory.reference[None]
     means, clipped = private_mean.sum_losses(config.budget, values, *_range(config, query), present)
@@ -260,7 +260,7 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: Whole) -> Relea
 
 def inform(config: Config, query: Query, total: totals.Total) -> Info:
     """Diagnostics of one step. NOT PRIVATE."""
-    raw = private_mean.without_noise(config.budget, total.whole.means)
+    raw = private_mean.skip_noise(config.budget, total.whole.means)
     return Info(private_mean.mean_of_losses(config.budget, raw, *_range(config, query)), total.facts.clipped, None)
 
 

@@ -112,7 +112,7 @@ class GPUCBSampler(_Modelled):
         sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
         utilities = sign * np.array([each.value for each in done], float)
         config, padded = _padded(points)
-        known = deviation_of(done, self._deviation)
+        known = noise_deviation(done, self._deviation)
         found = _suggested(
             key, config, padded, jnp.asarray(_filled(utilities, len(padded))), len(done), jnp.asarray(known)
         )
@@ -160,7 +160,7 @@ class DParetoSampler(_Modelled):
         return np.asarray(found, float)
 
 
-def deviation_of(done: Sequence[FrozenTrial], otherwise: float | None) -> float:
+def noise_deviation(done: Sequence[FrozenTrial], otherwise: float | None) -> float:
     """Of the noise of the trials' values, in the mean square; NaN where it is not known of all."""
     found = [each.user_attrs.get(DEVIATION, otherwise) for each in done]
     return float("nan") if None in found else float(np.sqrt(np.mean(np.square(np.asarray(found, float)))))
@@ -194,7 +194,7 @@ def _padded(points: np.ndarray) -> tuple[gp_ucb.Config, jax.Array]:
 def _fitted(key, config, points, utilities, count, deviation):
     """The state of GP-UCB after ``count`` trials, its kernel fitted; a deviation that is no number is fitted too."""
     mask = jnp.arange(points.shape[0]) < count
-    standard = preprocessing.standardized(jnp.where(mask, utilities, 0.0), mask)  # not ranked: their noise is known
+    standard = preprocessing.standardize(jnp.where(mask, utilities, 0.0), mask)  # not ranked: their noise is known
     spread = jnp.var(jnp.where(mask, utilities, 0.0), where=mask)
     share = jnp.square(deviation) / jnp.where(spread > 0, spread, 1.0)  # of the variance: values are standardised
     start = dataclasses.replace(
@@ -236,5 +236,5 @@ def _suggested_front(key, config, points, standard, count, reference):
     given = surrogates.Measured(
         points, standard, mask, mask, zero, zero + 1.0, reference.astype(standard.dtype), config.model
     )
-    given = given._replace(models=surrogates.fitted(config, given, count))
-    return surrogates.proposed(key, config, given, surrogates.posterior(given))[0]
+    given = given._replace(models=surrogates.fit_models(config, given, count))
+    return surrogates.propose(key, config, given, surrogates.posterior(given))[0]

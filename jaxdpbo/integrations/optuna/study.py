@@ -20,7 +20,7 @@ from jaxdpbo import _silence
 from jaxdpbo.drivers import ObjectiveError
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.integrations.optuna import coordinates
-from jaxdpbo.integrations.optuna.samplers import DEVIATION, deviation_of, posterior
+from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation, posterior
 from jaxdpbo.privacy import recording
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.types import ArrayLike
@@ -160,7 +160,7 @@ class PrivateStudy:
             raise ValueError("trials must share a parameter: there is no one space to compare them in")
         points = np.array([[coordinates.encode(of, each.params[name]) for name, of in shared] for each in done])
         values = np.array([each.value for each in done], float)
-        mean, width = posterior(points, -values, deviation_of(done, None))
+        mean, width = posterior(points, -values, noise_deviation(done, None))
         row = int(np.argmax(mean))
         return Best(dict(done[row].params), -float(mean[row]), float(width[row]), done[row].number)
 

@@ -85,7 +85,7 @@ LOSSES = {
 }
 
 
-def named(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.Loss:
+def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.Loss:
     """Resolve "auto" to the name of a loss; return any other name or function unchanged.
 
     Raises:
@@ -119,7 +119,7 @@ def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets:
         raise ValueError("loss must be a number for some training row at least, got NaN for all")
 
 
-def column(targets: Targets) -> Targets:
+def to_column(targets: Targets) -> Targets:
     """Return ``y``; a data frame of one column becomes that column.
 
     Raises:
@@ -132,7 +132,7 @@ def column(targets: Targets) -> Targets:
     return _safe_indexing(targets, 0, axis=1)
 
 
-def of_records(
+def record_losses(
     loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets, *, spare: bool = False
 ) -> np.ndarray:
     """Losses ``(n,)`` of a fitted estimator's predictions. No record can raise, warn, or change another record's loss.

@@ -213,7 +213,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         if get_tags(self.estimator).input_tags.pairwise:
             raise ValueError("estimator must take records, not distances between them: those are of two users")
         space = self.space if isinstance(self.space, Space) else Space(self.space)
-        X, y = indexable(X, losses.column(y))
+        X, y = indexable(X, losses.to_column(y))
         fit_params, split_params = self._routed(params)
         prepare = self._all_rows if self.protect == ALL else self._held_out
         ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
@@ -221,8 +221,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self._keep(run, ready, _num_samples(X))
         if self.refit:
             rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
-            chosen = fitting.with_params(self.estimator, self.best_params_)
-            refitted = fitting.taken(X, y, rows, isinstance(losses.named(self.loss, self.estimator), str))
+            chosen = fitting.clone_with_params(self.estimator, self.best_params_)
+            refitted = fitting.take_rows(X, y, rows, isinstance(losses.resolve_loss(self.loss, self.estimator), str))
             self.best_estimator_ = chosen.fit(*refitted, **_check_method_params(X, fit_params, rows))
             ready = ready._replace(model=self.best_estimator_)
         for name in ("n_features_in_", "feature_names_in_"):  # of the columns, which are public
@@ -232,13 +232,13 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def _held_out(self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]) -> "_Ready":
         """For validation records."""
-        groups, loss = split_params.pop("groups", None), losses.named(self.loss, self.estimator)
-        split = splits.one(self.cv, _num_samples(X), groups, split_params, again=self.recording is not None)
-        training = fitting.taken(X, y, split.train, isinstance(loss, str))
+        groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
+        split = splits.single_split(self.cv, _num_samples(X), groups, split_params, again=self.recording is not None)
+        training = fitting.take_rows(X, y, split.train, isinstance(loss, str))
         measured = np.append(split.validation, split.train[0])
         validation = _safe_indexing(X, measured), losses.elements(y, measured)
         data = fitting.HeldOut(training, validation, split, _check_method_params(X, fit_params, split.train))
-        objective = fitting.OfUsers(self.estimator, loss, self.error_score == "raise")
+        objective = fitting.UserLosses(self.estimator, loss, self.error_score == "raise")
         # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.
         model = objective.fitted(middle, data)
         argument_errors.expect_response(loss, model)
@@ -251,15 +251,17 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """For all rows, in blocks."""
         if self.cv is not None:
             raise ValueError("cv must not be given with protect='all': rows are cut into blocks")
-        groups, loss = split_params.pop("groups", None), losses.named(self.loss, self.estimator)
+        groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
         found, count = self._range(loss), _num_samples(X)
         clipped = None if isinstance(found, str) else _checks.interval("loss_range", found)
-        learner = fitting.OfBlock(self.estimator, loss, clipped)
+        learner = fitting.BlockLoss(self.estimator, loss, clipped)
         persons = count if groups is None else len(np.unique(np.asarray(groups)))
         k = separable.usual_count(persons) if self.n_blocks is None else self.n_blocks
-        objective = fitting.of_blocks(learner, count, k, groups, raises=self.error_score == "raise")
+        objective = fitting.blocks_objective(learner, count, k, groups, raises=self.error_score == "raise")
         data = fitting.All(X, y, fit_params, isinstance(loss, str))
-        model = fitting.with_params(self.estimator, middle)  # unknown parameters are said before anything is spent
+        model = fitting.clone_with_params(
+            self.estimator, middle
+        )  # unknown parameters are said before anything is spent
         argument_errors.expect_response(loss, model)
         each = round(np.mean([len(block.train) for block in objective.partition]))  # alike, where there are no groups
         return _Ready(objective, data, objective.count, np.arange(0), model, (), each)
@@ -285,7 +287,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 ready.data,
                 space,
                 method=self.method,
-                loss_range=self._range(losses.named(self.loss, self.estimator)),
+                loss_range=self._range(losses.resolve_loss(self.loss, self.estimator)),
                 mu=self.mu,
                 epsilon=self.epsilon,
                 delta=self.delta,

@@ -36,7 +36,7 @@ class Split(NamedTuple):
         return np.bincount(self.user, losses, self.users) / np.bincount(self.user, minlength=self.users)
 
 
-def one(cv: Any, rows: int, groups: Any, arguments: dict[str, Any], *, again: bool) -> Split:
+def single_split(cv: Any, rows: int, groups: Any, arguments: dict[str, Any], *, again: bool) -> Split:
     """The one split, by the number of rows and the groups alone; ``again`` says that it must be the same each time.
 
     Raises:

@@ -44,7 +44,7 @@ class Sum(NamedTuple):
     lost: float
 
 
-def added(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum | None:
+def add_losses(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum | None:
     """The sum of all parts' losses; None where it would be too long, too coarse for ``delta``, or all of it is lost."""
     if any(part.infinite >= 1 for part in parts):
         return None
@@ -129,7 +129,7 @@ def _log_moments(mass: Vector, step: float, tilts: Vector) -> Vector:
     return np.concatenate([found, np.array(far)], axis=1)
 
 
-def epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
+def find_epsilon(mass: Vector, losses: Vector, delta: float) -> float:
     """The ``epsilon >= 0`` at which ``sum_{l > epsilon} mass (1 - e^(epsilon - l))`` is ``delta``; rounded up.
 
     Of positive losses that rise.
@@ -151,7 +151,7 @@ def epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
     return float(min(losses[upper], math.log((above[upper] - delta) / scaled[upper]) * (1 + 1e-12) + 1e-15))
 
 
-def profile_of(found: Sum) -> Profile:
+def make_profile(found: Sum) -> Profile:
     """``epsilon -> delta`` of a sum: between two losses it is straight in ``a``."""
     losses = found.losses
     above = np.append(np.cumsum(found.mass[::-1])[::-1], 0.0)
@@ -165,7 +165,7 @@ def profile_of(found: Sum) -> Profile:
     return profile
 
 
-def bounded(profile: Profile) -> Profile:
+def clamp_profile(profile: Profile) -> Profile:
     """1 where a profile says nothing: NaN, or no probability."""
 
     def known(epsilon: float) -> float:

@@ -85,7 +85,7 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
 
     Holds if every stage's profile does for these rows whatever the stages before it released, and all parameters were
     fixed without the rows. A stage chosen by an earlier release enters by one curve above all of its options:
-    ``stage.under``. The order of stages does not matter.
+    ``stage.from_curve``. The order of stages does not matter.
 
     Args:
       stages: made by ``accounting.stage``; all about the same rows.
@@ -124,7 +124,7 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
     return Total(epsilon, delta, RELATION, by, items, given)
 
 
-def composed_profile(stages: Sequence[Stage]) -> _grid.Profile:
+def compose_profile(stages: Sequence[Stage]) -> _grid.Profile:
     """The whole profile ``epsilon -> delta`` of stages composed: of a selection's run that releases several.
 
     By the grid, so that no delta is under some 1e-10; 1 where nothing is proved.
@@ -134,7 +134,7 @@ def composed_profile(stages: Sequence[Stage]) -> _grid.Profile:
 
     >>> from jaxdpbo import accounting
     >>> from jaxdpbo.privacy.accounting import stage
-    >>> profile = accounting.composed_profile([stage.gaussian(0.3, "training"), stage.gaussian(0.4, "score")])
+    >>> profile = accounting.compose_profile([stage.gaussian(0.3, "training"), stage.gaussian(0.4, "score")])
     >>> round(profile(1.0) / accounting.gdp_delta(0.5, 1.0), 6)
     1.0
     """
@@ -142,7 +142,7 @@ def composed_profile(stages: Sequence[Stage]) -> _grid.Profile:
     if not rest:
         return partial(gdp.gdp_delta, mu)
     found = _sum(mu, rest, 1.0, _grid.TRUNCATED)
-    return _grid.profile_of(found) if found is not None else lambda epsilon: 1.0
+    return _grid.make_profile(found) if found is not None else lambda epsilon: 1.0
 
 
 def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
@@ -179,7 +179,7 @@ def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
     least = _gaussian_level(mu, rest, delta)
     if not rest or delta == 0:
         return least
-    return min(least, _level_above(composed_profile(given), delta))
+    return min(least, _level_above(compose_profile(given), delta))
 
 
 def _level_above(profile: _grid.Profile, delta: float) -> float:
@@ -219,7 +219,7 @@ def _reduced(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
     known = [level for level in levels if level]
     if math.inf in known:
         return math.inf, rest
-    return (rounded_gaussian.composed_mu(*known) if known else 0.0), rest
+    return (rounded_gaussian.compose_gdp_rounded_up(*known) if known else 0.0), rest
 
 
 def _level_as_gaussian(stage: Stage) -> float | None:
@@ -281,7 +281,7 @@ def _basic(mu: float, rest: Sequence[Stage], delta: float) -> float:
 def _by_grid(mu: float, rest: Sequence[Stage], delta: float) -> float:
     slack = min(_grid.TRUNCATED, 1e-4 * delta)
     found = _sum(mu, rest, delta, slack)
-    return math.inf if found is None else _grid.epsilon_of(found.mass, found.losses, delta - found.lost)
+    return math.inf if found is None else _grid.find_epsilon(found.mass, found.losses, delta - found.lost)
 
 
 def _sum(mu: float, rest: Sequence[Stage], delta: float, slack: float) -> _grid.Sum | None:
@@ -299,7 +299,7 @@ def _sum(mu: float, rest: Sequence[Stage], delta: float, slack: float) -> _grid.
             for (one, times), (_, deviation) in zip(groups, shape, strict=True)
         ]
         known = [part for part in parts if part is not None]
-        if len(known) == len(parts) and (found := _grid.added(known, step, slack, delta)) is not None:
+        if len(known) == len(parts) and (found := _grid.add_losses(known, step, slack, delta)) is not None:
             return found
     return None
 
@@ -353,7 +353,7 @@ def _part(one: Stage, times: int, step: float, tail: float, deviation: float) ->
         part = _grid.from_profile(profile, step, tail, POINTS)
         return None if part is None else part._replace(times=times)
     rate, z = density
-    return sampling.on_grid(rate, z, step, tail, times) if sampling.fits(rate, z, step) else None
+    return sampling.discretise_loss(rate, z, step, tail, times) if sampling.fits(rate, z, step) else None
 
 
 def _event(events: Any, what: str, kind: str, arguments: tuple[Any, ...]) -> Any:

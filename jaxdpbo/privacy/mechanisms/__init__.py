@@ -6,9 +6,9 @@
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.mechanisms.discrete_noise import (
     discrete_laplace,
-    discrete_laplace_of,
+    discrete_laplace_from_table,
     geometric,
-    geometric_of,
+    geometric_from_table,
     outcome,
     planar_laplace,
     rounded_gaussian,
@@ -19,13 +19,13 @@ from jaxdpbo.privacy.mechanisms.selection import exact_exponential, largest_scor
 __all__ = [
     "FLOOR",
     "discrete_laplace",
-    "discrete_laplace_of",
+    "discrete_laplace_from_table",
     "exact_exponential",
     "exponential",
     "exponential_log_probabilities",
     "gaussian",
     "geometric",
-    "geometric_of",
+    "geometric_from_table",
     "laplace",
     "largest_score",
     "noisy_argmax",

@@ -54,14 +54,14 @@ def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Arr
     >>> bool((mechanisms.geometric(secret_key(), (3,), Fraction(1, 2)) >= 0).all())
     True
     """
-    return geometric_of(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
+    return geometric_from_table(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
 
 
-def geometric_of(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
+def geometric_from_table(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
     """The same from a table of ``tables.geometric``, traced: of at most 31 digits, those whose row is 0 being 0."""
     places = (len(table), *(1,) * len(shape))
     words = jax.random.bits(key, (tables.WORDS, len(table), *shape), jnp.uint32)
-    ones = ~at_least(words, [table[:, i].reshape(places) for i in range(tables.WORDS)])
+    ones = ~is_at_least(words, [table[:, i].reshape(places) for i in range(tables.WORDS)])
     powers = jnp.asarray(2 ** np.arange(len(table), dtype=np.int64), jnp.int32).reshape(places)
     return jnp.sum(jnp.where(ones, powers, 0), axis=0, dtype=jnp.int32)
 
@@ -79,13 +79,13 @@ def discrete_laplace(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> 
     >>> mechanisms.discrete_laplace(secret_key(), (3,), Fraction(1, 2)).shape
     (3,)
     """
-    return discrete_laplace_of(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
+    return discrete_laplace_from_table(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
 
 
-def discrete_laplace_of(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
-    """The same from a table, see ``geometric_of``."""
+def discrete_laplace_from_table(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
+    """The same from a table, see ``geometric_from_table``."""
     plus, minus = jax.random.split(key)
-    return geometric_of(plus, shape, table) - geometric_of(minus, shape, table)
+    return geometric_from_table(plus, shape, table) - geometric_from_table(minus, shape, table)
 
 
 def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
@@ -126,7 +126,7 @@ def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fractio
     return _counted(words, table)[0]
 
 
-def at_least(words: Any, thresholds: Any) -> jax.Array:
+def is_at_least(words: Any, thresholds: Any) -> jax.Array:
     """Whether numbers of several ``words (w, ...)`` are at least ``thresholds``, of as many; all are looked at."""
     found = words[-1] >= thresholds[-1]
     for word, threshold in zip(reversed(words[:-1]), reversed(thresholds[:-1]), strict=True):
@@ -155,7 +155,7 @@ def _counted(words, limbs):
 def _count(carry, threshold):
     """One function for all draws, or one outside of a program would be compiled anew each time."""
     words, found = carry
-    return (words, found + at_least(words, threshold).astype(jnp.int32)), None
+    return (words, found + is_at_least(words, threshold).astype(jnp.int32)), None
 
 
 def _searched(words, table):
@@ -165,7 +165,7 @@ def _searched(words, table):
     def halve(_, bounds):
         low, high = bounds  # t[low - 1] <= u, u < t[high]
         middle = (low + high) // 2
-        above = at_least(words, [limbs[middle, i] for i in range(tables.WORDS)]) & (low < high)
+        above = is_at_least(words, [limbs[middle, i] for i in range(tables.WORDS)]) & (low < high)
         return jnp.where(above, middle + 1, low), jnp.where(above | (low >= high), high, middle)
 
     start = jnp.zeros(words.shape[1:], jnp.int32), jnp.full(words.shape[1:], count, jnp.int32)

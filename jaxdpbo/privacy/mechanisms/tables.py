@@ -150,7 +150,7 @@ def geometric(rate: Fraction) -> np.ndarray:
         return _words([_rounded(probability) for probability in probabilities])
 
 
-def padded(rate: Fraction) -> np.ndarray:
+def pad_geometric(rate: Fraction) -> np.ndarray:
     """``geometric(rate)`` with digits that are never 1 added up to 31: one shape for all rates."""
     table = geometric(rate)
     return np.concatenate([table, np.zeros((MAX_DIGITS - len(table), WORDS), np.uint32)])

@@ -16,7 +16,7 @@ from jax.extend import backend, core
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from jaxdpbo.privacy.separable import data_axes, decompositions, primitives, rules
-from jaxdpbo.privacy.separable.taints import OWN, PUBLIC, Mixed, PerUser, Taint, joined
+from jaxdpbo.privacy.separable.taints import OWN, PUBLIC, Mixed, PerUser, Taint, join
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
 FOLLOWED = {*rules.RULES, *primitives.CALLS, *primitives.LOOPS, *primitives.WITHOUT_RULE}
@@ -101,7 +101,7 @@ def check_separable(
         objective holds (they may be made of records: pass them in ``data``, or see ``public_constants``; a captured
         number counts as public), values of no or several arrays.
     """
-    axes, leaves = data_axes.axes_of(data, user_axes), jax.tree.leaves(data)
+    axes, leaves = data_axes.find_axes(data, user_axes), jax.tree.leaves(data)
     count = data_axes.expect_users(leaves, axes)
     if users is not None and users != count:
         raise ValueError(f"user_axes must name axes of length users = {users}, got {count}")
@@ -186,7 +186,7 @@ def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
         for program in decompositions.programs_in(equation):
-            yield from _constants(decompositions.as_closed(program))
+            yield from _constants(decompositions.close(program))
         for value in jax.tree.leaves(list(equation.params.values())):
             if isinstance(value, (np.ndarray, jax.Array)):
                 yield value
@@ -202,7 +202,7 @@ class _Walk:
 
     def mixed(self, why: str, equation: JaxprEqn) -> Mixed:
         """Says the operation, the shapes it is given, why, and the line of the source that asked for it."""
-        shapes = ", ".join(str(rules.shape_of(atom)) for atom in equation.invars)
+        shapes = ", ".join(str(rules.atom_shape(atom)) for atom in equation.invars)
         lines = (_line(one) for one in reversed(self.inside))
         line = next(filter(None, lines), "a line that JAX does not know")
         return Mixed(f"{equation.primitive.name} of {shapes} {why} at {line}")
@@ -228,11 +228,11 @@ class _Walk:
         if why := self._fault(equation, taints):
             raise NotSeparable(self.mixed(why, equation).said)
         if name in primitives.CALLS:
-            return self.program(decompositions.as_closed(equation.params[primitives.CALLS[name]]), taints)
+            return self.program(decompositions.close(equation.params[primitives.CALLS[name]]), taints)
         if name in primitives.LOOPS:
             return getattr(self, f"_{name}")(equation, taints)
         for program in decompositions.programs_in(equation):  # such as how a reduction combines two numbers
-            self.program(decompositions.as_closed(program), [OWN] * len(decompositions.as_closed(program).in_avals))
+            self.program(decompositions.close(program), [OWN] * len(decompositions.close(program).in_avals))
         if all(taint == PUBLIC for taint in taints):
             return [PUBLIC] * len(equation.outvars)
         return self._by_rule(equation, taints)
@@ -249,7 +249,7 @@ class _Walk:
             return "draws by a generator that is not JAX's own"
         if private and set(kinds) - {primitives.THREEFRY}:
             return "makes keys of records by another generator than threefry"
-        if self.mapped and private and rules.names_an_axis_from_behind(equation):
+        if self.mapped and private and rules.has_negative_axis(equation):
             return "counts an axis from behind, which vmap may take for that of users"
         return "" if not self.mapped or self._maps(equation, taints) else "is not known to keep users apart under vmap"
 
@@ -276,7 +276,7 @@ class _Walk:
     def _fitting(self, taint: Taint, variable: Var, equation: JaxprEqn) -> Taint:
         """A user axis is one of the result's, and as long as there are users: whatever a rule says."""
         if isinstance(taint, PerUser):
-            shape = rules.shape_of(variable)
+            shape = rules.atom_shape(variable)
             if taint.axis >= len(shape) or shape[taint.axis] != self.users:
                 return self.mixed("changes the axis of users", equation)
         return taint
@@ -303,7 +303,7 @@ class _Walk:
             carry = after
 
     def _joined(self, taints: Sequence[Taint], equation: JaxprEqn) -> Taint:
-        taint = joined(taints)
+        taint = join(taints)
         return self.mixed(rules.DIFFERENT, equation) if taint is None else taint
 
     def _scan(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:

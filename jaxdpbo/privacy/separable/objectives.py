@@ -82,7 +82,7 @@ class PerUser(KeepsApart):
 
     def _traced(self, point: Any, data: Any) -> jax.Array:
         leaves, inputs = jax.tree.flatten((point, data))
-        axes = data_axes.axes_of(data, self.user_axes)
+        axes = data_axes.find_axes(data, self.user_axes)
         axes = [None] * (len(leaves) - len(axes)) + axes
         data_axes.expect_users(leaves, axes)
 

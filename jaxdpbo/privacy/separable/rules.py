@@ -19,7 +19,7 @@ Rule = Callable[[JaxprEqn, Axes], int | str]
 DIFFERENT = "combines arrays whose users lie along different axes"
 
 
-def shape_of(variable: Var | Literal) -> tuple[int, ...]:
+def atom_shape(variable: Var | Literal) -> tuple[int, ...]:
     """Of a variable or a literal of a program."""
     return tuple(getattr(variable.aval, "shape", ()))
 
@@ -54,18 +54,18 @@ def _shared_unless(crosses: Callable[[JaxprEqn, int], str]) -> Rule:
 
 def _places(equation: JaxprEqn, named: int | Sequence[int], operand: int = 0) -> list[int | None]:
     """Axes of an operand, from the front: JAX takes some from behind."""
-    rank = len(shape_of(equation.invars[operand]))
+    rank = len(atom_shape(equation.invars[operand]))
     return [int(axis) % rank for axis in np.atleast_1d(named)]
 
 
 def _broadcast_in_dim(equation: JaxprEqn, axes: Axes) -> int | str:
-    rank = len(shape_of(equation.outvars[0]))
+    rank = len(atom_shape(equation.outvars[0]))
     return equation.params["broadcast_dimensions"][axes[0]] % rank
 
 
 def _reshape(equation: JaxprEqn, axes: Axes) -> int | str:
     """The axis survives where the sizes before it multiply to the same and its own is the same."""
-    axis, old, new = axes[0], shape_of(equation.invars[0]), tuple(equation.params["new_sizes"])
+    axis, old, new = axes[0], atom_shape(equation.invars[0]), tuple(equation.params["new_sizes"])
     if axis is not None and equation.params.get("dimensions") is None:
         for place, size in enumerate(new):
             if size == old[axis] and math.prod(new[:place]) == math.prod(old[:axis]):
@@ -94,7 +94,7 @@ def _transpose(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _slice(equation: JaxprEqn, axis: int) -> str:
-    params, size = equation.params, shape_of(equation.invars[0])[axis]
+    params, size = equation.params, atom_shape(equation.invars[0])[axis]
     whole = (params["start_indices"][axis], params["limit_indices"][axis]) == (0, size)
     return "" if whole and (params["strides"] is None or params["strides"][axis] == 1) else "takes a part of the users"
 
@@ -103,7 +103,7 @@ def _dynamic_slice(equation: JaxprEqn, axes: Axes) -> int | str:
     axis, *starts = axes
     if axis is None or any(start is not None for start in starts):
         return "slices at a place that depends on records"
-    whole = equation.params["slice_sizes"][axis] == shape_of(equation.invars[0])[axis]
+    whole = equation.params["slice_sizes"][axis] == atom_shape(equation.invars[0])[axis]
     return axis if whole else "takes a part of the users"
 
 
@@ -113,7 +113,7 @@ def _dynamic_update_slice(equation: JaxprEqn, axes: Axes) -> int | str:
         return "writes at a place that depends on records"
     if axis is None:
         return DIFFERENT
-    whole = shape_of(equation.invars[0])[axis] == shape_of(equation.invars[1])[axis]
+    whole = atom_shape(equation.invars[0])[axis] == atom_shape(equation.invars[1])[axis]
     return axis if whole or update is None else "writes some users' values into others' places"
 
 
@@ -134,7 +134,7 @@ def _along(name: str, what: str) -> Rule:
 
 
 def _stack(equation: JaxprEqn, axes: Axes) -> int | str:
-    axis, new = _shared(axes), equation.params["axis"] % len(shape_of(equation.outvars[0]))
+    axis, new = _shared(axes), equation.params["axis"] % len(atom_shape(equation.outvars[0]))
     return DIFFERENT if axis is None else axis + (new <= axis)
 
 
@@ -145,17 +145,17 @@ def _unstack(equation: JaxprEqn, axes: Axes) -> int | str:
 def _on_last(kept: int, what: str) -> Rule:
     """Works on the last ``kept`` axes of the first operand; the axes before them are those of all."""
     return _shared_unless(
-        lambda equation, axis: f"{what} users" if axis >= len(shape_of(equation.invars[0])) - kept else ""
+        lambda equation, axis: f"{what} users" if axis >= len(atom_shape(equation.invars[0])) - kept else ""
     )
 
 
 def _fft(equation: JaxprEqn, axis: int) -> str:
-    free = len(shape_of(equation.invars[0])) - len(equation.params["fft_lengths"])
+    free = len(atom_shape(equation.invars[0])) - len(equation.params["fft_lengths"])
     return "" if axis < free else "transforms along the axis of users"
 
 
 def _triangular_solve(equation: JaxprEqn, axes: Axes) -> int | str:
-    (matrix, right), rank, axis = axes, len(shape_of(equation.invars[1])), _shared(axes)
+    (matrix, right), rank, axis = axes, len(atom_shape(equation.invars[1])), _shared(axes)
     columns = rank - (1 if equation.params["left_side"] else 2)
     if matrix is None and right == columns:
         return columns
@@ -179,7 +179,7 @@ def _dot_general(equation: JaxprEqn, axes: Axes) -> int | str:
     side, free = private[0], []
     for one, variable in enumerate(equation.invars):
         taken = {*contracted[one], *batch[one]}
-        free.append([axis for axis in range(len(shape_of(variable))) if axis not in taken])
+        free.append([axis for axis in range(len(atom_shape(variable))) if axis not in taken])
     return len(batch[0]) + (len(free[0]) if side else 0) + free[side].index(axes[side])
 
 
@@ -201,7 +201,7 @@ def _window(equation: JaxprEqn, axis: int) -> str:
 def _gather(equation: JaxprEqn, axes: Axes) -> int | str:
     """Users along a whole window, along a batching axis, or, of a public operand, along the indices."""
     (operand, indices), numbers = axes, equation.params["dimension_numbers"]
-    rank, shapes = len(shape_of(equation.outvars[0])), [shape_of(variable) for variable in equation.invars]
+    rank, shapes = len(atom_shape(equation.outvars[0])), [atom_shape(variable) for variable in equation.invars]
     beside = [axis for axis in range(rank) if axis not in numbers.offset_dims]  # the indices' own axes, in order
     if operand is None:
         assert indices is not None
@@ -222,7 +222,7 @@ def _gather(equation: JaxprEqn, axes: Axes) -> int | str:
 def _scatter(equation: JaxprEqn, axes: Axes) -> int | str:
     """Users along a whole window of operand and updates, or along a batching axis of all three."""
     (operand, indices, updates), numbers = axes, equation.params["dimension_numbers"]
-    shapes = [shape_of(variable) for variable in equation.invars]
+    shapes = [atom_shape(variable) for variable in equation.invars]
     beside = [axis for axis in range(len(shapes[2])) if axis not in numbers.update_window_dims]
     aside = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     kept = [axis for axis in range(len(shapes[0])) if axis not in aside]
@@ -250,11 +250,11 @@ def _batching_axis(numbers: Any, axes: Axes, beside: Sequence[int]) -> int | Non
 
 
 def _bitcast(equation: JaxprEqn, axis: int) -> str:
-    both = min(len(shape_of(equation.invars[0])), len(shape_of(equation.outvars[0])))
+    both = min(len(atom_shape(equation.invars[0])), len(atom_shape(equation.outvars[0])))
     return "" if axis < both else "takes the bits of several users as one"
 
 
-def names_an_axis_from_behind(equation: JaxprEqn) -> bool:
+def has_negative_axis(equation: JaxprEqn) -> bool:
     """Whether an axis among the parameters is negative, which JAX's rules for vmap do not expect."""
     named = [value for name, value in equation.params.items() if name in AXES]
     return any(axis < 0 for axis in jax.tree.leaves(named) if isinstance(axis, (int, np.integer)))

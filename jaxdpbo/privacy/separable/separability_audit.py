@@ -10,7 +10,7 @@ from jaxdpbo import _checks
 from jaxdpbo.types import ArrayLike, Data, Objective
 
 
-class Replayed(NamedTuple):
+class SeparabilityAudit(NamedTuple):
     """What ``audit_separable`` saw. NOT PRIVATE: for the holder of the data alone.
 
     Attributes:
@@ -37,7 +37,7 @@ def audit_separable(
     records: Sequence[int] | None = None,
     replace: Callable[[Data, int], Data] | None = None,
     tolerance: float = 0.0,
-) -> Replayed:
+) -> SeparabilityAudit:
     """Replace one user's record at a time, and see whether another user's loss moves.
 
     It finds bugs and proves nothing: a condition that these records, replacements and points do not meet is not met
@@ -87,7 +87,7 @@ def audit_separable(
                 moved[row] = 0.0
                 mixed |= {(row, int(entry)) for entry in np.flatnonzero(moved > tolerance)}
                 largest, count = max(largest, float(moved.max())), count + 1
-    return Replayed(tuple(sorted(mixed)), largest, count)
+    return SeparabilityAudit(tuple(sorted(mixed)), largest, count)
 
 
 def _counts(leaf: Any, users: int) -> bool:

@@ -96,7 +96,7 @@ def threshold(projected: int, epsilon: float, delta: float) -> float:
 
 
 @_checks.takes(smallest_singular=_checks.nonnegative, epsilon=_checks.positive, delta=_checks.probability)
-def largest_projected(smallest_singular: float, epsilon: float, delta: float) -> int:
+def largest_rank(smallest_singular: float, epsilon: float, delta: float) -> int:
     """The largest ``r`` whose threshold is at most the smallest singular value of the centred inputs; 0 where none is.
 
     What the paper finds best for its transform. The singular value is private, and so is this number: one more reason
@@ -362,7 +362,7 @@ def _affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) ->
         raise ValueError(
             f"epsilon must be smaller with exact noise: neighbours would be {float(apart):.2g} cells apart, over 2^28"
         )
-    rounding = sensitivity.computed(Fraction(1), Fraction(rounding_bound(config)))
+    rounding = sensitivity.add_computation_error(Fraction(1), Fraction(rounding_bound(config)))
     if not sensitivity.cells_fit(paid, apart, config.dimension, rounding, in_l1=in_l1):
         raise ValueError(
             f"centre must have fewer coordinates with exact noise, got {len(config.centre)}: float64 would round rows "

@@ -93,7 +93,7 @@ def curate(
         raise TypeError("key must not be traced: curate runs on the host, outside jit, vmap and grad")
     charged = None
     if recording is not None:
-        recording = recordings.located(recording)
+        recording = recordings.check_recording(recording)
         charged = recordings.charge_once(recording, f"curate by {config.kind}", statement, config, shape)
     if charged is not None and charged.release is not None:
         released, projection = recordings.from_text(_shapes(config, shape), charged.release["rows"])
@@ -101,7 +101,7 @@ def curate(
         with np.errstate(all="ignore"):
             released, projection = _released(draw_key, noise_key, raw, config)
         if recording is not None:
-            ledger.store_release(*recording, {"rows": recordings.as_text((released, projection))})
+            ledger.store_release(*recording, {"rows": recordings.to_text((released, projection))})
     return Curated(
         released, Metadata(config.kind, _distribution(config, projection), projection, config.scale), statement
     )
@@ -172,13 +172,13 @@ def _distribution(
 def _noised(key, cells, config) -> np.ndarray:
     """Cells moved by whole cells of noise; what wraps around 2^32 is post-processed."""
     if config.kind == "product_laplace":  # its table is traced: budgets do not compile anew
-        return np.asarray(_with_laplace(key, cells, tables.padded(Fraction(config.grid_scale))))
+        return np.asarray(_with_laplace(key, cells, tables.pad_geometric(Fraction(config.grid_scale))))
     return np.asarray(_with_noise(key, cells, config.kind, config.grid_scale))
 
 
 @jax.jit
 def _with_laplace(key, cells, table):
-    return cells + mechanisms.discrete_laplace_of(key, cells.shape, jnp.asarray(table))
+    return cells + mechanisms.discrete_laplace_from_table(key, cells.shape, jnp.asarray(table))
 
 
 @partial(jax.jit, static_argnums=(2, 3))

@@ -319,7 +319,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "integrations.sklearn.fitting": "blocks_objective take_rows",
         "integrations.sklearn.losses": "to_column elements expect record_losses",
         "privacy.separable.blocks": "blocks cut usual_count",
-        "privacy.separable.by_person": "ByPerson.of",
+        "privacy.separable.by_person": "ByPerson.replace_objective",
         "privacy.separable.check": "Separable",
         "privacy.separable.data_axes": "find_axes expect_one_role",
         "privacy.transforms.curation": "project",

@@ -368,7 +368,7 @@ def test_a_splitter_sees_no_record():
 
     found = splits.single_split(Looking(1, test_size=0.25, random_state=0), 60, None, {}, again=False)
     assert (len(found.train), len(found.validation), found.users) == (45, 15, 15)
-    np.testing.assert_array_equal(found.of_users(np.arange(15.0))[found.user], np.arange(15.0))
+    np.testing.assert_array_equal(found.user_losses(np.arange(15.0))[found.user], np.arange(15.0))
     usual = [splits.single_split(None, 60, None, {}, again=True) for _ in range(2)]
     assert usual[0].users == 30
     np.testing.assert_array_equal(usual[0].validation, usual[1].validation)
@@ -478,7 +478,7 @@ def test_records_of_a_group_are_one_user():
     assert not set(whose[found.train]) & set(whose[found.validation])
     of_rows = np.arange(len(found.validation), dtype=float)
     for user, group in enumerate(np.unique(whose[found.validation])):
-        assert found.of_users(of_rows)[user] == np.mean(of_rows[whose[found.validation] == group])
+        assert found.user_losses(of_rows)[user] == np.mean(of_rows[whose[found.validation] == group])
     both = PredefinedSplit([-1, 0] * 30)
     with pytest.raises(ValueError, match="one group on both sides"):
         splits.single_split(list(both.split()), 60, whose, {}, again=False)

@@ -33,7 +33,7 @@ def gradient_objective(loss: Objective) -> Objective:
     define the loss once. Of ``by_person``: each person's rows' gradients, likewise.
     """
     if isinstance(loss, ByPerson):
-        return loss.of(gradient_objective(loss.rows))
+        return loss.replace_objective(gradient_objective(loss.rows))
 
     def gradients(point: Any, data: Any) -> jax.Array:
         point = jnp.asarray(point)

@@ -107,7 +107,7 @@ class Plan(NamedTuple):
         inner = getattr(self.search, "inner", self.search)
         return inner if isinstance(inner, dp_gibo.Config) else None
 
-    def searched(self, release: Any) -> Any:
+    def search_release(self, release: Any) -> Any:
         """Of a release, what the search released, without the estimate."""
         return release.inner if isinstance(release, private_estimate.Release) else release
 

@@ -135,7 +135,7 @@ def minimize(
     stepwise = {"snapshot": snapshot, "executor": executor, "progress": progress}
     trace = must or (auto and not from_python)
     run = _run_plan(plan, objective, data, trace=trace, must=must, shared=shared, stepwise=stepwise)
-    note = "" if plan.descent is None else path_note(plan.searched(run.release).path, plan.descent)
+    note = "" if plan.descent is None else path_note(plan.search_release(run.release).path, plan.descent)
     return run._replace(note=note, method=f"{plan.method}: {plan.reason}")
 
 

@@ -20,7 +20,7 @@ def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tupl
         if isinstance(rows, separable.KeepsApart):
             raise ValueError(f"user_axes must not be given where the objective has its own, got {rows!r}")
         rows = separable.Checked(rows, user_axes)
-        objective = objective.of(rows) if isinstance(objective, separable.ByPerson) else rows
+        objective = objective.replace_objective(rows) if isinstance(objective, separable.ByPerson) else rows
     if not isinstance(rows, separable.KeepsApart):
         return objective, data
     separable.expect_one_role(data, rows.user_axes)

@@ -127,7 +127,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     sizes = {"batch": config.batch, "polish_steps": config.polish_steps}
 
     def design(factorization: gp.Factorization) -> tuple[jax.Array, jax.Array]:
-        known = config.surrogate, factorization, public.theta, config.searched
+        known = config.surrogate, factorization, public.theta, config.search_bounds
         if config.adaptive:
             return gradient_design.propose_fewest(*known, config.tolerance, **sizes)
         return gradient_design.propose_batch(*known, **sizes)
@@ -157,7 +157,7 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
     theta, optimizer = descent.move(
         config.optimizer,
         config.step_size,
-        config.searched,
+        config.search_bounds,
         noisy / config.gradient_unit,
         public.optimizer,
         public.theta,

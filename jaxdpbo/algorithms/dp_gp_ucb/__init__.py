@@ -21,8 +21,8 @@ the releases and the guarantee of the other. The first spends ``epsilon`` on the
 a design of its own, in batches, counts differences between a user's losses wherever these lie, and prefers the start.
 Both draw the point by ``mechanisms.exact_exponential``.
 
-Look at ``preview_release(config)`` before spending anything: under the constants that the proofs need, Algorithms 1 and 2 draw
-almost uniformly at any usual ``epsilon``.
+Look at ``preview_release(config)`` before spending anything: under the constants that the proofs need, Algorithms 1 and
+2 draw almost uniformly at any usual ``epsilon``.
 
 ``configs`` and ``gains`` say what a run is configured with, ``run`` how it goes, ``previews`` what to expect of it.
 

@@ -61,7 +61,7 @@ class _Modelled(BaseSampler):
             [[coordinates.encode(of, each.params[name]) for name, of in search_space.items()] for each in done]
         )
         key = jax.random.key(int(self._rng.integers(2**31)))
-        found = self._proposed(key, study, points, done)
+        found = self._propose(key, study, points, done)
         return {name: coordinates.decode(of, at) for (name, of), at in zip(search_space.items(), found, strict=True)}
 
     def sample_independent(
@@ -79,7 +79,7 @@ class _Modelled(BaseSampler):
     def _expect(self, study: Study) -> None:
         raise NotImplementedError
 
-    def _proposed(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
+    def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
         raise NotImplementedError
 
 
@@ -108,7 +108,7 @@ class GPUCBSampler(_Modelled):
     def _expect(self, study: Study) -> None:
         self._raise_error_if_multi_objective(study)
 
-    def _proposed(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
+    def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
         sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
         utilities = sign * np.array([each.value for each in done], float)
         config, padded = _padded(points)
@@ -137,7 +137,7 @@ class DParetoSampler(_Modelled):
         if len(study.directions) != 2:
             raise ValueError(f"DParetoSampler needs a study of two objectives, got {len(study.directions)}")
 
-    def _proposed(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
+    def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
         signs = np.array([1.0 if each == StudyDirection.MINIMIZE else -1.0 for each in study.directions])
         values = signs * np.array([each.values for each in done], float)
         low, scale = values.mean(axis=0), np.maximum(values.std(axis=0), 1e-12)

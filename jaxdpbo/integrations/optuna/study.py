@@ -79,7 +79,7 @@ class PrivateStudy:
         self.study, self._suggest, self._losses = study, suggest, losses
         self._running: set[int] = set()
         self._lock = threading.Lock()
-        self._private = PrivateObjective(self._of_users, data, **options)
+        self._private = PrivateObjective(self._user_losses, data, **options)
         self.guarantee: Guarantee = self._private.guarantee
         self.deviation: float = self._private.deviation
 
@@ -164,7 +164,7 @@ class PrivateStudy:
         row = int(np.argmax(mean))
         return Best(dict(done[row].params), -float(mean[row]), float(width[row]), done[row].number)
 
-    def _of_users(self, place: dict[str, Any], data: Any) -> Any:
+    def _user_losses(self, place: dict[str, Any], data: Any) -> Any:
         """The losses of a trial; what they raise is not quoted."""
         try:
             return _silence.settle(self._losses(dict(place["params"]), data))

@@ -39,14 +39,14 @@ class UserLosses(NamedTuple):
     def __call__(self, params: dict[str, Any], data: HeldOut) -> np.ndarray:
         """Those of a fit that fails are the largest, whatever the range."""
         try:
-            model = self.fitted(params, data)
+            model = self.fit_clone(params, data)
         except Exception:
             if self.raises:
                 raise
             return np.full(data.split.users, np.inf)
-        return data.split.of_users(losses.record_losses(self.loss, model, *data.validation, spare=True))
+        return data.split.user_losses(losses.record_losses(self.loss, model, *data.validation, spare=True))
 
-    def fitted(self, params: dict[str, Any], data: HeldOut) -> Estimator:
+    def fit_clone(self, params: dict[str, Any], data: HeldOut) -> Estimator:
         """A clone with these parameters, fitted to the training rows."""
         return clone_with_params(self.estimator, params).fit(*data.training, **data.fit_params)
 

@@ -214,8 +214,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError("estimator must take records, not distances between them: those are of two users")
         space = self.space if isinstance(self.space, Space) else Space(self.space)
         X, y = indexable(X, losses.to_column(y))
-        fit_params, split_params = self._routed(params)
-        prepare = self._all_rows if self.protect == ALL else self._held_out
+        fit_params, split_params = self._route_params(params)
+        prepare = self._prepare_all_rows if self.protect == ALL else self._prepare_validation
         ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
         run = self._search(ready, space)
         self._keep(run, ready, _num_samples(X))
@@ -230,7 +230,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 setattr(self, name, getattr(ready.model, name))
         return self
 
-    def _held_out(self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]) -> "_Ready":
+    def _prepare_validation(
+        self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
+    ) -> "_Ready":
         """For validation records."""
         groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
         split = splits.single_split(self.cv, _num_samples(X), groups, split_params, again=self.recording is not None)
@@ -240,14 +242,16 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         data = fitting.HeldOut(training, validation, split, _check_method_params(X, fit_params, split.train))
         objective = fitting.UserLosses(self.estimator, loss, self.error_score == "raise")
         # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.
-        model = objective.fitted(middle, data)
+        model = objective.fit_clone(middle, data)
         argument_errors.expect_response(loss, model)
         losses.expect(loss, model, training[0], losses.elements(y, split.train))
         whose = () if groups is None else (guarantee.WHOSE_ROWS,)
         rests = (guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
         return _Ready(objective, data, split.users, split.train, model, rests)
 
-    def _all_rows(self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]) -> "_Ready":
+    def _prepare_all_rows(
+        self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
+    ) -> "_Ready":
         """For all rows, in blocks."""
         if self.cv is not None:
             raise ValueError("cv must not be given with protect='all': rows are cut into blocks")
@@ -323,37 +327,37 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     @_OfRefitted
     def predict(self, X: Rows) -> Any:
         """Of ``best_estimator_``; only with ``refit``, like the others below."""
-        return self._refitted().predict(X)
+        return self._require_refit().predict(X)
 
     @_OfRefitted
     def predict_proba(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
-        return self._refitted().predict_proba(X)
+        return self._require_refit().predict_proba(X)
 
     @_OfRefitted
     def predict_log_proba(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
-        return self._refitted().predict_log_proba(X)
+        return self._require_refit().predict_log_proba(X)
 
     @_OfRefitted
     def decision_function(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
-        return self._refitted().decision_function(X)
+        return self._require_refit().decision_function(X)
 
     @_OfRefitted
     def transform(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
-        return self._refitted().transform(X)
+        return self._require_refit().transform(X)
 
     @_OfRefitted
     def score(self, X: Rows, y: Targets = None) -> float:
         """Of ``best_estimator_``: an exact number, outside of the guarantee where validation records are among them."""
-        return self._refitted().score(X, y)
+        return self._require_refit().score(X, y)
 
     @property
     def classes_(self) -> Any:
         """Of ``best_estimator_``."""
-        return self._refitted().classes_
+        return self._require_refit().classes_
 
     def get_metadata_routing(self) -> MetadataRouter:
         """To the estimator and to the splitter."""
@@ -371,11 +375,11 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.sparse = of.input_tags.sparse
         return tags
 
-    def _refitted(self) -> Any:
+    def _require_refit(self) -> Any:
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
 
-    def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _route_params(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """What ``fit`` of the estimator gets, and what the splitter does."""
         groups = {name: params[name] for name in ("groups",) if params.get(name) is not None}
         others = {name: value for name, value in params.items() if name != "groups"}

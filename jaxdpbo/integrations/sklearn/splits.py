@@ -31,7 +31,7 @@ class Split(NamedTuple):
     user: np.ndarray
     users: int
 
-    def of_users(self, losses: np.ndarray) -> np.ndarray:
+    def user_losses(self, losses: np.ndarray) -> np.ndarray:
         """``(n,)``, the mean loss of each user's rows, of ``losses (r,)``."""
         return np.bincount(self.user, losses, self.users) / np.bincount(self.user, minlength=self.users)
 

@@ -200,7 +200,7 @@ class _Walk:
         self.on_cpus = set(backend.backends()) == {"cpu"}
         self.inside: list[JaxprEqn] = []  # equations whose own programs are being walked
 
-    def mixed(self, why: str, equation: JaxprEqn) -> Mixed:
+    def refuse(self, why: str, equation: JaxprEqn) -> Mixed:
         """Says the operation, the shapes it is given, why, and the line of the source that asked for it."""
         shapes = ", ".join(str(rules.atom_shape(atom)) for atom in equation.invars)
         lines = (_line(one) for one in reversed(self.inside))
@@ -226,7 +226,7 @@ class _Walk:
     def _equation(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         name = equation.primitive.name
         if why := self._fault(equation, taints):
-            raise NotSeparable(self.mixed(why, equation).said)
+            raise NotSeparable(self.refuse(why, equation).said)
         if name in primitives.CALLS:
             return self.program(decompositions.close(equation.params[primitives.CALLS[name]]), taints)
         if name in primitives.LOOPS:
@@ -235,7 +235,7 @@ class _Walk:
             self.program(decompositions.close(program), [OWN] * len(decompositions.close(program).in_avals))
         if all(taint == PUBLIC for taint in taints):
             return [PUBLIC] * len(equation.outvars)
-        return self._by_rule(equation, taints)
+        return self._apply_rule(equation, taints)
 
     def _fault(self, equation: JaxprEqn, taints: Sequence[Taint]) -> str:
         """Why an operation is refused whatever is made of its results; empty where it is not."""
@@ -253,7 +253,7 @@ class _Walk:
             return "counts an axis from behind, which vmap may take for that of users"
         return "" if not self.mapped or self._maps(equation, taints) else "is not known to keep users apart under vmap"
 
-    def _by_rule(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
+    def _apply_rule(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         name, results = equation.primitive.name, len(equation.outvars)
         if name == "optimization_barrier":
             return taints
@@ -263,14 +263,16 @@ class _Walk:
         if not any(isinstance(taint, PerUser) for taint in taints):
             return [OWN] * results  # of one record and of public values, whatever is done to them
         if OWN in taints:
-            return [self.mixed("combines the record of one turn with other records", equation)] * results
+            return [self.refuse("combines the record of one turn with other records", equation)] * results
         if name not in rules.RULES:
-            return [self.mixed("is not known to keep users apart", equation)] * results
+            return [self.refuse("is not known to keep users apart", equation)] * results
         if name in rules.ITERATIVE and not self.on_cpus:
-            return [self.mixed("iterates on accelerators until all users' matrices have converged", equation)] * results
+            return [
+                self.refuse("iterates on accelerators until all users' matrices have converged", equation)
+            ] * results
         found = rules.RULES[name](equation, [taint.axis if isinstance(taint, PerUser) else None for taint in taints])
         if isinstance(found, str):
-            return [self.mixed(found, equation)] * results
+            return [self.refuse(found, equation)] * results
         return [self._fitting(PerUser(found), out, equation) for out in equation.outvars]
 
     def _fitting(self, taint: Taint, variable: Var, equation: JaxprEqn) -> Taint:
@@ -278,7 +280,7 @@ class _Walk:
         if isinstance(taint, PerUser):
             shape = rules.atom_shape(variable)
             if taint.axis >= len(shape) or shape[taint.axis] != self.users:
-                return self.mixed("changes the axis of users", equation)
+                return self.refuse("changes the axis of users", equation)
         return taint
 
     def _maps(self, equation: JaxprEqn, taints: Sequence[Taint]) -> bool:
@@ -294,17 +296,19 @@ class _Walk:
 
     # Loops and branches
 
-    def _fixed(self, carry: list[Taint], step: Callable[[list[Taint]], list[Taint]], equation: JaxprEqn) -> list[Taint]:
+    def _find_fixed_point(
+        self, carry: list[Taint], step: Callable[[list[Taint]], list[Taint]], equation: JaxprEqn
+    ) -> list[Taint]:
         """The least taints that a step does not change."""
         while True:
-            after = [self._joined(pair, equation) for pair in zip(carry, step(carry), strict=True)]
+            after = [self._join(pair, equation) for pair in zip(carry, step(carry), strict=True)]
             if after == carry:
                 return carry
             carry = after
 
-    def _joined(self, taints: Sequence[Taint], equation: JaxprEqn) -> Taint:
+    def _join(self, taints: Sequence[Taint], equation: JaxprEqn) -> Taint:
         taint = join(taints)
-        return self.mixed(rules.DIFFERENT, equation) if taint is None else taint
+        return self.refuse(rules.DIFFERENT, equation) if taint is None else taint
 
     def _scan(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         params = equation.params
@@ -312,16 +316,16 @@ class _Walk:
         fixed, carry, along = taints[:consts], taints[consts : consts + carried], taints[consts + carried :]
         over_users = PerUser(0) in along
         if over_users and OWN in taints:
-            return [self.mixed("loops over users inside a loop over users", equation)] * len(equation.outvars)
+            return [self.refuse("loops over users inside a loop over users", equation)] * len(equation.outvars)
         inside = [self._one_turn(taint) for taint in along]
 
         def body(carry: list[Taint]) -> list[Taint]:
             return self.program(params["jaxpr"], [*fixed, *carry, *inside])
 
-        carry = self._fixed(carry, lambda carry: body(carry)[:carried], equation)
+        carry = self._find_fixed_point(carry, lambda carry: body(carry)[:carried], equation)
         if over_users and any(taint != PUBLIC for taint in carry):
             why = "carries values from one user's turn to the next"
-            return [self.mixed(why, equation)] * len(equation.outvars)
+            return [self.refuse(why, equation)] * len(equation.outvars)
         each = [self._all_turns(taint, over_users) for taint in body(carry)[carried:]]
         return [self._fitting(*one, equation) for one in zip([*carry, *each], equation.outvars, strict=True)]
 
@@ -341,24 +345,26 @@ class _Walk:
         params = equation.params
         asked, done = params["cond_nconsts"], params["body_nconsts"]
         of_cond, of_body, carry = taints[:asked], taints[asked : asked + done], taints[asked + done :]
-        carry = self._fixed(carry, lambda carry: self.program(params["body_jaxpr"], [*of_body, *carry]), equation)
+        carry = self._find_fixed_point(
+            carry, lambda carry: self.program(params["body_jaxpr"], [*of_body, *carry]), equation
+        )
         (going,) = self.program(params["cond_jaxpr"], [*of_cond, *carry])
         if going == PUBLIC:
             return carry
         if going == OWN and not any(isinstance(taint, PerUser) for taint in (*of_body, *carry)):
             return [taint if isinstance(taint, Mixed) else OWN for taint in carry]
         why = "runs until every user is done, so how often depends on all: use a fixed number of turns, or per_user"
-        return [self.mixed(why, equation)] * len(equation.outvars)
+        return [self.refuse(why, equation)] * len(equation.outvars)
 
     def _cond(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         index, *operands = taints
         branches = [self.program(branch, operands) for branch in equation.params["branches"]]
-        found = [self._joined(one, equation) for one in zip(*branches, strict=True)]
+        found = [self._join(one, equation) for one in zip(*branches, strict=True)]
         if index == PUBLIC:
             return found
         if index == OWN and not any(isinstance(taint, PerUser) for taint in found):
             return [taint if isinstance(taint, Mixed) else OWN for taint in found]
-        return [self.mixed("chooses a branch by values that depend on records", equation)] * len(equation.outvars)
+        return [self.refuse("chooses a branch by values that depend on records", equation)] * len(equation.outvars)
 
     def _custom_linear_solve(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         """What runs is ``solve``; a constant of the matrix product that it does not read plays no part."""

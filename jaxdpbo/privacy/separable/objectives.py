@@ -25,13 +25,13 @@ class KeepsApart:
         self.public_constants = _checks.flag("public_constants", public_constants)
         leaves, structure = jax.tree.flatten(user_axes, is_leaf=lambda leaf: leaf is None)
         self._same = type(self), function, tuple(leaves), structure, self.public_constants
-        self._compiled = jax.jit(self._traced)
+        self._compiled = jax.jit(self._trace)
 
     def __call__(self, point: ArrayLike, data: Data) -> jax.Array:
         """The values at a point."""
         return self._compiled(point, data)
 
-    def _traced(self, point: Any, data: Any) -> jax.Array:
+    def _trace(self, point: Any, data: Any) -> jax.Array:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -58,7 +58,7 @@ class Checked(KeepsApart):
 
     function: Objective
 
-    def _traced(self, point: Any, data: Any) -> jax.Array:
+    def _trace(self, point: Any, data: Any) -> jax.Array:
         at, of = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (point, data))
         try:
             program = check.check_separable(
@@ -80,7 +80,7 @@ class PerUser(KeepsApart):
 
     function: Callable[..., jax.Array]
 
-    def _traced(self, point: Any, data: Any) -> jax.Array:
+    def _trace(self, point: Any, data: Any) -> jax.Array:
         leaves, inputs = jax.tree.flatten((point, data))
         axes = data_axes.find_axes(data, self.user_axes)
         axes = [None] * (len(leaves) - len(axes)) + axes

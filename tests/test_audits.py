@@ -252,7 +252,7 @@ def unchecked(vectors, clip_norm, radius):
     return jnp.rint(vectors * (radius.astype(clip_norm.dtype) / clip_norm)).astype(jnp.int32)
 
 
-HONEST = {name: getattr(clipping, name) for name in ("clip_by_l2_norm", "quantised")}
+HONEST = {name: getattr(clipping, name) for name in ("clip_by_l2_norm", "quantise")}
 
 
 @pytest.mark.parametrize("body", [descends, infers])
@@ -263,7 +263,7 @@ def test_trap_08_the_clipped_copy_is_ignored(monkeypatch, body):
     with pytest.raises(AssertionError):
         body("float", "far", planted)
     body("exact", "far", planted)  # integers are checked once more, by themselves
-    planted = plant(monkeypatch, "quantised", unchecked)
+    planted = plant(monkeypatch, "quantise", unchecked)
     with pytest.raises(AssertionError):
         body("exact", "far", planted)
 

@@ -247,7 +247,7 @@ honest_begin = recorded_run.begin
 PLANTS = {
     "an unfinished draw is forgiven": (recorded_run, "begin", tried_until_it_succeeds),
     "a failed program may run again": (recording, "charge_once", recording.charge),
-    "a draw is not written down first": (recorded_run, "about_to_draw", lambda record, what: record),
+    "a draw is not written down first": (recorded_run, "note_step", lambda record, what: record),
 }
 
 

@@ -166,7 +166,7 @@ OBLIVIOUS = {
     "rounded_gaussian": lambda key: mechanisms.rounded_gaussian(key, (7,), 4096),
     "discrete_laplace": lambda key: mechanisms.discrete_laplace(key, (7,), Fraction(1, 4096)),
     "noisy_argmax": lambda key: mechanisms.noisy_argmax(key, jnp.arange(5, dtype=jnp.int32), Fraction(1, 4096)),
-    "quantised": lambda key: clipping.clip_and_sum(
+    "quantise": lambda key: clipping.clip_and_sum(
         jax.random.normal(key, (3, 7)), jnp.asarray(1.0), jnp.asarray(400, jnp.int32)
     ),
     "outcome": lambda key: mechanisms.outcome(key, (7,), (Fraction(1, 3),) * 3),

@@ -129,7 +129,7 @@ def compositions() -> dict[str, Target]:
     made |= st.builds(s.approximate, small, st.floats(1e-9, 0.1)) | st.builds(s.sampled_gaussian, **sampled)
     profile = made.map(lambda one: one.profile)
     made |= st.builds(s.selection, law, made) | st.builds(s.foreign, profile, either(*s.RELATIONS))
-    stages = st.lists(made | st.builds(s.under, profile), max_size=3)
+    stages = st.lists(made | st.builds(s.from_curve, profile), max_size=3)
     odd = {"stages": anything() | st.lists(anything(), max_size=2)}
     wrong = anything().filter(lambda value: not callable(value))
     what = {"what": words}
@@ -138,7 +138,7 @@ def compositions() -> dict[str, Target]:
             check=lambda found, _: at_least_zero(found.epsilon, None)),
         "gdp_level": Target(a.gdp_level, {"stages": stages, "delta": probability}, odd=odd, weight=0.3,
             check=at_least_zero),
-        "of_total": Target(
+        "from_total": Target(
             lambda stages, delta: guarantee.from_total(a.total(stages, delta), "them"),
             {"stages": stages, "delta": probability}, odd=odd, weight=0.3, check=is_guarantee),
         "compose_profile": Target(a.compose_profile, {"stages": stages}, odd=odd, weight=0.3, check=is_profile),
@@ -146,7 +146,7 @@ def compositions() -> dict[str, Target]:
             check=is_profile),
         "average_profile": Target(a.average_profile, {"weights": just([0.25, 0.75]),
             "profiles": st.lists(profile, min_size=2, max_size=2)}, odd={"profiles": wrong}, check=is_profile),
-        "worst_of": Target(a.worst_of, {"profiles": st.lists(profile, min_size=1, max_size=3)},
+        "worst_profile": Target(a.worst_of, {"profiles": st.lists(profile, min_size=1, max_size=3)},
             odd={"profiles": wrong}, check=is_profile),
         "stage.gaussian": Target(s.gaussian, {"mu": positive} | what, check=is_stage),
         "stage.pure": Target(s.pure, {"epsilon": epsilon} | what, check=is_stage),
@@ -155,7 +155,7 @@ def compositions() -> dict[str, Target]:
         "stage.sampled_gaussian": Target(s.sampled_gaussian, sampled | what, check=is_stage, weight=0.3,
             tame=("steps",)),
         "stage.selection": Target(s.selection, {"law": law, "run": made} | what, odd={"run": wrong}, check=is_stage),
-        "stage.from_curve": Target(s.under, {"curve": profile} | what, odd={"curve": wrong}, check=is_stage),
+        "stage.from_curve": Target(s.from_curve, {"curve": profile} | what, odd={"curve": wrong}, check=is_stage),
         "stage.foreign": Target(s.foreign, {"of": profile, "relation": either(*s.RELATIONS)} | what,
             odd={"of": wrong}, check=is_stage, weight=0.3),
     }  # fmt: skip

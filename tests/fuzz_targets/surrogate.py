@@ -105,7 +105,7 @@ def surrogates() -> dict[str, Target]:
             dimension=just(5)),
         "clip_by_l2_norm": pure(clipped, bounded, vectors=floats_of(2, 4, elements=any_float).map(jnp.asarray),
             clip_norm=positive),
-        "clipped_sum": pure(
+        "weighted_clipped_sum": pure(
             jax.jit(clipping.weighted_clipped_sum), lambda found, _: finite(found[0], None),
             weights=floats_of(4, 2).map(jnp.asarray),
             losses=floats_of(4, 3, elements=any_float).map(jnp.asarray), clip_norm=positive,

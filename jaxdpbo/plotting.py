@@ -41,7 +41,7 @@ def plot_path(
       ValueError: no runs, or a release without a path.
     """
     given = [runs] if isinstance(runs, Run) else list(runs)
-    paths = [_path_of(run.release) for run in given]
+    paths = [_find_path(run.release) for run in given]
     if not paths or any(each is None for each in paths):
         raise ValueError("runs must be of a descent: their release has no path")
     found = np.stack([np.asarray(each, float) for each in paths if each is not None])
@@ -53,7 +53,7 @@ def plot_path(
         drawn.plot(middle, color=f"C{number % 10}", label=f"parameter {number}")
         if len(values) > 1:
             drawn.fill_between(np.arange(len(middle)), lower, upper, color=f"C{number % 10}", alpha=0.2, linewidth=0)
-    return _named(drawn, "step", "parameter" if low is None else "parameter, over its side of the box")
+    return _name_params(drawn, "step", "parameter" if low is None else "parameter, over its side of the box")
 
 
 def plot_front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
@@ -70,7 +70,7 @@ def plot_front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
     order = np.flatnonzero(best)[np.argsort(values[best, 0])]
     drawn.step(*values[order].T, where="post", color="C0", marker="o", label="front")
     drawn.set_xscale("log")
-    return _named(drawn, "epsilon", "error")
+    return _name_params(drawn, "epsilon", "error")
 
 
 def plot_trade_off(
@@ -90,7 +90,7 @@ def plot_trade_off(
     )
     if measured is not None:
         drawn.plot(measured.type_one, measured.type_two, color="C3", marker=".", linestyle="", label="an attack")
-    return _named(drawn, "type I error", "type II error")
+    return _name_params(drawn, "type I error", "type II error")
 
 
 def plot_audit(
@@ -125,7 +125,7 @@ def plot_audit(
     drawn.axvline(1.0, color="0.3", linestyle=":")
     drawn.set_yticks(places, names)
     drawn.invert_yaxis()
-    return _named(drawn, "lower bound over claim", "", legend=False)
+    return _name_params(drawn, "lower bound over claim", "", legend=False)
 
 
 def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
@@ -153,7 +153,7 @@ def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "A
     drawn.axhline(1.0, color="0.7", linestyle=":", label="helpful below")
     drawn.set_xscale("log")
     drawn.set_yscale("log")
-    return _named(drawn, "users", "noise")
+    return _name_params(drawn, "users", "noise")
 
 
 def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
@@ -169,13 +169,13 @@ def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     drawn.barh(places, [(level / statement.level) ** 2 for _, level in parts], color="C0")
     drawn.set_yticks(places, [what for what, _ in parts])
     drawn.invert_yaxis()
-    return _named(drawn, f"share of mu^2, mu = {statement.level:.3g}", "", legend=False)
+    return _name_params(drawn, f"share of mu^2, mu = {statement.level:.3g}", "", legend=False)
 
 
-def _path_of(release: Any) -> Any:
+def _find_path(release: Any) -> Any:
     """Of a release, or of the search inside of it."""
     found = getattr(release, "path", None)
-    return found if found is not None or not hasattr(release, "inner") else _path_of(release.inner)
+    return found if found is not None or not hasattr(release, "inner") else _find_path(release.inner)
 
 
 def _axes(axes: "Axes | None") -> "Axes":
@@ -185,7 +185,7 @@ def _axes(axes: "Axes | None") -> "Axes":
     return pyplot.figure(figsize=(6, 4), layout="constrained").add_subplot()
 
 
-def _named(axes: "Axes", across: str, up: str, *, legend: bool = True) -> "Axes":
+def _name_params(axes: "Axes", across: str, up: str, *, legend: bool = True) -> "Axes":
     axes.set(xlabel=across, ylabel=up)
     if legend:
         axes.legend(frameon=False, fontsize=8)

@@ -73,7 +73,7 @@ def killed_after(monkeypatch, count):
         return call
 
     for module, name in (
-        (_files, "write_once"), (_files, "replace"), (checkpoint, "_released"), (checkpoint, "delete"),
+        (_files, "write_once"), (_files, "replace"), (checkpoint, "_release"), (checkpoint, "delete"),
         (ledger, "charge"), (ledger, "note"), (ledger, "store_release"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, wrapped(getattr(module, name)))
@@ -123,12 +123,12 @@ def test_on_record_one_transcript_leaves_wherever_it_is_killed(count, path, reco
     drawn = []
     with monkeypatch.context() as patch:
         killed_after(patch, count)
-        patch.setattr(checkpoint, "_released", noting(drawn, checkpoint._released))
+        patch.setattr(checkpoint, "_release", noting(drawn, checkpoint._release))
         with pytest.raises(Killed) if count < 17 else nullcontext():
             run(path, recording=recording)
     done = [run(path, recording=recording, key=None) for _ in range(2)]
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_released", noting(drawn, checkpoint._released))
+        patch.setattr(checkpoint, "_release", noting(drawn, checkpoint._release))
         done.append(run(path, recording=recording))
     assert len({tuple(leaves(each.release)) for each in done} | set(drawn)) == 1
     assert len(ledger.account(recording.path).spends) == 1
@@ -291,7 +291,7 @@ def test_on_record_no_other_file_goes_on(path, recording, monkeypatch):
 
 def test_what_a_killed_write_left_goes_with_the_file(path, monkeypatch):
     stopped(path, monkeypatch)
-    _files._written(path, path.read_bytes(), 0o600)  # and no more, as where the process was killed
+    _files._write_unfinished(path, path.read_bytes(), 0o600)  # and no more, as where the process was killed
     other = path.with_name(f"{path.name}.txt")
     other.touch()
     run(path)

@@ -25,7 +25,7 @@ def epsilon(*stages, delta=DELTA):
 
 def by_grid(*stages, delta=DELTA):
     """The grid's own bound, where a closed form would be smaller."""
-    return composition._by_grid(*composition._reduced(stages), delta)
+    return composition._grid_epsilon(*composition._split_gaussian(stages), delta)
 
 
 def training(rate=0.01, z=1.0, steps=1000, what="the training"):

@@ -31,7 +31,7 @@ def config(kind, dimension, *, scale=1.0, radius=None, epsilon=1.0, turn=0):
 def cells_of(monkeypatch):
     """What ``curate`` would noise."""
     seen = []
-    monkeypatch.setattr(curation, "_noised", lambda key, cells, config: seen.append(cells) or cells)
+    monkeypatch.setattr(curation, "_add_noise", lambda key, cells, config: seen.append(cells) or cells)
 
     def cells(chosen, rows, seed=0):
         transforms.curate(jax.random.key(seed), chosen, rows, insecure_key=True)

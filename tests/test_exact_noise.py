@@ -113,12 +113,12 @@ def test_the_counts_see_a_planted_table(plant, sigma, monkeypatch):
 
 def test_the_counts_see_a_planted_sign(monkeypatch):
     """Negative 33 times in 64."""
-    honest = discrete_noise._signed
+    honest = discrete_noise._draw_signed
 
     def biased(words, signs, limbs):
         return honest(words, (signs & 63 < 33).astype(jnp.uint32), limbs)
 
-    monkeypatch.setattr(discrete_noise, "_signed", biased)
+    monkeypatch.setattr(discrete_noise, "_draw_signed", biased)
     assert p_of_gaussian(4, 2**17) < 1e-9
 
 

@@ -62,7 +62,7 @@ def test_a_circle_holds_every_mass_at_its_loss(length):
     expected = np.zeros(length)
     for loss, one in zip(range(-5, 6), mass, strict=True):
         expected[loss % length] += one
-    np.testing.assert_allclose(_grid._wrapped(mass, length), expected, rtol=1e-15)
+    np.testing.assert_allclose(_grid._wrap(mass, length), expected, rtol=1e-15)
 
 
 def random_part(rng, half, times):

@@ -278,7 +278,7 @@ COMPILED = {
         sweep._one_run(ALGORITHM, OBJECTIVE), "map", (jnp.zeros(1, int), key[None]),
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),
-    "curate": lambda key: curation._with_noise.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
+    "curate": lambda key: curation._add_kind.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
     "PrivateObjective": lambda key: private_objective._private_means.trace(
         key, CASES["private evaluations"].config(1.0).budget, np.zeros((1, 6)), 0.0, 1.0
     ),

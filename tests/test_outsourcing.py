@@ -237,7 +237,7 @@ def test_an_evaluation_that_fails_is_refused_without_its_reason_and_may_be_asked
     (_, refusal) = said_to(tmp_path, published, ask(1, 3), evaluate=fails)
     assert refusal == {"error": "the evaluation of row 3 failed: ask again"}
     with opened(tmp_path, published) as record, pytest.raises(ProtocolError) as raised:
-        outsourcing.curator._evaluated(record, fails, 3)
+        outsourcing.curator._evaluate(record, fails, 3)
     assert raised.value.__cause__ is raised.value.__context__ is None
     assert said_to(tmp_path, published, ask(1, 3))[-1]["output"] == OUTPUTS[3]
 

@@ -176,7 +176,7 @@ def on_record(path, name="dp_gd"):
     """Those states, in the order in which they were written."""
     found, before = [], jax.tree.map(jnp.zeros_like, state_of(CASES[name]).public)
     for text in states_of(path):
-        before = recorded_run._changed(before, zlib.decompress(base64.b64decode(text)))
+        before = recorded_run._apply_difference(before, zlib.decompress(base64.b64decode(text)))
         found.append(before)
     return found
 
@@ -737,17 +737,17 @@ def test_points_are_kept_as_they_were(tmp_path):
 
 def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
     chosen = transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
-    for number, failing in enumerate(["_released", "store_release"]):
+    for number, failing in enumerate(["_release", "store_release"]):
         path = tmp_path / f"{number}.jsonl"
         stated = chosen.guarantee
         ledger.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
         with monkeypatch.context() as patch:
-            module = curation if failing == "_released" else ledger
+            module = curation if failing == "_release" else ledger
             real = getattr(module, failing)
             patch.setattr(module, failing, lambda *rest, real=real: real(*rest) and 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 transforms.curate(None, chosen, np.ones((3, 2)), recording=drivers.Recording(path, "rows"))
-        if failing == "_released":
+        if failing == "_release":
             with pytest.raises(ledger.LedgerError, match="did not end"):
                 transforms.curate(None, chosen, np.ones((3, 2)), recording=drivers.Recording(path, "rows"))
         else:  # it was stored: the same rows, not others

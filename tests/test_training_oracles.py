@@ -113,7 +113,7 @@ def test_every_setting_trains_with_keys_of_its_own():
         value = jnp.nextafter(getattr(base, name).astype(jnp.float32), jnp.float32(9.0))
         near.append(dataclasses.replace(base, **{name: value.astype(getattr(base, name).dtype)}))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), base, base, *near)
-    key_of = jax.jit(jax.vmap(objectives._key_of, in_axes=(None, 0)))
+    key_of = jax.jit(jax.vmap(objectives._settings_key, in_axes=(None, 0)))
     keys = jnp.concatenate([key_of(jax.random.key(seed), stacked) for seed in (0, 1)])
     drawn = [tuple(words) for words in np.asarray(jax.random.key_data(keys)).tolist()]
     assert drawn[0] == drawn[1]

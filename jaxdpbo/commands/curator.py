@@ -226,7 +226,7 @@ def choose_transform(arguments: argparse.Namespace, dimension: int) -> transform
 def serve(record: outsourcing.Journal, evaluate: Callable[[int], float], channel: Channel) -> int | None:
     """Answer the modeler. The log says why an evaluation failed; the modeler does not hear that."""
 
-    def logged(row):
+    def log_failure(row):
         try:
             return evaluate(row)
         except (Exception, SystemExit):
@@ -239,7 +239,7 @@ def serve(record: outsourcing.Journal, evaluate: Callable[[int], float], channel
         channel.send(line)
 
     try:
-        return outsourcing.serve(record, logged, channel.lines, send)
+        return outsourcing.serve(record, log_failure, channel.lines, send)
     except ValueError:  # of a signal handler of the owner's, say
         traceback.print_exc()
         raise outsourcing.ProtocolError("stopped, curator.log says why") from None

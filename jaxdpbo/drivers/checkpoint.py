@@ -82,13 +82,13 @@ def begin(
         raise TypeError(f"checkpoint must be a path, got {type(path).__name__}")
     path = Path(path).absolute()
     own = _children(key)
-    start = _started(algorithm, own[0], config)
+    start = _start(algorithm, own[0], config)
     traced = (
-        _started.trace(algorithm, *_shapes((own[0], config))),
+        _start.trace(algorithm, *_shapes((own[0], config))),
         _part.trace(algorithm, objective, *_shapes((own[1], config, data, start)), _size(config), 0),
-        _released.trace(algorithm, *_shapes((own[2], config, start.state))),
+        _release.trace(algorithm, *_shapes((own[2], config, start.state))),
     )
-    if any(_calls_unseen(each.jaxpr.jaxpr) for each in traced):
+    if any(_calls_foreign_code(each.jaxpr.jaxpr) for each in traced):
         raise ValueError(
             "checkpoint must not be given where the program calls Python or foreign code (pure_callback, io_callback, "
             "ffi_call): the file could not tell it from another, and two runs by one key have the same noise; run_loop "
@@ -115,7 +115,7 @@ def finish(
         known = info if begun.info is None else jax.tree.map(lambda *both: np.concatenate(both), begun.info, info)
         begun = begun._replace(done=begun.done + count, snapshot=after, info=known)
         _files.replace(begun.path, _content(begun), _files.PRIVATE)
-    return _released(algorithm, begun.keys[2], config, begun.snapshot.state), begun.snapshot, begun.info
+    return _release(algorithm, begun.keys[2], config, begun.snapshot.state), begun.snapshot, begun.info
 
 
 def delete(begun: CheckpointedRun) -> None:
@@ -134,7 +134,7 @@ def _children(key: jax.Array) -> tuple[jax.Array, ...]:
 
 
 @partial(jax.jit, static_argnums=0)
-def _started(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snapshot:
+def _start(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snapshot:
     return compiled_run.begin(algorithm, key, config)
 
 
@@ -147,7 +147,7 @@ def _part(
 
 
 @partial(jax.jit, static_argnums=0)
-def _released(algorithm: Algorithm, key: jax.Array, config: Config, state: State) -> Any:
+def _release(algorithm: Algorithm, key: jax.Array, config: Config, state: State) -> Any:
     return algorithm.release(key, config, state)
 
 
@@ -161,13 +161,13 @@ def _programs(traced: Sequence[jax.stages.Traced]) -> list[Any]:
     return [part for each in traced for part in (each.lower().as_text().encode(), *each.jaxpr.consts)]
 
 
-def _calls_unseen(jaxpr: Jaxpr) -> bool:
+def _calls_foreign_code(jaxpr: Jaxpr) -> bool:
     """Whether what is computed, or done, follows from a function that no text shows."""
     inside = (
         part for equation in jaxpr.eqns for part in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
     )
     return any(equation.primitive.name in NAMED_ONLY for equation in jaxpr.eqns) or any(
-        _calls_unseen(part if isinstance(part, Jaxpr) else part.jaxpr) for part in inside if _is_program(part)
+        _calls_foreign_code(part if isinstance(part, Jaxpr) else part.jaxpr) for part in inside if _is_program(part)
     )
 
 

@@ -56,7 +56,7 @@ def _total(
     if query.survey is not None:
         key, refine_key = jax.random.split(key)
 
-        def refined() -> Query:
+        def refine() -> Query:
             survey = algorithm.survey
             assert survey is not None
             assert algorithm.refine is not None
@@ -65,7 +65,7 @@ def _total(
             )
             return algorithm.refine(refine_key, config, query, counted)
 
-        query = jax.lax.cond(query.survey, refined, lambda: query)
+        query = jax.lax.cond(query.survey, refine, lambda: query)
     total, memory = contribute(algorithm, config, query, memory, values)
     return total, query, memory, key
 
@@ -99,7 +99,7 @@ def run_steps(
     def step(before, t):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key, t))
         query = algorithm.ask(ask_key, config, before.state)
-        values = _at_each(objective, query.points, data, config.space)
+        values = _map_points(objective, query.points, data, config.space)
         result.expect_no_mean("objective", values.shape[1:], config.users)
         after, info = learn(algorithm, tell_key, config, before, query, values)
         return after, result.check_info(info)
@@ -107,14 +107,14 @@ def run_steps(
     return jax.lax.scan(step, before, times)
 
 
-def _at_each(objective: Objective, points: jax.Array, data: Any, space: Any) -> jax.Array:
+def _map_points(objective: Objective, points: jax.Array, data: Any, space: Any) -> jax.Array:
     """The values at each of ``points (b, d)``: one after the other on a CPU, together elsewhere.
 
     Not for speed: a batched LAPACK call of jaxlib 0.10.2 waits for tasks on the pool of threads that it occupies, so
     that as many calls as the pool has threads (two host devices, or two independent factorisations) wait for ever.
     """
 
-    def at(point):
+    def evaluate(point):
         try:
             returned = objective(spaces.place(space, point), data)
         except Exception as error:
@@ -132,4 +132,4 @@ def _at_each(objective: Objective, points: jax.Array, data: Any, space: Any) -> 
         raise TypeError(said)
 
     on_cpu = sharding.local_devices()[0].platform == "cpu"
-    return jax.lax.map(at, points) if on_cpu else jax.vmap(at)(points)
+    return jax.lax.map(evaluate, points) if on_cpu else jax.vmap(evaluate)(points)

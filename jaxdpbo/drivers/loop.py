@@ -99,7 +99,7 @@ def run_loop(
     _check_snapshot(start, fresh)
     setup = _Setup(algorithm, objective, data, config, executor, bar, loop_key, release_key, diagnostics)
     if recording is not None:
-        return _run_recorded(setup, statement, start, recording)
+        return _run_on_record(setup, statement, start, recording)
     if int(start.state.public.step):  # nobody can say any more where the keys of the earlier steps came from
         statement = statement.assuming(guarantee.KEY_SECRET)
     return _run_plain(setup, statement, start)
@@ -141,7 +141,7 @@ def _run_plain(setup: _Setup, statement: guarantee.Guarantee, before: result.Sna
     return _finish(setup, statement, released, before, info)
 
 
-def _run_recorded(
+def _run_on_record(
     setup: _Setup, statement: guarantee.Guarantee, before: result.Snapshot, recording: recording.Recording
 ) -> result.Run:
     """Pay, replay the steps on record, draw the others on record, and store the release before anybody sees it.
@@ -159,7 +159,7 @@ def _run_recorded(
         ask_key, tell_key = step_keys(setup.loop_key, t)
         replayed = t < len(record.publics)
         if replayed and not jax.tree.leaves((before.state.raw, before.memory)):
-            before = _after_recorded(before, record.publics[t])
+            before = _replay_step(before, record.publics[t])
             continue
         try:
             query = ask(algorithm, ask_key, config, before.state)
@@ -167,14 +167,14 @@ def _run_recorded(
             values, shape = _evaluate(setup, query, shape, check)
             if replayed and algorithm.contribute is not None:  # no noise is drawn for a step that was released
                 memory = recall(algorithm, config, before.memory, query, values)
-                before = _after_recorded(before._replace(memory=memory), record.publics[t])
+                before = _replay_step(before._replace(memory=memory), record.publics[t])
                 continue
             if not replayed:
                 record = recorded_run.note_step(record, f"step {t}")
             after, info = learn(algorithm, tell_key, config, before, query, values)
             result.raise_on_failed_factorisation(info, None)
             if replayed:
-                after = _after_recorded(after, record.publics[t])
+                after = _replay_step(after, record.publics[t])
             else:
                 record = recorded_run.store_state(record, before.state.public if t else None, after.state.public)
         except (*REFUSALS, result.RunInterrupted):
@@ -190,7 +190,7 @@ def _run_recorded(
     return _finish(setup, statement, released, before, info)
 
 
-def _after_recorded(found: result.Snapshot, public: Any) -> result.Snapshot:
+def _replay_step(found: result.Snapshot, public: Any) -> result.Snapshot:
     """The snapshot after a step whose public state is on record."""
     return found._replace(state=found.state._replace(public=public))
 
@@ -248,7 +248,11 @@ def _evaluate(
     points, mask, dtype = np.asarray(query.points, np.float64), np.asarray(query.mask), query.points.dtype
     rows = np.flatnonzero(mask)
     places = [spaces.place(config.space, point) for point in points[rows]]
-    raw = _at_once(executor, objective, places, data) if executor else (_call(objective, each, data) for each in places)
+    raw = (
+        _evaluate_points(executor, objective, places, data)
+        if executor
+        else (_call(objective, each, data) for each in places)
+    )
     found = []
     for value in raw:
         if check is not None and not found:
@@ -326,7 +330,7 @@ def _call(objective: Objective, point: Any, data: Any) -> Any:
     return _silence.call(objective, point, data)
 
 
-def _at_once(executor: Executor, objective: Objective, points: list[Any], data: Any) -> list[Any]:
+def _evaluate_points(executor: Executor, objective: Objective, points: list[Any], data: Any) -> list[Any]:
     """Values in the order of the points; where one fails, what has not begun is cancelled."""
     futures = [executor.submit(_call, objective, point, data) for point in points]
     try:

@@ -130,7 +130,7 @@ def plan(method: str, asked: MinimizeArguments) -> Plan:
         batch=box.shape[1] + 1 if asked.batch is None else _checks.size("batch", asked.batch),
     )
     real = space is None or bool(np.all(space.real_axes))
-    chosen, reason = _chosen(method, asked, real)
+    chosen, reason = _choose(method, asked, real)
     _check_needs(chosen, asked, real)
     start = None if asked.theta0 is None else _start(space, asked.theta0)
     share = _checks.number("estimate_share", asked.estimate_share)
@@ -141,10 +141,10 @@ def plan(method: str, asked: MinimizeArguments) -> Plan:
     if share and (asked.loss_range is None or _is_private(asked) or not search.steps):
         raise ValueError("estimate_share needs a loss_range of two numbers, and two steps or more")
     algorithm, config = _MAKERS[chosen](search, box)
-    return Plan(chosen, reason, *_estimated(asked, of_estimate, algorithm, config))
+    return Plan(chosen, reason, *_add_estimate(asked, of_estimate, algorithm, config))
 
 
-def _chosen(method: str, asked: MinimizeArguments, real: bool) -> tuple[str, str]:
+def _choose(method: str, asked: MinimizeArguments, real: bool) -> tuple[str, str]:
     """The method, and by which public numbers."""
     if method != AUTO:
         return method, "as asked for"
@@ -195,7 +195,7 @@ def _levels(asked: MinimizeArguments, shares: list[float]) -> list[float]:
     return calibration.split_levels(asked.mu, shares, jnp.result_type(float))
 
 
-def _estimated(asked: MinimizeArguments, level: float, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
+def _add_estimate(asked: MinimizeArguments, level: float, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
     """With the estimate, where one is asked for."""
     if not level:
         return algorithm, config

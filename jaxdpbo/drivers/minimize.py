@@ -167,10 +167,10 @@ def _run_plan(
     if must and cut:
         raise ValueError("traceable must not be True for blocks of a learner that is not: blocks(..., traceable=True)")
     trying = trace and not cut
-    traced = _traced(objective, data, plan.config, must=must) if trying else None
+    traced = _to_traceable(objective, data, plan.config, must=must) if trying else None
     if traced is not None:
         return run_scan(plan.algorithm, objective, traced, plan.config, **shared)
-    return _from_python(plan.algorithm, objective, data, plan.config, tried=trying, **shared, **stepwise)
+    return _run_in_python(plan.algorithm, objective, data, plan.config, tried=trying, **shared, **stepwise)
 
 
 def _users(users: int | None, objective: Objective, data: Any) -> int:
@@ -188,7 +188,7 @@ def _users(users: int | None, objective: Objective, data: Any) -> int:
     return _checks.size("users", max(shape[0] for shape in leading if shape))
 
 
-def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
+def _to_traceable(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
     """``data`` as JAX arrays, or None where JAX can not trace the objective. Reads kinds and shapes alone.
 
     Raises:
@@ -204,7 +204,7 @@ def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
     except Exception as error:  # not JAX's own alone: scikit-learn refuses a tracer with a ValueError
         if not must:
             return None
-        error.add_note(_called(config))
+        error.add_note(_describe_call(config))
         raise
     shape, dtype = getattr(returned, "shape", None), getattr(returned, "dtype", None)
     if dtype is None and not must:
@@ -218,7 +218,7 @@ def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
     return arrays
 
 
-def _from_python(
+def _run_in_python(
     algorithm: Algorithm, objective: Objective, data: Any, config: Any, *, tried: bool, **options: Any
 ) -> result.Run:
     """``run_loop``; where tracing was tried before, what the objective raises at once is raised as it is."""
@@ -228,11 +228,11 @@ def _from_python(
         failed = error.__cause__
         if not tried or error.step != 0 or not isinstance(failed, Exception):
             raise
-    failed.add_note(_called(config))
+    failed.add_note(_describe_call(config))
     raise failed from None
 
 
-def _called(config: Any) -> str:
+def _describe_call(config: Any) -> str:
     if config.space is not None:
         return f"the objective was called with a dict of {', '.join(map(repr, config.space.names))}"
     return f"the objective was called with a point of shape ({_dimension(config)},): one number a side of bounds"

@@ -47,9 +47,9 @@ def begin(
       ledger.LedgerError: the budget does not suffice, the name stands for another run, or the run ended in a draw.
       ledger.Damaged: its states are not what was written.
     """
-    recording, what = recordings.check_recording(recording), f"{_what(algorithm, config)}, step by step"
+    recording, what = recordings.check_recording(recording), f"{_describe_run(algorithm, config)}, step by step"
     charged = recordings.charge(recording, what, statement, "run_loop", algorithm, config)
-    publics, before = [], _nothing(fresh)
+    publics, before = [], _zeros(fresh)
     for number, line in enumerate(charged.steps):
         if number % 2 == 0 and set(line) == {"draws"}:
             continue
@@ -62,7 +62,7 @@ def begin(
             raise ledger.Damaged(
                 f"{recording.path}: run {charged.run!r} has no public state at step {number // 2}"
             ) from error
-        before = _changed(before, changed)
+        before = _apply_difference(before, changed)
         publics.append(before)
     if len(charged.steps) % 2 and charged.release is None:
         raise ledger.LedgerError(
@@ -82,7 +82,7 @@ def begin_once(
       ValueError: no name, or a guarantee that does not add up with others.
       ledger.LedgerError: the budget does not suffice, or the name stands for another run or a failed attempt.
     """
-    what = f"{_what(algorithm, config)}, in one program"
+    what = f"{_describe_run(algorithm, config)}, in one program"
     return recordings.charge_once(recording, what, statement, "run_scan", algorithm, config)
 
 
@@ -100,7 +100,7 @@ def begin_with_file(
       ledger.LedgerError: the budget does not suffice, or the name stands for another run or one that another file,
         which may be gone, began to draw.
     """
-    what = f"{_what(algorithm, config)}, in parts"
+    what = f"{_describe_run(algorithm, config)}, in parts"
     run = recording, what, statement, "run_scan, in parts, of a file", algorithm, config
     charged = recordings.charge(*run)
     if charged.release is None and not charged.steps:
@@ -120,14 +120,14 @@ def note_step(checkpoint: RecordedRun, what: str) -> RecordedRun:
     Raises:
       ledger.Moved: another process goes on with this run.
     """
-    return _noted(checkpoint, {"draws": what})
+    return _note(checkpoint, {"draws": what})
 
 
 def store_state(checkpoint: RecordedRun, before: Any | None, after: Tree) -> RecordedRun:
     """Put the public state after a step on the disk. ``before``: the one before it, or None."""
-    before = _nothing(after) if before is None else before
+    before = _zeros(after) if before is None else before
     difference = np.bitwise_xor(_bytes(before), _bytes(after))  # most of a state stays as it was
-    return _noted(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
+    return _note(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
 
 
 def store_release(recording: recordings.Recording, released: Tree) -> Any:
@@ -141,17 +141,17 @@ def load_release(charged: Any, like: Tree) -> Any:
     return None if charged.release is None else recordings.from_text(like, charged.release["release"])
 
 
-def _what(algorithm: Algorithm, config: Any) -> str:
+def _describe_run(algorithm: Algorithm, config: Any) -> str:
     module = algorithm.tell.__module__.removeprefix("jaxdpbo.algorithms.").removesuffix(".run")
     return f"{module}, {config.steps} steps"
 
 
-def _noted(checkpoint: RecordedRun, line: dict[str, Any]) -> RecordedRun:
+def _note(checkpoint: RecordedRun, line: dict[str, Any]) -> RecordedRun:
     ledger.note(*checkpoint.recording, checkpoint.steps + 1, line)
     return checkpoint._replace(steps=checkpoint.steps + 1)
 
 
-def _nothing(tree: Any) -> Any:
+def _zeros(tree: Any) -> Any:
     return jax.tree.map(jnp.zeros_like, tree)
 
 
@@ -160,7 +160,7 @@ def _bytes(tree: Any) -> np.ndarray:
     return np.frombuffer(b"".join(leaves), np.uint8)
 
 
-def _changed(tree: Any, difference: bytes) -> Any:
+def _apply_difference(tree: Any, difference: bytes) -> Any:
     data = _bytes(tree)
     if len(difference) != len(data):
         raise ledger.Damaged("a public state on record is of other shapes than this run's")

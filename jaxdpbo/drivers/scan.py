@@ -95,7 +95,7 @@ def run_scan(
         recording = recordings.check_recording(recording)
         with sharding.use_mesh(devices):  # refuses before it costs
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
-        done = recorded_run.load_release(_charged(recording, algorithm, config, statement, begun), like)
+        done = recorded_run.load_release(_charge(recording, algorithm, config, statement, begun), like)
         if done is not None:
             return result.Run(result.name_params(result.to_numpy(done), config), statement)
     with sharding.use_mesh(devices):
@@ -113,7 +113,7 @@ def run_scan(
     return result.Run(result.name_params(result.to_numpy(released), config), statement, diagnosed)
 
 
-def _charged(
+def _charge(
     recording: recordings.Recording,
     algorithm: Algorithm,
     config: Config,

@@ -15,7 +15,7 @@ def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tupl
     Raises:
       ValueError: one array is both public and the users'; ``user_axes`` for an objective that has its own.
     """
-    rows = _of_rows(objective)
+    rows = _row_objective(objective)
     if user_axes is not None:
         if isinstance(rows, separable.KeepsApart):
             raise ValueError(f"user_axes must not be given where the objective has its own, got {rows!r}")
@@ -39,7 +39,7 @@ def update_assumptions(
         return of_all.assuming(guarantee.BLOCKS_APART, *whose)
     if isinstance(objective, separable.ByPerson):
         statement = statement.assuming(guarantee.WHOSE_ROWS)
-    if not (shown and isinstance(_of_rows(objective), separable.KeepsApart)):
+    if not (shown and isinstance(_row_objective(objective), separable.KeepsApart)):
         return statement
     return _without_conditions(statement).assuming(guarantee.OWN_ROWS)
 
@@ -50,6 +50,6 @@ def _without_conditions(statement: guarantee.Guarantee) -> guarantee.Guarantee:
     return statement
 
 
-def _of_rows(objective: Objective) -> Objective:
+def _row_objective(objective: Objective) -> Objective:
     """What gives one entry a row of the data: a person's may be several."""
     return objective.rows if isinstance(objective, separable.ByPerson) else objective

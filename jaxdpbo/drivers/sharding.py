@@ -109,16 +109,16 @@ def sum_over_users(function: Callable[[Tree, Tree], tuple[Tree, Tree]], public: 
     if USERS_AXIS not in found.auto_axes or users % found.shape[USERS_AXIS]:
         return function(public, own)
 
-    def by_user(tree: Any) -> Any:
+    def user_specs(tree: Any) -> Any:
         return jax.tree.map(lambda leaf: PartitionSpec(*[None] * (leaf.ndim - 1), USERS_AXIS), tree)
 
-    def on_a_device(public: Tree, own: Tree) -> tuple[Tree, Tree]:
+    def sum_on_device(public: Tree, own: Tree) -> tuple[Tree, Tree]:
         total, kept = function(public, own)
         return totals.psum(total, USERS_AXIS), kept
 
-    kept = by_user(jax.eval_shape(function, public, own)[1])
+    kept = user_specs(jax.eval_shape(function, public, own)[1])
     spread = jax.shard_map(
-        on_a_device, mesh=found, in_specs=(PartitionSpec(), by_user(own)), out_specs=(PartitionSpec(), kept),
+        sum_on_device, mesh=found, in_specs=(PartitionSpec(), user_specs(own)), out_specs=(PartitionSpec(), kept),
         axis_names={USERS_AXIS}, check_vma=False,
     )  # fmt: skip
     return spread(public, own)

@@ -256,9 +256,9 @@ def distribute(
         some = sharding.move_to_mesh(where, jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs))
         with sharding.use_mesh(where):
             if chosen == "shard":
-                done = _in_shares(function, alone, some, shared)
+                done = _run_in_shares(function, alone, some, shared)
             else:
-                done = _in_turn(function, chosen, some, shared)
+                done = _run_in_turn(function, chosen, some, shared)
         parts.append(jax.tree.map(np.asarray, jax.device_put(done, back)))
     return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[:count]), *parts)  # under any mesh
 
@@ -271,7 +271,7 @@ def _cpu_threads() -> int:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _in_turn(function, policy, inputs, shared):
+def _run_in_turn(function, policy, inputs, shared):
     def one(each):
         return function(each, shared)
 
@@ -279,9 +279,9 @@ def _in_turn(function, policy, inputs, shared):
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _in_shares(function, policy, inputs, shared):
+def _run_in_shares(function, policy, inputs, shared):
     return jax.shard_map(
-        partial(_in_turn, function, policy),
+        partial(_run_in_turn, function, policy),
         in_specs=(PartitionSpec(sharding.RUNS_AXIS), PartitionSpec()),
         out_specs=PartitionSpec(sharding.RUNS_AXIS),
         axis_names={sharding.RUNS_AXIS},

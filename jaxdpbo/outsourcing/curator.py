@@ -101,7 +101,7 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
     path = Path(path)
     if _checks.size("queries", queries) > MAX_QUERIES:
         raise ValueError(f"queries must be at most {MAX_QUERIES}, got {queries}")
-    with _locked(path) as descriptor:
+    with _lock(path) as descriptor:
         with open(descriptor, "rb", closefd=False) as stream:
             content = stream.read()
         kept, end, torn = content.rpartition(b"\n")
@@ -158,7 +158,7 @@ def serve(
             asked = parse(line)
             if set(asked) == {"answer"}:
                 return parse_integer(asked, "answer", 0, record.rows - 1)
-            reply = _answered(record, evaluate, asked)._asdict()
+            reply = _answer(record, evaluate, asked)._asdict()
         except ProtocolError as refusal:
             reply, refused = {"error": str(refusal)}, refused + 1
         send(json.dumps(reply))
@@ -167,7 +167,7 @@ def serve(
     return None
 
 
-def _answered(record: Journal, evaluate: Callable[[int], float], asked: dict[str, Any]) -> Answer:
+def _answer(record: Journal, evaluate: Callable[[int], float], asked: dict[str, Any]) -> Answer:
     if set(asked) != {"query", "row"}:
         raise ProtocolError('a query is {"query": its number, "row": a row number}')
     due = len(record.answers) + 1
@@ -178,13 +178,13 @@ def _answered(record: Journal, evaluate: Callable[[int], float], asked: dict[str
     if number > due:
         raise ProtocolError(f"query {number} came where {due} was due")
     known = {answer.row: answer.output for answer in record.answers}
-    answer = Answer(number, row, known[row] if row in known else _evaluated(record, evaluate, row))
+    answer = Answer(number, row, known[row] if row in known else _evaluate(record, evaluate, row))
     _write(record, _end(record), _line(answer._asdict()))
     record.answers.append(answer)
     return answer
 
 
-def _evaluated(record: Journal, evaluate: Callable[[int], float], row: int) -> float | None:
+def _evaluate(record: Journal, evaluate: Callable[[int], float], row: int) -> float | None:
     if row not in record.failed and len(record.failed) >= record.queries:
         raise ProtocolError("as many evaluations failed as there are queries: the curator must be started again")
     process = os.getpid()
@@ -217,7 +217,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[int]:
+def _lock(path: Path) -> Iterator[int]:
     """The record's descriptor; at most one process has it."""
     import fcntl  # POSIX alone has it, and only a curator needs it
 

@@ -96,7 +96,7 @@ def budget(
         typed, scale = mu, private_scale.budget(first, noise, dtype=dtype)
     if noise == "exact":
         share = 1.0 if scale is None else math.sqrt(1 - private_scale.SHARE)
-        radius, sigma = _on_grid(min(typed, mu), dimension, steps * releases, share)
+        radius, sigma = _grid_noise(min(typed, mu), dimension, steps * releases, share)
     return SumBudget(
         mu=jnp.asarray(mu, dtype),
         radius=jnp.asarray(radius, jnp.int32),
@@ -288,7 +288,7 @@ def _end(dtype: Any) -> float:
     return 2.0**30 if dtype == jnp.float64 else 2.0**24
 
 
-def _on_grid(mu: float, dimension: int, releases: int, share: float) -> tuple[int, int]:
+def _grid_noise(mu: float, dimension: int, releases: int, share: float) -> tuple[int, int]:
     """Radius and sigma, or a refusal that says what would do; ``mu`` is a ``share`` of what was asked for."""
     if dimension >= MAX_RADIUS:
         raise ValueError(

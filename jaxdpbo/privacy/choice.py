@@ -197,11 +197,11 @@ def relative_losses(losses: jax.Array, width: jax.Array) -> jax.Array:
     """Losses ``(m, n)`` less each user's least finite one, over ``width``, in [0, 1]; 1 where they are not finite."""
     losses = jnp.asarray(losses)
 
-    def known(row):
+    def fill_nonfinite(row):
         return jnp.where(jnp.isfinite(row), row, jnp.inf)
 
     least = jax.lax.fori_loop(  # XLA's reduction over the leading axis takes 3 to 8 times as long on CPUs
-        1, losses.shape[0], lambda i, least: jnp.minimum(least, known(losses[i])), known(losses[0])
+        1, losses.shape[0], lambda i, least: jnp.minimum(least, fill_nonfinite(losses[i])), fill_nonfinite(losses[0])
     )
     found = jnp.clip((losses - jnp.where(jnp.isfinite(least), least, 0.0)[None]) / width, 0.0, 1.0)
     return jnp.where(jnp.isfinite(losses) & (found >= 0), found, 1.0)

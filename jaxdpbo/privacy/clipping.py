@@ -62,12 +62,12 @@ def clip_and_sum(
       The sum ``(d,)``, with ``radius`` as ``wide_integers.Wide`` in units of ``grid_step``; how many users were
       clipped, and how many refused.
     """
-    counted, clipped, nonfinite = _counted(vectors, clip_norm, radius, present)
+    counted, clipped, nonfinite = _clip_and_quantise(vectors, clip_norm, radius, present)
     total = jnp.sum(counted, axis=1) if radius is None else wide_integers.total(counted, RADIUS_BITS)
     return total, jnp.sum(clipped), jnp.sum(nonfinite)
 
 
-def _counted(
+def _clip_and_quantise(
     vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None, present: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """What is added up ``(d, n)``, and which users were clipped and refused ``(n,)``."""
@@ -129,22 +129,22 @@ def weighted_clipped_sum(
     """
     rows, users = weights.shape[0], losses.shape[1]
 
-    def of_chunk(block: jax.Array, counts: jax.Array | None) -> tuple[totals.Sum, jax.Array, jax.Array]:
+    def sum_chunk(block: jax.Array, counts: jax.Array | None) -> tuple[totals.Sum, jax.Array, jax.Array]:
         vectors = jnp.matmul(weights.T, block, precision="highest")
-        counted, clipped, nonfinite = _counted(vectors, clip_norm, radius, counts)
+        counted, clipped, nonfinite = _clip_and_quantise(vectors, clip_norm, radius, counts)
         total = jnp.sum(counted, axis=1, dtype=counted.dtype)  # a chunk's integers fit 31 bits
         whole = total if radius is None else wide_integers.widen(total)
         return whole, jnp.sum(clipped), jnp.sum(nonfinite)
 
     if users <= CHUNK:  # no loop, so no copy of the losses where all rows count
-        return of_chunk(losses[:rows], present)
+        return sum_chunk(losses[:rows], present)
 
     def add(number: Any, total: tuple[totals.Sum, jax.Array, jax.Array]) -> tuple[totals.Sum, jax.Array, jax.Array]:
         start = jnp.minimum(number * CHUNK, users - CHUNK)  # the last chunk overlaps the one before
         counts = start + jnp.arange(CHUNK) >= number * CHUNK
         if present is not None:
             counts &= jax.lax.dynamic_slice_in_dim(present, start, CHUNK)
-        return totals.add(total, of_chunk(jax.lax.dynamic_slice(losses, (0, start), (rows, CHUNK)), counts))
+        return totals.add(total, sum_chunk(jax.lax.dynamic_slice(losses, (0, start), (rows, CHUNK)), counts))
 
     count = jnp.zeros((), jnp.sum(jnp.zeros(1, bool)).dtype)
     nothing = jnp.zeros(weights.shape[1], weights.dtype if radius is None else jnp.int32)

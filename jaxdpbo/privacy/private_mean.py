@@ -32,7 +32,7 @@ def perturb_vectors(
       ``Wide (d,)`` where the noise is exact, otherwise the noisy mean ``(d,)``: ``mean_of_vectors`` takes either.
     """
     deviation = sensitivity.clipped_sum(clip_norm) * budget.steps**0.5 / (budget.users * budget.mu)
-    return _perturbed(key, budget, total, deviation)
+    return _perturb(key, budget, total, deviation)
 
 
 def mean_of_vectors(budget: calibration.SumBudget, released: totals.Sum, clip_norm: jax.Array) -> jax.Array:
@@ -99,7 +99,7 @@ def perturb_losses(
 ) -> totals.Sum:
     """The ``sum_losses`` of all users with the noise of ``noisy_mean_loss``: ``Wide``, or means where not exact."""
     each = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
-    return _perturbed(key, budget, total, sensitivity.mean_loss(low, high, budget.users) / each)
+    return _perturb(key, budget, total, sensitivity.mean_loss(low, high, budget.users) / each)
 
 
 def mean_of_losses(budget: calibration.SumBudget, released: totals.Sum, low: jax.Array, high: jax.Array) -> jax.Array:
@@ -135,7 +135,7 @@ def loss_deviation(budget: calibration.SumBudget, low: float, high: float) -> fl
     return accounting.gaussian_standard_deviation(moved, each)
 
 
-def _perturbed(key: jax.Array, budget: calibration.SumBudget, total: totals.Sum, deviation: jax.Array) -> totals.Sum:
+def _perturb(key: jax.Array, budget: calibration.SumBudget, total: totals.Sum, deviation: jax.Array) -> totals.Sum:
     """A sum over users plus Gaussian noise: of integers where it is exact, otherwise of ``deviation`` on the mean."""
     if isinstance(total, wide_integers.Wide):
         noise = mechanisms.rounded_gaussian(key, total.low.shape, budget.sigma)

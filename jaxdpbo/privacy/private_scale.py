@@ -105,12 +105,12 @@ def count(numbers: jax.Array, present: jax.Array | None = None) -> wide_integers
       present: ``(s,)``, False at those that stand for nobody.
     """
 
-    def up_to(exponent: jax.Array) -> wide_integers.Wide:
+    def is_at_most(exponent: jax.Array) -> wide_integers.Wide:
         within = numbers <= jnp.ldexp(jnp.ones((), numbers.dtype), exponent)
         within = within if present is None else within & present
         return wide_integers.total(within.astype(jnp.int32), 0)
 
-    return jax.lax.map(up_to, jnp.arange(LOWEST, HIGHEST + 1, dtype=jnp.int32))
+    return jax.lax.map(is_at_most, jnp.arange(LOWEST, HIGHEST + 1, dtype=jnp.int32))
 
 
 def median_of_counts(

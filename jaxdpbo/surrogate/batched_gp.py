@@ -147,7 +147,7 @@ def fit(
         flat, unravel = ravel_pytree(middle)
         span = 2.0 * math.log(gp.FIT_FACTOR)
 
-        def on(count):
+        def on_prefix(count):
             def value_and_gradient(numbers):
                 value, gradient = likelihood(unravel(numbers), points[:count], targets[:count], mask[:count])
                 return value, ravel_pytree(gradient)[0]
@@ -156,7 +156,7 @@ def fit(
 
         def value_and_gradient(unit):
             numbers = flat * jnp.exp(span * (unit - 0.5))
-            value, gradient = jax.lax.switch(stage, [on(count) for count in counts], numbers)
+            value, gradient = jax.lax.switch(stage, [on_prefix(count) for count in counts], numbers)
             return value, span * numbers * gradient
 
         begun = 0.5 + jnp.log(jnp.where(flat == 0, 1.0, ravel_pytree(start)[0] / flat)) / span

@@ -198,12 +198,14 @@ def apply_to_stage(factorization: Factorization, batch: int, function: Callable[
     """
     rows = stages(factorization.points.shape[0], batch)
 
-    def on(count: int) -> Callable[[Factorization], Tree]:
+    def apply(count: int) -> Callable[[Factorization], Tree]:
         return lambda whole: function(
             Factorization(whole.points[:count], whole.mask[:count], whole.whitening[:count, :count], whole.used)
         )
 
-    return jax.lax.switch(stage_index(rows, factorization.used + batch), [on(count) for count in rows], factorization)
+    return jax.lax.switch(
+        stage_index(rows, factorization.used + batch), [apply(count) for count in rows], factorization
+    )
 
 
 def stage_index(rows: tuple[int, ...], needed: jax.Array) -> jax.Array:
@@ -284,13 +286,13 @@ def predictor(
     """``predict`` of points ``(k, d)`` to rounding, for ``values (m,)`` and many calls: a search."""
     weights = whiten(factorization, mask_rows(factorization.mask, values))
 
-    def at(points: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def predict_points(points: jax.Array) -> tuple[jax.Array, jax.Array]:
         shared = kernels.gram_of_many(model.kernel, model.params, factorization.points, points)
         cross = whiten(factorization, mask_rows(factorization.mask, shared))
         variance = kernels.diagonal(model.kernel, model.params, points) - jnp.sum(jnp.square(cross), axis=0)
         return matmul(weights, cross), jnp.maximum(variance, 0.0)
 
-    return at
+    return predict_points
 
 
 def log_marginal_likelihood(
@@ -360,16 +362,16 @@ def fit(
     flat, unravel = ravel_pytree(model)
     width, sign = jnp.log(jnp.asarray(FIT_FACTOR, flat.dtype)), jnp.sign(flat)
 
-    def logarithms_of(numbers):
+    def to_logarithms(numbers):
         return jnp.log(jnp.where(sign == 0, 1.0, jnp.abs(numbers)))
 
-    centre = logarithms_of(flat)
+    centre = to_logarithms(flat)
 
     def utility(logarithms):
         likelihood = log_marginal_likelihood(unravel(sign * jnp.exp(logarithms)), points, values, mask)
         return likelihood - 0.5 * jnp.sum(jnp.square((logarithms - centre) / scale))
 
-    start = centre if initial is None else logarithms_of(ravel_pytree(initial)[0])
+    start = centre if initial is None else to_logarithms(ravel_pytree(initial)[0])
     best, _ = maximize.multi_start(
         key, utility, centre - width, centre + width, num_restarts=num_restarts, steps=steps, initial=start
     )

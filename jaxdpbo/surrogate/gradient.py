@@ -109,14 +109,14 @@ def information_gain_and_gradient(
 def _blocks(model, posterior, points, mask):
     """The three blocks that move with the points: ``(b, d)``, ``(b, b)``, ``(b, m)``."""
 
-    def with_points(others, known):
+    def point_blocks(others, known):
         found = kernels.gram_around(model.kernel, model.params, posterior.theta, points, others)
         return jnp.where(mask[:, None] & known[None, :], found, 0.0)
 
     evaluated = posterior.factorization
     covariances = gp.mask_rows(mask, cross(model, posterior.theta, points))
     noise = jnp.diag(jnp.where(mask, gp.noise(model, points), 1.0))
-    return covariances, with_points(points, mask) + noise, with_points(evaluated.points, evaluated.mask)
+    return covariances, point_blocks(points, mask) + noise, point_blocks(evaluated.points, evaluated.mask)
 
 
 def _factor(posterior, cross, block, known):

@@ -61,16 +61,16 @@ def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Ro
       ValueError: rows of another shape than the training takes, or the same in both roles.
       TypeError: no arrays.
     """
-    rows = _checked("rows", rows, training)
+    rows = _check_arrays("rows", rows, training)
     if validation is None:
         return rows, None
-    validation = _checked("validation", validation, training)
+    validation = _check_arrays("validation", validation, training)
     if any(np.shares_memory(one, other) for one, other in zip(rows, validation, strict=True)):
         raise ValueError("validation must be other rows than those that train: these are the same")
     return rows, validation
 
 
-def _checked(name: str, rows: Any, training: Training) -> Rows:
+def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
     """Two arrays of numbers, whatever the elements of arrays of objects are."""
     if not isinstance(rows, (tuple, list)) or len(rows) != 2:
         raise TypeError(f"{name} must be (features, labels), got {type(rows).__name__}")
@@ -116,7 +116,7 @@ def score(training: Training, model: Any, rows: Rows, budget: calibration.SumBud
     """
     returned = training.losses(model, rows)
     lost = _user_values.to_losses("losses", returned, (budget.users,), jnp.result_type(float))
-    return float(_noised(key, budget, jnp.asarray(lost)))
+    return float(_noisy_mean(key, budget, jnp.asarray(lost)))
 
 
 def score_silently(
@@ -180,6 +180,6 @@ def calibrate(
 
 
 @jax.jit
-def _noised(key: jax.Array, budget: calibration.SumBudget, losses: jax.Array) -> jax.Array:
+def _noisy_mean(key: jax.Array, budget: calibration.SumBudget, losses: jax.Array) -> jax.Array:
     zero = jnp.zeros((), losses.dtype)
     return private_mean.noisy_mean_loss(key, budget, losses[None], zero, zero + 1)[0]

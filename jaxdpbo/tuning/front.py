@@ -159,15 +159,15 @@ def private_front(
     asked = _fitting.TuningArguments(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, count, len(rows[1])))
     rows, validation = _fitting.split_rows(rows, validation)
-    plan = _planned(asked, axis, count, delta, len(rows[1]), len(validation[1]))
+    plan = _plan(asked, axis, count, delta, len(rows[1]), len(validation[1]))
     stated = _statements(plan, len(rows[1]), apart)
     secret, first = keys.for_release(key, stated[0], insecure_key)
     stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
     selection.charge(recordings, stated, "a front", settings, axis.tolist(), count)
-    return _searched(plan, (rows, validation), secret)._replace(guarantees=stated)
+    return _search(plan, (rows, validation), secret)._replace(guarantees=stated)
 
 
-def _planned(
+def _plan(
     asked: _fitting.TuningArguments, axis: np.ndarray, count: int, delta: float, records: int, users: int
 ) -> _Plan:
     """What may be spent, and on what; host arithmetic, no data."""
@@ -254,7 +254,7 @@ def _statements(plan: _Plan, records: int, apart: bool) -> tuple[guarantee.Guara
     )
 
 
-def _searched(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
+def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
     """Trainings until there are as many as the budget of scores is for, or no other is within what is left."""
     asked, candidates, most = plan.asked, plan.candidates, plan.budget.steps
     of_design, of_runs, of_fits = jax.random.split(key, 3)
@@ -283,7 +283,7 @@ def _searched(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
         errors.append(float(np.clip(score, 0.0, 1.0)))
         measured = np.array([[candidates.epsilon[number], errors[-1]]])
         of_fit, unit = jax.random.fold_in(of_fits, step), candidates.units[number][None]
-        state, found = _observed(of_fit, config, state, unit, measured, candidates.units)
+        state, found = _observe(of_fit, config, state, unit, measured, candidates.units)
         gains, front = map(np.asarray, found)
         tried.append(number)
     return Front(
@@ -312,7 +312,7 @@ def _fits(plan: _Plan, numbers: Sequence[int]) -> bool:
 
 
 @jax.jit
-def _observed(
+def _observe(
     key: jax.Array, config: dpareto.Config, state: State, units: jax.Array, values: jax.Array, candidates: jax.Array
 ) -> tuple[State, tuple[jax.Array, jax.Array]]:
     """The state after one training; what every candidate would then gain, and the front."""

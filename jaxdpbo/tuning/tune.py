@@ -119,10 +119,10 @@ def _calibrate(
     """The GDP level of a score, the noise of a training with each setting, and what one costs; no data."""
     level, delta = _largest_mu(law, asked.epsilon, asked.delta), asked.delta / law.mean
 
-    def of_all(costs: Sequence[stage.Stage]) -> float:
+    def total_epsilon(costs: Sequence[stage.Stage]) -> float:
         return selection.statements(law, asked.settings, {_fitting.TRAIN: costs}, asked.delta)[0].level
 
-    noises, costs = _fitting.calibrate(asked, records, accounting.gdp_epsilon(level, delta), delta, of_all)
+    noises, costs = _fitting.calibrate(asked, records, accounting.gdp_epsilon(level, delta), delta, total_epsilon)
     return level, noises, costs
 
 

@@ -133,8 +133,8 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
         return gradient_design.propose_batch(*known, **sizes)
 
     known, _ = _recall(config, public)
-    points, mask = _staged(config, known, design)
-    return _query_of(config, state, config.to_parameters(points), mask)
+    points, mask = _apply_to_stage(config, known, design)
+    return _make_query(config, state, config.to_parameters(points), mask)
 
 
 def tell(config: Config, state: State, query: Query, released: totals.Sum) -> State:
@@ -232,7 +232,7 @@ def set_start(config: Config, state: State, theta0: jax.Array) -> State:
     return State(public)
 
 
-def _query_of(config: Config, state: State, points: jax.Array, mask: jax.Array) -> Query:
+def _make_query(config: Config, state: State, points: jax.Array, mask: jax.Array) -> Query:
     """The query of ``points (b, d)`` and a ``mask (b,)``, with what users and ``tell`` need to know besides."""
     public, searched = state.public, config.to_search(points)
     known, kept = _recall(config, public)
@@ -249,7 +249,7 @@ def _query_of(config: Config, state: State, points: jax.Array, mask: jax.Array) 
         missing = room - len(weights)
         return jnp.pad(rows, ((0, 0), (0, missing))), trace, jnp.pad(weights, ((0, missing), (0, 0))), fresh
 
-    rows, trace, weights, fresh = _staged(config, known, condition)
+    rows, trace, weights, fresh = _apply_to_stage(config, known, condition)
     active, finds = _active(config, public), public.clip_norm is not None
     work = contribution.Work(
         weights=weights,
@@ -274,7 +274,9 @@ def _next(config: Config, used: jax.Array) -> jax.Array:
     return used + config.batch if config.memory != "recent" else (used + config.batch) % config.capacity
 
 
-def _staged(config: Config, factorization: gp.Factorization, function: Callable[[gp.Factorization], Any]) -> Any:
+def _apply_to_stage(
+    config: Config, factorization: gp.Factorization, function: Callable[[gp.Factorization], Any]
+) -> Any:
     """``function`` of the posterior, on no more rows than it needs where the memory grows."""
     return (
         gp.apply_to_stage(factorization, config.batch, function) if config.memory == "all" else function(factorization)

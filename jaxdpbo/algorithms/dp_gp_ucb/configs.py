@@ -154,13 +154,13 @@ def finite_config(
     found = prior_averaged_constants.finite_constants(
         candidates=len(rows),
         dimension=rows.shape[1],
-        information=lambda noise: information_gain.gain_bound(_noised(model, noise), rows, numbers["steps"]),
+        information=lambda noise: information_gain.gain_bound(_set_noise(model, noise), rows, numbers["steps"]),
         constants=constants,
         decay=decay,
         skip_threshold=gp.jitter(jnp.result_type(float)),
         **numbers,
     )
-    return _of_one_draw(
+    return _make_config(
         found,
         numbers,
         noise,
@@ -242,10 +242,12 @@ def box_config(
         box=prior_averaged_constants.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
         grid=1 if points is None else len(points),
         delta_point=_checks.probability("point_share", point_share) * numbers["delta"],
-        information=lambda noise: information_gain.gain_bound_of_box(_noised(model, noise), limits, numbers["steps"]),
+        information=lambda noise: information_gain.gain_bound_of_box(
+            _set_noise(model, noise), limits, numbers["steps"]
+        ),
         **numbers,
     )
-    return _of_one_draw(
+    return _make_config(
         found,
         numbers,
         noise,
@@ -274,7 +276,7 @@ def _numbers(steps: int, delta: float, correlation: float, release: str, varianc
     }
 
 
-def _of_one_draw(
+def _make_config(
     found: prior_averaged_constants.Constants,
     numbers: dict[str, Any],
     noise: str,
@@ -368,7 +370,7 @@ def unit_prior(kernel: Kernel, params: KernelParams, points: np.ndarray, noise: 
     return gp.Model(kernel, params, jnp.asarray(noise, dtype))
 
 
-def _noised(model: gp.Model, noise: float) -> gp.Model:
+def _set_noise(model: gp.Model, noise: float) -> gp.Model:
     return replace(model, noise_variance=jnp.asarray(noise, model.noise_variance.dtype))
 
 

@@ -30,24 +30,25 @@ class Expected(NamedTuple):
 
 def predict(config: Config, released: Release, points: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mean and standard deviation ``(k, 2)`` of ``log epsilon`` and ``logit error`` at ``points (k, d)``."""
-    return _predicted(config, released, jnp.asarray(points, config.bounds.dtype))
+    return _predict(config, released, jnp.asarray(points, config.bounds.dtype))
 
 
 @jax.jit
-def _predicted(config, released, points):
-    given = _measured(config, released)
-    both = _conditioned(given)
-    mean, deviation = jax.lax.map(lambda unit: _at(both, unit), to_units(config, points))
+def _predict(config, released, points):
+    given = _standardise(config, released)
+    both = _condition(given)
+    mean, deviation = jax.lax.map(lambda unit: _predict_unit(both, unit), to_units(config, points))
     return given.mean[None] + given.scale[None] * mean, given.scale[None] * deviation
 
 
 @jax.jit
 def improvement(config: Config, released: Release, points: jax.Array) -> jax.Array:
     """``config.acquisition`` at ``points (k, d)``: ``(k,)``, in its own units."""
-    given = _measured(config, released)
-    both, left = _conditioned(given), surrogates.undominated_region(config, given)
+    given = _standardise(config, released)
+    both, left = _condition(given), surrogates.undominated_region(config, given)
     return jax.lax.map(
-        lambda unit: surrogates.improvement(config, given, left, *_at(both, unit), log=False), to_units(config, points)
+        lambda unit: surrogates.improvement(config, given, left, *_predict_unit(both, unit), log=False),
+        to_units(config, points),
     )
 
 
@@ -75,12 +76,12 @@ def best_setting(key: jax.Array, config: Config, released: Release, *, epsilon: 
 
 @jax.jit
 def _best_setting(key, config, released, epsilon):
-    given = _measured(config, released)
-    both = _conditioned(given)
+    given = _standardise(config, released)
+    both = _condition(given)
     limit = (jnp.log(epsilon) - given.mean[0]) / given.scale[0]
 
     def utility(unit):
-        mean, _ = _at(both, snap(config, unit))
+        mean, _ = _predict_unit(both, snap(config, unit))
         return -mean[1] - 100.0 * jnp.maximum(mean[0] - limit, 0.0)
 
     within = given.mask & (given.values[:, 0] <= limit)
@@ -90,22 +91,22 @@ def _best_setting(key, config, released, epsilon):
         num_restarts=NUM_RESTARTS, steps=STEPS,
     )  # fmt: skip
     unit = snap(config, unit)
-    mean, deviation = _at(both, unit)
+    mean, deviation = _predict_unit(both, unit)
     middle, wide = given.mean + given.scale * mean, given.scale * deviation
     ends = middle[:, None] + wide[:, None] * jnp.array([-1.96, 0.0, 1.96])[None]
     return Expected(to_points(config, unit[None])[0], jnp.exp(ends[0]), jax.nn.sigmoid(ends[1]))
 
 
-def _conditioned(given):
+def _condition(given):
     return surrogates.condition(given, surrogates.posterior(given))
 
 
-def _at(both, unit):
+def _predict_unit(both, unit):
     mean, deviation = surrogates.predict(both, unit[None])
     return mean[0], deviation[0]
 
 
-def _measured(config, released):
+def _standardise(config, released):
     usable, known = released.failed == USABLE, released.failed != UNMEASURED
     units = to_units(config, released.points)
     return surrogates.standardise_values(config, units, released.values, usable, known, released.models)

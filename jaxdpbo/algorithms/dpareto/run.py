@@ -101,7 +101,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     seed = jax.lax.dynamic_slice_in_dim(to_units(config, config.initial_design), start, batch)
 
     def search(raw):
-        given = _measured(config, raw)
+        given = _standardise(config, raw)
         return surrogates.propose(key, config, given, _posterior(raw, given, step * batch))
 
     units = jax.lax.cond(step * batch < seeds, lambda _: seed, search, state.raw)
@@ -160,7 +160,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     seeds = config.initial_design.shape[0]
     due = active & ((count == seeds) | ((count > seeds) & ((count <= MANY) | (step % REFIT_EVERY == 0))))
 
-    given = _measured(config, after)
+    given = _standardise(config, after)
     models = jax.lax.cond(due, lambda: surrogates.fit_models(config, given, count), lambda: after.models)
     given = given._replace(models=models)
     bare = jnp.eye(len(after.failed), dtype=after.whitening.dtype)[None]  # a refit changes every row
@@ -207,7 +207,7 @@ def _volume(config, raw):
     return pareto.hypervolume(raw.values, raw.failed == USABLE, config.reference)
 
 
-def _measured(config, raw):
+def _standardise(config, raw):
     failed = raw.failed
     return surrogates.standardise_values(
         config, raw.units, raw.values, failed == USABLE, failed != UNMEASURED, raw.models

@@ -111,7 +111,7 @@ def propose(key: jax.Array, config: Config, given: Measured, posterior: batched_
     start, found = posterior.used, []
     for place, one in enumerate(jax.random.split(key, config.batch)):
         both = condition(given, posterior)
-        unit = _searched(one, config, given, both)
+        unit = _search_unit(one, config, given, both)
         found.append(unit)
         if place + 1 == config.batch:
             break
@@ -137,7 +137,7 @@ class Undominated(NamedTuple):
 def undominated_region(config: Config, given: Measured) -> Undominated:
     """Computed once for many calls of ``improvement``."""
     standard = pareto.strips(given.values, given.mask, given.reference)
-    edges = jax.vmap(lambda *edge: _original(given, jnp.stack(edge)))(standard.right, standard.height)  # increasing
+    edges = jax.vmap(lambda *edge: _to_original(given, jnp.stack(edge)))(standard.right, standard.height)  # increasing
     right, height = jnp.minimum(edges, config.reference[None]).T
     return Undominated(standard, pareto.Strips(jnp.append(standard.left[:1], right[:-1]), right, height))
 
@@ -150,20 +150,20 @@ def improvement(
         of = acquisition.log_ehvi if log else acquisition.expected_hypervolume_improvement
         return of(mean, deviation, left.standard)
     if config.acquisition == "hvpoi":
-        gain = acquisition.gained_hypervolume(_original(given, mean), left.original)
+        gain = acquisition.gained_hypervolume(_to_original(given, mean), left.original)
     else:
         gain = acquisition.gained_hypervolume(mean, left.standard)
     of = acquisition.log_hvpoi if log else acquisition.hvpoi
     return of(mean, deviation, left.standard, gain)
 
 
-def _original(given: Measured, standard: jax.Array) -> jax.Array:
+def _to_original(given: Measured, standard: jax.Array) -> jax.Array:
     """Epsilon and error ``(2,)`` of standardised objectives, capped beyond the reference."""
     raw = given.mean + given.scale * jnp.minimum(standard, given.reference + 1.0)
     return jnp.stack([jnp.exp(raw[0]), jax.nn.sigmoid(raw[1])])
 
 
-def _searched(key, config, given, both):
+def _search_unit(key, config, given, both):
     left = undominated_region(config, given)
 
     def utility(unit):
@@ -171,8 +171,8 @@ def _searched(key, config, given, both):
         return improvement(config, given, left, mean[0], deviation[0], log=True)
 
     draw_key, front_key = jax.random.split(key)
-    incumbent = _one_of(front_key, given.units, pareto.is_non_dominated(given.values, given.mask))
-    tried = _around(draw_key, incumbent, config.search.raw_samples)
+    incumbent = _draw_row(front_key, given.units, pareto.is_non_dominated(given.values, given.mask))
+    tried = _draw_around(draw_key, incumbent, config.search.raw_samples)
     scores = _scores(config, given, left, *predict(both, jax.vmap(lambda unit: snap(config, unit))(tried)))
     found, _ = maximize.ascend_from_best(
         utility, incumbent[None], tried, scores, num_restarts=config.search.num_restarts,
@@ -181,13 +181,13 @@ def _searched(key, config, given, both):
     return snap(config, found)
 
 
-def _one_of(key, units, front):
+def _draw_row(key, units, front):
     """One of the front, each as likely; the first setting where there is none."""
     places = jnp.cumsum(front.astype(units.dtype))
     return units[jnp.argmax(places > jax.random.uniform(key, (), units.dtype) * places[-1])]
 
 
-def _around(key, incumbent, count):
+def _draw_around(key, incumbent, count):
     """Points ``(count, d)``: half uniform in the cube, half normal around the incumbent; from one draw."""
     drawn = jax.random.uniform(key, (count, incumbent.shape[0]), incumbent.dtype)
     near = incumbent[None] + 0.05 * jax.scipy.special.ndtri(drawn[: count // 2])

@@ -227,7 +227,7 @@ def contribute(
     types.check_values(values, config.batch)
     values, counts = values.astype(config.low.dtype), None
     if config.design is not None:
-        memory = _on_design(memory, query.work, values)
+        memory = _update_memory(memory, query.work, values)
         counts = jax.lax.cond(
             query.work.finding,
             lambda: private_scale.count(memory.largest, present),
@@ -249,11 +249,11 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: Whole) -> Relea
         counts = whole.counts
         assert counts is not None
 
-        def found():
+        def find_range():
             norm = private_scale.median_of_counts(scale_key, scale, counts, config.users, dtype)
             return private_scale.FACTOR * norm
 
-        high = jax.lax.cond(query.work.finding, found, lambda: query.work.high)
+        high = jax.lax.cond(query.work.finding, find_range, lambda: query.work.high)
     means = private_mean.perturb_losses(noise_key, config.budget, whole.means, *_range(config, query))
     return Released(means, high, inner_key)
 
@@ -287,7 +287,7 @@ def _range(config: Config, query: Query) -> tuple[jax.Array, jax.Array]:
     return -high, high
 
 
-def _on_design(memory: Remembered, work: Work, values: jax.Array) -> Remembered:
+def _update_memory(memory: Remembered, work: Work, values: jax.Array) -> Remembered:
     """With what these losses ``(b, s)`` add, if they are of the design."""
     reference = jnp.where(work.designing & (work.step == 0), values[0], memory.reference)
     largest = jnp.maximum(memory.largest, private_scale.largest_differences(values, reference))  # NaN stays

@@ -92,14 +92,14 @@ def contribute(
     first = jnp.minimum(work.step, config.steps - 1) * config.batch
     losses = gp.write(memory.losses, jnp.where(query.mask[:, None], values, jnp.inf), first, work.active)
 
-    def choice_of(end, budget):
-        def lost(losses):
+    def make_choice(end, budget):
+        def sum_relative(losses):
             total = choice.sum_losses(budget, losses[:end], config.width, present)
             return jax.tree.map(lambda leaf: jnp.pad(leaf, (0, len(losses) - end)), total)
 
-        return lost
+        return sum_relative
 
-    branches = [choice_of(end, budget) for end, budget in zip(choice_ends(config), config.choices, strict=True)]
+    branches = [make_choice(end, budget) for end, budget in zip(choice_ends(config), config.choices, strict=True)]
     nobody = totals.make_zeros(branches[-1], losses)
     chosen = jax.lax.switch(work.number, [lambda losses: nobody, *branches], losses)
     total, inside = totals.Total((), ()), memory.inner
@@ -136,12 +136,12 @@ def perturb(inner: Algorithm | None, key: jax.Array, config: Config, query: Quer
     """
     choice_key, inner_key = jax.random.split(key)
 
-    def drawn(end, budget):
+    def draw_row(end, budget):
         return lambda total: choice.draw(
             choice_key, budget, jax.tree.map(lambda leaf: leaf[:end], total), query.work.favoured
         )
 
-    branches = [drawn(end, budget) for end, budget in zip(choice_ends(config), config.choices, strict=True)]
+    branches = [draw_row(end, budget) for end, budget in zip(choice_ends(config), config.choices, strict=True)]
     row = jax.lax.switch(query.work.number, [lambda _: jnp.zeros((), jnp.int32), *branches], whole.choice)
     noisy = ()
     if inner is not None:

@@ -117,8 +117,8 @@ def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) 
     settings = _settings(config, _begin_inner(inner, key, config).public)
     active = (public.step < config.steps) & calibration.same_noise(public.budget, settings)
 
-    def designed():
-        return _designed(config, public)
+    def design_query():
+        return _design_query(config, public)
 
     def answers():
         assert inner is not None
@@ -126,17 +126,17 @@ def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) 
         return Query(_answers(released.point, released.path, config.batch), jnp.ones(config.batch, bool))
 
     if inner is None:
-        query = designed()
+        query = design_query()
     else:
         asks = partial(inner.ask, key, config.inner, _inner_state(state))
         blank = totals.make_zeros(asks)
 
-        def filled(asked):  # branches return trees of one structure
+        def fill(asked):  # branches return trees of one structure
             return blank._replace(points=asked.points, mask=asked.mask)
 
-        phases = (lambda: filled(designed()), asks, lambda: filled(answers()))
+        phases = (lambda: fill(design_query()), asks, lambda: fill(answers()))
         query = jax.lax.switch(contribution.phase(config, public.step), phases)
-    number, favoured = _due(config, public)
+    number, favoured = _choice_due(config, public)
     work = contribution.Work(active, public.step, jnp.where(active, number, 0), favoured, query.work)
     survey = None if query.survey is None else query.survey & active
     return query._replace(work=work, survey=survey)
@@ -186,7 +186,7 @@ def _release(inner: Algorithm | None, key: jax.Array, config: Config, state: Sta
     return Release(point, start, path, public.points)
 
 
-def _designed(config: Config, public: Public) -> Query:
+def _design_query(config: Config, public: Public) -> Query:
     """The next points of the designs, some near the point chosen last."""
     first = jnp.minimum(public.step * config.batch, sum(config.rounds) - config.batch)
     fresh, offset, kept = (
@@ -207,7 +207,7 @@ def _answers(point: jax.Array, path: jax.Array, batch: int) -> jax.Array:
     return jnp.concatenate([point[None], means])
 
 
-def _due(config: Config, public: Public) -> tuple[jax.Array, jax.Array]:
+def _choice_due(config: Config, public: Public) -> tuple[jax.Array, jax.Array]:
     """Which choice the step ends with, counted from 1, 0 for none, and its favoured row: choices have steps of their
     own, and each favours the row chosen before it, the last one the inner algorithm's answer.
     """

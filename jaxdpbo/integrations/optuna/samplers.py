@@ -111,11 +111,9 @@ class GPUCBSampler(_Modelled):
     def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
         sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
         utilities = sign * np.array([each.value for each in done], float)
-        config, padded = _padded(points)
+        config, padded = _pad(points)
         known = noise_deviation(done, self._deviation)
-        found = _suggested(
-            key, config, padded, jnp.asarray(_filled(utilities, len(padded))), len(done), jnp.asarray(known)
-        )
+        found = _suggest(key, config, padded, jnp.asarray(_fill(utilities, len(padded))), len(done), jnp.asarray(known))
         return np.asarray(found, float)
 
 
@@ -149,11 +147,11 @@ class DParetoSampler(_Modelled):
             proposals=1,
             acquisition=self._acquisition,
         )
-        found = _suggested_front(
+        found = _suggest_front(
             key,
             config,
-            jnp.asarray(_filled(points, size)),
-            jnp.asarray(_filled(standard, size)),
+            jnp.asarray(_fill(points, size)),
+            jnp.asarray(_fill(standard, size)),
             len(done),
             jnp.asarray(standard.max(axis=0) + 0.1),
         )
@@ -168,9 +166,9 @@ def noise_deviation(done: Sequence[FrozenTrial], otherwise: float | None) -> flo
 
 def posterior(points: np.ndarray, utilities: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation at the points themselves, the kernel fitted and the noise known."""
-    config, padded = _padded(points)
-    given = jnp.asarray(_filled(utilities, len(padded)))
-    mean, width = _known(jax.random.key(0), config, padded, given, len(points), jnp.asarray(deviation))
+    config, padded = _pad(points)
+    given = jnp.asarray(_fill(utilities, len(padded)))
+    mean, width = _posterior(jax.random.key(0), config, padded, given, len(points), jnp.asarray(deviation))
     return np.asarray(mean, float)[: len(points)], np.asarray(width, float)[: len(points)]
 
 
@@ -181,17 +179,17 @@ def _room(count: int) -> int:
     return size
 
 
-def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+def _fill(rows: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]))])
 
 
-def _padded(points: np.ndarray) -> tuple[gp_ucb.Config, jax.Array]:
+def _pad(points: np.ndarray) -> tuple[gp_ucb.Config, jax.Array]:
     size, dimension = _room(len(points)), points.shape[1]
     box = {"low": np.zeros(dimension), "high": np.ones(dimension)}
-    return gp_ucb.config(steps=size, bounds=box, kernel=kernels.matern52), jnp.asarray(_filled(points, size))
+    return gp_ucb.config(steps=size, bounds=box, kernel=kernels.matern52), jnp.asarray(_fill(points, size))
 
 
-def _fitted(key, config, points, utilities, count, deviation):
+def _fit(key, config, points, utilities, count, deviation):
     """The state of GP-UCB after ``count`` trials, its kernel fitted; a deviation that is no number is fitted too."""
     mask = jnp.arange(points.shape[0]) < count
     standard = preprocessing.standardize(jnp.where(mask, utilities, 0.0), mask)  # not ranked: their noise is known
@@ -212,16 +210,16 @@ def _fitted(key, config, points, utilities, count, deviation):
 
 
 @jax.jit
-def _suggested(key, config, points, utilities, count, deviation):
+def _suggest(key, config, points, utilities, count, deviation):
     fit_key, ask_key = jax.random.split(key)
-    private = _fitted(fit_key, config, points, utilities, count, deviation)
+    private = _fit(fit_key, config, points, utilities, count, deviation)
     state = State(gp_ucb.Public(jnp.asarray(count, jnp.int32), None), private)
     return gp_ucb.ask(ask_key, config, state).points[0]
 
 
 @jax.jit
-def _known(key, config, points, utilities, count, deviation):
-    private = _fitted(key, config, points, utilities, count, deviation)
+def _posterior(key, config, points, utilities, count, deviation):
+    private = _fit(key, config, points, utilities, count, deviation)
     mean, variance = gp.predict(private.model, private.factorization, private.values, points)
     mask = jnp.arange(points.shape[0]) < count
     level = jnp.mean(utilities, where=mask)
@@ -230,7 +228,7 @@ def _known(key, config, points, utilities, count, deviation):
 
 
 @jax.jit
-def _suggested_front(key, config, points, standard, count, reference):
+def _suggest_front(key, config, points, standard, count, reference):
     mask = jnp.arange(points.shape[0]) < count
     zero = jnp.zeros(2, standard.dtype)
     given = surrogates.Measured(

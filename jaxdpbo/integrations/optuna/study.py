@@ -150,7 +150,7 @@ class PrivateStudy:
         Raises:
           ValueError: no trial is complete, some were evaluated without noise, or trials share no parameter.
         """
-        done = _noised(self.study)
+        done = _noised_trials(self.study)
         shared = [
             (name, of)
             for name, of in done[0].distributions.items()
@@ -198,7 +198,7 @@ def observations(study: Study) -> Observations:
     Traceback (most recent call last):
     ValueError: no trial is complete
     """
-    done = _noised(study)
+    done = _noised_trials(study)
     values = np.array([each.value for each in done], float)
     deviations = np.array([each.user_attrs[DEVIATION] for each in done], float)
     return Observations([dict(each.params) for each in done], values, np.square(deviations))
@@ -286,7 +286,7 @@ def private_study(
     return PrivateStudy(study, suggest, losses, data, options)
 
 
-def _noised(study: Study) -> list[FrozenTrial]:
+def _noised_trials(study: Study) -> list[FrozenTrial]:
     """The complete trials; ValueError where there are none, or one that was added without noise."""
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not done:

@@ -57,12 +57,12 @@ def _hinge(estimator: Estimator, targets: np.ndarray, scores: np.ndarray) -> np.
     return np.where(np.any(right, axis=1), np.maximum(0.0, 1 - own + others), np.inf)
 
 
-def _squared(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+def _squared_error(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     del estimator
     return np.square(predicted - _floats(targets))
 
 
-def _absolute(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+def _absolute_error(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     del estimator
     return np.abs(predicted - _floats(targets))
 
@@ -80,8 +80,8 @@ LOSSES = {
     "log_loss": Loss("predict_proba", _log_loss, (0.0, 4.0)),  # 4: a probability of 1.8 % or less
     "hinge": Loss("decision_function", _hinge, (0.0, 2.0)),
     "zero_one": Loss("predict", _zero_one, (0.0, 1.0)),
-    "squared": Loss("predict", _squared, None),
-    "absolute": Loss("predict", _absolute, None),
+    "squared": Loss("predict", _squared_error, None),
+    "absolute": Loss("predict", _absolute_error, None),
 }
 
 

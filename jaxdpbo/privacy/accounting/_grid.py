@@ -60,7 +60,7 @@ def add_losses(parts: Sequence[Part], step: float, slack: float, delta: float) -
     if whole > MAX_POINTS or delta < 1e3 * (slack + rounding):
         return None
     length = int(scipy.fft.next_fast_len(least, real=True))
-    transforms = [_power(scipy.fft.rfft(_wrapped(part.mass, length)), part.times) for part in parts]
+    transforms = [_power(scipy.fft.rfft(_wrap(part.mass, length)), part.times) for part in parts]
     total = scipy.fft.irfft(functools.reduce(np.multiply, transforms), length)
     lost = -math.expm1(kept) + slack + rounding
     start = math.floor(low / step)
@@ -69,7 +69,7 @@ def add_losses(parts: Sequence[Part], step: float, slack: float, delta: float) -
     return Sum(np.maximum(mass, 0.0), step * np.arange(first, end), lost)
 
 
-def _wrapped(mass: Vector, length: int) -> Vector:
+def _wrap(mass: Vector, length: int) -> Vector:
     """On a circle of so many points, the loss 0 first."""
     half = len(mass) // 2
     if len(mass) > length:
@@ -168,11 +168,11 @@ def make_profile(found: Sum) -> Profile:
 def clamp_profile(profile: Profile) -> Profile:
     """1 where a profile says nothing: NaN, or no probability."""
 
-    def known(epsilon: float) -> float:
+    def clamp(epsilon: float) -> float:
         delta = float(profile(epsilon))
         return delta if 0 <= delta <= 1 else 1.0
 
-    return known
+    return clamp
 
 
 def first_below(profile: Profile, delta: float) -> float:

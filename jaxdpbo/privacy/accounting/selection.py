@@ -106,10 +106,10 @@ def selection_profile(law: Repetitions, profile: Profile) -> Profile:
     known = _grid.clamp_profile(profile)
     rho = _exponent(law, known)
 
-    def selected(epsilon: float) -> float:
+    def profile_of_selection(epsilon: float) -> float:
         return min(1.0, law.mean * known(epsilon - rho)) if epsilon >= rho else 1.0
 
-    return selected
+    return profile_of_selection
 
 
 def _exponent(law: Repetitions, profile: Profile) -> float:

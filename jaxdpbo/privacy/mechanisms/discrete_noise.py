@@ -41,7 +41,7 @@ def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int, bits: i
     limbs, factors = tables.gaussian(sigma, bits)
     count, places = limbs.shape[2], _checks.shape("shape", shape)
     words = jax.random.bits(key, (count * len(factors) + 1, *places), jnp.uint32)
-    drawn = _signed(words[1:].reshape(count, len(factors), *places), words[0], limbs)
+    drawn = _draw_signed(words[1:].reshape(count, len(factors), *places), words[0], limbs)
     return functools.reduce(jnp.add, (factor * one for factor, one in zip(factors, drawn, strict=True)))
 
 
@@ -103,7 +103,7 @@ def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
     """
     octant, count = tables.planar(rate), _checks.size("count", count, minimum=0)
     where, way = jax.random.split(key)
-    row = _searched(jax.random.bits(where, (tables.WORDS, count), jnp.uint32), octant.thresholds)
+    row = _search_thresholds(jax.random.bits(where, (tables.WORDS, count), jnp.uint32), octant.thresholds)
     cell = jnp.asarray(octant.cells)[row]
     turn = jax.random.bits(way, (3, count), jnp.uint32) & 1
     cell = jnp.where(turn[0][:, None] == 1, cell[:, ::-1], cell)
@@ -123,7 +123,7 @@ def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fractio
     """
     table = tables.choice(probabilities)[None]
     words = jax.random.bits(key, (tables.WORDS, 1, *_checks.shape("shape", shape)), jnp.uint32)
-    return _counted(words, table)[0]
+    return _count_thresholds(words, table)[0]
 
 
 def is_at_least(words: Any, thresholds: Any) -> jax.Array:
@@ -134,17 +134,17 @@ def is_at_least(words: Any, thresholds: Any) -> jax.Array:
     return found
 
 
-def _signed(words, signs, limbs):
+def _draw_signed(words, signs, limbs):
     """A magnitude from each of ``k`` tables ``limbs (k, T, 4)``, by ``words (4, k, ...)`` and a bit of ``signs (...)``.
 
     -0 is 0, so 0 keeps its probability.
     """
     bits = jnp.arange(len(limbs), dtype=jnp.uint32).reshape(-1, *(1,) * signs.ndim)
     sign = (signs[None] >> bits & 1).astype(jnp.int32)
-    return (_counted(words, limbs) ^ -sign) + sign
+    return (_count_thresholds(words, limbs) ^ -sign) + sign
 
 
-def _counted(words, limbs):
+def _count_thresholds(words, limbs):
     """``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``: all thresholds are compared with."""
     places = (*limbs.shape[1::-1], *(1,) * (words.ndim - 2))
     thresholds = [jnp.asarray(limbs[:, :, i].T.reshape(places)) for i in range(len(words))]
@@ -158,7 +158,7 @@ def _count(carry, threshold):
     return (words, found + is_at_least(words, threshold).astype(jnp.int32)), None
 
 
-def _searched(words, table):
+def _search_thresholds(words, table):
     """The same by halving: the number of steps is fixed, the addresses are not."""
     limbs, count = jnp.asarray(table), len(table)
 

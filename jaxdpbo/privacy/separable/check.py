@@ -106,10 +106,10 @@ def check_separable(
     if users is not None and users != count:
         raise ValueError(f"user_axes must name axes of length users = {users}, got {count}")
     data_axes.expect_one_role(data, user_axes)
-    program = _traced(objective, point, data, public_constants=public_constants)
+    program = _trace(objective, point, data, public_constants=public_constants)
     taints = [PUBLIC] * len(jax.tree.leaves(point))
     taints += [PUBLIC if axis is None else PerUser(axis % leaf.ndim) for leaf, axis in zip(leaves, axes, strict=True)]
-    run, taint = _guarded(program, taints, _Walk(count))
+    run, taint = _guard(program, taints, _Walk(count))
     if not isinstance(taint, PerUser):
         raise NotSeparable("the values depend on no record")
     return Separable(run, taint.axis, jax.tree.structure((point, data)))
@@ -134,11 +134,11 @@ def program_of_one(
       NotSeparable: see ``per_user.per_user``.
       ValueError: it holds an array, or returns none or several.
     """
-    program = _traced(function, *avals, public_constants=public_constants)
-    return _guarded(program, [PUBLIC if axis is None else OWN for axis in axes], _Walk(0, mapped=True))[0]
+    program = _trace(function, *avals, public_constants=public_constants)
+    return _guard(program, [PUBLIC if axis is None else OWN for axis in axes], _Walk(0, mapped=True))[0]
 
 
-def _guarded(program: ClosedJaxpr, taints: Sequence[Taint], walk: "_Walk") -> tuple[ClosedJaxpr, Taint]:
+def _guard(program: ClosedJaxpr, taints: Sequence[Taint], walk: "_Walk") -> tuple[ClosedJaxpr, Taint]:
     """What runs, and the taint of its result: the program with its decompositions guarded, which is read again.
 
     Raises:
@@ -153,17 +153,17 @@ def _guarded(program: ClosedJaxpr, taints: Sequence[Taint], walk: "_Walk") -> tu
     return run, taint
 
 
-def _traced(function: Callable[..., Any], *arguments: Any, public_constants: bool) -> ClosedJaxpr:
+def _trace(function: Callable[..., Any], *arguments: Any, public_constants: bool) -> ClosedJaxpr:
     """The program of a function that returns one array and holds none, or some."""
 
-    def checked(*given: Any) -> Any:
+    def check_result(*given: Any) -> Any:
         found = function(*given)
         for leaf in jax.tree.leaves(found):
             if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, bool, int, float, complex)):
                 raise TypeError(f"objective must return an array of real numbers, got {type(leaf).__name__}")
         return found
 
-    program, returned = jax.make_jaxpr(checked, return_shape=True)(*arguments)
+    program, returned = jax.make_jaxpr(check_result, return_shape=True)(*arguments)
     if not hasattr(returned, "shape"):
         raise ValueError(f"objective must return one array, got {type(returned).__name__}")
     for constant in _constants(program):

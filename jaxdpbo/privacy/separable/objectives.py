@@ -86,11 +86,11 @@ class PerUser(KeepsApart):
         axes = [None] * (len(leaves) - len(axes)) + axes
         data_axes.expect_users(leaves, axes)
 
-        def of_one(*record):
+        def one_loss(*record):
             return self.function(*jax.tree.unflatten(inputs, record))
 
         parts = [_slice(*one) for one in zip(leaves, axes, strict=True)]
-        program = check.program_of_one(of_one, parts, axes, public_constants=self.public_constants)
+        program = check.program_of_one(one_loss, parts, axes, public_constants=self.public_constants)
         (losses,) = jax.vmap(core.jaxpr_as_fun(program), in_axes=axes, out_axes=-1)(*leaves)
         return losses
 

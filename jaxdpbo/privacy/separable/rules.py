@@ -24,13 +24,13 @@ def atom_shape(variable: Var | Literal) -> tuple[int, ...]:
     return tuple(getattr(variable.aval, "shape", ()))
 
 
-def _shared(axes: Axes) -> int | None:
+def _shared_axis(axes: Axes) -> int | None:
     """The axis of all operands that are not public, or None where they differ."""
     private = {axis for axis in axes if axis is not None}
     return private.pop() if len(private) == 1 else None
 
 
-def _private(axes: Axes) -> int:
+def _private_operand(axes: Axes) -> int:
     """The one operand that is not public, by its place."""
     (place,) = (place for place, axis in enumerate(axes) if axis is not None)
     return place
@@ -38,21 +38,21 @@ def _private(axes: Axes) -> int:
 
 def _elementwise(equation: JaxprEqn, axes: Axes) -> int | str:
     """Entry by entry of operands of one shape, public scalars among them."""
-    axis = _shared(axes)
+    axis = _shared_axis(axes)
     return DIFFERENT if axis is None else axis
 
 
-def _shared_unless(crosses: Callable[[JaxprEqn, int], str]) -> Rule:
+def _make_rule(crosses: Callable[[JaxprEqn, int], str]) -> Rule:
     """The shared axis, kept as it is, unless ``crosses(equation, axis)`` says what the operation does to users."""
 
     def rule(equation: JaxprEqn, axes: Axes) -> int | str:
-        axis = _shared(axes)
+        axis = _shared_axis(axes)
         return DIFFERENT if axis is None else crosses(equation, axis) or axis
 
     return rule
 
 
-def _places(equation: JaxprEqn, named: int | Sequence[int], operand: int = 0) -> list[int | None]:
+def _resolve_axes(equation: JaxprEqn, named: int | Sequence[int], operand: int = 0) -> list[int | None]:
     """Axes of an operand, from the front: JAX takes some from behind."""
     rank = len(atom_shape(equation.invars[operand]))
     return [int(axis) % rank for axis in np.atleast_1d(named)]
@@ -74,23 +74,23 @@ def _reshape(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _squeeze(equation: JaxprEqn, axes: Axes) -> int | str:
-    return _less("squeezes the axis of users", axes, _places(equation, equation.params["dimensions"]))
+    return _without_axes("squeezes the axis of users", axes, _resolve_axes(equation, equation.params["dimensions"]))
 
 
 def _reduction(equation: JaxprEqn, axes: Axes) -> int | str:
     named = equation.params["axes" if "axes" in equation.params else "dimensions"]
-    return _less("reduces over users", axes, _places(equation, named))
+    return _without_axes("reduces over users", axes, _resolve_axes(equation, named))
 
 
-def _less(otherwise: str, axes: Axes, gone: Sequence[int | None]) -> int | str:
-    axis = _shared(axes)
+def _without_axes(otherwise: str, axes: Axes, gone: Sequence[int | None]) -> int | str:
+    axis = _shared_axis(axes)
     if axis is None:
         return DIFFERENT
     return otherwise if axis in gone else axis - sum(place is not None and place < axis for place in gone)
 
 
 def _transpose(equation: JaxprEqn, axes: Axes) -> int | str:
-    return _places(equation, equation.params["permutation"]).index(axes[0])
+    return _resolve_axes(equation, equation.params["permutation"]).index(axes[0])
 
 
 def _slice(equation: JaxprEqn, axis: int) -> str:
@@ -108,7 +108,7 @@ def _dynamic_slice(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _dynamic_update_slice(equation: JaxprEqn, axes: Axes) -> int | str:
-    update, starts, axis = axes[1], axes[2:], _shared(axes[:2])
+    update, starts, axis = axes[1], axes[2:], _shared_axis(axes[:2])
     if any(start is not None for start in starts):
         return "writes at a place that depends on records"
     if axis is None:
@@ -124,27 +124,27 @@ def _pad(equation: JaxprEqn, axes: Axes) -> int | str:
     return axis if tuple(equation.params["padding_config"][axis]) == (0, 0, 0) else "pads the axis of users"
 
 
-def _along(name: str, what: str) -> Rule:
+def _axis_rule(name: str, what: str) -> Rule:
     """Works along the axis ``params[name]``, or the last."""
 
     def crosses(equation: JaxprEqn, axis: int) -> str:
-        return f"{what} users" if axis in _places(equation, equation.params.get(name, -1)) else ""
+        return f"{what} users" if axis in _resolve_axes(equation, equation.params.get(name, -1)) else ""
 
-    return _shared_unless(crosses)
+    return _make_rule(crosses)
 
 
 def _stack(equation: JaxprEqn, axes: Axes) -> int | str:
-    axis, new = _shared(axes), equation.params["axis"] % len(atom_shape(equation.outvars[0]))
+    axis, new = _shared_axis(axes), equation.params["axis"] % len(atom_shape(equation.outvars[0]))
     return DIFFERENT if axis is None else axis + (new <= axis)
 
 
 def _unstack(equation: JaxprEqn, axes: Axes) -> int | str:
-    return _less("takes the users apart", axes, _places(equation, equation.params["axis"]))
+    return _without_axes("takes the users apart", axes, _resolve_axes(equation, equation.params["axis"]))
 
 
-def _on_last(kept: int, what: str) -> Rule:
+def _last_axes_rule(kept: int, what: str) -> Rule:
     """Works on the last ``kept`` axes of the first operand; the axes before them are those of all."""
-    return _shared_unless(
+    return _make_rule(
         lambda equation, axis: f"{what} users" if axis >= len(atom_shape(equation.invars[0])) - kept else ""
     )
 
@@ -155,7 +155,7 @@ def _fft(equation: JaxprEqn, axis: int) -> str:
 
 
 def _triangular_solve(equation: JaxprEqn, axes: Axes) -> int | str:
-    (matrix, right), rank, axis = axes, len(atom_shape(equation.invars[1])), _shared(axes)
+    (matrix, right), rank, axis = axes, len(atom_shape(equation.invars[1])), _shared_axis(axes)
     columns = rank - (1 if equation.params["left_side"] else 2)
     if matrix is None and right == columns:
         return columns
@@ -166,7 +166,8 @@ def _triangular_solve(equation: JaxprEqn, axes: Axes) -> int | str:
 
 def _dot_general(equation: JaxprEqn, axes: Axes) -> int | str:
     contracted, batch = (
-        [_places(equation, named[side], side) for side in (0, 1)] for named in equation.params["dimension_numbers"]
+        [_resolve_axes(equation, named[side], side) for side in (0, 1)]
+        for named in equation.params["dimension_numbers"]
     )
     private = [side for side in (0, 1) if axes[side] is not None]
     if any(axes[side] in contracted[side] for side in private):
@@ -275,36 +276,36 @@ RULES: dict[str, Rule] = {
     "reshape": _reshape,
     "squeeze": _squeeze,
     "transpose": _transpose,
-    "rev": _shared_unless(
+    "rev": _make_rule(
         lambda equation, axis: (
-            "reverses the order of users" if axis in _places(equation, equation.params["dimensions"]) else ""
+            "reverses the order of users" if axis in _resolve_axes(equation, equation.params["dimensions"]) else ""
         )
     ),
-    "slice": _shared_unless(_slice),
+    "slice": _make_rule(_slice),
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
-    "concatenate": _along("dimension", "puts users behind"),
-    "split": _along("axis", "splits the axis of"),
+    "concatenate": _axis_rule("dimension", "puts users behind"),
+    "split": _axis_rule("axis", "splits the axis of"),
     "stack": _stack,
     "unstack": _unstack,
-    "tile": _shared_unless(lambda equation, axis: "" if equation.params["reps"][axis] == 1 else "repeats users"),
+    "tile": _make_rule(lambda equation, axis: "" if equation.params["reps"][axis] == 1 else "repeats users"),
     "pad": _pad,
     "gather": _gather,
     **dict.fromkeys(("scatter", *(f"scatter-{name}" for name in ("add", "sub", "mul", "min", "max"))), _scatter),
     **{f"reduce_{name}": _reduction for name in ("sum", "max", "min", "prod", "and", "or", "xor")},
     **dict.fromkeys(("reduce", "argmax", "argmin"), _reduction),
-    **{f"reduce_window_{name}": _shared_unless(_window) for name in ("sum", "max", "min")},
-    **{f"cum{name}": _along("axis", "accumulates over") for name in ("sum", "prod", "max", "min", "logsumexp")},
-    "sort": _along("dimension", "sorts"),
-    "top_k": _along("axis", "ranks"),
-    "fft": _shared_unless(_fft),
+    **{f"reduce_window_{name}": _make_rule(_window) for name in ("sum", "max", "min")},
+    **{f"cum{name}": _axis_rule("axis", "accumulates over") for name in ("sum", "prod", "max", "min", "logsumexp")},
+    "sort": _axis_rule("dimension", "sorts"),
+    "top_k": _axis_rule("axis", "ranks"),
+    "fft": _make_rule(_fft),
     "dot_general": _dot_general,
     "conv_general_dilated": _convolution,
-    **{name: _on_last(2, "factors a matrix of") for name in ("cholesky", "eigh", "svd", "qr", "geqrf", "lu")},
-    "householder_product": _on_last(2, "multiplies reflections of"),
-    "lu_pivots_to_permutation": _on_last(1, "permutes"),
+    **{name: _last_axes_rule(2, "factors a matrix of") for name in ("cholesky", "eigh", "svd", "qr", "geqrf", "lu")},
+    "householder_product": _last_axes_rule(2, "multiplies reflections of"),
+    "lu_pivots_to_permutation": _last_axes_rule(1, "permutes"),
     "triangular_solve": _triangular_solve,
-    "bitcast_convert_type": _shared_unless(_bitcast),
+    "bitcast_convert_type": _make_rule(_bitcast),
     # Each threefry key has a stream of its own; keys of records by other generators do not get here.
     **{f"random_{name}": _elementwise for name in ("bits", "split", "fold_in", "wrap", "unwrap", "clone", "seed")},
 }

@@ -142,15 +142,17 @@ def product_laplace(
         distribution = input_noise.distribution(
             "product_laplace", reach * sensitivity.row_l1(len(origin)) / epsilon, len(origin)
         )
-        return _noised("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
+        return _noise_config("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
     moved = sensitivity.cells_l1(CELLS, len(origin))
     cell, rate = reach / CELLS, min(Fraction(epsilon) / moved, Fraction(2**10))  # a table's largest
     if rate < Fraction(1, 2**24):
         raise ValueError(f"epsilon must be at least {moved / 2**24:.2g} with exact noise, got {epsilon:g}")
     distribution = input_noise.distribution("product_laplace", cell / float(rate), len(origin))
     assert 2 * len(origin) * tables.geometric_total_variation(rate) < TOTAL_VARIATION
-    chosen = _noised("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, rate)
-    return _affordable(chosen, moved, in_l1=True)
+    chosen = _noise_config(
+        "product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, rate
+    )
+    return _check_affordable(chosen, moved, in_l1=True)
 
 
 def planar_laplace(
@@ -183,7 +185,7 @@ def planar_laplace(
     origin = _checks.vector("centre", centre)
     if _checks.choice("noise", noise, NOISES) == "float":
         distribution = input_noise.distribution("planar_laplace", reach / epsilon, len(origin))
-        return _noised("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
+        return _noise_config("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
     if len(origin) != 2 or epsilon < 0.5:
         raise ValueError(
             f"planar_laplace is exact for 2 dimensions and epsilon of at least 0.5, got {len(origin)} and {epsilon:g}: "
@@ -192,8 +194,10 @@ def planar_laplace(
     cell = reach / (epsilon / float(PLANAR) - sensitivity.rounding_l2(2, each=1.0) - 2.0**-10)
     distribution = input_noise.distribution("planar_laplace", cell / float(PLANAR), 2)
     assert tables.planar_total_variation(PLANAR) < TOTAL_VARIATION
-    chosen = _noised("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, PLANAR)
-    return _affordable(chosen, Fraction(epsilon) / PLANAR)
+    chosen = _noise_config(
+        "planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, PLANAR
+    )
+    return _check_affordable(chosen, Fraction(epsilon) / PLANAR)
 
 
 def gaussian(
@@ -305,7 +309,7 @@ def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
     reach = sensitivity.row_distance(radius)
     if _checks.choice("noise", noise, NOISES) == "float":
         distribution = input_noise.distribution("gaussian", reach / mu, dimension)
-        return _noised(kind, origin, scale, distribution, radius, "gdp", "gdp", mu)
+        return _noise_config(kind, origin, scale, distribution, radius, "gdp", "gdp", mu)
     rounding = sensitivity.rounding_l2(dimension)
     for sigma in SIGMAS:
         distance = accounting.largest_distance(mu, sigma)
@@ -320,7 +324,9 @@ def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
     distribution = input_noise.distribution("gaussian", sigma * cell, dimension)
     level = accounting.rounded_gaussian_mu(distance, sigma)
     assert dimension * tables.gaussian_total_variation(sigma) < TOTAL_VARIATION
-    return _affordable(_noised(kind, origin, scale, distribution, radius, "gdp", "gdp", level, cell, sigma), distance)
+    return _check_affordable(
+        _noise_config(kind, origin, scale, distribution, radius, "gdp", "gdp", level, cell, sigma), distance
+    )
 
 
 def step(config: Config) -> float:
@@ -348,7 +354,7 @@ def rounding_bound(config: Config) -> float:
     return (dimension + 16) * longer * 2.0**-53 * END
 
 
-def _affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) -> Config:
+def _check_affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) -> Config:
     """``config``, once the cells that neighbours may move by, all rounding included, are seen to be ``paid`` for.
 
     Neighbours are ``reach / step`` cells apart. Rounding down moves the difference of a coordinate by less than a cell,
@@ -371,7 +377,7 @@ def _affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) ->
     return config
 
 
-def _noised(
+def _noise_config(
     kind, centre, scale, distribution, radius, near, anywhere, level, cell=0.0, grid_scale: int | Fraction = 0
 ) -> Config:
     notion, relation = (near, "unit_distance") if radius is None else (anywhere, "replace_one")

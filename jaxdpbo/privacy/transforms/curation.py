@@ -99,7 +99,7 @@ def curate(
         released, projection = recordings.from_text(_shapes(config, shape), charged.release["rows"])
     else:
         with np.errstate(all="ignore"):
-            released, projection = _released(draw_key, noise_key, raw, config)
+            released, projection = _release(draw_key, noise_key, raw, config)
         if recording is not None:
             ledger.store_release(*recording, {"rows": recordings.to_text((released, projection))})
     return Curated(
@@ -131,14 +131,14 @@ def project(key: jax.Array, config: Config, inputs: jax.Array) -> jax.Array:
     return jnp.matmul(inflated, matrix, precision="highest") / math.sqrt(config.dimension)
 
 
-def _released(draw_key, noise_key, raw, config):
+def _release(draw_key, noise_key, raw, config):
     """Rows that may leave, and the projection."""
     projection, stretch = None, 1.0
     if config.distribution is None:
         return project(draw_key, config, jnp.asarray(raw.astype(np.float64), jnp.result_type(float))), None
-    rows = _standard(raw, config)
+    rows = _to_standard(raw, config)
     if isinstance(config.distribution, input_noise.Response):
-        return _responded(draw_key, rows, config.distribution, Fraction(config.grid_scale)), None
+        return _respond(draw_key, rows, config.distribution, Fraction(config.grid_scale)), None
     if config.kind == "private_projection":
         drawn = jax.random.normal(draw_key, (rows.shape[1], config.dimension), jnp.result_type(float))
         projection = drawn / config.dimension**0.5
@@ -146,13 +146,13 @@ def _released(draw_key, noise_key, raw, config):
         rows = rows @ np.asarray(projection, np.float64)
     if not config.cell:
         distribution = config.distribution._replace(scale=config.distribution.scale * stretch)
-        return _default(rows) + input_noise.draw(noise_key, distribution, len(rows)), projection
+        return _to_default_dtype(rows) + input_noise.draw(noise_key, distribution, len(rows)), projection
     cells = np.floor(np.clip(rows / stretch, -configs.END, configs.END)).astype(np.int32)
-    return _default((_noised(noise_key, cells, config) + 0.5) * (config.cell * stretch)), projection
+    return _to_default_dtype((_add_noise(noise_key, cells, config) + 0.5) * (config.cell * stretch)), projection
 
 
 def _shapes(config: Config, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Of what ``_released`` returns."""
+    """Of what ``_release`` returns."""
     count, dimension = shape
     dtype = jnp.result_type(float)
     projection = jax.ShapeDtypeStruct((dimension, config.dimension), dtype)
@@ -169,26 +169,26 @@ def _distribution(
     return config.distribution._replace(scale=config.distribution.scale * sensitivity.projected_row(projection))
 
 
-def _noised(key, cells, config) -> np.ndarray:
+def _add_noise(key, cells, config) -> np.ndarray:
     """Cells moved by whole cells of noise; what wraps around 2^32 is post-processed."""
     if config.kind == "product_laplace":  # its table is traced: budgets do not compile anew
-        return np.asarray(_with_laplace(key, cells, tables.pad_geometric(Fraction(config.grid_scale))))
-    return np.asarray(_with_noise(key, cells, config.kind, config.grid_scale))
+        return np.asarray(_add_laplace(key, cells, tables.pad_geometric(Fraction(config.grid_scale))))
+    return np.asarray(_add_kind(key, cells, config.kind, config.grid_scale))
 
 
 @jax.jit
-def _with_laplace(key, cells, table):
+def _add_laplace(key, cells, table):
     return cells + mechanisms.discrete_laplace_from_table(key, cells.shape, jnp.asarray(table))
 
 
 @partial(jax.jit, static_argnums=(2, 3))
-def _with_noise(key, cells, kind, grid_scale):
+def _add_kind(key, cells, kind, grid_scale):
     if kind == "planar_laplace":
         return cells + mechanisms.planar_laplace(key, cells.shape[0], grid_scale)
     return cells + mechanisms.rounded_gaussian(key, cells.shape, grid_scale)
 
 
-def _default(rows: np.ndarray) -> jax.Array:
+def _to_default_dtype(rows: np.ndarray) -> jax.Array:
     """In JAX's default dtype, finite there."""
     dtype = jnp.result_type(float)
     most = float(jnp.finfo(dtype).max)
@@ -204,7 +204,7 @@ def _to_rows(inputs: Any, dimension: int) -> np.ndarray:
         return _user_values.to_numbers(inputs, (rows, dimension) if rows else None)
 
 
-def _standard(inputs: np.ndarray, config: Config) -> np.ndarray:
+def _to_standard(inputs: np.ndarray, config: Config) -> np.ndarray:
     """float64 rows ``(n, d)`` from the centre, in cells, or in units of distance where there are none.
 
     Finite, and inside the ball. ``configs.rounding_bound`` is about these lines.
@@ -237,7 +237,7 @@ def _differences(inputs: np.ndarray, centre: np.ndarray) -> np.ndarray:
     return np.clip(apart, -most, most)
 
 
-def _responded(key, rows, response, truth):
+def _respond(key, rows, response, truth):
     nearest, least = np.zeros(len(rows), np.int32), np.full(len(rows), np.inf)
     for number, cell in enumerate(np.array(response.cells)):
         squared = np.sum(np.square(rows - cell[None]), axis=1)
@@ -245,8 +245,8 @@ def _responded(key, rows, response, truth):
     cells, count = np.array(response.cells), len(response.cells) - 1
     if truth:
         turns = np.asarray(mechanisms.outcome(key, (len(rows),), (truth, *((1 - truth) / count,) * count)))
-        return _default(cells[(nearest + turns) % len(cells)])
+        return _to_default_dtype(cells[(nearest + turns) % len(cells)])
     truth_key, other_key = jax.random.split(key)
     tells = np.asarray(jax.random.uniform(truth_key, (len(rows),))) < response.truth
     others = np.asarray(jax.random.randint(other_key, (len(rows),), 1, len(cells)))
-    return _default(cells[np.where(tells, nearest, (nearest + others) % len(cells))])
+    return _to_default_dtype(cells[np.where(tells, nearest, (nearest + others) % len(cells))])

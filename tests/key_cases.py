@@ -364,7 +364,7 @@ ENTERED = {
     "dp_gibo, recent, private clip": ("algorithms.dp_gibo.contribution.refine",),
     "dp_gd": (
         *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.private_mean.perturb_vectors", "drivers.scan.run_scan",
-        *_of("drivers.compiled_run", "begin", "learn", "scan", "run_steps"), "drivers.result.expect_host",
+        *_of("drivers.compiled_run", "begin", "learn", "pure_run", "run_steps"), "drivers.result.expect_host",
     ),
     "dpareto": (
         *_of("algorithms.dpareto.run", *TOLD), "algorithms.dpareto.surrogates.propose"

@@ -314,7 +314,7 @@ WITHOUT: dict[str, dict[str, str]] = {
     "inside of a run that has a case": {
         "commands.tune": "halves prepare",
         "drivers.sharding": "share_keys expect_one_process find_mesh place_users",
-        "drivers.compiled_run": "scan run_steps",
+        "drivers.compiled_run": "pure_run run_steps",
         "drivers.sweep": "distribute",
         "integrations.sklearn.fitting": "blocks_objective take_rows",
         "integrations.sklearn.losses": "to_column elements expect record_losses",

@@ -141,7 +141,9 @@ def measured_mu(count, noise):
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(0, None))
     def total(one, slope):
-        path = drivers.scan(dp_gibo.algorithm, slope_times_place, one, chosen, jnp.stack([slope, 0.0 * slope]))[0].path
+        path = drivers.pure_run(dp_gibo.algorithm, slope_times_place, one, chosen, jnp.stack([slope, 0.0 * slope]))[
+            0
+        ].path
         return (path[0, 0] - path[-1, 0]) / step_size
 
     with_user, with_other = (
@@ -423,7 +425,7 @@ def test_example_4_1_reaches_the_maximum_likelihood_estimate(trials):
     def distance(seed, one):
         data_key, run_key = jax.random.split(jax.random.key(seed))
         data = location.sample(data_key, 50)
-        release, *_ = drivers.scan(dp_gibo.algorithm, location.loss, run_key, one, data)
+        release, *_ = drivers.pure_run(dp_gibo.algorithm, location.loss, run_key, one, data)
         return jnp.linalg.norm(release.point - location.minimiser(data)), jnp.linalg.norm(location.minimiser(data))
 
     found = {mu: np.median([distance(seed, chosen[mu]) for seed in range(seeds)], axis=0) for mu in chosen}

@@ -234,7 +234,7 @@ def test_a_release_key_that_a_traced_function_closes_over_is_refused(trace):
 
 
 def test_a_key_that_is_an_argument_gives_fresh_noise_in_every_call():
-    release = jax.jit(lambda key, data: drivers.scan(ALGORITHM, OBJECTIVE, key, CONFIG, data)[0].point)
+    release = jax.jit(lambda key, data: drivers.pure_run(ALGORITHM, OBJECTIVE, key, CONFIG, data)[0].point)
     first, second, again = (release(key, DATA) for key in (KEY, keys.secret_key(), KEY))
     np.testing.assert_array_equal(first, again)
     assert np.any(np.asarray(first) != np.asarray(second))

@@ -171,7 +171,7 @@ def maps_over_configs_and_keys(case, transform):
     data = jax.tree.map(jnp.asarray, RECORDS)
 
     def one(pair):
-        return drivers.scan(case.algorithm, case.objective, pair[0], pair[1], data)[0]
+        return drivers.pure_run(case.algorithm, case.objective, pair[0], pair[1], data)[0]
 
     mapped = jax.jit(transform(one))((keys, configs))
     for i, (seed, scale) in enumerate(zip(seeds, scales, strict=True)):

@@ -61,7 +61,7 @@ def _descent(name, module, objective, noise, clip_norm=0.5):
     )  # fmt: skip
 
     def total(key, slopes):
-        path = drivers.scan(module.algorithm, objective, key, chosen, slopes)[0].path
+        path = drivers.pure_run(module.algorithm, objective, key, chosen, slopes)[0].path
         return path[0, 0] - path[-1, 0]
 
     return Row(name, module.algorithm.privacy(chosen), lambda trials: simulate(total, *WORST, trials))
@@ -75,7 +75,7 @@ def _evaluations(noise):
 
     def total(key, losses):
         algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
-        return jnp.sum(drivers.scan(algorithm, either_end, key, chosen, losses)[0].values)
+        return jnp.sum(drivers.pure_run(algorithm, either_end, key, chosen, losses)[0].values)
 
     def scores(trials):
         return simulate(total, np.array([9.0, 0.5]), np.array([-9.0, 0.5]), trials)
@@ -93,7 +93,7 @@ def _private_range():
 
     def total(key, slopes):
         algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
-        released = drivers.scan(algorithm, slope_times_place, key, chosen, slopes)[0]
+        released = drivers.pure_run(algorithm, slope_times_place, key, chosen, slopes)[0]
         return jnp.sum(released.values) / released.high
 
     return Row(
@@ -126,7 +126,7 @@ def _gains(release):
     data = (np.ones((2, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])) if release == "value" else GAINS
 
     def released(key, gains):
-        found = drivers.scan(dp_gp_ucb.algorithm, gains_of_row, key, chosen, gains)[0]
+        found = drivers.pure_run(dp_gp_ucb.algorithm, gains_of_row, key, chosen, gains)[0]
         return {"row": found.row, "value": found.value}
 
     def ratio(found):
@@ -163,7 +163,7 @@ def _search(noise, shares, said=""):
     algorithm = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
 
     def released(key, slopes):
-        found = drivers.scan(algorithm, slope_times_place, key, chosen, slopes)[0]
+        found = drivers.pure_run(algorithm, slope_times_place, key, chosen, slopes)[0]
         low, high = jnp.min(found.points), jnp.max(found.points)
         return {
             "start": -jnp.sign(found.start[0]),
@@ -196,7 +196,7 @@ def _estimate():
     algorithm = private_estimate.make_algorithm(inner)
 
     def ratio(key, slopes):
-        found = drivers.scan(algorithm, slope_from_afar, key, chosen, slopes)[0]
+        found = drivers.pure_run(algorithm, slope_from_afar, key, chosen, slopes)[0]
         moved = (found.inner.path[0, 0] - found.inner.path[-1, 0]) / STEP_SIZE
         apart, deviation = 2 * 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * each)
         return moved * apart / deviation**2 + found.loss / USERS / private_estimate.estimate_deviation(chosen) ** 2

@@ -212,7 +212,7 @@ def _two_digits(size: float) -> int:
 
 def _scanned(algorithm, objective, config, data, seeds=0):
     """One run, the program of ``run_scan``; with ``seeds`` so many, one after the other, as ``sweep`` has them."""
-    one = partial(drivers.scan, algorithm, objective)
+    one = partial(drivers.pure_run, algorithm, objective)
     if not seeds:
         return Program(jax.jit(one), (jax.random.key(0), config, data))
 

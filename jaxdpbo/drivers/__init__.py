@@ -4,7 +4,7 @@ A driver checks and converts once, then passes clean arrays on. The keys of step
 ``fold_in(key, t)``, so a run resumed from a snapshot draws the keys it would have drawn.
 """
 
-from jaxdpbo.drivers.compiled_run import scan
+from jaxdpbo.drivers.compiled_run import pure_run
 from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.minimize import minimize
 from jaxdpbo.drivers.preview import Preview, preview
@@ -29,8 +29,8 @@ __all__ = [
     "distribute",
     "minimize",
     "preview",
+    "pure_run",
     "run_loop",
     "run_scan",
-    "scan",
     "sweep",
 ]

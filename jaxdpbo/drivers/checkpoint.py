@@ -106,7 +106,7 @@ def begin(
 def finish(
     begun: CheckpointedRun, algorithm: Algorithm, objective: Objective, config: Config, data: Any
 ) -> tuple[Any, ...]:
-    """``(release, snapshot, info)`` of ``scan``; the file has the snapshot after every part."""
+    """``(release, snapshot, info)`` of ``pure_run``; the file has the snapshot after every part."""
     size = _size(config)
     while begun.done < config.steps:
         after, info = _part(algorithm, objective, begun.keys[1], config, data, begun.snapshot, size, begun.done)

@@ -70,7 +70,7 @@ def _total(
     return total, query, memory, key
 
 
-def scan(
+def pure_run(
     algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Data
 ) -> tuple[Any, result.Snapshot, Any]:
     """The pure function inside ``run_scan``: a whole run, for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys,

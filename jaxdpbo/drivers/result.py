@@ -89,7 +89,7 @@ def expect_host(driver: str, key: Any) -> None:
     if isinstance(key, Tracer):
         raise RuntimeError(
             f"{driver} runs on the host and can not be traced: under jit, vmap or grad call "
-            "drivers.scan(algorithm, objective, key, config, data)"
+            "drivers.pure_run(algorithm, objective, key, config, data)"
         )
     keys.refuse_trace("the key of a run")
 

@@ -69,7 +69,7 @@ def run_scan(
         sharded along another axis than the users', or on record over several processes; a ``checkpoint`` that is of
         another run or of other devices, or open to others, or of a program that calls Python or foreign code.
       separable.NotSeparable: with ``user_axes``, or of a ``per_user`` objective: the line that may mix users.
-      RuntimeError: under jit, vmap, grad or another trace: ``scan`` is the function to call there.
+      RuntimeError: under jit, vmap, grad or another trace: ``pure_run`` is the function to call there.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
     result.expect_host("run_scan", key)
@@ -133,4 +133,4 @@ def _charge(
     return charged
 
 
-_scan = jax.jit(compiled_run.scan, static_argnames=("algorithm", "objective"))
+_scan = jax.jit(compiled_run.pure_run, static_argnames=("algorithm", "objective"))

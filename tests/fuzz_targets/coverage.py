@@ -35,7 +35,7 @@ EXEMPT: dict[str, dict[str, str]] = {
             "improvement"
         ),
         "algorithms.gp_ucb": "beta standardise_utilities",
-        "drivers.compiled_run": "scan run_steps",
+        "drivers.compiled_run": "pure_run run_steps",
         "privacy.clipping": "l2_norms clip_and_sum quantise reach grid_step",
         "privacy.choice": "choose_row scores relative_losses",
         "privacy.private_mean": "clip_norm of_vectors noisy_mean_loss loss_deviation",

@@ -146,7 +146,7 @@ def compositions() -> dict[str, Target]:
             check=is_profile),
         "average_profile": Target(a.average_profile, {"weights": just([0.25, 0.75]),
             "profiles": st.lists(profile, min_size=2, max_size=2)}, odd={"profiles": wrong}, check=is_profile),
-        "worst_profile": Target(a.worst_of, {"profiles": st.lists(profile, min_size=1, max_size=3)},
+        "worst_profile": Target(a.worst_profile, {"profiles": st.lists(profile, min_size=1, max_size=3)},
             odd={"profiles": wrong}, check=is_profile),
         "stage.gaussian": Target(s.gaussian, {"mu": positive} | what, check=is_stage),
         "stage.pure": Target(s.pure, {"epsilon": epsilon} | what, check=is_stage),

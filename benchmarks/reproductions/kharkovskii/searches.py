@@ -131,7 +131,7 @@ def _some(s, problem, chosen, aware, keys, start):
 def searched(given: Any, shared: None) -> jax.Array:
     """The simple regret ``(T,)`` of one run."""
     key, config, truth, seen = given
-    _, end, _ = drivers.scan(po_gp_ucb.algorithm, curator_tables.output, key, config, seen)
+    _, end, _ = drivers.pure_run(po_gp_ucb.algorithm, curator_tables.output, key, config, seen)
     return jnp.max(truth) - jax.lax.cummax(truth[end.state.raw.rows])
 
 

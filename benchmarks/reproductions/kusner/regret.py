@@ -258,7 +258,7 @@ def released(algorithm, objective):
 
     def run(given, shared):
         (key, table), (config, candidates) = given, shared
-        return drivers.scan(algorithm, objective, key, config, (candidates, table))[0].row
+        return drivers.pure_run(algorithm, objective, key, config, (candidates, table))[0].row
 
     return run
 
@@ -302,7 +302,7 @@ def descents(s, name, problem, splits, keys, users):
 def descent(loss):
     def run(given, config):
         key, data = given
-        point = drivers.scan(dp_gibo.algorithm, loss, key, config, data)[0].point
+        point = drivers.pure_run(dp_gibo.algorithm, loss, key, config, data)[0].point
         return jnp.mean(loss(point, data))
 
     return run

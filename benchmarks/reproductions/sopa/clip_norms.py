@@ -103,7 +103,7 @@ def regret(loss: Any, box: np.ndarray, given: Any, data: Any) -> dict[str, jax.A
     def mean_loss(theta):
         return jnp.mean(loss(theta, data))
 
-    release = drivers.scan(dp_gibo.algorithm, loss, key, config, data)[0]
+    release = drivers.pure_run(dp_gibo.algorithm, loss, key, config, data)[0]
     best = lowest(mean_loss, box, config.theta0)
     return {"regret": (mean_loss(release.point) - best) / (mean_loss(config.theta0) - best)}
 

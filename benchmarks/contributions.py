@@ -117,12 +117,12 @@ def rows() -> list[Row]:
             dp_gibo.config(**descent, batch=BATCH, clip_norm="private"), (own, sought),
         ),
         Row(
-            "private_evaluations", private_evaluations.algorithm_of(gp_ucb.algorithm),
+            "private_evaluations", private_evaluations.make_algorithm(gp_ucb.algorithm),
             private_evaluations.config(gp_ucb.algorithm, evaluated, **shared, loss_range=(0, 1)),
             (_losses("a clipped loss at each point of a query", lambda whole: whole.means),),
         ),
         Row(
-            'private_evaluations, `loss_range="private"`', private_evaluations.algorithm_of(gp_ucb.algorithm),
+            'private_evaluations, `loss_range="private"`', private_evaluations.make_algorithm(gp_ucb.algorithm),
             private_evaluations.config(
                 gp_ucb.algorithm, evaluated, **shared, loss_range="private", design=candidates[:3]
             ),
@@ -132,7 +132,7 @@ def rows() -> list[Row]:
             ),
         ),
         Row(
-            "private_search", private_search.algorithm_of(), private_search.config(**around, choice_mu=[MU]),
+            "private_search", private_search.make_algorithm(), private_search.config(**around, choice_mu=[MU]),
             (
                 Part(
                     "losses at the points of a choice, less the user's own least one", CHOOSING, SUMMED,
@@ -142,7 +142,7 @@ def rows() -> list[Row]:
             ),
         ),
         Row(
-            "private_search around dp_gibo", private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at),
+            "private_search around dp_gibo", private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start),
             private_search.config(**around, choice_mu=[MU / 2, MU / 2], inner_config=half),
             (
                 Part(
@@ -154,7 +154,7 @@ def rows() -> list[Row]:
             ),
         ),
         Row(
-            "private_estimate of dp_gibo", private_estimate.algorithm_of(dp_gibo.algorithm),
+            "private_estimate of dp_gibo", private_estimate.make_algorithm(dp_gibo.algorithm),
             private_estimate.config(half, users=USERS, mu=MU / 2, loss_range=(0, 1)),
             (
                 _clipped(lambda whole: whole.inner, lambda config: config.inner.budget, DESCENDING),

@@ -42,6 +42,26 @@ sys.setprofile(None)
 print(json.dumps([len(entered), len(passed)]))
 """
 
+# Past participles that a function's name may end in, but none that is an imperative as well, such as "read" and "cut"
+WORDS = """
+added agreed allowed answered applied asked begun bounded built calibrated called carried changed charged checked chosen
+clipped closed computed conditioned converted counted curated decoded described designed divided dominated done
+drained drawn encoded entered estimated evaluated exhausted expected explained failed filled finished fitted fixed
+floored folded found framed gained given grouped guarded held hidden indexed inferred joined kept known located
+locked logged looked lost made marked masked measured mixed moved named noised noted numbered observed opened
+projected ordered padded parsed perturbed placed planned predicted prepared proposed published quantised ranked reached
+rebuilt recorded reduced refined refitted refused refuted rejected released repaired replayed responded resumed
+returned rewritten rounded routed scored searched seeded seen selected sent served shared shown signed silenced
+snapped sorted spent squared staged standardised standardized started stated stored suggested summed swapped taken told
+traced trained transformed tuned turned typed unbounded undominated unsatisfied unseen used verified whitened
+wrapped written
+"""
+PARTICIPLES = frozenset(WORDS.split())
+PREPOSITIONS = ("of", "over", "beside", "under", "within", "at", "from", "by", "on", "with", "to")
+CONVERSIONS = ("to", "from")  # `to_X` and `from_X` are Python's own words for a conversion
+PREDICATES = ("is", "has", "are")  # `is_checked` asks a question
+KEPT = ("by_person",)  # an entry point
+
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """All of a module, nested ones included."""
@@ -116,6 +136,25 @@ def computes_a_sensitivity(tree: ast.Module) -> bool:
     return named or any(map(doubles_a_bound, ast.walk(tree)))
 
 
+def is_participle(name: str) -> bool:
+    """Whether a function's name ends in a past participle: ``shown``, ``given_back``; ``is_shown`` does not count."""
+    words = name.strip("_").split("_")
+    if words[0] in PREDICATES:
+        return False
+    if len(words) > 1 and words[-1] in (*PREPOSITIONS, "back", "out", "off", "once", "down"):
+        words = words[:-1]
+    return words[-1] in PARTICIPLES
+
+
+def is_prepositional(name: str) -> bool:
+    """Whether a name begins or ends with a preposition: ``costs_of``, ``over``; the conversion ``to_jax`` does not."""
+    words = name.strip("_").split("_")
+    if name in KEPT or words[0] in PREDICATES:
+        return False
+    conversion = len(words) > 1 and words[0] in CONVERSIONS
+    return words[-1] in PREPOSITIONS or (words[0] in PREPOSITIONS and not conversion)
+
+
 def quantile(values: list[int], share: float) -> int:
     """The least of ``values`` that at least this share of them does not exceed."""
     return sorted(values)[min(int(share * len(values)), len(values) - 1)]
@@ -147,6 +186,8 @@ def counts(root: Path) -> dict[str, object]:
         "parameters: most": max(many),
         "functions of more than 12 parameters": sum(one > 12 for one in many),
         "bare Any, % of public parameters": round(100 * any_share(root / "jaxdpbo"), 1),
+        "functions named by a participle": sum(is_participle(one.name) for one in found),
+        "functions named by a preposition": sum(is_prepositional(one.name) for one in found),
         "lines of executable examples": sum(file.read_text().count(">>> ") for file in files),
         "lines of README.md": len((root / "README.md").read_text().splitlines()),
         "files that compute a sensitivity": sum(map(computes_a_sensitivity, trees.values())),
@@ -159,7 +200,14 @@ def main() -> None:
     """Print both."""
     parser = argparse.ArgumentParser(prog="scripts/counts", description=__doc__)
     parser.add_argument("checkout", nargs="?", type=Path, help="another checkout, such as an older commit's")
+    parser.add_argument("--names", action="store_true", help="list the functions named by a participle or preposition")
     arguments = parser.parse_args()
+    if arguments.names:
+        for file in sorted((ROOT / "jaxdpbo").rglob("*.py")):
+            for one in functions(ast.parse(file.read_text())):
+                if is_participle(one.name) or is_prepositional(one.name):
+                    print(f"{file.relative_to(ROOT)}:{one.lineno}: {one.name}")
+        return
     columns = {"here": counts(ROOT)}
     if arguments.checkout is not None:
         columns = {"there": counts(arguments.checkout.resolve())} | columns

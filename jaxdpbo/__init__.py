@@ -31,9 +31,9 @@ from jaxdpbo.drivers import (
     sweep,
 )
 from jaxdpbo.privacy import accounting, ledger, transforms
-from jaxdpbo.privacy.asked import LargeDelta
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.keys import secret_key
+from jaxdpbo.privacy.requested_budget import LargeDelta
 from jaxdpbo.privacy.separable import blocks, by_person, per_user
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels

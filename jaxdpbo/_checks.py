@@ -33,7 +33,7 @@ def takes(**checks: Callable[[str, Any], Any]) -> Callable[[Function], Function]
         signature = inspect.signature(function)
 
         @functools.wraps(function)
-        def checked(*positional: Any, **named: Any) -> Any:
+        def call(*positional: Any, **named: Any) -> Any:
             given = signature.bind(*positional, **named)
             for name in given.arguments.keys() & checks.keys():
                 given.arguments[name] = checks[name](name, given.arguments[name])
@@ -46,7 +46,7 @@ def takes(**checks: Callable[[str, Any], Any]) -> Callable[[Function], Function]
                 raise ValueError(f"{function.__name__} is beyond what floats hold at {said}")
             return found
 
-        return checked
+        return call
 
     return wrap
 
@@ -140,7 +140,7 @@ def nonnegative(name: str, value: Unchecked) -> float:
     return result
 
 
-def unbounded(name: str, value: Unchecked) -> float:
+def nonnegative_or_infinite(name: str, value: Unchecked) -> float:
     """A real number of at least zero, or infinity."""
     result = number(name, value)
     if result < 0:
@@ -231,7 +231,7 @@ def interval(name: str, value: Unchecked, dtype: DTypeLike = np.float64) -> tupl
     return low, high
 
 
-def rounded_down(value: float, dtype: DTypeLike) -> float:
+def round_down(value: float, dtype: DTypeLike) -> float:
     """The largest number of ``dtype`` that is at most ``value``, positive."""
     with np.errstate(over="ignore"):  # beyond the largest: that
         held = np.asarray(value, dtype)
@@ -374,14 +374,14 @@ def inside(name: str, point: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 def key(name: str, value: Unchecked) -> jax.Array:
     """One typed JAX key; integers, None and old-style uint32 keys are refused."""
-    if _typed(name, value).ndim != 0:
+    if _check_typed_key(name, value).ndim != 0:
         raise ValueError(f"{name} must be one key, got shape {value.shape}")
     return value
 
 
 def keys(name: str, value: Unchecked) -> jax.Array:
     """Typed JAX keys of any shape with an axis, at least one, no two equal; on the host."""
-    if not _typed(name, value).ndim or not value.size:
+    if not _check_typed_key(name, value).ndim or not value.size:
         raise ValueError(f"{name} must be an array of at least one key, got shape {value.shape}")
     words = np.asarray(jax.random.key_data(value)).reshape(value.size, -1)
     if len(np.unique(words, axis=0)) < len(words):
@@ -389,7 +389,7 @@ def keys(name: str, value: Unchecked) -> jax.Array:
     return value
 
 
-def _typed(name: str, value: Any) -> jax.Array:
+def _check_typed_key(name: str, value: Any) -> jax.Array:
     if not (isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)):
         raise TypeError(f"{name} must be a typed key such as jax.random.key(seed), got {type(value).__name__}")
     return value

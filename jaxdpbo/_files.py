@@ -22,7 +22,7 @@ def write_once(path: Path, content: bytes, mode: int = 0o666) -> None:
     """
     if mode == PRIVATE:
         expect_guarded_folder(path)
-    unfinished = _written(path, content, mode)
+    unfinished = _write_unfinished(path, content, mode)
     try:
         os.link(unfinished, path)  # unlike a rename it never replaces
     finally:
@@ -32,7 +32,7 @@ def write_once(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 def replace(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Replace a file atomically: a concurrent reader gets the old or the new content, complete."""
-    unfinished = _written(path, content, mode)
+    unfinished = _write_unfinished(path, content, mode)
     try:
         os.replace(unfinished, path)
     finally:
@@ -137,7 +137,7 @@ def _expect_own(name: str, status: os.stat_result) -> None:
         )
 
 
-def _written(path: Path, content: bytes, mode: int) -> Path:
+def _write_unfinished(path: Path, content: bytes, mode: int) -> Path:
     """Write the content to a new temporary file in the same folder, flush it to disk, and return its path."""
     unfinished = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

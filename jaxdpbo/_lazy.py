@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 
 
-def modules_of(package: str, path: Iterable[str]) -> tuple[Callable[[str], ModuleType], Callable[[], list[str]]]:
+def lazy_modules(package: str, path: Iterable[str]) -> tuple[Callable[[str], ModuleType], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a package: its modules are its attributes, imported or not.
 
     Args:

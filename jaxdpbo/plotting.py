@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RATES = np.linspace(0.0, 1.0, 401)  # of type I errors
 
 
-def path(
+def plot_path(
     runs: Run | Sequence[Run],
     *,
     low: ArrayLike | None = None,
@@ -41,7 +41,7 @@ def path(
       ValueError: no runs, or a release without a path.
     """
     given = [runs] if isinstance(runs, Run) else list(runs)
-    paths = [_path_of(run.release) for run in given]
+    paths = [_find_path(run.release) for run in given]
     if not paths or any(each is None for each in paths):
         raise ValueError("runs must be of a descent: their release has no path")
     found = np.stack([np.asarray(each, float) for each in paths if each is not None])
@@ -53,10 +53,10 @@ def path(
         drawn.plot(middle, color=f"C{number % 10}", label=f"parameter {number}")
         if len(values) > 1:
             drawn.fill_between(np.arange(len(middle)), lower, upper, color=f"C{number % 10}", alpha=0.2, linewidth=0)
-    return _named(drawn, "step", "parameter" if low is None else "parameter, over its side of the box")
+    return _name_params(drawn, "step", "parameter" if low is None else "parameter, over its side of the box")
 
 
-def front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
+def plot_front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
     """Epsilon and error of the settings that ``dpareto`` measured, and its front as a line.
 
     Args:
@@ -70,10 +70,12 @@ def front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
     order = np.flatnonzero(best)[np.argsort(values[best, 0])]
     drawn.step(*values[order].T, where="post", color="C0", marker="o", label="front")
     drawn.set_xscale("log")
-    return _named(drawn, "epsilon", "error")
+    return _name_params(drawn, "epsilon", "error")
 
 
-def trade_off(statement: Guarantee, *, measured: auditing.TradeOff | None = None, axes: "Axes | None" = None) -> "Axes":
+def plot_trade_off(
+    statement: Guarantee, *, measured: auditing.TradeOff | None = None, axes: "Axes | None" = None
+) -> "Axes":
     """What a statement leaves to any attack: the least share of wrong answers on one data set for that on the other.
 
     The diagonal is guessing. ``measured``, of ``auditing.trade_off``, is one attack's.
@@ -88,10 +90,10 @@ def trade_off(statement: Guarantee, *, measured: auditing.TradeOff | None = None
     )
     if measured is not None:
         drawn.plot(measured.type_one, measured.type_two, color="C3", marker=".", linestyle="", label="an attack")
-    return _named(drawn, "type I error", "type II error")
+    return _name_params(drawn, "type I error", "type II error")
 
 
-def audit(
+def plot_audit(
     audits: Sequence[auditing.Audit],
     statements: Sequence[Guarantee],
     names: Sequence[str],
@@ -123,10 +125,10 @@ def audit(
     drawn.axvline(1.0, color="0.3", linestyle=":")
     drawn.set_yticks(places, names)
     drawn.invert_yaxis()
-    return _named(drawn, "lower bound over claim", "", legend=False)
+    return _name_params(drawn, "lower bound over claim", "", legend=False)
 
 
-def previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
+def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
     """The noise of searches that were not run, by how many users they would have.
 
     Args:
@@ -151,10 +153,10 @@ def previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
     drawn.axhline(1.0, color="0.7", linestyle=":", label="helpful below")
     drawn.set_xscale("log")
     drawn.set_yscale("log")
-    return _named(drawn, "users", "noise")
+    return _name_params(drawn, "users", "noise")
 
 
-def budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
+def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     """What a "gdp" budget is spent on: shares of ``mu^2``, which add up to 1.
 
     Raises:
@@ -167,13 +169,13 @@ def budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
     drawn.barh(places, [(level / statement.level) ** 2 for _, level in parts], color="C0")
     drawn.set_yticks(places, [what for what, _ in parts])
     drawn.invert_yaxis()
-    return _named(drawn, f"share of mu^2, mu = {statement.level:.3g}", "", legend=False)
+    return _name_params(drawn, f"share of mu^2, mu = {statement.level:.3g}", "", legend=False)
 
 
-def _path_of(release: Any) -> Any:
+def _find_path(release: Any) -> Any:
     """Of a release, or of the search inside of it."""
     found = getattr(release, "path", None)
-    return found if found is not None or not hasattr(release, "inner") else _path_of(release.inner)
+    return found if found is not None or not hasattr(release, "inner") else _find_path(release.inner)
 
 
 def _axes(axes: "Axes | None") -> "Axes":
@@ -183,7 +185,7 @@ def _axes(axes: "Axes | None") -> "Axes":
     return pyplot.figure(figsize=(6, 4), layout="constrained").add_subplot()
 
 
-def _named(axes: "Axes", across: str, up: str, *, legend: bool = True) -> "Axes":
+def _name_params(axes: "Axes", across: str, up: str, *, legend: bool = True) -> "Axes":
     axes.set(xlabel=across, ylabel=up)
     if legend:
         axes.legend(frameon=False, fontsize=8)

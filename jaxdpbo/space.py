@@ -56,7 +56,7 @@ class Real:
 
     def encode(self, name: str, value: Unchecked) -> float:
         """The coordinate of a value."""
-        value = _within(name, _checks.number(name, value), self.low, self.high)
+        value = _check_range(name, _checks.number(name, value), self.low, self.high)
         low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, value))
         return (at - low) / (high - low)
 
@@ -81,7 +81,7 @@ class Integer:
     def decode(self, place: Unchecked, library: ModuleType) -> Any:
         """The value at a coordinate in [0, 1]; ``library`` is NumPy or JAX's."""
         if not self.log:
-            return _floored(place, self.levels, library) + self.low
+            return _floor(place, self.levels, library) + self.low
         low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
         whole = library.rint(library.exp(low + place * (high - low)))
         return library.clip(whole, self.low, self.high).astype(library.int32)
@@ -90,7 +90,7 @@ class Integer:
         """The middle of the value's interval."""
         if isinstance(value, bool) or _checks.number(name, value) != int(value):
             raise TypeError(f"{name} must be a whole number, got {value!r}")
-        whole = int(_within(name, value, self.low, self.high))
+        whole = int(_check_range(name, value, self.low, self.high))
         if not self.log:
             return (whole - self.low + 0.5) / self.levels
         low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
@@ -114,7 +114,7 @@ class Categorical:
 
     def decode(self, place: Unchecked, library: ModuleType) -> Any:
         """The row of the choice at a coordinate; of a traced one the choice itself, which must be a number then."""
-        row = _floored(place, self.levels, library)
+        row = _floor(place, self.levels, library)
         if library is np:
             return row
         if not all(isinstance(choice, (bool, int, float)) for choice in self.choices):
@@ -148,7 +148,7 @@ def real(low: float, high: float, *, log: bool = False) -> Real:
     Real(low=0.001, high=1000.0, log=True)
     """
     low, high = (_checks.vector(name, [value], 1).item() for name, value in (("low", low), ("high", high)))
-    return Real(*_ordered(low, high, log))
+    return Real(*_check_order(low, high, log))
 
 
 def integer(low: int, high: int, *, log: bool = False) -> Integer:
@@ -163,7 +163,7 @@ def integer(low: int, high: int, *, log: bool = False) -> Integer:
     10
     """
     low, high = (_checks.size(name, value, minimum=-MAX_INTEGER) for name, value in (("low", low), ("high", high)))
-    found = Integer(*_ordered(low, high, log))
+    found = Integer(*_check_order(low, high, log))
     if high > (MAX_LEVELS if log else MAX_INTEGER) or found.levels > MAX_LEVELS:
         raise ValueError(f"high must be at most 2^31 - 1, with log 2^24, and within 2^24 of low, got {low}, {high}")
     return found
@@ -277,7 +277,7 @@ class Space:
         if not places.ndim or places.shape[-1] != len(self.names) or not np.all(np.isfinite(places)):
             raise ValueError(f"points must be finite, of shape (..., {len(self.names)}), got {places.shape}")
         columns = [
-            np.clip(column, 0.0, 1.0) if dimension.levels is None else _snapped(dimension, name, column)
+            np.clip(column, 0.0, 1.0) if dimension.levels is None else _snap(dimension, name, column)
             for column, (name, dimension) in zip(np.moveaxis(places, -1, 0), self._items(), strict=True)
         ]
         return np.stack(columns, axis=-1)
@@ -351,17 +351,17 @@ def place(space: Space | None, point: Unchecked) -> Any:
     return point if space is None else space.params(point)
 
 
-def _floored(place: Any, levels: int, library: Any) -> Any:
+def _floor(place: Any, levels: int, library: Any) -> Any:
     """Which of ``levels`` equal intervals a coordinate lies in."""
     return library.clip(library.floor(place * levels), 0, levels - 1).astype(library.int32)
 
 
-def _snapped(dimension: Dimension, name: str, column: np.ndarray) -> np.ndarray:
+def _snap(dimension: Dimension, name: str, column: np.ndarray) -> np.ndarray:
     values = dimension.decode(np.clip(column, 0.0, 1.0), np)
     return np.array([dimension.encode(name, dimension.plain(value)) for value in values.ravel()]).reshape(column.shape)
 
 
-def _ordered(low: Any, high: Any, log: Any) -> tuple[Any, Any, bool]:
+def _check_order(low: Any, high: Any, log: Any) -> tuple[Any, Any, bool]:
     _checks.flag("log", log)
     if not low < high:
         raise ValueError(f"low must be less than high, got {low}, {high}")
@@ -370,7 +370,7 @@ def _ordered(low: Any, high: Any, log: Any) -> tuple[Any, Any, bool]:
     return low, high, log
 
 
-def _within(name: str, value: Any, low: Any, high: Any) -> Any:
+def _check_range(name: str, value: Any, low: Any, high: Any) -> Any:
     if not low <= value <= high:
         raise ValueError(f"{name} must lie in [{low}, {high}], got {value}")
     return value

@@ -85,11 +85,11 @@ class Info(Protocol):
     def factorisation_failed(self) -> jax.Array | None: ...  # noqa: D102
 
 
-def missing(value: object, contract: type) -> list[str]:
+def missing_fields(value: object, contract: type) -> list[str]:
     """The fields of ``contract``, one of the protocols above, that ``value`` lacks.
 
     >>> from jaxdpbo import types
-    >>> types.missing(types.State(public=()), types.PublicState)
+    >>> types.missing_fields(types.State(public=()), types.PublicState)
     ['step', 'budget']
     """
     fields = [name for name, member in vars(contract).items() if isinstance(member, property)]
@@ -114,7 +114,7 @@ class Facts(NamedTuple):
     factorisation_failed: None = None
 
 
-def inform_of_facts(config: Config, query: "Query", total: Tree) -> Facts:
+def inform_facts(config: Config, query: "Query", total: Tree) -> Facts:
     """The default of ``Algorithm.inform``."""
     del config, query
     return Facts(total.facts)
@@ -161,7 +161,7 @@ class Algorithm(NamedTuple):
     privacy: Callable[..., Any]
     contribute: Callable[..., Any] | None = None
     perturb: Callable[..., Any] | None = None
-    inform: Callable[..., Any] = inform_of_facts
+    inform: Callable[..., Any] = inform_facts
     remember: Callable[..., Any] = remember_nothing
     survey: Callable[..., Any] | None = None
     refine: Callable[..., Any] | None = None

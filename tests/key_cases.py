@@ -30,9 +30,9 @@ from training_cases import Trivial
 import jaxdpbo
 from jaxdpbo import drivers, input_noise, outsourcing, tuning
 from jaxdpbo.algorithms import dp_gd, dp_gibo, dpareto
-from jaxdpbo.algorithms.dpareto import expectations
+from jaxdpbo.algorithms.dpareto import predictions
 from jaxdpbo.integrations.optuna import private_study
-from jaxdpbo.outsourcing import lines
+from jaxdpbo.outsourcing import protocol
 from jaxdpbo.privacy import (
     calibration,
     choice,
@@ -45,7 +45,7 @@ from jaxdpbo.privacy import (
 )  # fmt: skip
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.mechanisms import tables
-from jaxdpbo.problems import outsourced
+from jaxdpbo.problems import gp_draws
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd
 
 USES: list[tuple[bytes, str, bytes]] = []  # of which key, what, with which data
@@ -258,7 +258,7 @@ def published() -> outsourcing.Published:
 
 def said(sent: list[str], queries: int = 2):
     """A curator's lines, in answer to what it was sent."""
-    greeting = {"schema": lines.SCHEMA, "version": lines.VERSION, "released": "digest"}
+    greeting = {"schema": protocol.SCHEMA, "version": protocol.VERSION, "released": "digest"}
     yield json.dumps(greeting | {"rows": len(CANDIDATES), "queries": queries, "answers": []})
     for _ in range(queries):
         yield json.dumps(json.loads(sent[-1]) | {"output": 0.5})
@@ -270,18 +270,18 @@ def _search(key):
 
 
 def _wanted(key):
-    case, large = CASES["dpareto"], (expectations.RAW_SAMPLES, expectations.NUM_RESTARTS, expectations.STEPS)
+    case, large = CASES["dpareto"], (predictions.RAW_SAMPLES, predictions.NUM_RESTARTS, predictions.STEPS)
     released = jax.eval_shape(
         lambda key: case.algorithm.release(key, case.config(1.0), case.algorithm.init(key, case.config(1.0))), key
     )
     released = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), released)
-    expectations.RAW_SAMPLES, expectations.NUM_RESTARTS, expectations.STEPS = 4, 1, 1
+    predictions.RAW_SAMPLES, predictions.NUM_RESTARTS, predictions.STEPS = 4, 1, 1
     try:
-        return dpareto.settings_for(
+        return dpareto.best_setting(
             key, case.config(1.0), released._replace(failed=jnp.full_like(released.failed, dpareto.USABLE)), epsilon=1.0
         )
     finally:
-        expectations.RAW_SAMPLES, expectations.NUM_RESTARTS, expectations.STEPS = large
+        predictions.RAW_SAMPLES, predictions.NUM_RESTARTS, predictions.STEPS = large
 
 
 THIRDS = (Fraction(1, 3),) * 3
@@ -300,17 +300,19 @@ def _pure(key):
     drawn = [
         mechanisms.rounded_gaussian(next(fresh), shape, 64), mechanisms.geometric(next(fresh), shape, rate),
         mechanisms.rounded_gaussian(next(fresh), shape, 65536),
-        mechanisms.geometric_of(next(fresh), shape, table), mechanisms.discrete_laplace(next(fresh), shape, rate),
-        mechanisms.discrete_laplace_of(next(fresh), shape, table), mechanisms.outcome(next(fresh), shape, THIRDS),
+        mechanisms.geometric_from_table(next(fresh), shape, table),
+        mechanisms.discrete_laplace(next(fresh), shape, rate),
+        mechanisms.discrete_laplace_from_table(next(fresh), shape, table),
+        mechanisms.outcome(next(fresh), shape, THIRDS),
         mechanisms.planar_laplace(next(fresh), 2, Fraction(1)),
         mechanisms.noisy_argmax(next(fresh), scores, rate), mechanisms.exact_exponential(next(fresh), scores, rate),
         mechanisms.gaussian(next(fresh), jnp.zeros(2), 1.0), mechanisms.laplace(next(fresh), jnp.zeros(2), 1.0),
         mechanisms.exponential(next(fresh), jnp.zeros(2), 1.0, 1.0),
         private_scale.median(next(fresh), SOUGHT, jnp.arange(5.0)),
-        private_mean.of_losses(next(fresh), NOISED, jnp.ones((2, 5)), jnp.asarray(0.0), jnp.asarray(1.0)),
-        choice.row(next(fresh), CHOSEN, jnp.arange(6.0).reshape(3, 2), jnp.asarray(1.0)),
+        private_mean.noisy_mean_loss(next(fresh), NOISED, jnp.ones((2, 5)), jnp.asarray(0.0), jnp.asarray(1.0)),
+        choice.choose_row(next(fresh), CHOSEN, jnp.arange(6.0).reshape(3, 2), jnp.asarray(1.0)),
         *(input_noise.draw(next(fresh), input_noise.distribution(kind, 1.0, 2), 2) for kind in input_noise.KINDS),
-        outsourced.draws(next(fresh), 2, side=1.0, points=2, lengthscale=1.0),
+        gp_draws.draws(next(fresh), 2, side=1.0, points=2, lengthscale=1.0),
         models.init(next(fresh), models.mlp(2, (3,), 2)),
         oracles.sparse_vector_errors(jax.random.split(next(fresh), 2), jnp.asarray(2.0), jnp.asarray(1.0)),
         permutation_sgd.train(
@@ -362,10 +364,10 @@ ENTERED = {
     "dp_gibo, recent, private clip": ("algorithms.dp_gibo.contribution.refine",),
     "dp_gd": (
         *_of("algorithms.dp_gd", *FUNCTIONS), "privacy.private_mean.perturb_vectors", "drivers.scan.run_scan",
-        *_of("drivers.program", "begin", "learn", "scan", "steps"), "drivers.result.expect_host",
+        *_of("drivers.compiled_run", "begin", "learn", "pure_run", "run_steps"), "drivers.result.expect_host",
     ),
     "dpareto": (
-        *_of("algorithms.dpareto.run", *TOLD), "algorithms.dpareto.surrogates.proposed"
+        *_of("algorithms.dpareto.run", *TOLD), "algorithms.dpareto.surrogates.propose"
     ),
     "dp_gp_ucb": _of("algorithms.dp_gp_ucb.run", *TOLD),
     "gp_ucb, box, users, refit": (
@@ -380,7 +382,7 @@ ENTERED = {
     "random_search": _of("algorithms.random_search", *TOLD),
 }  # fmt: skip
 # Hand their key to drivers that have cases; one key serves several methods on purpose, on public records.
-COMPARED = _of("commands.demo", "of_seed", "gibo", "evaluated", "searched")
+COMPARED = _of("commands.demo", "run_seed", "run_gibo", "run_evaluations", "run_random_search")
 
 
 def _seeking_descent(scale, steps, mu):
@@ -402,44 +404,47 @@ KEY_CASES = {
         ("algorithms.private_search.contribution.refine",),
     ),
     **{name: Case(_protocol(case), ENTERED.get(name, ())) for name, case in CASES.items()},
-    "run_scan, in parts": Case(_in_parts, ("drivers.parts.begin", "drivers.parts.Begun")),
+    "run_scan, in parts": Case(_in_parts, ("drivers.checkpoint.begin", "drivers.checkpoint.CheckpointedRun")),
     "run_loop": Case(
         _protocol(CASES["dp_gd"], drivers.run_loop),
         _of("drivers.loop", "run_loop", "run_keys", "step_keys", "ask", "release"),
     ),
     "minimize": Case(_minimize, ("drivers.minimize.minimize",)),
-    "sweep": Case(_sweep, ("drivers.sweep.sweep", "drivers.mesh.agreed")),
-    "curate": Case(_curate, ("privacy.transforms.curating.curate", "privacy.transforms.curating.project")),
+    "sweep": Case(_sweep, ("drivers.sweep.sweep", "drivers.sharding.share_keys")),
+    "curate": Case(_curate, ("privacy.transforms.curation.curate", "privacy.transforms.curation.project")),
     "private_selection": Case(_selection, ("tuning.selection.private_selection", "tuning.selection.seed_globals")),
     "tune_and_train": Case(
         _tuned,
         (
             "tuning.tune.tune_and_train",
-            *_of("tuning._fitting", "Asked", "score"),
+            *_of("tuning._fitting", "TuningArguments", "score"),
         ),
     ),
-    "private_front": Case(_front, ("tuning.front.private_front", *_of("tuning._fitting", "fitted", "scored"))),
+    "private_front": Case(
+        _front, ("tuning.front.private_front", *_of("tuning._fitting", "fit_silently", "score_silently"))
+    ),
     "private_study": Case(_study, ("integrations.optuna.study.private_study",)),
     "PrivateObjective": Case(_objective, ("drivers.private_objective.PrivateObjective",)),
     "search": Case(_search, ("outsourcing.modeler.search",)),
-    "settings_for": Case(
-        _wanted, ("algorithms.dpareto.expectations.settings_for", "surrogate.maximize.sample_and_ascend")
+    "best_setting": Case(
+        _wanted, ("algorithms.dpareto.predictions.best_setting", "surrogate.maximize.sample_and_ascend")
     ),
     "pure functions": Case(
         _pure,
         (
-            *_of("privacy.mechanisms.discrete", "rounded_gaussian", "geometric", "geometric_of", "discrete_laplace"),
-            *_of("privacy.mechanisms.discrete", "discrete_laplace_of", "planar_laplace", "outcome"),
+            *_of("privacy.mechanisms.discrete_noise", "rounded_gaussian", "geometric", "geometric_from_table"),
+            *_of("privacy.mechanisms.discrete_noise", "discrete_laplace", "discrete_laplace_from_table"),
+            *_of("privacy.mechanisms.discrete_noise", "planar_laplace", "outcome"),
             *_of("privacy.mechanisms.selection", "noisy_argmax", "exact_exponential"),
-            *_of("privacy.mechanisms.floating", "gaussian", "laplace", "exponential"), "privacy.choice.row",
-            *_of("privacy.private_scale", "median", "median_of_counts"), "privacy.private_mean.of_losses",
-            "problems.outsourced.draws", "input_noise.draw", "training.models.init",
+            *_of("privacy.mechanisms.float_noise", "gaussian", "laplace", "exponential"), "privacy.choice.choose_row",
+            *_of("privacy.private_scale", "median", "median_of_counts"), "privacy.private_mean.noisy_mean_loss",
+            "problems.gp_draws.draws", "input_noise.draw", "training.models.init",
             "training.oracles.sparse_vector_errors", "training.permutation_sgd.train",
         ),
     ),
     "training": Case(
         _trained,
-        _of("training", "oracles.training_errors", "dp_optim.train", "sampling.words_of", "sampling.draw"),
+        _of("training", "oracles.training_errors", "dp_optim.train", "sampling.random_words", "sampling.draw"),
     ),
     "objective": Case(_measured, ("training.objectives.Data",)),
     "keys": Case(

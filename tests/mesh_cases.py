@@ -16,7 +16,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from oracles import integers
 
 from jaxdpbo import drivers
-from jaxdpbo.drivers import mesh
+from jaxdpbo.drivers import sharding
 from jaxdpbo.privacy import clipping, guarantee, keys
 
 RANK, WORLD, PORT = map(int, sys.argv[1:4])
@@ -71,18 +71,18 @@ def at_default():
 
 def moved(data):
     """What passes from device to device in a run: shapes and operations."""
-    case, data = protocol_cases.CASES["dp_gibo"], mesh.placed(data)
+    case, data = protocol_cases.CASES["dp_gibo"], sharding.place_users(data)
     run = import_module("jaxdpbo.drivers.scan")._scan  # its function hides the module
-    with mesh.over(mesh.of(data)):
+    with sharding.use_mesh(sharding.find_mesh(data)):
         program = run.lower(case.algorithm, case.objective, key(), case.config(1.0), data).compile()
     return MOVED.findall(program.as_text())
 
 
 def summed(weights, losses):
     def own(weights, losses):
-        return clipping.clipped_sum(weights, losses, jnp.asarray(1.0), jnp.asarray(40_000, jnp.int32))[0], ()
+        return clipping.weighted_clipped_sum(weights, losses, jnp.asarray(1.0), jnp.asarray(40_000, jnp.int32))[0], ()
 
-    return mesh.sum_over_users(own, weights, losses)[0]
+    return sharding.sum_over_users(own, weights, losses)[0]
 
 
 def rounded():
@@ -91,8 +91,8 @@ def rounded():
     weights, losses = jnp.asarray(rng.normal(size=(20, 3))), rng.normal(size=(20, 8 * 600))
     found = []
     for count in (1, 2, 4, 8):
-        data = mesh.placed(spread(count, of=losses.T))
-        with mesh.over(mesh.of(data)):
+        data = sharding.place_users(spread(count, of=losses.T))
+        with sharding.use_mesh(sharding.find_mesh(data)):
             total = jax.jit(summed)(weights, data.T)
         found.append(integers.value(*total))
     return int(np.max(np.abs(np.array(found) - found[0])))

@@ -256,17 +256,18 @@ def selected(records):
     return found.setting, found.guarantees
 
 
-LOOP, SCAN = ("drivers.loop.run_loop",), ("drivers.scan.run_scan", "drivers.result.arrays")
+LOOP, SCAN = ("drivers.loop.run_loop",), ("drivers.scan.run_scan", "drivers.result.to_arrays")
 OBJECTIVE = ("drivers.private_objective.PrivateObjective",)
 POINTS: dict[str, Point] = {
     "run_loop, losses in a list": Point(looped(given_back), LOOP),
     "run_loop, losses in an array of objects": Point(looped(given_back_as_objects), LOOP),
     "run_scan, data": Point(scanned(squares), SCAN),
-    "run_scan, a checkpoint": Point(with_checkpoint, ("drivers.parts.begin", "drivers.parts.finished")),
+    "run_scan, a checkpoint": Point(with_checkpoint, ("drivers.checkpoint.begin", "drivers.checkpoint.finish")),
     "run_scan, per_user": Point(scanned(per_user(of_one)), ("privacy.separable.objectives.PerUser",)),
     "minimize, traced": Point(minimized(squares), ("drivers.minimize.minimize",)),
     "minimize, user_axes": Point(
-        minimized(squares, user_axes=0), ("drivers.separation.shown", "privacy.separable.objectives.Checked")
+        minimized(squares, user_axes=0),
+        ("drivers.separability.prepare_objective", "privacy.separable.objectives.Checked")
     ),
     "minimize, Python": Point(minimized(in_numpy), ("drivers.minimize.minimize",)),
     "minimize, untouched": Point(minimized(given_back, list, traceable=False), ("drivers.minimize.minimize",)),
@@ -280,14 +281,14 @@ POINTS: dict[str, Point] = {
     "blocks": Point(in_blocks, ("privacy.separable.blocks.Blocks",), counts=(6,)),
     "curate, a list of rows": Point(
         curated("product_laplace", lambda records: [[record, 0.5] for record in records]),
-        ("privacy.transforms.curating.curate",),
+        ("privacy.transforms.curation.curate",),
     ),
     "curate, an array of objects": Point(
-        curated("planar_laplace", with_halves), ("privacy.transforms.curating.curate",)
+        curated("planar_laplace", with_halves), ("privacy.transforms.curation.curate",)
     ),
     "curate, a record as a row": Point(
         curated("product_laplace", lambda records: [[0.5, 0.5], *records]),
-        ("privacy.transforms.curating.curate",), numbers=False,
+        ("privacy.transforms.curation.curate",), numbers=False,
     ),
     "PrivateSearchCV, features": Point(
         searched(False), ("integrations.sklearn.search.PrivateSearchCV.fit",), numbers=False
@@ -311,23 +312,23 @@ PRIVATE = {"data", "losses", "inputs", "X", "y", "targets", "rows", "validation"
 # Why a public function with such a parameter has no case, by module.
 WITHOUT: dict[str, dict[str, str]] = {
     "inside of a run that has a case": {
-        "commands.tune": "halves prepared",
-        "drivers.mesh": "agreed expect_one_process of placed",
-        "drivers.program": "scan steps",
+        "commands.tune": "halves prepare",
+        "drivers.sharding": "share_keys expect_one_process find_mesh place_users",
+        "drivers.compiled_run": "pure_run run_steps",
         "drivers.sweep": "distribute",
-        "integrations.sklearn.fitting": "of_blocks taken",
-        "integrations.sklearn.losses": "column elements expect of_records",
+        "integrations.sklearn.fitting": "blocks_objective take_rows",
+        "integrations.sklearn.losses": "to_column elements expect record_losses",
         "privacy.separable.blocks": "blocks cut usual_count",
-        "privacy.separable.by_person": "ByPerson.of",
+        "privacy.separable.by_person": "ByPerson.replace_objective",
         "privacy.separable.check": "Separable",
-        "privacy.separable.roles": "axes_of expect_one_role",
-        "privacy.transforms.curating": "project",
+        "privacy.separable.data_axes": "find_axes expect_one_role",
+        "privacy.transforms.curation": "project",
         "tuning.training": "DPSGD.expect DPSGD.fit DPSGD.losses Training.expect Training.fit Training.losses",
     },
     "pure functions of JAX arrays, whose dtypes and shapes are public": {
-        "privacy.choice": "relative row scores",
-        "privacy.clipping": "clipped_sum",
-        "privacy.private_mean": "of_losses",
+        "privacy.choice": "relative_losses choose_row scores",
+        "privacy.clipping": "weighted_clipped_sum",
+        "privacy.private_mean": "noisy_mean_loss",
         "privacy.private_scale": "at_step largest_differences median",
         "surrogate.preprocessing": "mean_loss",
         "training.models": "accuracy examples losses passes scores",
@@ -335,27 +336,27 @@ WITHOUT: dict[str, dict[str, str]] = {
         "problems.kernel_svr": "loss",
     },
     "no users' values: shapes, counts, names, public rows, or released numbers": {
-        "algorithms.dp_gp_ucb.previews": "preview",
+        "algorithms.dp_gp_ucb.previews": "preview_release",
         "commands.tables": "print_table",
-        "integrations.sklearn.splits": "one",
-        "outsourcing.lines": "answer_of",
+        "integrations.sklearn.splits": "single_split",
+        "outsourcing.protocol": "parse_answer",
         "privacy.accounting.stage": "selection",
         "privacy.fingerprints": "checksum",
         "privacy.keys": "key_from_bytes",
         "privacy.ledger": "charge note store_release",
         "problems.kernel_svr": "bounds split",
-        "problems.splits": "divided",
-        "surrogate.gp": "extend jitter masked write",
+        "problems.splits": "divide",
+        "surrogate.gp": "extend jitter mask_rows write",
         "surrogate.kernels": "matern32 matern52 polynomial rbf",
-        "surrogate.noisy_inputs": "kernel_for named_cells numbered product_rbf rbf",
+        "surrogate.noisy_inputs": "make_kernel named_cells number_rows product_rbf rbf",
         "theory.po_gp_ucb": "rank_for_distances",
         "training.models": "linear_svm logistic_regression mlp regression",
     },
     "for whoever holds the records: what they say is not released": {
         "privacy.auditing": "replay",
         "privacy.separable.check": "check_separable",
-        "privacy.separable.replay": "audit_separable",
-        "commands.demo": "evaluated gibo of_seed privacy_of published searched",
+        "privacy.separable.separability_audit": "audit_separable",
+        "commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",
     },
 }
 

@@ -224,7 +224,9 @@ CASES = {
     "dpareto": Case(
         dpareto.algorithm, _front, "none", False, **LATE | {"objective": trade_off, "shape": (2,)}, releases_values=True
     ),
-    "dp_gd": Case(dp_gd.algorithm, _gradient, "gdp", objective=dp_gd.gradients_of(loss), shape=(DIMENSION, USERS)),
+    "dp_gd": Case(
+        dp_gd.algorithm, _gradient, "gdp", objective=dp_gd.gradient_objective(loss), shape=(DIMENSION, USERS)
+    ),
     "gp_ucb, box": Case(gp_ucb.algorithm, _ucb(), "none", False, **SCALAR),
     "gp_ucb, box, users, refit": Case(gp_ucb.algorithm, _ucb(users=USERS, refit_every=2, fit_steps=1), "none", False),
     "gp_ucb, candidates": Case(gp_ucb.algorithm, _ucb(candidates=CANDIDATES), "none", False, **SCALAR),
@@ -235,24 +237,24 @@ CASES = {
     ),
     "dp_gp_ucb, in order": Case(dp_gp_ucb.algorithm, _gains, "dp", False, objective=gains, follows_values=True),
     "private evaluations": Case(
-        private_evaluations.algorithm_of(gp_ucb.algorithm),
+        private_evaluations.make_algorithm(gp_ucb.algorithm),
         _private(_ucb(candidates=CANDIDATES), gp_ucb.algorithm),
         "gdp",
         False,
     ),
     "private evaluations, random search": Case(
-        private_evaluations.algorithm_of(random_search.algorithm),
+        private_evaluations.make_algorithm(random_search.algorithm),
         _private(_one_user, random_search.algorithm, "float"),
         "gdp",
     ),
     "private evaluations, private range": Case(
-        private_evaluations.algorithm_of(random_search.algorithm), _private_range, "gdp"
+        private_evaluations.make_algorithm(random_search.algorithm), _private_range, "gdp"
     ),
-    "private search": Case(private_search.algorithm_of(), _searched(), "gdp", False),
+    "private search": Case(private_search.make_algorithm(), _searched(), "gdp", False),
     "private search, DP-GIBO": Case(
-        private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at), _searched(_descent), "gdp", False
+        private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start), _searched(_descent), "gdp", False
     ),
-    "private estimate": Case(private_estimate.algorithm_of(dp_gibo.algorithm), _estimated, "gdp"),
+    "private estimate": Case(private_estimate.make_algorithm(dp_gibo.algorithm), _estimated, "gdp"),
     "po_gp_ucb": Case(
         po_gp_ucb.algorithm, _outsourced, "dp", False, **LATE | {"objective": utility_of_row, "box": ROWS}
     ),

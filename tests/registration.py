@@ -20,10 +20,10 @@ UNAUDITED = {"po_gp_ucb": "it pays in a transform, which has a row: a run only p
 
 
 def algorithm_modules() -> dict[str, ModuleType]:
-    """Every module of ``jaxdpbo.algorithms`` with an ``algorithm``, or that makes one of another (``algorithm_of``)."""
+    """Every module of ``jaxdpbo.algorithms`` with an ``algorithm``, or with ``make_algorithm``."""
     names = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
     found = {name: importlib.import_module(f"{algorithms.__name__}.{name}") for name in names}
-    return {name: each for name, each in found.items() if hasattr(each, "algorithm") or hasattr(each, "algorithm_of")}
+    return {name: each for name, each in found.items() if hasattr(each, "algorithm") or hasattr(each, "make_algorithm")}
 
 
 def module_of(algorithm: Any) -> str:
@@ -60,7 +60,7 @@ def without_an_audit(cases: Mapping[str, Any], families: Mapping[str, Iterable[A
     """Mechanisms, transforms and algorithms that state a guarantee, of which no row of an audit begins with the name.
 
     A row of a claim that must fail does not count, except for what claims nothing (``random_projection``). A mechanism
-    drawn from a table given (``..._of``) is the one that computes it. What only moves along the path of a prior
+    drawn from a table given (``..._from_table``) is the one that computes it. What only moves along the path of a prior
     ("prior_averaged_dp") has no worst pair to attack: its rows are among the failures.
     """
     holds = {name: [row.name for row in rows if row.holds] for name, rows in families.items()}
@@ -69,7 +69,7 @@ def without_an_audit(cases: Mapping[str, Any], families: Mapping[str, Iterable[A
         module_of(case.algorithm) for case in cases.values() if case.private and case.notion != "prior_averaged_dp"
     }
     return {
-        *(name for name in drawing_mechanisms() if not _named(name.removesuffix("_of"), holds["mechanisms"])),
+        *(name for name in drawing_mechanisms() if not _named(name.removesuffix("_from_table"), holds["mechanisms"])),
         *(name for name in transform_makers() if not _named(name, [*holds["transforms"], *fails])),
         *(name for name in private - UNAUDITED.keys() if not _named(name, holds["algorithms"])),
     }
@@ -81,7 +81,7 @@ def with_examples_wanted() -> dict[str, Callable[..., Any]]:
     for name, module in algorithm_modules().items():
         makers = [each for each in vars(module) if each == "config" or each.endswith("_config")]
         found |= {f"{name}.{maker}": each for maker, each in _functions(module, makers).items()}
-    drawn = {name: each for name, each in drawing_mechanisms().items() if not name.endswith("_of")}
+    drawn = {name: each for name, each in drawing_mechanisms().items() if not name.endswith("_from_table")}
     found |= {f"mechanisms.{name}": each for name, each in drawn.items()}
     found |= {f"transforms.{name}": each for name, each in transform_makers().items()}
     found["transforms.curate"] = transforms.curate

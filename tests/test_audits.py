@@ -73,7 +73,7 @@ def evaluated(points, data):
 
 @jax.jit
 def slopes(points, data):
-    return jax.vmap(dp_gd.gradients_of(loss), in_axes=(0, None))(points, data)
+    return jax.vmap(dp_gd.gradient_objective(loss), in_axes=(0, None))(points, data)
 
 
 def replayed(algorithm, config, wild, values_at=evaluated):
@@ -252,7 +252,7 @@ def unchecked(vectors, clip_norm, radius):
     return jnp.rint(vectors * (radius.astype(clip_norm.dtype) / clip_norm)).astype(jnp.int32)
 
 
-HONEST = {name: getattr(clipping, name) for name in ("clip_by_l2_norm", "quantised")}
+HONEST = {name: getattr(clipping, name) for name in ("clip_by_l2_norm", "quantise")}
 
 
 @pytest.mark.parametrize("body", [descends, infers])
@@ -263,7 +263,7 @@ def test_trap_08_the_clipped_copy_is_ignored(monkeypatch, body):
     with pytest.raises(AssertionError):
         body("float", "far", planted)
     body("exact", "far", planted)  # integers are checked once more, by themselves
-    planted = plant(monkeypatch, "quantised", unchecked)
+    planted = plant(monkeypatch, "quantise", unchecked)
     with pytest.raises(AssertionError):
         body("exact", "far", planted)
 
@@ -440,7 +440,7 @@ def test_trap_29_the_same_noise_on_two_releases(monkeypatch, noise):
     config = twice(noise)
 
     def difference(key, slopes):
-        path = drivers.scan(dp_gd.algorithm, turning, key, config, slopes)[0].path[:, 0]
+        path = drivers.pure_run(dp_gd.algorithm, turning, key, config, slopes)[0].path[:, 0]
         return path[0] - 2 * path[1] + path[2]
 
     row = audits.Row(
@@ -554,13 +554,13 @@ def test_a_bound_refutes_what_is_below_it():
         relation, unit = ("unit_distance", 1.0) if notion == "metric_dp" else ("replace_one", None)
         for factor, wrong in ((0.99, True), (1.01, False)):
             statement = guarantee.guarantee(notion, level * factor, relation, "rows", unit=unit)
-            assert auditing.refuted(shown, statement, distance=3.0) == wrong
-    assert not auditing.refuted(shown, guarantee.no_guarantee("rows", "none was made"))
+            assert auditing.is_refuted(shown, statement, distance=3.0) == wrong
+    assert not auditing.is_refuted(shown, guarantee.no_guarantee("rows", "none was made"))
     at_delta = auditing.epsilon_lower_bound(900, 100, 1000, delta=1e-5)
     for mu, wrong in ((0.1, True), (1e3, False)):  # with a slack of its own
-        assert auditing.refuted(at_delta, guarantee.guarantee("gdp", mu, "replace_one", "rows", delta=1e-6)) == wrong
+        assert auditing.is_refuted(at_delta, guarantee.guarantee("gdp", mu, "replace_one", "rows", delta=1e-6)) == wrong
     with pytest.raises(ValueError, match=r"delta must be at least the claim's 0.01, got 1e-05"):
-        auditing.refuted(at_delta, guarantee.guarantee("dp", 1.0, "replace_one", "rows", delta=0.01))
+        auditing.is_refuted(at_delta, guarantee.guarantee("dp", 1.0, "replace_one", "rows", delta=0.01))
 
 
 def test_a_replay_says_what_differs_and_how_far_it_moved():
@@ -603,7 +603,7 @@ def test_success_or_failure_tells():
             r"type_one must lie in \[0, 1\]",
         ),
         (
-            lambda: auditing.refuted(
+            lambda: auditing.is_refuted(
                 auditing.epsilon_lower_bound(9, 1, 10),
                 guarantee.guarantee("dp", 1.0, "replace_one", "rows"),
                 distance=0,

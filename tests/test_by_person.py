@@ -74,7 +74,7 @@ def test_a_row_that_is_no_number_is_its_persons_alone():
 
 def test_slopes_are_those_of_the_sums():
     grouped = by_person(in_jax, PERSON)
-    found = dp_gd.gradients_of(grouped)
+    found = dp_gd.gradient_objective(grouped)
     assert isinstance(found, separable.ByPerson)  # so that its guarantee says whose rows are public
     np.testing.assert_allclose(found(POINT, ROWS), jax.jacobian(grouped)(POINT, ROWS).T, rtol=1e-12)
 
@@ -93,7 +93,7 @@ RUNS = {
     "minimize": lambda f, **axes: minimize(f, ROWS, BOX, **OPTIONS, **axes),
     "minimize from Python": lambda f, **axes: minimize(f, ROWS, BOX, traceable=False, **OPTIONS, **axes),
     "run_scan": lambda f, **axes: drivers.run_scan(
-        dp_gd.algorithm, dp_gd.gradients_of(f), ROWS, dp_gd.config(users=6, steps=2, mu=1.0, bounds=BOX), **axes
+        dp_gd.algorithm, dp_gd.gradient_objective(f), ROWS, dp_gd.config(users=6, steps=2, mu=1.0, bounds=BOX), **axes
     ),
 }  # fmt: skip
 

@@ -46,7 +46,7 @@ def test_the_calibration_stays_within_what_was_asked_for(mu):
 
 @jax.jit
 def draws(key, chosen, values, favoured):
-    return jax.vmap(lambda each: choice.row(each, chosen, values, jnp.asarray(WIDTH), favoured))(
+    return jax.vmap(lambda each: choice.choose_row(each, chosen, values, jnp.asarray(WIDTH), favoured))(
         jax.random.split(key, 20_000)
     )
 
@@ -90,7 +90,7 @@ def test_a_width_that_does_not_bind_is_seen():
     chosen, values = budget(0.6), losses()
     far = values.copy()
     far[0, 0] += 100.0
-    wide = choice.Budget(chosen.mu, chosen.units * 50, chosen.digits // 50, "exact")  # what no clip would do
+    wide = choice.ChoiceBudget(chosen.mu, chosen.units * 50, chosen.digits // 50, "exact")  # what no clip would do
     first, second = (_weights(wide, each, -1) for each in (values, far))
     ratios = [Fraction(a * sum(second), b * sum(first)) for a, b in zip(first, second, strict=True)]
     assert float(max(ratios) / min(ratios)) > math.exp(choice.pure_level(chosen))
@@ -135,7 +135,7 @@ def test_scores_do_not_wrap():
 
 def test_without_noise_it_is_the_best_point():
     values = losses()
-    found = choice.row(jax.random.key(0), budget(math.inf, "none"), jnp.asarray(values), jnp.asarray(10.0))
+    found = choice.choose_row(jax.random.key(0), budget(math.inf, "none"), jnp.asarray(values), jnp.asarray(10.0))
     assert int(found) == np.argmin(values.mean(axis=1))
 
 
@@ -158,7 +158,7 @@ def test_a_million_users_keep_the_range():
 def test_no_width_makes_a_number_that_is_none(width):
     """A quotient of zeros or infinities would be drawn first, whatever the noise."""
     values = jnp.asarray([[-3e38, 0.0], [0.0, 0.0], [3e38, 0.0]], jnp.float32)
-    found = np.asarray(choice.relative(values, jnp.asarray(width, jnp.float32)))
+    found = np.asarray(choice.relative_losses(values, jnp.asarray(width, jnp.float32)))
     assert np.all((found >= 0) & (found <= 1))
 
 
@@ -174,7 +174,9 @@ def test_the_range_of_a_float_choice_keeps_its_digits(float32, mu):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax.random, "categorical", draw)
-        choice.row(jax.random.key(0), chosen, jnp.asarray([[0.0], [1.0]], jnp.float32), jnp.asarray(1.0, jnp.float32))
+        choice.choose_row(
+            jax.random.key(0), chosen, jnp.asarray([[0.0], [1.0]], jnp.float32), jnp.asarray(1.0, jnp.float32)
+        )
     exact = accounting.bounded_range_eta(float(chosen.mu)) / 2
     assert float(seen[0][0] - seen[0][1]) == pytest.approx(exact, rel=2e-6)
 
@@ -187,9 +189,9 @@ def test_the_range_of_a_float_choice_keeps_its_digits(float32, mu):
 def test_shares_never_compose_beyond_the_whole(mu, dtype, weights):
     shares = [each / sum(weights) for each in weights]
     mu = float(np.asarray(mu, dtype))
-    levels = calibration.shared(mu, shares, dtype)
-    assert accounting.composed_mu(*levels) <= mu
-    assert accounting.composed_mu(*levels) == pytest.approx(mu, rel=1e-6)
+    levels = calibration.split_levels(mu, shares, dtype)
+    assert accounting.compose_gdp_rounded_up(*levels) <= mu
+    assert accounting.compose_gdp_rounded_up(*levels) == pytest.approx(mu, rel=1e-6)
     assert all(float(np.asarray(level, dtype)) == level for level in levels)
 
 

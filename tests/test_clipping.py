@@ -22,7 +22,7 @@ def compiled():
     """A fresh compilation of the mean of clipped vectors, with whatever is patched at its first call."""
 
     def clipped_mean(weights, losses, clip_norm):
-        total, clipped, nonfinite = clipping.clipped_sum(weights, losses, clip_norm)
+        total, clipped, nonfinite = clipping.weighted_clipped_sum(weights, losses, clip_norm)
         return total / losses.shape[1], clipped, nonfinite
 
     return jax.jit(clipped_mean)
@@ -254,7 +254,7 @@ def test_no_array_of_users_by_dimension_is_stored(rows):
 
     def temporaries(users):
         shapes = jax.ShapeDtypeStruct((rows, 33), jnp.float64), jax.ShapeDtypeStruct((275, users), jnp.float64)
-        compiled = jax.jit(clipping.clipped_sum).lower(*shapes, 1.0).compile()
+        compiled = jax.jit(clipping.weighted_clipped_sum).lower(*shapes, 1.0).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
     few, many = temporaries(100_000), temporaries(1_000_000)
@@ -273,7 +273,9 @@ def test_any_partition_of_the_users_adds_up_to_the_same_integers(dtype):
     weights, losses = rng.normal(size=(33, 5)).astype(dtype), rng.normal(size=(33, sum(SIZES))).astype(dtype)
     losses[3, ::41] = np.nan
     total = jax.jit(
-        lambda losses, *present: clipping.clipped_sum(weights, losses, jnp.asarray(1.0, dtype), radius, *present)
+        lambda losses, *present: clipping.weighted_clipped_sum(
+            weights, losses, jnp.asarray(1.0, dtype), radius, *present
+        )
     )
     whole = [integers.value(*total(losses)[0]), *map(int, total(losses)[1:])]
     for seed in range(3):

@@ -54,11 +54,11 @@ def conversation(folder):
         near, far = (end.makefile("rw") for end in (ours, theirs))
         thread = threading.Thread(
             target=outsourcing.serve,
-            args=(record, lambda row: row, outsourcing.lines_of(near), outsourcing.sender(near)),
+            args=(record, lambda row: row, outsourcing.read_lines(near), outsourcing.sender(near)),
         )
         thread.start()
         options = {"lengthscale": 1.0, "noise_variance": 1e-3}
-        outsourcing.search(published, outsourcing.lines_of(far), outsourcing.sender(far), **options)
+        outsourcing.search(published, outsourcing.read_lines(far), outsourcing.sender(far), **options)
         thread.join(timeout=60)
 
 

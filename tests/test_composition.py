@@ -25,7 +25,7 @@ def epsilon(*stages, delta=DELTA):
 
 def by_grid(*stages, delta=DELTA):
     """The grid's own bound, where a closed form would be smaller."""
-    return composition._by_grid(*composition._reduced(stages), delta)
+    return composition._grid_epsilon(*composition._split_gaussian(stages), delta)
 
 
 def training(rate=0.01, z=1.0, steps=1000, what="the training"):
@@ -42,7 +42,7 @@ def test_gaussian_stages_have_their_closed_form_and_the_grid_is_just_above(mus, 
     assert true * CLOSE <= found.epsilon <= true * (1 + 1e-9)
     assert true <= by_grid(*stages, delta=delta) <= true * 1.002 + 1e-4
     # as curves that nobody knows the name of, each on the grid by its profile
-    unnamed = epsilon(*(stage.under(one.profile) for one in stages), delta=delta)
+    unnamed = epsilon(*(stage.from_curve(one.profile) for one in stages), delta=delta)
     assert true * CLOSE <= unnamed <= true * 1.006 + 1e-4
 
 
@@ -93,7 +93,7 @@ def test_one_selection_costs_what_its_theorem_says():
         assert epsilon(chosen) <= alone * (1 + 1e-9)
         assert alone * (1 - 1e-4) <= by_grid(chosen) <= alone * 1.002  # symmetry knows a little more than the theorem
         assert epsilon(chosen, stage.gaussian(0.5)) < alone + stage.gaussian(0.5).epsilon(DELTA)
-    both = accounting.composed_profile([stage.gaussian(0.3), stage.pure(0.2)])
+    both = accounting.compose_profile([stage.gaussian(0.3), stage.pure(0.2)])
     assert epsilon(stage.selection(LAW, both)) > epsilon(stage.selection(LAW, stage.gaussian(0.3)))
 
 
@@ -146,13 +146,13 @@ def test_an_option_chosen_by_an_earlier_release_needs_one_curve():
     assert max(true.values()) <= 0.5252
     adaptive = oracle.either(*oracle.chosen(oracle.response(1.0), [pairs["sharp"], pairs["leak"]]), 2.0)
     assert adaptive == pytest.approx(0.666, abs=5e-4)
-    each = [accounting.composed_profile([response, option])(2.0) for option in (sharp, leak)]
+    each = [accounting.compose_profile([response, option])(2.0) for option in (sharp, leak)]
     assert max(each) == pytest.approx(0.525, abs=1e-3)  # what two totals promise, and adaptivity breaks
     assert max(each) < adaptive - 0.1
-    curve = accounting.worst_of([sharp.profile, leak.profile])
-    found = accounting.composed_profile([response, stage.under(curve)])(2.0)
+    curve = accounting.worst_profile([sharp.profile, leak.profile])
+    found = accounting.compose_profile([response, stage.from_curve(curve)])(2.0)
     assert adaptive <= found <= adaptive + 0.01
-    assert epsilon(response, stage.under(curve), delta=adaptive - 1e-3) > 2.0
+    assert epsilon(response, stage.from_curve(curve), delta=adaptive - 1e-3) > 2.0
     assert epsilon(response, sharp, delta=0.53) <= 2.0
 
 
@@ -161,7 +161,7 @@ def test_stages_that_leave_nothing_undisclosed_prove_nothing():
     for count in (5, 12, 40, 400):
         stages = [stage.approximate(1.0, 0.9)] * count
         assert epsilon(*stages, delta=0.5) == math.inf
-        assert accounting.composed_profile(stages)(2.0) == pytest.approx(1.0, abs=0.1**count + 1e-11)
+        assert accounting.compose_profile(stages)(2.0) == pytest.approx(1.0, abs=0.1**count + 1e-11)
 
 
 def random_pair(rng):
@@ -184,12 +184,12 @@ def test_no_composition_of_finite_pairs_is_above_its_total(trials):
         if number % 2:
             first, *options = pairs[0], *(random_pair(rng) for _ in pairs[0][0])
             truth = oracle.chosen(first, options)
-            curve = accounting.worst_of([partial(oracle.either, *option) for option in options])
-            stages = [stage.under(profiles[0]), stage.under(curve)]
+            curve = accounting.worst_profile([partial(oracle.either, *option) for option in options])
+            stages = [stage.from_curve(profiles[0]), stage.from_curve(curve)]
         else:
             truth = oracle.composed(pairs)
-            stages = [stage.under(profile) for profile in profiles]
-        bound = accounting.composed_profile(stages)
+            stages = [stage.from_curve(profile) for profile in profiles]
+        bound = accounting.compose_profile(stages)
         for level in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0):
             true = oracle.either(*truth, level)
             assert true <= bound(level) + 1e-14, (pairs, level)
@@ -227,9 +227,9 @@ def test_the_pair_on_the_grid_has_a_profile_just_above_what_it_was_made_of(profi
 
 
 def test_a_curve_that_drops_too_fast_is_lowered_to_what_symmetry_allows():
-    steep = stage.under(lambda at: 1.0 if at < 1 else 0.0)  # no more than pure DP of 1
+    steep = stage.from_curve(lambda at: 1.0 if at < 1 else 0.0)  # no more than pure DP of 1
     assert (
-        stage.pure(1.0).profile(0.5) <= accounting.composed_profile([steep])(0.5) <= stage.pure(1.0).profile(0.5) + 5e-3
+        stage.pure(1.0).profile(0.5) <= accounting.compose_profile([steep])(0.5) <= stage.pure(1.0).profile(0.5) + 5e-3
     )
 
 
@@ -314,7 +314,7 @@ def test_the_event_of_a_total_costs_at_least_the_total():
     odd = accounting.total([training(rate=1 / math.pi, steps=3), training(rate=1.0, steps=2)], DELTA)
     batches = odd.to_dp_event().events[0].event
     assert batches.sample_size / batches.source_dataset_size >= 1 / math.pi
-    for one in (stage.under(stage.pure(1.0).profile, "odd"), stage.approximate(1.0, 1e-9, "odd")):
+    for one in (stage.from_curve(stage.pure(1.0).profile, "odd"), stage.approximate(1.0, 1e-9, "odd")):
         with pytest.raises(ValueError, match="stages must have dp-accounting events, got 'odd'"):
             accounting.total([one], DELTA).to_dp_event()
 
@@ -325,15 +325,15 @@ def test_an_average_is_of_deltas():
     for level in (0.0, 1.0, 5.0):
         expected = 0.75 * profiles[0](level) + 0.25 * profiles[1](level)
         assert expected <= mean(level) <= expected * (1 + 1e-9)
-    worst = stage.under(accounting.worst_of(profiles))
-    assert epsilon(stage.under(mean)) < epsilon(worst)
+    worst = stage.from_curve(accounting.worst_profile(profiles))
+    assert epsilon(stage.from_curve(mean)) < epsilon(worst)
     assert stage.gaussian(1.5).epsilon(DELTA) * CLOSE <= epsilon(worst) <= 1.005 * stage.gaussian(1.5).epsilon(DELTA)
 
 
 def test_a_profile_that_says_nothing_proves_nothing():
     for nothing in (lambda at: math.nan, lambda at: 2.0, lambda at: -1.0, lambda at: 1.0):
-        assert epsilon(stage.under(nothing)) == math.inf
-        assert epsilon(stage.under(nothing), stage.gaussian(0.5)) == math.inf
+        assert epsilon(stage.from_curve(nothing)) == math.inf
+        assert epsilon(stage.from_curve(nothing), stage.gaussian(0.5)) == math.inf
         assert epsilon(stage.foreign(nothing, "add_or_remove"), stage.gaussian(0.5)) == math.inf
     assert epsilon() == epsilon(stage.gaussian(0.0)) == 0
     assert epsilon(stage.approximate(0.0, 1e-6), stage.gaussian(0.5)) > stage.gaussian(0.5).epsilon(DELTA)
@@ -354,13 +354,13 @@ def test_a_profile_that_says_nothing_proves_nothing():
         (lambda: training(rate=2.0), ValueError, "rate must lie"),
         (lambda: stage.selection((0, 0.1, 16), stage.pure(1.0)), TypeError, "law must be made by repetitions"),
         (lambda: stage.selection(LAW, 0.5), TypeError, "run must be a function"),
-        (lambda: stage.under(0.5), TypeError, "curve must be a function"),
+        (lambda: stage.from_curve(0.5), TypeError, "curve must be a function"),
         (lambda: stage.average_profile([0.5, 0.6], [abs, abs]), ValueError, "weights must be at least zero"),
         (lambda: stage.average_profile([1.0], [abs, abs]), ValueError, "weights must have shape"),
-        (lambda: stage.worst_of([]), ValueError, "profiles must be at least one"),
-        (lambda: stage.worst_of([0.5]), TypeError, "profiles must be a sequence of functions"),
+        (lambda: stage.worst_profile([]), ValueError, "profiles must be at least one"),
+        (lambda: stage.worst_profile([0.5]), TypeError, "profiles must be a sequence of functions"),
         (lambda: accounting.total([], 0.0), ValueError, "delta must lie strictly"),
-        (lambda: accounting.composed_profile([0.5]), TypeError, "stages must be made by"),
+        (lambda: accounting.compose_profile([0.5]), TypeError, "stages must be made by"),
     ],
 )
 def test_bad_arguments_are_named(call, error, message):

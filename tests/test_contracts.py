@@ -11,14 +11,14 @@ from jaxdpbo import drivers
 from jaxdpbo.algorithms import private_estimate, private_evaluations, private_search, random_search
 from jaxdpbo.drivers import loop, result
 from jaxdpbo.privacy import ledger
-from jaxdpbo.types import Config, Info, PublicState, missing
+from jaxdpbo.types import Config, Info, PublicState, missing_fields
 
 CASE = CASES["dp_gd"]
 DRIVERS = {"scan": drivers.run_scan, "loop": drivers.run_loop}
 
 
 def private_search_of(inner):
-    return private_search.algorithm_of(inner, lambda config, state, theta0: state)
+    return private_search.make_algorithm(inner, lambda config, state, theta0: state)
 
 
 def renamed(value: NamedTuple, field: str):
@@ -69,8 +69,8 @@ def test_every_algorithm_has_the_fields_that_drivers_read(name):
     query = jax.eval_shape(case.algorithm.ask, key, config, state)
     values = jax.ShapeDtypeStruct((*query.mask.shape, *case.shape), query.points.dtype)
     (after, _), info = loop.learn.eval_shape(case.algorithm, key, config, snapshot, query, values)
-    assert missing(config, Config) == missing(info, Info) == []
-    assert missing(state.public, PublicState) == missing(after.public, PublicState) == []
+    assert missing_fields(config, Config) == missing_fields(info, Info) == []
+    assert missing_fields(state.public, PublicState) == missing_fields(after.public, PublicState) == []
     assert (state.public.budget is None) == (after.public.budget is None)
 
 
@@ -111,7 +111,7 @@ def test_a_config_without_users_is_refused():
         privacy=lambda config: CASE.algorithm.privacy(CASE.config(1.0)),
     )
     with pytest.raises(TypeError, match="the config of an algorithm must have the field 'users'"):
-        result.statement_of(algorithm, CASE.objective, Bare())
+        result.state_guarantee(algorithm, CASE.objective, Bare())
 
 
 @pytest.mark.parametrize("missing", ["contribute", "perturb"])
@@ -123,7 +123,7 @@ def test_an_algorithm_has_contribute_and_perturb_or_neither(missing):
 def test_what_init_returns_must_be_a_state():
     algorithm = CASE.algorithm._replace(init=lambda key, config: config.bounds)
     with pytest.raises(TypeError, match="init must return a State, got ShapeDtypeStruct"):
-        result.statement_of(algorithm, CASE.objective, CASE.config(1.0))
+        result.state_guarantee(algorithm, CASE.objective, CASE.config(1.0))
 
 
 def test_a_tell_is_traced_once_though_its_shapes_are_looked_at():
@@ -146,13 +146,15 @@ def test_an_inner_algorithm_with_a_flag_is_refused():
         state, info = random_search.tell(*arguments)
         return state, info._replace(factorisation_failed=jnp.ones((), bool))
 
-    wrapped = private_evaluations.algorithm_of(random_search.algorithm._replace(tell=tell))
+    wrapped = private_evaluations.make_algorithm(random_search.algorithm._replace(tell=tell))
     with pytest.raises(ValueError, match="without a flag on its points"):
         drivers.run_scan(wrapped, case.objective, records(), case.config(1.0), key=jax.random.key(0), insecure_key=True)
 
 
-@pytest.mark.parametrize("make", [private_evaluations.algorithm_of, private_search_of, private_estimate.algorithm_of])
+@pytest.mark.parametrize(
+    "make", [private_evaluations.make_algorithm, private_search_of, private_estimate.make_algorithm]
+)
 def test_an_inner_algorithm_of_the_other_kind_is_refused(make):
-    inner = CASE.algorithm if make is private_evaluations.algorithm_of else random_search.algorithm
+    inner = CASE.algorithm if make is private_evaluations.make_algorithm else random_search.algorithm
     with pytest.raises(ValueError, match="inner must be an algorithm that"):
         make(inner)

@@ -14,7 +14,7 @@ from protocol_cases import CASES, USERS, records
 
 from benchmarks import contributions
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import loop, program, result
+from jaxdpbo.drivers import compiled_run, loop, result
 from jaxdpbo.privacy import totals
 
 ADDS = [name for name, case in CASES.items() if case.algorithm.contribute is not None]
@@ -69,13 +69,13 @@ def used(function, outputs_of, *arguments):
 
 
 def learning(algorithm, config):
-    """``program.learn`` in which what the mechanisms return is an argument of its own."""
+    """``compiled_run.learn`` in which what the mechanisms return is an argument of its own."""
 
     def learn(key, state, memory, query, values, released, refined):
         stopped = algorithm._replace(
             perturb=lambda *_: released, refine=lambda *_: refined if algorithm.refine is not None else None
         )
-        (after, _), info = program.learn(stopped, key, config, result.Snapshot(state, memory), query, values)
+        (after, _), info = compiled_run.learn(stopped, key, config, result.Snapshot(state, memory), query, values)
         return after, info
 
     return learn
@@ -279,7 +279,7 @@ def test_a_query_of_fewer_points_has_the_weights_of_those():
 def test_a_query_with_a_survey_needs_both_functions():
     case, config, snapshot, query, values = begun("dp_gibo, recent, private clip")
     with pytest.raises(TypeError, match="must have the functions survey and refine"):
-        program.learn(case.algorithm._replace(survey=None), KEY, config, snapshot, query, values)
+        compiled_run.learn(case.algorithm._replace(survey=None), KEY, config, snapshot, query, values)
 
 
 @pytest.mark.parametrize("name", ["dp_gd", "dp_gibo", "dp_gibo, recent, private clip"])

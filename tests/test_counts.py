@@ -86,3 +86,12 @@ def test_few_public_parameters_are_of_any_type(tmp_path):
     assert counts.any_share(PACKAGE) < 0.03
     (tmp_path / "one.py").write_text("def f(a: Any, b: int, *, c: 'Any', d: Any | None): ...\ndef _g(a: Any): ...\n")
     assert counts.any_share(tmp_path) == 0.25
+
+
+def test_functions_are_verbs_or_nouns():
+    names = [function.name for tree in TREES.values() for function in counts.functions(tree)]
+    assert sum(counts.is_participle(name) or counts.is_prepositional(name) for name in names) < 40
+    assert all(map(counts.is_participle, ("shown", "_noised", "given_back", "wrap_checked")))
+    assert not any(map(counts.is_participle, ("show", "read", "is_checked", "noised_sum")))
+    assert all(map(counts.is_prepositional, ("of", "costs_of", "_by_grid", "on_grid")))
+    assert not any(map(counts.is_prepositional, ("to_numpy", "from_dict", "by_person", "rank_for_distances")))

@@ -11,7 +11,7 @@ import pytest
 from oracles import cells as oracle
 
 from jaxdpbo.privacy import accounting, transforms
-from jaxdpbo.privacy.transforms import configs, curating
+from jaxdpbo.privacy.transforms import configs, curation
 
 FAR = 5e6, -1e9, 0.0, 5e5
 SCALES = 0.01, 0.1, 1.0, 100 / 3
@@ -31,7 +31,7 @@ def config(kind, dimension, *, scale=1.0, radius=None, epsilon=1.0, turn=0):
 def cells_of(monkeypatch):
     """What ``curate`` would noise."""
     seen = []
-    monkeypatch.setattr(curating, "_noised", lambda key, cells, config: seen.append(cells) or cells)
+    monkeypatch.setattr(curation, "_add_noise", lambda key, cells, config: seen.append(cells) or cells)
 
     def cells(chosen, rows, seed=0):
         transforms.curate(jax.random.key(seed), chosen, rows, insecure_key=True)

@@ -12,7 +12,7 @@ from benchmarks.papers import huber_regression
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd
-from jaxdpbo.drivers import loop, program
+from jaxdpbo.drivers import compiled_run, loop
 from jaxdpbo.privacy import clipping, sensitivity
 
 USERS, STEPS, DIMENSION = 7, 6, 2
@@ -46,15 +46,15 @@ def key(seed=0):
 
 
 def scan(chosen, data, **options):
-    return drivers.run_scan(dp_gd.algorithm, dp_gd.gradients_of(loss), data, chosen, key=key(), **options)
+    return drivers.run_scan(dp_gd.algorithm, dp_gd.gradient_objective(loss), data, chosen, key=key(), **options)
 
 
 def test_gradients_are_those_of_the_losses():
     point, data = jnp.array([0.3, -0.8]), records()
-    found = dp_gd.gradients_of(loss)(point, data)
+    found = dp_gd.gradient_objective(loss)(point, data)
     np.testing.assert_allclose(found, gradients_at(data)(np.asarray(point)), rtol=1e-12)
     np.testing.assert_allclose(found, jax.jacrev(loss)(point, data).T, rtol=1e-12)
-    assert dp_gd.gradients_of(loss) is dp_gd.gradients_of(loss)
+    assert dp_gd.gradient_objective(loss) is dp_gd.gradient_objective(loss)
 
 
 def test_the_same_loss_compiles_once(compilations):
@@ -85,7 +85,7 @@ def noises_of_whole_runs(count):
     @jax.jit
     @jax.vmap
     def run(one):
-        released, _, info = drivers.scan(dp_gd.algorithm, dp_gd.gradients_of(loss), one, chosen, data)
+        released, _, info = drivers.pure_run(dp_gd.algorithm, dp_gd.gradient_objective(loss), one, chosen, data)
         return -jnp.diff(released.path, axis=0) / 1e-3 - info.gradient
 
     return np.asarray(run(jax.random.split(key(5), count)))
@@ -108,7 +108,7 @@ def largest_move():
     chosen = config(mu=np.inf)
     snapshot = loop.begin(dp_gd.algorithm, key(), chosen)
     query = dp_gd.ask(key(), chosen, snapshot.state)
-    learn = jax.jit(lambda values: program.learn(dp_gd.algorithm, key(), chosen, snapshot, query, values))
+    learn = jax.jit(lambda values: compiled_run.learn(dp_gd.algorithm, key(), chosen, snapshot, query, values))
     rng = np.random.default_rng(3)
     base = rng.normal(size=(1, DIMENSION, USERS))
     moves = []
@@ -150,7 +150,7 @@ def test_a_step_under_another_budget_releases_nothing():
     snapshot = loop.begin(dp_gd.algorithm, key(), chosen)
     query = dp_gd.ask(key(), chosen, snapshot.state)
     values = jnp.ones((1, DIMENSION, USERS))
-    after, _ = program.learn(dp_gd.algorithm, key(), config(mu=MU / 2), snapshot, query, values)
+    after, _ = compiled_run.learn(dp_gd.algorithm, key(), config(mu=MU / 2), snapshot, query, values)
     jax.tree.map(np.testing.assert_array_equal, after, snapshot)
 
 
@@ -166,7 +166,7 @@ def test_huber_regression_is_learnt():
         users=100, steps=100, mu=1.0, bounds=np.array([[-5.0], [5.0]]) * np.ones(4), theta0=np.zeros(4), step_size=0.3,
         output="last_half_mean",
     )  # fmt: skip
-    loss = dp_gd.gradients_of(huber_regression.loss)
+    loss = dp_gd.gradient_objective(huber_regression.loss)
     run = drivers.run_scan(dp_gd.algorithm, loss, data, chosen, key=key(2), insecure_key=True)
     assert np.linalg.norm(run.release.point - 1.0) < 0.7 < np.linalg.norm(run.release.path[0] - 1.0)
     assert 0.99 < run.guarantee.level <= 1.0  # on the grid

@@ -16,7 +16,7 @@ from benchmarks.papers import location
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import loop, program
+from jaxdpbo.drivers import compiled_run, loop
 from jaxdpbo.privacy import clipping, mechanisms, sensitivity
 from jaxdpbo.surrogate import gradient_design, kernels
 
@@ -105,7 +105,7 @@ def gradients_of_many_keys(chosen, count):
     @jax.jit
     @jax.vmap
     def noise(one):
-        after, info = program.learn(dp_gibo.algorithm, one, chosen, before, query, values)
+        after, info = compiled_run.learn(dp_gibo.algorithm, one, chosen, before, query, values)
         return (before.state.public.theta - after.state.public.theta) / chosen.step_size - info.gradient
 
     return np.asarray(noise(jax.random.split(key(5), count)))
@@ -141,7 +141,9 @@ def measured_mu(count, noise):
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(0, None))
     def total(one, slope):
-        path = drivers.scan(dp_gibo.algorithm, slope_times_place, one, chosen, jnp.stack([slope, 0.0 * slope]))[0].path
+        path = drivers.pure_run(dp_gibo.algorithm, slope_times_place, one, chosen, jnp.stack([slope, 0.0 * slope]))[
+            0
+        ].path
         return (path[0, 0] - path[-1, 0]) / step_size
 
     with_user, with_other = (
@@ -191,7 +193,7 @@ def largest_move():
     chosen = config(mu=np.inf)
     snapshot = loop.begin(dp_gibo.algorithm, key(), chosen)
     query = loop.ask(dp_gibo.algorithm, key(), chosen, snapshot.state)
-    learn = jax.jit(lambda values: program.learn(dp_gibo.algorithm, key(), chosen, snapshot, query, values))
+    learn = jax.jit(lambda values: compiled_run.learn(dp_gibo.algorithm, key(), chosen, snapshot, query, values))
     moves = []
     for base, other in neighbours():
         ((after, _), info), ((after_other, _), info_other) = learn(base), learn(other)
@@ -229,7 +231,7 @@ def unguarded(weights, losses, clip_norm, radius, present):
 @pytest.mark.parametrize("bug", [unclipped, unguarded])
 def test_a_planted_clipping_bug_is_caught(monkeypatch, bug):
     """Raw gradients used; NaN defeats the clip."""
-    monkeypatch.setattr(clipping, "clipped_sum", bug)
+    monkeypatch.setattr(clipping, "weighted_clipped_sum", bug)
     assert not largest_move() <= 1 + 1e-12
 
 
@@ -423,7 +425,7 @@ def test_example_4_1_reaches_the_maximum_likelihood_estimate(trials):
     def distance(seed, one):
         data_key, run_key = jax.random.split(jax.random.key(seed))
         data = location.sample(data_key, 50)
-        release, *_ = drivers.scan(dp_gibo.algorithm, location.loss, run_key, one, data)
+        release, *_ = drivers.pure_run(dp_gibo.algorithm, location.loss, run_key, one, data)
         return jnp.linalg.norm(release.point - location.minimiser(data)), jnp.linalg.norm(location.minimiser(data))
 
     found = {mu: np.median([distance(seed, chosen[mu]) for seed in range(seeds)], axis=0) for mu in chosen}

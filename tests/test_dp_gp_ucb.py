@@ -12,7 +12,7 @@ from scipy.stats import laplace as laplace_law
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gp_ucb
 from jaxdpbo.drivers import loop
-from jaxdpbo.privacy import guarantee, prior_averaged, sensitivity
+from jaxdpbo.privacy import guarantee, prior_averaged_constants, sensitivity
 from jaxdpbo.surrogate import kernels, maximize
 
 CANDIDATES = np.random.default_rng(0).uniform(size=(40, 2))
@@ -67,11 +67,11 @@ def run(chosen, data=TOP, objective=None, seed=0, **options):
 def test_the_picks_and_the_scores_are_the_oracles(noise):
     chosen = config(noise_variance=noise, centre=0.2, scale=0.5, release="both")
     state = run(chosen).diagnostics.state
-    share = prior_averaged.shares(DELTA, "both", exact=noise == 0).confidence
+    share = prior_averaged_constants.shares(DELTA, "both", exact=noise == 0).confidence
     kernel = kernel_oracle.matern52(LENGTHSCALE, 1.0)
     rows, values, mean = oracle.picks(
         kernel, CANDIDATES, lambda t, row: (UTILITIES[row] - 0.2) / 0.5, STEPS, noise, "ucb",
-        lambda t: prior_averaged.confidence_beta(40, t, share),
+        lambda t: prior_averaged_constants.confidence_beta(40, t, share),
     )  # fmt: skip
     np.testing.assert_allclose(state.raw.utilities, values, atol=1e-9)
     np.testing.assert_allclose(state.raw.posterior.mean, mean, atol=1e-7)
@@ -222,13 +222,16 @@ def treacherous_gains(point, data):
 
 def test_preview_says_how_noisy_the_release_is():
     """Its probability is the mechanism's own, averaged over the prior; a usual budget gives a uniform draw."""
-    usual, rich = dp_gp_ucb.preview(config(release="both")), dp_gp_ucb.preview(config(release="both", epsilon=1e4))
+    usual, rich = (
+        dp_gp_ucb.preview_release(config(release="both")),
+        dp_gp_ucb.preview_release(config(release="both", epsilon=1e4)),
+    )
     assert usual.best_percent < 1.5 * usual.uniform_percent
     assert usual.uniform_percent == 1 / 40
     assert rich.best_percent > 0.9
     assert rich.best_five_percent >= rich.best_percent
     chosen = config(epsilon=500.0, release="both", scale=3.0)
-    found = dp_gp_ucb.preview(chosen, draws=2000)
+    found = dp_gp_ucb.preview_release(chosen, draws=2000)
     rng = np.random.default_rng(0)
     covariance = kernel_oracle.gram(kernel_oracle.matern52(LENGTHSCALE, 1.0), CANDIDATES, CANDIDATES)
     draws = rng.normal(size=(2000, 40)) @ np.linalg.cholesky(covariance + 1e-10 * np.eye(40)).T
@@ -243,10 +246,10 @@ def test_preview_says_how_noisy_the_release_is():
     state = dp_gp_ucb.algorithm.init(jax.random.key(0), chosen)
     noise = np.asarray(released(chosen, state).value)
     assert found.value_deviation == pytest.approx(noise.std(), rel=0.05)
-    only = dp_gp_ucb.preview(config(release="value"))
+    only = dp_gp_ucb.preview_release(config(release="value"))
     assert only.resolution is None
     assert only.value_deviation > 0
-    ordered = dp_gp_ucb.preview(gains_config(users=10_000, release="both"))
+    ordered = dp_gp_ucb.preview_release(gains_config(users=10_000, release="both"))
     assert ordered.resolution == pytest.approx(2 * (2.0 / 10_000) / 0.5)
     assert ordered.best_percent > 0.5
 
@@ -283,9 +286,9 @@ def test_over_a_box_the_statements_are_composed():
     assert float(both.delta) == float(point.delta) == DELTA
     assert float(point.point_sensitivity) < float(both.point_sensitivity)  # half of delta is left to it
     assert float(value.value_sensitivity) < float(both.value_sensitivity)
-    share = prior_averaged.shares(DELTA / 2, "point", exact=False)
+    share = prior_averaged_constants.shares(DELTA / 2, "point", exact=False)
     expected = sensitivity.posterior_mean(
-        prior_averaged.final_confidence_beta(36, share.confidence), sensitivity.utilities(36, 0.95, share.gap)
+        prior_averaged_constants.final_confidence_beta(36, share.confidence), sensitivity.utilities(36, 0.95, share.gap)
     )
     np.testing.assert_allclose(both.point_sensitivity, expected)
     statement = dp_gp_ucb.algorithm.privacy(value)
@@ -296,7 +299,9 @@ def test_over_a_box_the_statements_are_composed():
 def test_public_decay_constants_are_used_where_they_are_given():
     chosen = config(release="value", decay=(2.0, 0.5))
     gap = sensitivity.utilities(40, 0.95, DELTA / 3)
-    np.testing.assert_allclose(chosen.value_sensitivity, prior_averaged.decayed_regret(STEPS, 2, 2.0, 0.5) + gap)
+    np.testing.assert_allclose(
+        chosen.value_sensitivity, prior_averaged_constants.decayed_regret(STEPS, 2, 2.0, 0.5) + gap
+    )
     assert float(chosen.value_sensitivity) < float(config(release="value").value_sensitivity)
 
 

@@ -76,7 +76,7 @@ SCORE = jax.jit(exact.score)
 def of_one_sum(chosen, gains):
     """What is released of one candidate's gains ``(n,)``, by each grid."""
     beta = jnp.asarray(4.0 * chosen.scale)
-    counted = exact.counted(jnp.asarray(gains, beta.dtype), beta)
+    counted = exact.clip_gains(jnp.asarray(gains, beta.dtype), beta)
     return [int(integers.value(*SCORE(counted, beta, grid))) for grid in chosen.gain_grids]
 
 
@@ -175,7 +175,7 @@ def test_no_gain_is_rounded_by_a_whole_level(bits):
         for top in (1e-30, 0.1, 1.0, 3.7e12):
             gains = rng.uniform(0, top, 10_000)
             beta, levels = jnp.asarray(top), jnp.asarray(exact.LEVELS, jnp.int32)
-            found = np.asarray(exact.rounded(jnp.asarray(gains, beta.dtype), beta, levels))
+            found = np.asarray(exact.round_gains(jnp.asarray(gains, beta.dtype), beta, levels))
             assert np.max(np.abs(found - gains / float(beta) * exact.LEVELS)) < 0.8
 
 
@@ -214,7 +214,7 @@ def test_the_maximum_along_any_two_paths_is_within_the_bound():
             weight = weights @ (jnp.abs(jnp.asarray(lambdas[:, 0]) - point[0]) < 1e-6).astype(float)
             return jnp.clip((1 + weight * records) / 2, 0, 1)
 
-        state = drivers.scan(dp_gp_ucb.algorithm, gains, jax.random.key(0), chosen, records)[1].state
+        state = drivers.pure_run(dp_gp_ucb.algorithm, gains, jax.random.key(0), chosen, records)[1].state
         return jnp.max(state.raw.scores.low[0]), state.raw.utilities
 
     parted = 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks.papers import datasets, logistic_regression
 from jaxdpbo.algorithms import dp_gp_ucb
-from jaxdpbo.privacy import prior_averaged, sensitivity
+from jaxdpbo.privacy import prior_averaged_constants, sensitivity
 from jaxdpbo.surrogate import gp, information_gain, kernels
 from jaxdpbo.theory import dp_gp_ucb as theory
 
@@ -34,54 +34,56 @@ def config(**changes):
 def failures(candidates, steps, correlation, deviation, shares, constants="corrected"):
     """The probabilities that the tail bounds behind the constants give, from the constants themselves."""
     t = np.arange(1, 200_000)
-    betas = np.array([prior_averaged.confidence_beta(candidates, 1, shares.confidence)]) + 4 * np.log(t)
+    betas = np.array([prior_averaged_constants.confidence_beta(candidates, 1, shares.confidence)]) + 4 * np.log(t)
     confidence = np.sum(candidates * np.exp(-betas / 2))
     gap = sensitivity.utilities(candidates, correlation, shares.gap)
     gaps = candidates * math.exp(-(gap**2) / (2 * 2 * (1 - correlation)))
     noises = 0.0
     if shares.noise:
-        q = prior_averaged.noise_gap(deviation, steps, shares.noise, constants)
+        q = prior_averaged_constants.noise_gap(deviation, steps, shares.noise, constants)
         noises = 2 * steps * math.exp(-((q / 2) ** 2) / (2 * deviation**2))
     return 2 * confidence + gaps + noises
 
 
 @given(
     st.integers(1, 10_000), st.integers(1, 500), st.floats(0.0, 0.999), st.floats(0.01, 3.0),
-    st.floats(1e-6, 0.5), st.sampled_from(prior_averaged.RELEASES), st.booleans(),
+    st.floats(1e-6, 0.5), st.sampled_from(prior_averaged_constants.RELEASES), st.booleans(),
 )  # fmt: skip
 def test_the_failures_of_the_corrected_constants_add_up_to_delta(
     candidates, steps, correlation, deviation, delta, release, exact
 ):
-    shares = prior_averaged.shares(delta, release, exact=exact)
+    shares = prior_averaged_constants.shares(delta, release, exact=exact)
     assert shares.total == pytest.approx(delta, rel=1e-12)
     assert failures(candidates, steps, correlation, deviation, shares) == pytest.approx(delta, rel=1e-4)
 
 
 def test_those_of_the_printed_constants_do_not():
     for exact in (False, True):
-        printed = prior_averaged.shares(0.1, "value", exact=exact, constants="paper")
+        printed = prior_averaged_constants.shares(0.1, "value", exact=exact, constants="paper")
         assert printed.total > 0.13
-    printed = prior_averaged.shares(0.1, "value", exact=False, constants="paper")
+    printed = prior_averaged_constants.shares(0.1, "value", exact=False, constants="paper")
     assert failures(100, 50, 0.9, 0.3, printed, "paper") > 1.0  # of the noises alone: 2 T delta / 3
 
 
 def test_the_printed_and_the_corrected_widths_by_hand():
     np.testing.assert_allclose(
-        prior_averaged.confidence_beta(100, 31, 0.05 / 3), 2 * math.log(100 * 961 * np.pi**2 / 0.1)
+        prior_averaged_constants.confidence_beta(100, 31, 0.05 / 3), 2 * math.log(100 * 961 * np.pi**2 / 0.1)
     )
-    np.testing.assert_allclose(prior_averaged.final_confidence_beta(100, 0.05 / 3), 2 * math.log(6000))
+    np.testing.assert_allclose(prior_averaged_constants.final_confidence_beta(100, 0.05 / 3), 2 * math.log(6000))
     np.testing.assert_allclose(sensitivity.utilities(100, 0.95, 0.05 / 3), 2 * math.sqrt(0.05 * math.log(6000)))
-    np.testing.assert_allclose(prior_averaged.noise_gap(0.5, 30, 0.025), 0.5 * math.sqrt(8 * math.log(2400)))
-    np.testing.assert_allclose(prior_averaged.noise_gap(0.5, 30, 0.025, "paper"), 0.5 * math.sqrt(8 * math.log(40)))
-    np.testing.assert_allclose(prior_averaged.average_regret(0.25, 4.0, 3.0, 12), math.sqrt(8 / math.log(5)))
+    np.testing.assert_allclose(prior_averaged_constants.noise_gap(0.5, 30, 0.025), 0.5 * math.sqrt(8 * math.log(2400)))
+    np.testing.assert_allclose(
+        prior_averaged_constants.noise_gap(0.5, 30, 0.025, "paper"), 0.5 * math.sqrt(8 * math.log(40))
+    )
+    np.testing.assert_allclose(prior_averaged_constants.average_regret(0.25, 4.0, 3.0, 12), math.sqrt(8 / math.log(5)))
     # The printed sensitivity of theorem 1 with shares of a third, and with quarters.
     for candidates, steps, thirds, quarters in ((100, 30, 12.656, 12.778), (1000, 50, 13.930, 14.041)):
         for parts, expected in ((3, thirds), (4, quarters)):
-            beta = prior_averaged.confidence_beta(candidates, steps + 1, 0.05 / parts)
+            beta = prior_averaged_constants.confidence_beta(candidates, steps + 1, 0.05 / parts)
             found = sensitivity.posterior_mean(beta, sensitivity.utilities(candidates, 0.95, 0.05 / parts))
             assert found == pytest.approx(expected, abs=6e-4)
     alone = sensitivity.posterior_mean(
-        prior_averaged.final_confidence_beta(1000, 0.05 / 3), sensitivity.utilities(1000, 0.95, 0.05 / 3)
+        prior_averaged_constants.final_confidence_beta(1000, 0.05 / 3), sensitivity.utilities(1000, 0.95, 0.05 / 3)
     )
     assert alone < 0.82 * 13.930
 
@@ -153,8 +155,8 @@ def test_the_one_gaussian_bound_of_the_printed_theorem_3_fails(pairs):
     _, values, rows = runs(chosen, utilities, jnp.asarray(noises[:400]), steps=steps)
     at = np.argmax(values, axis=2)[..., None]
     noise = np.take_along_axis(np.asarray(noises[:400]), at, axis=2)[..., 0]
-    printed = prior_averaged.noise_gap(deviation, steps, DELTA / 3, "paper") / 2
-    corrected = prior_averaged.noise_gap(deviation, steps, DELTA / 4) / 2
+    printed = prior_averaged_constants.noise_gap(deviation, steps, DELTA / 3, "paper") / 2
+    corrected = prior_averaged_constants.noise_gap(deviation, steps, DELTA / 4) / 2
     assert np.mean(np.abs(noise) > printed) > 4 * DELTA / 3
     assert np.mean(np.max(np.abs(noises[:400]), axis=(1, 2)) > corrected) < DELTA / 4
     fixed = np.abs(noises[:400, :, 17])
@@ -170,7 +172,7 @@ def test_regret_is_within_its_bounds(pairs):
         _, _, rows = runs(chosen, *map(jnp.asarray, (pairs[0], pairs[1] * (noise > 0))), steps=STEPS)
         reached = np.max(np.take_along_axis(pairs[0], np.asarray(rows), axis=2), axis=2)
         model = gp.Model(kernels.rbf, kernels.stationary(LENGTHSCALE, 1), jnp.asarray(noise))
-        found = prior_averaged.over_candidates(
+        found = prior_averaged_constants.finite_constants(
             candidates=COUNT, dimension=1, steps=STEPS, delta=DELTA, correlation=CORRELATION, noise_variance=noise,
             release="value", skip_threshold=1e-10,
             information=lambda s, model=model: information_gain.gain_bound(
@@ -185,9 +187,11 @@ def test_with_as_many_steps_as_candidates_nothing_is_left_to_regret():
     def never(noise):
         raise AssertionError(noise)
 
-    assert prior_averaged.exact_regret(30.0, 60, 60, never, skip_threshold=0.0) == 0
-    assert prior_averaged.exact_regret(30.0, 60, 60, never, skip_threshold=1e-10) == pytest.approx(math.sqrt(1.2e-8))
-    assert prior_averaged.exact_regret(30.0, 59, 60, lambda noise: 10.0, skip_threshold=0.0) > 1
+    assert prior_averaged_constants.exact_regret(30.0, 60, 60, never, skip_threshold=0.0) == 0
+    assert prior_averaged_constants.exact_regret(30.0, 60, 60, never, skip_threshold=1e-10) == pytest.approx(
+        math.sqrt(1.2e-8)
+    )
+    assert prior_averaged_constants.exact_regret(30.0, 59, 60, lambda noise: 10.0, skip_threshold=0.0) > 1
 
 
 def test_the_utility_of_the_released_point(pairs):
@@ -201,9 +205,9 @@ def test_the_utility_of_the_released_point(pairs):
     )(keys, means.reshape(-1, COUNT))
     utilities = pairs[0].reshape(-1, COUNT)
     released = np.take_along_axis(utilities, np.asarray(drawn)[:, None], axis=1)[:, 0]
-    share = prior_averaged.shares(DELTA, "point", exact=False)
+    share = prior_averaged_constants.shares(DELTA, "point", exact=False)
     bound = theory.point_shortfall(
-        candidates=COUNT, beta=prior_averaged.confidence_beta(COUNT, STEPS + 1, share.confidence),
+        candidates=COUNT, beta=prior_averaged_constants.confidence_beta(COUNT, STEPS + 1, share.confidence),
         sensitivity=float(chosen.point_sensitivity), epsilon=epsilon, failure=failure,
     )  # fmt: skip
     shortfall = utilities.max(axis=1) - released
@@ -222,8 +226,8 @@ def test_the_utility_of_the_released_value(pairs):
     _, values, _ = runs(chosen, *map(jnp.asarray, pairs), steps=STEPS)
     scale = float(chosen.value_sensitivity) / epsilon
     released = np.max(values, axis=2) + np.random.default_rng(2).laplace(scale=scale, size=(2000, 2))
-    share = prior_averaged.shares(DELTA, "value", exact=False)
-    q = prior_averaged.noise_gap(math.sqrt(NOISE), STEPS, share.noise)
+    share = prior_averaged_constants.shares(DELTA, "value", exact=False)
+    q = prior_averaged_constants.noise_gap(math.sqrt(NOISE), STEPS, share.noise)
     regret = float(chosen.value_sensitivity) - q - sensitivity.utilities(COUNT, CORRELATION, share.gap)
     bound = theory.value_error(
         regret=regret, noise_gap=q, sensitivity=float(chosen.value_sensitivity), epsilon=epsilon, failure=failure
@@ -240,40 +244,42 @@ def test_the_utility_of_the_released_value(pairs):
 def test_the_decay_of_de_freitas_is_used_where_it_decays():
     for dimension in (1, 4, 8, 10):
         first = max(2, math.ceil(math.exp(dimension / 4)))
-        bounds = [prior_averaged.decayed_regret(t, dimension, 3.0, 0.2) for t in range(first, first + 60)]
+        bounds = [prior_averaged_constants.decayed_regret(t, dimension, 3.0, 0.2) for t in range(first, first + 60)]
         assert np.all(np.diff(bounds) < 0)
     with pytest.raises(ValueError, match="steps must be at least"):
-        prior_averaged.decayed_regret(5, 8, 3.0, 0.2)
+        prior_averaged_constants.decayed_regret(5, 8, 3.0, 0.2)
     # The printed exponent, at T = 2, is no bound over all t from 2 in eight dimensions: t = 7 is above it.
-    printed = prior_averaged.decayed_regret(30, 8, 3.0, 0.2, "paper")
+    printed = prior_averaged_constants.decayed_regret(30, 8, 3.0, 0.2, "paper")
     assert printed == pytest.approx(3 * math.exp(-0.4 / math.log(2) ** 2))
     assert 3 * math.exp(-0.2 * 7 / math.log(7) ** 2) > printed
 
 
 def test_the_constants_over_a_box_by_hand():
-    box = prior_averaged.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
-    found = prior_averaged.over_box(
+    box = prior_averaged_constants.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
+    found = prior_averaged_constants.box_constants(
         box=box, grid=9, steps=12, delta=0.1, delta_point=0.05, correlation=0.9, noise_variance=0.25, release="value",
         information=lambda variance: 12 * variance,
     )  # fmt: skip
-    shares = prior_averaged.shares(0.1, "value", exact=False)
-    beta = prior_averaged.box_confidence_beta(box, 12, shares.confidence)
-    assert found.beta_offset == prior_averaged.box_confidence_beta(box, 1, shares.confidence)
+    shares = prior_averaged_constants.shares(0.1, "value", exact=False)
+    beta = prior_averaged_constants.box_confidence_beta(box, 12, shares.confidence)
+    assert found.beta_offset == prior_averaged_constants.box_confidence_beta(box, 1, shares.confidence)
     assert found.beta_slope == 12.0  # 4 + 4 d, as beta grows with log t
-    assert found.regret == pytest.approx(prior_averaged.average_regret(0.25, beta, 3.0, 12) + 2 / 12)
+    assert found.regret == pytest.approx(prior_averaged_constants.average_regret(0.25, beta, 3.0, 12) + 2 / 12)
 
 
 def test_the_widths_over_a_box_by_hand():
-    box = prior_averaged.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
+    box = prior_averaged_constants.Box(dimension=2, side=3.0, slope_mass=1.5, slope_scale=4.0)
     log = math.log(4 * 2 * 1.5 / 0.02)
     expected = 2 * math.log(2 * 49 * np.pi**2 / 0.06) + 4 * math.log(49 * 2 * 4.0 * 3.0 * math.sqrt(log))
-    np.testing.assert_allclose(prior_averaged.box_confidence_beta(box, 7, 0.02), expected)
-    np.testing.assert_allclose(prior_averaged.net_size(box, 7, 0.02), (2 * 49 * 4 * 3 * math.sqrt(log)) ** 2)
-    slope = prior_averaged.box_confidence_beta(box, 7, 0.02) - prior_averaged.box_confidence_beta(box, 1, 0.02)
+    np.testing.assert_allclose(prior_averaged_constants.box_confidence_beta(box, 7, 0.02), expected)
+    np.testing.assert_allclose(prior_averaged_constants.net_size(box, 7, 0.02), (2 * 49 * 4 * 3 * math.sqrt(log)) ** 2)
+    slope = prior_averaged_constants.box_confidence_beta(box, 7, 0.02) - prior_averaged_constants.box_confidence_beta(
+        box, 1, 0.02
+    )
     np.testing.assert_allclose(slope, 12 * math.log(7))
 
 
-@pytest.mark.parametrize("constants", prior_averaged.CONSTANTS)
+@pytest.mark.parametrize("constants", prior_averaged_constants.CONSTANTS)
 def test_the_example_attains_the_corrected_second_term_of_theorem_7(constants):
     """All training points x = (1/2, 0), y = 1, hinge loss, lambda = 1: w = x; one user's label is flipped."""
     x = np.array([0.5, 0.0])
@@ -366,10 +372,13 @@ def test_the_first_term_of_theorem_7_is_attained():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: prior_averaged.shares(0.0, "point", exact=True), "delta must lie strictly"),
-        (lambda: prior_averaged.shares(0.1, "all", exact=True), "release must be one of"),
-        (lambda: prior_averaged.shares(0.1, "point", exact=True, constants="printed"), "constants must be one of"),
-        (lambda: prior_averaged.decayed_regret(9, 1, -1.0, 1.0), "amplitude must be positive"),
+        (lambda: prior_averaged_constants.shares(0.0, "point", exact=True), "delta must lie strictly"),
+        (lambda: prior_averaged_constants.shares(0.1, "all", exact=True), "release must be one of"),
+        (
+            lambda: prior_averaged_constants.shares(0.1, "point", exact=True, constants="printed"),
+            "constants must be one of",
+        ),
+        (lambda: prior_averaged_constants.decayed_regret(9, 1, -1.0, 1.0), "amplitude must be positive"),
     ],
 )
 def test_bad_numbers_are_named(call, message):

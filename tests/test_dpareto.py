@@ -12,7 +12,7 @@ from jaxdpbo.algorithms import dpareto
 from jaxdpbo.algorithms.dpareto import surrogates
 from jaxdpbo.algorithms.dpareto.run import MANY
 from jaxdpbo.drivers import loop
-from jaxdpbo.surrogate import gp, maximize, pareto, stacked
+from jaxdpbo.surrogate import batched_gp, gp, maximize, pareto
 
 BOUNDS = np.array([[0.0, 1.0, -1.0], [1.0, 9.0, 1.0]])
 INTEGERS = [False, True, False]
@@ -139,7 +139,7 @@ def test_what_whitens_the_settings_is_that_of_the_models_however_it_grew(batch):
     """After refits, which make every row anew, and after settings that came since the last of them."""
     chosen = config(batch=batch, proposals=66, search=maximize.Search(8, 1, 1), fit_steps=1)
     private = run(chosen, limit=0.9, beyond=(jnp.nan, 0.5)).diagnostics.state.raw
-    assert len(private.units) > max(stacked.BLOCK, MANY)
+    assert len(private.units) > max(batched_gp.BLOCK, MANY)
     for model, whitening in zip(private.models, private.whitening, strict=True):
         expected = gp.condition(model, private.units, private.failed != dpareto.UNMEASURED).whitening
         np.testing.assert_allclose(whitening, expected, atol=1e-7 * np.max(np.abs(expected)))
@@ -149,8 +149,8 @@ def test_what_a_front_leaves_is_the_same_of_epsilon_and_error_as_of_what_the_pro
     chosen, done = config(), run(seed=2, limit=0.9)
     private = done.diagnostics.state.raw
     ok = private.failed == dpareto.USABLE
-    given = surrogates.measured(chosen, private.units, private.values, ok, ok, private.models)
-    found = jax.jit(surrogates.undominated)(chosen, given).original
+    given = surrogates.standardise_values(chosen, private.units, private.values, ok, ok, private.models)
+    found = jax.jit(surrogates.undominated_region)(chosen, given).original
     expected = pareto.strips(private.values, ok, chosen.reference)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
@@ -161,7 +161,7 @@ def test_a_search_of_nothing_but_failures_goes_on():
     assert not np.any(done.release.front)
     assert done.release.hypervolume == 0
     with pytest.raises(ValueError, match="released must hold a setting that counts"):
-        dpareto.settings_for(jax.random.key(0), config(), done.release, epsilon=1.0)
+        dpareto.best_setting(jax.random.key(0), config(), done.release, epsilon=1.0)
     assert len(np.unique(np.asarray(done.release.points)[SEEDS:], axis=0)) > 3
 
 
@@ -234,7 +234,7 @@ def test_what_is_expected_afterwards_is_near_the_truth():
     chosen = config()
     released = run(chosen).release
     points = settings(50, 9)
-    mean, deviation = dpareto.predicted(chosen, released, points)
+    mean, deviation = dpareto.predict(chosen, released, points)
     truth = np.array([trade(point, 2.0) for point in points])
     apart = (np.log(truth[:, 0]) - mean[:, 0]) / deviation[:, 0]
     assert np.corrcoef(np.log(truth[:, 0]), mean[:, 0])[0, 1] > 0.9
@@ -244,7 +244,7 @@ def test_what_is_expected_afterwards_is_near_the_truth():
     expected = [gain_by_hand(np.asarray(released.values), *some) for some in zip(mean, deviation, strict=True)]
     np.testing.assert_allclose(gains[:50], expected, rtol=0.03, atol=2e-4)
     for wanted in (0.5, 3.0):
-        found = dpareto.settings_for(jax.random.key(0), chosen, released, epsilon=wanted)
+        found = dpareto.best_setting(jax.random.key(0), chosen, released, epsilon=wanted)
         epsilon, error = trade(found.point, 2.0)
         assert found.epsilon[0] < found.epsilon[1] <= wanted * 1.01 < found.epsilon[2] * 2
         assert epsilon < 1.5 * wanted
@@ -253,6 +253,6 @@ def test_what_is_expected_afterwards_is_near_the_truth():
         assert error < measured.min() + 0.05
         assert found.point[1] == round(float(found.point[1]))
     with pytest.raises(ValueError, match="epsilon must be positive"):
-        dpareto.settings_for(jax.random.key(0), chosen, released, epsilon=0.0)
+        dpareto.best_setting(jax.random.key(0), chosen, released, epsilon=0.0)
     with pytest.raises(TypeError, match="typed key"):
-        dpareto.settings_for(0, chosen, released, epsilon=1.0)
+        dpareto.best_setting(0, chosen, released, epsilon=1.0)

@@ -286,7 +286,7 @@ def searched(steps=2, batch=3, **changes):
     return private_evaluations.config(random_search.algorithm, inner, **(fixed | changes))
 
 
-SEARCH = private_evaluations.algorithm_of(random_search.algorithm)
+SEARCH = private_evaluations.make_algorithm(random_search.algorithm)
 NOISES = {  # an algorithm, the config a run was begun with, one that it must not go on with, and what is said
     "sigma": (
         dp_gd.algorithm,
@@ -344,7 +344,7 @@ def test_a_run_may_go_on_with_another_box_and_step_size():
     """They act on released values alone."""
     snapshot = loop.begin(dp_gd.algorithm, key(), descent())
     other = descent(bounds=low_high(0.5 * BOUNDS), step_size=0.1)
-    values = dp_gd.gradients_of(loss)
+    values = dp_gd.gradient_objective(loss)
     run = drivers.run_loop(dp_gd.algorithm, values, records(), other, key=key(), insecure_key=True, snapshot=snapshot)
     assert np.all(np.abs(run.release.path) <= 0.5 * np.abs(BOUNDS).max(axis=0))
 

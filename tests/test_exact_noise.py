@@ -18,7 +18,7 @@ from oracles import discrete as oracle
 from scipy.stats import chi2_contingency, chisquare
 
 from jaxdpbo.privacy import accounting, calibration, keys, mechanisms
-from jaxdpbo.privacy.mechanisms import discrete, tables
+from jaxdpbo.privacy.mechanisms import discrete_noise, tables
 
 KEY = keys.key_from_bytes(bytes(range(32)))
 QUARTER = Fraction(1, 4)
@@ -113,12 +113,12 @@ def test_the_counts_see_a_planted_table(plant, sigma, monkeypatch):
 
 def test_the_counts_see_a_planted_sign(monkeypatch):
     """Negative 33 times in 64."""
-    honest = discrete._signed
+    honest = discrete_noise._draw_signed
 
     def biased(words, signs, limbs):
         return honest(words, (signs & 63 < 33).astype(jnp.uint32), limbs)
 
-    monkeypatch.setattr(discrete, "_signed", biased)
+    monkeypatch.setattr(discrete_noise, "_draw_signed", biased)
     assert p_of_gaussian(4, 2**17) < 1e-9
 
 
@@ -393,7 +393,7 @@ def test_numbers_of_several_words_are_compared_as_wholes(bits):
     numbers = [sum(word << 32 * i for i, word in enumerate(words))
                for words in itertools.product([0, 1, 2**32 - 1], repeat=bits // 32)]  # fmt: skip
     words = tables._words(numbers, bits).T
-    found = discrete.at_least(jnp.asarray(words)[:, :, None], jnp.asarray(words)[:, None])
+    found = discrete_noise.is_at_least(jnp.asarray(words)[:, :, None], jnp.asarray(words)[:, None])
     np.testing.assert_array_equal(found, [[one >= other for other in numbers] for one in numbers])
 
 

@@ -27,10 +27,10 @@ SIZES = {1: (32, 65535), 3: (56, 37837), 40: (203, 10362), 2000: (1432, 1465)}
 
 
 def compiled():
-    """``summed`` of many pairs at once, with whatever is patched at its first call."""
+    """``clip_and_sum`` of many pairs at once, with whatever is patched at its first call."""
 
     def both(before, after, clip_norm, radius):
-        return tuple(clipping.summed(vectors, clip_norm, radius)[0] for vectors in (before, after))
+        return tuple(clipping.clip_and_sum(vectors, clip_norm, radius)[0] for vectors in (before, after))
 
     return jax.jit(jax.vmap(both))
 
@@ -165,7 +165,7 @@ def test_integers_hold_the_bound_where_the_clip_of_floats_is_broken(dtype, monke
 )
 def test_the_property_sees_a_planted_guard(plant, monkeypatch):
     monkeypatch.setattr(clipping, "clip_by_l2_norm", unclipped)
-    monkeypatch.setattr(clipping, "quantised", plant)
+    monkeypatch.setattr(clipping, "quantise", plant)
     with pytest.raises(AssertionError):
         check_sensitivity(TOGETHER, np.float64, (3,))
 
@@ -178,7 +178,7 @@ def test_the_property_sees_the_wrong_relation():
 
 def test_the_property_sees_a_scale_that_forgets_what_rounding_adds(monkeypatch):
     """Without the guard, the ball must be mapped to a smaller one."""
-    monkeypatch.setattr(clipping, "quantised", unguarded)
+    monkeypatch.setattr(clipping, "quantise", unguarded)
     monkeypatch.setattr(clipping, "reach", lambda radius, dimension, dtype: radius.astype(dtype))
     with pytest.raises(AssertionError):
         check_sensitivity(TOGETHER, np.float64, (40,))
@@ -188,7 +188,7 @@ def test_the_property_sees_a_scale_that_forgets_what_rounding_adds(monkeypatch):
 def test_a_radius_that_no_budget_gives_keeps_the_bound_too(radius):
     """Under ``sqrt(d) / 2`` vectors are scaled backwards; the integers still decide."""
     vectors = np.random.default_rng(0).normal(size=(200, 40, 2)) * 10.0 ** np.linspace(-3, 3, 200)[:, None, None]
-    whole = jax.vmap(clipping.quantised, in_axes=(0, None, None))(vectors, 1.0, jnp.int32(radius))
+    whole = jax.vmap(clipping.quantise, in_axes=(0, None, None))(vectors, 1.0, jnp.int32(radius))
     assert np.max(np.sum(np.square(np.asarray(whole, np.int64)), axis=1)) <= radius**2
 
 
@@ -201,9 +201,9 @@ def made(users, dtype=np.float64, seed=0):
 
 
 def chunked(chunk, monkeypatch):
-    """A fresh compilation of ``clipped_sum`` in chunks of about that size."""
+    """A fresh compilation of ``weighted_clipped_sum`` in chunks of about that size."""
     monkeypatch.setattr(clipping, "CHUNK", chunk)
-    total = jax.jit(lambda *arguments: clipping.clipped_sum(*arguments))
+    total = jax.jit(lambda *arguments: clipping.weighted_clipped_sum(*arguments))
 
     def found(weights, losses, radius=30_000):
         with_radius = () if radius is None else (jnp.int32(radius),)
@@ -272,7 +272,7 @@ def test_users_on_the_ball_are_rounded_to_the_nearest_and_never_dropped(dtype, d
     assert not np.any(refused)
     step = float(clipping.grid_step(clip_norm, radius, dimension))
     exact = np.asarray(kept, float) / step
-    errors = np.asarray(jax.jit(clipping.quantised)(kept, clip_norm, radius)) - exact
+    errors = np.asarray(jax.jit(clipping.quantise)(kept, clip_norm, radius)) - exact
     assert np.max(np.abs(errors)) <= 0.5 + 2.0 * int(radius) * float(np.finfo(dtype).eps)
     spread = 1 / math.sqrt(12 * errors.size)
     assert abs(np.mean(errors)) < 5 * spread
@@ -418,7 +418,7 @@ def test_no_sum_of_squares_wraps_at_the_largest_radius_of_any_budget(dimension):
         whole = np.asarray(jax.jit(guard)(vectors, 1.0, jnp.int32(radius)), np.int64)
         return np.max(np.sum(np.square(whole), axis=0))
 
-    assert 0.9 * radius**2 < longest(clipping.quantised, radius) <= radius**2
+    assert 0.9 * radius**2 < longest(clipping.quantise, radius) <= radius**2
     assert longest(wrapping, 65535) > 65535**2
 
 
@@ -432,7 +432,7 @@ def test_sums_that_leave_32_bits_do_not_wrap():
     """All at the same point of the sphere."""
     radius, users = jnp.int32(30_000), 150_000
     vectors = np.ones((1, users), np.float32)
-    (total,) = integers.value(*jax.jit(clipping.summed)(vectors, jnp.float32(1.0), radius)[0])
+    (total,) = integers.value(*jax.jit(clipping.clip_and_sum)(vectors, jnp.float32(1.0), radius)[0])
     assert total == users * int(oracle.grid_vector(np.ones(1), 1.0, 30_000)[0]) > 2**32
 
 

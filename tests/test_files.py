@@ -11,7 +11,7 @@ from protocol_cases import CASES, records
 
 from jaxdpbo import Recording, _files, drivers, outsourcing
 from jaxdpbo.commands import curator, streams
-from jaxdpbo.drivers import parts
+from jaxdpbo.drivers import checkpoint as checkpoints
 from jaxdpbo.outsourcing import ProtocolError
 from jaxdpbo.privacy import keys, ledger, run_lock
 
@@ -65,12 +65,12 @@ def run(folder):
 
 
 def checkpoint(folder):
-    kept, parts.delete = parts.delete, stop
+    kept, checkpoints.delete = checkpoints.delete, stop
     try:
         with pytest.raises(Stopped):
             run(folder)
     finally:
-        parts.delete = kept
+        checkpoints.delete = kept
     return folder / "run.npz"
 
 
@@ -84,7 +84,7 @@ def serve(folder):
     curator.add_arguments(parser)
     arguments = parser.parse_args(["--epsilon", "1", "--folder", str(folder)])
     channel = streams.Channel(iter(()), lambda line: None, lambda text: None)
-    curator.serve_all(arguments, channel, curator.Held(ROWS, lambda row: 0.0, SECRET))
+    curator.serve_all(arguments, channel, curator.PrivateSide(ROWS, lambda row: 0.0, SECRET))
 
 
 def released(folder):

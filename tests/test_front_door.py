@@ -17,8 +17,8 @@ from jaxdpbo import drivers, ledger
 from jaxdpbo._checks import box, low_high
 from jaxdpbo.algorithms import dp_gibo, random_search
 from jaxdpbo.drivers import methods
-from jaxdpbo.drivers.preview import NO_DIFFERENT, deviation_of, note_on
-from jaxdpbo.privacy import asked, guarantee
+from jaxdpbo.drivers.preview import NO_DIFFERENT, path_note, step_deviation
+from jaxdpbo.privacy import guarantee, requested_budget
 
 USERS = 40
 RECORDS = np.random.default_rng(0).uniform(0.0, 6.0, size=(USERS, 1))
@@ -44,7 +44,7 @@ def minimize(objective=loss, data=RECORDS, bounds=SIDE, **changes):
 
 def local(users, bounds, mu, steps):
     """The descent of ``minimize`` with batches of 2."""
-    return methods.local(methods.Asked(users, mu, bounds, steps, 2, 1.0, None, None, "float"))
+    return methods.local_config(methods.MinimizeArguments(users, mu, bounds, steps, 2, 1.0, None, None, "float"))
 
 
 # Budgets
@@ -120,9 +120,9 @@ def test_a_delta_of_one_over_the_users_is_refused_unless_said_so(door, tmp_path)
 def test_the_stated_epsilon_is_at_most_the_one_asked_for(dtype):
     for epsilon in (0.01, 0.3, 1.0, 3.0, 10.0, 20.0):
         for delta in (1e-9, 1e-5, 1e-3, 0.1):
-            mu = asked.mu_of(epsilon=epsilon, delta=delta, dtype=dtype)
+            mu = requested_budget.requested_mu(epsilon=epsilon, delta=delta, dtype=dtype)
             assert float(dtype(mu)) == mu
-            for variation in (0.0, asked.TOTAL_VARIATION):
+            for variation in (0.0, requested_budget.TOTAL_VARIATION):
                 stated = guarantee.guarantee("gdp", mu, "replace_one", "them", total_variation=variation)
                 assert stated.epsilon(delta) <= epsilon
             above = guarantee.guarantee("gdp", mu * (1 + 1e-6), "replace_one", "them")
@@ -143,10 +143,10 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
 
 def test_a_statement_beyond_what_was_asked_for_is_refused():
     stated = guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
-    guarantee.expect_within(stated, None, None)
-    guarantee.expect_within(stated, 10.0, 1e-5)
+    guarantee.expect_budget(stated, None, None)
+    guarantee.expect_budget(stated, 10.0, 1e-5)
     with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be stated for so many draws"):
-        guarantee.expect_within(stated, 4.0, 1e-5)
+        guarantee.expect_budget(stated, 4.0, 1e-5)
 
 
 # Losses of any kind
@@ -321,11 +321,11 @@ def test_a_preview_is_of_the_noise_that_a_run_has():
     """Steps of users without a gradient are noise alone: turned back, they have the deviation that was said."""
     config = local(USERS, SIDE, 0.5, 2)
     keys = jax.random.split(jax.random.key(0), 2000)
-    paths = jax.lax.map(lambda key: drivers.scan(dp_gibo.algorithm, nothing, key, config, RECORDS)[0].path, keys)
+    paths = jax.lax.map(lambda key: drivers.pure_run(dp_gibo.algorithm, nothing, key, config, RECORDS)[0].path, keys)
     moved = np.diff(np.asarray(paths)[:, :2, 0], axis=1)[:, 0] / 3.0
     inside = np.abs(moved) < 0.999
     gradients = np.sqrt(0.1) * moved[inside] / np.sqrt(1 - moved[inside] ** 2)
-    assert np.median(np.abs(gradients)) == pytest.approx(0.6745 * deviation_of(config), rel=0.1)
+    assert np.median(np.abs(gradients)) == pytest.approx(0.6745 * step_deviation(config), rel=0.1)
 
 
 @pytest.mark.parametrize("steps", [2, 3000])
@@ -364,7 +364,7 @@ def test_a_path_that_is_no_different_from_noise_says_so():
 @pytest.mark.parametrize(("steps", "dimension"), [(2, 1), (10, 3), (100, 10)])
 def test_noise_alone_is_what_a_chi_squared_variable_would_be(steps, dimension):
     config = local(40, [(0.0, 6.0)] * dimension, 0.5, steps)
-    usual = scipy.stats.chi2.ppf(0.999, steps * dimension) * deviation_of(config) ** 2 / (steps * dimension)
+    usual = scipy.stats.chi2.ppf(0.999, steps * dimension) * step_deviation(config) ** 2 / (steps * dimension)
 
     def path(squares):
         """Steps of AdaGrad on gradients of these squares, there and back."""
@@ -372,14 +372,14 @@ def test_noise_alone_is_what_a_chi_squared_variable_would_be(steps, dimension):
         return np.repeat(3.0 + 3.0 * np.concatenate([[0], np.cumsum(shares * (-1.0) ** np.arange(steps))])[:, None],
                          dimension, axis=1)  # fmt: skip
 
-    assert note_on(path(0.95 * usual), config) == NO_DIFFERENT
-    assert note_on(path(1.05 * usual), config) == ""
+    assert path_note(path(0.95 * usual), config) == NO_DIFFERENT
+    assert path_note(path(1.05 * usual), config) == ""
 
 
 def test_a_note_is_a_function_of_what_is_released():
     run = minimize(python_loss, diagnostics=True)
     config = local(USERS, SIDE, 1.0, 2)
-    assert run.note == note_on(run.release.path, config)
+    assert run.note == path_note(run.release.path, config)
 
 
 # The ledger

@@ -27,7 +27,7 @@ from protocol_cases import CASES, USERS
 import jaxdpbo
 from jaxdpbo import drivers
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.privacy.asked import BudgetError
+from jaxdpbo.privacy.requested_budget import BudgetError
 
 LIMIT = 20.0  # seconds of one call
 

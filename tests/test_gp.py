@@ -337,7 +337,7 @@ def test_a_staged_function_sees_as_few_rows_as_it_needs_and_finds_the_same():
             seen = jnp.asarray(values)[: known.points.shape[0]]
             return *gp.predict(model, known, seen, targets), jnp.asarray(known.points.shape[0])
 
-        return gp.staged(factorization, batch, predicted), predicted(factorization)
+        return gp.apply_to_stage(factorization, batch, predicted), predicted(factorization)
 
     smallest = {used: min(row for row in gp.stages(capacity, batch) if row >= min(used + batch, capacity))
                 for used in range(0, capacity + 1, batch)}  # fmt: skip

@@ -221,7 +221,7 @@ def test_float32_finds_the_top(float32):
     ],
 )
 def test_standardized(values, mask, expected):
-    found = preprocessing.standardized(jnp.asarray(values), jnp.asarray(mask))
+    found = preprocessing.standardize(jnp.asarray(values), jnp.asarray(mask))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -230,7 +230,7 @@ def test_half_ranked_is_the_oracle(count):
     rng = np.random.default_rng(count)
     for values in (rng.normal(size=count), rng.normal(size=count) ** 3 * 1e5, rng.integers(0, 3, count) * 1.0):
         padded, mask = np.append(values, [9e9, -9e9]), np.append(np.ones(count, bool), [False] * 2)
-        found = np.asarray(preprocessing.half_ranked(jnp.asarray(padded), jnp.asarray(mask)))
+        found = np.asarray(preprocessing.rank_lower_half(jnp.asarray(padded), jnp.asarray(mask)))
         np.testing.assert_allclose(found[:-2], oracle.half_ranked(values), atol=1e-10)
         np.testing.assert_array_equal(found[-2:], 0.0)
 
@@ -238,21 +238,25 @@ def test_half_ranked_is_the_oracle(count):
 @pytest.mark.parametrize("worst", [-1e3, -1e12, -1e250])
 def test_how_bad_the_worst_is_does_not_matter(worst):
     values = jnp.array([1.0, 2.0, 3.5, 2.5, worst, -1.0])
-    found = preprocessing.half_ranked(values, jnp.ones(6, bool))
-    np.testing.assert_allclose(found, preprocessing.half_ranked(values.at[4].set(-5.0), jnp.ones(6, bool)), rtol=1e-6)
+    found = preprocessing.rank_lower_half(values, jnp.ones(6, bool))
+    np.testing.assert_allclose(
+        found, preprocessing.rank_lower_half(values.at[4].set(-5.0), jnp.ones(6, bool)), rtol=1e-6
+    )
     assert np.std(found) > 0.99
 
 
 def test_noisy_values_are_not_ranked():
     utilities, mask = jnp.array([1.0, 2.0, 3.0, -50.0]), jnp.ones(4, bool)
-    for answer, of in (("observed", preprocessing.half_ranked), ("best_posterior_mean", preprocessing.standardized)):
-        np.testing.assert_array_equal(gp_ucb.observed(config(answer=answer), utilities, mask), of(utilities, mask))
+    for answer, of in (("observed", preprocessing.rank_lower_half), ("best_posterior_mean", preprocessing.standardize)):
+        np.testing.assert_array_equal(
+            gp_ucb.standardise_utilities(config(answer=answer), utilities, mask), of(utilities, mask)
+        )
 
 
 def test_repaired():
     values, mask = jnp.array([-np.inf, 2.0, -3.0, np.nan, 7.0]), jnp.array([True, True, True, True, False])
-    np.testing.assert_array_equal(preprocessing.repaired(values, mask), [-3.0, 2.0, -3.0, -3.0, 0.0])
-    np.testing.assert_array_equal(preprocessing.repaired(values, jnp.arange(5) == 0), np.zeros(5))
+    np.testing.assert_array_equal(preprocessing.repair(values, mask), [-3.0, 2.0, -3.0, -3.0, 0.0])
+    np.testing.assert_array_equal(preprocessing.repair(values, jnp.arange(5) == 0), np.zeros(5))
 
 
 def test_ascents_beat_their_samples_and_stays_in_the_box():

@@ -35,7 +35,7 @@ def test_bins_of_every_width_hold_what_integration_says(rate, z):
 def test_one_steps_pair_is_all_mass_and_symmetric():
     for rate, z in ((0.004, 0.2), (0.3, 1.0), (0.01, 8.0), (1.0, 2.0)):
         step = sampling.GRID_SHARE * sampling.deviation(rate, z)
-        part = sampling.on_grid(rate, z, step, 1e-14, 7)
+        part = sampling.discretise_loss(rate, z, step, 1e-14, 7)
         half = len(part.mass) // 2
         assert part.times == 7
         assert part.mass.sum() + part.infinite == pytest.approx(1.0, abs=1e-15)
@@ -62,7 +62,7 @@ def test_a_circle_holds_every_mass_at_its_loss(length):
     expected = np.zeros(length)
     for loss, one in zip(range(-5, 6), mass, strict=True):
         expected[loss % length] += one
-    np.testing.assert_allclose(_grid._wrapped(mass, length), expected, rtol=1e-15)
+    np.testing.assert_allclose(_grid._wrap(mass, length), expected, rtol=1e-15)
 
 
 def random_part(rng, half, times):
@@ -119,7 +119,7 @@ def test_the_sum_is_the_plain_one():
         [random_part(rng, 20, 300), random_part(rng, 900, 2)],
         [skewed],
     ):
-        found = _grid.added(parts, step, slack, 0.5)
+        found = _grid.add_losses(parts, step, slack, 0.5)
         total, centre = oracle.summed([(part.mass, part.times) for part in parts])
         losses = np.round(found.losses / step).astype(int)
         inside = losses + centre < len(total)
@@ -137,12 +137,12 @@ def test_epsilons_are_those_of_sums_over_all_losses():
         losses = np.cumsum(rng.uniform(0.01, 0.3, rng.integers(1, 30)))
         mass = rng.dirichlet(np.ones(len(losses))) * rng.uniform()
         delta = 10 ** rng.uniform(-4, 0)
-        found = _grid.epsilon_of(mass, losses, delta)
+        found = _grid.find_epsilon(mass, losses, delta)
         left = np.sum(mass * np.maximum(-np.expm1(found - losses), 0))
         assert found == 0 or left == pytest.approx(delta, rel=1e-9)
         assert left <= delta * (1 + 1e-9)
-    assert _grid.epsilon_of(np.zeros(0), np.zeros(0), 1e-3) == 0
-    assert _grid.epsilon_of(np.array([0.5]), np.array([1.0]), 0.0) == math.inf
+    assert _grid.find_epsilon(np.zeros(0), np.zeros(0), 1e-3) == 0
+    assert _grid.find_epsilon(np.array([0.5]), np.array([1.0]), 0.0) == math.inf
 
 
 def test_divergences_at_all_orders_are_those_at_each():

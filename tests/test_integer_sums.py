@@ -67,7 +67,7 @@ def test_rounding_without_a_guard_is_seen(monkeypatch):
     def planted(usable, limit, layers):
         return [jnp.where(usable[:, None] & jnp.isfinite(one.rounded), one.rounded, 0.0) for one in layers]
 
-    monkeypatch.setattr(integer_sums, "_within", planted)
+    monkeypatch.setattr(integer_sums, "_pick_rounding", planted)
     jax.clear_caches()
     assert longest("softmax", np.float32, 4 * TOGETHER)[0] > 1
     jax.clear_caches()

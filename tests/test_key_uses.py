@@ -16,7 +16,7 @@ from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.drivers import loop, private_objective
 from jaxdpbo.privacy import keys, mechanisms, transforms
-from jaxdpbo.privacy.transforms import curating
+from jaxdpbo.privacy.transforms import curation
 from jaxdpbo.training import dp_optim, models, permutation_sgd
 
 scan, sweep = map(import_module, ("jaxdpbo.drivers.scan", "jaxdpbo.drivers.sweep"))  # their functions hide them
@@ -234,7 +234,7 @@ def test_a_release_key_that_a_traced_function_closes_over_is_refused(trace):
 
 
 def test_a_key_that_is_an_argument_gives_fresh_noise_in_every_call():
-    release = jax.jit(lambda key, data: drivers.scan(ALGORITHM, OBJECTIVE, key, CONFIG, data)[0].point)
+    release = jax.jit(lambda key, data: drivers.pure_run(ALGORITHM, OBJECTIVE, key, CONFIG, data)[0].point)
     first, second, again = (release(key, DATA) for key in (KEY, keys.secret_key(), KEY))
     np.testing.assert_array_equal(first, again)
     assert np.any(np.asarray(first) != np.asarray(second))
@@ -278,7 +278,7 @@ COMPILED = {
         sweep._one_run(ALGORITHM, OBJECTIVE), "map", (jnp.zeros(1, int), key[None]),
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),
-    "curate": lambda key: curating._with_noise.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
+    "curate": lambda key: curation._add_kind.trace(key, np.zeros((3, 1), np.int32), "gaussian", 4096),
     "PrivateObjective": lambda key: private_objective._private_means.trace(
         key, CASES["private evaluations"].config(1.0).budget, np.zeros((1, 6)), 0.0, 1.0
     ),

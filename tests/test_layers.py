@@ -115,7 +115,7 @@ def test_a_cycle_is_seen_inside_functions_too():
         "jaxdpbo.guarantee": "from jaxdpbo.ledger import charge",
         "jaxdpbo.keys": "from jaxdpbo import ledger",
     }
-    ledger = "def create():\n    from jaxdpbo.asked import mu_of\n"
+    ledger = "def create():\n    from jaxdpbo.asked import requested_mu\n"
     assert cycles(sources | {"jaxdpbo.ledger": ""}) == []
     assert cycles(sources | {"jaxdpbo.ledger": ledger}) == ["jaxdpbo.asked", "jaxdpbo.guarantee", "jaxdpbo.ledger"]
 
@@ -136,7 +136,7 @@ def test_importing_the_package_needs_no_extra_and_changes_no_configuration():
         "import jax\nbefore = dict(jax.config.values)\n"
         "import jaxdpbo, jaxdpbo.drivers, jaxdpbo.problems.datasets, jaxdpbo.problems.kernel_svr\n"
         "import jaxdpbo.theory.dp_gibo, jaxdpbo.theory.dp_gp_ucb, jaxdpbo.theory.po_gp_ucb\n"
-        "import jaxdpbo.privacy.auditing, jaxdpbo.outsourcing, jaxdpbo.problems.outsourced\n"
+        "import jaxdpbo.privacy.auditing, jaxdpbo.outsourcing, jaxdpbo.problems.gp_draws\n"
         "import jaxdpbo.training.oracles, jaxdpbo.training.permutation_sgd, jaxdpbo.training.spaces\n"
         "assert dict(jax.config.values) == before\n"
     )

@@ -38,7 +38,7 @@ def spend(level="1/10", notion="dp", delta=0, total_variation=0, **words):
 
 def append(path, content):
     """A line of whatever content, its hash right."""
-    with ledger._opened(path, writing=True) as opened:
+    with ledger._open_ledger(path, writing=True) as opened:
         return ledger._append(opened, content)
 
 

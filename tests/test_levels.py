@@ -9,7 +9,8 @@ import scipy
 from oracles import composition as oracle
 
 from jaxdpbo import Recording, accounting, ledger
-from jaxdpbo.privacy import charges, guarantee
+from jaxdpbo.privacy import guarantee
+from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.training import dp_optim, models, oracles
 
@@ -27,7 +28,7 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_a_profile_is_under_its_level_and_no_much_smaller_one(name):
     stages, profile = KINDS[name]
-    profile = profile or accounting.composed_profile(stages)
+    profile = profile or accounting.compose_profile(stages)
     mu = accounting.gdp_level(stages, DELTA)
     at = np.linspace(0, 8, 1601)
     over = [profile(e) - accounting.gdp_delta(mu, e) - DELTA for e in at]
@@ -50,7 +51,7 @@ def test_levels_without_a_delta_are_those_of_whole_batches():
     for unknown in ("a selection", "leaks"):
         assert accounting.gdp_level(KINDS[unknown][0]) == math.inf
     assert accounting.gdp_level([stage.approximate(0.4, 1e-5)], DELTA) == math.inf
-    assert accounting.gdp_level([stage.under(lambda at: 1.0)], DELTA) == math.inf
+    assert accounting.gdp_level([stage.from_curve(lambda at: 1.0)], DELTA) == math.inf
     assert accounting.gdp_level([stage.gaussian(math.inf)], DELTA) == math.inf
     with pytest.raises(ValueError, match="delta must"):
         accounting.gdp_level([TRAINING], 1.0)
@@ -90,11 +91,11 @@ def begun(path, **budget):
     return Recording(path, "one")
 
 
-STATED = guarantee.of_total(accounting.total([TRAINING, stage.pure(0.2, "a choice")], DELTA), "rows")
+STATED = guarantee.from_total(accounting.total([TRAINING, stage.pure(0.2, "a choice")], DELTA), "rows")
 
 
 def spent(recording, statement):
-    charges.charge(recording, "a release", statement)
+    recordings.charge(recording, "a release", statement)
     (entry,) = ledger.account(recording.path).spends
     (event,) = entry.spend.events
     return event.type, float(event.level), float(event.delta)
@@ -110,7 +111,7 @@ def test_a_ledger_takes_a_statement_by_the_level_it_proves_of_its_notion(tmp_pat
     choice = guarantee.guarantee("gdp", 0.5, "replace_one", "rows", also=("dp", 0.7))
     assert spent(begun(tmp_path / "also", notion="dp", level=5), choice) == ("dp", 0.7, 0)
     again = Recording(tmp_path / "gdp", "one")
-    assert charges.charge(again, "a release", STATED).charged_before
+    assert recordings.charge(again, "a release", STATED).charged_before
     assert "mu " in ledger.describe(again.path)
 
 
@@ -118,18 +119,18 @@ def test_what_no_level_is_proved_of_is_refused_with_the_notion_that_takes_it(tmp
     dp, gdp = begun(tmp_path / "dp", notion="dp", level=5, delta=0.1), begun(tmp_path / "gdp", mu=5)
     plain = guarantee.guarantee("gdp", 0.5, "replace_one", "rows")
     with pytest.raises(ledger.LedgerError, match="spend's is 'gdp': a ledger of notion 'gdp' takes it"):
-        charges.charge(dp, "a release", plain)
+        recordings.charge(dp, "a release", plain)
     with pytest.raises(ledger.BudgetExceeded, match=r"would spend delta 0\.00000100000 of 0 left"):
-        charges.charge(gdp, "a release", STATED)
+        recordings.charge(gdp, "a release", STATED)
     loud = guarantee.guarantee("dp", 1e308, "replace_one", "rows")
     with pytest.raises(ledger.LedgerError, match="spend's is 'dp': a ledger of notion 'dp' takes it"):
-        charges.charge(gdp, "a release", loud)
+        recordings.charge(gdp, "a release", loud)
     averaged = guarantee.guarantee("prior_averaged_dp", 0.5, "replace_one", "rows")
     with pytest.raises(ValueError, match="a ledger adds up gdp, zcdp, dp, metric_dp"):
-        charges.charge(gdp, "a release", averaged)
+        recordings.charge(gdp, "a release", averaged)
     zcdp = begun(tmp_path / "zcdp", notion="zcdp", level=5, delta=0.1)
     with pytest.raises(ledger.LedgerError, match="notion is 'zcdp', the spend's is 'dp'"):
-        charges.charge(zcdp, "a release", STATED)
+        recordings.charge(zcdp, "a release", STATED)
 
 
 def test_a_gaussian_ledger_takes_ten_trainings_where_basic_composition_takes_three(tmp_path):
@@ -144,7 +145,7 @@ def test_a_gaussian_ledger_takes_ten_trainings_where_basic_composition_takes_thr
     for notion, path in paths.items():
         for number in range(10):
             try:
-                charges.charge(Recording(path, str(number)), "a training", one)
+                recordings.charge(Recording(path, str(number)), "a training", one)
             except ledger.BudgetExceeded:
                 break
             taken[notion] = number + 1
@@ -153,7 +154,7 @@ def test_a_gaussian_ledger_takes_ten_trainings_where_basic_composition_takes_thr
 
 def test_a_total_is_a_statement_itemised_by_stage():
     total = accounting.total([TRAINING, stage.pure(0.2, "a choice"), stage.pure(0.0, "nothing")], DELTA)
-    said = guarantee.of_total(total, "rows", assumptions=(guarantee.IDEAL_NOISE,), total_variation=1e-12)
+    said = guarantee.from_total(total, "rows", assumptions=(guarantee.IDEAL_NOISE,), total_variation=1e-12)
     assert (said.notion, said.level, said.delta, said.relation) == ("dp", total.epsilon, DELTA, "replace_one")
     assert [what for what, _ in said.parts] == ["a training", "a choice", "nothing"]
     assert [level for _, level in said.parts] == pytest.approx([item.epsilon for item in total.items])
@@ -163,13 +164,13 @@ def test_a_total_is_a_statement_itemised_by_stage():
     assert guarantee.from_dict(said.to_dict()) == said.assuming(guarantee.UNCHECKED)
     assert said.epsilon(DELTA + 1e-9) == total.epsilon
     assert said.epsilon(1e-3) < total.epsilon  # by its GDP level
-    profile = accounting.composed_profile([TRAINING, stage.pure(0.2)])
+    profile = accounting.compose_profile([TRAINING, stage.pure(0.2)])
     for delta in (1e-5, 1e-4, 1e-2):
         assert profile(said.epsilon(delta)) <= delta
 
 
 def test_stages_that_are_alike_are_one_part():
-    said = guarantee.of_total(accounting.total([stage.pure(0.1, "a trial")] * 6, DELTA), "rows")
+    said = guarantee.from_total(accounting.total([stage.pure(0.1, "a trial")] * 6, DELTA), "rows")
     ((what, alone),) = said.parts
     assert what == "a trial (each of 6)"
     assert alone == pytest.approx(0.1, rel=1e-4)
@@ -177,11 +178,11 @@ def test_stages_that_are_alike_are_one_part():
 
 def test_a_total_of_nothing_proved_is_no_guarantee():
     unknown = accounting.total([stage.gaussian(math.inf, "everything")], DELTA)
-    assert guarantee.of_total(unknown, "rows").notion == "none"
-    free = guarantee.of_total(accounting.total([stage.gaussian(0.0)], DELTA), "rows")
+    assert guarantee.from_total(unknown, "rows").notion == "none"
+    free = guarantee.from_total(accounting.total([stage.gaussian(0.0)], DELTA), "rows")
     assert 0 < free.level < 1e-300
     with pytest.raises(TypeError, match="total must be made by accounting"):
-        guarantee.of_total(1.0, "rows")
+        guarantee.from_total(1.0, "rows")
 
 
 def test_parts_of_a_dp_statement_cost_no_more_than_all():

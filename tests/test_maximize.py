@@ -11,7 +11,7 @@ from jaxdpbo.surrogate import maximize
 
 
 def best_of(utilities):
-    best, value = maximize.best_of(lambda row: jnp.asarray(utilities)[row], jnp.arange(len(utilities)))
+    best, value = maximize.best_candidate(lambda row: jnp.asarray(utilities)[row], jnp.arange(len(utilities)))
     return int(best), float(value)
 
 
@@ -42,7 +42,7 @@ def test_where_all_are_nan_the_utility_says_so():
 
 def test_candidates_may_have_any_shape():
     candidates = jnp.arange(24.0).reshape(4, 3, 2) % 7
-    best, value = maximize.best_of(lambda c: jnp.sum(c * c), candidates)
+    best, value = maximize.best_candidate(lambda c: jnp.sum(c * c), candidates)
     sums = np.sum(np.asarray(candidates) ** 2, axis=(1, 2))
     assert (int(best), value) == (np.argmax(sums), np.max(sums))
 

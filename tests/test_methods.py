@@ -54,7 +54,7 @@ def asked(**changes):
         "users": 1000, "mu": 1.0, "bounds": BOX, "steps": 20, "batch": None, "clip_norm": 1.0, "loss_range": (0.0, 4.0),
         "theta0": None, "noise": "exact",
     }  # fmt: skip
-    return methods.Asked(**given | changes)
+    return methods.MinimizeArguments(**given | changes)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ SEARCHED = {
     "gp_ucb": (gp_ucb.algorithm, _mean, lambda: gp_ucb.config(steps=2, bounds=WORDS, search=SEARCH)),
     "gp_ucb, candidates": (gp_ucb.algorithm, _mean, lambda: gp_ucb.config(steps=2, candidates=GRID, space=WORDS)),
     "private evaluations": (
-        private_evaluations.algorithm_of(gp_ucb.algorithm), worded_loss, lambda: private_evaluations.config(
+        private_evaluations.make_algorithm(gp_ucb.algorithm), worded_loss, lambda: private_evaluations.config(
             gp_ucb.algorithm, gp_ucb.config(steps=2, candidates=GRID, space=WORDS), users=USERS, mu=1.0,
             loss_range=(0, 1))),
     "dp_gp_ucb": (dp_gp_ucb.algorithm, _mean, lambda: dp_gp_ucb.finite_config(
@@ -289,7 +289,7 @@ def test_as_published_the_parameters_are_their_own_units():
     points = jnp.array([[0.1], [2.9999999]])
     for back_and_forth in (chosen.to_search, chosen.to_parameters):
         np.testing.assert_array_equal(back_and_forth(points), points)
-    np.testing.assert_array_equal(chosen.searched, chosen.bounds)
+    np.testing.assert_array_equal(chosen.search_bounds, chosen.bounds)
 
 
 def test_points_stay_inside_whatever_rounding_does():

@@ -173,13 +173,13 @@ def test_each_equivalent_mutant_is_one_and_says_why(everything):
 
 
 def test_tests_are_found_by_function_by_the_constant_it_names_and_by_import():
-    known = run.Map({"a": 1.0, "b": 2.0, "c": 40.0}, {"jaxdpbo/privacy/clipping.py::summed": [1, 0]})
+    known = run.Map({"a": 1.0, "b": 2.0, "c": 40.0}, {"jaxdpbo/privacy/clipping.py::clip_and_sum": [1, 0]})
 
     def tests_of(function, line=1):
         given = mutations.Mutation("jaxdpbo/privacy/clipping.py", function, "", "", line, 0, 0, "", "")
         return known.tests_of(given, ROOT)
 
-    assert tests_of("summed") == tests_of("summed.inner") == ["b", "a"]
+    assert tests_of("clip_and_sum") == tests_of("clip_and_sum.inner") == ["b", "a"]
     assert "tests/test_clipping.py" in tests_of("another")
     assert run.Map({}, {}).tests_of(
         mutations.Mutation("jaxdpbo/privacy/clipping.py", "f", "", "", 1, 0, 0, "", ""), ROOT

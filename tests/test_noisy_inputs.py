@@ -42,13 +42,13 @@ def test_the_noise_aware_kernel_is_the_expectation(kind, dimension):
     noise = np.asarray(input_noise.draw(jax.random.key(2), distribution, 400_000)).reshape(2, 200_000, dimension)
     inputs = z[:, None] - noise
     simulated = np.exp(-np.sum((inputs[0] - inputs[1]) ** 2, axis=1) / (2 * 1.25**2)).mean()
-    pair = noisy_inputs.numbered(z)
+    pair = noisy_inputs.number_rows(z)
     assert noisy_inputs.rbf(params, pair[0], pair[1]) == pytest.approx(simulated, rel=0.02)
 
 
 def test_the_kernel_aware_of_product_noise_is_a_product_of_expectations():
     distribution, places = input_noise.distribution("product_laplace", 0.6, 3), np.array([0.0, 0.5, 2.0])
-    kernel, params, points = noisy_inputs.kernel_for(distribution, np.stack([np.zeros(3), places]), 1.25)
+    kernel, params, points = noisy_inputs.make_kernel(distribution, np.stack([np.zeros(3), places]), 1.25)
     exact = np.prod([oracle.averaged_rbf("planar_laplace", 0.6, 1, 1.25, distance) for distance in places])
     assert kernel(params, points[0], points[1]) == pytest.approx(exact, rel=1e-5)
     assert kernel(params, points[1], points[1]) == 1.0
@@ -60,7 +60,7 @@ def test_the_kernel_aware_of_product_noise_is_a_product_of_expectations():
 
 def test_a_row_is_fully_correlated_with_itself_and_the_gram_matrix_is_positive():
     params = noisy_inputs.noisy_inputs(input_noise.distribution("planar_laplace", 1.0, 2), 1.0)
-    points = noisy_inputs.numbered(np.random.default_rng(0).normal(size=(60, 2)))
+    points = noisy_inputs.number_rows(np.random.default_rng(0).normal(size=(60, 2)))
     gram = np.asarray(kernels.gram(noisy_inputs.rbf, params, points, points))
     np.testing.assert_array_equal(np.diag(gram), 1.0)
     assert np.min(np.linalg.eigvalsh(gram)) > 0.1
@@ -73,7 +73,7 @@ def test_the_kernel_of_named_cells_is_the_expectation():
     response = input_noise.response([*CELLS, [9.0, 9.0]], 0.6)
     places, variances = np.array(response.cells), input_noise.cell_variances(response)
     np.testing.assert_allclose(variances, np.array([25, 25, 25, 97]) / 12)
-    kernel, params, points = noisy_inputs.kernel_for(response, places[[0, 0, 1, 2, 3, 3]], 4.0)
+    kernel, params, points = noisy_inputs.make_kernel(response, places[[0, 0, 1, 2, 3, 3]], 4.0)
     gram = np.asarray(kernels.gram(kernel, params, points, points))
     np.testing.assert_array_equal(np.diag(gram), 1.0)
     assert np.min(np.linalg.eigvalsh(gram)) > 0.1
@@ -98,6 +98,6 @@ def test_a_law_is_read_back():
 
 def test_without_noise_worth_mentioning_it_is_the_kernel_itself():
     params = noisy_inputs.noisy_inputs(input_noise.distribution("gaussian", 1e-6, 2), 0.8)
-    points = noisy_inputs.numbered(np.random.default_rng(1).normal(size=(8, 2)))
+    points = noisy_inputs.number_rows(np.random.default_rng(1).normal(size=(8, 2)))
     plain = kernels.gram(kernels.rbf, kernels.stationary(0.8, 2), points[:, 1:], points[:, 1:])
     np.testing.assert_allclose(kernels.gram(noisy_inputs.rbf, params, points, points), plain, atol=1e-9)

@@ -14,7 +14,7 @@ from optuna.testing import pytest_samplers as suite
 
 from jaxdpbo import Recording
 from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, observations, private_study
-from jaxdpbo.integrations.optuna.samplers import DEVIATION, deviation_of
+from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation
 from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
 from jaxdpbo.privacy import ledger
 
@@ -317,11 +317,11 @@ def test_the_best_is_by_the_posterior_mean_and_not_by_luck():
 def test_samplers_know_the_noise_of_private_trials():
     found = private()
     found.optimize()
-    assert deviation_of(found.study.trials, None) == pytest.approx(found.deviation)
+    assert noise_deviation(found.study.trials, None) == pytest.approx(found.deviation)
     raw = optuna.create_study()
     raw.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
-    assert np.isnan(deviation_of(raw.trials, None))
-    assert deviation_of(raw.trials, 0.5) == 0.5
+    assert np.isnan(noise_deviation(raw.trials, None))
+    assert noise_deviation(raw.trials, 0.5) == 0.5
     with pytest.raises(ValueError, match="noise_deviation"):
         GPUCBSampler(noise_deviation=-1.0)
 

@@ -78,7 +78,7 @@ def conversation(tmp_path, published, evaluate, cut=math.inf, key=0):
 
     def curate():
         with theirs, theirs.makefile("rw") as stream, opened(tmp_path, published) as record:
-            outsourcing.serve(record, evaluate, outsourcing.lines_of(stream), outsourcing.sender(stream))
+            outsourcing.serve(record, evaluate, outsourcing.read_lines(stream), outsourcing.sender(stream))
 
     def answered(_):
         nonlocal cut
@@ -91,7 +91,7 @@ def conversation(tmp_path, published, evaluate, cut=math.inf, key=0):
     try:
         with ours, ours.makefile("rw") as stream:
             return outsourcing.search(
-                published, outsourcing.lines_of(stream), outsourcing.sender(stream), key=jax.random.key(key),
+                published, outsourcing.read_lines(stream), outsourcing.sender(stream), key=jax.random.key(key),
                 on_answer=answered, **OPTIONS,
             )  # fmt: skip
     finally:
@@ -237,7 +237,7 @@ def test_an_evaluation_that_fails_is_refused_without_its_reason_and_may_be_asked
     (_, refusal) = said_to(tmp_path, published, ask(1, 3), evaluate=fails)
     assert refusal == {"error": "the evaluation of row 3 failed: ask again"}
     with opened(tmp_path, published) as record, pytest.raises(ProtocolError) as raised:
-        outsourcing.curator._evaluated(record, fails, 3)
+        outsourcing.curator._evaluate(record, fails, 3)
     assert raised.value.__cause__ is raised.value.__context__ is None
     assert said_to(tmp_path, published, ask(1, 3))[-1]["output"] == OUTPUTS[3]
 
@@ -471,11 +471,11 @@ def test_different_parts_are_framed_as_different_bytes():
         (ones.astype(np.float32),), (ones.tobytes(),), (ones, ones), (ones * (1 + 1e-12),), (large,),
         (np.where(large == 1000, 1000 + 1e-9, large),), (ones.astype(">f8"),),
     ]  # fmt: skip
-    assert len({outsourcing.framed(*each) for each in parts}) == len(parts)
-    assert outsourcing.framed(ones.T) == outsourcing.framed(ones.T.copy())
+    assert len({outsourcing.frame(*each) for each in parts}) == len(parts)
+    assert outsourcing.frame(ones.T) == outsourcing.frame(ones.T.copy())
     for odd in (None, 1.0, [1.0], np.array([None]), np.zeros(1, "f8,i4")):
         with pytest.raises(TypeError, match="parts must be bytes, str or arrays of numbers"):
-            outsourcing.framed(odd)
+            outsourcing.frame(odd)
 
 
 def test_a_modeler_that_only_says_nonsense_is_left(tmp_path, published):
@@ -541,7 +541,7 @@ def test_a_line_too_long_is_read_past(tmp_path):
     path = tmp_path / "said"
     path.write_text("a\n" + "x" * (3 * outsourcing.MAX_LINE_LENGTH) + "\nb\nc")
     with open(path) as stream:
-        assert list(outsourcing.lines_of(stream)) == ["a\n", "", "b\n"]
+        assert list(outsourcing.read_lines(stream)) == ["a\n", "", "b\n"]
 
 
 def test_a_connection_that_is_reset_has_ended():
@@ -552,7 +552,7 @@ def test_a_connection_that_is_reset_has_ended():
                 raise ConnectionResetError
             return line
 
-    assert list(outsourcing.lines_of(Reset("a\n"))) == ["a\n"]
+    assert list(outsourcing.read_lines(Reset("a\n"))) == ["a\n"]
 
 
 def test_a_statement_is_read_back_or_refused():

@@ -18,7 +18,7 @@ CAPACITY = 8
 @jax.jit
 def front(values, mask, reference):
     strips = pareto.strips(values, mask, reference)
-    return pareto.non_dominated(values, mask), pareto.hypervolume(values, mask, reference), strips
+    return pareto.is_non_dominated(values, mask), pareto.hypervolume(values, mask, reference), strips
 
 
 volume = jax.jit(pareto.hypervolume)

@@ -22,21 +22,21 @@ def walk(seed):
 
 
 def test_a_path_is_drawn_once_a_parameter_and_several_with_bands():
-    axes = plotting.path(walk(0))
+    axes = plotting.plot_path(walk(0))
     assert [len(line.get_ydata()) for line in axes.lines] == [5, 5]
     np.testing.assert_array_equal(axes.lines[1].get_ydata(), walk(0).release.path[:, 1])
-    again = plotting.path([walk(0), walk(1), walk(2)], low=[-1, -1], high=[1, 1])
+    again = plotting.plot_path([walk(0), walk(1), walk(2)], low=[-1, -1], high=[1, 1])
     middle = np.median([walk(seed).release.path[:, 0] for seed in range(3)], axis=0)
     np.testing.assert_allclose(again.lines[0].get_ydata(), (middle + 1) / 2)
     assert len(again.collections) == 2
     with pytest.raises(ValueError, match="has no path"):
-        plotting.path(Run(None, GDP))
+        plotting.plot_path(Run(None, GDP))
 
 
 def test_an_estimates_search_is_looked_into():
     inner = private_search.Release(np.zeros(2), np.zeros(2), walk(0).release.path, np.zeros((3, 2)))
     run = Run(private_estimate.Release(np.zeros(2), np.asarray(0.3), inner), GDP)
-    np.testing.assert_array_equal(plotting.path(run).lines[0].get_ydata(), walk(0).release.path[:, 0])
+    np.testing.assert_array_equal(plotting.plot_path(run).lines[0].get_ydata(), walk(0).release.path[:, 0])
 
 
 def test_a_front_is_a_line_of_what_nothing_dominates():
@@ -44,39 +44,39 @@ def test_a_front_is_a_line_of_what_nothing_dominates():
     release = dpareto.Release(
         np.zeros(1), np.zeros((4, 1)), values, np.zeros(4, int), np.array([True, True, False, True]), 0.0, None
     )
-    axes = plotting.front(release)
+    axes = plotting.plot_front(release)
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), [0.5, 1.0, 2.0])
     assert axes.get_xscale() == "log"
 
 
 def test_a_trade_off_is_what_the_statement_says():
-    axes = plotting.trade_off(GDP, measured=auditing.TradeOff(np.array([0.5]), np.array([0.4])))
+    axes = plotting.plot_trade_off(GDP, measured=auditing.TradeOff(np.array([0.5]), np.array([0.4])))
     rates = axes.lines[1].get_xdata()
     np.testing.assert_allclose(axes.lines[1].get_ydata(), auditing.declared_trade_off(GDP, rates))
     assert np.all(axes.lines[1].get_ydata() <= axes.lines[0].get_ydata() + 1e-12)
     assert len(axes.lines) == 3
     with pytest.raises(ValueError, match="notion"):
-        plotting.trade_off(guarantee.no_guarantee("people", "none"))
+        plotting.plot_trade_off(guarantee.no_guarantee("people", "none"))
 
 
 def test_an_audit_is_a_share_of_its_claim():
     found = auditing.Audit(0.4, 1.2, 0.0, 1, 0, 10)
-    axes = plotting.audit([found, found], [GDP, DP], ["one", "two"])
+    axes = plotting.plot_audit([found, found], [GDP, DP], ["one", "two"])
     assert [bar.get_width() for bar in axes.patches] == [1.2, 0.8]
     assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor()  # one is refuted
     with pytest.raises(ValueError, match="as many"):
-        plotting.audit([found], [GDP, DP], ["one"])
+        plotting.plot_audit([found], [GDP, DP], ["one"])
 
 
 def test_previews_are_sorted_by_users_and_a_budget_adds_up():
     found = [preview(users=users, mu=1.0, bounds=[(0, 6)] * 3, loss_range=(0, 1)) for users in (2000, 200)]
-    axes = plotting.previews(found)
+    axes = plotting.plot_previews(found)
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), [200, 2000])
     assert np.all(np.diff(axes.lines[0].get_ydata()) < 0)
     with pytest.raises(ValueError, match="at least"):
-        plotting.previews([])
-    bars = plotting.budget(GDP).patches
+        plotting.plot_previews([])
+    bars = plotting.plot_budget(GDP).patches
     np.testing.assert_allclose([bar.get_width() for bar in bars], [0.36, 0.64])
-    assert len(plotting.budget(guarantee.guarantee("gdp", 1.0, "replace_one", "people")).patches) == 1
+    assert len(plotting.plot_budget(guarantee.guarantee("gdp", 1.0, "replace_one", "people")).patches) == 1
     with pytest.raises(ValueError, match="notion"):
-        plotting.budget(DP)
+        plotting.plot_budget(DP)

@@ -93,7 +93,7 @@ def test_a_kernel_that_knows_the_noise_searches_better(trials):
 
 def search(given, config):
     key, table = given
-    return drivers.scan(po_gp_ucb.algorithm, output, key, config, table)[0].row
+    return drivers.pure_run(po_gp_ucb.algorithm, output, key, config, table)[0].row
 
 
 @pytest.mark.parametrize("junk", [np.nan, np.inf, -np.inf, 1e308])
@@ -121,10 +121,10 @@ def test_the_best_rank_is_the_largest_whose_threshold_the_data_reach():
     grid *= 25 / np.linalg.norm(grid, axis=1).max()
     smallest = np.linalg.svd(grid - grid.mean(axis=0), compute_uv=False).min()
     assert smallest == pytest.approx(1030.88, abs=0.01)
-    found = [transforms.largest_projected(smallest, math.exp(power), 1e-5) for power in (0, 0.9, 1.1, 1.3, 1.5)]
+    found = [transforms.largest_rank(smallest, math.exp(power), 1e-5) for power in (0, 0.9, 1.1, 1.3, 1.5)]
     assert found == [1, 7, 11, 15, 22]
     assert transforms.threshold(11, math.exp(1.1), 1e-5) <= smallest < transforms.threshold(12, math.exp(1.1), 1e-5)
-    assert transforms.largest_projected(1.0, 1.0, 1e-5) == 0
+    assert transforms.largest_rank(1.0, 1.0, 1e-5) == 0
 
 
 def test_distances_keep_within_lemma_1_and_theorem_2():

@@ -29,7 +29,9 @@ def test_a_share_is_spent_on_the_loss_at_the_answer(method):
     run = jaxdpbo.minimize(loss, RECORDS, BOX, method=method, estimate_share=0.1, **GIVEN)
     levels = dict(run.guarantee.parts)
     assert levels[private_estimate.ESTIMATE] == pytest.approx(2.0 * np.sqrt(0.1), rel=1e-6)
-    assert accounting.composed_mu(*levels.values()) == pytest.approx(run.guarantee.level) == pytest.approx(2.0)
+    assert (
+        accounting.compose_gdp_rounded_up(*levels.values()) == pytest.approx(run.guarantee.level) == pytest.approx(2.0)
+    )
     true = float(np.mean(np.clip(loss(run.release.point, RECORDS), *RANGE)))
     deviation = 4 / USERS / levels[private_estimate.ESTIMATE]
     assert 0 < abs(float(run.release.loss) - true) < 4 * deviation
@@ -45,13 +47,13 @@ def test_it_is_the_clipped_mean_and_gaussian_noise():
     """Many runs of the same search, which has no noise: what differs is the noise of the estimate."""
     inner = dp_gibo.config(users=USERS, steps=2, mu=jnp.inf, bounds=BOX, batch=2, noise="none", polish_steps=0)
     chosen = private_estimate.config(inner, users=USERS, mu=0.5, loss_range=(0.0, 0.3))
-    algorithm = private_estimate.algorithm_of(dp_gibo.algorithm)
-    found = jax.jit(jax.vmap(lambda key: drivers.scan(algorithm, loss, key, chosen, RECORDS)[0]))(
+    algorithm = private_estimate.make_algorithm(dp_gibo.algorithm)
+    found = jax.jit(jax.vmap(lambda key: drivers.pure_run(algorithm, loss, key, chosen, RECORDS)[0]))(
         jax.random.split(jax.random.key(1), 2000)
     )
     assert np.ptp(np.asarray(found.point), axis=0) == pytest.approx(0)
     clipped = np.mean(np.clip(loss(found.point[0], RECORDS), 0.0, 0.3))
-    deviation = private_estimate.deviation_of(chosen)
+    deviation = private_estimate.estimate_deviation(chosen)
     assert deviation == pytest.approx(0.3 / USERS / 0.5, rel=0.05)
     standard = (np.asarray(found.loss) - clipped) / deviation
     assert abs(np.mean(standard)) < 4 / np.sqrt(2000)
@@ -88,7 +90,7 @@ def test_from_python_a_masked_point_is_not_asked_for():
 def test_its_parts_are_named():
     inner = dp_gibo.config(users=USERS, steps=2, mu=0.6, bounds=BOX)
     chosen = private_estimate.config(inner, users=USERS, mu=0.8, loss_range=RANGE)
-    stated = private_estimate.algorithm_of(dp_gibo.algorithm).privacy(chosen)
+    stated = private_estimate.make_algorithm(dp_gibo.algorithm).privacy(chosen)
     assert [name for name, _ in stated.parts] == [RELEASES, private_estimate.ESTIMATE]
     assert 0.95 < stated.level <= 1.0
     assert stated.total_variation > dp_gibo.algorithm.privacy(inner).total_variation
@@ -107,15 +109,15 @@ PARTS = {
 @pytest.mark.parametrize("method", methods.METHODS)
 def test_the_parts_are_the_mechanisms_of_the_method(method):
     """No noisy means where a search only chooses."""
-    asked = methods.Asked(USERS, 2.0, BOX, 6, 2, None, RANGE, None, "exact", 0.1)
+    asked = methods.MinimizeArguments(USERS, 2.0, BOX, 6, 2, None, RANGE, None, "exact", 0.1)
     plan = methods.plan(method, asked)
     stated = plan.algorithm.privacy(plan.config)
     assert [name for name, _ in stated.parts] == PARTS[method]
-    assert accounting.composed_mu(*dict(stated.parts).values()) == pytest.approx(stated.level, rel=1e-12)
+    assert accounting.compose_gdp_rounded_up(*dict(stated.parts).values()) == pytest.approx(stated.level, rel=1e-12)
 
 
 def test_a_clip_norm_that_is_found_first_is_a_part_of_each_search_around_it():
-    asked = methods.Asked(USERS, 2.0, BOX, 6, 2, "private", RANGE, None, "exact", 0.1)
+    asked = methods.MinimizeArguments(USERS, 2.0, BOX, 6, 2, "private", RANGE, None, "exact", 0.1)
     for method in (methods.LOCAL, methods.START):
         plan = methods.plan(method, asked)
         names = [name for name, _ in plan.algorithm.privacy(plan.config).parts]
@@ -154,10 +156,10 @@ def test_an_inner_algorithm_must_be_gdp_step_by_step():
     )
     chosen = private_estimate.config(gains, users=6, mu=0.8, loss_range=RANGE)
     with pytest.raises(ValueError, match="pays for every step"):
-        private_estimate.algorithm_of(dp_gp_ucb.algorithm)
-    algorithm = private_estimate.algorithm_of(dp_gd.algorithm._replace(privacy=dp_gp_ucb.algorithm.privacy))
+        private_estimate.make_algorithm(dp_gp_ucb.algorithm)
+    algorithm = private_estimate.make_algorithm(dp_gd.algorithm._replace(privacy=dp_gp_ucb.algorithm.privacy))
     with pytest.raises(ValueError, match="inner must be GDP for its level to compose, got dp 1"):
         algorithm.privacy(chosen)
-    algorithm = private_estimate.algorithm_of(dp_gd.algorithm._replace(init=dp_gp_ucb.algorithm.init))
+    algorithm = private_estimate.make_algorithm(dp_gd.algorithm._replace(init=dp_gp_ucb.algorithm.init))
     with pytest.raises(ValueError, match="pays for every step"):
         algorithm.init(jax.random.key(0), chosen)

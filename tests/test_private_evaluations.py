@@ -33,7 +33,7 @@ def config(mu=1.0, inner=None, of=gp_ucb.algorithm, **changes):
     )
 
 
-ALGORITHM = private_evaluations.algorithm_of(gp_ucb.algorithm)
+ALGORITHM = private_evaluations.make_algorithm(gp_ucb.algorithm)
 
 
 def run(chosen, records=RECORDS, objective=loss, seed=0, algorithm=ALGORITHM):
@@ -43,8 +43,8 @@ def run(chosen, records=RECORDS, objective=loss, seed=0, algorithm=ALGORITHM):
 
 
 def test_one_record_for_each_inner_algorithm():
-    assert private_evaluations.algorithm_of(gp_ucb.algorithm) is ALGORITHM
-    assert private_evaluations.algorithm_of(random_search.algorithm) is not ALGORITHM
+    assert private_evaluations.make_algorithm(gp_ucb.algorithm) is ALGORITHM
+    assert private_evaluations.make_algorithm(random_search.algorithm) is not ALGORITHM
 
 
 def test_the_guarantee_is_unconditional_gdp():
@@ -90,7 +90,7 @@ def raw_means(losses):
     """Before the noise, and how many were moved."""
     chosen = config(np.inf, noise="none")
     total, clipped = private_mean.sum_losses(chosen.budget, jnp.asarray(losses), chosen.low, chosen.high)
-    released = private_mean.without_noise(chosen.budget, total)
+    released = private_mean.skip_noise(chosen.budget, total)
     return private_mean.mean_of_losses(chosen.budget, released, chosen.low, chosen.high), clipped
 
 
@@ -139,7 +139,7 @@ def test_it_finds_the_minimum_where_the_budget_allows():
 
 def test_an_inner_algorithm_that_minimises_the_loss_of_one_user():
     inner = random_search.config(users=1, steps=4, batch=3, bounds=[[0.0], [1.0]])
-    algorithm = private_evaluations.algorithm_of(random_search.algorithm)
+    algorithm = private_evaluations.make_algorithm(random_search.algorithm)
     done = run(config(50.0, inner, random_search.algorithm), algorithm=algorithm)
     assert done.release.points.shape == (12, 1)
     best = int(np.argmin(done.release.values))

@@ -106,7 +106,7 @@ def test_the_search_reads_noised_scores_alone(monkeypatch):
 
     def run(rows, training):
         left = iter(kept)
-        monkeypatch.setattr(_fitting, "scored", lambda *_: next(left))
+        monkeypatch.setattr(_fitting, "score_silently", lambda *_: next(left))
         found = searched(rows, training=training)
         return found.settings, found.epsilons.tolist(), found.errors.tolist(), found.front.tolist()
 
@@ -115,7 +115,7 @@ def test_the_search_reads_noised_scores_alone(monkeypatch):
             raise ValueError(str(rows))
 
     assert run((X, Y), Trivial()) == run((X * 100, Y + 1), Failing())
-    monkeypatch.setattr(_fitting, "scored", lambda *_: 0.5)
+    monkeypatch.setattr(_fitting, "score_silently", lambda *_: 0.5)
     assert searched().settings != run((X, Y), Trivial())[0]  # but they read these
 
 
@@ -182,7 +182,7 @@ def test_a_training_that_fails_late_has_failed():
 def test_what_a_run_returned_is_waited_for(output):
     """JAX takes no dict apart whose keys have no order."""
     with pytest.raises(ValueError, match="I saw a row"):
-        selection.ready(output)
+        selection.wait(output)
 
 
 def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog, capfd, trials):

@@ -13,8 +13,9 @@ from scipy.stats import chisquare
 
 from jaxdpbo import PrivateObjective, drivers, minimize, preview
 from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, private_evaluations
-from jaxdpbo.drivers import program
-from jaxdpbo.privacy import accounting, calibration, charges, guarantee, ledger, private_scale, wide_integers
+from jaxdpbo.drivers import compiled_run
+from jaxdpbo.privacy import accounting, calibration, guarantee, ledger, private_scale, wide_integers
+from jaxdpbo.privacy import recording as recordings
 
 USERS = 24
 NUMBERS = 2.0 ** np.random.default_rng(0).integers(-6, 7, USERS)
@@ -174,14 +175,14 @@ def test_no_scale_of_the_losses_has_to_be_known(module):
 
 def test_the_clip_norm_is_that_of_the_users_gradients_and_stays():
     config, key = gibo(mu=50.0), jax.random.key(2)
-    snapshot = program.begin(dp_gibo.algorithm, key, config)
+    snapshot = compiled_run.begin(dp_gibo.algorithm, key, config)
     assert float(snapshot.state.public.clip_norm) == 0
     found = []
     for step in range(3):
         query = dp_gibo.algorithm.ask(key, config, snapshot.state)
         values = jnp.stack([loss(point, RECORDS) for point in query.points])
         fresh = jax.random.fold_in(key, step)
-        snapshot, _ = program.learn(dp_gibo.algorithm, fresh, config, snapshot, query, values)
+        snapshot, _ = compiled_run.learn(dp_gibo.algorithm, fresh, config, snapshot, query, values)
         found.append(float(snapshot.state.public.clip_norm))
     half = (np.asarray(config.bounds)[1] - np.asarray(config.bounds)[0]) / 2
     norms = np.linalg.norm(2 * RECORDS * half, axis=1)  # at the middle of the box, per half side
@@ -227,7 +228,7 @@ def evaluations(mu=4.0, **changes):
 
 def search(config, offsets, factor, seed=0):
     data = jnp.asarray(PARABOLA), jnp.asarray(offsets), jnp.asarray(factor)
-    algorithm = private_evaluations.algorithm_of(gp_ucb.algorithm)
+    algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
     key = jax.random.key(seed)
     return drivers.run_scan(algorithm, parabola, data, config, key=key, insecure_key=True, diagnostics=True)
 
@@ -264,8 +265,8 @@ def test_the_design_comes_first_and_releases_the_range_alone():
 def test_a_run_does_not_go_on_with_another_design(begun, other):
     """A longer one would find a second scale, and evaluate again."""
     chosen, changed = (evaluations(design=np.linspace(-1, 1, count)[:, None]) for count in (begun, other))
-    algorithm, key = private_evaluations.algorithm_of(gp_ucb.algorithm), jax.random.key(0)
-    snapshot = program.begin(algorithm, key, chosen)
+    algorithm, key = private_evaluations.make_algorithm(gp_ucb.algorithm), jax.random.key(0)
+    snapshot = compiled_run.begin(algorithm, key, chosen)
     for step in range(begun + 5):
         config = chosen if step < begun + 2 else changed
         after = one_step(algorithm, jax.random.fold_in(key, step), config, snapshot)
@@ -276,7 +277,7 @@ def test_a_run_does_not_go_on_with_another_design(begun, other):
 def one_step(algorithm, key, config, snapshot):
     query = algorithm.ask(key, config, snapshot.state)
     values = jnp.stack([parabola(point, (PARABOLA, 0.0, 1.0)) for point in query.points])
-    return program.learn(algorithm, key, config, snapshot, query, values)[0]
+    return compiled_run.learn(algorithm, key, config, snapshot, query, values)[0]
 
 
 def test_a_user_without_a_first_loss_counts_as_the_middle():
@@ -311,8 +312,8 @@ def test_a_range_is_refused_before_anything_is_charged(tmp_path):
     ledger.create(path, mu=9)
     before = path.read_bytes()
     with pytest.raises(ValueError, match="design must be"):
-        private_objective(recording=charges.Recording(path, "search"), design=None)
-    narrow = {"loss_range": (1e8, 1e8 + 1), "design": None, "recording": charges.Recording(path, "search")}
+        private_objective(recording=recordings.Recording(path, "search"), design=None)
+    narrow = {"loss_range": (1e8, 1e8 + 1), "design": None, "recording": recordings.Recording(path, "search")}
     with jax.enable_x64(False), pytest.raises(ValueError, match="loss_range must be wider"):
         private_objective(**narrow)
     assert path.read_bytes() == before
@@ -353,7 +354,7 @@ def test_a_private_objective_finds_its_range():
 def test_a_range_on_record_is_found_once(tmp_path):
     path = tmp_path / "budget.jsonl"
     ledger.create(path, mu=9)
-    recording = charges.Recording(path, "search")
+    recording = recordings.Recording(path, "search")
     first = private_objective(recording=recording)
     first(0.5)
     again = private_objective(recording=recording)
@@ -367,7 +368,7 @@ def test_a_range_on_record_is_found_once(tmp_path):
 def test_a_range_that_a_crash_lost_is_not_found_again(tmp_path, monkeypatch):
     path = tmp_path / "budget.jsonl"
     ledger.create(path, mu=9)
-    recording = charges.Recording(path, "search")
+    recording = recordings.Recording(path, "search")
 
     def crash(*_):
         raise MemoryError
@@ -388,6 +389,6 @@ def test_a_private_objective_needs_a_design(changes):
 
 def test_accounting_of_parts_rounds_up():
     levels = 0.1, 0.2, 0.7
-    found = accounting.composed_mu(*levels)
+    found = accounting.compose_gdp_rounded_up(*levels)
     exact = sum(Fraction(level) ** 2 for level in levels)
     assert Fraction(found) ** 2 >= exact > Fraction(math.nextafter(found, 0)) ** 2

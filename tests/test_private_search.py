@@ -12,13 +12,13 @@ import pytest
 from jaxdpbo import drivers
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import dp_gibo, dp_gp_ucb, private_search
-from jaxdpbo.drivers import program
+from jaxdpbo.drivers import compiled_run
 from jaxdpbo.privacy import accounting, choice, guarantee
 
 USERS, BATCH, STEPS = 40, 3, 4
 BOX = np.array([[-1.0, 0.0], [3.0, 2.0]])
-ALONE = private_search.algorithm_of()
-AROUND = private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at)
+ALONE = private_search.make_algorithm()
+AROUND = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
 DESIGN = BOX[0] + (BOX[1] - BOX[0]) * np.random.default_rng(3).uniform(size=(6, 2))
 DATA = np.random.default_rng(0).normal([2.0, 0.5], 0.3, (USERS, 2))
 
@@ -94,7 +94,7 @@ def test_parts_compose_to_what_is_stated():
     assert len(levels) == 3
     assert levels[private_search.DESIGN_CHOICE] == choice.level(chosen.choices[0]) <= 0.3
     assert levels[private_search.LAST_CHOICE] == choice.level(chosen.choices[1]) <= 0.2
-    assert stated.level == accounting.composed_mu(*levels.values()) <= math.hypot(0.8, 0.3, 0.2)
+    assert stated.level == accounting.compose_gdp_rounded_up(*levels.values()) <= math.hypot(0.8, 0.3, 0.2)
     assert stated.total_variation > dp_gibo.algorithm.privacy(inner).total_variation
     assert stated.assumptions == dp_gibo.algorithm.privacy(inner).assumptions
     assert AROUND.privacy(config(gibo(math.inf, "none"), choice_mu=(math.inf,) * 2)).notion == "none"
@@ -106,10 +106,13 @@ def test_a_run_does_not_go_on_under_another_budget(changed):
     """With other rounds one choice could be made twice."""
     given = {"rounds": (fresh(DESIGN), moved(3)), "choice_mu": (1.0, 1.0)}
     other = {"rounds": (fresh(DESIGN[:3]), moved(6)), "choice_mu": (1.0, 1.1), "loss_range": (0, 5)}[changed]
-    snapshot, changed = program.begin(ALONE, jax.random.key(0), config(**given)), config(**given | {changed: other})
+    snapshot, changed = (
+        compiled_run.begin(ALONE, jax.random.key(0), config(**given)),
+        config(**given | {changed: other}),
+    )
     query = ALONE.ask(jax.random.key(1), changed, snapshot.state)
     values = jnp.zeros((BATCH, USERS))
-    after, _ = program.learn(ALONE, jax.random.key(1), changed, snapshot, query, values)
+    after, _ = compiled_run.learn(ALONE, jax.random.key(1), changed, snapshot, query, values)
     assert int(after.state.public.step) == 0
 
 
@@ -128,9 +131,11 @@ def test_masked_points_are_not_chosen_however_many_they_are():
 
 def chosen_rows(config, mask, values):
     """What 20 keys choose after one step."""
-    snapshot = program.begin(ALONE, jax.random.key(0), config)
+    snapshot = compiled_run.begin(ALONE, jax.random.key(0), config)
     query = ALONE.ask(jax.random.key(0), config, snapshot.state)._replace(mask=mask)
-    learn = jax.jit(lambda key: program.learn(ALONE, key, config, snapshot, query, values)[0].state.public.chosen[-1])
+    learn = jax.jit(
+        lambda key: compiled_run.learn(ALONE, key, config, snapshot, query, values)[0].state.public.chosen[-1]
+    )
     return {int(learn(key)) for key in jax.random.split(jax.random.key(2), 20)}
 
 
@@ -145,7 +150,7 @@ def test_a_start_in_box_units_is_moved_whole():
     """Iterate, path and optimizer begin where the choice says."""
     inner = gibo(1.0, "exact")
     state = dp_gibo.algorithm.init(jax.random.key(0), inner)
-    there = dp_gibo.started_at(inner, state, jnp.asarray(DESIGN[1]))
+    there = dp_gibo.set_start(inner, state, jnp.asarray(DESIGN[1]))
     expected = dp_gibo.algorithm.init(jax.random.key(0), dataclasses.replace(inner, theta0=jnp.asarray(DESIGN[1])))
     jax.tree.map(np.testing.assert_array_equal, there, expected)
 
@@ -183,13 +188,13 @@ def test_an_inner_algorithm_must_be_gdp_step_by_step():
     """An epsilon is no mu, and what pays at the end would be asked for its release too early."""
     gains = dp_gp_ucb.in_order_config(candidates=DESIGN, users=USERS, epsilon=1.0, largest_gain=1.0, release="point")
     with pytest.raises(ValueError, match="pays for every step"):
-        private_search.algorithm_of(dp_gp_ucb.algorithm, dp_gibo.started_at)
+        private_search.make_algorithm(dp_gp_ucb.algorithm, dp_gibo.set_start)
     late = dp_gibo.algorithm._replace(init=dp_gp_ucb.algorithm.init, privacy=dp_gp_ucb.algorithm.privacy)
-    inner = private_search.algorithm_of(late, dp_gibo.started_at)
+    inner = private_search.make_algorithm(late, dp_gibo.set_start)
     chosen = dataclasses.replace(config(gibo(1.0, "exact"), choice_mu=(1.0, 1.0)), inner=gains)
     with pytest.raises(ValueError, match="inner must be GDP for its level to compose, got dp 1"):
         inner.privacy(chosen)
     with pytest.raises(ValueError, match="pays for every step"):
         inner.init(jax.random.key(0), chosen)
-    with pytest.raises(ValueError, match="started_at must be given with an inner algorithm"):
-        private_search.algorithm_of(dp_gibo.algorithm)
+    with pytest.raises(ValueError, match="set_start must be given with an inner algorithm"):
+        private_search.make_algorithm(dp_gibo.algorithm)

@@ -28,7 +28,7 @@ from benchmarks.papers import (
 from jaxdpbo.algorithms import random_search
 from jaxdpbo.drivers import run_loop, run_scan
 from jaxdpbo.problems import datasets as bundled
-from jaxdpbo.problems import kernel_svr, outsourced
+from jaxdpbo.problems import gp_draws, kernel_svr
 
 
 def test_location_is_half_the_squared_distance():
@@ -488,8 +488,8 @@ def test_neither_machine_reads_another_users_record():
 
 
 def test_draws_on_a_grid_have_the_covariance_that_is_said():
-    drawn = np.asarray(outsourced.draws(jax.random.key(0), 20_000, side=3.0, points=4, lengthscale=1.25))
-    grid = outsourced.grid(3.0, 4)
+    drawn = np.asarray(gp_draws.draws(jax.random.key(0), 20_000, side=3.0, points=4, lengthscale=1.25))
+    grid = gp_draws.grid(3.0, 4)
     np.testing.assert_allclose([grid.min(axis=0), grid.max(axis=0)], [[-1.5, -1.5], [1.5, 1.5]])
     exact = np.exp(-np.sum((grid[:, None] - grid[None]) ** 2, axis=2) / (2 * 1.25**2))
     np.testing.assert_allclose(drawn.T @ drawn / len(drawn), exact, atol=0.04)

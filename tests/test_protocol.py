@@ -14,7 +14,7 @@ from fuzz_targets.odd_values import holds_nan, of_any_pattern
 from protocol_cases import CASES, STEPS, USERS, records
 
 from jaxdpbo import drivers
-from jaxdpbo.drivers import loop, program
+from jaxdpbo.drivers import compiled_run, loop
 from jaxdpbo.privacy import guarantee, keys
 
 SENTINEL = 0.123456789
@@ -138,7 +138,7 @@ def test_eager_and_jit_agree_on_a_step(name):
 
     def step():
         query = case.algorithm.ask(key(3), config, snapshot.state)
-        return query, program.learn(case.algorithm, key(4), config, snapshot, query, values)[0]
+        return query, compiled_run.learn(case.algorithm, key(4), config, snapshot, query, values)[0]
 
     jitted = jax.jit(step)()
     with jax.disable_jit():
@@ -171,7 +171,7 @@ def maps_over_configs_and_keys(case, transform):
     data = jax.tree.map(jnp.asarray, RECORDS)
 
     def one(pair):
-        return drivers.scan(case.algorithm, case.objective, pair[0], pair[1], data)[0]
+        return drivers.pure_run(case.algorithm, case.objective, pair[0], pair[1], data)[0]
 
     mapped = jax.jit(transform(one))((keys, configs))
     for i, (seed, scale) in enumerate(zip(seeds, scales, strict=True)):
@@ -233,7 +233,7 @@ def test_values_of_a_wrong_shape_are_refused(case):
     snapshot = after(case, 0)
     query = ask(case, 0, config, snapshot.state)
     with pytest.raises(ValueError, match="values must have shape"):
-        program.learn(case.algorithm, key(), config, snapshot, query, jnp.zeros((len(query.mask), *case.shape, 2)))
+        compiled_run.learn(case.algorithm, key(), config, snapshot, query, jnp.zeros((len(query.mask), *case.shape, 2)))
 
 
 def test_the_guarantee_is_typed_and_conditional(case):

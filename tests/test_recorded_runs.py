@@ -26,10 +26,10 @@ from protocol_cases import CASES, STEPS, records
 
 from jaxdpbo import drivers, ledger
 from jaxdpbo.algorithms import private_evaluations
-from jaxdpbo.drivers import checkpoints, loop, result
-from jaxdpbo.privacy import charges, guarantee, run_lock, transforms
+from jaxdpbo.drivers import loop, recorded_run, result
+from jaxdpbo.privacy import guarantee, recording, run_lock, transforms
 from jaxdpbo.privacy.fingerprints import fingerprint
-from jaxdpbo.privacy.transforms import curating
+from jaxdpbo.privacy.transforms import curation
 
 scan = import_module("jaxdpbo.drivers.scan")  # its function hides it
 NAMES = ["dp_gibo", "dp_gd", "private evaluations", "dp_gp_ucb, in order"]
@@ -122,8 +122,8 @@ def test_the_path_goes_on_from_what_was_released(tmp_path):
 
 def test_without_its_record_a_run_would_noise_its_steps_again(tmp_path, monkeypatch):
     """The control of the test above: steps forgotten are drawn anew, and seen twice."""
-    real = checkpoints.begin
-    monkeypatch.setattr(checkpoints, "begin", lambda *arguments: real(*arguments)._replace(publics=()))
+    real = recorded_run.begin
+    monkeypatch.setattr(recorded_run, "begin", lambda *arguments: real(*arguments)._replace(publics=()))
     case, path, before = CASES["dp_gd"], book(tmp_path), []
     with pytest.raises(Killed):
         go(case, path, watched(case, before, STEPS))
@@ -176,7 +176,7 @@ def on_record(path, name="dp_gd"):
     """Those states, in the order in which they were written."""
     found, before = [], jax.tree.map(jnp.zeros_like, state_of(CASES[name]).public)
     for text in states_of(path):
-        before = checkpoints._changed(before, zlib.decompress(base64.b64decode(text)))
+        before = recorded_run._apply_difference(before, zlib.decompress(base64.b64decode(text)))
         found.append(before)
     return found
 
@@ -240,14 +240,14 @@ def tried_until_it_succeeds(*arguments):
     except ledger.LedgerError:
         recording, *_ = arguments
         steps = [line for line in ledger.read(recording.path).lines if line.get("kind") == "step"]
-        return checkpoints.Checkpoint(recording, None, len(steps), tuple(on_record(recording.path)))
+        return recorded_run.RecordedRun(recording, None, len(steps), tuple(on_record(recording.path)))
 
 
-honest_begin = checkpoints.begin
+honest_begin = recorded_run.begin
 PLANTS = {
-    "an unfinished draw is forgiven": (checkpoints, "begin", tried_until_it_succeeds),
-    "a failed program may run again": (charges, "charge_once", charges.charge),
-    "a draw is not written down first": (checkpoints, "about_to_draw", lambda record, what: record),
+    "an unfinished draw is forgiven": (recorded_run, "begin", tried_until_it_succeeds),
+    "a failed program may run again": (recording, "charge_once", recording.charge),
+    "a draw is not written down first": (recorded_run, "note_step", lambda record, what: record),
 }
 
 
@@ -358,7 +358,7 @@ def test_nothing_raw_is_on_record(tmp_path):
     assert (rest, mark.read_text()) == ([path], ledger.head(path))
     state, config = state_of(case), case.config(1.0)
     recording, statement = drivers.Recording(path, "first"), case.algorithm.privacy(config)
-    record = checkpoints.begin(recording, case.algorithm, config, statement, state.public)
+    record = recorded_run.begin(recording, case.algorithm, config, statement, state.public)
     assert len(record.publics) == STEPS
     lines = [line["content"] for line in ledger.read(path).lines if line.get("kind") == "step"]
     assert [set(line) for line in lines] == [{"draws"}, {"public"}] * STEPS + [{"draws"}]
@@ -394,14 +394,14 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
 
 def test_arrays_are_read_back_bit_for_bit_and_damage_is_seen():
     tree = {"a": jnp.asarray([np.nan, -0.0, 5e-324]), "b": (jnp.arange(3, dtype=jnp.int32), jnp.zeros(()))}
-    text = charges.as_text(tree)
-    back = charges.from_text(tree, text)
+    text = recording.to_text(tree)
+    back = recording.from_text(tree, text)
     assert [np.asarray(x).tobytes() for x in jax.tree.leaves(back)] == [
         np.asarray(x).tobytes() for x in jax.tree.leaves(tree)
     ]
     for spoiled in (text[:-1], [text[0] | {"shape": [2]}, *text[1:]], [text[0] | {"data": "?"}, *text[1:]], [{}]):
         with pytest.raises(ledger.Damaged):
-            charges.from_text(tree, spoiled)
+            recording.from_text(tree, spoiled)
 
 
 def optimizer_of(rate):
@@ -443,7 +443,7 @@ def test_fingerprints_are_equal_where_nothing_public_differs():
     config = CASES["dp_gibo"].config
     for make in (
         lambda: config(1.0), lambda: optimizer_of(2.0), lambda: optimizer_of(ARRAY.copy()), lambda: recursive(3),
-        lambda: {"b": 1, "a": np.ones(3)}, lambda: private_evaluations.algorithm_of(CASES["random_search"].algorithm),
+        lambda: {"b": 1, "a": np.ones(3)}, lambda: private_evaluations.make_algorithm(CASES["random_search"].algorithm),
         lambda: jax.jit(optimizer_of(1.0)), lambda: frozenset(map(str, range(20))),
     ):  # fmt: skip
         assert fingerprint(make()) == fingerprint(make())
@@ -737,17 +737,17 @@ def test_points_are_kept_as_they_were(tmp_path):
 
 def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
     chosen = transforms.gaussian(centre=np.zeros(2), scale=1.0, epsilon=1.0, delta=1e-5, radius=2.0)
-    for number, failing in enumerate(["_released", "store_release"]):
+    for number, failing in enumerate(["_release", "store_release"]):
         path = tmp_path / f"{number}.jsonl"
         stated = chosen.guarantee
         ledger.create(path, notion="gdp", level=stated.level, relation="replace_one", protects=stated.protects)
         with monkeypatch.context() as patch:
-            module = curating if failing == "_released" else ledger
+            module = curation if failing == "_release" else ledger
             real = getattr(module, failing)
             patch.setattr(module, failing, lambda *rest, real=real: real(*rest) and 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 transforms.curate(None, chosen, np.ones((3, 2)), recording=drivers.Recording(path, "rows"))
-        if failing == "_released":
+        if failing == "_release":
             with pytest.raises(ledger.LedgerError, match="did not end"):
                 transforms.curate(None, chosen, np.ones((3, 2)), recording=drivers.Recording(path, "rows"))
         else:  # it was stored: the same rows, not others

@@ -59,11 +59,11 @@ def test_the_published_divergence_is_dp_accountings():
             100_000, round(100_000 * rate), dp_accounting.GaussianDpEvent(z)
         )
         theirs.compose(batches, steps)
-        ours = renyi.epsilon_of(orders, steps * renyi.published_divergence(rate, z, orders), DELTA)
+        ours = renyi.renyi_epsilon(orders, steps * renyi.published_divergence(rate, z, orders), DELTA)
         assert ours == pytest.approx(theirs.get_epsilon(DELTA), rel=1e-6)
     divergences = 10_000 * renyi.published_divergence(0.01, 1.0, INTEGERS)
-    assert renyi.epsilon_of(INTEGERS, divergences, DELTA) == pytest.approx(13.150418329587026, rel=1e-9)
-    assert renyi.epsilon_of(INTEGERS, divergences, DELTA, "classic") == pytest.approx(14.105189582029244, rel=1e-9)
+    assert renyi.renyi_epsilon(INTEGERS, divergences, DELTA) == pytest.approx(13.150418329587026, rel=1e-9)
+    assert renyi.renyi_epsilon(INTEGERS, divergences, DELTA, "classic") == pytest.approx(14.105189582029244, rel=1e-9)
 
 
 @pytest.mark.parametrize(("rate", "z", "order"), [(0.01, 1.0, 2.5), (0.3, 0.7, 1.3), (0.1, 4.0, 30.0), (0.9, 2.0, 5.0)])
@@ -83,9 +83,9 @@ def test_every_proof_is_above_ours_and_poisson_sampling_below(trials):
         steps, delta = int(10 ** rng.uniform(0, 4)), 10 ** rng.uniform(-7, -3)
         found = epsilon(rate, z, steps, delta)
         published = steps * renyi.published_divergence(rate, z, INTEGERS)
-        theirs = [renyi.epsilon_of(INTEGERS[i], published[i], delta) for i in range(len(INTEGERS))]
+        theirs = [renyi.renyi_epsilon(INTEGERS[i], published[i], delta) for i in range(len(INTEGERS))]
         order = INTEGERS[np.argmin(theirs)]
-        pair = renyi.epsilon_of(order, steps * renyi._divergences(rate, z, np.array([order]))[0], delta)
+        pair = renyi.renyi_epsilon(order, steps * renyi._divergences(rate, z, np.array([order]))[0], delta)
         poisson = privacy_loss_distribution.from_gaussian_mechanism(
             z,
             sampling_prob=rate,
@@ -146,9 +146,9 @@ def test_beyond_what_a_grid_is_for_the_renyi_bound_stands():
     found = epsilon(0.5, 0.5, 2000)
     assert found == (pytest.approx(renyi.pair_epsilon(0.5, 0.5, 2000, DELTA)), "renyi")
     assert sampling.MAX_EPSILON < found.epsilon < sampling.profile_epsilon(0.5, 0.5, 2000, DELTA)
-    assert _grid.epsilon_of(np.array([0.5]), np.array([800.0]), 1e-3) == math.inf  # exp(800) is none
+    assert _grid.find_epsilon(np.array([0.5]), np.array([800.0]), 1e-3) == math.inf  # exp(800) is none
     losses = np.linspace(0.1, 5.0, 50)
-    last = np.array([_grid.epsilon_of(np.array([0.3]), np.array([loss]), 1e-30) for loss in losses])
+    last = np.array([_grid.find_epsilon(np.array([0.3]), np.array([loss]), 1e-30) for loss in losses])
     none = np.isinf(last)  # where rounding leaves some 1e-17 of the mass beyond the last loss
     np.testing.assert_allclose(last[~none], losses[~none])
     assert 0 < np.sum(none) < len(losses)
@@ -297,14 +297,14 @@ def test_bad_vectors_of_settings_are_named(given, error, message):
 
 def test_published_trainings_add_up():
     trainings = [(0.01, 1.0, 300), (0.05, 2.0, 40), (0.2, 5.0, 7)]
-    found = accounting.composed_epsilon(trainings, DELTA)
-    assert found == pytest.approx(accounting.composed_epsilon(trainings[::-1], DELTA))
+    found = accounting.compose_epsilon(trainings, DELTA)
+    assert found == pytest.approx(accounting.compose_epsilon(trainings[::-1], DELTA))
     assert found > max(epsilon(*one).epsilon for one in trainings)
     split = [(0.01, 1.0, 100), (0.01, 1.0, 200)]
-    assert accounting.composed_epsilon(split, DELTA) == pytest.approx(renyi.pair_epsilon(0.01, 1.0, 300, DELTA))
-    assert epsilon(0.01, 1.0, 300).epsilon < accounting.composed_epsilon(split, DELTA)
-    assert accounting.composed_epsilon([], DELTA) == accounting.composed_epsilon([(0.0, 1.0, 5)], DELTA) == 0
-    assert accounting.composed_epsilon([(0.5, 0.0, 1)], DELTA) == math.inf
+    assert accounting.compose_epsilon(split, DELTA) == pytest.approx(renyi.pair_epsilon(0.01, 1.0, 300, DELTA))
+    assert epsilon(0.01, 1.0, 300).epsilon < accounting.compose_epsilon(split, DELTA)
+    assert accounting.compose_epsilon([], DELTA) == accounting.compose_epsilon([(0.0, 1.0, 5)], DELTA) == 0
+    assert accounting.compose_epsilon([(0.5, 0.0, 1)], DELTA) == math.inf
     whole = [(1.0, 3.0, 2), (1.0, 4.0, 5)]
     gaussian = accounting.gdp_epsilon(math.sqrt(2 / 9 + 5 / 16), DELTA)
-    assert gaussian <= accounting.composed_epsilon(whole, DELTA) < 1.2 * gaussian
+    assert gaussian <= accounting.compose_epsilon(whole, DELTA) < 1.2 * gaussian

@@ -130,7 +130,7 @@ def test_settings_are_carried_as_was_measured():
     measured = report.stored("bench_blocks")["exponents"]
     assert measured.keys() == block_losses.LEARNERS.keys()
     for name, learner in block_losses.LEARNERS.items():
-        assert scaling.exponent_of(learner.estimator, learner.parameter) == measured[name]["best"]
+        assert scaling.find_exponent(learner.estimator, learner.parameter) == measured[name]["best"]
 
 
 def test_private_tuning_has_all_seeds_where_it_must_and_fewer_elsewhere():

@@ -228,7 +228,7 @@ def base(rare, factor, mean):
         both = pairs, [pair[::-1] for pair in pairs]
         return max(sum(max(a - math.exp(epsilon) * b, 0.0) for a, b in each) for each in both)
 
-    return {"mean": mean, "costs": {PEOPLE: stage.under(profile)}, "delta": 1e-6}
+    return {"mean": mean, "costs": {PEOPLE: stage.from_curve(profile)}, "delta": 1e-6}
 
 
 def test_an_attack_on_a_selection_does_not_exceed_its_claim(trials):
@@ -239,7 +239,7 @@ def test_an_attack_on_a_selection_does_not_exceed_its_claim(trials):
     scores = attacked(count, lambda out, runs: out.score, 0.05, math.e, **options)
     for sign in (1.0, -1.0):
         audit = auditing.threshold_audit(*(sign * each for each in scores), delta=1e-6, sought="epsilon")
-        assert not auditing.refuted(audit, claim)
+        assert not auditing.is_refuted(audit, claim)
 
 
 @pytest.mark.parametrize("planted", ["runs shown", "forty runs"])
@@ -253,7 +253,7 @@ def test_planted_selections_are_caught(planted, trials, monkeypatch):
         monkeypatch.setattr(repetition.Table, "runs", lambda self, number: 40)
     scores = attacked(count, lambda out, runs: out.score * (runs >= least), rare, factor, **options)
     audit = auditing.threshold_audit(*scores, delta=1e-6, sought="epsilon")
-    assert auditing.refuted(audit, claim), (audit, claim.level)
+    assert auditing.is_refuted(audit, claim), (audit, claim.level)
 
 
 def test_an_unnoised_score_of_validation_rows_is_caught():
@@ -262,7 +262,7 @@ def test_an_unnoised_score_of_validation_rows_is_caught():
     found = [[select(lambda setting, key, mean=mean: (None, mean), seed=seed).score for seed in range(400)]
              for mean in (0.5, 0.5 + 1 / 300)]  # fmt: skip
     audit = auditing.threshold_audit(*map(np.array, found), delta=1e-5, sought="epsilon")
-    assert auditing.refuted(audit, claim)
+    assert auditing.is_refuted(audit, claim)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_an_unnoised_score_of_validation_rows_is_caught():
         ({"costs": {}}, ValueError, "costs"),
         ({"costs": {PEOPLE: 0.5}}, TypeError, "costs"),
         ({"costs": {PEOPLE: [COST, COST]}}, ValueError, "costs"),
-        ({"costs": {PEOPLE: stage.under(lambda epsilon: 0.5)}}, ValueError, "costs must be smaller"),
+        ({"costs": {PEOPLE: stage.from_curve(lambda epsilon: 0.5)}}, ValueError, "costs must be smaller"),
         ({"settings": []}, ValueError, "settings"),
         ({"settings": "ab"}, ValueError, "settings"),
         ({"delta": 0.0}, ValueError, "delta"),

@@ -46,7 +46,7 @@ def pairs_of_vectors(dimension, count=200):
 @pytest.mark.parametrize("clip_norm", [0.7, 1.0, 3.0])
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_a_clipped_sum(clip_norm, dimension):
-    clipped = jax.jit(lambda vectors: clipping.summed(vectors, clip_norm)[0])
+    clipped = jax.jit(lambda vectors: clipping.clip_and_sum(vectors, clip_norm)[0])
     moved = largest_move(clipped, pairs_of_vectors(dimension))
     assert moved == pytest.approx(sensitivity.clipped_sum(clip_norm), rel=1e-12)
 
@@ -54,7 +54,7 @@ def test_a_clipped_sum(clip_norm, dimension):
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_an_integer_sum_moves_by_no_more_exactly(dimension):
     radius = 1000
-    program = jax.jit(lambda vectors: clipping.summed(vectors, 0.7, jnp.int32(radius))[0])
+    program = jax.jit(lambda vectors: clipping.clip_and_sum(vectors, 0.7, jnp.int32(radius))[0])
     moved = largest_move(lambda vectors: integers.value(*program(vectors)).astype(float), pairs_of_vectors(dimension))
     assert 0.99 * sensitivity.integer_sum(radius) < moved <= sensitivity.integer_sum(radius) == 2000
 
@@ -75,7 +75,7 @@ def test_a_mean_of_losses(low, high, noise):
     @jax.jit
     def raw(losses):
         total, _ = private_mean.sum_losses(budget, losses, *ends)
-        return private_mean.mean_of_losses(budget, private_mean.without_noise(budget, total), *ends)
+        return private_mean.mean_of_losses(budget, private_mean.skip_noise(budget, total), *ends)
 
     moved = largest_move(raw, ((one, other) for one, other in pairs_of_vectors(1)))
     assert moved == pytest.approx(sensitivity.mean_loss(low, high, USERS), rel=1e-12)
@@ -84,7 +84,7 @@ def test_a_mean_of_losses(low, high, noise):
 def test_a_loss_that_is_no_number_counts_as_the_middle():
     budget = calibration.budget(math.inf, "none", users=2, steps=1, dimension=1, dtype=float)
     low, high, losses = jnp.asarray(5.0), jnp.asarray(7.0), jnp.asarray([[jnp.nan, jnp.nan], [5.0, jnp.nan]])
-    mean = private_mean.of_losses(jax.random.key(0), budget, losses, low, high)
+    mean = private_mean.noisy_mean_loss(jax.random.key(0), budget, losses, low, high)
     _, clipped = private_mean.sum_losses(budget, losses, low, high)
     np.testing.assert_array_equal(mean, [6.0, 5.5])
     np.testing.assert_array_equal(clipped, [2, 1])
@@ -118,8 +118,8 @@ def test_the_exponential_mechanism_pays_for_the_difference():
 @given(st.floats(0, 1), st.floats(0, 0.1), st.floats(-1, 1), st.floats(-1, 1))
 def test_a_computed_statistic(exact, error, first, second):
     apart = abs((exact + error * first) - error * second)
-    assert apart <= sensitivity.computed(exact, error) + 1e-12
-    assert abs((exact + error) + error) == pytest.approx(sensitivity.computed(exact, error))
+    assert apart <= sensitivity.add_computation_error(exact, error) + 1e-12
+    assert abs((exact + error) + error) == pytest.approx(sensitivity.add_computation_error(exact, error))
 
 
 def best(gains, rows, top):

@@ -423,7 +423,7 @@ def centred(point, data):
 
 
 CONFIG = dp_gd.config(users=USERS, steps=2, mu=1.0, bounds=[(-1.0, 1.0)] * WIDTH)
-SLOPES = dp_gd.gradients_of(distance)
+SLOPES = dp_gd.gradient_objective(distance)
 BOX, BUDGET = [(-1.0, 1.0)] * WIDTH, {"mu": 1.0, "steps": 2, "batch": 1}
 RANGE = {"users": USERS, "mu": 1.0, "evaluations": 2, "loss_range": (0.0, 9.0)}
 RUNS = {
@@ -439,7 +439,9 @@ RUNS = {
 
 
 def slopes_of_users(loss):
-    return loss if isinstance(loss, separable.KeepsApart) else {distance: SLOPES}.get(loss, dp_gd.gradients_of(loss))
+    return (
+        loss if isinstance(loss, separable.KeepsApart) else {distance: SLOPES}.get(loss, dp_gd.gradient_objective(loss))
+    )
 
 
 def evaluated(objective):
@@ -507,7 +509,7 @@ def test_steps_that_were_not_checked_keep_their_assumption_when_a_run_goes_on():
     def failing(point, data):
         if found:
             raise OSError
-        return found.append(1) or np.asarray(dp_gd.gradients_of(centred)(point, data))
+        return found.append(1) or np.asarray(dp_gd.gradient_objective(centred)(point, data))
 
     with pytest.raises(drivers.RunInterrupted) as caught:
         drivers.run_loop(dp_gd.algorithm, failing, DATA, CONFIG)

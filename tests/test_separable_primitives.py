@@ -20,7 +20,7 @@ from jax.interpreters import batching, mlir
 from jaxdpbo import minimize, per_user
 from jaxdpbo.privacy import guarantee, separable
 from jaxdpbo.privacy.separable import check as check_module
-from jaxdpbo.privacy.separable import primitives, roles
+from jaxdpbo.privacy.separable import data_axes, primitives
 
 USERS = 4
 POINT = jnp.array([0.3, -0.2, 1.1, 0.5])
@@ -287,7 +287,7 @@ def test_a_buffer_of_jaxs_is_no_public_leaf_either():
 
 def test_a_buffer_on_an_accelerator_is_known_by_its_address(monkeypatch):
     """Where NumPy sees no memory: here by taking its eyes."""
-    monkeypatch.setattr(roles.np, "shares_memory", lambda *_: False)
+    monkeypatch.setattr(data_axes.np, "shares_memory", lambda *_: False)
     array = jnp.asarray(DATA)
     both_roles(array, same_buffer(array))
     separable.expect_one_role((array, jnp.asarray(DATA) + 1), (0, None))

@@ -164,7 +164,7 @@ def test_configs_that_cannot_be_stacked_are_told_which_field_differs(changes, sa
     """Before: "share their static fields, got 3", or a message of jnp.stack."""
     configs = [dp_gd_config(), dp_gd_config(mu=2.0), dp_gd_config(**changes)]
     with pytest.raises(ValueError, match=said):
-        drivers.sweep(dp_gd.algorithm, dp_gd.gradients_of(loss), records(), configs, seeds=2)
+        drivers.sweep(dp_gd.algorithm, dp_gd.gradient_objective(loss), records(), configs, seeds=2)
     boxes = [random_search.config(users=5, steps=3, bounds=[(0.0, 1.0)] * sides) for sides in (1, 3)]
     with pytest.raises(ValueError, match=r"got bounds of shape float64\[2, 1\] and float64\[2, 3\] in configs"):
         drivers.sweep(random_search.algorithm, loss, records(), boxes, seeds=2)
@@ -186,7 +186,7 @@ def two_budgets(**options):
         dp_gd.config(users=COUNT, steps=1, mu=mu, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=1.0)
         for mu in MUS
     ]
-    swept = drivers.sweep(dp_gd.algorithm, dp_gd.gradients_of(squares), jnp.asarray(DATA), configs, **options)
+    swept = drivers.sweep(dp_gd.algorithm, dp_gd.gradient_objective(squares), jnp.asarray(DATA), configs, **options)
     units = [clipping.grid_step(config.clip_norm, config.budget.radius, 1) / COUNT for config in configs]
     moved = -np.asarray(swept.release.point)[..., 0] / np.array(units)[:, None]
     np.testing.assert_allclose(moved, np.rint(moved), atol=1e-6)

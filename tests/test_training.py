@@ -236,7 +236,7 @@ def test_words_that_would_favour_the_first_rows_are_not_used():
     """2^32 is 16 more than a multiple of 24: the last 16 words are drawn again."""
     last = 2**32 - 1
     words = jnp.asarray([last, last - 15, last - 16, 5, 6, 7], jnp.uint32)
-    words = jnp.concatenate([words, jnp.arange(8, 24, dtype=jnp.uint32)])[: sampling.draws_of(24, 3)]
+    words = jnp.concatenate([words, jnp.arange(8, 24, dtype=jnp.uint32)])[: sampling.draw_count(24, 3)]
     rows, mask, _ = sampling.draw(jax.random.key(0), words, jnp.asarray(3), 3, sampling.empty_history(24))
     assert set(np.asarray(rows)[np.asarray(mask)].tolist()) == {(last - 16) % 24, 5, 6}
 
@@ -337,7 +337,7 @@ def drawn_batches(key, batch, capacity, records, count, same_words=False):
     """The rows of so many batches."""
 
     def one(history, keys):
-        words = sampling.words_of(keys[0], records, capacity) * np.uint32(not same_words)
+        words = sampling.random_words(keys[0], records, capacity) * np.uint32(not same_words)
         rows, mask, history = sampling.draw(keys[1], words, jnp.asarray(batch), capacity, history)
         return history, (rows, mask)
 

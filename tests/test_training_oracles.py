@@ -113,7 +113,7 @@ def test_every_setting_trains_with_keys_of_its_own():
         value = jnp.nextafter(getattr(base, name).astype(jnp.float32), jnp.float32(9.0))
         near.append(dataclasses.replace(base, **{name: value.astype(getattr(base, name).dtype)}))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), base, base, *near)
-    key_of = jax.jit(jax.vmap(objectives._key_of, in_axes=(None, 0)))
+    key_of = jax.jit(jax.vmap(objectives._settings_key, in_axes=(None, 0)))
     keys = jnp.concatenate([key_of(jax.random.key(seed), stacked) for seed in (0, 1)])
     drawn = [tuple(words) for words in np.asarray(jax.random.key_data(keys)).tolist()]
     assert drawn[0] == drawn[1]
@@ -125,7 +125,7 @@ def test_settings_of_a_point_are_the_host_s():
     cases = [(n, batch, epochs) for n in (5, 7, 30, 30_956) for batch in (1, 2, 4, 12, 64) for epochs in (1, 3)]
     for n in (5, 7, 30, 30_956):
         some = np.array([(epochs, batch, 0.1, 1.0, 2.0) for m, batch, epochs in cases if m == n])
-        found = jax.vmap(functools.partial(objectives.settings_of, records=n, largest=50))(jnp.asarray(some))
+        found = jax.vmap(functools.partial(objectives.to_settings, records=n, largest=50))(jnp.asarray(some))
         batches = np.minimum(some[:, 1], min(n, 50)).astype(int)
         expected = [dp_optim.steps_of_epochs(int(e), n, int(b)) for e, b in zip(some[:, 0], batches, strict=True)]
         np.testing.assert_array_equal(found.steps, expected)

@@ -60,7 +60,7 @@ def test_what_is_released_lies_on_the_declared_grid():
         config = private_evaluations.config(
             random_search.algorithm, inner, users=6, mu=1.0, loss_range=(0.0, 3.0), noise=noise
         )
-        algorithm = private_evaluations.algorithm_of(random_search.algorithm)
+        algorithm = private_evaluations.make_algorithm(random_search.algorithm)
         run = drivers.run_scan(algorithm, one_loss, jnp.asarray(records())[:, 0], config)
         radius = config.budget.radius if whole else 200
         units = (np.asarray(run.release.values) - 1.5) / (1.5 / np.asarray(radius) / 6)
@@ -166,7 +166,7 @@ OBLIVIOUS = {
     "rounded_gaussian": lambda key: mechanisms.rounded_gaussian(key, (7,), 4096),
     "discrete_laplace": lambda key: mechanisms.discrete_laplace(key, (7,), Fraction(1, 4096)),
     "noisy_argmax": lambda key: mechanisms.noisy_argmax(key, jnp.arange(5, dtype=jnp.int32), Fraction(1, 4096)),
-    "quantised": lambda key: clipping.summed(
+    "quantise": lambda key: clipping.clip_and_sum(
         jax.random.normal(key, (3, 7)), jnp.asarray(1.0), jnp.asarray(400, jnp.int32)
     ),
     "outcome": lambda key: mechanisms.outcome(key, (7,), (Fraction(1, 3),) * 3),
@@ -265,7 +265,7 @@ def test_selection_without_its_accounting_is_offered_nowhere():
 def test_scores_on_the_grid_move_by_at_most_their_units(dtype, trials):
     """Neighbouring scores anywhere, near and far, in units of the declared sensitivity."""
     rng = np.random.default_rng(0)
-    on_grid = jax.jit(calibration.on_grid)
+    on_grid = jax.jit(calibration.quantise_scores)
     for _ in range(trials(f"neighbouring scores on the grid, {np.dtype(dtype).name}, of 1,000 each", 20, 1_000, 0)):
         units = jnp.asarray(int(10 ** rng.uniform(2, 6.6)), jnp.int32)
         sensitivity = jnp.asarray(10.0 ** rng.uniform(-6, 2), dtype)

@@ -37,7 +37,7 @@ def test_columns_are_read_as_training_rows_have_them(tmp_path):
     assert (others[PROTECTED[0]], others[PROTECTED[1]]) == ("maybe", "")
     fitted = []
     for inputs, labels in ((usual, targets), (changed, others)):
-        pipeline, labels = tune.prepared(LogisticRegression(), inputs, labels, TRAIN)
+        pipeline, labels = tune.prepare(LogisticRegression(), inputs, labels, TRAIN)
         fitted.append(pipeline.fit(inputs[TRAIN], labels[TRAIN]))
         assert np.all(np.isfinite(fitted[-1][:-1].transform(inputs)))
     np.testing.assert_array_equal(fitted[0].predict_proba(usual[TRAIN]), fitted[1].predict_proba(changed[TRAIN]))

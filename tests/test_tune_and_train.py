@@ -294,7 +294,9 @@ def test_a_training_that_a_search_chose_is_under_one_curve():
     (stated,) = found.guarantees
     whole = accounting.gdp_mu(3.0, 1e-4)
     costs = [TRAINING.cost(each, trainings.noise_for(TRAINING, each, 400, 1.0, 1e-4), 400).profile for each in SETTINGS]
-    assert stage.under(accounting.worst_of(costs)).epsilon(1e-4) >= max(stage.under(c).epsilon(1e-4) for c in costs)
+    assert stage.from_curve(accounting.worst_profile(costs)).epsilon(1e-4) >= max(
+        stage.from_curve(c).epsilon(1e-4) for c in costs
+    )
     assert stated.level > accounting.gdp_epsilon(np.sqrt(blocks.SEARCH_SHARE) * whole, 1e-4)
 
 

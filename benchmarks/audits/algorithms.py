@@ -22,7 +22,7 @@ def rows() -> list[Row]:
     return [
         *(_descent(f"dp_gibo, {noise}", dp_gibo, slope_times_place, noise) for noise in ("exact", "float")),
         _descent("dp_gibo, exact, private clip norm", dp_gibo, slope_times_place, "exact", clip_norm="private"),
-        _descent("dp_gd, exact", dp_gd, dp_gd.gradients_of(slope_times_place), "exact"),
+        _descent("dp_gd, exact", dp_gd, dp_gd.gradient_objective(slope_times_place), "exact"),
         *(_evaluations(noise) for noise in ("exact", "float")),
         _private_range(),
         Row("PrivateObjective, one value", claim("gdp", _objective(1e3, 1).guarantee.level), _single_values),
@@ -61,7 +61,7 @@ def _descent(name, module, objective, noise, clip_norm=0.5):
     )  # fmt: skip
 
     def total(key, slopes):
-        path = drivers.scan(module.algorithm, objective, key, chosen, slopes)[0].path
+        path = drivers.pure_run(module.algorithm, objective, key, chosen, slopes)[0].path
         return path[0, 0] - path[-1, 0]
 
     return Row(name, module.algorithm.privacy(chosen), lambda trials: simulate(total, *WORST, trials))
@@ -74,8 +74,8 @@ def _evaluations(noise):
     )
 
     def total(key, losses):
-        algorithm = private_evaluations.algorithm_of(gp_ucb.algorithm)
-        return jnp.sum(drivers.scan(algorithm, either_end, key, chosen, losses)[0].values)
+        algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
+        return jnp.sum(drivers.pure_run(algorithm, either_end, key, chosen, losses)[0].values)
 
     def scores(trials):
         return simulate(total, np.array([9.0, 0.5]), np.array([-9.0, 0.5]), trials)
@@ -92,8 +92,8 @@ def _private_range():
     )
 
     def total(key, slopes):
-        algorithm = private_evaluations.algorithm_of(gp_ucb.algorithm)
-        released = drivers.scan(algorithm, slope_times_place, key, chosen, slopes)[0]
+        algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
+        released = drivers.pure_run(algorithm, slope_times_place, key, chosen, slopes)[0]
         return jnp.sum(released.values) / released.high
 
     return Row(
@@ -126,7 +126,7 @@ def _gains(release):
     data = (np.ones((2, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])) if release == "value" else GAINS
 
     def released(key, gains):
-        found = drivers.scan(dp_gp_ucb.algorithm, gains_of_row, key, chosen, gains)[0]
+        found = drivers.pure_run(dp_gp_ucb.algorithm, gains_of_row, key, chosen, gains)[0]
         return {"row": found.row, "value": found.value}
 
     def ratio(found):
@@ -160,10 +160,10 @@ def _search(noise, shares, said=""):
         users=USERS, bounds=[(-2.0, 2.0)], loss_range=(0.0, 1.0), batch=2, choice_mu=[first, last], noise=noise,
         rounds=[private_search.Round(ends, 0 * ends, np.zeros(ends.shape, bool))], inner_config=inner,
     )  # fmt: skip
-    algorithm = private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at)
+    algorithm = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
 
     def released(key, slopes):
-        found = drivers.scan(algorithm, slope_times_place, key, chosen, slopes)[0]
+        found = drivers.pure_run(algorithm, slope_times_place, key, chosen, slopes)[0]
         low, high = jnp.min(found.points), jnp.max(found.points)
         return {
             "start": -jnp.sign(found.start[0]),
@@ -193,12 +193,12 @@ def _estimate():
         clip_norm=0.5, batch=2, kernel_params=kernels.stationary(1.0, 1), polish_steps=0,
     )  # fmt: skip
     chosen = private_estimate.config(descent, users=USERS, mu=each, loss_range=(0.0, 1.0))
-    algorithm = private_estimate.algorithm_of(inner)
+    algorithm = private_estimate.make_algorithm(inner)
 
     def ratio(key, slopes):
-        found = drivers.scan(algorithm, slope_from_afar, key, chosen, slopes)[0]
+        found = drivers.pure_run(algorithm, slope_from_afar, key, chosen, slopes)[0]
         moved = (found.inner.path[0, 0] - found.inner.path[-1, 0]) / STEP_SIZE
         apart, deviation = 2 * 0.5 / USERS, 2 * 0.5 * math.sqrt(STEPS) / (USERS * each)
-        return moved * apart / deviation**2 + found.loss / USERS / private_estimate.deviation_of(chosen) ** 2
+        return moved * apart / deviation**2 + found.loss / USERS / private_estimate.estimate_deviation(chosen) ** 2
 
     return Row("private_estimate, exact", algorithm.privacy(chosen), lambda trials: simulate(ratio, *WORST, trials))

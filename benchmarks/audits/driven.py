@@ -23,7 +23,7 @@ from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.privacy import accounting, clipping, guarantee, ledger
 
 BUDGETS = 0.3, 1.0  # of the two configs of a sweep
-SLOPES = dp_gd.gradients_of(slope_times_place)
+SLOPES = dp_gd.gradient_objective(slope_times_place)
 MEMORY = Path("/dev/shm")  # a file system that need not wait for a disk, where there is one
 FILES = {"slower": 40, "least": 0.0}  # a ledger for every trial, so few trials, of which a bound may say nothing
 

@@ -36,13 +36,13 @@ def rows() -> list[Row]:
 
 def _models(trials: int) -> Scores:
     """The likelihood ratio of all that left, every model by its noise, of no row that is 1 and of one."""
-    asked = _fitting.Asked(Count(), SETTINGS, EPSILON, DELTA, None, None, True, "raise")  # pyright: ignore
-    plan, labels = front._planned(asked, LEVELS, COUNT, DELTA, RECORDS, RECORDS), np.zeros(RECORDS, int)
+    asked = _fitting.TuningArguments(Count(), SETTINGS, EPSILON, DELTA, None, None, True, "raise")  # pyright: ignore
+    plan, labels = front._plan(asked, LEVELS, COUNT, DELTA, RECORDS, RECORDS), np.zeros(RECORDS, int)
     found = []
     for ones in (0, 1):
         features = (np.arange(RECORDS) < ones).astype(float)[:, None]
         both = (features, labels), (0 * features, labels)
-        fronts = (front._searched(plan, both, jax.random.key(2 * trial + ones)) for trial in range(trials))
+        fronts = (front._search(plan, both, jax.random.key(2 * trial + ones)) for trial in range(trials))
         found.append(np.array([_ratio(each) for each in fronts]))
     return found[0], found[1]
 

@@ -113,7 +113,7 @@ def _clipped_sum(trials):
     losses = np.array([[1e6, 0.3, -0.2], [1e6, -0.1, 0.4]])
 
     def released(key, losses):
-        total, _, _ = clipping.clipped_sum(jnp.eye(2), losses, jnp.ones(()), jnp.int32(RADIUS))
+        total, _, _ = clipping.weighted_clipped_sum(jnp.eye(2), losses, jnp.ones(()), jnp.int32(RADIUS))
         noise = wide_integers.widen(mechanisms.rounded_gaussian(key, (2,), WIDTH))
         return jnp.sum(wide_integers.to_float(wide_integers.add(total, noise), losses.dtype))
 

@@ -69,7 +69,7 @@ def measured(row: Row, trials: int) -> Found:
     audit = auditing.threshold_audit(*scores, delta=row.statement.delta, sought=row.sought)
     found = Found(row, audit, auditing.trade_off(*scores), "")
     if row.holds:
-        refuted = auditing.refuted(audit, row.statement, distance=row.distance)
+        refuted = auditing.is_refuted(audit, row.statement, distance=row.distance)
         blind = found.measured < row.least * row.claimed
         return found._replace(verdict="EXCEEDED" if refuted else "BLIND" if blind else "holds")
     return found._replace(verdict="broken, as it must be" if found.measured > row.claimed else "BLIND")

@@ -31,7 +31,7 @@ def _cost() -> dict[str, stage.Stage]:
         both = pairs, [pair[::-1] for pair in pairs]
         return max(sum(max(a - math.exp(epsilon) * b, 0.0) for a, b in each) for each in both)
 
-    return {"them": stage.under(profile)}
+    return {"them": stage.from_curve(profile)}
 
 
 def _winners(trials: int) -> Scores:

@@ -2,7 +2,7 @@
 
 A point of the search is a row number, and the output there is read from a table: ``output(point, outputs)``.
 
-The paper prints the synthetic problem (``jaxdpbo.problems.outsourced``), which columns the loans have, and that
+The paper prints the synthetic problem (``jaxdpbo.problems.gp_draws``), which columns the loans have, and that
 property prices are dollars per square metre, all outputs logarithms. Its loans have no stated return, its properties
 are in Singapore, and its appendix on Branin-Hoo is not in the text at hand: ``Table.source`` says what is here instead.
 """

@@ -42,8 +42,8 @@ def split(
       ValueError: more records than there are.
     """
     labels = np.where(dataset.targets == _checks.number("positive", positive), 1.0, -1.0)
-    first, second = splits.divided(len(labels), seed, train=train, validation=validation)
-    inputs = splits.standardised(dataset.features, first)
+    first, second = splits.divide(len(labels), seed, train=train, validation=validation)
+    inputs = splits.standardise(dataset.features, first)
     return splits.Split(inputs[first], labels[first], inputs[second], labels[second])
 
 

@@ -39,8 +39,8 @@ def split(dataset: Dataset, seed: int, *, train: int, validation: int | None = N
     if len(classes) != 2:
         raise ValueError(f"dataset must have two classes, got {len(classes)}")
     labels = np.where(dataset.targets == classes[1], 1.0, -1.0)
-    first, second = splits.divided(len(labels), seed, train=train, validation=validation)
-    inputs = splits.standardised(dataset.features, first)
+    first, second = splits.divide(len(labels), seed, train=train, validation=validation)
+    inputs = splits.standardise(dataset.features, first)
     inputs = inputs / np.maximum(1.0, np.linalg.norm(inputs, axis=1, keepdims=True))
     return splits.Split(inputs[first], labels[first], inputs[second], labels[second])
 

@@ -129,8 +129,8 @@ def width(learner: Learner) -> float:
 
 
 def law(losses: np.ndarray, wide: float, mu: float) -> np.ndarray:
-    """How likely each setting is chosen, ``(m,)``, by its losses ``(m, k)``: the float form of ``choice.row``."""
-    means = wide * np.mean(np.asarray(choice.relative(jnp.asarray(losses), jnp.asarray(wide))), axis=1)
+    """How likely each setting is chosen, ``(m,)``, by its losses ``(m, k)``: the float form of ``choose_row``."""
+    means = wide * np.mean(np.asarray(choice.relative_losses(jnp.asarray(losses), jnp.asarray(wide))), axis=1)
     if np.isinf(mu):
         return np.asarray(np.arange(len(means)) == np.argmin(means), float)
     weights = np.exp(-choice.sharpness(mu, wide, losses.shape[1]) * (means - means.min()))

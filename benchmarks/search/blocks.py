@@ -130,7 +130,7 @@ def _compared(first: np.ndarray, second: np.ndarray) -> dict[str, Any] | None:
 
 def shipped(learner: Learner) -> float:
     """The exponent that ``PrivateSearchCV`` carries its parameter by."""
-    return scaling.exponent_of(learner.estimator, learner.parameter)
+    return scaling.find_exponent(learner.estimator, learner.parameter)
 
 
 def _show(results: dict[str, Any]) -> None:

@@ -74,7 +74,7 @@ def searched(cell: cells.Cell) -> dict[str, Any]:
 
 def _published(cell: cells.Cell) -> dict[str, Any]:
     training, rows, test = tunings.problem(cell.problem)
-    rows, validation = tuning._fitting.held_out(rows, None)
+    rows, validation = tuning._fitting.split_rows(rows, None)
     key, settings = jax.random.key(cell.seed), tunings.settings_of(cell.problem)
     options = {"epsilon": cell.mu, "delta": tunings.DELTA, "validation": validation}
     found = tuning.private_front(training, rows, settings, **options, key=key, insecure_key=True)
@@ -96,7 +96,7 @@ def _unprotected(seed: int) -> dict[str, Any]:
     settings, values = np.asarray(run.release.points), np.asarray(run.release.values)
     front = values[searches.front_of(values)]
     return {
-        "epsilon of all": accounting.composed_epsilon(tasks.trainings_of(task, settings), tunings.DELTA),
+        "epsilon of all": accounting.compose_epsilon(tasks.trainings_of(task, settings), tunings.DELTA),
         "trainings": len(values),
         "epsilons": front[:, 0].tolist(),
         "released": front[:, 1].tolist(),

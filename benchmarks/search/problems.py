@@ -108,14 +108,14 @@ def _pixels(seed: int) -> splits.Split:
     images = dataset.features.reshape(-1, 28, 28)[:, 4:24, 4:24] / 255.0
     cells = images.reshape(-1, MNIST_SIDE, 2, MNIST_SIDE, 2).mean(axis=(2, 4)).reshape(len(images), -1)
     targets = np.where(dataset.targets % 2 == 0, 1.0, -1.0)
-    first, second = splits.divided(len(targets), seed, train=300, validation=3000)
-    inputs = splits.standardised(cells, first)
+    first, second = splits.divide(len(targets), seed, train=300, validation=3000)
+    inputs = splits.standardise(cells, first)
     return splits.Split(inputs[first], targets[first], inputs[second], targets[second])
 
 
 def _adult(seed: int) -> splits.Split:
     (features, labels), _, _, _ = classification.load("adult", seed=0)
-    first, second = splits.divided(len(labels), seed, train=2000, validation=10_000)
+    first, second = splits.divide(len(labels), seed, train=2000, validation=10_000)
     return splits.Split(features[first], labels[first], features[second], labels[second])
 
 

@@ -68,8 +68,8 @@ def _row(name: str, epsilon: float, trainings: int) -> dict[str, Any]:
 def _selected(name: str, epsilon: float, law: accounting.Repetitions, trainings: int) -> dict[str, float]:
     training, rows, test = tunings.problem(name)
     settings = tuple(tunings.settings_of(name))
-    train, scored = tuning._fitting.held_out(rows, None)
-    asked = tuning._fitting.Asked(training, settings, epsilon, tunings.DELTA, None, None, True, "worst")
+    train, scored = tuning._fitting.split_rows(rows, None)
+    asked = tuning._fitting.TuningArguments(training, settings, epsilon, tunings.DELTA, None, None, True, "worst")
     level, noises, _ = tuning.tune._calibrate(asked, len(train[1]), law)
     scores, errors = np.empty((2, len(settings), trainings))
     for number, (setting, noise) in enumerate(zip(settings, noises, strict=True)):

@@ -96,7 +96,9 @@ def renyi(name: str, epsilon: float) -> float:
     law = accounting.repetitions(tuning.tune.ETA, tuning.tune.MEAN_RUNS)
 
     def published(asked_for: float, of: list[int]) -> list[float]:
-        asked = tuning._fitting.Asked(training, tuple(settings_of(name)), asked_for, DELTA, None, None, True, "worst")
+        asked = tuning._fitting.TuningArguments(
+            training, tuple(settings_of(name)), asked_for, DELTA, None, None, True, "worst"
+        )
         level, _, costs = tuning.tune._calibrate(asked, records, law)
         runs = [stage.gaussian(level), *costs]
         return [_published(stage.selection(law, runs[number])) for number in of]

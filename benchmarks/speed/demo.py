@@ -15,7 +15,7 @@ def main(quick: bool) -> None:
     started = time.perf_counter()
     found = demo.compare(datasets.load("diabetes"))
     demo.show(found)
-    privacy = demo.privacy_of(found.run)
+    privacy = demo.describe_privacy(found.run)
     methods = {
         row["method"]: {
             "losses": row["losses"], "evaluations": row["evaluations"], "privacy": privacy[row["method"]],

@@ -20,7 +20,7 @@ from benchmarks.speed import gibo_problem as problem
 from benchmarks.speed.worker import serve
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import dp_gibo
-from jaxdpbo.drivers import mesh, program
+from jaxdpbo.drivers import compiled_run, sharding
 from jaxdpbo.privacy import clipping, mechanisms
 from jaxdpbo.privacy.keys import chacha20_test
 from jaxdpbo.surrogate import gp, kernels
@@ -107,7 +107,7 @@ def step_parts(rounds: int) -> dict[str, float]:
         "losses": jax.jit(lambda points: jax.lax.map(lambda point: loss(point, data), points)),
         "contribute": jax.jit(contributed, donate_argnums=1),  # in a compiled run too the losses are written in place
         "tell": jax.jit(told),
-        "gradients": jax.jit(clipping.clipped_sum),
+        "gradients": jax.jit(clipping.weighted_clipped_sum),
     }
     rng, taken = np.random.default_rng(0), {name: [] for name in parts}
     capacity = problem.STEPS * problem.BATCH
@@ -125,7 +125,7 @@ def step_parts(rounds: int) -> dict[str, float]:
         if turn == 1:  # the first compiles
             taken.update({name: [] for name in parts})
         keys = jax.random.split(jax.random.key(turn), problem.STEPS)
-        state, memory = program.begin(algorithm, keys[0], chosen)
+        state, memory = compiled_run.begin(algorithm, keys[0], chosen)
         for step, key in enumerate(keys, 1):
             query = timed("ask", key, chosen, state)
             values = timed("losses", query.points)
@@ -155,7 +155,7 @@ def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> di
     rng = np.random.default_rng(0)
     losses = jax.block_until_ready(jnp.asarray(rng.standard_normal((points, users), np.float32), precise))
     spread = NamedSharding(jax.make_mesh((jax.device_count(),), ("devices",)), PartitionSpec(None, "devices"))
-    losses = mesh.placed(jax.device_put(losses, spread) if jax.device_count() > 1 else losses)
+    losses = sharding.place_users(jax.device_put(losses, spread) if jax.device_count() > 1 else losses)
     weights = jnp.asarray(rng.normal(size=(points, dimension)), precise)
     square = jnp.asarray(rng.normal(size=(2048, 2048)), precise)
     # A constant that XLA cannot know: a read that is not folded away.
@@ -164,7 +164,7 @@ def clipped_gradient(users: int, dimension: int, dtype: str, repeats: int) -> di
         "read": (jax.jit(lambda block: jnp.max(block)), (losses,)),
         "product": (jax.jit(jnp.matmul), (square, square)),
     }
-    with mesh.over(mesh.of(losses)):
+    with sharding.use_mesh(sharding.find_mesh(losses)):
         compiled = {name: function.lower(*arguments).compile() for name, (function, arguments) in timed.items()}
         seconds = _by_turns({name: (compiled[name], timed[name][1]) for name in timed}, repeats)
     flops = 2.0 * points * users * dimension
@@ -187,9 +187,9 @@ def summed(weights: jax.Array, losses: jax.Array) -> jax.Array:
     """Over users, spread over the devices where there are several."""
 
     def own(weights: jax.Array, losses: jax.Array) -> tuple[jax.Array, tuple[()]]:
-        return clipping.clipped_sum(weights, losses, jnp.ones((), weights.dtype))[0], ()
+        return clipping.weighted_clipped_sum(weights, losses, jnp.ones((), weights.dtype))[0], ()
 
-    return mesh.sum_over_users(own, weights, losses)[0]
+    return sharding.sum_over_users(own, weights, losses)[0]
 
 
 def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
@@ -214,7 +214,7 @@ def per_user_solve(dimension: int, dtype: str, repeats: int) -> dict:
 
     def ours(whitening, cross, losses):
         weights = gp.matmul(whitening.T, gp.matmul(whitening, cross))
-        return clipping.clipped_sum(weights, losses, jnp.asarray(1.0, precise))[0] / users
+        return clipping.weighted_clipped_sum(weights, losses, jnp.asarray(1.0, precise))[0] / users
 
     whitening = jnp.asarray(np.linalg.inv(np.asarray(factor)))
     calls = {

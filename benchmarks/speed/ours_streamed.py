@@ -54,7 +54,7 @@ def run(users: int) -> dict:
     state = ALGORITHM.init(DATA, config)
     assert ALGORITHM.contribute is not None
     query, nothing = ALGORITHM.ask(DATA, config, state), jnp.zeros((1, problem.DIMENSION, 1), jnp.float32)
-    nobody, _ = totals.zeros_of(ALGORITHM.contribute, config, query, (), nothing)
+    nobody, _ = totals.make_zeros(ALGORITHM.contribute, config, query, (), nothing)
     jax.block_until_ready(told(secret_key(), config, state, query, contributed(config, query, nobody, jnp.int32(0))))
     jax.block_until_ready(drawn(query.points[0], jnp.float32(0), jnp.int32(0)))  # all is compiled
 

@@ -38,7 +38,7 @@ def utility(point, data):
 
 def run(given, shared):
     (key, table), (config, candidates) = given, shared
-    release, end, _ = drivers.scan(dp_gp_ucb.algorithm, utility, key, config, (candidates, table))
+    release, end, _ = drivers.pure_run(dp_gp_ucb.algorithm, utility, key, config, (candidates, table))
     return release, end.state.raw.utilities
 
 

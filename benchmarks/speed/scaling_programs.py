@@ -109,7 +109,9 @@ def weights(features: int, hidden: int) -> int:
 
 def chosen(array: Array, *, candidates: int, users: int) -> Program:
     budget = choice.budget(1.0, "exact", dtype=jnp.float32)
-    return Program(jax.jit(choice.row), (jax.random.key(0), budget, array((candidates, users)), jnp.float32(1.0)))
+    return Program(
+        jax.jit(choice.choose_row), (jax.random.key(0), budget, array((candidates, users)), jnp.float32(1.0))
+    )
 
 
 def blocks(array: Array, *, blocks: int, rows: int) -> Program:
@@ -210,7 +212,7 @@ def _two_digits(size: float) -> int:
 
 def _scanned(algorithm, objective, config, data, seeds=0):
     """One run, the program of ``run_scan``; with ``seeds`` so many, one after the other, as ``sweep`` has them."""
-    one = partial(drivers.scan, algorithm, objective)
+    one = partial(drivers.pure_run, algorithm, objective)
     if not seeds:
         return Program(jax.jit(one), (jax.random.key(0), config, data))
 

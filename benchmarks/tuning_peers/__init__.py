@@ -21,7 +21,7 @@ import jax
 
 from benchmarks.tuning_peers import blocks, trials
 from jaxdpbo import _checks
-from jaxdpbo.privacy import charges
+from jaxdpbo.privacy import recording
 from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning.training import Rows, Setting
 
@@ -39,17 +39,17 @@ def tune_and_train(
     epsilon: float,
     delta: float,
     on_error: str = "worst",
-    recordings: Mapping[str, charges.Recording] | None = None,
+    recordings: Mapping[str, recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
     **options: Any,
 ) -> _fitting.Tuned:
     """As ``tuning.tune_and_train``, by another route; "blocks" takes ``k``, "trials" takes ``validation``."""
-    rows, validation = _fitting.given(training, rows, options.pop("validation", None))
+    rows, validation = _fitting.check_rows(training, rows, options.pop("validation", None))
     if validation is not None:
         options["validation"] = validation
-    settings = selection.settings_of(settings)
+    settings = selection.check_settings(settings)
     on_error = _checks.choice("on_error", on_error, selection.ON_ERROR)
-    asked = _fitting.Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
+    asked = _fitting.TuningArguments(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, TIMES[route], len(rows[1])))
     return ROUTES[route](asked, rows, **options)

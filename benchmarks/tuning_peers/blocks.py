@@ -19,7 +19,7 @@ from jaxdpbo.tuning.training import Rows
 SEARCH_SHARE = 0.15  # of mu^2, for the search
 
 
-def tuned(asked: _fitting.Asked, rows: Rows, k: int | None = None) -> _fitting.Tuned:
+def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> _fitting.Tuned:
     """Of ``k`` blocks; where not given a 30th of the rows, at most 100."""
     training = asked.training
     if not isinstance(training, InBlocks):
@@ -40,13 +40,13 @@ def tuned(asked: _fitting.Asked, rows: Rows, k: int | None = None) -> _fitting.T
         batch=1,
         noise=_fitting.NOISE,
     )
-    algorithm = private_search.algorithm_of()
+    algorithm = private_search.make_algorithm()
     search = algorithm.privacy(config)
 
     def stages(costs: Sequence[stage.Stage]) -> list[stage.Stage]:
-        return [stage.gaussian(search.level, "the search"), _fitting.any_of("the training", costs)]
+        return [stage.gaussian(search.level, "the search"), _fitting.worst_stage("the training", costs)]
 
-    noises, costs = _fitting.calibrated(
+    noises, costs = _fitting.calibrate(
         asked,
         records,
         accounting.gdp_epsilon(float(of_training), asked.delta),
@@ -54,7 +54,7 @@ def tuned(asked: _fitting.Asked, rows: Rows, k: int | None = None) -> _fitting.T
         lambda of: accounting.total(stages(of), asked.delta).epsilon,
     )
     variation = max(asked.training.total_variation(each, records) for each in asked.settings) + search.total_variation
-    stated = guarantee.of_total(
+    stated = guarantee.from_total(
         accounting.total(stages(costs), asked.delta),
         guarantee.ALL_ROWS,
         assumptions=(guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, guarantee.BLOCKS_APART),
@@ -68,12 +68,12 @@ def tuned(asked: _fitting.Asked, rows: Rows, k: int | None = None) -> _fitting.T
     table = _block_losses(training, asked, rows, noises, count, of_blocks)
     found = run_loop(algorithm, _looked_up, table, config, key=of_run, insecure_key=True).release
     chosen = round(float(found.point[0]))
-    model = _fitting.fitted(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
+    model = _fitting.fit_silently(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
     return _fitting.Tuned(model, asked.settings[chosen], noises[chosen], (stated,))
 
 
 def _block_losses(
-    training: InBlocks, asked: _fitting.Asked, rows: Rows, noises: Sequence[float], count: int, key: jax.Array
+    training: InBlocks, asked: _fitting.TuningArguments, rows: Rows, noises: Sequence[float], count: int, key: jax.Array
 ) -> np.ndarray:
     """The loss of each block by each setting ``(settings, k)``: column ``j`` by the rows of block ``j`` alone.
 

@@ -22,24 +22,24 @@ COUNT = 4  # settings that are tried, at either budget
 RATIO = 2.0  # of the second budget's mu to the first's
 
 
-def tuned(asked: _fitting.Asked, rows: Rows, validation: Rows | None = None) -> _fitting.Tuned:
+def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None = None) -> _fitting.Tuned:
     """Scored on ``validation``; on a fifth of ``rows`` where not given."""
     training = asked.training
     if not isinstance(training, Reaching):
         raise TypeError("training must have reach() and with_reach() for route='trials', as Reaching has")
     given = validation is not None
-    rows, validation = _fitting.held_out(rows, validation)
+    rows, validation = _fitting.split_rows(rows, validation)
     records, users, count = len(rows[1]), len(validation[1]), min(COUNT, len(asked.settings))
     whole = accounting.gdp_mu(asked.epsilon, asked.delta)
     least = whole * np.sqrt(SHARE / (count * (1 + RATIO**2)))
     levels = [float(least), float(RATIO * least), float(whole * np.sqrt(1 - SHARE))]
     small = [_fitting.noises(asked, records, accounting.gdp_epsilon(mu, asked.delta), asked.delta) for mu in levels[:2]]
-    tried = [_fitting.any_of("a trial", _fitting.costs(asked, noises, records)) for noises in small]
+    tried = [_fitting.worst_stage("a trial", _fitting.costs(asked, noises, records)) for noises in small]
 
     def of_all(costs: Sequence[stage.Stage]) -> accounting.Total:
-        return accounting.total([*tried * count, _fitting.any_of("the training", costs)], asked.delta)
+        return accounting.total([*tried * count, _fitting.worst_stage("the training", costs)], asked.delta)
 
-    noises, costs = _fitting.calibrated(
+    noises, costs = _fitting.calibrate(
         asked, records, accounting.gdp_epsilon(levels[2], asked.delta), asked.delta, lambda of: of_all(of).epsilon
     )
     budget = calibration.budget(
@@ -51,8 +51,8 @@ def tuned(asked: _fitting.Asked, rows: Rows, validation: Rows | None = None) -> 
     rests = (guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, *training.assumptions())
     rests += (guarantee.ROWS_APART,) if given else ()
     stated = (
-        guarantee.of_total(of_all(costs), TRAIN, assumptions=rests, total_variation=of_noise),
-        guarantee.of_total(scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation),
+        guarantee.from_total(of_all(costs), TRAIN, assumptions=rests, total_variation=of_noise),
+        guarantee.from_total(scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation),
     )
     secret, first = keys.for_release(asked.key, stated[0], asked.insecure_key)
     stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
@@ -65,11 +65,11 @@ def tuned(asked: _fitting.Asked, rows: Rows, validation: Rows | None = None) -> 
         for place, number in enumerate(drawn):
             of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_trials, count * tier + place), 3)
             setting = asked.settings[number]
-            model = _fitting.fitted(asked, setting, of_tier[number], rows, of_training, of_globals)
-            scores.append(_fitting.scored(asked, model, validation, budget, of_score))
+            model = _fitting.fit_silently(asked, setting, of_tier[number], rows, of_training, of_globals)
+            scores.append(_fitting.score_silently(asked, model, validation, budget, of_score))
         best.append(int(drawn[int(np.argmin(scores))]))
     setting = _extrapolated(training, asked.settings, best, levels, records)
-    model = _fitting.fitted(asked, setting, noises[best[1]], rows, of_last, of_last_globals)
+    model = _fitting.fit_silently(asked, setting, noises[best[1]], rows, of_last, of_last_globals)
     return _fitting.Tuned(model, setting, noises[best[1]], stated)
 
 

@@ -26,14 +26,14 @@ from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Memory, Objective, Query
 
 
 @functools.cache
-def gradients_of(loss: Objective) -> Objective:
+def gradient_objective(loss: Objective) -> Objective:
     """The objective of DP-GD: from ``(point (d,), data) -> losses (n,)`` to ``(point, data) -> gradients (d, n)``.
 
     By ``d`` directional derivatives, taken at once. The same loss gives the same function, so nothing recompiles:
     define the loss once. Of ``by_person``: each person's rows' gradients, likewise.
     """
     if isinstance(loss, ByPerson):
-        return loss.of(gradients_of(loss.rows))
+        return loss.replace_objective(gradient_objective(loss.rows))
 
     def gradients(point: Any, data: Any) -> jax.Array:
         point = jnp.asarray(point)
@@ -55,7 +55,7 @@ class Config:
     rest is static. ``budget`` holds ``n`` and ``T`` too: see ``privacy.calibration``.
     """
 
-    budget: calibration.Budget
+    budget: calibration.SumBudget
     clip_norm: jax.Array
     step_size: jax.Array
     bounds: jax.Array
@@ -263,7 +263,7 @@ def contribute(
       ValueError: ``values`` is of another shape, at trace time.
     """
     gradients, radius = _gradients(config, query, values, present), calibration.grid(config.budget)
-    total, clipped, nonfinite = clipping.summed(gradients, _clip_norm(config, query), radius, present)
+    total, clipped, nonfinite = clipping.clip_and_sum(gradients, _clip_norm(config, query), radius, present)
     return totals.Total(totals.only_if(query.work.active, total), Facts(clipped, nonfinite)), memory
 
 
@@ -324,7 +324,7 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
 
 def inform(config: Config, query: Query, total: totals.Total) -> Info:
     """Diagnostics of one step. NOT PRIVATE."""
-    raw = private_mean.without_noise(config.budget, total.whole)
+    raw = private_mean.skip_noise(config.budget, total.whole)
     mean = private_mean.mean_of_vectors(config.budget, raw, _clip_norm(config, query))
     return Info(mean, total.facts.clipped / config.users, total.facts.nonfinite, None)
 

@@ -83,8 +83,8 @@ def config(
         where not given (distances in a box grow as ``sqrt(d)``).
       noise_variance: of one observation, in units of the variance of the values, which are brought to mean 0 and
         variance 1 before each step. Where the best value observed is the answer, those worse than the median count
-        by their rank alone (``preprocessing.half_ranked``), so that a few very bad ones do not hide how the good ones
-        differ. Under ``gp.jitter(dtype) k(x, x)`` it is raised to that.
+        by their rank alone (``preprocessing.rank_lower_half``), so that a few very bad ones do not hide how the good
+        ones differ. Under ``gp.jitter(dtype) k(x, x)`` it is raised to that.
       beta: a constant; where not given, that of ``surrogate.acquisition`` for a finite set or a box.
       delta: of ``acquisition.beta_of_candidates``; unused otherwise.
       refit_every: fit the kernel's numbers and the noise variance after every so many steps, from where the last fit
@@ -113,7 +113,7 @@ def config(
     assert extent is not None
     dimension = extent.shape[1]
     if kernel_params is None:
-        kernel_params = kernels.stationary_over(extent)
+        kernel_params = kernels.stationary_from_box(extent)
     kernels.check(kernel, kernel_params, dimension)
     dtype = jnp.result_type(float)
 
@@ -130,7 +130,7 @@ def config(
         steps=_checks.size("steps", steps),
         refit_every=_checks.size("refit_every", refit_every, minimum=0),
         fit_steps=_checks.size("fit_steps", fit_steps),
-        search=maximize.checked(search),
+        search=maximize.make_search(search),
         answer=_checks.choice("answer", answer, ANSWERS),
         space=space,
     )
@@ -152,7 +152,7 @@ class Raw(NamedTuple):
       rows: ``(m,)`` which candidates they are, over a finite set; otherwise None.
       utilities: ``(m,)`` as observed, minus the mean loss where there are users; -inf where not evaluated or not
         finite.
-      values: ``(m,)`` of the posterior: ``observed``, computed once for a fit and the next search.
+      values: ``(m,)`` of the posterior: ``standardise_utilities``, computed once for a fit and the next search.
     """
 
     model: gp.Model
@@ -279,7 +279,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
         assert query.rows is not None
         rows = gp.write(rows, query.rows, step, active)
     utilities = gp.write(raw.utilities, utility, step, active)
-    after = Raw(raw.model, factorization, rows, utilities, observed(config, utilities, factorization.mask))
+    after = Raw(raw.model, factorization, rows, utilities, standardise_utilities(config, utilities, factorization.mask))
     if config.refit_every:
         due = active & ((step + 1) % config.refit_every == 0)
         after = jax.lax.cond(due, lambda raw: _refit(key, config, raw), lambda raw: raw, after)
@@ -319,11 +319,11 @@ def beta(config: Config, step: jax.Array) -> jax.Array:
     return beta_of_box(step + 1, config.bounds.shape[1])
 
 
-def observed(config: Config, utilities: jax.Array, mask: jax.Array) -> jax.Array:
+def standardise_utilities(config: Config, utilities: jax.Array, mask: jax.Array) -> jax.Array:
     """``utilities (m,)`` for the posterior: finite, of mean 0 and variance 1."""
-    values = preprocessing.repaired(utilities, mask)
+    values = preprocessing.repair(utilities, mask)
     ranks = config.answer == "observed"
-    return preprocessing.half_ranked(values, mask) if ranks else preprocessing.standardized(values, mask)
+    return preprocessing.rank_lower_half(values, mask) if ranks else preprocessing.standardize(values, mask)
 
 
 def _middle(bounds):

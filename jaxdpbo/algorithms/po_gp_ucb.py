@@ -91,7 +91,7 @@ def config(
     if noise < gp.jitter(dtype):
         raise ValueError(f"noise_variance must be at least {gp.jitter(dtype):g}, got {noise}")
     distribution = curated.metadata.distribution if _checks.flag("noise_aware", noise_aware) else None
-    kernel, params, rows = noisy_inputs.kernel_for(distribution, curated.z, lengthscale)
+    kernel, params, rows = noisy_inputs.make_kernel(distribution, curated.z, lengthscale)
 
     def leaf(value: float) -> jax.Array:
         return jnp.asarray(value, dtype)
@@ -203,7 +203,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     assert query.rows is not None
     raw, step = state.raw, state.public.step
     limits = -preprocessing.MAX_STANDARDIZED, preprocessing.MAX_STANDARDIZED
-    utility = preprocessing.counted(values, query.mask, config.centre, config.scale, limits)
+    utility = preprocessing.to_standard_units(values, query.mask, config.centre, config.scale, limits)
     active = step < config.steps
     after = Raw(
         posterior=finite_gp.observe(config.model, raw.posterior, query.rows[0], utility[0], when=active),

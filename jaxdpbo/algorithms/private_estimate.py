@@ -1,6 +1,6 @@
 """How good is the answer? Any private algorithm, and after it the noised mean loss at its answer.
 
-A loss that is measured at an answer is raw data. ``algorithm_of(inner)`` makes an ``Algorithm`` of an inner one: one
+A loss that is measured at an answer is raw data. ``make_algorithm(inner)`` makes an ``Algorithm`` of an inner one: one
 more step evaluates the answer, and its mean loss, clipped to a public range, is released with noise of a budget of its
 own.
 """
@@ -27,7 +27,7 @@ class Config:
     """Made by ``config``: the ``inner`` config; the ``budget`` of the estimate; ``low ()`` and ``high ()``, traced."""
 
     inner: Any
-    budget: calibration.Budget
+    budget: calibration.SumBudget
     low: jax.Array
     high: jax.Array
 
@@ -70,7 +70,7 @@ def config(inner_config: types.Config, *, users: int, mu: float, loss_range: Arr
     >>> from jaxdpbo.algorithms import private_estimate
     >>> inner = dp_gibo.config(users=500, steps=5, mu=0.9, bounds=[(0, 6)] * 3)
     >>> chosen = private_estimate.config(inner, users=500, mu=0.4, loss_range=(0, 1))
-    >>> chosen.steps, private_estimate.algorithm_of(dp_gibo.algorithm).privacy(chosen).level < 1
+    >>> chosen.steps, private_estimate.make_algorithm(dp_gibo.algorithm).privacy(chosen).level < 1
     (6, True)
     """
     dtype = jnp.result_type(float)
@@ -81,7 +81,7 @@ def config(inner_config: types.Config, *, users: int, mu: float, loss_range: Arr
     return Config(inner_config, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
 
 
-def deviation_of(config: Config) -> float:
+def estimate_deviation(config: Config) -> float:
     """The standard deviation of the estimate's noise; 0 for none."""
     return private_mean.loss_deviation(config.budget, float(config.low), float(config.high))
 
@@ -147,7 +147,7 @@ class Release(NamedTuple):
 
 
 @lru_cache
-def algorithm_of(inner: Algorithm) -> Algorithm:
+def make_algorithm(inner: Algorithm) -> Algorithm:
     """``inner``, and the estimate.
 
     Formal guarantee: GDP, replace-one, of all that ``inner`` releases and the estimate together.
@@ -178,7 +178,7 @@ def _joint_settings(config: Config, inside: State) -> calibration.NoiseSettings:
     if not isinstance(inside.public.budget, calibration.NoiseSettings):
         raise ValueError(f"inner must be {PAYS}")
     own = calibration.noise_settings(config.budget, config.low, config.high)
-    return calibration.joined(own, inside.public.budget)
+    return calibration.join_settings(own, inside.public.budget)
 
 
 def _inner_state(state: State) -> State:
@@ -287,7 +287,7 @@ def _privacy(inner: Algorithm, config: Config) -> guarantee.Guarantee:
         return guarantee.no_guarantee(guarantee.USERS, "mu is infinite: no noise was added")
     return guarantee.guarantee(
         "gdp",
-        accounting.composed_mu(stated.level, own.level),
+        accounting.compose_gdp_rounded_up(stated.level, own.level),
         "replace_one",
         guarantee.USERS,
         assumptions=own.assumptions,

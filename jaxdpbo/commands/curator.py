@@ -26,7 +26,7 @@ import numpy as np
 from jaxdpbo import _files, outsourcing
 from jaxdpbo.commands.streams import Channel, take_streams
 from jaxdpbo.privacy import guarantee, transforms
-from jaxdpbo.problems import outsourced
+from jaxdpbo.problems import gp_draws
 
 TRANSFORMS = ("product_laplace", "planar_laplace", "gaussian", "random_projection")
 FOLDER = Path("results") / "outsourcing"  # of the current directory
@@ -34,7 +34,7 @@ WAIT = 0.2  # seconds between looks at a record that another curator has open
 SIDE, POINTS, LARGEST = 7.5, 100, 25.0  # of the example: the paper's synthetic problem, where the largest norm is 25
 
 
-class Held(NamedTuple):
+class PrivateSide(NamedTuple):
     """The private side: ``inputs (n, d)``, the output of a row, and the bytes that both come from."""
 
     inputs: np.ndarray
@@ -48,8 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inputs", help="columns that are the rows' coordinates: a,b,c")
     parser.add_argument("--output", help="the column to be maximised")
     parser.add_argument("--function", help="instead of a column: MODULE:NAME, called with a row number and its inputs")
-    parser.add_argument("--lengthscales", type=numbers, help="public, one for each input, which are divided by them")
-    parser.add_argument("--centre", type=numbers, help="public, chosen without the table, after that division")
+    parser.add_argument(
+        "--lengthscales", type=parse_numbers, help="public, one for each input, which are divided by them"
+    )
+    parser.add_argument("--centre", type=parse_numbers, help="public, chosen without the table, after that division")
     parser.add_argument("--unit", type=float, help="public: the distance in which a guarantee is stated")
     parser.add_argument("--transform", choices=TRANSFORMS, default=TRANSFORMS[0])
     parser.add_argument("--epsilon", type=float, required=True, help="for a unit of distance; see --radius")
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         except OSError as error:
             sys.exit(f"curator: {error}")
         try:
-            serve_all(arguments, channel, example() if arguments.table is None else of_table(arguments))
+            serve_all(arguments, channel, example() if arguments.table is None else read_table(arguments))
         except (outsourcing.ProtocolError, ValueError, OSError) as error:
             message = f"curator: {error}"
         except BaseException:  # the message may come from the owner's module and contain private values
@@ -88,19 +90,19 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         sys.exit(message)
 
 
-def numbers(text: str) -> list[float]:
+def parse_numbers(text: str) -> list[float]:
     """Of an argument, separated by commas."""
     return [float(word) for word in text.split(",")]
 
 
-def example() -> Held:
+def example() -> PrivateSide:
     """A draw of a Gaussian process on a grid, as in the paper."""
-    outputs = np.asarray(outsourced.draws(jax.random.key(0), 1, side=SIDE, points=POINTS, lengthscale=1.25)[0])
-    inputs = np.asarray(outsourced.grid(SIDE, POINTS))
-    return Held(inputs, outputs.__getitem__, outsourcing.framed("example", inputs, outputs))
+    outputs = np.asarray(gp_draws.draws(jax.random.key(0), 1, side=SIDE, points=POINTS, lengthscale=1.25)[0])
+    inputs = np.asarray(gp_draws.grid(SIDE, POINTS))
+    return PrivateSide(inputs, outputs.__getitem__, outsourcing.frame("example", inputs, outputs))
 
 
-def of_table(arguments: argparse.Namespace) -> Held:
+def read_table(arguments: argparse.Namespace) -> PrivateSide:
     """What a CSV file holds; no message tells a value of it."""
     content = arguments.table.read_bytes()
     try:
@@ -125,11 +127,11 @@ def of_table(arguments: argparse.Namespace) -> Held:
             raise ValueError(f"--lengthscales must be {len(names)} positive numbers")
         inputs = inputs / np.array(arguments.lengthscales)
     if arguments.output is not None:
-        source = outsourcing.framed("column", content, inputs, arguments.output)
-        return Held(inputs, column(arguments.output).__getitem__, source)
+        source = outsourcing.frame("column", content, inputs, arguments.output)
+        return PrivateSide(inputs, column(arguments.output).__getitem__, source)
     function, file = load(arguments.function)
-    source = outsourcing.framed("function", content, inputs, arguments.function, file.read_bytes())
-    return Held(inputs, lambda row: function(row, inputs[row]), source)
+    source = outsourcing.frame("function", content, inputs, arguments.function, file.read_bytes())
+    return PrivateSide(inputs, lambda row: function(row, inputs[row]), source)
 
 
 def load(reference: str) -> tuple[Callable[..., Any], Path]:
@@ -155,10 +157,10 @@ def _number(cell: str) -> float:
         return np.nan
 
 
-def serve_all(arguments: argparse.Namespace, channel: Channel, held: Held) -> None:
+def serve_all(arguments: argparse.Namespace, channel: Channel, held: PrivateSide) -> None:
     """Publish, or read what was published, and answer until the modeler gives its answer or goes away."""
     released, record = arguments.folder / "released.jsonl", arguments.folder / "record.jsonl"
-    config = chosen(arguments, held.inputs.shape[1])
+    config = choose_transform(arguments, held.inputs.shape[1])
     if not 0 < arguments.queries <= outsourcing.MAX_QUERIES:  # before anything is drawn
         raise ValueError(f"--queries must be 1 to {outsourcing.MAX_QUERIES}, got {arguments.queries}")
     if not released.exists():
@@ -174,7 +176,7 @@ def serve_all(arguments: argparse.Namespace, channel: Channel, held: Held) -> No
         )
     if len(published.curated.z) != len(held.inputs):
         raise outsourcing.ProtocolError(f"{released} is of {len(published.curated.z)} rows, not of {len(held.inputs)}")
-    private = outsourcing.framed(held.source, config.kind, np.asarray(config.centre))
+    private = outsourcing.frame(held.source, config.kind, np.asarray(config.centre))
     channel.say(f"{released}: {len(held.inputs)} rows, may leave; {record}, its key and curator.log may not")
     channel.say(f"guarantee: {published.curated.guarantee}")
     with ExitStack() as stack:
@@ -205,7 +207,7 @@ def open_record(
             time.sleep(WAIT)
 
 
-def chosen(arguments: argparse.Namespace, dimension: int) -> transforms.Config:
+def choose_transform(arguments: argparse.Namespace, dimension: int) -> transforms.Config:
     """The transform, of public numbers only."""
     centre = np.zeros(dimension) if arguments.table is None else np.array(arguments.centre)
     unit = SIDE / math.sqrt(2) / LARGEST if arguments.table is None else arguments.unit
@@ -224,7 +226,7 @@ def chosen(arguments: argparse.Namespace, dimension: int) -> transforms.Config:
 def serve(record: outsourcing.Journal, evaluate: Callable[[int], float], channel: Channel) -> int | None:
     """Answer the modeler. The log says why an evaluation failed; the modeler does not hear that."""
 
-    def logged(row):
+    def log_failure(row):
         try:
             return evaluate(row)
         except (Exception, SystemExit):
@@ -237,7 +239,7 @@ def serve(record: outsourcing.Journal, evaluate: Callable[[int], float], channel
         channel.send(line)
 
     try:
-        return outsourcing.serve(record, logged, channel.lines, send)
+        return outsourcing.serve(record, log_failure, channel.lines, send)
     except ValueError:  # of a signal handler of the owner's, say
         traceback.print_exc()
         raise outsourcing.ProtocolError("stopped, curator.log says why") from None

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     show(found)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     release, picture = arguments.folder / "release.json", arguments.folder / "plot.png"
-    release.write_text(json.dumps(published(found.run), indent=1) + "\n")
+    release.write_text(json.dumps(publication(found.run), indent=1) + "\n")
     plot(found, picture)
     print(f"wrote {release}\nwrote {picture}\n{time.perf_counter() - start:.0f} s")
 
@@ -99,10 +99,10 @@ def compare(dataset: datasets.Dataset) -> Comparison:
 
             untuned = mean_loss(bounds.mean(axis=0))
             finals[UNTUNED].append(untuned)
-            for method, (final, curve) in of_seed(loss, mean_loss, data, bounds, key, untuned).items():
+            for method, (final, curve) in run_seed(loss, mean_loss, data, bounds, key, untuned).items():
                 finals[method].append(final)
                 curves[method].append(curve)
-        run = gibo(loss, kernel_svr.split(dataset, 0, train=TRAIN), bounds, MU, None)
+        run = run_gibo(loss, kernel_svr.split(dataset, 0, train=TRAIN), bounds, MU, None)
     rows = [
         {
             "method": method,
@@ -118,24 +118,24 @@ def compare(dataset: datasets.Dataset) -> Comparison:
     return Comparison(rows, curves, batch, run)
 
 
-def of_seed(
+def run_seed(
     loss: Callable[..., Any], mean_loss: Callable[[Any], float], data: Any, bounds: Bounds, key: Any, untuned: float
 ) -> dict[str, tuple[float, Any]]:
     """For each method the loss of what it releases, and of its iterates."""
     found = {}
     for method, mu in ((GIBO, MU), (BARE, np.inf)):
-        released = gibo(loss, data, bounds, mu, key).release
+        released = run_gibo(loss, data, bounds, mu, key).release
         found[method] = mean_loss(released.point), [mean_loss(theta) for theta in released.path]
-    released = evaluated(loss, data, bounds, key).release
+    released = run_evaluations(loss, data, bounds, key).release
     found[EVALUATED] = mean_loss(released.point), [untuned, *map(mean_loss, best_so_far(released))]
-    run = searched(loss, data, bounds, key)
+    run = run_random_search(loss, data, bounds, key)
     assert run.diagnostics is not None
     batches = np.asarray(run.diagnostics.info.mean_loss).min(axis=1)
     found[SEARCH] = mean_loss(run.release.point), np.minimum.accumulate([untuned, *batches])
     return found
 
 
-def gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key: Any) -> drivers.Run:
+def run_gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key: Any) -> drivers.Run:
     """DP-GIBO with the defaults of ``minimize``."""
     users = len(data.validation_targets)
     return drivers.minimize(
@@ -143,7 +143,7 @@ def gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key: An
     )
 
 
-def evaluated(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
+def run_evaluations(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
     """GP-UCB, which sees noised mean losses alone."""
     search = gp_ucb.config(
         steps=EVALUATIONS,
@@ -154,11 +154,11 @@ def evaluated(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> 
     )
     users = len(data.validation_targets)
     config = private_evaluations.config(gp_ucb.algorithm, search, users=users, mu=MU, loss_range=LOSS_RANGE)
-    algorithm = private_evaluations.algorithm_of(gp_ucb.algorithm)
+    algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
     return drivers.run_loop(algorithm, loss, data, config, key=key, insecure_key=True)
 
 
-def searched(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
+def run_random_search(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
     """Random search, which protects nobody."""
     config = random_search.config(
         users=len(data.validation_targets), steps=STEPS, batch=bounds.shape[1] + 1, bounds=bounds
@@ -169,7 +169,7 @@ def searched(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> d
 def show(found: Comparison) -> None:
     """The table on standard output."""
     print("\nmean validation loss of the released hyper-parameters (squared error; predicting the mean gives about 1)")
-    said = privacy_of(found.run)
+    said = describe_privacy(found.run)
     tables.print_table(
         ("method", "mean", "min", "max", "evaluations", "privacy of the users"),
         [
@@ -182,13 +182,13 @@ def show(found: Comparison) -> None:
     print("So are the measured losses, of every row: a loss measured on users is not private either.\n")
 
 
-def privacy_of(run: drivers.Run) -> dict[str, str]:
+def describe_privacy(run: drivers.Run) -> dict[str, str]:
     """What each method of the table gives its users, in words."""
     private = f"mu={MU:g}: epsilon={run.guarantee.epsilon(DELTA):.2f} at delta={DELTA:g}"
     return {UNTUNED: "uses no user", **dict.fromkeys(METHODS, NOT_PRIVATE), **dict.fromkeys(PRIVATE, private)}
 
 
-def published(run: drivers.Run) -> dict[str, Any]:
+def publication(run: drivers.Run) -> dict[str, Any]:
     """What a hospital would publish: the hyper-parameters and their guarantee, nothing raw."""
     point = np.asarray(run.release.point).tolist()
     names = [f"log_lengthscale_{i}" for i in range(len(point) - 3)] + ["epsilon", "C", "gamma"]

@@ -84,7 +84,7 @@ def talk(arguments: argparse.Namespace, curator: subprocess.Popen[str], answers:
     """One contact with the curator; ``answers`` receives each, those of earlier contacts first."""
     from tqdm import tqdm  # an extra: imported where it is used
 
-    lines, send = outsourcing.lines_of(cast(TextIO, curator.stdout)), outsourcing.sender(cast(TextIO, curator.stdin))
+    lines, send = outsourcing.read_lines(cast(TextIO, curator.stdout)), outsourcing.sender(cast(TextIO, curator.stdin))
     # The greeting comes first: once the curator speaks, its released file is there.
     greeting = next(lines, None)
     if greeting is None:

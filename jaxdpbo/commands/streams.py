@@ -55,7 +55,7 @@ def take_streams(log: Path, streams: ExitStack) -> Channel:
             with suppress(ValueError):  # closed by the code that runs here
                 print(text, file=stream)
 
-    return Channel(outsourcing.lines_of(heard), outsourcing.sender(answers), say)
+    return Channel(outsourcing.read_lines(heard), outsourcing.sender(answers), say)
 
 
 def _open_log(path: Path) -> int:

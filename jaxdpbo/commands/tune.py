@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         inputs, targets = read(arguments.table, arguments.target)
         train, validation = halves(len(targets))
         estimator = _estimator(arguments.estimator, arguments.set)
-        pipeline, targets = prepared(estimator, inputs, targets, train)
+        pipeline, targets = prepare(estimator, inputs, targets, train)
         found = PrivateSearchCV(
             pipeline,
             Space({f"{MODEL}__{name}": of for name, of in searched.items()}),
@@ -124,7 +124,7 @@ def _loss_range(words: list[str] | None) -> Any:
     return low, high
 
 
-def prepared(estimator: Any, inputs: np.ndarray, targets: np.ndarray, train: np.ndarray) -> tuple[Any, np.ndarray]:
+def prepare(estimator: Any, inputs: np.ndarray, targets: np.ndarray, train: np.ndarray) -> tuple[Any, np.ndarray]:
     """A pipeline that reads the columns of text as training rows have them, and the targets."""
     from sklearn.base import is_regressor
     from sklearn.compose import ColumnTransformer

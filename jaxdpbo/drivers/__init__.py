@@ -4,15 +4,15 @@ A driver checks and converts once, then passes clean arrays on. The keys of step
 ``fold_in(key, t)``, so a run resumed from a snapshot draws the keys it would have drawn.
 """
 
+from jaxdpbo.drivers.compiled_run import pure_run
 from jaxdpbo.drivers.loop import run_loop
 from jaxdpbo.drivers.minimize import minimize
 from jaxdpbo.drivers.preview import Preview, preview
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective, Spent
-from jaxdpbo.drivers.program import scan
 from jaxdpbo.drivers.result import Diagnostics, ObjectiveError, Run, RunInterrupted, Snapshot
 from jaxdpbo.drivers.scan import run_scan
 from jaxdpbo.drivers.sweep import Sweep, distribute, sweep
-from jaxdpbo.privacy.charges import Recording
+from jaxdpbo.privacy.recording import Recording
 
 __all__ = [
     "BudgetExhausted",
@@ -29,8 +29,8 @@ __all__ = [
     "distribute",
     "minimize",
     "preview",
+    "pure_run",
     "run_loop",
     "run_scan",
-    "scan",
     "sweep",
 ]

@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import checkpoints, mesh, program, result, separation
-from jaxdpbo.privacy import calibration, charges, guarantee, keys, ledger, separable
+from jaxdpbo.drivers import compiled_run, recorded_run, result, separability, sharding
+from jaxdpbo.privacy import calibration, guarantee, keys, ledger, recording, separable
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, Tree
 
 REFUSALS = ledger.LedgerError, result.ObjectiveError, separable.NotSeparable  # they say what to do, and stop a run
@@ -31,7 +31,7 @@ def run_loop(
     snapshot: result.Snapshot | None = None,
     executor: Executor | None = None,
     progress: bool = False,
-    recording: charges.Recording | None = None,
+    recording: recording.Recording | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
     """A run around any Python callable: the objective gets NumPy float64 points and is never traced.
@@ -67,7 +67,7 @@ def run_loop(
       recording: ``Recording(path, run)``: charge the whole run to a ledger (``privacy.ledger``) before its first step.
         A process that is killed, or whose objective raised, may call again: what was released is given out again,
         otherwise the run goes on after the steps on record, evaluating their points again. Only a failure between the
-        line that says that a step is drawn and the line that holds it ends the run (``drivers.checkpoints``). Keys are
+        line that says that a step is drawn and the line that holds it ends the run (``drivers.recorded_run``). Keys are
         the operating system's: neither ``key`` nor ``snapshot`` may be given.
       diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private. None where a
         release is given out again.
@@ -84,10 +84,12 @@ def run_loop(
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the
         covariance of the evaluated points could not be factored.
     """
-    statement = result.statement_of(algorithm, objective, config)
-    mesh.expect_one_process("run_loop", data)
-    objective, data = separation.shown(objective, data, user_axes)
-    statement = separation.rests_on(statement, objective, shown=snapshot is None)  # steps before may be unchecked
+    statement = result.state_guarantee(algorithm, objective, config)
+    sharding.expect_one_process("run_loop", data)
+    objective, data = separability.prepare_objective(objective, data, user_axes)
+    statement = separability.update_assumptions(
+        statement, objective, shown=snapshot is None
+    )  # steps before may be unchecked
     bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
     _check_options(key, snapshot, executor, recording)
     key, statement = keys.for_release(key, statement, insecure_key)
@@ -97,7 +99,7 @@ def run_loop(
     _check_snapshot(start, fresh)
     setup = _Setup(algorithm, objective, data, config, executor, bar, loop_key, release_key, diagnostics)
     if recording is not None:
-        return _run_recorded(setup, statement, start, recording)
+        return _run_on_record(setup, statement, start, recording)
     if int(start.state.public.step):  # nobody can say any more where the keys of the earlier steps came from
         statement = statement.assuming(guarantee.KEY_SECRET)
     return _run_plain(setup, statement, start)
@@ -139,8 +141,8 @@ def _run_plain(setup: _Setup, statement: guarantee.Guarantee, before: result.Sna
     return _finish(setup, statement, released, before, info)
 
 
-def _run_recorded(
-    setup: _Setup, statement: guarantee.Guarantee, before: result.Snapshot, recording: charges.Recording
+def _run_on_record(
+    setup: _Setup, statement: guarantee.Guarantee, before: result.Snapshot, recording: recording.Recording
 ) -> result.Run:
     """Pay, replay the steps on record, draw the others on record, and store the release before anybody sees it.
 
@@ -149,15 +151,15 @@ def _run_recorded(
     """
     algorithm, config, infos, shape = setup.algorithm, setup.config, [], None
     like = jax.eval_shape(algorithm.release, setup.release_key, config, before.state)
-    record = checkpoints.begin(recording, algorithm, config, statement, before.state.public)
-    done = checkpoints.given_out(record, like)
+    record = recorded_run.begin(recording, algorithm, config, statement, before.state.public)
+    done = recorded_run.load_release(record, like)
     if done is not None:
         return _finish(setup, statement, done)
     for t in _steps(setup, before):
         ask_key, tell_key = step_keys(setup.loop_key, t)
         replayed = t < len(record.publics)
         if replayed and not jax.tree.leaves((before.state.raw, before.memory)):
-            before = _after_recorded(before, record.publics[t])
+            before = _replay_step(before, record.publics[t])
             continue
         try:
             query = ask(algorithm, ask_key, config, before.state)
@@ -165,16 +167,16 @@ def _run_recorded(
             values, shape = _evaluate(setup, query, shape, check)
             if replayed and algorithm.contribute is not None:  # no noise is drawn for a step that was released
                 memory = recall(algorithm, config, before.memory, query, values)
-                before = _after_recorded(before._replace(memory=memory), record.publics[t])
+                before = _replay_step(before._replace(memory=memory), record.publics[t])
                 continue
             if not replayed:
-                record = checkpoints.about_to_draw(record, f"step {t}")
+                record = recorded_run.note_step(record, f"step {t}")
             after, info = learn(algorithm, tell_key, config, before, query, values)
             result.raise_on_failed_factorisation(info, None)
             if replayed:
-                after = _after_recorded(after, record.publics[t])
+                after = _replay_step(after, record.publics[t])
             else:
-                record = checkpoints.keep(record, before.state.public if t else None, after.state.public)
+                record = recorded_run.store_state(record, before.state.public if t else None, after.state.public)
         except (*REFUSALS, result.RunInterrupted):
             raise
         except (Exception, KeyboardInterrupt) as error:
@@ -182,13 +184,13 @@ def _run_recorded(
         before = after
         infos.append(info)
     info = _stack(infos)
-    checkpoints.about_to_draw(record, "the release")
+    recorded_run.note_step(record, "the release")
     released = release(algorithm, setup.release_key, config, before.state)
-    released = checkpoints.give_out(record.recording, released)
+    released = recorded_run.store_release(record.recording, released)
     return _finish(setup, statement, released, before, info)
 
 
-def _after_recorded(found: result.Snapshot, public: Any) -> result.Snapshot:
+def _replay_step(found: result.Snapshot, public: Any) -> result.Snapshot:
     """The snapshot after a step whose public state is on record."""
     return found._replace(state=found.state._replace(public=public))
 
@@ -205,14 +207,14 @@ def _interruption(
 # Each of these is one program: what runs outside of one is compiled operation by operation.
 run_keys = jax.jit(lambda key: tuple(jax.random.split(key, 3)))
 step_keys = jax.jit(lambda loop_key, t: tuple(jax.random.split(jax.random.fold_in(loop_key, t))))
-begin = jax.jit(program.begin, static_argnums=0)
+begin = jax.jit(compiled_run.begin, static_argnums=0)
 ask = jax.jit(lambda algorithm, key, config, state: algorithm.ask(key, config, state), static_argnums=0)
-learn = jax.jit(program.learn, static_argnums=0)
-recall = jax.jit(program.recall, static_argnums=0)
+learn = jax.jit(compiled_run.learn, static_argnums=0)
+recall = jax.jit(compiled_run.recall, static_argnums=0)
 release = jax.jit(lambda algorithm, key, config, state: algorithm.release(key, config, state), static_argnums=0)
 
 
-def _check_options(key: Any, snapshot: Any, executor: Any, recording: charges.Recording | None) -> None:
+def _check_options(key: Any, snapshot: Any, executor: Any, recording: recording.Recording | None) -> None:
     """TypeError or ValueError where an option is of another type, or two of them exclude each other."""
     if not isinstance(snapshot, result.Snapshot | None):
         raise TypeError(f"snapshot must be of a RunInterrupted, got {type(snapshot).__name__}")
@@ -227,7 +229,7 @@ def _check_snapshot(snapshot: result.Snapshot, fresh: result.Snapshot) -> None:
     if jax.tree.map(_shape_and_dtype, snapshot) != jax.tree.map(_shape_and_dtype, fresh):
         raise ValueError("snapshot must come from a run with this config: its shapes differ")
     begun, budget = snapshot.state.public.budget, fresh.state.public.budget
-    if budget is not None and (changed := calibration.changed_noise(begun, budget)):
+    if budget is not None and (changed := calibration.describe_noise_change(begun, budget)):
         raise ValueError(f"snapshot must come from a run with the noise of this config, got {changed}")
 
 
@@ -246,7 +248,11 @@ def _evaluate(
     points, mask, dtype = np.asarray(query.points, np.float64), np.asarray(query.mask), query.points.dtype
     rows = np.flatnonzero(mask)
     places = [spaces.place(config.space, point) for point in points[rows]]
-    raw = _at_once(executor, objective, places, data) if executor else (_call(objective, each, data) for each in places)
+    raw = (
+        _evaluate_points(executor, objective, places, data)
+        if executor
+        else (_call(objective, each, data) for each in places)
+    )
     found = []
     for value in raw:
         if check is not None and not found:
@@ -275,7 +281,7 @@ def _check_first(
     wanted = users if users and listed and _takes(setup, key, before, query, users) else None
     try:
         shape = _user_values.to_losses("objective", returned, wanted, query.points.dtype).shape
-        result.complete(_shape_of_info(setup, key, before, query, shape))
+        result.check_info(_shape_of_info(setup, key, before, query, shape))
     except result.ObjectiveError:
         raise
     except ValueError as error:
@@ -316,7 +322,7 @@ def _finish(
 ) -> result.Run:
     """Build the ``Run``. A release read from the record has no ``end``, so it has no diagnostics."""
     diagnostics = result.Diagnostics(end.state, end.memory, info) if setup.diagnostics and end is not None else None
-    return result.Run(result.named(result.to_numpy(released), setup.config), statement, diagnostics)
+    return result.Run(result.name_params(result.to_numpy(released), setup.config), statement, diagnostics)
 
 
 def _call(objective: Objective, point: Any, data: Any) -> Any:
@@ -324,7 +330,7 @@ def _call(objective: Objective, point: Any, data: Any) -> Any:
     return _silence.call(objective, point, data)
 
 
-def _at_once(executor: Executor, objective: Objective, points: list[Any], data: Any) -> list[Any]:
+def _evaluate_points(executor: Executor, objective: Objective, points: list[Any], data: Any) -> list[Any]:
     """Values in the order of the points; where one fails, what has not begun is cancelled."""
     futures = [executor.submit(_call, objective, point, data) for point in points]
     try:

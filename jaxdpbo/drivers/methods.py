@@ -48,12 +48,12 @@ DESIGN_SHARE = 0.15  # of the steps, for a start
 ROUNDS, FIRST_SHARE, LAST_SHARE = 4, 0.4, 0.25  # of "choice": rounds near the chosen point; of steps; of mu^2
 MAX_EVALUATIONS = 60  # of "evaluations": each one more makes all of them noisier
 SCALE_EVALUATIONS = 10  # of these, at most a fifth: on which losses are compared where their range is "private"
-CHOOSES = private_search.algorithm_of()
-STARTS = private_search.algorithm_of(dp_gibo.algorithm, dp_gibo.started_at)
-EVALUATES = private_evaluations.algorithm_of(gp_ucb.algorithm)
+CHOOSES = private_search.make_algorithm()
+STARTS = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
+EVALUATES = private_evaluations.make_algorithm(gp_ucb.algorithm)
 
 
-class Asked(NamedTuple):
+class MinimizeArguments(NamedTuple):
     """The arguments of ``minimize`` that set its noise and its points.
 
     Attributes:
@@ -107,12 +107,12 @@ class Plan(NamedTuple):
         inner = getattr(self.search, "inner", self.search)
         return inner if isinstance(inner, dp_gibo.Config) else None
 
-    def searched(self, release: Any) -> Any:
+    def search_release(self, release: Any) -> Any:
         """Of a release, what the search released, without the estimate."""
         return release.inner if isinstance(release, private_estimate.Release) else release
 
 
-def plan(method: str, asked: Asked) -> Plan:
+def plan(method: str, asked: MinimizeArguments) -> Plan:
     """The search, its config, and why.
 
     Raises:
@@ -130,7 +130,7 @@ def plan(method: str, asked: Asked) -> Plan:
         batch=box.shape[1] + 1 if asked.batch is None else _checks.size("batch", asked.batch),
     )
     real = space is None or bool(np.all(space.real_axes))
-    chosen, reason = _chosen(method, asked, real)
+    chosen, reason = _choose(method, asked, real)
     _check_needs(chosen, asked, real)
     start = None if asked.theta0 is None else _start(space, asked.theta0)
     share = _checks.number("estimate_share", asked.estimate_share)
@@ -141,10 +141,10 @@ def plan(method: str, asked: Asked) -> Plan:
     if share and (asked.loss_range is None or _is_private(asked) or not search.steps):
         raise ValueError("estimate_share needs a loss_range of two numbers, and two steps or more")
     algorithm, config = _MAKERS[chosen](search, box)
-    return Plan(chosen, reason, *_estimated(asked, of_estimate, algorithm, config))
+    return Plan(chosen, reason, *_add_estimate(asked, of_estimate, algorithm, config))
 
 
-def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
+def _choose(method: str, asked: MinimizeArguments, real: bool) -> tuple[str, str]:
     """The method, and by which public numbers."""
     if method != AUTO:
         return method, "as asked for"
@@ -169,7 +169,7 @@ def _chosen(method: str, asked: Asked, real: bool) -> tuple[str, str]:
     return START, said + f"at least {SHARP:g}"
 
 
-def _check_needs(method: str, asked: Asked, real: bool) -> None:
+def _check_needs(method: str, asked: MinimizeArguments, real: bool) -> None:
     """Raise ValueError if the method lacks an argument or cannot use one; ``real``: all dimensions are real."""
     if method != LOCAL and asked.loss_range is None:
         raise ValueError(f"loss_range must be given for method={method!r}")
@@ -183,33 +183,33 @@ def _check_needs(method: str, asked: Asked, real: bool) -> None:
         raise ValueError(f"clip_norm must not be {asked.clip_norm!r} for method={method!r}, which has no gradients")
 
 
-def _is_private(asked: Asked) -> bool:
+def _is_private(asked: MinimizeArguments) -> bool:
     """Whether the scale of the losses is to be found; other text is refused."""
     return isinstance(asked.loss_range, str) and bool(
         _checks.choice("loss_range", asked.loss_range, (private_scale.PRIVATE,))
     )
 
 
-def _levels(asked: Asked, shares: list[float]) -> list[float]:
+def _levels(asked: MinimizeArguments, shares: list[float]) -> list[float]:
     """Of ``mu^2``."""
-    return calibration.shared(asked.mu, shares, jnp.result_type(float))
+    return calibration.split_levels(asked.mu, shares, jnp.result_type(float))
 
 
-def _estimated(asked: Asked, level: float, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
+def _add_estimate(asked: MinimizeArguments, level: float, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
     """With the estimate, where one is asked for."""
     if not level:
         return algorithm, config
     estimate = private_estimate.config(
         config, users=asked.users, mu=level, loss_range=asked.loss_range, noise=asked.noise
     )
-    return private_estimate.algorithm_of(algorithm), estimate
+    return private_estimate.make_algorithm(algorithm), estimate
 
 
 def _start(space: Any, theta0: Any) -> Any:
     return space.point(theta0) if space is not None and isinstance(theta0, dict) else theta0
 
 
-def local(asked: Asked) -> dp_gibo.Config:
+def local_config(asked: MinimizeArguments) -> dp_gibo.Config:
     """DP-GIBO with defaults that work: coordinate AdaGrad in box units, the mean of the last half of the path."""
     return dp_gibo.config(
         users=asked.users,
@@ -225,7 +225,7 @@ def local(asked: Asked) -> dp_gibo.Config:
     )
 
 
-def _clip_norm(asked: Asked) -> float | str:
+def _clip_norm(asked: MinimizeArguments) -> float | str:
     if asked.clip_norm is not None:
         return asked.clip_norm
     if asked.loss_range is None:
@@ -236,21 +236,21 @@ def _clip_norm(asked: Asked) -> float | str:
     return CLIP_SHARE * (high - low)
 
 
-def _local(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
+def _local(asked: MinimizeArguments, box: np.ndarray) -> tuple[Algorithm, Any]:
     del box
-    return dp_gibo.algorithm, local(asked)
+    return dp_gibo.algorithm, local_config(asked)
 
 
-def _start_then_local(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
+def _start_then_local(asked: MinimizeArguments, box: np.ndarray) -> tuple[Algorithm, Any]:
     if asked.steps < 3:
         raise ValueError(f"steps must be at least 3 for method={START!r}, got {asked.steps}")
     first = max(1, round(DESIGN_SHARE * asked.steps))
     of_start, of_answer, of_descent = _levels(asked, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
     rest = asked._replace(steps=asked.steps - first - 1, mu=of_descent)
-    return STARTS, _search(asked, [_design(asked, box, first)], [of_start, of_answer], local(rest))
+    return STARTS, _search(asked, [_design(asked, box, first)], [of_start, of_answer], local_config(rest))
 
 
-def _choice(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
+def _choice(asked: MinimizeArguments, box: np.ndarray) -> tuple[Algorithm, Any]:
     later = min(ROUNDS, asked.steps - 1)
     first = max(asked.steps - later * max(1, round((1 - FIRST_SHARE) * asked.steps / ROUNDS)), 1)
     each = (asked.steps - first) // max(later, 1)
@@ -262,11 +262,11 @@ def _choice(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
     return CHOOSES, _search(asked, rounds, _levels(asked, shares))
 
 
-def _in_order(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
+def _in_order(asked: MinimizeArguments, box: np.ndarray) -> tuple[Algorithm, Any]:
     return CHOOSES, _search(asked, [_design(asked, box, asked.steps)], [asked.mu])
 
 
-def _evaluations(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
+def _evaluations(asked: MinimizeArguments, box: np.ndarray) -> tuple[Algorithm, Any]:
     count, design = min(asked.steps * (asked.batch or 1), MAX_EVALUATIONS), None
     if _is_private(asked):
         compared = max(2, min(SCALE_EVALUATIONS, count // 5))
@@ -289,7 +289,9 @@ def _evaluations(asked: Asked, box: np.ndarray) -> tuple[Algorithm, Any]:
 _MAKERS: dict[str, Any] = dict(zip(METHODS, (_local, _start_then_local, _choice, _evaluations, _in_order), strict=True))
 
 
-def _search(asked: Asked, rounds: list[private_search.Round], levels: list[float], inner: Any = None) -> Any:
+def _search(
+    asked: MinimizeArguments, rounds: list[private_search.Round], levels: list[float], inner: Any = None
+) -> Any:
     return private_search.config(
         users=asked.users,
         bounds=asked.bounds,
@@ -302,7 +304,7 @@ def _search(asked: Asked, rounds: list[private_search.Round], levels: list[float
     )
 
 
-def _design(asked: Asked, box: np.ndarray, steps: int) -> private_search.Round:
+def _design(asked: MinimizeArguments, box: np.ndarray, steps: int) -> private_search.Round:
     """The start, and points of a Sobol sequence in the box."""
     (low, high), count = box, steps * (asked.batch or 1)
     start = _checks.inside("theta0", _checks.from_box("theta0", asked.theta0, box, _checks.middle), box)
@@ -310,7 +312,7 @@ def _design(asked: Asked, box: np.ndarray, steps: int) -> private_search.Round:
     return private_search.Round(fresh, np.zeros_like(fresh), np.zeros(fresh.shape, bool))
 
 
-def _near(asked: Asked, box: np.ndarray, steps: int, reach: float, number: int) -> private_search.Round:
+def _near(asked: MinimizeArguments, box: np.ndarray, steps: int, reach: float, number: int) -> private_search.Round:
     """Points around the one chosen last: half of the coordinates, one at least, move by up to ``reach`` half sides."""
     (low, high), count = box, steps * (asked.batch or 1)
     rng = np.random.default_rng(number)

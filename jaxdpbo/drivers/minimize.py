@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks, _user_values
 from jaxdpbo import space as spaces
-from jaxdpbo.drivers import methods, result, separation
+from jaxdpbo.drivers import methods, result, separability
 from jaxdpbo.drivers.loop import run_loop
-from jaxdpbo.drivers.preview import note_on
+from jaxdpbo.drivers.preview import path_note
 from jaxdpbo.drivers.scan import run_scan
-from jaxdpbo.privacy import asked, charges, guarantee, keys
+from jaxdpbo.privacy import guarantee, keys, recording, requested_budget
 from jaxdpbo.privacy.separable import Blocks, ByPerson
 from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Data, Objective, Tree
@@ -42,7 +42,7 @@ def minimize(
     snapshot: result.Snapshot | None = None,
     executor: Executor | None = None,
     progress: bool = False,
-    recording: charges.Recording | None = None,
+    recording: recording.Recording | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
     """Minimise the mean of per-user losses over a box or a ``Space``, ``mu``-GDP for the users.
@@ -103,7 +103,7 @@ def minimize(
     Returns:
       ``Run(release, guarantee)``: ``release.point (d,)`` is the answer, NumPy float64, and of a ``Space``
       ``release.params`` its parameters. ``method`` says which method ran, and why. ``note``
-      says where the released path is no different from noise, see ``preview.note_on``.
+      says where the released path is no different from noise, see ``preview.path_note``.
 
     Raises:
       ValueError: an argument out of range or of a wrong shape; names it.
@@ -123,17 +123,19 @@ def minimize(
         raise ValueError("progress, snapshot and executor need traceable=False: one compiled program has no steps")
     if auto or must:
         data = _user_values.to_data(data)
-    objective, data = separation.shown(objective, data, user_axes)
+    objective, data = separability.prepare_objective(objective, data, user_axes)
     count = _users(users, objective, data)
-    level = asked.mu_of(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
-    wanted = methods.Asked(count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise, estimate_share)
-    plan = asked.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
-    guarantee.expect_within(plan.algorithm.privacy(plan.config), epsilon, delta)
+    level = requested_budget.requested_mu(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
+    wanted = methods.MinimizeArguments(
+        count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise, estimate_share
+    )
+    plan = requested_budget.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
+    guarantee.expect_budget(plan.algorithm.privacy(plan.config), epsilon, delta)
     shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
     stepwise = {"snapshot": snapshot, "executor": executor, "progress": progress}
     trace = must or (auto and not from_python)
     run = _run_plan(plan, objective, data, trace=trace, must=must, shared=shared, stepwise=stepwise)
-    note = "" if plan.descent is None else note_on(plan.searched(run.release).path, plan.descent)
+    note = "" if plan.descent is None else path_note(plan.search_release(run.release).path, plan.descent)
     return run._replace(note=note, method=f"{plan.method}: {plan.reason}")
 
 
@@ -165,10 +167,10 @@ def _run_plan(
     if must and cut:
         raise ValueError("traceable must not be True for blocks of a learner that is not: blocks(..., traceable=True)")
     trying = trace and not cut
-    traced = _traced(objective, data, plan.config, must=must) if trying else None
+    traced = _to_traceable(objective, data, plan.config, must=must) if trying else None
     if traced is not None:
         return run_scan(plan.algorithm, objective, traced, plan.config, **shared)
-    return _from_python(plan.algorithm, objective, data, plan.config, tried=trying, **shared, **stepwise)
+    return _run_in_python(plan.algorithm, objective, data, plan.config, tried=trying, **shared, **stepwise)
 
 
 def _users(users: int | None, objective: Objective, data: Any) -> int:
@@ -186,7 +188,7 @@ def _users(users: int | None, objective: Objective, data: Any) -> int:
     return _checks.size("users", max(shape[0] for shape in leading if shape))
 
 
-def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
+def _to_traceable(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
     """``data`` as JAX arrays, or None where JAX can not trace the objective. Reads kinds and shapes alone.
 
     Raises:
@@ -195,14 +197,14 @@ def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
     """
     if not must and not all(map(_user_values.is_numeric, jax.tree.leaves(data))):
         return None
-    arrays = result.arrays(data)
+    arrays = result.to_arrays(data)
     point = jax.ShapeDtypeStruct((_dimension(config),), jnp.result_type(float))
     try:
         returned = jax.eval_shape(lambda point, data: objective(spaces.place(config.space, point), data), point, arrays)
     except Exception as error:  # not JAX's own alone: scikit-learn refuses a tracer with a ValueError
         if not must:
             return None
-        error.add_note(_called(config))
+        error.add_note(_describe_call(config))
         raise
     shape, dtype = getattr(returned, "shape", None), getattr(returned, "dtype", None)
     if dtype is None and not must:
@@ -216,7 +218,7 @@ def _traced(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
     return arrays
 
 
-def _from_python(
+def _run_in_python(
     algorithm: Algorithm, objective: Objective, data: Any, config: Any, *, tried: bool, **options: Any
 ) -> result.Run:
     """``run_loop``; where tracing was tried before, what the objective raises at once is raised as it is."""
@@ -226,11 +228,11 @@ def _from_python(
         failed = error.__cause__
         if not tried or error.step != 0 or not isinstance(failed, Exception):
             raise
-    failed.add_note(_called(config))
+    failed.add_note(_describe_call(config))
     raise failed from None
 
 
-def _called(config: Any) -> str:
+def _describe_call(config: Any) -> str:
     if config.space is not None:
         return f"the objective was called with a dict of {', '.join(map(repr, config.space.names))}"
     return f"the objective was called with a point of shape ({_dimension(config)},): one number a side of bounds"

@@ -2,7 +2,7 @@
 
 Everything here is computed from public numbers, or from a release: nothing reads the users' losses. That the losses are
 NaN, that all users are refused or that the loss is flat are facts about the users' records: no result may say so. What
-may be said is what everybody sees: ``note_on`` compares the released path with what noise alone gives.
+may be said is what everybody sees: ``path_note`` compares the released path with what noise alone gives.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dp_gibo, private_estimate, private_evaluations
 from jaxdpbo.drivers import methods
-from jaxdpbo.privacy import asked, choice, clipping, guarantee, private_mean, sensitivity
+from jaxdpbo.privacy import choice, clipping, guarantee, private_mean, requested_budget, sensitivity
 from jaxdpbo.space import Space
 from jaxdpbo.types import Bounds
 
@@ -125,14 +125,16 @@ def preview(
       TypeError: an argument of the wrong kind.
     """
     users = _checks.size("users", users)
-    level = asked.mu_of(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
-    wanted = methods.Asked(users, level, bounds, steps, batch, clip_norm, loss_range, None, noise, estimate_share)
-    plan = asked.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
+    level = requested_budget.requested_mu(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
+    wanted = methods.MinimizeArguments(
+        users, level, bounds, steps, batch, clip_norm, loss_range, None, noise, estimate_share
+    )
+    plan = requested_budget.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
     stated = plan.algorithm.privacy(plan.config)
-    guarantee.expect_within(stated, epsilon, delta)
+    guarantee.expect_budget(stated, epsilon, delta)
     deviation = relative = wander = None
     if plan.descent is not None:
-        deviation = deviation_of(plan.descent)
+        deviation = step_deviation(plan.descent)
         relative = deviation * math.sqrt(plan.descent.bounds.shape[1]) / float(_clip_norm(plan.descent))
         wander = _wander(deviation, plan.descent.steps)
     share = _loss_noise(plan, loss_range, deviation)
@@ -146,7 +148,7 @@ def preview(
         relative_noise=relative,
         wander=wander,
         loss_noise=share,
-        estimate_noise=None if plan.search is plan.config else private_estimate.deviation_of(plan.config),
+        estimate_noise=None if plan.search is plan.config else private_estimate.estimate_deviation(plan.config),
         users=plan.config.users,
         users_needed=max(1, math.ceil(plan.config.users * counts / TARGET)),
         helpful=counts <= 1,
@@ -171,7 +173,7 @@ def _loss_noise(plan: methods.Plan, loss_range: Any, deviation: float | None) ->
     return deviation * float(plan.descent.gradient_unit) * math.sqrt(plan.descent.bounds.shape[1]) / (high - low)
 
 
-def deviation_of(config: dp_gibo.Config) -> float:
+def step_deviation(config: dp_gibo.Config) -> float:
     """The standard deviation of the noise on one coordinate of what the optimizer gets in a step; 0 for no noise."""
     budget = config.budget
     if budget.noise == "none":
@@ -198,7 +200,7 @@ def _wander(deviation: float, steps: int) -> float:
     return math.sqrt(total)
 
 
-def note_on(path: Any, config: dp_gibo.Config) -> str:
+def path_note(path: Any, config: dp_gibo.Config) -> str:
     """What a released path shows of its own run, in words; "" where nothing.
 
     Formal guarantee: none is spent. It is a function of the release and of public numbers.
@@ -218,6 +220,6 @@ def note_on(path: Any, config: dp_gibo.Config) -> str:
     for share in np.square(moved):
         squares = share * sum_of_squares / (1 - share)
         sum_of_squares, total = sum_of_squares + squares, total + float(np.sum(squares))
-    variance, freedom = deviation_of(config) ** 2, moved.size
+    variance, freedom = step_deviation(config) ** 2, moved.size
     quantile = freedom * (1 - 2 / (9 * freedom) + 3.09 * math.sqrt(2 / (9 * freedom))) ** 3
     return NO_DIFFERENT if total <= quantile * variance else ""

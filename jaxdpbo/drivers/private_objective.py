@@ -16,8 +16,18 @@ import numpy as np
 
 from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo.algorithms import private_evaluations
-from jaxdpbo.drivers import mesh, result, separation
-from jaxdpbo.privacy import asked, calibration, charges, guarantee, keys, ledger, private_mean, private_scale, run_lock
+from jaxdpbo.drivers import result, separability, sharding
+from jaxdpbo.privacy import (
+    calibration,
+    guarantee,
+    keys,
+    ledger,
+    private_mean,
+    private_scale,
+    requested_budget,
+    run_lock,
+)
+from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.types import Tree
 
 
@@ -73,7 +83,7 @@ class PrivateObjective:
         noise: str = "exact",
         key: jax.Array | None = None,
         insecure_key: bool = False,
-        recording: charges.Recording | None = None,
+        recording: recordings.Recording | None = None,
     ):
         """Check the arguments and split the budget.
 
@@ -106,21 +116,21 @@ class PrivateObjective:
         """
         if key is None:
             keys.refuse_trace("the key of the evaluations")
-        mesh.expect_one_process("PrivateObjective", data)
-        self._loss, self._data = separation.shown(loss, data, user_axes)
+        sharding.expect_one_process("PrivateObjective", data)
+        self._loss, self._data = separability.prepare_objective(loss, data, user_axes)
         self._users, self._evaluations = _checks.size("users", users), _checks.size("evaluations", evaluations)
-        low, high = private_evaluations.given_range(loss_range)
+        low, high = private_evaluations.check_loss_range(loss_range)
         find_scale = isinstance(loss_range, str)
         if find_scale == (design is None) or (design is not None and len(design) < 2):
             raise ValueError("design must be two points or more with loss_range='private', and not given otherwise")
         dtype = jnp.result_type(float)
-        level = asked.mu_of(mu, epsilon, delta, users=self._users, dtype=dtype)
+        level = requested_budget.requested_mu(mu, epsilon, delta, users=self._users, dtype=dtype)
         sizes = {"users": self._users, "steps": self._evaluations, "dimension": 1}
 
-        def make_budget(mu: float) -> calibration.Budget:
+        def make_budget(mu: float) -> calibration.SumBudget:
             return calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=find_scale)
 
-        budget = asked.configure(make_budget, level, epsilon, delta)
+        budget = requested_budget.configure(make_budget, level, epsilon, delta)
         self._config = private_evaluations.Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
         if design is None:
             self.deviation = self._deviation()
@@ -128,10 +138,10 @@ class PrivateObjective:
             raise ValueError(
                 "key must not be given with a recording: evaluations on record draw from the operating system"
             )
-        statement = separation.rests_on(private_evaluations.privacy(self._config), self._loss)
-        guarantee.expect_within(statement, epsilon, delta)
+        statement = separability.update_assumptions(private_evaluations.privacy(self._config), self._loss)
+        guarantee.expect_budget(statement, epsilon, delta)
         self._key, self.guarantee = keys.for_release(key, statement, insecure_key)
-        self._recording = None if recording is None else charges.located(recording)
+        self._recording = None if recording is None else recordings.check_recording(recording)
         self._noted, self._process = 0, os.getpid()
         self._lock, self._reserved, self._charged, self._spent = threading.Lock(), 0, 0, []
         self._reference, self._range_charged, self._high = None, False, None
@@ -141,7 +151,7 @@ class PrivateObjective:
             what = f"private evaluations, {self._evaluations} of one point"
             design_text = () if design is None else (json.dumps([_to_json(point) for point in design]),)
             public = "PrivateObjective", self._config, *design_text
-            charged = charges.charge(self._recording, what, self.guarantee, *public)
+            charged = recordings.charge(self._recording, what, self.guarantee, *public)
             self._recall(charged.steps)
         if design is not None:
             self._find_range(design)
@@ -310,4 +320,4 @@ def _copy_array(leaf: Any) -> Any:
     return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
-_private_means = jax.jit(private_mean.of_losses)
+_private_means = jax.jit(private_mean.noisy_mean_loss)

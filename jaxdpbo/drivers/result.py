@@ -9,9 +9,9 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxdpbo import _user_values
-from jaxdpbo.drivers import mesh
+from jaxdpbo.drivers import sharding
 from jaxdpbo.privacy import guarantee, keys
-from jaxdpbo.types import Algorithm, Config, Data, Info, Memory, PublicState, State, Tree, missing
+from jaxdpbo.types import Algorithm, Config, Data, Info, Memory, PublicState, State, Tree, missing_fields
 
 
 class Snapshot(NamedTuple):
@@ -36,7 +36,7 @@ class Run(NamedTuple):
       release: of the algorithm.
       guarantee: of the release.
       diagnostics: None unless asked for; with it this tuple prints and pickles private arrays.
-      note: what ``release`` itself shows of the run, in words, "" where nothing: see ``preview.note_on``. It is
+      note: what ``release`` itself shows of the run, in words, "" where nothing: see ``preview.path_note``. It is
         computed from the release and public numbers alone.
       method: which method ``minimize`` ran, and by which public numbers it was chosen; "" of other drivers.
     """
@@ -48,7 +48,7 @@ class Run(NamedTuple):
     method: str = ""
 
 
-def named(released: Any, config: Config) -> Any:
+def name_params(released: Any, config: Config) -> Any:
     """A release with the ``params`` at its ``point``, where a ``Space`` was searched: post-processing, on the host."""
     if config.space is None or released.point is None:
         return released
@@ -89,12 +89,12 @@ def expect_host(driver: str, key: Any) -> None:
     if isinstance(key, Tracer):
         raise RuntimeError(
             f"{driver} runs on the host and can not be traced: under jit, vmap or grad call "
-            "drivers.scan(algorithm, objective, key, config, data)"
+            "drivers.pure_run(algorithm, objective, key, config, data)"
         )
     keys.refuse_trace("the key of a run")
 
 
-def statement_of(algorithm: Algorithm, objective: object, config: Config) -> guarantee.Guarantee:
+def state_guarantee(algorithm: Algorithm, objective: object, config: Config) -> guarantee.Guarantee:
     """What a run guarantees; refuses what is no algorithm, no objective or no config before anything is spent."""
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be an Algorithm, such as dp_gibo.algorithm, got {type(algorithm).__name__}")
@@ -129,28 +129,28 @@ def expect_no_mean(name: str, shape: tuple[int, ...], users: int | None) -> None
         raise ValueError(f"{name} must return one loss per user, not their mean: shape ({users},), got shape ()")
 
 
-def complete(info: Info) -> Info:
+def check_info(info: Info) -> Info:
     """``info``, refused at trace time, before anything is drawn, where it lacks a field that the drivers read."""
     _require("the Info", info, Info)
     return info
 
 
 def _require(name: str, value: object, contract: type) -> None:
-    for field in missing(value, contract):
+    for field in missing_fields(value, contract):
         raise TypeError(
             f"{name} of an algorithm must have the field {field!r}, None where it does not apply, "
             f"got {type(value).__name__} without it"
         )
 
 
-def arrays(data: Data) -> Any:
-    """``data`` as JAX arrays (``_user_values.to_jax``); what is sharded by user is so afterwards, see ``mesh``.
+def to_arrays(data: Data) -> Any:
+    """``data`` as JAX arrays (``_user_values.to_jax``); what is sharded by user is so afterwards, see ``sharding``.
 
     Raises:
       TypeError: a list, or a leaf that is no array of numbers.
       ValueError: a leaf is sharded along something else than its users.
     """
-    return mesh.placed(_user_values.to_jax(data))
+    return sharding.place_users(_user_values.to_jax(data))
 
 
 def to_numpy(released: Tree) -> Any:

@@ -5,8 +5,10 @@ from pathlib import Path
 import jax
 
 from jaxdpbo import _silence
-from jaxdpbo.drivers import checkpoints, mesh, parts, program, result, separation
-from jaxdpbo.privacy import charges, guarantee, keys, ledger
+from jaxdpbo.drivers import checkpoint as checkpoints
+from jaxdpbo.drivers import compiled_run, recorded_run, result, separability, sharding
+from jaxdpbo.privacy import guarantee, keys, ledger
+from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
 
 
@@ -20,7 +22,7 @@ def run_scan(
     user_axes: Tree = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
-    recording: charges.Recording | None = None,
+    recording: recordings.Recording | None = None,
     checkpoint: str | Path | None = None,
     diagnostics: bool = False,
 ) -> result.Run:
@@ -43,7 +45,7 @@ def run_scan(
       objective: traceable ``(point (d,), data) -> values``, written for one point; for DP-GIBO and random search
         ``values (n,)`` are the users' losses. Define it once: each fresh lambda is one more compilation.
       data: any pytree of arrays, without lists; arrays of objects or texts become float64, and what is no number NaN.
-        Sharded by user over several devices, the run is spread over them (``drivers.mesh``).
+        Sharded by user over several devices, the run is spread over them (``drivers.sharding``).
       config: of the algorithm's ``config(...)``.
       user_axes: which axis of each leaf of ``data`` counts users: a prefix of its tree as for ``jax.vmap``, None for
         public leaves. Given, the traced objective is checked to keep users apart (``privacy.separable``), and the
@@ -56,7 +58,7 @@ def run_scan(
         a ``checkpoint``. No ``key`` may be given.
       checkpoint: a file for a long run, written after every twentieth of the steps and deleted at the end: the same
         call, made again after the process was killed, goes on from there to the same release. It is as secret as the
-        data and the key, both of which it holds (``drivers.parts``).
+        data and the key, both of which it holds (``drivers.checkpoint``).
       diagnostics: also return the raw state and per-step ``Info``. Not private. None for a release given out again.
 
     Raises:
@@ -67,68 +69,68 @@ def run_scan(
         sharded along another axis than the users', or on record over several processes; a ``checkpoint`` that is of
         another run or of other devices, or open to others, or of a program that calls Python or foreign code.
       separable.NotSeparable: with ``user_axes``, or of a ``per_user`` objective: the line that may mix users.
-      RuntimeError: under jit, vmap, grad or another trace: ``scan`` is the function to call there.
+      RuntimeError: under jit, vmap, grad or another trace: ``pure_run`` is the function to call there.
       RunInterrupted: the covariance of the evaluated points, a public quantity, could not be factored.
     """
     result.expect_host("run_scan", key)
-    statement = result.statement_of(algorithm, objective, config)
-    objective, data = separation.shown(objective, data, user_axes)
-    statement = separation.rests_on(statement, objective)
+    statement = result.state_guarantee(algorithm, objective, config)
+    objective, data = separability.prepare_objective(objective, data, user_axes)
+    statement = separability.update_assumptions(statement, objective)
     if recording is not None and key is not None:
         raise ValueError("key must not be given with a recording: a run on record draws from the operating system")
-    data = result.arrays(data)
-    devices = mesh.of(data)
+    data = result.to_arrays(data)
+    devices = sharding.find_mesh(data)
     if recording is not None or checkpoint is not None:
-        mesh.expect_one_process("a run on record, or with a checkpoint,", data)
+        sharding.expect_one_process("a run on record, or with a checkpoint,", data)
     drawn = key is None
     key, statement = keys.for_release(key, statement, insecure_key)
-    key, (statement,) = mesh.agreed(data, key, statement)
-    key, config = mesh.beside(devices, (key, config))
+    key, (statement,) = sharding.share_keys(data, key, statement)
+    key, config = sharding.move_to_mesh(devices, (key, config))
     begun = None
     if checkpoint is not None:
         statement = statement.assuming(guarantee.KEY_SECRET)
-        with mesh.over(devices):
-            begun = parts.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
+        with sharding.use_mesh(devices):
+            begun = checkpoints.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
     if recording is not None:
-        recording = charges.located(recording)
-        with mesh.over(devices):  # refuses before it costs
+        recording = recordings.check_recording(recording)
+        with sharding.use_mesh(devices):  # refuses before it costs
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
-        done = checkpoints.given_out(_charged(recording, algorithm, config, statement, begun), like)
+        done = recorded_run.load_release(_charge(recording, algorithm, config, statement, begun), like)
         if done is not None:
-            return result.Run(result.named(result.to_numpy(done), config), statement)
-    with mesh.over(devices):
+            return result.Run(result.name_params(result.to_numpy(done), config), statement)
+    with sharding.use_mesh(devices):
         if begun is None:
             released, end, info = _scan(algorithm, objective, key, config, data)
         else:
-            released, end, info = parts.finished(begun, algorithm, objective, config, data)
+            released, end, info = checkpoints.finish(begun, algorithm, objective, config, data)
     result.raise_on_failed_factorisation(info, end if recording is None else None)
-    released = mesh.given_back(devices, released)
+    released = sharding.gather_release(devices, released)
     if recording is not None:
-        released = checkpoints.give_out(recording, released)
+        released = recorded_run.store_release(recording, released)
     if begun is not None:
-        parts.delete(begun)
+        checkpoints.delete(begun)
     diagnosed = result.Diagnostics(end.state, end.memory, info) if diagnostics else None
-    return result.Run(result.named(result.to_numpy(released), config), statement, diagnosed)
+    return result.Run(result.name_params(result.to_numpy(released), config), statement, diagnosed)
 
 
-def _charged(
-    recording: charges.Recording,
+def _charge(
+    recording: recordings.Recording,
     algorithm: Algorithm,
     config: Config,
     statement: guarantee.Guarantee,
-    begun: parts.Begun | None,
+    begun: checkpoints.CheckpointedRun | None,
 ) -> ledger.Charge:
     if begun is None:
-        return checkpoints.begin_once(recording, algorithm, config, statement)
+        return recorded_run.begin_once(recording, algorithm, config, statement)
     try:
-        charged = checkpoints.begin_in_parts(recording, algorithm, config, statement, begun.name)
+        charged = recorded_run.begin_with_file(recording, algorithm, config, statement, begun.name)
     except (ValueError, ledger.LedgerError):  # refused. After all else, a full disk say, another call may run on it
         if begun.fresh:
-            parts.delete(begun)
+            checkpoints.delete(begun)
         raise
     if charged.release is not None:
-        parts.delete(begun)
+        checkpoints.delete(begun)
     return charged
 
 
-_scan = jax.jit(program.scan, static_argnames=("algorithm", "objective"))
+_scan = jax.jit(compiled_run.pure_run, static_argnames=("algorithm", "objective"))

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import _checks, _silence
-from jaxdpbo.drivers import mesh, program, result, separation
+from jaxdpbo.drivers import compiled_run, result, separability, sharding
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.keys import for_release, refuse_trace, secret_key
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
@@ -91,11 +91,11 @@ def sweep(
     listed = (configs,) if alone else tuple(configs)
     _expect_stackable(listed)
     common = _checks.flag("common_random_numbers", common_random_numbers)
-    statements = tuple(result.statement_of(algorithm, objective, one) for one in listed)
-    objective, data = separation.shown(objective, data, user_axes)
-    statements = tuple(separation.rests_on(one, objective) for one in statements)
-    data = result.arrays(data)
-    given, statements = mesh.agreed(data, _keys_of_runs(len(listed), common, seeds, key, keys), *statements)
+    statements = tuple(result.state_guarantee(algorithm, objective, one) for one in listed)
+    objective, data = separability.prepare_objective(objective, data, user_axes)
+    statements = tuple(separability.update_assumptions(one, objective) for one in statements)
+    data = result.to_arrays(data)
+    given, statements = sharding.share_keys(data, _keys_of_runs(len(listed), common, seeds, key, keys), *statements)
     if common:
         statements = tuple(guarantee.no_guarantee(each.protects, ONE_KEY) for each in statements)
     elif key is not None or keys is not None:
@@ -188,7 +188,7 @@ def _one_run(algorithm: Algorithm, objective: Objective) -> Callable[[Any, Any],
     def run(pair, shared):
         (row, key), (configs, data) = pair, shared
         config = jax.tree.map(lambda leaf: leaf[row], configs)
-        release, _, info = program.scan(algorithm, objective, key, config, data)
+        release, _, info = compiled_run.pure_run(algorithm, objective, key, config, data)
         failed = info.factorisation_failed
         return release, jnp.zeros((), bool) if failed is None else jnp.any(failed)
 
@@ -208,8 +208,8 @@ def distribute(
     "shard"   in equal shares over all local devices; in a share by "map" on CPUs, "vmap" elsewhere
     ========  ==========================================================================================
 
-    Where ``shared`` is sharded by user (``drivers.mesh``) every run is spread over these devices, and "shard" takes the
-    axes of the mesh that users do not lie along.
+    Where ``shared`` is sharded by user (``drivers.sharding``) every run is spread over these devices, and "shard" takes
+    the axes of the mesh that users do not lie along.
 
     A call has at most 64 runs a device, so memory does not grow with their number. What a last call lacks repeats the
     first runs, keys included, and those results are dropped. Inputs that hold equal keys get equal noise: for figures
@@ -238,9 +238,9 @@ def distribute(
     counts = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(inputs)}
     if len(counts) != 1 or counts & {(), (0,)}:
         raise ValueError(f"inputs must share one leading axis of at least 1, got {sorted(counts)}")
-    found = mesh.of(shared)
-    devices = Mesh(np.asarray(mesh.local_devices()), (mesh.RUNS_AXIS,)) if found is None else found
-    most = devices.shape[mesh.RUNS_AXIS]
+    found = sharding.find_mesh(shared)
+    devices = Mesh(np.asarray(sharding.local_devices()), (sharding.RUNS_AXIS,)) if found is None else found
+    most = devices.shape[sharding.RUNS_AXIS]
     on_cpu = devices.devices.flat[0].platform == "cpu"
     alone = "map" if on_cpu else "vmap"
     several = most > 1 and not (on_cpu and _cpu_threads() <= devices.size)
@@ -248,17 +248,17 @@ def distribute(
     ((count,),) = counts
     share = most if chosen == "shard" else 1
     size = share * -(-count // (share * -(-count // (share * CALL_RUNS))))  # equal calls, each a multiple of the share
-    back = mesh.local_devices()[0] if found is None else NamedSharding(found, PartitionSpec())
+    back = sharding.local_devices()[0] if found is None else NamedSharding(found, PartitionSpec())
     where = devices if chosen == "shard" else found
-    shared, parts = mesh.beside(where, shared), []
+    shared, parts = sharding.move_to_mesh(where, shared), []
     for start in range(0, count, size):
         rows = np.arange(start, start + size) % count  # what the last call lacks repeats the first runs
-        some = mesh.beside(where, jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs))
-        with mesh.over(where):
+        some = sharding.move_to_mesh(where, jax.tree.map(lambda leaf, rows=rows: jnp.asarray(leaf)[rows], inputs))
+        with sharding.use_mesh(where):
             if chosen == "shard":
-                done = _in_shares(function, alone, some, shared)
+                done = _run_in_shares(function, alone, some, shared)
             else:
-                done = _in_turn(function, chosen, some, shared)
+                done = _run_in_turn(function, chosen, some, shared)
         parts.append(jax.tree.map(np.asarray, jax.device_put(done, back)))
     return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[:count]), *parts)  # under any mesh
 
@@ -271,7 +271,7 @@ def _cpu_threads() -> int:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _in_turn(function, policy, inputs, shared):
+def _run_in_turn(function, policy, inputs, shared):
     def one(each):
         return function(each, shared)
 
@@ -279,11 +279,11 @@ def _in_turn(function, policy, inputs, shared):
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _in_shares(function, policy, inputs, shared):
+def _run_in_shares(function, policy, inputs, shared):
     return jax.shard_map(
-        partial(_in_turn, function, policy),
-        in_specs=(PartitionSpec(mesh.RUNS_AXIS), PartitionSpec()),
-        out_specs=PartitionSpec(mesh.RUNS_AXIS),
-        axis_names={mesh.RUNS_AXIS},
+        partial(_run_in_turn, function, policy),
+        in_specs=(PartitionSpec(sharding.RUNS_AXIS), PartitionSpec()),
+        out_specs=PartitionSpec(sharding.RUNS_AXIS),
+        axis_names={sharding.RUNS_AXIS},
         check_vma=False,
     )(inputs, shared)

@@ -19,24 +19,24 @@ may be stopped at any moment. A query that is refused costs nothing. The outputs
 If you delete the record, the curator starts a new one and answers ``queries`` more queries: only the record's file
 limits their number.
 
-``lines`` is the protocol, ``released`` the file, ``curator`` and ``modeler`` the two sides. Any two streams of text
-carry the lines. ``jaxdpbo modeler --curator COMMAND`` starts the curator as a child process and uses its standard input
-and output; where the command begins with ``ssh``, encryption and authentication are OpenSSH's.
+``protocol`` has the messages, ``released_file`` the file, ``curator`` and ``modeler`` the two sides. Any two streams of
+text carry the lines. ``jaxdpbo modeler --curator COMMAND`` starts the curator as a child process and uses its standard
+input and output; where the command begins with ``ssh``, encryption and authentication are OpenSSH's.
 """
 
-from jaxdpbo.outsourcing.curator import Journal, framed, open_journal, serve
-from jaxdpbo.outsourcing.lines import (
+from jaxdpbo.outsourcing.curator import Journal, frame, open_journal, serve
+from jaxdpbo.outsourcing.modeler import Found, search
+from jaxdpbo.outsourcing.protocol import (
     MAX_LINE_LENGTH,
     MAX_QUERIES,
     Answer,
     CuratorStopped,
     ProtocolError,
     RecordInUse,
-    lines_of,
+    read_lines,
     sender,
 )
-from jaxdpbo.outsourcing.modeler import Found, search
-from jaxdpbo.outsourcing.released import Published, publish, read_published
+from jaxdpbo.outsourcing.released_file import Published, publish, read_published
 
 __all__ = [
     "MAX_LINE_LENGTH",
@@ -48,10 +48,10 @@ __all__ = [
     "ProtocolError",
     "Published",
     "RecordInUse",
-    "framed",
-    "lines_of",
+    "frame",
     "open_journal",
     "publish",
+    "read_lines",
     "read_published",
     "search",
     "sender",

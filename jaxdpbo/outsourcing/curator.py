@@ -18,19 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxdpbo import _checks, _files
-from jaxdpbo.outsourcing.lines import (
+from jaxdpbo.outsourcing.protocol import (
     MAX_QUERIES,
     SCHEMA,
     VERSION,
     Answer,
     ProtocolError,
     RecordInUse,
-    answer_of,
     expect_schema,
-    integer,
-    parsed,
+    parse,
+    parse_answer,
+    parse_integer,
 )
-from jaxdpbo.outsourcing.released import Published
+from jaxdpbo.outsourcing.released_file import Published
 
 KEY_BYTES = 32
 MAX_REFUSED = 100  # lines of one contact
@@ -61,7 +61,7 @@ class Journal(NamedTuple):
     failed: set[int]
 
 
-def framed(*parts: bytes | str | np.ndarray) -> bytes:
+def frame(*parts: bytes | str | np.ndarray) -> bytes:
     """One ``bytes`` for ``open_journal`` of all that rows and outputs come from. Different parts give different bytes.
 
     Each part stands with its kind and length, an array with its dtype and shape.
@@ -89,7 +89,7 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
     Args:
       path: of the record, for the curator's eyes only. Its key is ``<path>.key``, drawn where a record begins.
       published: the released file.
-      private: all that rows and outputs come from (``framed`` makes it of several), so that a change is noticed.
+      private: all that rows and outputs come from (``frame`` makes it of several), so that a change is noticed.
       queries: ``T``, at most 10,000.
 
     Raises:
@@ -101,7 +101,7 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
     path = Path(path)
     if _checks.size("queries", queries) > MAX_QUERIES:
         raise ValueError(f"queries must be at most {MAX_QUERIES}, got {queries}")
-    with _locked(path) as descriptor:
+    with _lock(path) as descriptor:
         with open(descriptor, "rb", closefd=False) as stream:
             content = stream.read()
         kept, end, torn = content.rpartition(b"\n")
@@ -155,10 +155,10 @@ def serve(
     refused = 0
     for line in lines:
         try:
-            asked = parsed(line)
+            asked = parse(line)
             if set(asked) == {"answer"}:
-                return integer(asked, "answer", 0, record.rows - 1)
-            reply = _answered(record, evaluate, asked)._asdict()
+                return parse_integer(asked, "answer", 0, record.rows - 1)
+            reply = _answer(record, evaluate, asked)._asdict()
         except ProtocolError as refusal:
             reply, refused = {"error": str(refusal)}, refused + 1
         send(json.dumps(reply))
@@ -167,24 +167,24 @@ def serve(
     return None
 
 
-def _answered(record: Journal, evaluate: Callable[[int], float], asked: dict[str, Any]) -> Answer:
+def _answer(record: Journal, evaluate: Callable[[int], float], asked: dict[str, Any]) -> Answer:
     if set(asked) != {"query", "row"}:
         raise ProtocolError('a query is {"query": its number, "row": a row number}')
     due = len(record.answers) + 1
-    number = integer(asked, "query", 1, record.queries)
-    row = integer(asked, "row", 0, record.rows - 1)
+    number = parse_integer(asked, "query", 1, record.queries)
+    row = parse_integer(asked, "row", 0, record.rows - 1)
     if number < due:
         raise ProtocolError(f"query {number} was answered before: the greeting has its answer")
     if number > due:
         raise ProtocolError(f"query {number} came where {due} was due")
     known = {answer.row: answer.output for answer in record.answers}
-    answer = Answer(number, row, known[row] if row in known else _evaluated(record, evaluate, row))
+    answer = Answer(number, row, known[row] if row in known else _evaluate(record, evaluate, row))
     _write(record, _end(record), _line(answer._asdict()))
     record.answers.append(answer)
     return answer
 
 
-def _evaluated(record: Journal, evaluate: Callable[[int], float], row: int) -> float | None:
+def _evaluate(record: Journal, evaluate: Callable[[int], float], row: int) -> float | None:
     if row not in record.failed and len(record.failed) >= record.queries:
         raise ProtocolError("as many evaluations failed as there are queries: the curator must be started again")
     process = os.getpid()
@@ -217,7 +217,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[int]:
+def _lock(path: Path) -> Iterator[int]:
     """The record's descriptor; at most one process has it."""
     import fcntl  # POSIX alone has it, and only a curator needs it
 
@@ -277,7 +277,7 @@ def _key(path: Path, *, begun: bool) -> bytes:
 def _read(path: Path, kept: bytes, header: dict[str, Any], rows: int) -> list[Answer]:
     """The answers in a record, whose lines must be as a curator writes them."""
     first, *rest = kept.split(b"\n")
-    begun = parsed(first.decode(errors="replace"))
+    begun = parse(first.decode(errors="replace"))
     expect_schema(begun, path.name)
     for name, said in (
         ("released", "the released file"),
@@ -288,7 +288,7 @@ def _read(path: Path, kept: bytes, header: dict[str, Any], rows: int) -> list[An
             raise ProtocolError(f"{said} changed since {path.name} was begun")
     if len(rest) > header["queries"]:
         raise ProtocolError(f"{path.name} has {len(rest)} answers to {header['queries']} queries")
-    answers = [answer_of(parsed(line.decode(errors="replace")), k, rows) for k, line in enumerate(rest, start=1)]
+    answers = [parse_answer(parse(line.decode(errors="replace")), k, rows) for k, line in enumerate(rest, start=1)]
     if b"".join([_line(header), *(_line(answer._asdict()) for answer in answers)]) != kept + b"\n":
         raise ProtocolError(f"{path.name} was not written by a curator, or was changed since")
     return answers

@@ -10,18 +10,18 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import po_gp_ucb
-from jaxdpbo.outsourcing.lines import (
+from jaxdpbo.outsourcing.protocol import (
     MAX_QUERIES,
     Answer,
     CuratorStopped,
     ProtocolError,
-    answer_of,
     expect_schema,
-    integer,
-    parsed,
-    shown,
+    parse,
+    parse_answer,
+    parse_integer,
+    quote,
 )
-from jaxdpbo.outsourcing.released import Published
+from jaxdpbo.outsourcing.released_file import Published
 from jaxdpbo.privacy import keys
 from jaxdpbo.types import Query
 
@@ -67,12 +67,12 @@ def search(
         raise ProtocolError("the curator's greeting is not one")
     if greeting["released"] != published.digest:
         raise ProtocolError("the released file is not the curator's: it was changed, or is of another search")
-    count, steps = len(published.curated.z), integer(greeting, "queries", 1, MAX_QUERIES)
-    integer(greeting, "rows", count, count)
+    count, steps = len(published.curated.z), parse_integer(greeting, "queries", 1, MAX_QUERIES)
+    parse_integer(greeting, "rows", count, count)
     earlier = greeting["answers"]
     if not isinstance(earlier, list) or len(earlier) > steps:
         raise ProtocolError(f"the curator's answers are not a list of at most {steps}")
-    earlier = [answer_of(before, number, count) for number, before in enumerate(earlier, start=1)]
+    earlier = [parse_answer(before, number, count) for number, before in enumerate(earlier, start=1)]
     config = po_gp_ucb.config(published.curated, steps=steps, **options)
     state = po_gp_ucb.init(init_key, config)
     answers: list[Answer] = []
@@ -92,7 +92,7 @@ def search(
         query = _ask(jax.random.fold_in(ask_key, len(answers)), config, state)
         asked = {"query": len(answers) + 1, "row": int(query.rows[0])}
         send(json.dumps(asked))
-        answer = answer_of(_reply(replies), asked["query"], count)
+        answer = parse_answer(_reply(replies), asked["query"], count)
         if answer.row != asked["row"]:
             raise ProtocolError(f"query {answer.query} asked for row {asked['row']}, answered for row {answer.row}")
         state = learn(state, answer)
@@ -109,7 +109,7 @@ def _reply(replies: Iterator[str]) -> dict[str, Any]:
     line = next(replies, None)
     if line is None:
         raise CuratorStopped("the curator went away: its answers are in its record, start it again to go on")
-    reply = parsed(line)
+    reply = parse(line)
     if "error" in reply:
-        raise ProtocolError(f"the curator refused: {shown(reply['error'])}")
+        raise ProtocolError(f"the curator refused: {quote(reply['error'])}")
     return reply

@@ -167,7 +167,7 @@ def outcome_scores(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, n
     return scores[of_first], scores[of_second]
 
 
-def refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float = 1.0) -> bool:
+def is_refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float = 1.0) -> bool:
     """Whether a bound is above the claim: it is false then, unless this was among the audits that fail by chance.
 
     ``distance``, of the neighbours, is for "metric_dp" alone. The statement's ``total_variation`` is beyond any trial.

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, asked, guarantee, private_scale, sensitivity
+from jaxdpbo.privacy import accounting, guarantee, private_scale, requested_budget, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -35,7 +35,7 @@ MIN_RADIUS = 32  # times sqrt(d): radii below would lose more than 4 % to roundi
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Budget:
+class SumBudget:
     """The part of a config that sets the noise of sums over users; made by ``budget``.
 
     Attributes:
@@ -58,7 +58,7 @@ class Budget:
     steps: int = field(metadata={"static": True})
     releases: int = field(metadata={"static": True})
     dimension: int = field(metadata={"static": True})
-    scale: private_scale.Budget | None = None
+    scale: private_scale.ScaleBudget | None = None
 
 
 def budget(
@@ -71,7 +71,7 @@ def budget(
     releases: int = 1,
     dtype: DTypeLike,
     find_scale: bool = False,
-) -> Budget:
+) -> SumBudget:
     """A checked budget for ``steps`` times ``releases`` sums of ``users`` vectors of ``dimension`` numbers.
 
     With ``find_scale`` a share of it, ``private_scale.SHARE`` of ``mu^2``, is kept for finding the clip norm or the
@@ -92,12 +92,12 @@ def budget(
         noise = "none"
     scale = None
     if _checks.flag("find_scale", find_scale):
-        first, mu = shared(mu, (private_scale.SHARE, 1 - private_scale.SHARE), dtype)
+        first, mu = split_levels(mu, (private_scale.SHARE, 1 - private_scale.SHARE), dtype)
         typed, scale = mu, private_scale.budget(first, noise, dtype=dtype)
     if noise == "exact":
         share = 1.0 if scale is None else math.sqrt(1 - private_scale.SHARE)
-        radius, sigma = _on_grid(min(typed, mu), dimension, steps * releases, share)
-    return Budget(
+        radius, sigma = _grid_noise(min(typed, mu), dimension, steps * releases, share)
+    return SumBudget(
         mu=jnp.asarray(mu, dtype),
         radius=jnp.asarray(radius, jnp.int32),
         noise=noise,
@@ -110,17 +110,17 @@ def budget(
     )
 
 
-def shared(mu: float, shares: Sequence[float], dtype: DTypeLike) -> list[float]:
+def split_levels(mu: float, shares: Sequence[float], dtype: DTypeLike) -> list[float]:
     """Levels that ``dtype`` holds, one for each share of ``mu^2``: together they are ``mu`` at most."""
     if mu == math.inf:
         return [mu] * len(shares)
-    levels = [_checks.rounded_down(mu * math.sqrt(share), dtype) for share in shares]
-    while accounting.composed_mu(*levels) > mu:
+    levels = [_checks.round_down(mu * math.sqrt(share), dtype) for share in shares]
+    while accounting.compose_gdp_rounded_up(*levels) > mu:
         levels[-1] = float(np.nextafter(np.asarray(levels[-1], dtype), np.zeros((), dtype)))
     return levels
 
 
-def grid(budget: Budget) -> jax.Array | None:
+def grid(budget: SumBudget) -> jax.Array | None:
     """The radius that sums are quantised with; None where they are not."""
     return budget.radius if budget.noise == "exact" else None
 
@@ -148,7 +148,7 @@ class NoiseSettings(NamedTuple):
     clip: jax.Array
 
 
-def noise_settings(budget: Budget, *clip: jax.Array) -> NoiseSettings:
+def noise_settings(budget: SumBudget, *clip: jax.Array) -> NoiseSettings:
     """Of a budget, and what bounds one user's part: the clip norm, or the two ends of the range."""
     scale = budget.scale
 
@@ -167,7 +167,7 @@ def noise_settings(budget: Budget, *clip: jax.Array) -> NoiseSettings:
     )
 
 
-def joined(first: NoiseSettings, second: NoiseSettings) -> NoiseSettings:
+def join_settings(first: NoiseSettings, second: NoiseSettings) -> NoiseSettings:
     """Of two parts of one run."""
     return jax.tree.map(lambda *both: jnp.concatenate([jnp.atleast_1d(each) for each in both]), first, second)
 
@@ -180,7 +180,7 @@ def same_noise(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> 
     return jnp.all(jnp.stack([jnp.all(old == new) for old, new in pairs]))
 
 
-def changed_noise(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> str:
+def describe_noise_change(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> str:
     """What differs, by name and value, on the host; "" where nothing does."""
     pairs = zip(getattr(current, "_fields", ()), map(np.asarray, begun), map(np.asarray, current), strict=True)
     return ", ".join(
@@ -190,7 +190,7 @@ def changed_noise(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) 
     )
 
 
-def statement(budget: Budget, protects: str) -> guarantee.Guarantee:
+def statement(budget: SumBudget, protects: str) -> guarantee.Guarantee:
     """GDP for replace-one on the users, of all releases together; none at ``mu = inf``.
 
     ``mu``-GDP for ideal noise where ``noise`` is "float"; where it is "exact" what ``radius`` and ``sigma`` give,
@@ -211,7 +211,7 @@ def statement(budget: Budget, protects: str) -> guarantee.Guarantee:
     if budget.scale is not None:
         first = private_scale.level(budget.scale)
         parts = (FIND_SCALE, first), (RELEASES, level)
-        level = accounting.composed_mu(first, level)
+        level = accounting.compose_gdp_rounded_up(first, level)
         total_variation += private_scale.total_variation(budget.scale)
     return guarantee.guarantee(
         "gdp",
@@ -231,11 +231,11 @@ def statement(budget: Budget, protects: str) -> guarantee.Guarantee:
 def statement_parts(config: Any, stated: guarantee.Guarantee) -> tuple[tuple[str, float], ...]:
     """What the statement of a config spends its budget on: its own parts, or all of it on one mechanism.
 
-    A config without a ``Budget`` of sums names its mechanism in an attribute ``mechanism``.
+    A config without a ``SumBudget`` of sums names its mechanism in an attribute ``mechanism``.
     """
     if stated.parts:
         return stated.parts
-    sums = isinstance(getattr(config, "budget", None), Budget)
+    sums = isinstance(getattr(config, "budget", None), SumBudget)
     return ((RELEASES if sums else getattr(config, "mechanism", SEARCH), stated.level),)
 
 
@@ -266,7 +266,7 @@ def units(name: str, epsilon: float, moves: int) -> Units:
     )
 
 
-def on_grid(scores: jax.Array, units: jax.Array, sensitivity: jax.Array) -> jax.Array:
+def quantise_scores(scores: jax.Array, units: jax.Array, sensitivity: jax.Array) -> jax.Array:
     """Scores as ``int32`` that move by at most ``units`` where they move by ``sensitivity``; not finite ones are least.
 
     Rounded down, which keeps a shift of whole units a shift. Two or four units are kept back for that, and for the
@@ -279,7 +279,7 @@ def on_grid(scores: jax.Array, units: jax.Array, sensitivity: jax.Array) -> jax.
 
 
 def grid_unit(units: jax.Array, sensitivity: jax.Array) -> jax.Array:
-    """What one unit of ``on_grid`` stands for."""
+    """What one unit of ``quantise_scores`` stands for."""
     kept_back = 2 if sensitivity.dtype == jnp.float64 else 4
     return sensitivity / (units - kept_back).astype(sensitivity.dtype)
 
@@ -288,7 +288,7 @@ def _end(dtype: Any) -> float:
     return 2.0**30 if dtype == jnp.float64 else 2.0**24
 
 
-def _on_grid(mu: float, dimension: int, releases: int, share: float) -> tuple[int, int]:
+def _grid_noise(mu: float, dimension: int, releases: int, share: float) -> tuple[int, int]:
     """Radius and sigma, or a refusal that says what would do; ``mu`` is a ``share`` of what was asked for."""
     if dimension >= MAX_RADIUS:
         raise ValueError(
@@ -303,7 +303,7 @@ def _on_grid(mu: float, dimension: int, releases: int, share: float) -> tuple[in
         smallest = (
             accounting.rounded_gaussian_mu(sensitivity.integer_sum(math.ceil(least)), SIGMAS[-1], releases) / share
         )
-        raise asked.BudgetError(
+        raise requested_budget.BudgetError(
             "least",
             1.005 * smallest,
             mu / share,
@@ -312,7 +312,7 @@ def _on_grid(mu: float, dimension: int, releases: int, share: float) -> tuple[in
         )
     if radius >= MAX_RADIUS:
         largest = accounting.rounded_gaussian_mu(sensitivity.integer_sum(MAX_RADIUS - 1), sigma, releases) / share
-        raise asked.BudgetError(
+        raise requested_budget.BudgetError(
             "most",
             0.995 * largest,
             mu / share,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, asked, mechanisms, sensitivity, totals, wide_integers
+from jaxdpbo.privacy import accounting, mechanisms, requested_budget, sensitivity, totals, wide_integers
 from jaxdpbo.types import ArrayLike, DTypeLike
 
 RATE = Fraction(1, 2**8)  # of the exponential mechanism: its scores are in units of 1/256 nat
@@ -25,7 +25,7 @@ TOTAL_VARIATION = 2.0**-128  # of one choice, see ``mechanisms.exact_exponential
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Budget:
+class ChoiceBudget:
     """What sets how sharp a choice is; made by ``budget``.
 
     Attributes:
@@ -41,7 +41,7 @@ class Budget:
     noise: str = field(metadata={"static": True})
 
 
-def budget(mu: float, noise: str, *, dtype: DTypeLike) -> Budget:
+def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ChoiceBudget:
     """A checked budget, rounded down.
 
     Args:
@@ -56,24 +56,24 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> Budget:
     mu = _checks.positive("mu", mu, finite=False)
     if (noise == "none") != math.isinf(mu):
         raise ValueError(f"mu must be inf with noise='none' and finite with any other, got {mu}, {noise!r}")
-    mu = mu if math.isinf(mu) else _checks.rounded_down(mu, dtype)
+    mu = mu if math.isinf(mu) else _checks.round_down(mu, dtype)
     if noise == "exact":
         units = min(_units(mu), MAX_LEVELS)
         if not units:
             least = accounting.bounded_range_mu(float(_range(1)))
-            raise asked.BudgetError("least", 1.01 * least, mu, "for an exact choice, got {}")
+            raise requested_budget.BudgetError("least", 1.01 * least, mu, "for an exact choice, got {}")
         digits = MAX_LEVELS // units
-    return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), jnp.asarray(digits, jnp.int32), noise)
+    return ChoiceBudget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), jnp.asarray(digits, jnp.int32), noise)
 
 
-def level(budget: Budget) -> float:
+def level(budget: ChoiceBudget) -> float:
     """The GDP level of one choice: ``mu``, or what the integers give."""
     if budget.noise != "exact":
         return float(budget.mu)
     return accounting.bounded_range_mu(float(_range(int(budget.units))))
 
 
-def pure_level(budget: Budget) -> float:
+def pure_level(budget: ChoiceBudget) -> float:
     """The ``epsilon`` of ``epsilon``-DP that one choice has besides: its range."""
     if budget.noise != "exact":
         return accounting.bounded_range_eta(float(budget.mu))
@@ -94,10 +94,10 @@ def sharpness(mu: float, width: float, users: int) -> float:
     return users * accounting.bounded_range_eta(mu) / sensitivity.between_scores(width)
 
 
-def row(
-    key: jax.Array, budget: Budget, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None
+def choose_row(
+    key: jax.Array, budget: ChoiceBudget, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None
 ) -> jax.Array:
-    """One of the points, more likely the lower the mean of its ``relative`` losses.
+    """One of the points, more likely the lower the mean of its ``relative_losses`` losses.
 
     Formal guarantee: ``level(budget)``-GDP and ``pure_level(budget)``-DP, replace-one, within ``TOTAL_VARIATION``,
     whatever the losses are. Replacing a user moves the sums by a vector in ``[-units digits, units digits]``; dividing
@@ -129,13 +129,15 @@ def row(
     >>> from jaxdpbo import secret_key
     >>> from jaxdpbo.privacy import choice
     >>> chosen, losses = choice.budget(1.0, "exact", dtype=float), jnp.outer(jnp.arange(3.0), jnp.ones(500))
-    >>> int(choice.row(secret_key(), chosen, losses, jnp.asarray(2.0)))
+    >>> int(choice.choose_row(secret_key(), chosen, losses, jnp.asarray(2.0)))
     0
     """
     return draw(key, budget, sum_losses(budget, losses, width), favoured)
 
 
-def sum_losses(budget: Budget, losses: jax.Array, width: jax.Array, present: jax.Array | None = None) -> totals.Sum:
+def sum_losses(
+    budget: ChoiceBudget, losses: jax.Array, width: jax.Array, present: jax.Array | None = None
+) -> totals.Sum:
     """What users add to a choice: the sums ``(m,)`` of their ``relative`` losses, in integers where noise is exact.
 
     Args:
@@ -144,7 +146,7 @@ def sum_losses(budget: Budget, losses: jax.Array, width: jax.Array, present: jax
       width: ``()``, public.
       present: ``(s,)``, False at columns that stand for nobody.
     """
-    lost = relative(losses, width)
+    lost = relative_losses(losses, width)
     if budget.noise == "exact":
         levels = budget.units * budget.digits
         lost = jnp.rint(lost * levels.astype(lost.dtype)).astype(jnp.int32)
@@ -152,8 +154,8 @@ def sum_losses(budget: Budget, losses: jax.Array, width: jax.Array, present: jax
     return wide_integers.total(lost, LEVELS_BITS) if budget.noise == "exact" else jnp.sum(lost, axis=1)
 
 
-def draw(key: jax.Array, budget: Budget, total: totals.Sum, favoured: ArrayLike | None = None) -> jax.Array:
-    """The row ``()`` that ``row`` draws, of the ``sum_losses`` ``(m,)`` of all users."""
+def draw(key: jax.Array, budget: ChoiceBudget, total: totals.Sum, favoured: ArrayLike | None = None) -> jax.Array:
+    """The row ``()`` that ``choose_row`` draws, of the ``sum_losses`` ``(m,)`` of all users."""
     if isinstance(total, wide_integers.Wide):
         return mechanisms.exact_exponential(key, scores(budget, total, favoured), RATE).astype(jnp.int32)
     if budget.noise == "none":
@@ -165,13 +167,13 @@ def draw(key: jax.Array, budget: Budget, total: totals.Sum, favoured: ArrayLike 
     return jax.random.categorical(key, logits, mode="high").astype(jnp.int32)
 
 
-def scores(budget: Budget, total: wide_integers.Wide, favoured: ArrayLike | None = None) -> jax.Array:
-    """Integers ``(m,)`` in units of ``RATE``, the best at ``mechanisms.top(RATE)``: raw, what ``row`` draws by.
+def scores(budget: ChoiceBudget, total: wide_integers.Wide, favoured: ArrayLike | None = None) -> jax.Array:
+    """Integers ``(m,)`` in units of ``RATE``, the best at ``mechanisms.top(RATE)``: raw, what ``choose_row`` draws by.
 
     Args:
       budget: of ``budget``, ``noise`` being "exact".
       total: ``(m,)``, ``sum_losses`` of all users.
-      favoured: see ``row``.
+      favoured: see ``choose_row``.
     """
     top, points = mechanisms.top(RATE), len(total.low)
     lost = wide_integers.divide(total, budget.digits)
@@ -191,15 +193,15 @@ def _prior(count: int, favoured: ArrayLike | None, dtype: DTypeLike) -> jax.Arra
     return jnp.where(at, jnp.asarray(math.log(max(count - 1, 1)), dtype), found)
 
 
-def relative(losses: jax.Array, width: jax.Array) -> jax.Array:
+def relative_losses(losses: jax.Array, width: jax.Array) -> jax.Array:
     """Losses ``(m, n)`` less each user's least finite one, over ``width``, in [0, 1]; 1 where they are not finite."""
     losses = jnp.asarray(losses)
 
-    def known(row):
+    def fill_nonfinite(row):
         return jnp.where(jnp.isfinite(row), row, jnp.inf)
 
     least = jax.lax.fori_loop(  # XLA's reduction over the leading axis takes 3 to 8 times as long on CPUs
-        1, losses.shape[0], lambda i, least: jnp.minimum(least, known(losses[i])), known(losses[0])
+        1, losses.shape[0], lambda i, least: jnp.minimum(least, fill_nonfinite(losses[i])), fill_nonfinite(losses[0])
     )
     found = jnp.clip((losses - jnp.where(jnp.isfinite(least), least, 0.0)[None]) / width, 0.0, 1.0)
     return jnp.where(jnp.isfinite(losses) & (found >= 0), found, 1.0)

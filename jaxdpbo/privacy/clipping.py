@@ -45,13 +45,13 @@ def l2_norms(vectors: jax.Array) -> jax.Array:
     return scale * jnp.sqrt(jnp.sum(jnp.square(vectors / scale[None]), axis=0))
 
 
-def summed(
+def clip_and_sum(
     vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None, present: jax.Array | None = None
 ) -> tuple[totals.Sum, jax.Array, jax.Array]:
     """Clip and add up columns; with ``radius`` as integers, so that nothing about the sum is rounded.
 
     Replacing one column moves the sum by ``sensitivity.clipped_sum``, up to rounding. With ``radius`` each column
-    becomes integers of l2 norm at most ``radius`` (``quantised``), and it is ``sensitivity.integer_sum`` exactly.
+    becomes integers of l2 norm at most ``radius`` (``quantise``), and it is ``sensitivity.integer_sum`` exactly.
 
     Args:
       vectors: ``(d, n)``, one user a column.
@@ -63,23 +63,23 @@ def summed(
       The sum ``(d,)``, with ``radius`` as ``wide_integers.Wide`` in units of ``grid_step``; how many users were
       clipped, and how many refused.
     """
-    counted, clipped, nonfinite = _counted(vectors, clip_norm, radius, present)
+    counted, clipped, nonfinite = _clip_and_quantise(vectors, clip_norm, radius, present)
     total = jnp.sum(counted, axis=1) if radius is None else wide_integers.total(counted, RADIUS_BITS)
     return total, jnp.sum(clipped), jnp.sum(nonfinite)
 
 
-def _counted(
+def _clip_and_quantise(
     vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None, present: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """What is added up ``(d, n)``, and which users were clipped and refused ``(n,)``."""
     vectors, clipped, nonfinite = clip_by_l2_norm(vectors, clip_norm)
-    counted = vectors if radius is None else quantised(vectors, clip_norm, radius)
+    counted = vectors if radius is None else quantise(vectors, clip_norm, radius)
     if present is None:
         return counted, clipped, nonfinite
     return jnp.where(present[None], counted, 0), clipped & present, nonfinite & present
 
 
-def quantised(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
+def quantise(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
     """Columns ``(d, n)`` of norm at most ``clip_norm`` as integers of norm at most ``radius``; ``int32``.
 
     Integers decide, floats never do: a column whose integers are beyond counts as zero. That does not happen to
@@ -105,49 +105,50 @@ def grid_step(clip_norm: jax.Array, radius: jax.Array, dimension: int) -> jax.Ar
     return clip_norm / reach(radius, dimension, clip_norm.dtype)
 
 
-def clipped_sum(
+def weighted_clipped_sum(
     weights: jax.Array,
     losses: jax.Array,
     clip_norm: jax.Array,
     radius: jax.Array | None = None,
     present: jax.Array | None = None,
 ) -> tuple[totals.Sum, jax.Array, jax.Array]:
-    """``summed`` of ``weights.T @ losses[:, i]`` over users, in chunks: no ``(d, n)`` array is stored.
+    """``clip_and_sum`` of ``weights.T @ losses[:, i]`` over users, in chunks: no ``(d, n)`` array is stored.
 
-    Replacing one user's losses moves the result as ``summed`` says, whatever the losses are, NaN and infinities
+    Replacing one user's losses moves the result as ``clip_and_sum`` says, whatever the losses are, NaN and infinities
     included. ``weights`` and ``n`` must not depend on the users' data.
 
     Args:
       weights: ``(r, d)``, finite.
       losses: ``(m, n)``, of which the leading ``r <= m`` rows count.
       clip_norm: ``B``, positive.
-      radius: see ``summed``.
-      present: see ``summed``.
+      radius: see ``clip_and_sum``.
+      present: see ``clip_and_sum``.
 
     Returns:
-      As ``summed``: the sum, how many users were clipped, and how many refused as not finite. Raw data, not private.
+      As ``clip_and_sum``: the sum, how many users were clipped, and how many refused as not finite. Raw data, not
+      private.
     """
     rows, users = weights.shape[0], losses.shape[1]
 
-    def add_chunk(block: jax.Array, counts: jax.Array | None) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def sum_chunk(block: jax.Array, counts: jax.Array | None) -> tuple[jax.Array, jax.Array, jax.Array]:
         vectors = jnp.matmul(weights.T, block, precision="highest")
-        counted, clipped, nonfinite = _counted(vectors, clip_norm, radius, counts)
+        counted, clipped, nonfinite = _clip_and_quantise(vectors, clip_norm, radius, counts)
         return jnp.sum(counted, axis=1, dtype=counted.dtype), jnp.sum(clipped), jnp.sum(nonfinite)
 
-    def chunk_from(start: jax.Array, counts: jax.Array | None) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def sum_chunk_from(start: jax.Array, counts: jax.Array | None) -> tuple[jax.Array, jax.Array, jax.Array]:
         if present is not None:
             here = jax.lax.dynamic_slice_in_dim(present, start, CHUNK)
             counts = here if counts is None else counts & here
-        return add_chunk(jax.lax.dynamic_slice(losses, (jnp.zeros_like(start), start), (rows, CHUNK)), counts)
+        return sum_chunk(jax.lax.dynamic_slice(losses, (jnp.zeros_like(start), start), (rows, CHUNK)), counts)
 
     if users <= MOST_AT_ONCE:  # no loop, so no copy of the losses where all rows count
-        sums, clipped, nonfinite = add_chunk(losses[:rows], present)
+        sums, clipped, nonfinite = sum_chunk(losses[:rows], present)
         return sums if radius is None else wide_integers.widen(sums), clipped, nonfinite
     whole, rest = divmod(users, CHUNK)
     starts = CHUNK * jnp.arange(whole, dtype=jnp.int32)
-    sums, *flags = jax.lax.map(lambda start: chunk_from(start, None), starts)  # integers of a chunk fit 31 bits
+    sums, *flags = jax.lax.map(lambda start: sum_chunk_from(start, None), starts)  # integers of a chunk fit 31 bits
     if rest:  # the last chunk overlaps the one before, and counts what is new
-        last = chunk_from(jnp.asarray(users - CHUNK, jnp.int32), jnp.arange(CHUNK) >= CHUNK - rest)
+        last = sum_chunk_from(jnp.asarray(users - CHUNK, jnp.int32), jnp.arange(CHUNK) >= CHUNK - rest)
         sums, *flags = (jnp.concatenate([first, one[None]]) for first, one in zip((sums, *flags), last, strict=True))
     total = jnp.sum(sums, axis=0) if radius is None else wide_integers.total(sums.T, RADIUS_BITS + CHUNK_BITS)
     clipped, nonfinite = (jnp.sum(flag) for flag in flags)

@@ -113,7 +113,7 @@ class _Kind(NamedTuple):
     unordered: Callable[[Any], Iterable[Any]] = lambda value: ()
 
 
-def _instance_of(*classes: type) -> Callable[[Any], bool]:
+def _instance_check(*classes: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, classes)
 
 
@@ -124,7 +124,7 @@ def _is_array(value: Any) -> bool:
     return not jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and not np.dtype(value.dtype).hasobject
 
 
-def _reached(function: types.FunctionType) -> tuple[Any, ...]:
+def _collect_values(function: types.FunctionType) -> tuple[Any, ...]:
     """All that a function's values can depend on. Modules apart: their versions are in every fingerprint."""
     names = sorted(_names(function.__code__) & function.__globals__.keys())
     known = [(name, function.__globals__[name]) for name in names]
@@ -187,23 +187,23 @@ def _name(value: Any) -> bytes:
 
 
 _KINDS = (  # the first that holds
-    _Kind("function", inspect.isfunction, _reached),
+    _Kind("function", inspect.isfunction, _collect_values),
     _Kind("names", inspect.iscode, _code_names),
-    _Kind("partial", _instance_of(functools.partial), attrgetter("func", "args", "keywords")),
+    _Kind("partial", _instance_check(functools.partial), attrgetter("func", "args", "keywords")),
     _Kind("method", inspect.ismethod, attrgetter("__func__", "__self__")),
     _Kind("class", inspect.isclass, lambda value: (_name(value), *_methods(value))),
-    _Kind("enum", _instance_of(enum.Enum), lambda value: (type(value), value.name)),
+    _Kind("enum", _instance_check(enum.Enum), lambda value: (type(value), value.name)),
     _Kind("record", dataclasses.is_dataclass, _fields),
-    _Kind("items", _instance_of(tuple, list), lambda value: (type(value), *value)),
-    _Kind("mapping", _instance_of(dict), lambda value: (type(value),), lambda value: value.items()),
-    _Kind("set", _instance_of(frozenset, set), lambda value: (), lambda value: value),
-    _Kind("slice", _instance_of(slice), attrgetter("start", "stop", "step")),
+    _Kind("items", _instance_check(tuple, list), lambda value: (type(value), *value)),
+    _Kind("mapping", _instance_check(dict), lambda value: (type(value),), lambda value: value.items()),
+    _Kind("set", _instance_check(frozenset, set), lambda value: (), lambda value: value),
+    _Kind("slice", _instance_check(slice), attrgetter("start", "stop", "step")),
     _Kind(
         "descriptor",
-        _instance_of(staticmethod, classmethod, property),
+        _instance_check(staticmethod, classmethod, property),
         lambda value: tuple(getattr(value, name, None) for name in ("__func__", "fget", "fset")),
     ),
-    _Kind("signature", _instance_of(inspect.Signature), _parameters),
+    _Kind("signature", _instance_check(inspect.Signature), _parameters),
     _Kind(  # compiled
         "wrapped",
         lambda value: callable(value) and getattr(value, "__wrapped__", None) is not None,

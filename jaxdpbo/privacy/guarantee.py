@@ -221,7 +221,7 @@ def _check_parts(parts: Any, notion: str, level: float) -> tuple[tuple[str, floa
     if not pairs or any(len(each) != 2 for each in parts):
         raise TypeError(f"parts must be pairs of words and a level, got {parts!r}")
     items = tuple((_words("parts", what), _checks.positive("parts", each)) for what, each in parts)
-    composed = accounting.composed_mu(*(each for _, each in items)) if items else level
+    composed = accounting.compose_gdp_rounded_up(*(each for _, each in items)) if items else level
     if notion == "gdp" and not math.isclose(composed, level, rel_tol=1e-9):
         raise ValueError(f"parts must compose to the level of a gdp statement, {level}, got {composed}")
     if notion != "gdp" and any(notion != "dp" or each > level for _, each in items):
@@ -242,7 +242,7 @@ def _check_also(also: Any, notion: str) -> tuple[str, float]:
     return also[0], _checks.positive("also", also[1])
 
 
-def of_total(
+def from_total(
     total: accounting.Total, protects: str, *, assumptions: tuple[str, ...] = (), total_variation: float = 0.0
 ) -> Guarantee:
     """Stages composed, as a typed statement, itemised by stage: what a result carries and a ledger charges.
@@ -255,7 +255,7 @@ def of_total(
     >>> from jaxdpbo.privacy import guarantee
     >>> from jaxdpbo.privacy.accounting import stage
     >>> total = accounting.total([stage.gaussian(0.5, "a search"), stage.pure(0.3, "a choice")], 1e-5)
-    >>> print(guarantee.of_total(total, "the rows").claim)
+    >>> print(guarantee.from_total(total, "the rows").claim)
     dp 2.22774 and gdp 0.5..., alone 1.99 for a search and 0.3 for a choice, delta=1e-05 (replace_one) for the rows
 
     Args:
@@ -302,12 +302,12 @@ def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
     )
 
 
-def expect_within(stated: Guarantee, epsilon: Any, delta: Any) -> None:
+def expect_budget(stated: Guarantee, epsilon: Any, delta: Any) -> None:
     """Raise if the guarantee exceeds the requested ``(epsilon, delta)``; nothing is checked where ``epsilon`` is None.
 
     Raises:
-      ValueError: the run draws noise so often that its total variation exceeds the amount that ``asked.mu_of``
-        reserved.
+      ValueError: the run draws noise so often that its total variation exceeds the amount that
+        ``requested_budget.requested_mu`` reserved.
     """
     if epsilon is not None and stated.epsilon(float(delta)) > float(epsilon):
         raise ValueError(

@@ -230,13 +230,15 @@ def create(
       FileExistsError: there is such a file. A second budget for the same records is a second spend.
       FileNotFoundError: its folder does not exist.
     """
-    asked = _asked(mu, epsilon, delta, notion, level, total_variation)
-    budget = _written(_exact(Spend((Event(*asked, total_variation),), relation, protects, unit)))
+    asked = _requested_budget(mu, epsilon, delta, notion, level, total_variation)
+    budget = _to_json(_exact(Spend((Event(*asked, total_variation),), relation, protects, unit)))
     signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
     _begin(path, {"schema": SCHEMA, "version": VERSION} | budget | signed)
 
 
-def _asked(mu: Any, epsilon: Any, delta: Any, notion: Any, level: Any, total_variation: Any) -> tuple[Any, Any, Any]:
+def _requested_budget(
+    mu: Any, epsilon: Any, delta: Any, notion: Any, level: Any, total_variation: Any
+) -> tuple[Any, Any, Any]:
     """Notion, level and slack of a budget that was given in one of three ways."""
     if mu is None and epsilon is None and not (notion is None and level is None):
         if not isinstance(notion, str) or notion not in LEVELS:
@@ -248,9 +250,13 @@ def _asked(mu: Any, epsilon: Any, delta: Any, notion: Any, level: Any, total_var
         raise ValueError("notion and level must not be given with mu or epsilon, which set a budget of notion 'gdp'")
     if mu is not None and epsilon is None and delta is None:
         return "gdp", _fraction("mu", mu), 0
-    from jaxdpbo.privacy.asked import mu_of  # an auditor loads this file alone, and creates none
+    from jaxdpbo.privacy.requested_budget import requested_mu  # an auditor loads this file alone, and creates none
 
-    return "gdp", mu_of(mu, epsilon, delta, total_variation=float(_fraction("total_variation", total_variation))), 0
+    return (
+        "gdp",
+        requested_mu(mu, epsilon, delta, total_variation=float(_fraction("total_variation", total_variation))),
+        0,
+    )
 
 
 def charge(
@@ -284,9 +290,9 @@ def charge(
     spend, run, what = _exact(spend), _text("run", run), _text("what", what)
     if not isinstance(fingerprint, str):
         raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
-    with _opened(path, writing=True, timeout=timeout) as opened:
+    with _open_ledger(path, writing=True, timeout=timeout) as opened:
         found, kept = _account(opened)
-        _expect_the_kind_of(opened.path, found.budget, spend)
+        _expect_same_kind(opened.path, found.budget, spend)
         for entry in found.spends:
             if entry.run != run:
                 continue
@@ -304,7 +310,7 @@ def charge(
         short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
         if short:
             raise BudgetExceeded(f"{opened.path}: run {run!r} would spend {', '.join(short)}")
-        content = {"kind": "spend", "run": run, "what": what} | _written(spend)
+        content = {"kind": "spend", "run": run, "what": what} | _to_json(spend)
         digest = _append(opened, content | {"fingerprint": fingerprint, "who": _who(), "when": _now()})
         return Charge(run, len(opened.chain.lines) + 1, digest, False, (), None)
 
@@ -320,8 +326,8 @@ def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, ti
       LedgerError: the run was not charged.
     """
     run, content = _text("run", run), json.loads(_json("content", content))
-    with _opened(path, writing=True, timeout=timeout) as opened:
-        steps, release = _charged(opened, run)
+    with _open_ledger(path, writing=True, timeout=timeout) as opened:
+        steps, release = _find_charge(opened, run)
         if release is not None:
             raise Moved(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
@@ -341,8 +347,8 @@ def store_release(
       LedgerError: the run was not charged.
     """
     run, payload = _text("run", run), json.loads(_json("payload", payload))
-    with _opened(path, writing=True, timeout=timeout) as opened:
-        _, release = _charged(opened, run)
+    with _open_ledger(path, writing=True, timeout=timeout) as opened:
+        _, release = _find_charge(opened, run)
         if release is not None:
             _settle(opened)
             return release
@@ -357,7 +363,7 @@ def adopt(path: str | Path, *, by: str | None = None) -> None:
     older copy, what was spent since is forgotten. The file gets another id; if the mark of its former id stands in the
     same folder it is deleted, so that a former state of the file is refused.
     """
-    with _opened(path, writing=True, copies=True) as opened:
+    with _open_ledger(path, writing=True, copies=True) as opened:
         _account(opened)
         signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
         identity = _identity(opened.path, opened.descriptor)
@@ -386,7 +392,7 @@ def account(path: str | Path, *, expected_head: str | None = None) -> Account:
       Damaged: the file is not what was written, or holds no line of the expected hash.
       LedgerError: it is no ledger, or one of another version.
     """
-    with _opened(path, writing=False) as opened:
+    with _open_ledger(path, writing=False) as opened:
         if expected_head is not None and expected_head not in opened.chain.hashes:
             raise Damaged(f"{opened.path} does not hold the expected line: it was cut short or written anew")
         return _account(opened)[0]
@@ -410,7 +416,7 @@ def describe(path: str | Path) -> str:
     """
     found = account(path)
     budget = found.budget
-    sums = [["", COSTS[budget.notion], "delta", "total_variation"], ["budget", *map(_down, _allowed(budget))]]
+    sums = [["", COSTS[budget.notion], "delta", "total_variation"], ["budget", *map(_down, _budget_amounts(budget))]]
     sums += [["spent", *map(_up, found.spent)], ["left", *map(_down, found.left)]]
     rows = [["line", "run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]]
     for entry in found.spends:
@@ -432,7 +438,7 @@ class _Kept(NamedTuple):
     release: dict[str, Any] | None
 
 
-def _charged(opened: "_Opened", run: str) -> _Kept:
+def _find_charge(opened: "_Opened", run: str) -> _Kept:
     _, kept = _account(opened)
     if run not in kept:
         raise LedgerError(f"{opened.path}: run {run!r} was not charged: nothing may be released for it")
@@ -458,7 +464,7 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
     )
     costs = [_amounts(entry.spend) for entry in spends]
     spent = Amounts(*(sum((getattr(cost, name) for cost in costs), Fraction()) for name in Amounts._fields))
-    left = Amounts(*(has - used for has, used in zip(_allowed(budget), spent, strict=True)))
+    left = Amounts(*(has - used for has, used in zip(_budget_amounts(budget), spent, strict=True)))
     assumptions = tuple(dict.fromkeys(each for entry in spends for each in entry.spend.assumptions))
     found = Account(budget, by, when, tuple(record.adopted), spends, assumptions, spent, left, opened.chain.head)
     return found, {run: _Kept(tuple(steps[run]), releases.get(run)) for run in record.entries}
@@ -483,7 +489,7 @@ def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
         adopted.append(f"a copy, adopted {line['when']} by {line['by']}")
     elif kind == "spend" and run not in entries:
         spend, words = _spend(line), (line["fingerprint"], line["who"], line["when"])
-        _expect_the_kind_of(record.path, budget, spend)
+        _expect_same_kind(record.path, budget, spend)
         entries[run], steps[run] = Entry(number, run, line["what"], spend, *words, 0, released=False), []
     elif kind == "step" and run not in releases and line["number"] == len(steps[run]) + 1:
         steps[run].append(line["content"])
@@ -501,7 +507,7 @@ def _budget(spend: Spend) -> Budget:
     return Budget(*event, spend.relation, spend.protects, spend.unit)
 
 
-def _allowed(budget: Budget) -> Amounts:
+def _budget_amounts(budget: Budget) -> Amounts:
     return _amounts(Spend((Event(*budget[:4]),), budget.relation, budget.protects))
 
 
@@ -512,7 +518,7 @@ def _expect_the_version(name: Path, header: dict[str, Any]) -> None:
         raise LedgerError(f"{name} has version {header.get('version')}, this is version {VERSION}")
 
 
-def _expect_the_kind_of(path: Path, budget: Budget, spend: Spend) -> None:
+def _expect_same_kind(path: Path, budget: Budget, spend: Spend) -> None:
     for event in spend.events:
         if event.type != budget.notion:
             other = f": a ledger of notion {event.type!r} takes it" if event.type in LEVELS else ""
@@ -533,7 +539,7 @@ def read(path: str | Path) -> Chain:
     Raises:
       Damaged: the file is not what was written.
     """
-    with _opened(path, writing=False) as opened:
+    with _open_ledger(path, writing=False) as opened:
         return opened.chain
 
 
@@ -580,17 +586,17 @@ class _Opened(NamedTuple):
 
 
 @contextmanager
-def _opened(
+def _open_ledger(
     path: str | Path, *, writing: bool, timeout: float | None = None, copies: bool = False
 ) -> Iterator[_Opened]:
     """The file, locked and verified. Readers lock too: a torn line could be replaced while they read it."""
     path, locks, mark = Path(path), _locks(), None
-    descriptor = _locked(path, locks, writing, timeout)
+    descriptor = _open_locked(path, locks, writing, timeout)
     try:
         try:
             with open(descriptor, "rb", closefd=False) as stream:
                 content = stream.read()
-            chain, end = _verified(path, content)
+            chain, end = _verify(path, content)
             if writing and not copies:
                 mark = _open_mark(path, descriptor, chain)
             yield _Opened(path, descriptor, chain, end, end < len(content), mark)
@@ -610,7 +616,7 @@ def _locks() -> Any:
     return fcntl
 
 
-def _locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int:
+def _open_locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int:
     """A descriptor, locked, of the file that has the name then: it may be replaced while we wait."""
     mode = (locks.LOCK_EX if writing else locks.LOCK_SH) | (0 if timeout is None else locks.LOCK_NB)
     until = math.inf if timeout is None else time.monotonic() + timeout
@@ -751,7 +757,7 @@ class _Prefix(NamedTuple):
 _known: dict[Path, _Prefix] = {}
 
 
-def _verified(path: Path, content: bytes) -> tuple[Chain, int]:
+def _verify(path: Path, content: bytes) -> tuple[Chain, int]:
     """The chain in a file, and where its last whole line ends."""
     known = _known.get(path)
     if known is None or hashlib.sha256(content[: known.end]).digest() != known.digest:
@@ -893,23 +899,25 @@ def _amounts(spend: Spend) -> Amounts:
     return Amounts(sum(costs, Fraction()), *slack)
 
 
-def _written(spend: Spend) -> dict[str, Any]:
+def _to_json(spend: Spend) -> dict[str, Any]:
     """For JSON: of each number the exact fraction and, for a human, a decimal rounded up."""
-    unit = None if spend.unit is None else _both(spend.unit)
+    unit = None if spend.unit is None else _exact_and_decimal(spend.unit)
     words = {"relation": spend.relation, "unit": unit, "protects": spend.protects}
-    return {"events": [_written_event(event) for event in spend.events]} | words | {"assumptions": [*spend.assumptions]}
+    return {"events": [_event_to_json(event) for event in spend.events]} | words | {"assumptions": [*spend.assumptions]}
 
 
-def _written_event(event: Event) -> dict[str, Any]:
-    return {"type": event.type} | {name: _both(getattr(event, name)) for name in ("level", "delta", "total_variation")}
+def _event_to_json(event: Event) -> dict[str, Any]:
+    return {"type": event.type} | {
+        name: _exact_and_decimal(getattr(event, name)) for name in ("level", "delta", "total_variation")
+    }
 
 
-def _both(value: Fraction) -> list[str]:
+def _exact_and_decimal(value: Fraction) -> list[str]:
     return [f"{value.numerator}/{value.denominator}", _up(value)]
 
 
 def _spend(line: dict[str, Any]) -> Spend:
-    """What ``_written`` made."""
+    """What ``_to_json`` made."""
     unit = None if line["unit"] is None else _number(line["unit"])
     events = tuple(map(_event, line["events"]))
     return _exact(Spend(events, line["relation"], line["protects"], unit, tuple(line["assumptions"])))
@@ -922,11 +930,11 @@ def _event(written: dict[str, Any]) -> Event:
 
 def _number(written: list[str]) -> Fraction:
     exact, _ = written
-    return _number_of(exact)
+    return _parse_fraction(exact)
 
 
 @lru_cache
-def _number_of(text: str) -> Fraction:  # a ledger says the same few numbers thousands of times
+def _parse_fraction(text: str) -> Fraction:  # a ledger says the same few numbers thousands of times
     if not isinstance(text, str):
         raise TypeError("a number on record is text")
     return _fraction("number", text)

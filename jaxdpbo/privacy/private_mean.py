@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from jaxdpbo.privacy import accounting, calibration, clipping, mechanisms, sensitivity, totals, wide_integers
 
 
-def perturb_vectors(key: jax.Array, budget: calibration.Budget, total: totals.Sum, clip_norm: jax.Array) -> totals.Sum:
+def perturb_vectors(
+    key: jax.Array, budget: calibration.SumBudget, total: totals.Sum, clip_norm: jax.Array
+) -> totals.Sum:
     """The sum over users of vectors clipped to ``clip_norm``, with the noise of one of ``steps`` releases.
 
     Formal guarantee: the part of one of ``T`` releases in what ``calibration.statement`` says of all; none where
@@ -22,26 +24,27 @@ def perturb_vectors(key: jax.Array, budget: calibration.Budget, total: totals.Su
     Args:
       key: for the noise; used once.
       budget: of the run.
-      total: ``(d,)``, of ``clipping.summed`` with ``calibration.grid(budget)``: ``Wide`` where the noise is exact.
+      total: ``(d,)``, of ``clipping.clip_and_sum`` with ``calibration.grid(budget)``: ``Wide`` where the noise is
+        exact.
       clip_norm: ``B ()``, that it was clipped to; exact noise does not depend on it.
 
     Returns:
       ``Wide (d,)`` where the noise is exact, otherwise the noisy mean ``(d,)``: ``mean_of_vectors`` takes either.
     """
     deviation = sensitivity.clipped_sum(clip_norm) * budget.steps**0.5 / (budget.users * budget.mu)
-    return _perturbed(key, budget, total, deviation)
+    return _perturb(key, budget, total, deviation)
 
 
-def mean_of_vectors(budget: calibration.Budget, released: totals.Sum, clip_norm: jax.Array) -> jax.Array:
-    """The mean ``(d,)`` over users that ``perturb_vectors`` released; or of ``without_noise``, which is raw."""
+def mean_of_vectors(budget: calibration.SumBudget, released: totals.Sum, clip_norm: jax.Array) -> jax.Array:
+    """The mean ``(d,)`` over users that ``perturb_vectors`` released; or of ``skip_noise``, which is raw."""
     if not isinstance(released, wide_integers.Wide):
         return released
     step = clipping.grid_step(clip_norm, budget.radius, budget.dimension) / budget.users
     return wide_integers.to_float(released, step.dtype) * step
 
 
-def of_losses(
-    key: jax.Array, budget: calibration.Budget, losses: jax.Array, low: jax.Array, high: jax.Array
+def noisy_mean_loss(
+    key: jax.Array, budget: calibration.SumBudget, losses: jax.Array, low: jax.Array, high: jax.Array
 ) -> jax.Array:
     """Noised means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, NaN as the middle.
 
@@ -61,9 +64,9 @@ def of_losses(
 
 
 def sum_losses(
-    budget: calibration.Budget, losses: jax.Array, low: jax.Array, high: jax.Array, present: jax.Array | None = None
+    budget: calibration.SumBudget, losses: jax.Array, low: jax.Array, high: jax.Array, present: jax.Array | None = None
 ) -> tuple[totals.Sum, jax.Array]:
-    """What users add to the means ``of_losses``.
+    """What users add to the means ``noisy_mean_loss``.
 
     Args:
       budget: of the run.
@@ -92,15 +95,15 @@ def sum_losses(
 
 
 def perturb_losses(
-    key: jax.Array, budget: calibration.Budget, total: totals.Sum, low: jax.Array, high: jax.Array
+    key: jax.Array, budget: calibration.SumBudget, total: totals.Sum, low: jax.Array, high: jax.Array
 ) -> totals.Sum:
-    """The ``sum_losses`` of all users with the noise of ``of_losses``: ``Wide``, or means where it is not exact."""
+    """The ``sum_losses`` of all users with the noise of ``noisy_mean_loss``: ``Wide``, or means where not exact."""
     each = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
-    return _perturbed(key, budget, total, sensitivity.mean_loss(low, high, budget.users) / each)
+    return _perturb(key, budget, total, sensitivity.mean_loss(low, high, budget.users) / each)
 
 
-def mean_of_losses(budget: calibration.Budget, released: totals.Sum, low: jax.Array, high: jax.Array) -> jax.Array:
-    """The means ``(b,)`` that ``perturb_losses`` released; or of ``without_noise``, which are raw."""
+def mean_of_losses(budget: calibration.SumBudget, released: totals.Sum, low: jax.Array, high: jax.Array) -> jax.Array:
+    """The means ``(b,)`` that ``perturb_losses`` released; or of ``skip_noise``, which are raw."""
     if not isinstance(released, wide_integers.Wide):
         return released
     middle, half = (low + high) / 2, (high - low) / 2
@@ -108,13 +111,13 @@ def mean_of_losses(budget: calibration.Budget, released: totals.Sum, low: jax.Ar
     return middle + wide_integers.to_float(released, step.dtype) * step
 
 
-def without_noise(budget: calibration.Budget, total: totals.Sum) -> totals.Sum:
+def skip_noise(budget: calibration.SumBudget, total: totals.Sum) -> totals.Sum:
     """A total of all users in place of what is released, for diagnostics. Raw."""
     return total if isinstance(total, wide_integers.Wide) else total / budget.users
 
 
-def loss_deviation(budget: calibration.Budget, low: float, high: float) -> float:
-    """The standard deviation of the noise on one mean of ``of_losses``; 0 for none. On the host.
+def loss_deviation(budget: calibration.SumBudget, low: float, high: float) -> float:
+    """The standard deviation of the noise on one mean of ``noisy_mean_loss``; 0 for none. On the host.
 
     Raises:
       ValueError: a range so narrow that floats lose one user's part.
@@ -132,7 +135,7 @@ def loss_deviation(budget: calibration.Budget, low: float, high: float) -> float
     return accounting.gaussian_standard_deviation(moved, each)
 
 
-def _perturbed(key: jax.Array, budget: calibration.Budget, total: totals.Sum, deviation: jax.Array) -> totals.Sum:
+def _perturb(key: jax.Array, budget: calibration.SumBudget, total: totals.Sum, deviation: jax.Array) -> totals.Sum:
     """A sum over users plus Gaussian noise: of integers where it is exact, otherwise of ``deviation`` on the mean."""
     if isinstance(total, wide_integers.Wide):
         noise = mechanisms.rounded_gaussian(key, total.low.shape, budget.sigma)

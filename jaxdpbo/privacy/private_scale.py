@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, asked, mechanisms, sensitivity, wide_integers
+from jaxdpbo.privacy import accounting, mechanisms, requested_budget, sensitivity, wide_integers
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
@@ -29,7 +29,7 @@ MIN_UNITS, MAX_UNITS = 32, 2**20  # twice the second times 2^40 users has 61 bit
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Budget:
+class ScaleBudget:
     """What sets the noise of the counts; made by ``budget``.
 
     Attributes:
@@ -43,7 +43,7 @@ class Budget:
     noise: str = field(metadata={"static": True})
 
 
-def budget(mu: float, noise: str, *, dtype: DTypeLike) -> Budget:
+def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ScaleBudget:
     """A checked budget.
 
     Args:
@@ -60,23 +60,23 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> Budget:
         if units < MIN_UNITS:
             least = accounting.rounded_gaussian_mu(MIN_UNITS, SIGMA, COUNTS) / SHARE**0.5
             reason = f"to find a scale with exact noise for {100 * SHARE:g} % of mu^2, got {{}}"
-            raise asked.BudgetError("least", 1.01 * least, mu / SHARE**0.5, reason)
-    return Budget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), noise)
+            raise requested_budget.BudgetError("least", 1.01 * least, mu / SHARE**0.5, reason)
+    return ScaleBudget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), noise)
 
 
-def level(budget: Budget) -> float:
+def level(budget: ScaleBudget) -> float:
     """The GDP level of all counts together: ``mu``, or what the integers give."""
     if budget.noise != "exact":
         return float(budget.mu)
     return accounting.rounded_gaussian_mu(sensitivity.count(int(budget.units)), SIGMA, COUNTS)
 
 
-def total_variation(budget: Budget) -> float:
+def total_variation(budget: ScaleBudget) -> float:
     """Of all counts, from that with the noise that ``level`` is of."""
     return COUNTS * tables.gaussian_total_variation(SIGMA) if budget.noise == "exact" else 0.0
 
 
-def median(key: jax.Array, budget: Budget, numbers: jax.Array) -> jax.Array:
+def median(key: jax.Array, budget: ScaleBudget, numbers: jax.Array) -> jax.Array:
     """The least power of two ``()`` that half of ``numbers (n,)`` do not exceed, as far as noisy counts tell.
 
     Formal guarantee: ``level(budget)``-GDP, replace-one: a user moves each count by ``sensitivity.count``, and which
@@ -105,16 +105,16 @@ def count(numbers: jax.Array, present: jax.Array | None = None) -> wide_integers
       present: ``(s,)``, False at those that stand for nobody.
     """
 
-    def up_to(exponent: jax.Array) -> wide_integers.Wide:
+    def is_at_most(exponent: jax.Array) -> wide_integers.Wide:
         within = numbers <= jnp.ldexp(jnp.ones((), numbers.dtype), exponent)
         within = within if present is None else within & present
         return wide_integers.total(within.astype(jnp.int32), 0)
 
-    return jax.lax.map(up_to, jnp.arange(LOWEST, HIGHEST + 1, dtype=jnp.int32))
+    return jax.lax.map(is_at_most, jnp.arange(LOWEST, HIGHEST + 1, dtype=jnp.int32))
 
 
 def median_of_counts(
-    key: jax.Array, budget: Budget, counts: wide_integers.Wide, users: int, dtype: DTypeLike
+    key: jax.Array, budget: ScaleBudget, counts: wide_integers.Wide, users: int, dtype: DTypeLike
 ) -> jax.Array:
     """``median`` of ``users`` numbers by their ``count``, as ``dtype``; it looks at seven of the 81."""
 

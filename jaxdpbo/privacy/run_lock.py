@@ -11,7 +11,7 @@ import weakref
 from pathlib import Path
 
 from jaxdpbo import _files
-from jaxdpbo.privacy import charges, ledger
+from jaxdpbo.privacy import ledger, recording
 
 
 class RunInUse(ledger.LedgerError):
@@ -29,7 +29,7 @@ _held: dict[Path, _Held] = {}
 _lock_of_held = threading.RLock()
 
 
-def hold(recording: charges.Recording, holder: object) -> None:
+def hold(recording: recording.Recording, holder: object) -> None:
     """Lock a run until ``holder`` is garbage-collected or the process ends.
 
     The lock is on an empty file beside the ledger, closed to other users. You may delete it while no process works.
@@ -46,13 +46,13 @@ def hold(recording: charges.Recording, holder: object) -> None:
     weakref.finalize(holder, _release, path, os.getpid())
 
 
-def _path(recording: charges.Recording) -> Path:
+def _path(recording: recording.Recording) -> Path:
     name = hashlib.sha256(recording.run.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     path = Path(recording.path).resolve()  # of a link to the ledger too
     return path.with_name(f"{path.name}.{name}.lock")
 
 
-def _lock(path: Path, recording: charges.Recording) -> int:
+def _lock(path: Path, recording: recording.Recording) -> int:
     import fcntl  # POSIX alone has it, as the ledger says
 
     try:

@@ -14,9 +14,9 @@ how many numbers are below another   ``count``: 1                               
 difference of two scores             ``between_scores``: twice one score's       private choice, sparse vector
 gains of ``n`` users, Algorithm 3    ``gains_in_order``, ``gains_along_lambda``  ``dp_gp_ucb.in_order_config``,
                                      or ``gains_anywhere``                       ``lipschitz_config``
-posterior mean                       ``posterior_mean``                          ``dp_gp_ucb``, by ``prior_averaged``:
-largest observation                  ``largest_observation``                     on one draw of the prior only
-a row of ``X``                       ``row_distance``; on a grid ``cells_l1``    ``transforms``
+posterior mean                       ``posterior_mean``                          ``prior_averaged_constants``:
+``dp_gp_ucb``, largest observation                  ``largest_observation``                     on one draw of the prior
+only a row of ``X``                       ``row_distance``; on a grid ``cells_l1``    ``transforms``
                                      or ``cells_fit``
 last iterate of permutation SGD      ``permutation_sgd``                         ``training.permutation_sgd``
 ===================================  ==========================================  =======================================
@@ -113,7 +113,7 @@ def between_scores(moved: Number) -> Number:
     return 2 * moved
 
 
-def computed(exact: Number, error: Number) -> Number:
+def add_computation_error(exact: Number, error: Number) -> Number:
     """A statistic computed to within ``error`` on both sides: ``exact + 2 error``."""
     return exact + 2 * error
 
@@ -199,8 +199,8 @@ def _constants(name, value):
     largest_gain=_checks.positive,
     smallest=_checks.positive,
     constants=_constants,
-    gain_lipschitz=_checks.unbounded,
-    loss_lipschitz=_checks.unbounded,
+    gain_lipschitz=_checks.nonnegative_or_infinite,
+    loss_lipschitz=_checks.nonnegative_or_infinite,
 )
 def mean_gain(
     users: int,
@@ -223,8 +223,8 @@ def mean_gain(
 @_checks.takes(
     smallest=_checks.positive,
     largest=_checks.positive,
-    gain_lipschitz=_checks.unbounded,
-    loss_lipschitz=_checks.unbounded,
+    gain_lipschitz=_checks.nonnegative_or_infinite,
+    loss_lipschitz=_checks.nonnegative_or_infinite,
 )
 def regularisation(
     *, smallest: float, largest: float, gain_lipschitz: float, loss_lipschitz: float
@@ -248,7 +248,7 @@ def regularisation(
 
 
 # Algorithms 1 and 2 of Kusner et al. (2015): in units of the prior's standard deviation, and only where the events of
-# ``prior_averaged`` hold, on one draw of the prior for both data sets. NOT a worst case over data sets.
+# ``prior_averaged_constants`` hold, on one draw of the prior for both data sets. NOT a worst case over data sets.
 
 
 @_checks.takes(candidates=_checks.positive, correlation=_checks.fraction, share=_checks.probability)
@@ -260,7 +260,7 @@ def utilities(candidates: float, correlation: float, share: float) -> float:
     return 2.0 * math.sqrt((1.0 - correlation) * math.log(max(1.0, candidates / share)))
 
 
-@_checks.takes(beta=_checks.unbounded, gap=_checks.unbounded)
+@_checks.takes(beta=_checks.nonnegative_or_infinite, gap=_checks.nonnegative_or_infinite)
 def posterior_mean(beta: float, gap: float) -> float:
     """The posterior mean of any candidate: ``2 sqrt(beta_{T+1}) + c`` (theorem 1), with ``gap`` of ``utilities``.
 
@@ -270,9 +270,13 @@ def posterior_mean(beta: float, gap: float) -> float:
     return 2.0 * math.sqrt(beta) + gap
 
 
-@_checks.takes(regret=_checks.unbounded, gap=_checks.unbounded, noise_gap=_checks.unbounded)
+@_checks.takes(
+    regret=_checks.nonnegative_or_infinite,
+    gap=_checks.nonnegative_or_infinite,
+    noise_gap=_checks.nonnegative_or_infinite,
+)
 def largest_observation(regret: float, gap: float, noise_gap: float = 0.0) -> float:
-    """The largest observation: ``Omega + c + q`` (theorems 3 and 5), of the parts in ``prior_averaged``."""
+    """The largest observation: ``Omega + c + q`` (theorems 3 and 5), of the parts in ``prior_averaged_constants``."""
     return regret + gap + noise_gap
 
 

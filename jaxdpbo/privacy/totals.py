@@ -45,7 +45,7 @@ def psum(total: Tree, axis_name: str) -> Tree:
     return _each(lambda a: (wide_integers.psum if _is_wide(a) else jax.lax.psum)(a, axis_name), total)
 
 
-def zeros_of(function: Callable[..., Tree], *arguments: Tree) -> Tree:
+def make_zeros(function: Callable[..., Tree], *arguments: Tree) -> Tree:
     """Zeros in the shapes of what ``function(*arguments)`` returns, which is not computed: of nobody, a total."""
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, *arguments))
 

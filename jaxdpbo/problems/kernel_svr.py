@@ -41,10 +41,10 @@ def split(
     Raises:
       ValueError: more records or features asked for than there are, or a size below 1.
     """
-    first, second = splits.divided(len(dataset.targets), seed, train=train, validation=validation, ordered=ordered)
+    first, second = splits.divide(len(dataset.targets), seed, train=train, validation=validation, ordered=ordered)
     if features is not None:
         dataset = dataset._replace(features=dataset.features[:, _columns(dataset.features.shape[1], features, seed)])
-    inputs, targets = splits.standardised(dataset.features, first), splits.standardised(dataset.targets, first)
+    inputs, targets = splits.standardise(dataset.features, first), splits.standardise(dataset.targets, first)
     return splits.Split(inputs[first], targets[first], inputs[second], targets[second])
 
 

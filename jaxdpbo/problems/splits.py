@@ -26,7 +26,7 @@ class Split(NamedTuple):
 OF_USERS = Split(None, None, 0, 0)  # which axes count users
 
 
-def divided(
+def divide(
     total: int, seed: int, *, train: int, validation: int | None = None, ordered: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which of ``total`` records train ``(N,)`` and which are users ``(n,)``.
@@ -53,7 +53,7 @@ def divided(
     return order[:train], order[train : train + users]
 
 
-def standardised(values: np.ndarray, train: np.ndarray) -> np.ndarray:
+def standardise(values: np.ndarray, train: np.ndarray) -> np.ndarray:
     """``values (N + n, ...)`` less the mean, over the deviation, of the ``train`` rows alone.
 
     Means and deviations of validation records would let one user move another's loss, and void the guarantee. A

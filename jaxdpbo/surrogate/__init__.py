@@ -2,4 +2,4 @@
 
 from jaxdpbo import _lazy
 
-__getattr__, __dir__ = _lazy.modules_of(__name__, __path__)
+__getattr__, __dir__ = _lazy.lazy_modules(__name__, __path__)

@@ -90,8 +90,8 @@ def probability_of_improvement(mean: jax.Array, deviation: jax.Array, strips: St
 
     Couckuyt, Deschrijver and Dhaene (2014).
     """
-    first, second = _at_edges(_below, mean, deviation, strips)
-    return jnp.sum(_over_strips(first) * second)
+    first, second = _edge_values(_below, mean, deviation, strips)
+    return jnp.sum(_strip_values(first) * second)
 
 
 def gained_hypervolume(value: jax.Array, strips: Strips) -> jax.Array:
@@ -119,8 +119,8 @@ def log_hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.A
 
 def expected_hypervolume_improvement(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
     """``E gained_hypervolume`` (Yang, Emmerich, Deutz and Back 2019, for minimisation)."""
-    first, second = _at_edges(_shortfall, mean, deviation, strips)
-    return jnp.sum(_over_strips(first) * second)
+    first, second = _edge_values(_shortfall, mean, deviation, strips)
+    return jnp.sum(_strip_values(first) * second)
 
 
 def log_ehvi(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
@@ -132,13 +132,13 @@ def _log(value):
     return jnp.log(jnp.maximum(value, jnp.finfo(value.dtype).tiny))
 
 
-def _at_edges(function, mean, deviation, strips):
+def _edge_values(function, mean, deviation, strips):
     """At right edges in the first objective, and at heights in the second: the costly function in one place."""
     edges = jnp.stack([strips.right, strips.height])
     return function(edges, mean[:, None], deviation[:, None])
 
 
-def _over_strips(right):
+def _strip_values(right):
     """Differences: a strip begins where the one before ends, and the first of them at -inf, where all is 0."""
     return jnp.diff(right, prepend=jnp.zeros(1, right.dtype))
 

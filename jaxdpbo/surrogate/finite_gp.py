@@ -74,7 +74,9 @@ def observe(
     pivot = jnp.where(known, 1.0, remaining + model.noise_variance)
     learn = when & ~known & (posterior.used < capacity)
 
-    covariance = kernels.row(model.kernel, model.params, here, posterior.columns) - _explained(posterior, row)
+    covariance = kernels.row(model.kernel, model.params, here, posterior.columns) - _explained_covariance(
+        posterior, row
+    )
     added = jnp.where(learn, covariance * jax.lax.rsqrt(pivot), 0.0)
     surprise = jnp.where(learn, (value - posterior.mean[row]) * jax.lax.rsqrt(pivot), 0.0)
     return posterior._replace(
@@ -85,7 +87,7 @@ def observe(
     )
 
 
-def _explained(posterior, row):
+def _explained_covariance(posterior, row):
     """The covariance ``(c,)`` of candidate ``row`` with all that the evaluations explain: ``cross[:, row]^T cross``."""
     weights = posterior.cross[:, row]
     if posterior.cross.size <= CACHED:

@@ -184,13 +184,13 @@ def extend(
 
 
 def stages(capacity: int, batch: int) -> tuple[int, ...]:
-    """The row counts ``staged`` chooses from: at most ``STAGES``, multiples of ``batch``, the last ``capacity``."""
+    """Row counts that ``apply_to_stage`` has: at most ``STAGES``, multiples of ``batch``, the last ``capacity``."""
     count = max(1, min(STAGES, capacity // STAGE_ROWS))
     steps = -(-capacity // batch)
     return tuple(min(capacity, batch * -(-steps * stage // count)) for stage in range(1, count + 1))
 
 
-def staged(factorization: Factorization, batch: int, function: Callable[[Factorization], Tree]) -> Tree:
+def apply_to_stage(factorization: Factorization, batch: int, function: Callable[[Factorization], Tree]) -> Tree:
     """``function`` of the leading rows alone: as few of ``stages`` as hold those used and ``batch`` more.
 
     The same numbers as ``function(factorization)`` for a fraction of the work, where what it returns has the same
@@ -198,15 +198,17 @@ def staged(factorization: Factorization, batch: int, function: Callable[[Factori
     """
     rows = stages(factorization.points.shape[0], batch)
 
-    def on(count: int) -> Callable[[Factorization], Tree]:
+    def apply(count: int) -> Callable[[Factorization], Tree]:
         return lambda whole: function(
             Factorization(whole.points[:count], whole.mask[:count], whole.whitening[:count, :count], whole.used)
         )
 
-    return jax.lax.switch(stage_of(rows, factorization.used + batch), [on(count) for count in rows], factorization)
+    return jax.lax.switch(
+        stage_index(rows, factorization.used + batch), [apply(count) for count in rows], factorization
+    )
 
 
-def stage_of(rows: tuple[int, ...], needed: jax.Array) -> jax.Array:
+def stage_index(rows: tuple[int, ...], needed: jax.Array) -> jax.Array:
     """Which of the ``stages`` is the first to hold as many rows as are ``needed ()``."""
     return sum((jnp.asarray(needed > count, jnp.int32) for count in rows[:-1]), jnp.zeros((), jnp.int32))
 
@@ -231,14 +233,14 @@ def solve(factorization: Factorization, right: jax.Array) -> jax.Array:
     return matmul(factorization.whitening.T, whiten(factorization, right))
 
 
-def masked(mask: jax.Array, rows: jax.Array) -> jax.Array:
+def mask_rows(mask: jax.Array, rows: jax.Array) -> jax.Array:
     """``rows (m, ...)`` with zeros where ``mask (m,)`` is False, whatever stood there (NaN included)."""
     return jnp.where(mask.reshape(mask.shape + (1,) * (rows.ndim - 1)), rows, 0)
 
 
 def cross_covariance(model: Model, factorization: Factorization, points: jax.Array) -> jax.Array:
     """``k(D, points)``, shape ``(m, k)``, zero rows where nothing was evaluated."""
-    return masked(factorization.mask, _gram(model, factorization.points, points))
+    return mask_rows(factorization.mask, _gram(model, factorization.points, points))
 
 
 def nearest(model: Model, points: jax.Array, mask: jax.Array, theta: jax.Array, count: int) -> jax.Array:
@@ -273,7 +275,7 @@ def predict(
       The mean ``(k,)`` or ``(k, n)``, and the variance ``(k,)``, which depends on no value.
     """
     cross = whiten(factorization, cross_covariance(model, factorization, points))
-    mean = matmul(cross.T, whiten(factorization, masked(factorization.mask, values)))
+    mean = matmul(cross.T, whiten(factorization, mask_rows(factorization.mask, values)))
     variance = kernels.diagonal(model.kernel, model.params, points) - jnp.sum(jnp.square(cross), axis=0)
     return mean, jnp.maximum(variance, 0.0)
 
@@ -282,15 +284,15 @@ def predictor(
     model: Model, factorization: Factorization, values: jax.Array
 ) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
     """``predict`` of points ``(k, d)`` to rounding, for ``values (m,)`` and many calls: a search."""
-    weights = whiten(factorization, masked(factorization.mask, values))
+    weights = whiten(factorization, mask_rows(factorization.mask, values))
 
-    def at(points: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def predict_points(points: jax.Array) -> tuple[jax.Array, jax.Array]:
         shared = kernels.gram_of_many(model.kernel, model.params, factorization.points, points)
-        cross = whiten(factorization, masked(factorization.mask, shared))
+        cross = whiten(factorization, mask_rows(factorization.mask, shared))
         variance = kernels.diagonal(model.kernel, model.params, points) - jnp.sum(jnp.square(cross), axis=0)
         return matmul(weights, cross), jnp.maximum(variance, 0.0)
 
-    return at
+    return predict_points
 
 
 def log_marginal_likelihood(
@@ -304,7 +306,7 @@ def log_marginal_likelihood(
     Not private: it reads the values.
     """
     known = jnp.sum(mask, dtype=values.dtype)
-    return log_density(covariance(model, points, mask), masked(mask, values)) - 0.5 * known * math.log(2 * math.pi)
+    return log_density(covariance(model, points, mask), mask_rows(mask, values)) - 0.5 * known * math.log(2 * math.pi)
 
 
 @jax.custom_jvp
@@ -360,16 +362,16 @@ def fit(
     flat, unravel = ravel_pytree(model)
     width, sign = jnp.log(jnp.asarray(FIT_FACTOR, flat.dtype)), jnp.sign(flat)
 
-    def logarithms_of(numbers):
+    def to_logarithms(numbers):
         return jnp.log(jnp.where(sign == 0, 1.0, jnp.abs(numbers)))
 
-    centre = logarithms_of(flat)
+    centre = to_logarithms(flat)
 
     def utility(logarithms):
         likelihood = log_marginal_likelihood(unravel(sign * jnp.exp(logarithms)), points, values, mask)
         return likelihood - 0.5 * jnp.sum(jnp.square((logarithms - centre) / scale))
 
-    start = centre if initial is None else logarithms_of(ravel_pytree(initial)[0])
+    start = centre if initial is None else to_logarithms(ravel_pytree(initial)[0])
     best, _ = maximize.multi_start(
         key, utility, centre - width, centre + width, num_restarts=num_restarts, steps=steps, initial=start
     )

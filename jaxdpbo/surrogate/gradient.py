@@ -45,17 +45,19 @@ def weights(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) 
 
     ``W.T @ values`` is the posterior mean of the gradient at ``theta (d,)``, for values ``(m,)`` or ``(m, n)``.
     """
-    return gp.solve(factorization, gp.masked(factorization.mask, cross(model, theta, factorization.points)))
+    return gp.solve(factorization, gp.mask_rows(factorization.mask, cross(model, theta, factorization.points)))
 
 
-def of_each(model: gp.Model, points: jax.Array, mask: jax.Array, theta: jax.Array, values: jax.Array) -> jax.Array:
+def mean_gradients(
+    model: gp.Model, points: jax.Array, mask: jax.Array, theta: jax.Array, values: jax.Array
+) -> jax.Array:
     """Posterior-mean gradients ``(d, n)`` of ``n`` functions, from ``values (b, n)`` at ``points`` alone."""
     return gp.matmul(weights(model, gp.condition(model, points, mask), theta).T, values)
 
 
 def covariance(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> jax.Array:
     """Posterior covariance of the gradient at ``theta``, shape ``(d, d)``. Depends on no value."""
-    half = gp.whiten(factorization, gp.masked(factorization.mask, cross(model, theta, factorization.points)))
+    half = gp.whiten(factorization, gp.mask_rows(factorization.mask, cross(model, theta, factorization.points)))
     return prior_covariance(model, theta) - gp.matmul(half.T, half)
 
 
@@ -107,14 +109,14 @@ def information_gain_and_gradient(
 def _blocks(model, posterior, points, mask):
     """The three blocks that move with the points: ``(b, d)``, ``(b, b)``, ``(b, m)``."""
 
-    def with_points(others, known):
+    def point_blocks(others, known):
         found = kernels.gram_around(model.kernel, model.params, posterior.theta, points, others)
         return jnp.where(mask[:, None] & known[None, :], found, 0.0)
 
     evaluated = posterior.factorization
-    covariances = gp.masked(mask, cross(model, posterior.theta, points))
+    covariances = gp.mask_rows(mask, cross(model, posterior.theta, points))
     noise = jnp.diag(jnp.where(mask, gp.noise(model, points), 1.0))
-    return covariances, with_points(points, mask) + noise, with_points(evaluated.points, evaluated.mask)
+    return covariances, point_blocks(points, mask) + noise, point_blocks(evaluated.points, evaluated.mask)
 
 
 def _factor(posterior, cross, block, known):

@@ -73,7 +73,7 @@ def propose(
     Returns:
       The points ``(b, d)`` (``theta`` at masked rows) and the trace after evaluating them.
     """
-    searched = _nearby(model, factorization, theta)
+    searched = _near_points(model, factorization, theta)
     posterior = gradient.gradient_posterior(model, searched, theta)
     variance = model.kernel(model.params, theta, theta)
     scale = jnp.sqrt(variance / jnp.diagonal(gradient.prior_covariance(model, theta)))
@@ -98,14 +98,14 @@ def propose(
     turned = gp.matmul(jnp.asarray(designs, theta.dtype), axes)  # (s, b, d)
     finer = jnp.asarray(np.resize((1.0, *FINER), len(designs)), theta.dtype)
 
-    def best_of(gains):
+    def pick_best(gains):
         """Radius and design of the best of every design at every radius."""
         best, _ = maximize.first_of_largest(gains.ravel())
         return radii[best // len(designs)], turned[best % len(designs)]
 
     def look(gains, turn):
         """Every design at one radius; at last the best of them at finer radii: one program for both."""
-        radius, design = best_of(gains[:-1])
+        radius, design = pick_best(gains[:-1])
         coarse = radii[jnp.minimum(turn, len(RADII) - 1)] * turned
         offsets = jnp.where(turn < len(RADII), coarse, (radius * finer)[:, None, None] * design[None])
         found = jax.vmap(lambda one: gradient.information_gain(model, posterior, place(one), mask))(offsets)
@@ -113,7 +113,7 @@ def propose(
 
     nothing = jnp.full((len(RADII) + 1, len(designs)), -jnp.inf, theta.dtype)
     gains, _ = jax.lax.scan(look, nothing, jnp.arange(len(RADII) + 1))
-    radius, design = best_of(gains[:-1])
+    radius, design = pick_best(gains[:-1])
     best, gain = maximize.first_of_largest(gains[-1])
     radius *= finer[best]
     points = place(radius * design)
@@ -130,7 +130,7 @@ def propose(
     return points, jnp.trace(unknown) - gain
 
 
-def _nearby(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> gp.Factorization:
+def _near_points(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> gp.Factorization:
     """What the search looks at: all evaluated points, or of a large buffer those most correlated with ``theta``.
 
     A gain costs ``O(m^2 b)``, and a search takes 21 of them and 17 gradients. Directions and the trace that is returned
@@ -142,7 +142,7 @@ def _nearby(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) 
     return gp.condition(model, factorization.points[rows], factorization.mask[rows])
 
 
-def fixed(
+def propose_batch(
     model: gp.Model,
     factorization: gp.Factorization,
     theta: jax.Array,
@@ -157,7 +157,7 @@ def fixed(
     return propose(model, factorization, theta, bounds, designs, mask, polish_steps=polish_steps)[0], mask
 
 
-def smallest(
+def propose_fewest(
     model: gp.Model,
     factorization: gp.Factorization,
     theta: jax.Array,
@@ -179,7 +179,7 @@ def smallest(
     def mask(count):
         return jnp.arange(batch, dtype=jnp.int32) < count
 
-    def unsatisfied(carry):
+    def is_above_tolerance(carry):
         count, _, trace = carry
         return ~(trace <= tolerance) & (count < batch)
 
@@ -190,5 +190,5 @@ def smallest(
 
     known = gradient.gradient_information(model, factorization, theta)
     nothing = jnp.zeros((), jnp.int32), jnp.broadcast_to(theta, (batch, *theta.shape)), known
-    count, points, _ = jax.lax.while_loop(unsatisfied, one_more, nothing)
+    count, points, _ = jax.lax.while_loop(is_above_tolerance, one_more, nothing)
     return points, mask(count)

@@ -69,7 +69,7 @@ def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0)
     return Stationary(jnp.asarray(scales, dtype), jnp.asarray(_checks.positive("variance", variance), dtype))
 
 
-def stationary_over(extent: np.ndarray) -> Stationary:
+def stationary_from_box(extent: np.ndarray) -> Stationary:
     """Lengthscales of ``sqrt(d) / 4`` of each side of ``extent (2, d)``: distances in a box grow as ``sqrt(d)``.
 
     1 along a side of no extent; variance 1.

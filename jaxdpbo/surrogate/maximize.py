@@ -24,7 +24,7 @@ class Search(NamedTuple):
     ascent_steps: int = 50
 
 
-def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) -> tuple[jax.Array, jax.Array]:
+def best_candidate(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Which of the candidates ``(c, ...)`` has the largest utility.
 
     Returns:
@@ -33,7 +33,7 @@ def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) ->
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo.surrogate import maximize
-    >>> row, utility = maximize.best_of(lambda point: -jnp.sum(point**2), jnp.array([[2.0], [0.5], [-3.0]]))
+    >>> row, utility = maximize.best_candidate(lambda point: -jnp.sum(point**2), jnp.array([[2.0], [0.5], [-3.0]]))
     >>> int(row), float(utility)
     (1, -0.25)
     """
@@ -41,7 +41,7 @@ def best_of(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) ->
 
 
 def first_of_largest(utilities: jax.Array, start: jax.Array | int = 0) -> tuple[jax.Array, jax.Array]:
-    """``best_of`` where the utilities ``(c,)`` are known: the first from ``start`` on, round the end."""
+    """``best_candidate`` where the utilities ``(c,)`` are known: the first from ``start`` on, round the end."""
     utilities = jnp.where(jnp.isnan(utilities), -jnp.inf, utilities)
     largest = jnp.max(utilities)
     slack = jnp.where(jnp.isfinite(largest), 1e3 * jnp.finfo(utilities.dtype).eps * jnp.abs(largest), 0.0)
@@ -197,7 +197,7 @@ def sample_and_ascend(
     width = upper - lower
     dimension = lower.shape[0]
 
-    def of_unit(unit):
+    def unit_utility(unit):
         return utility(lower + width * unit)
 
     far_key, near_key = jax.random.split(key)
@@ -206,7 +206,13 @@ def sample_and_ascend(
     near = jnp.clip(middle + 0.05 * jax.random.normal(near_key, (raw_samples // 2, dimension), lower.dtype), 0, 1)
     tried = jnp.concatenate([far, near])
     found, value = ascend_from_best(
-        of_unit, middle, tried, jax.vmap(of_unit)(tried), num_restarts=num_restarts, steps=steps, step_size=step_size
+        unit_utility,
+        middle,
+        tried,
+        jax.vmap(unit_utility)(tried),
+        num_restarts=num_restarts,
+        steps=steps,
+        step_size=step_size,
     )
     return jnp.clip(lower + width * found, lower, upper), value
 
@@ -278,11 +284,11 @@ def search_box(
     """
     width = upper - lower
 
-    def of_units(units):
+    def unit_utilities(units):
         return utilities(lower[None] + width[None] * units)
 
     def ascent(unit):
-        of_one = jax.value_and_grad(lambda at: of_units(at[None])[0])
+        of_one = jax.value_and_grad(lambda at: unit_utilities(at[None])[0])
         return ascend(of_one, lambda at: jnp.clip(at, 0, 1), unit, steps=search.ascent_steps, step_size=step_size)
 
     count = search.raw_samples
@@ -292,7 +298,7 @@ def search_box(
     tried = jnp.where((jnp.arange(count) % 2 == 1)[:, None], near, drawn)
     size = -(-count // search.num_restarts)
     tried = tried[jnp.arange(size * search.num_restarts) % count]  # the last group repeats some
-    heights = of_units(tried)
+    heights = unit_utilities(tried)
     best = jnp.argmax(jnp.where(jnp.isnan(heights), -jnp.inf, heights).reshape(-1, size), axis=1)
     starts = tried[best + size * jnp.arange(search.num_restarts)]
     found, values = jax.vmap(ascent)(jnp.concatenate([middle, starts]))
@@ -300,11 +306,11 @@ def search_box(
     return jnp.clip(lower + width * found[winner], lower, upper), value
 
 
-def checked(search: Search) -> Search:
+def make_search(search: Search) -> Search:
     """A ``Search`` of Python integers that fit each other.
 
     >>> from jaxdpbo.surrogate import maximize
-    >>> maximize.checked(maximize.Search(raw_samples=100, num_restarts=4))
+    >>> maximize.make_search(maximize.Search(raw_samples=100, num_restarts=4))
     Search(raw_samples=100, num_restarts=4, ascent_steps=50)
 
     Raises:

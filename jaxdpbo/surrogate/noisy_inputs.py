@@ -45,7 +45,7 @@ class NamedCells:
     covariance: jax.Array
 
 
-def kernel_for(
+def make_kernel(
     distribution: input_noise.NoiseDistribution | input_noise.Response | None, rows: jax.Array, lengthscale: float
 ) -> tuple[Kernel, KernelParams, jax.Array]:
     """Kernel, its parameters and its points for released rows ``(n, d)``; without a distribution they are the inputs.
@@ -57,10 +57,10 @@ def kernel_for(
         return kernels.rbf, kernels.stationary(lengthscale, rows.shape[1]), jnp.asarray(rows, jnp.result_type(float))
     if isinstance(distribution, input_noise.NoiseDistribution):
         kernel = product_rbf if distribution.kind == "product_laplace" else rbf
-        return kernel, noisy_inputs(distribution, lengthscale), numbered(rows)
+        return kernel, noisy_inputs(distribution, lengthscale), number_rows(rows)
     places = np.array(distribution.cells)
     cells = np.argmin(np.sum(np.square(np.asarray(rows)[:, None] - places[None]), axis=2), axis=1)
-    return named_cells, cell_covariance(distribution, lengthscale), numbered(cells[:, None])
+    return named_cells, cell_covariance(distribution, lengthscale), number_rows(cells[:, None])
 
 
 def noisy_inputs(distribution: input_noise.NoiseDistribution, lengthscale: float) -> NoisyInputs:
@@ -122,7 +122,7 @@ def named_cells(params: NamedCells, x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.where(x[0] == y[0], 1.0, named)
 
 
-def numbered(rows: ArrayLike) -> jax.Array:
+def number_rows(rows: ArrayLike) -> jax.Array:
     """``(row, z)`` pairs ``(n, 1 + d)`` of released inputs ``rows (n, d)``: points for ``rbf``."""
     released = np.asarray(rows, np.float64)
     numbers = np.arange(len(released), dtype=np.float64)[:, None]

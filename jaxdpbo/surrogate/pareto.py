@@ -25,7 +25,7 @@ class Strips(NamedTuple):
     height: jax.Array
 
 
-def non_dominated(values: jax.Array, mask: jax.Array) -> jax.Array:
+def is_non_dominated(values: jax.Array, mask: jax.Array) -> jax.Array:
     """Which of ``values (n, p)`` nothing else dominates, ``(n,)``; False where not ``mask``.
 
     One dominates another where it is as small in every objective and smaller in one: equal points stay together.

@@ -19,7 +19,7 @@ def mean_loss(losses: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.where(counted > 0, total / jnp.maximum(counted, 1), jnp.inf)
 
 
-def repaired(utilities: jax.Array, mask: jax.Array) -> jax.Array:
+def repair(utilities: jax.Array, mask: jax.Array) -> jax.Array:
     """``utilities (m,)`` with the least finite one where one is not finite, and zeros where ``mask (m,)`` is False.
 
     A failed evaluation counts as a bad one, so that a search does not repeat it. All zeros where none is finite.
@@ -30,7 +30,7 @@ def repaired(utilities: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.where(mask, jnp.where(finite, utilities, least), 0.0)
 
 
-def counted(
+def to_standard_units(
     values: jax.Array,
     mask: jax.Array,
     centre: jax.Array,
@@ -45,7 +45,7 @@ def counted(
     return jnp.clip(jnp.where(mask & jnp.isfinite(standard), standard, FAILED), *limits)
 
 
-def standardized(values: jax.Array, mask: jax.Array) -> jax.Array:
+def standardize(values: jax.Array, mask: jax.Array) -> jax.Array:
     """Finite ``values (m,)`` less their mean, over their standard deviation; zeros where ``mask (m,)`` is False.
 
     All zeros where the values are equal. Values are first divided by the largest, so that no square overflows.
@@ -54,7 +54,7 @@ def standardized(values: jax.Array, mask: jax.Array) -> jax.Array:
     >>> import numpy as np
     >>> from jaxdpbo.surrogate import preprocessing
     >>> values, mask = jnp.array([1.0, 2.0, 3.0, 9.0]), jnp.array([True, True, True, False])
-    >>> print(np.asarray(preprocessing.standardized(values, mask)).round(2))
+    >>> print(np.asarray(preprocessing.standardize(values, mask)).round(2))
     [-1.22  0.    1.22  0.  ]
     """
     largest = jnp.max(jnp.where(mask, jnp.abs(values), 0.0))
@@ -66,8 +66,8 @@ def standardized(values: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.where(spread, centred / jnp.where(spread, deviation, 1.0), 0.0)
 
 
-def half_ranked(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """As ``standardized``, where those of the finite ``values (m,)`` below the median count by their rank alone.
+def rank_lower_half(values: jax.Array, mask: jax.Array) -> jax.Array:
+    """As ``standardize``, where those of the finite ``values (m,)`` below the median count by their rank alone.
 
     They become quantiles of a logistic distribution, in units of the spread above the median, so that a few very bad
     values do not hide how the good ones differ; a normal sample stays about as it was. Half-rank warping, with normal
@@ -77,7 +77,7 @@ def half_ranked(values: jax.Array, mask: jax.Array) -> jax.Array:
     >>> import numpy as np
     >>> from jaxdpbo.surrogate import preprocessing
     >>> values, mask = jnp.array([1.0, 2.0, 3.0, -1e9, -40.0]), jnp.ones(5, bool)
-    >>> print(np.asarray(preprocessing.half_ranked(values, mask)).round(2))
+    >>> print(np.asarray(preprocessing.rank_lower_half(values, mask)).round(2))
     [-0.1   0.68  1.46 -1.43 -0.61]
     """
     total = jnp.maximum(jnp.sum(mask, dtype=jnp.int32), 1)

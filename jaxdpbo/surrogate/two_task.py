@@ -35,11 +35,11 @@ def log_marginal_likelihood(
     summed = 0.5 * jnp.square(gp.matmul(first + second, vectors))
     differed = 0.5 * jnp.square(gp.matmul(first - second, vectors))
 
-    def of(correlation):
+    def density(correlation):
         total = jnp.zeros(first.shape[0], summed.dtype)
         for squares, scale in ((summed, 1.0 + correlation), (differed, 1.0 - correlation)):
             variances = scale * eigenvalues + model.noise_variance
             total -= 0.5 * (jnp.sum(squares / variances[None], axis=1) + jnp.sum(jnp.log(2.0 * jnp.pi * variances)))
         return total
 
-    return jax.vmap(of, out_axes=1)(correlations)
+    return jax.vmap(density, out_axes=1)(correlations)

@@ -70,7 +70,7 @@ def noise_term(*, clip_norm: float, steps: int, users: int, mu: float, dimension
     return radius * (2.0 * clip_norm + radius / 2.0)
 
 
-@_checks.takes(trace=_checks.unbounded, rkhs_norm=_checks.unbounded)
+@_checks.takes(trace=_checks.nonnegative_or_infinite, rkhs_norm=_checks.nonnegative_or_infinite)
 def bias_radius(trace: float, *, rkhs_norm: float) -> float:
     """How far the mean clipped gradient is from the true one (lemma A.2): ``rkhs_norm sqrt(trace)``.
 
@@ -83,10 +83,10 @@ def bias_radius(trace: float, *, rkhs_norm: float) -> float:
 
 @_checks.takes(
     traces=_traces,
-    initial_gap=_checks.unbounded,
+    initial_gap=_checks.nonnegative_or_infinite,
     step_size=_checks.positive,
-    rkhs_norm=_checks.unbounded,
-    noise=_checks.unbounded,
+    rkhs_norm=_checks.nonnegative_or_infinite,
+    noise=_checks.nonnegative_or_infinite,
 )
 def mean_squared_gradient_bound(
     traces: Sequence[float], *, initial_gap: float, step_size: float, rkhs_norm: float, noise: float
@@ -109,8 +109,8 @@ def mean_squared_gradient_bound(
     traces=_traces,
     step_size=_checks.positive,
     convexity=_checks.positive,
-    rkhs_norm=_checks.unbounded,
-    noise=_checks.unbounded,
+    rkhs_norm=_checks.nonnegative_or_infinite,
+    noise=_checks.nonnegative_or_infinite,
 )
 def geometric_radius(
     traces: Sequence[float], *, step_size: float, convexity: float, rkhs_norm: float, noise: float
@@ -127,10 +127,10 @@ def geometric_radius(
 @_checks.takes(
     traces=_traces,
     convexity=_checks.positive,
-    initial_gap=_checks.unbounded,
+    initial_gap=_checks.nonnegative_or_infinite,
     step_size=_checks.positive,
-    rkhs_norm=_checks.unbounded,
-    noise=_checks.unbounded,
+    rkhs_norm=_checks.nonnegative_or_infinite,
+    noise=_checks.nonnegative_or_infinite,
 )
 def suboptimality_bound(
     traces: Sequence[float],
@@ -149,19 +149,19 @@ def suboptimality_bound(
     return (1.0 - step_size * convexity) ** len(traces) * initial_gap + radius
 
 
-@_checks.takes(suboptimality=_checks.unbounded, convexity=_checks.positive)
+@_checks.takes(suboptimality=_checks.nonnegative_or_infinite, convexity=_checks.positive)
 def distance_bound(suboptimality: float, *, convexity: float) -> float:
     """Corollary 3.4: bounds ``||theta_T - theta*||`` by ``sqrt(2 F_T / tau)``, given ``suboptimality_bound(...)``."""
     return math.sqrt(2.0 * suboptimality / convexity)
 
 
 @_checks.takes(
-    tolerance=_checks.unbounded,
+    tolerance=_checks.nonnegative_or_infinite,
     steps=_checks.size,
-    initial_gap=_checks.unbounded,
+    initial_gap=_checks.nonnegative_or_infinite,
     step_size=_checks.positive,
-    rkhs_norm=_checks.unbounded,
-    noise=_checks.unbounded,
+    rkhs_norm=_checks.nonnegative_or_infinite,
+    noise=_checks.nonnegative_or_infinite,
 )
 def adaptive_mean_squared_gradient_bound(
     *, tolerance: float, steps: int, initial_gap: float, step_size: float, rkhs_norm: float, noise: float
@@ -177,13 +177,13 @@ def adaptive_mean_squared_gradient_bound(
 
 
 @_checks.takes(
-    tolerance=_checks.unbounded,
+    tolerance=_checks.nonnegative_or_infinite,
     steps=_checks.size,
     convexity=_checks.positive,
-    initial_gap=_checks.unbounded,
+    initial_gap=_checks.nonnegative_or_infinite,
     step_size=_checks.positive,
-    rkhs_norm=_checks.unbounded,
-    noise=_checks.unbounded,
+    rkhs_norm=_checks.nonnegative_or_infinite,
+    noise=_checks.nonnegative_or_infinite,
 )
 def adaptive_suboptimality_bound(
     *,

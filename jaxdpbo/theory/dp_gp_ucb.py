@@ -1,8 +1,9 @@
 """The utility bounds of Kusner et al. (2015) for DP-GP-UCB, corrected. No guarantee rests on them.
 
-They hold where the events of ``privacy.prior_averaged`` do, which also has the sensitivities that they take, in units
-of the prior's standard deviation. Theorem 2's proof bounds the largest posterior mean by an observation; the bound here
-goes through the confidence bounds, and is about the utility of what is released rather than about its posterior mean.
+They hold where the events of ``privacy.prior_averaged_constants`` do, which also has the sensitivities that they take,
+in units of the prior's standard deviation. Theorem 2's proof bounds the largest posterior mean by an observation; the
+bound here goes through the confidence bounds, and is about the utility of what is released rather than about its
+posterior mean.
 """
 
 import math
@@ -12,8 +13,8 @@ from jaxdpbo import _checks
 
 @_checks.takes(
     candidates=_checks.positive,
-    beta=_checks.unbounded,
-    sensitivity=_checks.unbounded,
+    beta=_checks.nonnegative_or_infinite,
+    sensitivity=_checks.nonnegative_or_infinite,
     epsilon=_checks.positive,
     failure=_checks.probability,
 )
@@ -28,7 +29,7 @@ def point_shortfall(*, candidates: float, beta: float, sensitivity: float, epsil
 
 @_checks.takes(
     candidates=_checks.positive,
-    sensitivity=_checks.unbounded,
+    sensitivity=_checks.nonnegative_or_infinite,
     epsilon=_checks.positive,
     failure=_checks.probability,
 )
@@ -41,9 +42,9 @@ def selection_shortfall(candidates: float, sensitivity: float, epsilon: float, f
 
 
 @_checks.takes(
-    regret=_checks.unbounded,
-    noise_gap=_checks.unbounded,
-    sensitivity=_checks.unbounded,
+    regret=_checks.nonnegative_or_infinite,
+    noise_gap=_checks.nonnegative_or_infinite,
+    sensitivity=_checks.nonnegative_or_infinite,
     epsilon=_checks.positive,
     failure=_checks.probability,
 )

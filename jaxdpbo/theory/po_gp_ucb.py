@@ -28,7 +28,9 @@ def rank_for_distances(rows: int, distortion: float, failure: float) -> int:
     return math.ceil(8.0 * math.log(rows**2 / failure) / distortion**2)
 
 
-@_checks.takes(distortion=_checks.fraction, smallest_singular=_checks.positive, threshold=_checks.unbounded)
+@_checks.takes(
+    distortion=_checks.fraction, smallest_singular=_checks.positive, threshold=_checks.nonnegative_or_infinite
+)
 def distance_factors(distortion: float, smallest_singular: float, threshold: float) -> tuple[float, float]:
     """Theorem 2: squared distances are multiplied by something between these two.
 
@@ -55,13 +57,13 @@ def distortion_for_regret(regret: float, diameter: float, largest_output: float)
 
 
 @_checks.takes(
-    regret=_checks.unbounded,
+    regret=_checks.nonnegative_or_infinite,
     steps=_checks.size,
-    beta=_checks.unbounded,
-    information=_checks.unbounded,
+    beta=_checks.nonnegative_or_infinite,
+    information=_checks.nonnegative_or_infinite,
     noise_variance=_checks.positive,
-    first_constant=_checks.unbounded,
-    second_constant=_checks.unbounded,
+    first_constant=_checks.nonnegative_or_infinite,
+    second_constant=_checks.nonnegative_or_infinite,
 )
 def simple_regret_bound(
     *,
@@ -94,7 +96,7 @@ def simple_regret_bound(
     return math.sqrt(regret**2 + 24.0 * spread + 24.0 * gained)
 
 
-@_checks.takes(regrets=_checks.vector, steps=_checks.size, epsilon=_checks.unbounded)
+@_checks.takes(regrets=_checks.vector, steps=_checks.size, epsilon=_checks.nonnegative_or_infinite)
 def replace_one_regret_floor(regrets: ArrayLike, steps: int, epsilon: float) -> float:
     """What no transform of ``epsilon``-DP for replacing a row can beat, on average: ours, not the paper's.
 

@@ -154,10 +154,10 @@ def train(
 
 def total_variation(model: models.Model, steps: int) -> float:
     """How far, at most, a training with exact noise is from one whose noise is ideal."""
-    return _checks.size("steps", steps) * _numbers_of(model) * tables.gaussian_total_variation(SIGMA, BITS)
+    return _checks.size("steps", steps) * _parameter_count(model) * tables.gaussian_total_variation(SIGMA, BITS)
 
 
-def _numbers_of(model: models.Model) -> int:
+def _parameter_count(model: models.Model) -> int:
     """How many parameters a model has."""
     return sum((i + 1) * o for i, o in zip(model.sizes[:-1], model.sizes[1:], strict=True))
 
@@ -200,8 +200,8 @@ def _block(problem, records, capacity, steps, batch, number, carry):
     first = number * sampling.BLOCK
     times = first + jnp.arange(sampling.BLOCK, dtype=first.dtype)
     keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(problem.key, t), 3))(times)
-    words = jax.vmap(lambda key: sampling.words_of(key, records, capacity))(keys[:, 0])
-    numbers = _numbers_of(problem.model)
+    words = jax.vmap(lambda key: sampling.random_words(key, records, capacity))(keys[:, 0])
+    numbers = _parameter_count(problem.model)
     small = problem.radius is not None and numbers <= TOGETHER
     noise = jax.vmap(lambda key: _noise(key, numbers))(keys[:, 2]) if small else None
     step = partial(_step, problem, capacity, batch, keys[:, 1:], words, noise)
@@ -214,7 +214,7 @@ def _step(problem, capacity, batch, keys, words, noise, i, carry):
     params, memory, history = carry
     rows, mask, history = sampling.draw(keys[i, 0], words[i], batch, capacity, history)
     drawn = jax.tree.map(lambda leaf: leaf[rows], problem.examples)
-    noised = _noised_sum(problem, keys[i, 1], None if noise is None else noise[i], params, drawn, mask)
+    noised = _sum_and_noise(problem, keys[i, 1], None if noise is None else noise[i], params, drawn, mask)
     mean = jax.tree.map(lambda leaf: leaf / batch.astype(leaf.dtype), noised)
     with jax.numpy_dtype_promotion("standard"):  # optax takes floats to the power of its count of steps
         change, memory = problem.rule.update(mean, memory, params)
@@ -222,7 +222,7 @@ def _step(problem, capacity, batch, keys, words, noise, i, carry):
     return moved, memory, history
 
 
-def _noised_sum(problem, key, noise, params, drawn, mask):
+def _sum_and_noise(problem, key, noise, params, drawn, mask):
     """Of the clipped gradients of a batch; ``noise`` that was drawn before, or by ``key``."""
     if problem.radius is None:
         total, _ = models.clipped_sum(problem.model, params, drawn, mask, problem.clip_norm)

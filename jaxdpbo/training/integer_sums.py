@@ -55,7 +55,7 @@ class Examples(NamedTuple):
 
 def examples(given: models.Examples, model: models.Model, radius: jax.Array) -> Examples:
     """Round the features, once before training."""
-    return Examples(_on_grid(given.features, given.squares, _bits(radius, *model.sizes[:2])), given.labels)
+    return Examples(_round_rows(given.features, given.squares, _bits(radius, *model.sizes[:2])), given.labels)
 
 
 def expect(model: models.Model) -> None:
@@ -97,7 +97,7 @@ def clipped_sum(
     rows = [batch.rows]
     for number, a in enumerate(entering[1:], start=1):
         bits = _bits(radius, *model.sizes[number : number + 2])
-        rows.append(_on_grid(a, jnp.sum(jnp.square(a), axis=1), bits))
+        rows.append(_round_rows(a, jnp.sum(jnp.square(a), axis=1), bits))
     squared = models.squared_norms([row.squares for row in rows], back, clip_norm)
     usable = mask & jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(squared.dtype).tiny)
     limit = jnp.square(radius.astype(squared.dtype)) * MARGIN
@@ -112,10 +112,10 @@ def clipped_sum(
     scale = jnp.minimum(radius.astype(squared.dtype), reach * jax.lax.rsqrt(squared))
     scaled = [delta / clip_norm * (scale * row.units)[:, None] for delta, row in zip(back, rows, strict=True)]
     layers = [
-        _Layer(_rounded(one), jnp.trunc(one), row.counts, jnp.trunc(1 / row.units))
+        _Layer(_round(one), jnp.trunc(one), row.counts, jnp.trunc(1 / row.units))
         for one, row in zip(scaled, rows, strict=True)
     ]
-    return _sum_within(limit, usable, layers)
+    return _sum_groups(limit, usable, layers)
 
 
 def largest_radius(batch: int) -> int:
@@ -129,7 +129,7 @@ def _bits(radius: jax.Array, entering: int, scores: int) -> jax.Array:
     return jnp.clip(jnp.round(balanced), 1, MAX_BITS).astype(jnp.int32)
 
 
-def _on_grid(values: jax.Array, squares: jax.Array, bits: jax.Array) -> Rows:
+def _round_rows(values: jax.Array, squares: jax.Array, bits: jax.Array) -> Rows:
     """Rows rounded to multiples of the power of two that makes them, and the 1 of the bias, ``2^bits`` units long."""
     _, exponent = jnp.frexp(jnp.sqrt(jnp.where(jnp.isfinite(squares), squares, 0.0) + 1.0))
     units = jnp.ldexp(jnp.ones((), values.dtype), exponent - bits)  # its square is finite where the row's is
@@ -138,7 +138,7 @@ def _on_grid(values: jax.Array, squares: jax.Array, bits: jax.Array) -> Rows:
     return Rows(counts, units, jnp.where(usable, jnp.sum(jnp.square(counts * units[:, None]), axis=1), jnp.inf))
 
 
-def _rounded(numbers: jax.Array) -> jax.Array:
+def _round(numbers: jax.Array) -> jax.Array:
     """Up or down, so that a batch in random order loses nothing on average: small gradients count by how many they are.
 
     Where a number is rounded up from is fixed by its place in the batch (a Weyl sequence), so it is public.
@@ -157,7 +157,7 @@ class _Layer(NamedTuple):
     bias: jax.Array
 
 
-def _sum_within(limit: jax.Array, usable: jax.Array, layers: list[_Layer]) -> models.Params:
+def _sum_groups(limit: jax.Array, usable: jax.Array, layers: list[_Layer]) -> models.Params:
     """The sum of the examples' outer products, ``int32``: of so many at once as floats add up exactly.
 
     There are two groups at least: a loop that is run once is no loop to the compiler.
@@ -166,13 +166,13 @@ def _sum_within(limit: jax.Array, usable: jax.Array, layers: list[_Layer]) -> mo
     groups = max(2, -(-count * MAX_RADIUS // 2 ** (jnp.finfo(dtype).nmant + 1)))
     short = -count % groups
 
-    def grouped(leaf):
+    def split_groups(leaf):
         padded = jnp.pad(leaf, ((0, short),) + ((0, 0),) * (leaf.ndim - 1))
         return padded.reshape(groups, -1, *leaf.shape[1:])
 
     def add(total, group):
         usable, layers = group
-        chosen = _within(usable, limit, layers)
+        chosen = _pick_rounding(usable, limit, layers)
         found = tuple(_product(whole, layer) for whole, layer in zip(chosen, layers, strict=True))
         return jax.tree.map(jnp.add, total, found), None
 
@@ -183,10 +183,10 @@ def _sum_within(limit: jax.Array, usable: jax.Array, layers: list[_Layer]) -> mo
         )
         for one in layers
     )
-    return jax.lax.scan(add, zero, jax.tree.map(grouped, (usable, layers)))[0]
+    return jax.lax.scan(add, zero, jax.tree.map(split_groups, (usable, layers)))[0]
 
 
-def _within(usable: jax.Array, limit: jax.Array, layers: list[_Layer]) -> list[jax.Array]:
+def _pick_rounding(usable: jax.Array, limit: jax.Array, layers: list[_Layer]) -> list[jax.Array]:
     """Of two roundings the first, if the whole example is no longer than ``limit`` allows; the second; or zero."""
     lengths = [jnp.sum(jnp.square(one.counts), axis=1) + jnp.square(one.bias) for one in layers]
 

@@ -70,7 +70,7 @@ def objective(
 
     Formal guarantee: none. The error is a raw function of ``data``, and a search that follows it protects nobody. The
     epsilon is what ONE training with the setting costs, if it alone is published and the setting was chosen without the
-    data; ``accounting.composed_epsilon`` says what publishing several would cost.
+    data; ``accounting.compose_epsilon`` says what publishing several would cost.
 
     The epsilon is computed on the host, also within a compiled program, by ``jax.pure_callback``: milliseconds to a
     second for a setting, no gradients, and no ``checkpoint`` of ``run_scan``. The trainings run on JAX's device.
@@ -95,7 +95,7 @@ def objective(
     Returns:
       A function of ``point`` and ``data``, a ``Data``. The keys of its trainings are derived from ``data.key`` and the
       setting, so it is deterministic, and two settings, as
-      ``settings_of`` rounds them, share no key. A caller's own loop may pass ``keys (R,)``.
+      ``to_settings`` rounds them, share no key. A caller's own loop may pass ``keys (R,)``.
 
     Raises:
       ValueError: a number out of range, an unknown optimizer.
@@ -138,7 +138,7 @@ def objective(
     )
 
 
-def settings_of(point: jax.Array, *, records: int, largest: int) -> dp_optim.Settings:
+def to_settings(point: jax.Array, *, records: int, largest: int) -> dp_optim.Settings:
     """``point (5,)`` as the settings of a training on ``records`` examples. Traceable.
 
     Epochs become steps as in ``dp_optim.steps_of_epochs``: ``T round(n / m)``, at least one, halves to even.
@@ -149,7 +149,9 @@ def settings_of(point: jax.Array, *, records: int, largest: int) -> dp_optim.Set
       records: ``n``.
       largest: a larger batch counts as this; so does one above ``n``.
     """
-    point = jnp.asarray(point, jnp.float32).astype(jnp.result_type(float))  # all that their key holds, see ``_key_of``
+    point = jnp.asarray(point, jnp.float32).astype(
+        jnp.result_type(float)
+    )  # all that their key holds, see ``_settings_key``
     epochs, batch = jnp.fmax(jnp.round(point[:2]), 1).astype(jnp.int32)
     batch = jnp.minimum(batch, min(largest, records))
     whole, rest = records // batch, records % batch
@@ -160,12 +162,12 @@ def settings_of(point: jax.Array, *, records: int, largest: int) -> dp_optim.Set
 @cache
 def _objective(measure: _Measure) -> Objective:
     """One function object for equal arguments, so that no program is compiled twice; it pickles."""
-    return partial(_measured, measure)
+    return partial(_measure_point, measure)
 
 
-def _measured(measure, point, data, keys=None):
+def _measure_point(measure, point, data, keys=None):
     records = data.train.features.shape[0]
-    settings, error = _trained(measure, point, data, keys)
+    settings, error = _train(measure, point, data, keys)
     epsilon = partial(_epsilon, measure, records)
     if isinstance(settings.steps, Tracer):
         like = jax.ShapeDtypeStruct((), error.dtype)
@@ -176,17 +178,17 @@ def _measured(measure, point, data, keys=None):
 
 
 @partial(jax.jit, static_argnames="measure")
-def _trained(measure, point, data, keys):
-    settings = settings_of(point, records=data.train.features.shape[0], largest=measure.largest)
+def _train(measure, point, data, keys):
+    settings = to_settings(point, records=data.train.features.shape[0], largest=measure.largest)
     if keys is None:
-        keys = jax.random.split(_key_of(data.key, settings), measure.repeats)
+        keys = jax.random.split(_settings_key(data.key, settings), measure.repeats)
     errors = oracles.training_errors(
         keys, measure.model, data.train, data.test, settings, largest=measure.largest, optimizer=measure.optimizer
     )
     return settings, errors.mean.astype(settings.learning_rate.dtype)
 
 
-def _key_of(key, settings):
+def _settings_key(key, settings):
     """A key for these settings: the bits of each number in 32 bits, folded in.
 
     Of 64 the last would be another key for what a compiled search and the point it reports differ by: rounding.

@@ -35,7 +35,7 @@ def empty_history(records: int) -> History:
     return History(jnp.full(records, -1, jnp.int32), jnp.zeros((), jnp.int32))
 
 
-def draws_of(records: int, capacity: int) -> int:
+def draw_count(records: int, capacity: int) -> int:
     """How many with replacement hold ``capacity`` different ones, but for one batch in a million; 0: not this way."""
     records, capacity = _checks.size("records", records), _checks.size("capacity", capacity)
     if capacity * SPARSE > records:
@@ -44,9 +44,9 @@ def draws_of(records: int, capacity: int) -> int:
     return math.ceil(-records * math.log1p(-capacity / records) + 6 * math.sqrt(repeated)) + 4
 
 
-def words_of(key: jax.Array, records: int, capacity: int) -> jax.Array:
+def random_words(key: jax.Array, records: int, capacity: int) -> jax.Array:
     """``(draws,)`` random words for one batch; for ``vmap`` over keys."""
-    return jax.random.bits(key, (draws_of(records, capacity),), jnp.uint32)
+    return jax.random.bits(key, (draw_count(records, capacity),), jnp.uint32)
 
 
 def draw(
@@ -56,7 +56,7 @@ def draw(
 
     Args:
       key: for what ``words`` do not decide; not the key they were drawn with.
-      words: of ``words_of``.
+      words: of ``random_words``.
       batch: ``m () <= capacity``, traced.
       capacity: static, at most ``n``.
       history: ``empty_history(n)``, or what the last draw returned.
@@ -65,7 +65,7 @@ def draw(
       Rows ``(c,)``, a mask ``(c,)`` with ``m`` ones, and the history to pass on: so that it is written in place.
     """
     records = history.stamps.shape[0]
-    count = draws_of(records, capacity)
+    count = draw_count(records, capacity)
     if not count:
         return _smallest(key, batch, records)[:capacity], jnp.arange(capacity, dtype=jnp.int32) < batch, history
     whole = np.uint32(2**32 // records * records - 1)  # words above it would favour the first rows
@@ -85,7 +85,7 @@ def draw(
     def again(carry):
         key, (*_, history) = carry
         key, words_key = jax.random.split(key)
-        return key, attempt(words_of(words_key, records, capacity), history)
+        return key, attempt(random_words(words_key, records, capacity), history)
 
     _, (rows, first, rank, history) = jax.lax.while_loop(too_few, again, (key, attempt(words, history)))
     return rows, first & (rank <= batch), history

@@ -53,7 +53,7 @@ def random_settings(space: Ranges, count: int, seed: int) -> np.ndarray:
     count, rng = _checks.size("count", count), np.random.default_rng(_checks.size("seed", seed, minimum=0))
     low, high = space.sampled
 
-    def kept(draw, column):
+    def clip(draw, column):
         found = np.empty(0)
         while len(found) < count:
             some = draw(2 * count)
@@ -61,10 +61,10 @@ def random_settings(space: Ranges, count: int, seed: int) -> np.ndarray:
         return found[:count]
 
     columns = [
-        kept(lambda size: rng.uniform(low[0], high[0], size), 0),
-        kept(lambda size: rng.normal(*space.batch, size), 1),
+        clip(lambda size: rng.uniform(low[0], high[0], size), 0),
+        clip(lambda size: rng.normal(*space.batch, size), 1),
         *(
-            kept(lambda size, c=column, r=rate: low[c] + rng.exponential(1 / r, size), column)
+            clip(lambda size, c=column, r=rate: low[c] + rng.exponential(1 / r, size), column)
             for column, rate in zip((2, 3, 4), space.rates, strict=True)
         ),
     ]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _silence, _user_values
-from jaxdpbo.privacy import accounting, calibration, charges, guarantee, private_mean
+from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean, recording
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.tuning import selection
 from jaxdpbo.tuning import training as trainings
@@ -41,36 +41,36 @@ class Tuned(NamedTuple):
     guarantees: tuple[guarantee.Guarantee, ...]
 
 
-class Asked(NamedTuple):
+class TuningArguments(NamedTuple):
     """The arguments of ``tune_and_train``, checked; ``delta`` for ideal noise."""
 
     training: Training
     settings: tuple[Setting, ...]
     epsilon: float
     delta: float
-    recordings: Mapping[str, charges.Recording] | None
+    recordings: Mapping[str, recording.Recording] | None
     key: jax.Array | None
     insecure_key: bool
     on_error: str
 
 
-def given(training: Training, rows: Any, validation: Any) -> tuple[Rows, Rows | None]:
+def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Rows | None]:
     """Both, checked: before anything is charged.
 
     Raises:
       ValueError: rows of another shape than the training takes, or the same in both roles.
       TypeError: no arrays.
     """
-    rows = _checked("rows", rows, training)
+    rows = _check_arrays("rows", rows, training)
     if validation is None:
         return rows, None
-    validation = _checked("validation", validation, training)
+    validation = _check_arrays("validation", validation, training)
     if any(np.shares_memory(one, other) for one, other in zip(rows, validation, strict=True)):
         raise ValueError("validation must be other rows than those that train: these are the same")
     return rows, validation
 
 
-def _checked(name: str, rows: Any, training: Training) -> Rows:
+def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
     """Two arrays of numbers, whatever the elements of arrays of objects are."""
     if not isinstance(rows, (tuple, list)) or len(rows) != 2:
         raise TypeError(f"{name} must be (features, labels), got {type(rows).__name__}")
@@ -87,7 +87,7 @@ def _checked(name: str, rows: Any, training: Training) -> Rows:
     return features, labels
 
 
-def ideal_delta(asked: Asked, times: float, records: int) -> float:
+def ideal_delta(asked: TuningArguments, times: float, records: int) -> float:
     """What is left of ``delta`` for ideal noise: exact noise is within a total variation of it."""
     variation = max(asked.training.total_variation(each, records) for each in asked.settings) + DRAWS
     if asked.epsilon > LARGEST:
@@ -98,7 +98,7 @@ def ideal_delta(asked: Asked, times: float, records: int) -> float:
     return float(left)
 
 
-def held_out(rows: Rows, validation: Rows | None) -> tuple[Rows, Rows]:
+def split_rows(rows: Rows, validation: Rows | None) -> tuple[Rows, Rows]:
     """Rows to train on and rows to score on: as given, or by a public permutation of row numbers."""
     if validation is not None:
         return rows, validation
@@ -108,7 +108,7 @@ def held_out(rows: Rows, validation: Rows | None) -> tuple[Rows, Rows]:
     return (train_x, train_y), (held_x, held_y)
 
 
-def score(training: Training, model: Any, rows: Rows, budget: calibration.Budget, key: jax.Array) -> float:
+def score(training: Training, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array) -> float:
     """The noised mean loss on ``rows``: one of the releases of ``budget``.
 
     Raises:
@@ -116,10 +116,12 @@ def score(training: Training, model: Any, rows: Rows, budget: calibration.Budget
     """
     returned = training.losses(model, rows)
     lost = _user_values.to_losses("losses", returned, (budget.users,), jnp.result_type(float))
-    return float(_noised(key, budget, jnp.asarray(lost)))
+    return float(_noisy_mean(key, budget, jnp.asarray(lost)))
 
 
-def scored(asked: Asked, model: Any, rows: Rows, budget: calibration.Budget, key: jax.Array) -> float:
+def score_silently(
+    asked: TuningArguments, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array
+) -> float:
     """``score``, silenced; the worst of a model that failed."""
     with _silence.isolate():
         try:
@@ -132,12 +134,14 @@ def scored(asked: Asked, model: Any, rows: Rows, budget: calibration.Budget, key
             return np.inf
 
 
-def fitted(asked: Asked, setting: Setting, noise: float, rows: Rows, key: jax.Array, of_globals: jax.Array) -> Any:
+def fit_silently(
+    asked: TuningArguments, setting: Setting, noise: float, rows: Rows, key: jax.Array, of_globals: jax.Array
+) -> Any:
     """The model, silenced; None where the training fails: an exception may quote rows."""
     with _silence.isolate():
         try:
             selection.seed_globals(of_globals)
-            return selection.ready(asked.training.fit(deepcopy(setting), noise, rows, key))
+            return selection.wait(asked.training.fit(deepcopy(setting), noise, rows, key))
         except _silence.STOPS:
             raise
         except BaseException:
@@ -146,23 +150,23 @@ def fitted(asked: Asked, setting: Setting, noise: float, rows: Rows, key: jax.Ar
             return None
 
 
-def noises(asked: Asked, records: int, epsilon: float, delta: float) -> list[float]:
+def noises(asked: TuningArguments, records: int, epsilon: float, delta: float) -> list[float]:
     """Of each setting, so that one training costs ``(epsilon, delta)``."""
     return [trainings.noise_for(asked.training, each, records, epsilon, delta) for each in asked.settings]
 
 
-def costs(asked: Asked, noises: Sequence[float], records: int) -> list[stage.Stage]:
+def costs(asked: TuningArguments, noises: Sequence[float], records: int) -> list[stage.Stage]:
     """Of one training with each setting."""
     return [asked.training.cost(each, noise, records) for each, noise in zip(asked.settings, noises, strict=True)]
 
 
-def any_of(what: str, costs: Sequence[stage.Stage]) -> stage.Stage:
+def worst_stage(what: str, costs: Sequence[stage.Stage]) -> stage.Stage:
     """Of a training whose setting was drawn, or chosen by what was released: one curve above all of them."""
-    return stage.under(accounting.worst_of([each.profile for each in costs]), what)
+    return stage.from_curve(accounting.worst_profile([each.profile for each in costs]), what)
 
 
-def calibrated(
-    asked: Asked, records: int, epsilon: float, delta: float, of_all: Callable[[Sequence[stage.Stage]], float]
+def calibrate(
+    asked: TuningArguments, records: int, epsilon: float, delta: float, of_all: Callable[[Sequence[stage.Stage]], float]
 ) -> tuple[list[float], list[stage.Stage]]:
     """The noise of each setting, so that one training costs the same and ``of_all`` what was asked for; no data."""
     while True:
@@ -176,6 +180,6 @@ def calibrated(
 
 
 @jax.jit
-def _noised(key: jax.Array, budget: calibration.Budget, losses: jax.Array) -> jax.Array:
+def _noisy_mean(key: jax.Array, budget: calibration.SumBudget, losses: jax.Array) -> jax.Array:
     zero = jnp.zeros((), losses.dtype)
-    return private_mean.of_losses(key, budget, losses[None], zero, zero + 1)[0]
+    return private_mean.noisy_mean_loss(key, budget, losses[None], zero, zero + 1)[0]

@@ -16,9 +16,9 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dpareto
-from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys
+from jaxdpbo.privacy import accounting, calibration, guarantee, keys, recording
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.privacy.asked import expect_small_delta
+from jaxdpbo.privacy.requested_budget import expect_small_delta
 from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning import training as trainings
 from jaxdpbo.tuning._fitting import TRAIN, VALIDATION
@@ -75,10 +75,10 @@ class _Candidates(NamedTuple):
 class _Plan(NamedTuple):
     """What may be spent: the candidates, the GDP level of all trainings, the budget of as many scores."""
 
-    asked: _fitting.Asked
+    asked: _fitting.TuningArguments
     candidates: _Candidates
     within: float
-    budget: calibration.Budget
+    budget: calibration.SumBudget
 
 
 def private_front(
@@ -92,7 +92,7 @@ def private_front(
     count: int = 32,
     validation: Rows | None = None,
     on_error: str = "worst",
-    recordings: Mapping[str, charges.Recording] | None = None,
+    recordings: Mapping[str, recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> Front:
@@ -147,27 +147,29 @@ def private_front(
       TypeError: an argument of the wrong kind.
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
-    settings = selection.settings_of(settings)
+    settings = selection.check_settings(settings)
     typed_delta, epsilon, delta = delta, _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
     on_error, count = _checks.choice("on_error", on_error, selection.ON_ERROR), _checks.size("count", count, minimum=2)
     given = np.multiply(LEVELS, epsilon) if levels is None else _checks.vector("levels", levels)
     axis = np.unique([_checks.positive("levels", each) for each in given.tolist()])
     keys.refuse_trace("the key of private_front()")
     apart = validation is not None
-    rows, validation = _fitting.given(training, rows, validation)
+    rows, validation = _fitting.check_rows(training, rows, validation)
     expect_small_delta(typed_delta, len(rows[1]))
-    asked = _fitting.Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
+    asked = _fitting.TuningArguments(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, count, len(rows[1])))
-    rows, validation = _fitting.held_out(rows, validation)
-    plan = _planned(asked, axis, count, delta, len(rows[1]), len(validation[1]))
+    rows, validation = _fitting.split_rows(rows, validation)
+    plan = _plan(asked, axis, count, delta, len(rows[1]), len(validation[1]))
     stated = _statements(plan, len(rows[1]), apart)
     secret, first = keys.for_release(key, stated[0], insecure_key)
     stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
     selection.charge(recordings, stated, "a front", settings, axis.tolist(), count)
-    return _searched(plan, (rows, validation), secret)._replace(guarantees=stated)
+    return _search(plan, (rows, validation), secret)._replace(guarantees=stated)
 
 
-def _planned(asked: _fitting.Asked, axis: np.ndarray, count: int, delta: float, records: int, users: int) -> _Plan:
+def _plan(
+    asked: _fitting.TuningArguments, axis: np.ndarray, count: int, delta: float, records: int, users: int
+) -> _Plan:
     """What may be spent, and on what; host arithmetic, no data."""
     within = accounting.gdp_mu(asked.epsilon, (1 - SHARE) * asked.delta)
     candidates = _candidates(asked, axis, records, delta, SHARE * asked.delta / count)
@@ -180,7 +182,9 @@ def _planned(asked: _fitting.Asked, axis: np.ndarray, count: int, delta: float, 
     return _Plan(asked, candidates, within, budget)
 
 
-def _candidates(asked: _fitting.Asked, axis: np.ndarray, records: int, delta: float, but_for: float) -> _Candidates:
+def _candidates(
+    asked: _fitting.TuningArguments, axis: np.ndarray, records: int, delta: float, but_for: float
+) -> _Candidates:
     """With the least noise for each; host arithmetic, no data.
 
     Raises:
@@ -236,19 +240,21 @@ def _statements(plan: _Plan, records: int, apart: bool) -> tuple[guarantee.Guara
     def curve(at: float) -> float:
         return min(1.0, accounting.gdp_delta(plan.within, at) + but_for)
 
-    trained = accounting.total([stage.under(curve, f"at most {count} trainings, chosen as they came")], asked.delta)
+    trained = accounting.total(
+        [stage.from_curve(curve, f"at most {count} trainings, chosen as they came")], asked.delta
+    )
     of_scores = calibration.statement(plan.budget, VALIDATION)
     scored = accounting.total([stage.gaussian(of_scores.level, "noised scores")], asked.delta)
     variation = count * max(asked.training.total_variation(each, records) for each in asked.settings)
     rests = (guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, *asked.training.assumptions())
     rests += (guarantee.ROWS_APART,) if apart else ()
     return (
-        guarantee.of_total(trained, TRAIN, assumptions=rests, total_variation=variation),
-        guarantee.of_total(scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation),
+        guarantee.from_total(trained, TRAIN, assumptions=rests, total_variation=variation),
+        guarantee.from_total(scored, VALIDATION, assumptions=rests, total_variation=of_scores.total_variation),
     )
 
 
-def _searched(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
+def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
     """Trainings until there are as many as the budget of scores is for, or no other is within what is left."""
     asked, candidates, most = plan.asked, plan.candidates, plan.budget.steps
     of_design, of_runs, of_fits = jax.random.split(key, 3)
@@ -272,12 +278,12 @@ def _searched(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
         number = planned[0] if planned else left[int(np.argmax(gains[left]))]
         of_training, of_score, of_globals = jax.random.split(jax.random.fold_in(of_runs, step), 3)
         setting, noise = asked.settings[candidates.setting[number]], float(candidates.noise[number])
-        models.append(_fitting.fitted(asked, setting, noise, rows[0], of_training, of_globals))
-        score = _fitting.scored(asked, models[-1], rows[1], plan.budget, of_score)
+        models.append(_fitting.fit_silently(asked, setting, noise, rows[0], of_training, of_globals))
+        score = _fitting.score_silently(asked, models[-1], rows[1], plan.budget, of_score)
         errors.append(float(np.clip(score, 0.0, 1.0)))
         measured = np.array([[candidates.epsilon[number], errors[-1]]])
         of_fit, unit = jax.random.fold_in(of_fits, step), candidates.units[number][None]
-        state, found = _observed(of_fit, config, state, unit, measured, candidates.units)
+        state, found = _observe(of_fit, config, state, unit, measured, candidates.units)
         gains, front = map(np.asarray, found)
         tried.append(number)
     return Front(
@@ -302,11 +308,11 @@ def _design(key: jax.Array, candidates: _Candidates, count: int) -> list[int]:
 
 def _fits(plan: _Plan, numbers: Sequence[int]) -> bool:
     """Whether these trainings are within the budget; rounded up."""
-    return accounting.composed_mu(*plan.candidates.mu[list(numbers)].tolist()) <= plan.within
+    return accounting.compose_gdp_rounded_up(*plan.candidates.mu[list(numbers)].tolist()) <= plan.within
 
 
 @jax.jit
-def _observed(
+def _observe(
     key: jax.Array, config: dpareto.Config, state: State, units: jax.Array, values: jax.Array, candidates: jax.Array
 ) -> tuple[State, tuple[jax.Array, jax.Array]]:
     """The state after one training; what every candidate would then gain, and the front."""

@@ -14,7 +14,8 @@ import jax
 import numpy as np
 
 from jaxdpbo import _checks, _silence
-from jaxdpbo.privacy import accounting, charges, guarantee, keys, ledger
+from jaxdpbo.privacy import accounting, guarantee, keys, ledger
+from jaxdpbo.privacy import recording as records
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.tuning import repetition
 
@@ -50,7 +51,7 @@ def private_selection(
     run_total_variation: float = 0.0,
     assumptions: tuple[str, ...] = (),
     on_error: str = "worst",
-    recordings: Mapping[str, charges.Recording] | None = None,
+    recordings: Mapping[str, records.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> Selected:
@@ -82,7 +83,7 @@ def private_selection(
       mean: of the number of runs, above 1.
       costs: what ONE run costs each set of rows, by words that say whose: a ``stage`` for all settings, or a sequence
         of one for each. Rows that train and rows that score have a statement each; rows that do both have one cost,
-        composed (``accounting.stage.under(accounting.composed_profile([...]))``).
+        composed (``accounting.stage.from_curve(accounting.compose_profile([...]))``).
       delta: of each statement.
       eta: shape of the truncated negative binomial distribution of the number of runs: 0 is logarithmic, 1 geometric. A
         smaller ``eta`` gives a single run more often and costs less privacy at the same mean.
@@ -101,7 +102,7 @@ def private_selection(
     """
     if not callable(train_and_score):
         raise TypeError(f"train_and_score must be a function, got {type(train_and_score).__name__}")
-    settings = settings_of(settings)
+    settings = check_settings(settings)
     law = accounting.repetitions(eta, mean)
     table = repetition.table(law)
     variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
@@ -156,7 +157,7 @@ def statements(
     return tuple(found)
 
 
-def settings_of(settings: Sequence[Any]) -> tuple[Any, ...]:
+def check_settings(settings: Sequence[Any]) -> tuple[Any, ...]:
     """A list of one or more."""
     if isinstance(settings, (str, Mapping)) or not isinstance(settings, Sequence) or not settings:
         raise ValueError(f"settings must be a list of one or more, got {settings!r}")
@@ -170,12 +171,14 @@ def charge(recordings: Any, stated: Sequence[guarantee.Guarantee], what: str, *p
       ValueError: a set of rows that no statement is of.
       ledger.LedgerError: a budget does not suffice, or a name was used before.
     """
-    given = {} if recordings is None else {whose: charges.located(each) for whose, each in dict(recordings).items()}
+    given = (
+        {} if recordings is None else {whose: records.check_recording(each) for whose, each in dict(recordings).items()}
+    )
     by_rows = {one.protects: one for one in stated}
     if unknown := set(given) - set(by_rows):
         raise ValueError(f"recordings must be of rows that costs names, got {', '.join(map(repr, sorted(unknown)))}")
     for whose, recording in given.items():
-        charged = charges.charge(recording, what, by_rows[whose], *public)
+        charged = records.charge(recording, what, by_rows[whose], *public)
         if charged.charged_before:
             raise ledger.LedgerError(
                 f"{recording.path}: run {charged.run!r} was charged before, and what it drew may have been seen: a new "
@@ -194,7 +197,7 @@ def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax
             try:
                 seed_globals(of_globals)
                 output, score = run(deepcopy(setting), of_run)  # what a run writes on it would tell the next one
-                output, score = ready(output), float(score)
+                output, score = wait(output), float(score)
             except _silence.STOPS:
                 raise
             except BaseException:
@@ -212,7 +215,7 @@ def seed_globals(key: jax.Array) -> None:
     _silence.seed_generators(np.asarray(jax.random.key_data(key)))
 
 
-def ready(output: object) -> Any:
+def wait(output: object) -> Any:
     """What a run returned, when it is there: a program of JAX may fail after the function that called it returned.
 
     Arrays inside an object that is no pytree are not waited for.

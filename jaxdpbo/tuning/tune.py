@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy import accounting, calibration, charges, guarantee, keys
+from jaxdpbo.privacy import accounting, calibration, guarantee, keys, recording
 from jaxdpbo.privacy.accounting import stage
-from jaxdpbo.privacy.asked import expect_small_delta
+from jaxdpbo.privacy.requested_budget import expect_small_delta
 from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning.training import Rows, Setting, Training
 
@@ -29,7 +29,7 @@ def tune_and_train(
     mean: float = MEAN_RUNS,
     eta: float = ETA,
     on_error: str = "worst",
-    recordings: Mapping[str, charges.Recording] | None = None,
+    recordings: Mapping[str, recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> _fitting.Tuned:
@@ -74,17 +74,17 @@ def tune_and_train(
       TypeError: an argument of the wrong kind.
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
-    settings = selection.settings_of(settings)
+    settings = selection.check_settings(settings)
     typed_delta, epsilon, delta = delta, _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
     on_error = _checks.choice("on_error", on_error, selection.ON_ERROR)
     keys.refuse_trace("the key of tune_and_train()")
-    rows, validation = _fitting.given(training, rows, validation)
+    rows, validation = _fitting.check_rows(training, rows, validation)
     law = accounting.repetitions(eta, mean)
     expect_small_delta(typed_delta, len(rows[1]))
-    asked = _fitting.Asked(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
+    asked = _fitting.TuningArguments(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1])))
     given = validation is not None
-    rows, validation = _fitting.held_out(rows, validation)
+    rows, validation = _fitting.split_rows(rows, validation)
     records, users = len(rows[1]), len(validation[1])
     level, noises, costs = _calibrate(asked, records, law)
     budget = calibration.budget(level, _fitting.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float))
@@ -114,15 +114,15 @@ def tune_and_train(
 
 
 def _calibrate(
-    asked: _fitting.Asked, records: int, law: accounting.Repetitions
+    asked: _fitting.TuningArguments, records: int, law: accounting.Repetitions
 ) -> tuple[float, list[float], list[stage.Stage]]:
     """The GDP level of a score, the noise of a training with each setting, and what one costs; no data."""
     level, delta = _largest_mu(law, asked.epsilon, asked.delta), asked.delta / law.mean
 
-    def of_all(costs: Sequence[stage.Stage]) -> float:
+    def total_epsilon(costs: Sequence[stage.Stage]) -> float:
         return selection.statements(law, asked.settings, {_fitting.TRAIN: costs}, asked.delta)[0].level
 
-    noises, costs = _fitting.calibrated(asked, records, accounting.gdp_epsilon(level, delta), delta, of_all)
+    noises, costs = _fitting.calibrate(asked, records, accounting.gdp_epsilon(level, delta), delta, total_epsilon)
     return level, noises, costs
 
 

@@ -48,7 +48,7 @@ from jaxdpbo.algorithms import (
 from jaxdpbo.drivers import loop
 from jaxdpbo.privacy import (
     keys,
-    prior_averaged,
+    prior_averaged_constants,
     transforms,
 )
 from jaxdpbo.surrogate import kernels, maximize
@@ -95,14 +95,14 @@ def configs() -> dict[str, Target]:
         "point_share": probability, "noise_variance": either(0.0, 0.1), "centre": wide, "scale": positive,
         "noise": either("exact", "float"),
     }  # fmt: skip
-    paper = {"decay": st.none(), "constants": either(*prior_averaged.CONSTANTS)}
+    paper = {"decay": st.none(), "constants": either(*prior_averaged_constants.CONSTANTS)}
     gains = {
         "users": count, "epsilon": epsilon, "largest_gain": positive, "noise": either("exact", "float"),
     }  # fmt: skip
     searched_gains = {
         "steps": few, "gain_lipschitz": positive | just(math.inf), "loss_lipschitz": positive | just(math.inf),
         "acquisition": either("ucb", "expected_improvement"), "beta": positive,
-        "constants": either(*prior_averaged.CONSTANTS),
+        "constants": either(*prior_averaged_constants.CONSTANTS),
     }  # fmt: skip
     curated = transforms.curate(
         keys.key_from_bytes(bytes(32)), transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=2.0, delta=0.1),
@@ -146,14 +146,15 @@ def configs() -> dict[str, Target]:
             ),
             {"users": count, "bounds": just(low_high(BOUNDS)), "loss_range": just((0.0, 1.0)), "batch": just(2),
              "points": just(CANDIDATES[:2]), "choice_mu": st.tuples(small), "noise": either("exact", "float")},
-            tame=("points",), words=("rounds", "choice", "users", "mu"), check=promises(private_search.algorithm_of()),
+            tame=("points",), words=("rounds", "choice", "users", "mu"),
+            check=promises(private_search.make_algorithm()),
         ),
         "private_estimate.config": Target(
             lambda **options: private_estimate.config(
                 dp_gibo.config(users=5, steps=2, mu=1.0, bounds=low_high(BOUNDS)), **options
             ),
             evaluations | {"users": just(5)}, words=("users", "mu"),
-            check=promises(private_estimate.algorithm_of(dp_gibo.algorithm)), weight=0.5,
+            check=promises(private_estimate.make_algorithm(dp_gibo.algorithm)), weight=0.5,
         ),
         "dp_gd.config": Target(dp_gd.config, descent, check=promises(dp_gd.algorithm), weight=2),
         "random_search.config": Target(
@@ -193,8 +194,9 @@ def configs() -> dict[str, Target]:
             dp_gp_ucb.in_order_config, gains | finite_set | {"release": release, "point_share": probability},
             words=named, weight=2, check=promises(dp_gp_ucb.algorithm),
         ),
-        "dp_gp_ucb.preview": Target(
-            dp_gp_ucb.preview, {"config": just(CASES["dp_gp_ucb"].config(1.0)), "draws": just(4), "rows": just(9)},
+        "dp_gp_ucb.preview_release": Target(
+            dp_gp_ucb.preview_release,
+            {"config": just(CASES["dp_gp_ucb"].config(1.0)), "draws": just(4), "rows": just(9)},
             fixed=("config",), tame=("draws",),
             odd={"rows": anything().filter(lambda x: not is_gigantic(x)) | just(10**9)}, weight=0.3,
         ),
@@ -207,12 +209,12 @@ def configs() -> dict[str, Target]:
         "dpareto.config": Target(
             dpareto.config, front | {"search": either(maximize.Search(8, 1, 1), maximize.Search(9, 2, 3))}, weight=2
         ),
-        "dpareto.settings_for": Target(
-            dpareto.settings_for, {"key": key()} | of_a_search | {"epsilon": positive}, fixed=("config", "released"),
+        "dpareto.best_setting": Target(
+            dpareto.best_setting, {"key": key()} | of_a_search | {"epsilon": positive}, fixed=("config", "released"),
             check=finite, weight=0.3,
         ),
-        "dpareto.predicted": Target(
-            dpareto.predicted, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
+        "dpareto.predict": Target(
+            dpareto.predict, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
         ),
         "dpareto.improvement": Target(
             dpareto.improvement, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3

@@ -18,7 +18,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "an algorithm's five functions: the rows of the drivers, and the row `tell of` each": {
         "algorithms.dp_gd": "init ask contribute survey refine perturb tell inform release privacy",
         "algorithms.dp_gibo.contribution": "remember contribute survey refine perturb",
-        "algorithms.dp_gibo.run": "init ask remask tell inform release privacy started_at",
+        "algorithms.dp_gibo.run": "init ask remask tell inform release privacy set_start",
         "algorithms.dp_gp_ucb.run": "init ask tell release privacy",
         "algorithms.dpareto.run": "init ask tell release privacy",
         "algorithms.gp_ucb": "init ask tell release privacy",
@@ -29,25 +29,26 @@ EXEMPT: dict[str, dict[str, str]] = {
         "drivers.loop": "ask release run_keys step_keys",
     },
     "traced: arrays of a checked config, inside the rows of the drivers": {
-        "algorithms.dp_gibo.contribution": "clip_norm_of",
-        "algorithms.dp_gp_ucb.gains": "counted score rounded unit largest",
-        "algorithms.private_search.contribution": "ends inner_query is_searching phase",
+        "algorithms.dp_gibo.contribution": "current_clip_norm",
+        "algorithms.dp_gp_ucb.gains": "clip_gains score round_gains unit largest_gain",
+        "algorithms.private_search.contribution": "choice_ends inner_query is_searching phase",
         "algorithms.dp_gp_ucb.run": "beta best scores terms",
-        "algorithms.dpareto.configs": "snapped unit_of point_of",
+        "algorithms.dpareto.configs": "snap to_units to_points",
         "algorithms.dpareto.surrogates": (
-            "transformed measured fitted posterior conditioned predicted proposed undominated improvement"
+            "transform_values standardise_values fit_models posterior condition predict propose undominated_region "
+            "improvement"
         ),
-        "algorithms.gp_ucb": "beta observed",
-        "drivers.program": "begin contribute recall scan steps",
-        "privacy.clipping": "l2_norms summed quantised reach grid_step",
-        "privacy.choice": "row sum_losses draw scores relative",
+        "algorithms.gp_ucb": "beta standardise_utilities",
+        "drivers.compiled_run": "begin contribute recall pure_run run_steps",
+        "privacy.clipping": "l2_norms clip_and_sum quantise reach grid_step",
+        "privacy.choice": "choose_row sum_losses draw scores relative_losses",
         "privacy.private_mean": (
-            "perturb_vectors mean_of_vectors of_losses sum_losses perturb_losses mean_of_losses without_noise "
+            "perturb_vectors mean_of_vectors noisy_mean_loss sum_losses perturb_losses mean_of_losses skip_noise "
             "loss_deviation"
         ),
         "privacy.private_scale": "median count median_of_counts largest_differences",
-        "privacy.mechanisms.discrete": "geometric_of discrete_laplace_of at_least",
-        "privacy.transforms.curating": "project",
+        "privacy.mechanisms.discrete_noise": "geometric_from_table discrete_laplace_from_table is_at_least",
+        "privacy.transforms.curation": "project",
         "surrogate.acquisition": (
             "ucb upper_bound expected_improvement probability_of_improvement gained_hypervolume hvpoi log_hvpoi "
             "expected_hypervolume_improvement log_ehvi"
@@ -55,51 +56,55 @@ EXEMPT: dict[str, dict[str, str]] = {
         "surrogate.descent": "move answer",
         "surrogate.finite_gp": "prior observe",
         "surrogate.gp": (
-            "jitter noise empty covariance append extension extend stages staged write whiten solve masked "
-            "cross_covariance nearest room_for stage_of predict predictor log_marginal_likelihood log_density "
+            "jitter noise empty covariance append extension extend stages apply_to_stage write whiten solve mask_rows "
+            "cross_covariance nearest room_for stage_index predict predictor log_marginal_likelihood log_density "
             "inverse_factor"
         ),
         "surrogate.gradient": (
             "cross prior_covariance weights covariance gradient_information gradient_posterior information_gain "
-            "information_gain_and_gradient of_each"
+            "information_gain_and_gradient mean_gradients"
         ),
-        "surrogate.gradient_design": "directions propose fixed smallest",
-        "surrogate.kernels": "stationary_over matern32 matern52 polynomial gram gram_of_many gram_around row diagonal",
-        "surrogate.maximize": "best_of ascend multi_start sample_and_ascend ascend_from_best search_box",
-        "surrogate.noisy_inputs": "kernel_for rbf product_rbf named_cells numbered",
-        "surrogate.stacked": "stack unstack prior extend covariance whitened predict fit stages likelihood",
+        "surrogate.gradient_design": "directions propose propose_batch propose_fewest",
+        "surrogate.kernels": (
+            "stationary_from_box matern32 matern52 polynomial gram gram_of_many gram_around row diagonal"
+        ),
+        "surrogate.maximize": "best_candidate ascend multi_start sample_and_ascend ascend_from_best search_box",
+        "surrogate.noisy_inputs": "make_kernel rbf product_rbf named_cells number_rows",
+        "surrogate.batched_gp": "stack unstack prior extend covariance whiten predict fit stages likelihood",
         "surrogate.two_task": "log_marginal_likelihood",
         "training.integer_sums": "examples expect clipped_sum largest_radius",
         "training.models": "init scores losses accuracy clipped_sum passes squared_norms",
-        "training.sampling": "empty_history words_of draw",
+        "training.sampling": "empty_history random_words draw",
     },
     "on the host, with what a checked caller made": {
-        "algorithms.dp_gp_ucb.configs": "split of_noise unit_prior canonical",
-        "algorithms.private_evaluations.configs": "given_range",
-        "algorithms.private_evaluations.run": "algorithm_of",
-        "algorithms.private_search.run": "algorithm_of",
-        "algorithms.private_estimate": "algorithm_of deviation_of",
+        "algorithms.dp_gp_ucb.configs": "split noise_assumptions unit_prior canonical_config",
+        "algorithms.private_evaluations.configs": "check_loss_range",
+        "algorithms.private_evaluations.run": "make_algorithm",
+        "algorithms.private_search.run": "make_algorithm",
+        "algorithms.private_estimate": "make_algorithm estimate_deviation",
         "privacy.choice": "level pure_level",
         "privacy.private_scale": "level total_variation clip_norm",
-        "drivers.checkpoints": "begin begin_once begin_in_parts about_to_draw keep give_out given_out",
-        "drivers.methods": "local sobol",
-        "drivers.preview": "deviation_of",
+        "drivers.recorded_run": "begin begin_once begin_with_file note_step store_state store_release load_release",
+        "drivers.methods": "local_config sobol",
+        "drivers.preview": "step_deviation",
         "drivers.result": (
-            "statement_of complete expect_host expect_no_mean arrays raise_on_failed_factorisation named to_numpy"
+            "state_guarantee check_info expect_host expect_no_mean to_arrays raise_on_failed_factorisation name_params "
+            "to_numpy"
         ),
         "space": "box place",
-        "outsourcing.lines": "sender integer expect_schema shown",
-        "privacy.accounting.rounded": "above",
+        "outsourcing.protocol": "sender parse_integer expect_schema quote",
+        "privacy.accounting.rounded_gaussian": "round_up",
         "privacy.accounting.renyi": (
-            "pair_epsilon pair_divergences published_divergence published_epsilon epsilon_of delta_of "
+            "pair_epsilon pair_divergences published_divergence published_epsilon renyi_epsilon renyi_delta "
             "loss panels rule log_sum"
         ),
-        "privacy.accounting.sampling": "profile_epsilon on_grid deviation fits step_delta",
+        "privacy.accounting.sampling": "profile_epsilon discretise_loss deviation fits step_delta",
         "privacy.guarantee": "expect_gdp",
         "privacy.calibration": (
-            "shared grid noise_settings joined same_noise changed_noise statement units on_grid grid_unit"
+            "split_levels grid noise_settings join_settings same_noise describe_noise_change statement units "
+            "quantise_scores grid_unit"
         ),
-        "privacy.charges": "charge_once expect_first as_text",
+        "privacy.recording": "charge_once expect_first to_text",
         "privacy.run_lock": "hold",
         "privacy.keys": "refuse_trace is_secret_kind generator",
         "privacy.mechanisms.tables": "gaussian planar truth",
@@ -107,76 +112,85 @@ EXEMPT: dict[str, dict[str, str]] = {
         "privacy.separable.blocks": "cut usual_count",
         "surrogate.information_gain": "greedy_gain gain_bound gain_bound_of_box",
         "tuning.repetition": "table",
-        "tuning.selection": "settings_of statements charge seed_globals ready",
+        "tuning.selection": "check_settings statements charge seed_globals wait",
         "tuning.training": "noise_for",
     },
     "numbers of a checked caller in one expression: tests/test_sensitivity.py": {
         "privacy.sensitivity": (
-            "clipped_sum integer_sum largest_radius mean_loss count between_scores computed gains_in_order "
+            "clipped_sum integer_sum largest_radius mean_loss count between_scores add_computation_error "
+            "gains_in_order "
             "gains_anywhere gains_along_lambda cells_apart row_l1 cells_l1 rounding_l2 cells_fit projected_row"
         ),
     },
     "a command's parts, behind argparse: tests/test_commands.py": {
         "commands": "main",
-        "commands.curator": ("add_arguments run numbers example of_table load serve_all open_record chosen serve"),
+        "commands.curator": (
+            "add_arguments run parse_numbers example read_table load serve_all open_record choose_transform serve"
+        ),
         "commands.demo": (
-            "add_arguments run compare of_seed gibo evaluated searched show privacy_of published best_so_far plot"
+            "add_arguments run compare run_seed run_gibo run_evaluations run_random_search show describe_privacy "
+            "publication best_so_far plot"
         ),
         "commands.ledger": "add_arguments run",
         "commands.modeler": "add_arguments run meet start talk",
         "commands.streams": "take_streams",
         "commands.tables": "print_table",
-        "commands.tune": "add_arguments run read prepared halves",
+        "commands.tune": "add_arguments run read prepare halves",
     },
     "of trials that a study holds: tests/test_optuna.py": {
         "integrations.optuna.coordinates": "levels encode decode",
-        "integrations.optuna.samplers": "deviation_of posterior",
+        "integrations.optuna.samplers": "noise_deviation posterior",
         "integrations.optuna.study": "observations",
     },
     "of an estimator that anybody may have written: tests/test_sklearn.py": {
-        "integrations.sklearn.losses": "named expect column of_records elements",
-        "integrations.sklearn.splits": "one",
-        "integrations.sklearn.fitting": "of_blocks taken with_params",
-        "integrations.sklearn.scaling": "scale exponent_of",
-        "integrations.sklearn.spellings": "refuse_others expect_response",
+        "integrations.sklearn.losses": "resolve_loss expect to_column record_losses elements",
+        "integrations.sklearn.splits": "single_split",
+        "integrations.sklearn.fitting": "blocks_objective take_rows clone_with_params",
+        "integrations.sklearn.scaling": "scale find_exponent",
+        "integrations.sklearn.argument_errors": "refuse_others expect_response",
     },
-    "draws what a result holds: tests/test_plotting.py": {"plotting": "path front trade_off audit previews budget"},
-    "the fields of a class: tests/test_contracts.py": {"types": "missing"},
+    "draws what a result holds: tests/test_plotting.py": {
+        "plotting": "plot_path plot_front plot_trade_off plot_audit plot_previews plot_budget"
+    },
+    "the fields of a class: tests/test_contracts.py": {"types": "missing_fields"},
     "what an algorithm is made of: tests/test_contribute.py": {
-        "privacy.totals": "add only_if psum zeros_of",
-        "types": "bind check_values inform_of_facts remember_nothing",
+        "privacy.totals": "add only_if psum make_zeros",
+        "types": "bind check_values inform_facts remember_nothing",
     },
     "traces what it is given: tests/test_separable.py": {
         "privacy.separable.check": "check_separable program_of_one",
-        "privacy.separable.taints": "joined",
-        "privacy.separable.roles": "axes_of expect_axes expect_users expect_one_role",
+        "privacy.separable.taints": "join",
+        "privacy.separable.data_axes": "find_axes expect_axes expect_users expect_one_role",
         "privacy.separable.objectives": "per_user",
-        "privacy.separable.replay": "audit_separable",
-        "drivers.separation": "shown rests_on",
-        "privacy.separable.rules": "shape_of names_an_axis_from_behind",
+        "privacy.separable.separability_audit": "audit_separable",
+        "drivers.separability": "prepare_objective update_assumptions",
+        "privacy.separable.rules": "atom_shape has_negative_axis",
         "privacy.separable.primitives": "collect_primitives is_of_jax key_kinds",
-        "privacy.separable.finite": "guard programs_in as_closed",
+        "privacy.separable.decompositions": "guard programs_in close",
     },
     "runs what it is given": {"privacy.auditing": "replay", "training.oracles": "training_errors"},
     "an objective, its data or where they are: what `sample`, `split` and `load` return": {
-        "algorithms.dp_gd": "gradients_of",
+        "algorithms.dp_gd": "gradient_objective",
         "problems.kernel_svr": "loss correlations",
-        "problems.outsourced": "draws",
-        "problems.splits": "standardised",
+        "problems.gp_draws": "draws",
+        "problems.splits": "standardise",
     },
-    "files: tests/test_outsourcing.py": {"outsourcing.curator": "framed"},
+    "files: tests/test_outsourcing.py": {"outsourcing.curator": "frame"},
     "pure arithmetic, beside Python's: tests/test_wide_integers.py": {
         "privacy.wide_integers": (
             "widen constant add negate multiply divide shift_right maximum minimum narrow is_at_least total psum "
             "to_float"
         ),
     },
-    "where arrays lie: tests/test_mesh.py": {
-        "drivers.mesh": "placed of local_devices over beside given_back expect_one_process agreed sum_over_users",
+    "where arrays lie: tests/test_sharding.py": {
+        "drivers.sharding": (
+            "place_users find_mesh local_devices use_mesh move_to_mesh gather_release expect_one_process share_keys "
+            "sum_over_users"
+        ),
     },
-    "calls what it is given: tests/test_front_door.py": {"privacy.asked": "configure"},
+    "calls what it is given: tests/test_front_door.py": {"privacy.requested_budget": "configure"},
     "of the statement of any config: tests/test_private_estimate.py": {"privacy.calibration": "statement_parts"},
-    "of run_scan, killed wherever: tests/test_parts.py": {"drivers.parts": "begin finished delete"},
+    "of run_scan, killed wherever: tests/test_checkpoint.py": {"drivers.checkpoint": "begin finish delete"},
     "any tree of arrays: tests/test_recorded_runs.py": {"privacy.fingerprints": "fingerprint checksum"},
 }
 

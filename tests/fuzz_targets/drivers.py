@@ -32,7 +32,7 @@ from fuzz_targets.valid_values import (
 from jaxdpbo import Space, drivers, space
 from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb
 from jaxdpbo.drivers import methods
-from jaxdpbo.drivers.preview import NO_DIFFERENT, note_on
+from jaxdpbo.drivers.preview import NO_DIFFERENT, path_note
 from jaxdpbo.privacy import guarantee, ledger, separable
 
 SPACE = Space({"x": space.real(0.1, 10.0, log=True), "k": space.integer(1, 5), "c": space.categorical("a", "b")})
@@ -144,14 +144,14 @@ def runners(folder: Path) -> dict[str, Target]:
             check=foretells,
         ),
         "methods.plan": Target(
-            lambda method, **asked: methods.plan(method, methods.Asked(theta0=None, **asked)),
+            lambda method, **asked: methods.plan(method, methods.MinimizeArguments(theta0=None, **asked)),
             {"method": either("auto", *methods.METHODS), "users": count, "mu": small, "bounds": boxes(3) | just(SPACE),
              "steps": st.integers(3, 9), "batch": st.none() | few, "clip_norm": positive,
              "loss_range": just((0.0, 2.0)), "estimate_share": either(0.0, 0.2), "noise": either("exact", "float")},
             tame=("steps", "batch"), words=("choice", "steps"), check=states, weight=2,
         ),
-        "note_on": Target(
-            note_on, {"path": floats_of(3, 2, elements=st.floats(-1, 1)), "config": just(config)},
+        "path_note": Target(
+            path_note, {"path": floats_of(3, 2, elements=st.floats(-1, 1)), "config": just(config)},
             fixed=("path", "config"), check=lambda found, _: found in ("", NO_DIFFERENT), weight=0.3,
         ),
         "sweep": Target(

@@ -1,4 +1,4 @@
-"""Rows of ``jaxdpbo.privacy.ledger`` and ``jaxdpbo.privacy.charges``."""
+"""Rows of ``jaxdpbo.privacy.ledger`` and ``jaxdpbo.privacy.recording``."""
 
 import itertools
 from fractions import Fraction
@@ -12,9 +12,9 @@ from fuzz_targets.odd_values import anything
 from fuzz_targets.target import OF_PATHS, Target
 from fuzz_targets.valid_values import either, just, words
 from jaxdpbo.privacy import (
-    charges,
     guarantee,
     ledger,
+    recording,
 )
 
 
@@ -110,20 +110,21 @@ def ledgers(folder: Path) -> dict[str, Target]:
     budget = {"notion": either(*ledger.LEVELS), "level": exact, "delta": zero_up, "total_variation": zero_up,
               "relation": words, "protects": words, "by": st.none() | words}  # fmt: skip
     like = {"a": jax.ShapeDtypeStruct((2,), np.float32), "b": jax.ShapeDtypeStruct((), np.int32)}
-    text = charges.as_text({"a": np.ones(2, np.float32), "b": np.int32(3)})
+    text = recording.to_text({"a": np.ones(2, np.float32), "b": np.int32(3)})
     odd_text = st.builds(
         lambda at, name, value: [one | ({name: value} if place == at else {}) for place, one in enumerate(text)],
         st.integers(0, 1), either("dtype", "shape", "data", "more"), anything(),
     )  # fmt: skip
     return {
-        "charges.from_text": Target(
-            lambda text: charges.from_text(like, text), {"text": just(text)}, odd={"text": odd_text | anything()},
+        "recording.from_text": Target(
+            lambda text: recording.from_text(like, text), {"text": just(text)}, odd={"text": odd_text | anything()},
             named=False, raises=(ledger.LedgerError,),
         ),
-        "charges.located": Target(
-            charges.located, {"recording": st.builds(charges.Recording, either("a", folder / "b", b"c"), words)},
-            odd={"recording": st.builds(charges.Recording, wrong, words)
-                | st.builds(charges.Recording, just("a"), anything()) | anything()},
+        "recording.check_recording": Target(
+            recording.check_recording,
+            {"recording": st.builds(recording.Recording, either("a", folder / "b", b"c"), words)},
+            odd={"recording": st.builds(recording.Recording, wrong, words)
+                | st.builds(recording.Recording, just("a"), anything()) | anything()},
             words=("run", "ledger", "path", *OF_PATHS), check=lambda found, _: Path(found.path).is_absolute(),
         ),
         "ledger.create": Target(on(ledger.create, fresh), paths | budget, words=fields, **common),
@@ -151,8 +152,8 @@ def ledgers(folder: Path) -> dict[str, Target]:
         "ledger.account of bytes": reading(ledger.account),
         "ledger.describe of bytes": reading(ledger.describe),
         "ledger.read of bytes": reading(ledger.read),
-        "charges.charge": Target(
-            on(lambda path, run, statement: charges.charge(path, run, "fuzz", statement, 1), adopted),
+        "recording.charge": Target(
+            on(lambda path, run, statement: recording.charge(path, run, "fuzz", statement, 1), adopted),
             paths | {"run": words, "statement": st.builds(lambda mu: guarantee.guarantee("gdp", mu, "replace_one",
                 "them"), exact.filter(lambda x: isinstance(x, float)))},
             fixed=("statement",), words=fields, **common,

@@ -12,7 +12,7 @@ from fuzz_targets.odd_values import anything, odd_private
 from fuzz_targets.target import Target, finite
 from fuzz_targets.valid_values import any_float, constant, either, few, just, secret
 from jaxdpbo import outsourcing
-from jaxdpbo.outsourcing import lines as spoken
+from jaxdpbo.outsourcing import protocol as spoken
 from jaxdpbo.privacy import (
     keys,
     transforms,
@@ -134,13 +134,13 @@ def parties(folder: Path) -> dict[str, Target]:
     content_of = st.fixed_dictionaries({"query": few, "row": st.integers(0, 3), "output": any_float | st.none()})
     odd_content = st.dictionaries(either("query", "row", "output", "more"), anything(), max_size=4) | anything()
     return {
-        "lines.parsed": Target(spoken.parsed, {"line": line}, named=False, **refused),
-        "lines.answer_of": Target(
-            spoken.answer_of, {"content": content_of, "number": few, "rows": just(4)}, odd={"content": odd_content},
+        "protocol.parse": Target(spoken.parse, {"line": line}, named=False, **refused),
+        "protocol.parse_answer": Target(
+            spoken.parse_answer, {"content": content_of, "number": few, "rows": just(4)}, odd={"content": odd_content},
             fixed=("number", "rows"), words=("query", "row", "output", "answered"), named=False, **refused,
         ),
-        "lines.lines_of": Target(
-            lambda text: list(outsourcing.lines_of(io.StringIO(text, newline=""))), {"text": st.text(max_size=40)},
+        "protocol.read_lines": Target(
+            lambda text: list(outsourcing.read_lines(io.StringIO(text, newline=""))), {"text": st.text(max_size=40)},
             fixed=("text",),
         ),
         "read_published of bytes": Target(

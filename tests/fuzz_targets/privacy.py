@@ -28,13 +28,13 @@ from fuzz_targets.valid_values import (
 )
 from jaxdpbo.privacy import (
     accounting,
-    asked,
     calibration,
     choice,
     guarantee,
     keys,
     mechanisms,
     private_scale,
+    requested_budget,
     sensitivity,
     separable,
 )
@@ -48,8 +48,8 @@ def accountants() -> dict[str, Target]:
     return {
         "compose_gdp": Target(a.compose_gdp, {"mus": st.lists(positive, max_size=4)}, words=("mu",),
             check=at_least_zero),
-        "composed_epsilon": Target(
-            a.composed_epsilon, {"trainings": training, "delta": probability},
+        "compose_epsilon": Target(
+            a.compose_epsilon, {"trainings": training, "delta": probability},
             words=("rate", "noise_multiplier", "steps"),
             check=at_least_zero, weight=0.3,
         ),
@@ -59,7 +59,9 @@ def accountants() -> dict[str, Target]:
         ),
         "bounded_range_mu": Target(a.bounded_range_mu, {"eta": positive}, check=at_least_zero),
         "bounded_range_eta": Target(a.bounded_range_eta, {"mu": positive}, words=("range",), check=at_least_zero),
-        "composed_mu": Target(a.composed_mu, {"levels": positive}, words=("level",), check=at_least_zero),
+        "compose_gdp_rounded_up": Target(
+            a.compose_gdp_rounded_up, {"levels": positive}, words=("level",), check=at_least_zero
+        ),
         "dp_event": Target(a.dp_event, {"mu": positive, "steps": count}),
         "gaussian_mu": Target(
             a.gaussian_mu, {"sensitivity": positive, "standard_deviation": positive}, check=at_least_zero
@@ -127,7 +129,7 @@ def compositions() -> dict[str, Target]:
     made |= st.builds(s.approximate, small, st.floats(1e-9, 0.1)) | st.builds(s.sampled_gaussian, **sampled)
     profile = made.map(lambda one: one.profile)
     made |= st.builds(s.selection, law, made) | st.builds(s.foreign, profile, either(*s.RELATIONS))
-    stages = st.lists(made | st.builds(s.under, profile), max_size=3)
+    stages = st.lists(made | st.builds(s.from_curve, profile), max_size=3)
     odd = {"stages": anything() | st.lists(anything(), max_size=2)}
     wrong = anything().filter(lambda value: not callable(value))
     what = {"what": words}
@@ -136,15 +138,15 @@ def compositions() -> dict[str, Target]:
             check=lambda found, _: at_least_zero(found.epsilon, None)),
         "gdp_level": Target(a.gdp_level, {"stages": stages, "delta": probability}, odd=odd, weight=0.3,
             check=at_least_zero),
-        "of_total": Target(
-            lambda stages, delta: guarantee.of_total(a.total(stages, delta), "them"),
+        "from_total": Target(
+            lambda stages, delta: guarantee.from_total(a.total(stages, delta), "them"),
             {"stages": stages, "delta": probability}, odd=odd, weight=0.3, check=is_guarantee),
-        "composed_profile": Target(a.composed_profile, {"stages": stages}, odd=odd, weight=0.3, check=is_profile),
+        "compose_profile": Target(a.compose_profile, {"stages": stages}, odd=odd, weight=0.3, check=is_profile),
         "sampled_gaussian_profile": Target(a.sampled_gaussian_profile, sampled, tame=("steps",), weight=0.3,
             check=is_profile),
         "average_profile": Target(a.average_profile, {"weights": just([0.25, 0.75]),
             "profiles": st.lists(profile, min_size=2, max_size=2)}, odd={"profiles": wrong}, check=is_profile),
-        "worst_of": Target(a.worst_of, {"profiles": st.lists(profile, min_size=1, max_size=3)},
+        "worst_profile": Target(a.worst_profile, {"profiles": st.lists(profile, min_size=1, max_size=3)},
             odd={"profiles": wrong}, check=is_profile),
         "stage.gaussian": Target(s.gaussian, {"mu": positive} | what, check=is_stage),
         "stage.pure": Target(s.pure, {"epsilon": epsilon} | what, check=is_stage),
@@ -153,7 +155,7 @@ def compositions() -> dict[str, Target]:
         "stage.sampled_gaussian": Target(s.sampled_gaussian, sampled | what, check=is_stage, weight=0.3,
             tame=("steps",)),
         "stage.selection": Target(s.selection, {"law": law, "run": made} | what, odd={"run": wrong}, check=is_stage),
-        "stage.under": Target(s.under, {"curve": profile} | what, odd={"curve": wrong}, check=is_stage),
+        "stage.from_curve": Target(s.from_curve, {"curve": profile} | what, odd={"curve": wrong}, check=is_stage),
         "stage.foreign": Target(s.foreign, {"of": profile, "relation": either(*s.RELATIONS)} | what,
             odd={"of": wrong}, check=is_stage, weight=0.3),
     }  # fmt: skip
@@ -237,21 +239,24 @@ def statements() -> dict[str, Target]:
         "choice.sharpness": Target(
             choice.sharpness, {"mu": small, "width": positive, "users": count}, check=at_least_zero
         ),
-        "mu_of": Target(
-            asked.mu_of,
+        "requested_mu": Target(
+            requested_budget.requested_mu,
             {"mu": st.none(), "epsilon": epsilon, "delta": st.floats(1e-9, 0.9),
-             "total_variation": either(asked.TOTAL_VARIATION, 2.0**-64), "dtype": either(np.float64, np.float32)},
+             "total_variation": either(requested_budget.TOTAL_VARIATION, 2.0**-64),
+             "dtype": either(np.float64, np.float32)},
             fixed=("total_variation", "dtype"), check=at_least_zero,
         ),
         "expect_small_delta": Target(
-            asked.expect_small_delta, {"delta": probability | probability.map(asked.LargeDelta), "users": count},
+            requested_budget.expect_small_delta,
+            {"delta": probability | probability.map(requested_budget.LargeDelta), "users": count},
             fixed=("delta", "users"),
         ),
-        "mu_of mu": Target(
-            asked.mu_of, {"mu": positive, "epsilon": st.none(), "delta": st.none()}, check=at_least_zero
+        "requested_mu mu": Target(
+            requested_budget.requested_mu, {"mu": positive, "epsilon": st.none(), "delta": st.none()},
+            check=at_least_zero
         ),
-        "guarantee.expect_within": Target(
-            guarantee.expect_within, {"stated": ideal, "epsilon": st.none() | epsilon, "delta": probability},
+        "guarantee.expect_budget": Target(
+            guarantee.expect_budget, {"stated": ideal, "epsilon": st.none() | epsilon, "delta": probability},
             fixed=("stated", "epsilon", "delta"),
         ),
         "secret_key": Target(
@@ -352,7 +357,7 @@ def noises() -> dict[str, Target]:
         ),
         "tables.digits": Target(tables.digits, {"rate": rate}, check=whole),
         "tables.geometric": Target(tables.geometric, {"rate": rate}),
-        "tables.padded": Target(tables.padded, {"rate": rate}),
+        "tables.pad_geometric": Target(tables.pad_geometric, {"rate": rate}),
         "tables.geometric_variation": Target(tables.geometric_total_variation, {"rate": rate}, check=unit),
         "tables.gaussian_variation": Target(
             tables.gaussian_total_variation, {"sigma": either(1, 4, 31, 32, 4096)}, tame=("sigma",), check=unit

@@ -62,13 +62,13 @@ def surrogates() -> dict[str, Target]:
                 "reference": just(jnp.ones(2))},
             fixed=("values", "mask", "reference"), weight=0.2,
         ),
-        "pareto.non_dominated": pure(jax.jit(pareto.non_dominated), values=values, mask=mask),
+        "pareto.is_non_dominated": pure(jax.jit(pareto.is_non_dominated), values=values, mask=mask),
         "pareto.strips": pure(jax.jit(pareto.strips), values=values, mask=mask, reference=just(jnp.ones(2))),
         "pareto.hypervolume of anything": pure(
             jax.jit(pareto.hypervolume), values=values, mask=mask, reference=just(jnp.ones(2))
         ),
-        "maximize.checked": Target(
-            maximize.checked, {"search": st.builds(maximize.Search, either(8, 9), either(1, 2), few)},
+        "maximize.make_search": Target(
+            maximize.make_search, {"search": st.builds(maximize.Search, either(8, 9), either(1, 2), few)},
             odd={"search": st.builds(maximize.Search, anything(), anything(), anything()) | anything()},
             words=maximize.Search._fields,
         ),
@@ -76,24 +76,25 @@ def surrogates() -> dict[str, Target]:
             jax.jit(maximize.first_of_largest), lambda found, _: 0 <= int(found[0]) < 5,
             utilities=floats_of(5, elements=any_float).map(jnp.asarray), start=st.integers(0, 4),
         ),
-        "preprocessing.repaired": pure(
-            jax.jit(preprocessing.repaired), finite, utilities=floats_of(4, elements=any_float).map(jnp.asarray),
+        "preprocessing.repair": pure(
+            jax.jit(preprocessing.repair), finite, utilities=floats_of(4, elements=any_float).map(jnp.asarray),
             mask=mask
         ),
-        "preprocessing.standardized": pure(
-            jax.jit(preprocessing.standardized), finite,
+        "preprocessing.standardize": pure(
+            jax.jit(preprocessing.standardize), finite,
             values=floats_of(4, elements=st.floats(allow_nan=False, allow_infinity=False)).map(jnp.asarray), mask=mask
         ),
-        "preprocessing.half_ranked": pure(
-            jax.jit(preprocessing.half_ranked), finite,
+        "preprocessing.rank_lower_half": pure(
+            jax.jit(preprocessing.rank_lower_half), finite,
             values=floats_of(4, elements=st.floats(allow_nan=False, allow_infinity=False)).map(jnp.asarray), mask=mask
         ),
         "preprocessing.mean_loss": pure(
             jax.jit(preprocessing.mean_loss), losses=floats_of(4, 2, elements=any_float).map(jnp.asarray), mask=mask,
             nan=False
         ),
-        "preprocessing.counted": pure(
-            jax.jit(preprocessing.counted), finite, values=floats_of(4, elements=any_float).map(jnp.asarray), mask=mask,
+        "preprocessing.to_standard_units": pure(
+            jax.jit(preprocessing.to_standard_units), finite, values=floats_of(4, elements=any_float).map(jnp.asarray),
+            mask=mask,
             centre=just(jnp.asarray(1.0)), scale=just(jnp.asarray(2.0)), limits=just(jnp.asarray([-1e3, 1e3])),
         ),
         "acquisition.beta_of_candidates": pure(
@@ -104,13 +105,13 @@ def surrogates() -> dict[str, Target]:
             dimension=just(5)),
         "clip_by_l2_norm": pure(clipped, bounded, vectors=floats_of(2, 4, elements=any_float).map(jnp.asarray),
             clip_norm=positive),
-        "clipped_sum": pure(
-            jax.jit(clipping.clipped_sum), lambda found, _: finite(found[0], None),
+        "weighted_clipped_sum": pure(
+            jax.jit(clipping.weighted_clipped_sum), lambda found, _: finite(found[0], None),
             weights=floats_of(4, 2).map(jnp.asarray),
             losses=floats_of(4, 3, elements=any_float).map(jnp.asarray), clip_norm=positive,
         ),
         "clipped_sum on the grid": pure(
-            jax.jit(clipping.clipped_sum),
+            jax.jit(clipping.weighted_clipped_sum),
             lambda found, _: np.linalg.norm(integers.value(*found[0]).astype(float)) <= 3 * 900,
             weights=floats_of(4, 2).map(jnp.asarray),
             losses=floats_of(4, 3, elements=any_float).map(jnp.asarray), clip_norm=positive,

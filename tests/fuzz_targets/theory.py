@@ -17,14 +17,14 @@ from fuzz_targets.valid_values import (
     share,
     small,
 )
-from jaxdpbo.privacy import prior_averaged, sensitivity
+from jaxdpbo.privacy import prior_averaged_constants, sensitivity
 from jaxdpbo.theory import dp_gibo as gibo_theory
 from jaxdpbo.theory import dp_gp_ucb as ucb_theory
 from jaxdpbo.theory import po_gp_ucb as po_theory
 
 
 def proofs() -> dict[str, Target]:
-    g, u, p, v, s = gibo_theory, prior_averaged, po_theory, ucb_theory, sensitivity
+    g, u, p, v, s = gibo_theory, prior_averaged_constants, po_theory, ucb_theory, sensitivity
     noise = {
         "clip_norm": positive,
         "steps": few,
@@ -123,15 +123,15 @@ def proofs() -> dict[str, Target]:
                 "failure": probability},
             check=at_least_zero,
         ),
-        "over_candidates": Target(
-            u.over_candidates,
+        "finite_constants": Target(
+            u.finite_constants,
             {"candidates": count, "dimension": few, "steps": few, "delta": probability, "correlation": share,
              "noise_variance": either(0.0, 0.1, 2.0), "release": release, "information": just(constant(1.5)),
              "constants": paper, "decay": st.none(), "skip_threshold": either(0.0, 1e-10)},
             fixed=("information",), words=("deviation",),
         ),
-        "over_box": Target(
-            u.over_box,
+        "box_constants": Target(
+            u.box_constants,
             {"box": box, "grid": count, "steps": few, "delta": st.floats(0.1, 0.9),
                 "delta_point": st.floats(0.01, 0.09),
              "correlation": share, "noise_variance": either(0.1, 2.0), "release": release,

@@ -10,7 +10,7 @@ from protocol_cases import CANDIDATES
 
 from fuzz_targets.target import Target, at_least_zero, finite, whole
 from fuzz_targets.valid_values import any_float, count, either, few, floats_of, just, positive, probability, small
-from jaxdpbo.problems import datasets, kernel_svr, outsourced, splits
+from jaxdpbo.problems import datasets, gp_draws, kernel_svr, splits
 from jaxdpbo.training import dp_optim, models, objectives, oracles, permutation_sgd, sampling, spaces
 
 
@@ -56,7 +56,7 @@ def trainings() -> dict[str, Target]:
         ),
         "permutation_sgd.train": Target(projected, {"features": any_rows}, fixed=("features",), check=finite,
             named=False),
-        "sampling.draws_of": Target(sampling.draws_of, {"records": count, "capacity": few}, check=whole),
+        "sampling.draw_count": Target(sampling.draw_count, {"records": count, "capacity": few}, check=whole),
         "training_epsilon": Target(
             oracles.training_epsilon,
             {"settings": made, "records": st.integers(100, 1000), "delta": probability},
@@ -77,8 +77,8 @@ def trainings() -> dict[str, Target]:
              "optimizer": either(*dp_optim.OPTIMIZERS)},
             fixed=("model",),
         ),
-        "objectives.settings_of": Target(
-            objectives.settings_of,
+        "objectives.to_settings": Target(
+            objectives.to_settings,
             {"point": floats_of(5, elements=st.floats(-10, 1000) | just(math.nan)).map(jnp.asarray), "records": count,
              "largest": count},
             fixed=("point", "records", "largest"), nan=True, check=possible,
@@ -92,8 +92,8 @@ def trainings() -> dict[str, Target]:
             spaces.grid_settings, {"space": either(*spaces.SPACES.values()), "size": few}, fixed=("space",),
             tame=("size",)
         ),
-        "splits.divided": Target(
-            splits.divided, {"total": st.integers(8, 50), "seed": few, "train": few, "validation": st.none() | few,
+        "splits.divide": Target(
+            splits.divide, {"total": st.integers(8, 50), "seed": few, "train": few, "validation": st.none() | few,
                              "ordered": st.booleans()},
             tame=("total",),
         ),
@@ -101,5 +101,5 @@ def trainings() -> dict[str, Target]:
             splitting | {"ordered": st.booleans(), "features": st.none() | just(1)}, fixed=("dataset",)),
         "kernel_svr.bounds": Target(kernel_svr.bounds, {"features": few}, tame=("features",)),
         "datasets.load": Target(datasets.load, {"name": just("diabetes")}, weight=0.2),
-        "outsourced.grid": Target(outsourced.grid, {"side": positive, "points": few}, tame=("points",)),
+        "gp_draws.grid": Target(gp_draws.grid, {"side": positive, "points": few}, tame=("points",)),
     }  # fmt: skip

@@ -59,8 +59,8 @@ def curators() -> dict[str, Target]:
         "threshold": Target(
             transforms.threshold, {"projected": few, "epsilon": epsilon, "delta": probability}, check=at_least_zero
         ),
-        "largest_projected": Target(
-            transforms.largest_projected, {"smallest_singular": positive, "epsilon": epsilon, "delta": probability},
+        "largest_rank": Target(
+            transforms.largest_rank, {"smallest_singular": positive, "epsilon": epsilon, "delta": probability},
             check=whole,
         ),
         "product_laplace": Target(transforms.product_laplace, place | options, **noised),
@@ -110,8 +110,8 @@ def curators() -> dict[str, Target]:
             auditing.declared_trade_off, {"statement": statement, "type_one": floats_of(4, elements=share)},
             fixed=("statement",), words=("notion",), weight=0.3,
         ),
-        "refuted": Target(
-            auditing.refuted, {"audit": audit, "statement": statement, "distance": positive},
+        "is_refuted": Target(
+            auditing.is_refuted, {"audit": audit, "statement": statement, "distance": positive},
             fixed=("audit", "statement"),
             words=("delta", "metric_dp", "prior_averaged_dp"), weight=0.3,
         ),

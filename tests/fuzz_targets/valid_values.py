@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fuzz_targets.odd_values import EDGES
 from jaxdpbo.privacy import (
     keys,
-    prior_averaged,
+    prior_averaged_constants,
 )
 
 few, positive, wide = st.integers(1, 4), st.floats(1e-3, 1e3), st.floats(-1e3, 1e3)
@@ -20,7 +20,7 @@ count, epsilon, probability = st.integers(1, 10**6), st.floats(0.05, 20.0), st.f
 small, share = st.floats(0.1, 5.0), st.floats(0.0, 1.0)
 words = st.sampled_from(["a", "the rows of X", "replace_one"])
 rate = st.sampled_from([Fraction(1, 4), Fraction(1), Fraction(3, 7), Fraction(5, 2)])
-release = st.sampled_from(prior_averaged.RELEASES)
+release = st.sampled_from(prior_averaged_constants.RELEASES)
 
 
 def just(value: Any) -> st.SearchStrategy:

@@ -27,8 +27,8 @@ def main(seeds: int | None, quick: bool) -> None:
             "hypervolume": {which: searches.hypervolume(some, s.reference) for which, some in values.items()},
             "paper's epsilon over ours": np.quantile(ratio, (0.05, 0.5, 0.95)),
             "front": len(front),
-            "publishing the front": accounting.composed_epsilon(front, s.delta),
-            "publishing the search": accounting.composed_epsilon(trainings, s.delta),
+            "publishing the front": accounting.compose_epsilon(front, s.delta),
+            "publishing the search": accounting.compose_epsilon(trainings, s.delta),
         }
     report.print_table(
         ("task", "hypervolume, ours", "the paper's", "paper's epsilon over ours, 5, 50, 95 %"),

@@ -63,4 +63,4 @@ def front_of(values: np.ndarray) -> np.ndarray:
     return np.asarray(_front(jnp.where(finite[:, None], values, 0.0), finite))
 
 
-_front = jax.jit(pareto.non_dominated)
+_front = jax.jit(pareto.is_non_dominated)

@@ -83,7 +83,7 @@ def settings_of(task: Task, settings: np.ndarray) -> dp_optim.Settings:
 
 @partial(jax.jit, static_argnames=("records", "largest"))
 def _rows(settings, records, largest):
-    return jax.vmap(partial(objectives.settings_of, records=records, largest=largest))(settings)
+    return jax.vmap(partial(objectives.to_settings, records=records, largest=largest))(settings)
 
 
 def errors(

@@ -79,7 +79,7 @@ def main(seeds: int | None, quick: bool) -> None:
 
 def allowed(s, problem):
     """The curator's rule at each budget."""
-    return [transforms.largest_projected(problem.smallest, epsilon, s.delta) for epsilon in s.epsilons]
+    return [transforms.largest_rank(problem.smallest, epsilon, s.delta) for epsilon in s.epsilons]
 
 
 def compared(s, problem) -> dict[str, list[np.ndarray]]:

@@ -13,7 +13,7 @@ from benchmarks.papers import curator_tables
 from jaxdpbo import drivers
 from jaxdpbo.algorithms import po_gp_ucb
 from jaxdpbo.privacy import guarantee, transforms
-from jaxdpbo.problems import outsourced
+from jaxdpbo.problems import gp_draws
 from jaxdpbo.surrogate import gp, kernels
 
 RUNS = 64  # curated at once: every run has released rows of its own
@@ -61,10 +61,10 @@ def problem_of(s: SimpleNamespace) -> Problem:
 
 def synthetic(s: SimpleNamespace) -> Problem:
     """A draw of the process on a grid for each run, seen through noise."""
-    inputs = outsourced.grid(s.side, s.points)
+    inputs = gp_draws.grid(s.side, s.points)
     factor = s.largest_norm / np.linalg.norm(inputs, axis=1).max()
     draw_key, noise_key = jax.random.split(jax.random.key(0))
-    truth = outsourced.draws(draw_key, s.runs, side=s.side, points=s.points, lengthscale=s.lengthscale)
+    truth = gp_draws.draws(draw_key, s.runs, side=s.side, points=s.points, lengthscale=s.lengthscale)
     noise = math.sqrt(s.noise_variance) * jax.random.normal(noise_key, truth.shape)
     source = (
         f"draws of a Gaussian process on a {s.points} x {s.points} grid, side {s.side:g}, lengthscale {s.lengthscale}"
@@ -131,7 +131,7 @@ def _some(s, problem, chosen, aware, keys, start):
 def searched(given: Any, shared: None) -> jax.Array:
     """The simple regret ``(T,)`` of one run."""
     key, config, truth, seen = given
-    _, end, _ = drivers.scan(po_gp_ucb.algorithm, curator_tables.output, key, config, seen)
+    _, end, _ = drivers.pure_run(po_gp_ucb.algorithm, curator_tables.output, key, config, seen)
     return jnp.max(truth) - jax.lax.cummax(truth[end.state.raw.rows])
 
 

@@ -27,7 +27,7 @@ def main(number: int, seeds: int | None, quick: bool) -> None:
     title = f"Table {number}: simple regret after {s.steps} iterations by r, {s.data}"
     out = common.Report(settings, item, title, quick, problem.source)
     epsilon = epsilon_for(s, problem, ALLOWED[number])
-    largest = transforms.largest_projected(problem.smallest, epsilon, s.delta)
+    largest = transforms.largest_rank(problem.smallest, epsilon, s.delta)
     print(
         f"epsilon = {epsilon:.4g} (printed: {s.epsilon:.4g}), delta = {s.delta:g}; smallest singular value "
         f"{problem.smallest:.2f}: the largest r of the rule is {largest}, the printed one {ALLOWED[number]}"

@@ -220,7 +220,7 @@ def over_candidates(s, problem, candidates, users):
     return {
         GP_UCB_PRIVATE: (dp_gp_ucb.algorithm, mean_utility, assumed),
         IN_ORDER: (dp_gp_ucb.algorithm, gains_under(low, high), ordered),
-        EVALUATIONS: (private_evaluations.algorithm_of(gp_ucb.algorithm), looked_up, private),
+        EVALUATIONS: (private_evaluations.make_algorithm(gp_ucb.algorithm), looked_up, private),
         FREE: (gp_ucb.algorithm, mean_utility, [search()]),
     }
 
@@ -258,7 +258,7 @@ def released(algorithm, objective):
 
     def run(given, shared):
         (key, table), (config, candidates) = given, shared
-        return drivers.scan(algorithm, objective, key, config, (candidates, table))[0].row
+        return drivers.pure_run(algorithm, objective, key, config, (candidates, table))[0].row
 
     return run
 
@@ -302,7 +302,7 @@ def descents(s, name, problem, splits, keys, users):
 def descent(loss):
     def run(given, config):
         key, data = given
-        point = drivers.scan(dp_gibo.algorithm, loss, key, config, data)[0].point
+        point = drivers.pure_run(dp_gibo.algorithm, loss, key, config, data)[0].point
         return jnp.mean(loss(point, data))
 
     return run

@@ -91,7 +91,9 @@ def configured(s: Any, box: np.ndarray, clip_norm: float | str) -> dp_gibo.Confi
     """As ``minimize`` runs it, from a corner's side of the box."""
     start = box[0] + 0.75 * (box[1] - box[0])
     box = {"low": box[0], "high": box[1]}
-    return methods.local(methods.Asked(s.users, s.mu, box, s.steps, s.batch, clip_norm, None, start, "exact"))
+    return methods.local_config(
+        methods.MinimizeArguments(s.users, s.mu, box, s.steps, s.batch, clip_norm, None, start, "exact")
+    )
 
 
 def regret(loss: Any, box: np.ndarray, given: Any, data: Any) -> dict[str, jax.Array]:
@@ -101,7 +103,7 @@ def regret(loss: Any, box: np.ndarray, given: Any, data: Any) -> dict[str, jax.A
     def mean_loss(theta):
         return jnp.mean(loss(theta, data))
 
-    release = drivers.scan(dp_gibo.algorithm, loss, key, config, data)[0]
+    release = drivers.pure_run(dp_gibo.algorithm, loss, key, config, data)[0]
     best = lowest(mean_loss, box, config.theta0)
     return {"regret": (mean_loss(release.point) - best) / (mean_loss(config.theta0) - best)}
 

@@ -77,7 +77,7 @@ def main(seeds: int | None, quick: bool) -> None:
 def run(given, records):
     """One run and the raw quantities of the figure (the records are simulated)."""
     key, config = given
-    release, _, info = drivers.scan(dp_gibo.algorithm, location.loss, key, config, records)
+    release, _, info = drivers.pure_run(dp_gibo.algorithm, location.loss, key, config, records)
     best = location.minimiser(records)
     path = release.path
 

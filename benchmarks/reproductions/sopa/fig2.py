@@ -112,14 +112,14 @@ def drawn(key, users):
 def run_gibo(given, drawn):
     key, config = given
     (data, best), loss = drawn, huber_regression.loss
-    release, _, info = drivers.scan(dp_gibo.algorithm, loss, key, config, data)
+    release, _, info = drivers.pure_run(dp_gibo.algorithm, loss, key, config, data)
     return measured(config, release.path, info, data, best)
 
 
 def run_descent(given, drawn):
     key, config = given
-    (data, best), gradients = drawn, dp_gd.gradients_of(huber_regression.loss)
-    release, _, info = drivers.scan(dp_gd.algorithm, gradients, key, config, data)
+    (data, best), gradients = drawn, dp_gd.gradient_objective(huber_regression.loss)
+    release, _, info = drivers.pure_run(dp_gd.algorithm, gradients, key, config, data)
     return measured(config, release.path, info, data, best)
 
 

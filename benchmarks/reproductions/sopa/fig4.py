@@ -121,7 +121,7 @@ def main(seeds: int | None, quick: bool) -> None:
 def run_ucb(given, drawn):
     """``curve (T,)``: the least mean loss so far."""
     key, config = given
-    _, _, info = drivers.scan(gp_ucb.algorithm, gp_regression.loss, key, config, drawn[0])
+    _, _, info = drivers.pure_run(gp_ucb.algorithm, gp_regression.loss, key, config, drawn[0])
     return {"curve": jnp.minimum.accumulate(info.value[:, 0])}
 
 

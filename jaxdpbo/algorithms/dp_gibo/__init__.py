@@ -21,6 +21,6 @@ Algorithm 1 as published. Points, starts, paths and answers are in the parameter
 """
 
 from jaxdpbo.algorithms.dp_gibo.configs import Config, config
-from jaxdpbo.algorithms.dp_gibo.run import Info, Public, Release, algorithm, remask, started_at
+from jaxdpbo.algorithms.dp_gibo.run import Info, Public, Release, algorithm, remask, set_start
 
-__all__ = ["Config", "Info", "Public", "Release", "algorithm", "config", "remask", "started_at"]
+__all__ = ["Config", "Info", "Public", "Release", "algorithm", "config", "remask", "set_start"]

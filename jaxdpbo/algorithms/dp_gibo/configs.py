@@ -31,7 +31,7 @@ class Config:
     ``T`` too: see ``privacy.calibration``.
     """
 
-    budget: calibration.Budget
+    budget: calibration.SumBudget
     clip_norm: jax.Array
     step_size: jax.Array
     tolerance: jax.Array
@@ -61,7 +61,7 @@ class Config:
         return self.budget.steps
 
     @property
-    def searched(self) -> jax.Array:
+    def search_bounds(self) -> jax.Array:
         """The box ``(2, d)`` in the units of the search."""
         return self.to_search(self.bounds)
 

@@ -74,13 +74,13 @@ def contribute(
         memory = gp.write(memory, losses, work.used, work.active)  # before anything is read: in place
 
     def clipped_sum(weights: jax.Array, remembered: jax.Array) -> tuple[totals.Sum, jax.Array, jax.Array]:
-        norm, radius = clip_norm_of(config, query), calibration.grid(config.budget)
-        return clipping.clipped_sum(weights, remembered, norm, radius, present)
+        norm, radius = current_clip_norm(config, query), calibration.grid(config.budget)
+        return clipping.weighted_clipped_sum(weights, remembered, norm, radius, present)
 
     if config.memory == "all":  # branches return sums alone: a memory that leaves one is copied
         rows = gp.stages(len(memory), config.batch)
         branches = [lambda count=count: clipped_sum(work.weights[:count], memory) for count in rows]
-        total, clipped, nonfinite = jax.lax.switch(gp.stage_of(rows, work.used + config.batch), branches)
+        total, clipped, nonfinite = jax.lax.switch(gp.stage_index(rows, work.used + config.batch), branches)
     elif config.memory == "recent":
         total, clipped, nonfinite = clipped_sum(work.weights, memory)
     else:
@@ -113,15 +113,15 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: totals.Sum) -> 
     Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users (Lemma 3.1;
     ``sensitivity.clipped_sum``), whatever the losses are; no noise at ``mu = inf``. Zeros after step T.
     """
-    released = private_mean.perturb_vectors(key, config.budget, whole, clip_norm_of(config, query))
+    released = private_mean.perturb_vectors(key, config.budget, whole, current_clip_norm(config, query))
     return totals.only_if(query.work.active, released)
 
 
-def clip_norm_of(config: Config, query: Query) -> jax.Array:
+def current_clip_norm(config: Config, query: Query) -> jax.Array:
     """``B ()``: the config's, unless it is found privately."""
     return config.clip_norm if config.budget.scale is None else query.work.clip_norm
 
 
 def _losses(config: Config, query: Query, values: jax.Array, memory: Memory, present: jax.Array | None) -> jax.Array:
     types.check_values(values, config.batch, memory=memory, present=present)
-    return gp.masked(query.mask, values.astype(config.theta0.dtype))
+    return gp.mask_rows(query.mask, values.astype(config.theta0.dtype))

@@ -128,16 +128,16 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     room, sizes = len(known.points), {"batch": config.batch, "polish_steps": config.polish_steps}
 
     def design(factorization: gp.Factorization) -> tuple[jax.Array, ...]:
-        known = config.surrogate, factorization, public.theta, config.searched
+        known = config.surrogate, factorization, public.theta, config.search_bounds
         if config.adaptive:
-            points, mask = gradient_design.smallest(*known, config.tolerance, **sizes)
+            points, mask = gradient_design.propose_fewest(*known, config.tolerance, **sizes)
         else:
-            points, mask = gradient_design.fixed(*known, **sizes)
+            points, mask = gradient_design.propose_batch(*known, **sizes)
         points = config.to_parameters(points)
         return points, mask, *_condition(config, public, factorization, room, points, mask)
 
-    points, mask, *conditioned = _staged(config, known, design)
-    return _query(config, public, kept, points, mask, *conditioned)
+    points, mask, *conditioned = _apply_to_stage(config, known, design)
+    return _make_query(config, public, kept, points, mask, *conditioned)
 
 
 def remask(config: Config, state: State, query: Query, mask: jax.Array) -> Query:
@@ -148,7 +148,7 @@ def remask(config: Config, state: State, query: Query, mask: jax.Array) -> Query
     def condition(factorization: gp.Factorization) -> tuple[jax.Array, ...]:
         return _condition(config, public, factorization, len(known.points), query.points, mask)
 
-    return _query(config, public, kept, query.points, mask, *_staged(config, known, condition))
+    return _make_query(config, public, kept, query.points, mask, *_apply_to_stage(config, known, condition))
 
 
 def tell(config: Config, state: State, query: Query, released: totals.Sum) -> State:
@@ -163,7 +163,7 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
     another kernel                  the run goes on: gradients are clipped, whatever the kernel infers
     ==============================  =====================================================================
     """
-    public, local, clip_norm = state.public, query.local, contribution.clip_norm_of(config, query)
+    public, local, clip_norm = state.public, query.local, contribution.current_clip_norm(config, query)
     active = _active(config, public)
     noisy = private_mean.mean_of_vectors(config.budget, released, clip_norm)
     if config.budget.scale is not None:
@@ -171,7 +171,7 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
     theta, optimizer = descent.move(
         config.optimizer,
         config.step_size,
-        config.searched,
+        config.search_bounds,
         noisy / config.gradient_unit,
         public.optimizer,
         public.theta,
@@ -200,10 +200,10 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
 def inform(config: Config, query: Query, total: totals.Total) -> Info:
     """Diagnostics of one step. NOT PRIVATE, save the two flags."""
     facts, local = total.facts, query.local
-    raw = private_mean.without_noise(config.budget, total.whole)
+    raw = private_mean.skip_noise(config.budget, total.whole)
     return Info(
         mean_loss=facts.losses / config.users,
-        gradient=private_mean.mean_of_vectors(config.budget, raw, contribution.clip_norm_of(config, query)),
+        gradient=private_mean.mean_of_vectors(config.budget, raw, contribution.current_clip_norm(config, query)),
         clipped_share=facts.clipped / config.users,
         nonfinite_users=facts.nonfinite,
         batch_capped=config.adaptive & jnp.all(query.mask) & (local.trace > config.tolerance),
@@ -235,7 +235,7 @@ algorithm = Algorithm(
 )  # fmt: skip
 
 
-def started_at(config: Config, state: State, theta0: jax.Array) -> State:
+def set_start(config: Config, state: State, theta0: jax.Array) -> State:
     """A state in which no step was taken, with another start ``(d,)``: public, or released before."""
     theta = config.to_search(theta0[None])[0]
     public = state.public._replace(
@@ -246,7 +246,7 @@ def started_at(config: Config, state: State, theta0: jax.Array) -> State:
     return State(public)
 
 
-def _query(
+def _make_query(
     config: Config, public: Public, kept: jax.Array, points: jax.Array, mask: jax.Array, *conditioned: jax.Array
 ) -> Query:
     """Of points and what ``_condition`` gives for them."""
@@ -293,9 +293,13 @@ def _next(config: Config, used: jax.Array) -> jax.Array:
     return used + config.batch if config.memory != "recent" else (used + config.batch) % config.capacity
 
 
-def _staged(config: Config, factorization: gp.Factorization, function: Callable[[gp.Factorization], Any]) -> Any:
+def _apply_to_stage(
+    config: Config, factorization: gp.Factorization, function: Callable[[gp.Factorization], Any]
+) -> Any:
     """``function`` of the posterior, on no more rows than it needs where the memory grows."""
-    return gp.staged(factorization, config.batch, function) if config.memory == "all" else function(factorization)
+    return (
+        gp.apply_to_stage(factorization, config.batch, function) if config.memory == "all" else function(factorization)
+    )
 
 
 def _recall(config: Config, public: Public) -> tuple[gp.Factorization, jax.Array]:

@@ -21,8 +21,8 @@ the releases and the guarantee of the other. The first spends ``epsilon`` on the
 a design of its own, in batches, counts differences between a user's losses wherever these lie, and prefers the start.
 Both draw the point by ``mechanisms.exact_exponential``.
 
-Look at ``preview(config)`` before spending anything: under the constants that the proofs need, Algorithms 1 and 2 draw
-almost uniformly at any usual ``epsilon``.
+Look at ``preview_release(config)`` before spending anything: under the constants that the proofs need, Algorithms 1 and
+2 draw almost uniformly at any usual ``epsilon``.
 
 ``configs`` and ``gains`` say what a run is configured with, ``run`` how it goes, ``previews`` what to expect of it.
 
@@ -33,20 +33,20 @@ utilities are in standard units, ``(utility - centre) / scale``.
 
 from jaxdpbo.algorithms.dp_gp_ucb.configs import Config, box_config, finite_config
 from jaxdpbo.algorithms.dp_gp_ucb.gains import in_order_config, lipschitz_config
-from jaxdpbo.algorithms.dp_gp_ucb.previews import Preview, preview
+from jaxdpbo.algorithms.dp_gp_ucb.previews import ReleasePreview, preview_release
 from jaxdpbo.algorithms.dp_gp_ucb.run import Info, Public, Raw, Release, algorithm
 
 __all__ = [
     "Config",
     "Info",
-    "Preview",
     "Public",
     "Raw",
     "Release",
+    "ReleasePreview",
     "algorithm",
     "box_config",
     "finite_config",
     "in_order_config",
     "lipschitz_config",
-    "preview",
+    "preview_release",
 ]

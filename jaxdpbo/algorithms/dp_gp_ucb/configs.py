@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
-from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity
+from jaxdpbo.privacy import calibration, guarantee, prior_averaged_constants, sensitivity
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import gp, information_gain, kernels, maximize, preprocessing
 from jaxdpbo.types import ArrayLike, Bounds, Kernel, KernelParams
@@ -144,23 +144,23 @@ def finite_config(
     ('point', (3, 1))
     """
     numbers = _numbers(steps, delta, correlation, release, _checks.nonnegative("noise_variance", noise_variance))
-    _checks.choice("constants", constants, prior_averaged.CONSTANTS)
+    _checks.choice("constants", constants, prior_averaged_constants.CONSTANTS)
     shares = split(epsilon, release, point_share)
     if decay is not None:
         amplitude, rate = _checks.vector("decay", decay, 2).tolist()
         decay = _checks.positive("decay", amplitude), _checks.positive("decay", rate)
     rows = _checks.distinct_rows("candidates", candidates)
     model = unit_prior(kernel, kernel_params, rows, numbers["noise_variance"])
-    found = prior_averaged.over_candidates(
+    found = prior_averaged_constants.finite_constants(
         candidates=len(rows),
         dimension=rows.shape[1],
-        information=lambda noise: information_gain.gain_bound(_noised(model, noise), rows, numbers["steps"]),
+        information=lambda noise: information_gain.gain_bound(_set_noise(model, noise), rows, numbers["steps"]),
         constants=constants,
         decay=decay,
         skip_threshold=gp.jitter(jnp.result_type(float)),
         **numbers,
     )
-    return _of_one_draw(
+    return _make_config(
         found,
         numbers,
         noise,
@@ -205,7 +205,7 @@ def box_config(
       bounds: ``(2, d)``, finite; or a ``Space``, whose unit box is searched, with the ``grid`` in it.
       noise_variance: of one observation, in standard units, positive.
       grid: ``(g, d)``, the points that may be released, where a point is.
-      slope: ``(a, b)``, of ``prior_averaged.Box``, where a value is released.
+      slope: ``(a, b)``, of ``prior_averaged_constants.Box``, where a value is released.
       release: "point", "value" (the largest utility), or "both".
       point_share: of ``epsilon`` and of ``delta``, for the point, where both are released.
       kernel: ``k2``, with ``k2(x, x) = 1``.
@@ -238,14 +238,16 @@ def box_config(
     points = None if grid is None else _checks.distinct_rows("grid", grid)
     model = unit_prior(kernel, kernel_params, limits, numbers["noise_variance"])
     mass, steep = (1.0, 1.0) if slope is None else _checks.vector("slope", slope, 2).tolist()
-    found = prior_averaged.over_box(
-        box=prior_averaged.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
+    found = prior_averaged_constants.box_constants(
+        box=prior_averaged_constants.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
         grid=1 if points is None else len(points),
         delta_point=_checks.probability("point_share", point_share) * numbers["delta"],
-        information=lambda noise: information_gain.gain_bound_of_box(_noised(model, noise), limits, numbers["steps"]),
+        information=lambda noise: information_gain.gain_bound_of_box(
+            _set_noise(model, noise), limits, numbers["steps"]
+        ),
         **numbers,
     )
-    return _of_one_draw(
+    return _make_config(
         found,
         numbers,
         noise,
@@ -255,7 +257,7 @@ def box_config(
         grid=points,
         space=space,
         model=model,
-        search=maximize.checked(search),
+        search=maximize.make_search(search),
         no_guarantee_reason="",
     )
 
@@ -269,18 +271,22 @@ def _numbers(steps: int, delta: float, correlation: float, release: str, varianc
         "steps": _checks.size("steps", steps),
         "delta": _checks.probability("delta", delta),
         "correlation": _checks.fraction("correlation", correlation),
-        "release": _checks.choice("release", release, prior_averaged.RELEASES),
+        "release": _checks.choice("release", release, prior_averaged_constants.RELEASES),
         "noise_variance": variance,
     }
 
 
-def _of_one_draw(
-    found: prior_averaged.Constants, numbers: dict[str, Any], noise: str, units: tuple[float, float], **rest: Any
+def _make_config(
+    found: prior_averaged_constants.Constants,
+    numbers: dict[str, Any],
+    noise: str,
+    units: tuple[float, float],
+    **rest: Any,
 ) -> Config:
     """The config of Algorithm 1 or 2; what rounding may add to the sensitivities is added here."""
     release, variance = numbers["release"], numbers["noise_variance"]
     assumptions = (
-        *of_noise(noise),
+        *noise_assumptions(noise),
         *((guarantee.COMPUTED_MEAN,) if noise == "exact" and release != "value" else ()),
         *(guarantee.PUBLIC_CONFIG, guarantee.GAUSSIAN_PROCESS),
         guarantee.GAUSSIAN_NOISE if variance else guarantee.EXACT_UTILITY,
@@ -294,10 +300,12 @@ def _of_one_draw(
                 "noise_variance must be positive where a point is released in float32 with exact noise, got 0: float32 "
                 "loses the posterior mean of exact observations (jax_enable_x64 keeps it; noise='float' has no grid)"
             )
-        point_sensitivity = sensitivity.computed(point_sensitivity, MEAN_ERROR)
+        point_sensitivity = sensitivity.add_computation_error(point_sensitivity, MEAN_ERROR)
     if noise == "exact" and release != "point":
-        value_sensitivity = sensitivity.computed(value_sensitivity, _rounding(middle, scale, value_sensitivity))
-    return canonical(
+        value_sensitivity = sensitivity.add_computation_error(
+            value_sensitivity, _rounding(middle, scale, value_sensitivity)
+        )
+    return canonical_config(
         **rest,
         centre=middle,
         scale=scale,
@@ -342,7 +350,7 @@ def _rounding(centre: float, scale: float, moved: float) -> float:
     return error
 
 
-def of_noise(noise: str) -> tuple[str, ...]:
+def noise_assumptions(noise: str) -> tuple[str, ...]:
     """What a release rests on because of its noise."""
     if _checks.choice("noise", noise, NOISES) == "float":
         return (guarantee.IDEAL_NOISE,)
@@ -353,7 +361,7 @@ def unit_prior(kernel: Kernel, params: KernelParams, points: np.ndarray, noise: 
     """A kernel of variance 1 at every one of ``points (k, d)``, or the corners of a box."""
     dimension = points.shape[1]
     if params is None:
-        params = kernels.stationary_over(np.stack([points.min(axis=0), points.max(axis=0)]))
+        params = kernels.stationary_from_box(np.stack([points.min(axis=0), points.max(axis=0)]))
     kernels.check(kernel, params, dimension)
     dtype = jnp.result_type(float)
     variances = np.asarray(kernels.diagonal(kernel, params, jnp.asarray(points, dtype)))
@@ -362,11 +370,11 @@ def unit_prior(kernel: Kernel, params: KernelParams, points: np.ndarray, noise: 
     return gp.Model(kernel, params, jnp.asarray(noise, dtype))
 
 
-def _noised(model: gp.Model, noise: float) -> gp.Model:
+def _set_noise(model: gp.Model, noise: float) -> gp.Model:
     return replace(model, noise_variance=jnp.asarray(noise, model.noise_variance.dtype))
 
 
-def canonical(*, shares: tuple[float, float], units: Any, **fields: Any) -> Config:
+def canonical_config(*, shares: tuple[float, float], units: Any, **fields: Any) -> Config:
     """The record, its numbers arrays of one dtype; what is not given is None or ``()``."""
     point, value = units
     absent: dict[str, Any] = dict.fromkeys(("candidates", "bounds", "grid", "search", "users", "space"))

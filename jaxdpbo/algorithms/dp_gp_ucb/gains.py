@@ -1,7 +1,7 @@
 """Algorithm 3: the gains of ``n`` users, rounded to integers before anything adds them up.
 
-Each gain becomes one of ``0, 1, ..., levels`` (``rounded``), their sum is exact, and a score is that sum without its
-last ``shift`` binary digits. Where neighbours move the sum by at most ``units 2^shift``, they move the
+Each gain becomes one of ``0, 1, ..., levels`` (``round_gains``), their sum is exact, and a score is that sum without
+its last ``shift`` binary digits. Where neighbours move the sum by at most ``units 2^shift``, they move the
 score by at most ``units``: in any dtype, and in whatever order the sum is taken.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms.dp_gp_ucb import configs
-from jaxdpbo.privacy import calibration, guarantee, prior_averaged, sensitivity, wide_integers
+from jaxdpbo.privacy import calibration, guarantee, prior_averaged_constants, sensitivity, wide_integers
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import kernels
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
@@ -64,7 +64,7 @@ def in_order_config(
       largest_gain: ``g*``: gains are clipped to ``[0, g*]``.
       release: "point", "value" (the largest mean gain), or "both".
       point_share: of ``epsilon``, for the point, where both are released.
-      kernel: of the prior that ``preview`` draws from; the run does not use it.
+      kernel: of the prior that ``preview_release`` draws from; the run does not use it.
       kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the candidates where not given.
       noise: "exact", on an integer grid, or "float", for research sweeps.
       space: the ``Space`` that ``candidates`` belong to, if any.
@@ -78,7 +78,7 @@ def in_order_config(
     >>> chosen.steps, dp_gp_ucb.algorithm.privacy(chosen).notion
     (2, 'dp')
     """
-    _checks.choice("release", release, prior_averaged.RELEASES)
+    _checks.choice("release", release, prior_averaged_constants.RELEASES)
     rows, users, largest_gain = _check_gains(candidates, users, largest_gain, noise)
     return _make_config(
         rows,
@@ -163,7 +163,7 @@ def lipschitz_config(
     ('value', 'dp')
     """
     _checks.choice("acquisition", acquisition, ACQUISITIONS)
-    _checks.choice("constants", constants, prior_averaged.CONSTANTS)
+    _checks.choice("constants", constants, prior_averaged_constants.CONSTANTS)
     slopes = {
         "gain_lipschitz": _checks.positive("gain_lipschitz", gain_lipschitz, finite=False),
         "loss_lipschitz": _checks.positive("loss_lipschitz", loss_lipschitz, finite=False),
@@ -219,7 +219,7 @@ def _make_config(
         _units(part if noise == "exact" else 0.0, moves, rates)
         for part, moves, rates in zip(shares, configs.MOVES, (CHOICE_RATES, RATES), strict=True)
     ]
-    return configs.canonical(
+    return configs.canonical_config(
         **fields,
         candidates=rows,
         centre=largest_gain / 2.0,
@@ -231,7 +231,7 @@ def _make_config(
         delta=0.0,
         shares=shares,
         units=units,
-        assumptions=(*configs.of_noise(noise), guarantee.PUBLIC_CONFIG, *assumptions),
+        assumptions=(*configs.noise_assumptions(noise), guarantee.PUBLIC_CONFIG, *assumptions),
         noise=noise,
         users=users,
         gain_grids=tuple(_grid(int(each.units), moved) for each in units if int(each.units)),
@@ -279,18 +279,18 @@ def _levels(units: int, moved: sensitivity.Gains, shift: int) -> int:
     return int(((units << shift) - moved.rest) / moved.slope // 1)
 
 
-def counted(gains: jax.Array, largest: jax.Array) -> jax.Array:
+def clip_gains(gains: jax.Array, largest: jax.Array) -> jax.Array:
     """Gains ``(n,)`` within ``[0, largest]``; one that is no number counts as 0, infinities too."""
     return jnp.clip(jnp.where(jnp.isfinite(gains), gains, 0.0), 0.0, largest)
 
 
 def score(gains: jax.Array, largest: jax.Array, grid: Grid) -> wide_integers.Wide:
-    """The score ``()`` of ``counted`` gains ``(n,)``. Exact, for any ``n``: see the top of the module."""
-    whole = rounded(gains, largest, grid.levels)
+    """The score ``()`` of ``clip_gains`` gains ``(n,)``. Exact, for any ``n``: see the top of the module."""
+    whole = round_gains(gains, largest, grid.levels)
     return wide_integers.shift_right(wide_integers.total(whole, LEVELS_BITS), grid.shift)
 
 
-def rounded(gains: jax.Array, largest: jax.Array, levels: jax.Array) -> jax.Array:
+def round_gains(gains: jax.Array, largest: jax.Array, levels: jax.Array) -> jax.Array:
     """``gains / largest levels`` as integers ``(n,)`` in ``[0, levels]``, whatever the gains are; right to within 1."""
     whole = jnp.rint(gains / largest * levels.astype(gains.dtype)).astype(jnp.int32)
     return jnp.clip(whole, 0, levels)
@@ -301,9 +301,9 @@ def unit(config: configs.Config, grid: Grid) -> jax.Array:
     dtype = config.scale.dtype
     ratio = jnp.ldexp(jnp.ones((), dtype), grid.shift) / grid.levels.astype(dtype)
     assert config.users is not None
-    return largest(config) * ratio / config.users
+    return largest_gain(config) * ratio / config.users
 
 
-def largest(config: configs.Config) -> jax.Array:
+def largest_gain(config: configs.Config) -> jax.Array:
     """``g*``, ``()``: the limits are two deviations either way."""
     return 4.0 * config.scale

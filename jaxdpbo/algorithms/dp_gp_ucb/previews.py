@@ -13,7 +13,7 @@ from jaxdpbo.privacy import mechanisms
 from jaxdpbo.surrogate import gp, kernels
 
 
-class Preview(NamedTuple):
+class ReleasePreview(NamedTuple):
     """How noisy a release will be, from public numbers alone; None for what is not released. Units of the utility.
 
     Attributes:
@@ -35,7 +35,7 @@ class Preview(NamedTuple):
     value_deviation: float | None
 
 
-def preview(config: Config, *, draws: int = 200, rows: int = 2000) -> Preview:
+def preview_release(config: Config, *, draws: int = 200, rows: int = 2000) -> ReleasePreview:
     """What to expect of ``release``, before anything is spent: reads no data.
 
     Args:
@@ -57,7 +57,7 @@ def preview(config: Config, *, draws: int = 200, rows: int = 2000) -> Preview:
     if config.release != "point":
         moved = float(config.value_sensitivity) * scale
         value = moved, np.sqrt(2.0) * moved / float(config.epsilon_value)
-    return Preview(*point, *map(float, value) if value[0] is not None else value)
+    return ReleasePreview(*point, *map(float, value) if value[0] is not None else value)
 
 
 @partial(jax.jit, static_argnums=2)

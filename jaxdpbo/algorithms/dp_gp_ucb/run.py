@@ -161,15 +161,17 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     if config.users is None:
         means = values
     else:
-        each = gains.counted(jnp.where(query.mask, values[0], 0).astype(config.scale.dtype), gains.largest(config))
+        each = gains.clip_gains(
+            jnp.where(query.mask, values[0], 0).astype(config.scale.dtype), gains.largest_gain(config)
+        )
         means = jnp.mean(each)[None]
         if scored is not None:
-            found = [gains.score(each, gains.largest(config), grid) for grid in config.gain_grids]
+            found = [gains.score(each, gains.largest_gain(config), grid) for grid in config.gain_grids]
             at = jnp.minimum(step, config.steps - 1)
             scored = jax.tree.map(
                 lambda kept, *new: jnp.where(active, kept.at[:, at].set(jnp.stack(new)), kept), scored, *found
             )
-    utility = preprocessing.counted(means, query.mask, config.centre, config.scale, config.limits)
+    utility = preprocessing.to_standard_units(means, query.mask, config.centre, config.scale, config.limits)
     if config.acquisition == "in_order":
         posterior = None
     elif config.candidates is not None:
@@ -194,14 +196,14 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
     point_key, value_key = jax.random.split(key)
     point = row = value = None
     if config.release != "value":
-        row = _chosen(point_key, config, state)
+        row = _choose(point_key, config, state)
         point = config.shortlist[row]
     if config.release != "point":
-        value = _noised(value_key, config, state)
+        value = _add_noise(value_key, config, state)
     return Release(point, row, value)
 
 
-def _chosen(key, config, state):
+def _choose(key, config, state):
     """The exponential mechanism's row; of posterior means on a grid that of geometric noise, which is at least as good.
 
     Of gains the exponential mechanism on the grid too: it has bounded range, which noisy scores have not. The best
@@ -210,30 +212,30 @@ def _chosen(key, config, state):
     if config.noise == "float":
         return mechanisms.exponential(key, scores(config, state), config.epsilon_point, config.point_sensitivity)
     if config.gain_grids:
-        whole, top = _row_of(state.raw.scores, 0), mechanisms.top(config.point_rate)
+        whole, top = _take_row(state.raw.scores, 0), mechanisms.top(config.point_rate)
         worse = wide_integers.add(wide_integers.maximum(whole), wide_integers.negate(whole))
         return mechanisms.exact_exponential(key, top - wide_integers.narrow(worse, top), config.point_rate)
-    whole = calibration.on_grid(scores(config, state), config.point_units, config.point_sensitivity)
+    whole = calibration.quantise_scores(scores(config, state), config.point_units, config.point_sensitivity)
     return mechanisms.noisy_argmax(key, whole, config.point_rate)
 
 
-def _noised(key, config, state):
+def _add_noise(key, config, state):
     """The largest utility with Laplace noise; on the grid around the middle of the unit that it lies in."""
     if config.noise == "float":
         scale = config.value_sensitivity / config.epsilon_value
         return config.centre + config.scale * mechanisms.laplace(key, best(config, state), scale)
     noise = mechanisms.discrete_laplace(key, (), config.value_rate)
     if config.gain_grids:
-        largest = wide_integers.maximum(_row_of(state.raw.scores, -1))
+        largest = wide_integers.maximum(_take_row(state.raw.scores, -1))
         unit = gains.unit(config, config.gain_grids[-1])
         noised = wide_integers.to_float(wide_integers.add(largest, wide_integers.widen(noise)), unit.dtype)
         return (noised + 0.5) * unit
-    whole = calibration.on_grid(best(config, state), config.value_units, config.value_sensitivity)
+    whole = calibration.quantise_scores(best(config, state), config.value_units, config.value_sensitivity)
     unit = calibration.grid_unit(config.value_units, config.value_sensitivity)
     return config.centre + config.scale * ((whole + noise).astype(unit.dtype) + 0.5) * unit
 
 
-def _row_of(scores, row):
+def _take_row(scores, row):
     return jax.tree.map(lambda word: word[row], scores)
 
 

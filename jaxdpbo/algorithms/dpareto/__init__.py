@@ -6,17 +6,17 @@ from a privacy oracle and an ``error`` in [0, 1] from a utility oracle; two inde
 ``log epsilon`` and ``logit error``, propose the next setting, by the hypervolume-based probability of improvement.
 
 NOTHING HERE IS PRIVATE: every error was measured on data by running the algorithm under study. ``privacy`` says "none"
-and why; ``accounting.composed_epsilon`` says what publishing trainings would cost.
+and why; ``accounting.compose_epsilon`` says what publishing trainings would cost.
 
 Notation: ``T`` steps of ``b`` settings each, the first of them seeds; ``d`` hyper-parameters; ``m = T b``. The search
 is in the unit cube; whole-number coordinates are rounded before a process sees them, and what is stored is rounded.
 
-``configs`` has the configuration, ``surrogates`` the Gaussian processes, ``run`` the five functions, ``expectations``
+``configs`` has the configuration, ``surrogates`` the Gaussian processes, ``run`` the five functions, ``predictions``
 predictions of a finished search. ``training.objectives.objective`` makes an objective of DP-SGD or DP-Adam.
 """
 
 from jaxdpbo.algorithms.dpareto.configs import ACQUISITIONS, Config, config
-from jaxdpbo.algorithms.dpareto.expectations import Expected, improvement, predicted, settings_for
+from jaxdpbo.algorithms.dpareto.predictions import Expected, best_setting, improvement, predict
 from jaxdpbo.algorithms.dpareto.run import (
     BAD_EPSILON,
     BAD_ERROR,
@@ -42,8 +42,8 @@ __all__ = [
     "Raw",
     "Release",
     "algorithm",
+    "best_setting",
     "config",
     "improvement",
-    "predicted",
-    "settings_for",
+    "predict",
 ]  # fmt: skip

@@ -133,13 +133,13 @@ def config(
         integer_mask=tuple(marks.tolist()),
         acquisition=_checks.choice("acquisition", acquisition, ACQUISITIONS),
         fit_steps=_checks.size("fit_steps", fit_steps),
-        search=maximize.checked(search),
+        search=maximize.make_search(search),
         users=None,
         space=space,
     )
 
 
-def snapped(config: Config, unit: jax.Array) -> jax.Array:
+def snap(config: Config, unit: jax.Array) -> jax.Array:
     """``unit (d,)`` of the cube with whole coordinates rounded; a gradient passes as if they had not been."""
     low, high = config.bounds
     width = high - low
@@ -147,13 +147,13 @@ def snapped(config: Config, unit: jax.Array) -> jax.Array:
     return jnp.where(jnp.asarray(config.integer_mask), unit + jax.lax.stop_gradient(rounded - unit), unit)
 
 
-def unit_of(config: Config, points: jax.Array) -> jax.Array:
+def to_units(config: Config, points: jax.Array) -> jax.Array:
     """``points (k, d)`` in the unit cube, rounded and inside."""
     low, high = config.bounds
-    return jax.vmap(lambda unit: snapped(config, unit))(jnp.clip((points - low[None]) / (high - low)[None], 0.0, 1.0))
+    return jax.vmap(lambda unit: snap(config, unit))(jnp.clip((points - low[None]) / (high - low)[None], 0.0, 1.0))
 
 
-def point_of(config: Config, units: jax.Array) -> jax.Array:
+def to_points(config: Config, units: jax.Array) -> jax.Array:
     """``units (k, d)`` as settings."""
     low, high = config.bounds
     points = low[None] + (high - low)[None] * units

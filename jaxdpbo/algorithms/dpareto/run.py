@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxdpbo.algorithms.dpareto import surrogates
-from jaxdpbo.algorithms.dpareto.configs import Config, point_of, unit_of
+from jaxdpbo.algorithms.dpareto.configs import Config, to_points, to_units
 from jaxdpbo.privacy import guarantee
-from jaxdpbo.surrogate import gp, pareto, stacked
+from jaxdpbo.surrogate import batched_gp, gp, pareto
 from jaxdpbo.types import Algorithm, Query, State
 
 REFIT_EVERY = 16  # steps between refits, from
@@ -65,7 +65,7 @@ class Release(NamedTuple):
       failed: ``(m,)`` why a setting counts for nothing; ``USABLE`` where it counts.
       front: ``(m,)``, True where nothing dominates the setting.
       hypervolume: ``()``.
-      models: as last fitted, for ``settings_for``.
+      models: as last fitted, for ``best_setting``.
       params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
     """
 
@@ -88,7 +88,7 @@ def init(key: jax.Array, config: Config) -> State:
         values=jnp.ones((capacity, 2), config.bounds.dtype),
         failed=jnp.full(capacity, UNMEASURED, jnp.int32),
         models=config.model,
-        whitening=stacked.prior(stacked.stack(config.model), capacity, 1).whitening,
+        whitening=batched_gp.prior(batched_gp.stack(config.model), capacity, 1).whitening,
     )
     return State(Public(jnp.zeros((), jnp.int32), None), raw)
 
@@ -98,14 +98,14 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     step, batch = state.public.step, config.batch
     seeds = config.initial_design.shape[0]
     start = jnp.minimum(step * batch, seeds - batch)
-    seed = jax.lax.dynamic_slice_in_dim(unit_of(config, config.initial_design), start, batch)
+    seed = jax.lax.dynamic_slice_in_dim(to_units(config, config.initial_design), start, batch)
 
     def search(raw):
-        given = _measured(config, raw)
-        return surrogates.proposed(key, config, given, _posterior(raw, given, step * batch))
+        given = _standardise(config, raw)
+        return surrogates.propose(key, config, given, _posterior(raw, given, step * batch))
 
     units = jax.lax.cond(step * batch < seeds, lambda _: seed, search, state.raw)
-    return Query(point_of(config, units), jnp.ones(batch, bool))
+    return Query(to_points(config, units), jnp.ones(batch, bool))
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
@@ -150,7 +150,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     failed = jnp.where(query.mask, failed, UNMEASURED).astype(jnp.int32)
     values = jnp.where(query.mask[:, None], values, 1.0)
     after = Raw(
-        units=gp.write(raw.units, unit_of(config, query.points), start, active),
+        units=gp.write(raw.units, to_units(config, query.points), start, active),
         values=gp.write(raw.values, values.astype(raw.values.dtype), start, active),
         failed=gp.write(raw.failed, failed, start, active),
         models=raw.models,
@@ -160,13 +160,13 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     seeds = config.initial_design.shape[0]
     due = active & ((count == seeds) | ((count > seeds) & ((count <= MANY) | (step % REFIT_EVERY == 0))))
 
-    given = _measured(config, after)
-    models = jax.lax.cond(due, lambda: surrogates.fitted(config, given, count), lambda: after.models)
+    given = _standardise(config, after)
+    models = jax.lax.cond(due, lambda: surrogates.fit_models(config, given, count), lambda: after.models)
     given = given._replace(models=models)
     bare = jnp.eye(len(after.failed), dtype=after.whitening.dtype)[None]  # a refit changes every row
     begun = after._replace(whitening=jnp.where(due, bare, after.whitening))
     known = _posterior(begun, given, jnp.where(due, 0, start))
-    whitening = stacked.extend(known, jnp.where(active, count, 0)).whitening
+    whitening = batched_gp.extend(known, jnp.where(active, count, 0)).whitening
     after = after._replace(models=models, whitening=whitening)
     return State(Public(jnp.where(active, step + 1, step), None), after), Info(failed, _volume(config, after), None)
 
@@ -177,14 +177,14 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
     raw = state.raw
     usable = raw.failed == USABLE
     values = jnp.where(usable[:, None], raw.values, jnp.inf)
-    points = point_of(config, raw.units)
+    points = to_points(config, raw.units)
     alone = jnp.prod(jnp.maximum(config.reference[None] - values, 0.0), axis=1)
     return Release(
         point=points[jnp.argmax(jnp.where(usable, alone, -1.0))],
         points=points,
         values=raw.values,
         failed=raw.failed,
-        front=pareto.non_dominated(values, usable),
+        front=pareto.is_non_dominated(values, usable),
         hypervolume=_volume(config, raw),
         models=raw.models,
     )
@@ -207,10 +207,12 @@ def _volume(config, raw):
     return pareto.hypervolume(raw.values, raw.failed == USABLE, config.reference)
 
 
-def _measured(config, raw):
+def _standardise(config, raw):
     failed = raw.failed
-    return surrogates.measured(config, raw.units, raw.values, failed == USABLE, failed != UNMEASURED, raw.models)
+    return surrogates.standardise_values(
+        config, raw.units, raw.values, failed == USABLE, failed != UNMEASURED, raw.models
+    )
 
 
 def _posterior(raw, given, used):
-    return stacked.Posterior(stacked.stack(given.models), given.units, given.known, raw.whitening, used)
+    return batched_gp.Posterior(batched_gp.stack(given.models), given.units, given.known, raw.whitening, used)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo.algorithms.dpareto.configs import Config, snapped
-from jaxdpbo.surrogate import acquisition, gp, maximize, pareto, stacked
+from jaxdpbo.algorithms.dpareto.configs import Config, snap
+from jaxdpbo.surrogate import acquisition, batched_gp, gp, maximize, pareto
 
 CLIP = 1e-4  # of an error: its logit at 0 and 1
 
@@ -25,7 +25,7 @@ class Measured(NamedTuple):
       mask: ``(m,)``, True where a setting counts.
       known: ``(m,)``, True where it counts or failed.
       mean: ``(2,)``, and
-      scale: ``(2,)``, of ``transformed`` values.
+      scale: ``(2,)``, of ``transform_values`` values.
       reference: ``(2,)``, standardised.
       models: of both processes.
     """
@@ -40,13 +40,13 @@ class Measured(NamedTuple):
     models: tuple[gp.Model, gp.Model]
 
 
-def transformed(values: jax.Array) -> jax.Array:
+def transform_values(values: jax.Array) -> jax.Array:
     """``log epsilon`` and ``logit error``, ``(..., 2)``: increasing, so dominance stays."""
     error = jnp.clip(values[..., 1], CLIP, 1.0 - CLIP)
     return jnp.stack([jnp.log(values[..., 0]), jnp.log(error) - jnp.log1p(-error)], axis=-1)
 
 
-def measured(
+def standardise_values(
     config: Config,
     units: jax.Array,
     values: jax.Array,
@@ -55,7 +55,7 @@ def measured(
     models: tuple[gp.Model, gp.Model],
 ) -> Measured:
     """``values (m, 2)`` as returned, where ``known (m,)``, standardised over those ``usable (m,)``."""
-    raw = transformed(jnp.where(usable[:, None], values, 1.0))
+    raw = transform_values(jnp.where(usable[:, None], values, 1.0))
     weight = usable.astype(raw.dtype)[:, None] / jnp.maximum(jnp.sum(usable.astype(raw.dtype)), 1)
     mean = jnp.sum(raw * weight, axis=0)
     scale = jnp.sqrt(jnp.sum(jnp.square(raw - mean[None]) * weight, axis=0))
@@ -63,59 +63,59 @@ def measured(
     standard = (raw - mean[None]) / scale[None]
     worst = jnp.max(jnp.where(usable[:, None], standard, 1.0), axis=0)
     standard = jnp.where(usable[:, None], standard, jnp.where(known[:, None], worst[None], 0.0))
-    reference = (transformed(config.reference) - mean) / scale
+    reference = (transform_values(config.reference) - mean) / scale
     return Measured(units, standard, usable, known, mean, scale, reference, models)
 
 
-def fitted(config: Config, given: Measured, used: jax.Array) -> tuple[gp.Model, gp.Model]:
+def fit_models(config: Config, given: Measured, used: jax.Array) -> tuple[gp.Model, gp.Model]:
     """Both models, by a few steps up the marginal likelihood from where the last fit ended; ``used ()`` rows count."""
-    first, second = stacked.unstack(
-        stacked.fit(
-            stacked.stack(config.model), given.units, given.values, given.known, used,
-            initial=stacked.stack(given.models), steps=config.fit_steps,
+    first, second = batched_gp.unstack(
+        batched_gp.fit(
+            batched_gp.stack(config.model), given.units, given.values, given.known, used,
+            initial=batched_gp.stack(given.models), steps=config.fit_steps,
         )
     )  # fmt: skip
     return first, second
 
 
-def posterior(given: Measured) -> stacked.Posterior:
+def posterior(given: Measured) -> batched_gp.Posterior:
     """Of both processes, given everything measured."""
     capacity, dimension = given.units.shape
-    before = stacked.prior(stacked.stack(given.models), capacity, dimension)
-    return stacked.extend(before._replace(points=given.units, mask=given.known), capacity)
+    before = batched_gp.prior(batched_gp.stack(given.models), capacity, dimension)
+    return batched_gp.extend(before._replace(points=given.units, mask=given.known), capacity)
 
 
 class Surrogates(NamedTuple):
-    """Both posteriors, and the values as ``stacked.predict`` needs them."""
+    """Both posteriors, and the values as ``batched_gp.predict`` needs them."""
 
-    posterior: stacked.Posterior
+    posterior: batched_gp.Posterior
     white: jax.Array
 
 
-def conditioned(given: Measured, posterior: stacked.Posterior) -> Surrogates:
+def condition(given: Measured, posterior: batched_gp.Posterior) -> Surrogates:
     """The posterior of the settings measured, with their values."""
-    return Surrogates(posterior, stacked.whitened(posterior, given.values))
+    return Surrogates(posterior, batched_gp.whiten(posterior, given.values))
 
 
-def predicted(both: Surrogates, units: jax.Array) -> tuple[jax.Array, jax.Array]:
+def predict(both: Surrogates, units: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Posterior mean and standard deviation ``(k, 2)`` of both standardised objectives at ``units (k, d)``."""
-    mean, variance = stacked.predict(*both, units)
+    mean, variance = batched_gp.predict(*both, units)
     return mean.T, jnp.sqrt(jnp.maximum(variance, 1e-12)).T
 
 
-def proposed(key: jax.Array, config: Config, given: Measured, posterior: stacked.Posterior) -> jax.Array:
+def propose(key: jax.Array, config: Config, given: Measured, posterior: batched_gp.Posterior) -> jax.Array:
     """The next batch ``(b, d)``: one after the other, each then taken as measured at its posterior mean.
 
     The rows from ``posterior.used`` on are free, at least ``b`` of them.
     """
     start, found = posterior.used, []
     for place, one in enumerate(jax.random.split(key, config.batch)):
-        both = conditioned(given, posterior)
-        unit = _searched(one, config, given, both)
+        both = condition(given, posterior)
+        unit = _search_unit(one, config, given, both)
         found.append(unit)
         if place + 1 == config.batch:
             break
-        mean, _ = predicted(both, unit[None])
+        mean, _ = predict(both, unit[None])
         row = start + place
         given = given._replace(
             units=given.units.at[row].set(unit),
@@ -123,7 +123,7 @@ def proposed(key: jax.Array, config: Config, given: Measured, posterior: stacked
             mask=given.mask.at[row].set(True),
             known=given.known.at[row].set(True),
         )
-        posterior = stacked.extend(posterior._replace(points=given.units, mask=given.known), row + 1)
+        posterior = batched_gp.extend(posterior._replace(points=given.units, mask=given.known), row + 1)
     return jnp.stack(found)
 
 
@@ -134,10 +134,10 @@ class Undominated(NamedTuple):
     original: pareto.Strips
 
 
-def undominated(config: Config, given: Measured) -> Undominated:
+def undominated_region(config: Config, given: Measured) -> Undominated:
     """Computed once for many calls of ``improvement``."""
     standard = pareto.strips(given.values, given.mask, given.reference)
-    edges = jax.vmap(lambda *edge: _original(given, jnp.stack(edge)))(standard.right, standard.height)  # increasing
+    edges = jax.vmap(lambda *edge: _to_original(given, jnp.stack(edge)))(standard.right, standard.height)  # increasing
     right, height = jnp.minimum(edges, config.reference[None]).T
     return Undominated(standard, pareto.Strips(jnp.append(standard.left[:1], right[:-1]), right, height))
 
@@ -150,44 +150,44 @@ def improvement(
         of = acquisition.log_ehvi if log else acquisition.expected_hypervolume_improvement
         return of(mean, deviation, left.standard)
     if config.acquisition == "hvpoi":
-        gain = acquisition.gained_hypervolume(_original(given, mean), left.original)
+        gain = acquisition.gained_hypervolume(_to_original(given, mean), left.original)
     else:
         gain = acquisition.gained_hypervolume(mean, left.standard)
     of = acquisition.log_hvpoi if log else acquisition.hvpoi
     return of(mean, deviation, left.standard, gain)
 
 
-def _original(given: Measured, standard: jax.Array) -> jax.Array:
+def _to_original(given: Measured, standard: jax.Array) -> jax.Array:
     """Epsilon and error ``(2,)`` of standardised objectives, capped beyond the reference."""
     raw = given.mean + given.scale * jnp.minimum(standard, given.reference + 1.0)
     return jnp.stack([jnp.exp(raw[0]), jax.nn.sigmoid(raw[1])])
 
 
-def _searched(key, config, given, both):
-    left = undominated(config, given)
+def _search_unit(key, config, given, both):
+    left = undominated_region(config, given)
 
     def utility(unit):
-        mean, deviation = predicted(both, snapped(config, unit)[None])
+        mean, deviation = predict(both, snap(config, unit)[None])
         return improvement(config, given, left, mean[0], deviation[0], log=True)
 
     draw_key, front_key = jax.random.split(key)
-    incumbent = _one_of(front_key, given.units, pareto.non_dominated(given.values, given.mask))
-    tried = _around(draw_key, incumbent, config.search.raw_samples)
-    scores = _scores(config, given, left, *predicted(both, jax.vmap(lambda unit: snapped(config, unit))(tried)))
+    incumbent = _draw_row(front_key, given.units, pareto.is_non_dominated(given.values, given.mask))
+    tried = _draw_around(draw_key, incumbent, config.search.raw_samples)
+    scores = _scores(config, given, left, *predict(both, jax.vmap(lambda unit: snap(config, unit))(tried)))
     found, _ = maximize.ascend_from_best(
         utility, incumbent[None], tried, scores, num_restarts=config.search.num_restarts,
         steps=config.search.ascent_steps,
     )  # fmt: skip
-    return snapped(config, found)
+    return snap(config, found)
 
 
-def _one_of(key, units, front):
+def _draw_row(key, units, front):
     """One of the front, each as likely; the first setting where there is none."""
     places = jnp.cumsum(front.astype(units.dtype))
     return units[jnp.argmax(places > jax.random.uniform(key, (), units.dtype) * places[-1])]
 
 
-def _around(key, incumbent, count):
+def _draw_around(key, incumbent, count):
     """Points ``(count, d)``: half uniform in the cube, half normal around the incumbent; from one draw."""
     drawn = jax.random.uniform(key, (count, incumbent.shape[0]), incumbent.dtype)
     near = incumbent[None] + 0.05 * jax.scipy.special.ndtri(drawn[: count // 2])

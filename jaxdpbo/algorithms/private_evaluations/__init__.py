@@ -6,23 +6,23 @@ with Gaussian noise, and ``T b`` such evaluations compose to ``mu``. Any optimis
 its kernel to them, standardise them, stop early. All points and values may be published, and the guarantee rests on no
 Gaussian process.
 
-``algorithm_of(inner)`` makes an ``Algorithm`` of an inner one, compiled like any other. For an optimiser that is not
+``make_algorithm(inner)`` makes an ``Algorithm`` of an inner one, compiled like any other. For an optimiser that is not
 ours ``drivers.PrivateObjective`` makes a scalar function of a per-user loss.
 
 ``configs`` says what a run is configured with, ``run`` how it goes.
 """
 
-from jaxdpbo.algorithms.private_evaluations.configs import Config, config, given_range, noise_deviation
-from jaxdpbo.algorithms.private_evaluations.run import Info, Public, Release, algorithm_of, perturb, privacy
+from jaxdpbo.algorithms.private_evaluations.configs import Config, check_loss_range, config, noise_deviation
+from jaxdpbo.algorithms.private_evaluations.run import Info, Public, Release, make_algorithm, perturb, privacy
 
 __all__ = [
     "Config",
     "Info",
     "Public",
     "Release",
-    "algorithm_of",
+    "check_loss_range",
     "config",
-    "given_range",
+    "make_algorithm",
     "noise_deviation",
     "perturb",
     "privacy",

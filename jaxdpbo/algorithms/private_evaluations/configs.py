@@ -22,7 +22,7 @@ class Config:
     """
 
     inner: Any
-    budget: calibration.Budget
+    budget: calibration.SumBudget
     low: jax.Array
     high: jax.Array
     design: jax.Array | None = None
@@ -96,7 +96,7 @@ def config(
     query = jax.eval_shape(lambda: inner.ask(key, inner_config, inner.init(key, inner_config)))
     dtype = jnp.result_type(float)
     batch = query.points.shape[0]
-    low, high = given_range(loss_range)
+    low, high = check_loss_range(loss_range)
     points = _design(design, loss_range, *query.points.shape)
     budget = calibration.budget(
         mu,
@@ -139,7 +139,7 @@ def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations
     return private_mean.loss_deviation(budget, low, high)
 
 
-def given_range(value: Any) -> tuple[float, float]:
+def check_loss_range(value: Any) -> tuple[float, float]:
     """A checked ``loss_range``; zeros for "private", which is to be found."""
     if isinstance(value, str):
         _checks.choice("loss_range", value, (private_scale.PRIVATE,))

@@ -124,7 +124,7 @@ class Release(NamedTuple):
 
 
 @lru_cache
-def algorithm_of(inner: Algorithm) -> Algorithm:
+def make_algorithm(inner: Algorithm) -> Algorithm:
     """``inner``, given released values only. One record for each inner algorithm, so that runs are not compiled twice.
 
     Formal guarantee: ``mu``-GDP, replace-one, for the answer and for all points and values together.
@@ -230,11 +230,11 @@ def contribute(
     types.check_values(values, config.batch, memory=memory, present=present)
     values, counts = values.astype(config.low.dtype), None
     if config.design is not None:
-        memory = _on_design(memory, query.work, values)
+        memory = _update_memory(memory, query.work, values)
         counts = jax.lax.cond(
             query.work.finding,
             lambda: private_scale.count(memory.largest, present),
-            lambda: totals.zeros_of(private_scale.count, memory.largest),
+            lambda: totals.make_zeros(private_scale.count, memory.largest),
         )
         values = values - memory.reference[None]
     means, clipped = private_mean.sum_losses(config.budget, values, *_range(config, query), present)
@@ -252,18 +252,18 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: Whole) -> Relea
         counts = whole.counts
         assert counts is not None
 
-        def found():
+        def find_range():
             norm = private_scale.median_of_counts(scale_key, scale, counts, config.users, dtype)
             return private_scale.FACTOR * norm
 
-        high = jax.lax.cond(query.work.finding, found, lambda: query.work.high)
+        high = jax.lax.cond(query.work.finding, find_range, lambda: query.work.high)
     means = private_mean.perturb_losses(noise_key, config.budget, whole.means, *_range(config, query))
     return Released(totals.only_if(query.work.learning, means), high, inner_key)
 
 
 def inform(config: Config, query: Query, total: totals.Total) -> Info:
     """Diagnostics of one step. NOT PRIVATE."""
-    raw = private_mean.without_noise(config.budget, total.whole.means)
+    raw = private_mean.skip_noise(config.budget, total.whole.means)
     return Info(private_mean.mean_of_losses(config.budget, raw, *_range(config, query)), total.facts.clipped, None)
 
 
@@ -290,7 +290,7 @@ def _range(config: Config, query: Query) -> tuple[jax.Array, jax.Array]:
     return -high, high
 
 
-def _on_design(memory: Remembered, work: Work, values: jax.Array) -> Remembered:
+def _update_memory(memory: Remembered, work: Work, values: jax.Array) -> Remembered:
     """With what these losses ``(b, s)`` add, if they are of the design."""
     reference = jnp.where(work.designing & (work.step == 0), values[0], memory.reference)
     largest = jnp.maximum(memory.largest, private_scale.largest_differences(values, reference))  # NaN stays

@@ -2,7 +2,7 @@
 
 What is released is which point was chosen, by the exponential mechanism on the users' losses (``privacy.choice``). That
 is sharp where there are thousands of users, needs no gradient, and takes any point: whole numbers and categories too.
-``algorithm_of(inner)`` makes an ``Algorithm``:
+``make_algorithm(inner)`` makes an ``Algorithm``:
 
 1. each round evaluates points of its design, in the first anywhere in the box, later around the point chosen last,
    and chooses one of all points evaluated so far;
@@ -17,7 +17,7 @@ from jaxdpbo.algorithms.private_search.run import (
     Info,
     Public,
     Release,
-    algorithm_of,
+    make_algorithm,
 )
 
 __all__ = [
@@ -28,6 +28,6 @@ __all__ = [
     "Public",
     "Release",
     "Round",
-    "algorithm_of",
     "config",
+    "make_algorithm",
 ]

@@ -29,7 +29,7 @@ class Config:
     """
 
     inner: Any
-    choices: tuple[choice.Budget, ...]
+    choices: tuple[choice.ChoiceBudget, ...]
     width: jax.Array
     bounds: jax.Array
     fresh: jax.Array
@@ -105,7 +105,7 @@ def config(
     >>> box = {"low": [0, 0], "high": [1, 1]}
     >>> options = {"users": 500, "bounds": box, "loss_range": (0, 1), "batch": 2}
     >>> chosen = private_search.config(rounds=[design], choice_mu=[0.5], **options)
-    >>> chosen.steps, private_search.algorithm_of().privacy(chosen).level <= 0.5
+    >>> chosen.steps, private_search.make_algorithm().privacy(chosen).level <= 0.5
     (2, True)
     """
     bounds, space = spaces.box(bounds)

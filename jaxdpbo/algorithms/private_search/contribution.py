@@ -80,7 +80,8 @@ def contribute(
       config: see ``config``.
       query: what was asked.
       memory: of ``remember``, for the same users.
-      values: ``(b, s)``, the users' losses. A loss that is not finite is remembered, and counts as ``choice.row`` says.
+      values: ``(b, s)``, the users' losses. A loss that is not finite is remembered, and counts as
+        ``choice.choose_row`` says.
       present: ``(s,)``, False at columns that stand for nobody.
 
     Raises:
@@ -91,21 +92,21 @@ def contribute(
     first = jnp.minimum(work.step, config.steps - 1) * config.batch
     losses = gp.write(memory.losses, jnp.where(query.mask[:, None], values, jnp.inf), first, work.active)
 
-    def choice_of(end, budget):
-        def lost(losses):
+    def make_choice(end, budget):
+        def sum_relative(losses):
             total = choice.sum_losses(budget, losses[:end], config.width, present)
             return jax.tree.map(lambda leaf: jnp.pad(leaf, (0, len(losses) - end)), total)
 
-        return lost
+        return sum_relative
 
-    branches = [choice_of(end, budget) for end, budget in zip(ends(config), config.choices, strict=True)]
-    nobody = totals.zeros_of(branches[-1], losses)
+    branches = [make_choice(end, budget) for end, budget in zip(choice_ends(config), config.choices, strict=True)]
+    nobody = totals.make_zeros(branches[-1], losses)
     chosen = jax.lax.switch(work.number, [lambda losses: nobody, *branches], losses)
     total, inside = totals.Total((), ()), memory.inner
     if inner is not None:
         assert inner.contribute is not None
         contributes = partial(inner.contribute, config.inner, inner_query(query), memory.inner, values, present)
-        nothing = totals.zeros_of(contributes)[0], memory.inner
+        nothing = totals.make_zeros(contributes)[0], memory.inner
         total, inside = jax.lax.cond(is_searching(config, query), contributes, lambda: nothing)
     known = values if present is None else jnp.where(present[None], values, 0)
     facts = Facts(jnp.sum(known, axis=1), total.facts)
@@ -135,18 +136,18 @@ def perturb(inner: Algorithm | None, key: jax.Array, config: Config, query: Quer
     """
     choice_key, inner_key = jax.random.split(key)
 
-    def drawn(end, budget):
+    def draw_row(end, budget):
         return lambda total: choice.draw(
             choice_key, budget, jax.tree.map(lambda leaf: leaf[:end], total), query.work.favoured
         )
 
-    branches = [drawn(end, budget) for end, budget in zip(ends(config), config.choices, strict=True)]
+    branches = [draw_row(end, budget) for end, budget in zip(choice_ends(config), config.choices, strict=True)]
     row = jax.lax.switch(query.work.number, [lambda _: jnp.zeros((), jnp.int32), *branches], whole.choice)
     noisy = ()
     if inner is not None:
         assert inner.perturb is not None
         perturbs = partial(inner.perturb, inner_key, config.inner, inner_query(query), whole.inner)
-        noisy = jax.lax.cond(is_searching(config, query), perturbs, lambda: totals.zeros_of(perturbs))
+        noisy = jax.lax.cond(is_searching(config, query), perturbs, lambda: totals.make_zeros(perturbs))
     return Parts(row, noisy)
 
 
@@ -165,7 +166,7 @@ def phase(config: Config, step: jax.Array) -> jax.Array:
     return (step >= config.design_steps).astype(jnp.int32) + (step >= config.steps - 1).astype(jnp.int32)
 
 
-def ends(config: Config) -> list[int]:
+def choice_ends(config: Config) -> list[int]:
     """How many points each choice is among."""
     ends = [int(end) for end in np.cumsum(config.rounds)]
     return ends if config.inner is None else [*ends, config.steps * config.batch]

@@ -64,8 +64,8 @@ class Release(NamedTuple):
 
 
 @lru_cache
-def algorithm_of(inner: Algorithm | None = None, started_at: Callable[..., State] | None = None) -> Algorithm:
-    """The algorithm; ``started_at(config, state, point)`` moves an inner state in which no step was taken.
+def make_algorithm(inner: Algorithm | None = None, set_start: Callable[..., State] | None = None) -> Algorithm:
+    """The algorithm; ``set_start(config, state, point)`` moves an inner state in which no step was taken.
 
     Formal guarantee: GDP, replace-one, of all choices and the inner algorithm together.
 
@@ -74,20 +74,20 @@ def algorithm_of(inner: Algorithm | None = None, started_at: Callable[..., State
     ==========================================  ==============================================================
     ``state.public.step == T``                  the state unchanged: nothing more is released
     begun with other noise or rounds            likewise: the guarantee is of one budget
-    a loss NaN or infinite                      ``choice.row``; in the inner algorithm, what that says
+    a loss NaN or infinite                      ``choice.choose_row``; in the inner algorithm, what that says
     a masked point                              is never chosen: the favoured one is in its place
     an inner algorithm without GDP at each step refused here, or by ``init`` and ``privacy``
     ``mu = inf``                                the best point evaluated: not private
     ==========================================  ==============================================================
     """
-    if (inner is None) != (started_at is None):
-        raise ValueError("started_at must be given with an inner algorithm, and with no other")
+    if (inner is None) != (set_start is None):
+        raise ValueError("set_start must be given with an inner algorithm, and with no other")
     if inner is not None and inner.contribute is None:
         raise ValueError(f"inner must be {PAYS}")
 
     functions = FUNCTIONS if inner is None else FUNCTIONS | FINDING
     own = {name: types.bind(function, inner) for name, function in functions.items()}
-    return Algorithm(**own, tell=types.bind(_tell, inner, started_at))
+    return Algorithm(**own, tell=types.bind(_tell, inner, set_start))
 
 
 def _begin_inner(inner: Algorithm | None, key: jax.Array, config: Config) -> State:
@@ -122,8 +122,8 @@ def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) 
     public = state.public
     active = _is_active(inner, config, public)
 
-    def designed():
-        return _designed(config, public)
+    def design_query():
+        return _design_query(config, public)
 
     def answers():
         assert inner is not None
@@ -131,17 +131,17 @@ def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) 
         return Query(_answers(released.point, released.path, config.batch), jnp.ones(config.batch, bool))
 
     if inner is None:
-        query = designed()
+        query = design_query()
     else:
         asks = partial(inner.ask, key, config.inner, _inner_state(state))
-        blank = totals.zeros_of(asks)
+        blank = totals.make_zeros(asks)
 
-        def filled(asked):  # branches return trees of one structure
+        def fill(asked):  # branches return trees of one structure
             return blank._replace(points=asked.points, mask=asked.mask)
 
-        phases = (lambda: filled(designed()), asks, lambda: filled(answers()))
+        phases = (lambda: fill(design_query()), asks, lambda: fill(answers()))
         query = jax.lax.switch(contribution.phase(config, public.step), phases)
-    number, favoured = _due(config, public)
+    number, favoured = _choice_due(config, public)
     work = contribution.Work(active, public.step, jnp.where(active, number, 0), favoured, query.work)
     survey = None if query.survey is None else query.survey & active
     return query._replace(work=work, survey=survey)
@@ -149,7 +149,7 @@ def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) 
 
 def _tell(
     inner: Algorithm | None,
-    started_at: Callable[..., State] | None,
+    set_start: Callable[..., State] | None,
     config: Config,
     state: State,
     query: Query,
@@ -165,10 +165,10 @@ def _tell(
     row = jnp.where(public.evaluated[released.choice], released.choice, work.favoured)  # never a masked one
     number = jnp.arange(1, len(config.choices) + 1, dtype=jnp.int32)
     chosen = jnp.where(active & (number == work.number), row, public.chosen)
-    if inner is not None and started_at is not None:
+    if inner is not None and set_start is not None:
         tells = partial(inner.tell, config.inner, inside, contribution.inner_query(query), released.inner)
         inside = jax.lax.cond(active & contribution.is_searching(config, query), tells, lambda: _inner_state(state))
-        start = started_at(config.inner, inside, public.points[chosen[len(config.rounds) - 1]])
+        start = set_start(config.inner, inside, public.points[chosen[len(config.rounds) - 1]])
         moved = active & (public.step == config.design_steps - 1)
         inside = jax.tree.map(lambda new, old: jnp.where(moved, new, old), start, inside)
     step = jnp.where(active, public.step + 1, public.step)
@@ -191,7 +191,7 @@ def _release(inner: Algorithm | None, key: jax.Array, config: Config, state: Sta
     return Release(point, start, path, public.points)
 
 
-def _designed(config: Config, public: Public) -> Query:
+def _design_query(config: Config, public: Public) -> Query:
     """The next points of the designs, some near the point chosen last."""
     first = jnp.minimum(public.step * config.batch, sum(config.rounds) - config.batch)
     fresh, offset, kept = (
@@ -212,12 +212,12 @@ def _answers(point: jax.Array, path: jax.Array, batch: int) -> jax.Array:
     return jnp.concatenate([point[None], means])
 
 
-def _due(config: Config, public: Public) -> tuple[jax.Array, jax.Array]:
+def _choice_due(config: Config, public: Public) -> tuple[jax.Array, jax.Array]:
     """Which choice the step ends with, counted from 1, 0 for none, and its favoured row: choices have steps of their
     own, and each favours the row chosen before it, the last one the inner algorithm's answer.
     """
     number, favoured = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
-    for place, end in enumerate(contribution.ends(config)):
+    for place, end in enumerate(contribution.choice_ends(config)):
         due = public.step == end // config.batch - 1
         answer = place == len(config.rounds)
         row = jnp.asarray(end - config.batch, jnp.int32) if answer else public.chosen[max(place - 1, 0)]
@@ -246,7 +246,7 @@ def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
         return own
     if not isinstance(inner.budget, calibration.NoiseSettings):
         raise ValueError(f"inner must be {PAYS}")
-    return calibration.joined(own, inner.budget)
+    return calibration.join_settings(own, inner.budget)
 
 
 def _privacy(inner: Algorithm | None, config: Config) -> guarantee.Guarantee:
@@ -259,7 +259,7 @@ def _privacy(inner: Algorithm | None, config: Config) -> guarantee.Guarantee:
     if config.noise == "none" or (stated is not None and stated.notion == "none"):
         return guarantee.no_guarantee(guarantee.USERS, "mu is infinite: no noise was added")
     levels = [choice.level(each) for each in config.choices]
-    parts = [(DESIGN_CHOICE, accounting.composed_mu(*levels[: len(config.rounds)]))]
+    parts = [(DESIGN_CHOICE, accounting.compose_gdp_rounded_up(*levels[: len(config.rounds)]))]
     if stated is not None:
         parts += [*calibration.statement_parts(config.inner, stated), (LAST_CHOICE, levels[-1])]
     exact = config.noise == "exact"
@@ -269,7 +269,7 @@ def _privacy(inner: Algorithm | None, config: Config) -> guarantee.Guarantee:
         guarantee.SEPARABLE_LOSSES,
     )
     found = guarantee.guarantee(
-        "gdp", accounting.composed_mu(*(level for _, level in parts)), "replace_one", guarantee.USERS,
+        "gdp", accounting.compose_gdp_rounded_up(*(level for _, level in parts)), "replace_one", guarantee.USERS,
         assumptions=assumptions,
         total_variation=len(levels) * choice.TOTAL_VARIATION * exact + (stated.total_variation if stated else 0.0),
         parts=parts if len(parts) > 1 else (),

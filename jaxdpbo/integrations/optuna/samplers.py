@@ -61,7 +61,7 @@ class _Modelled(BaseSampler):
             [[coordinates.encode(of, each.params[name]) for name, of in search_space.items()] for each in done]
         )
         key = jax.random.key(int(self._rng.integers(2**31)))
-        found = self._proposed(key, study, points, done)
+        found = self._propose(key, study, points, done)
         return {name: coordinates.decode(of, at) for (name, of), at in zip(search_space.items(), found, strict=True)}
 
     def sample_independent(
@@ -79,7 +79,7 @@ class _Modelled(BaseSampler):
     def _expect(self, study: Study) -> None:
         raise NotImplementedError
 
-    def _proposed(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
+    def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
         raise NotImplementedError
 
 
@@ -108,14 +108,12 @@ class GPUCBSampler(_Modelled):
     def _expect(self, study: Study) -> None:
         self._raise_error_if_multi_objective(study)
 
-    def _proposed(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
+    def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
         sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
         utilities = sign * np.array([each.value for each in done], float)
-        config, padded = _padded(points)
-        known = deviation_of(done, self._deviation)
-        found = _suggested(
-            key, config, padded, jnp.asarray(_filled(utilities, len(padded))), len(done), jnp.asarray(known)
-        )
+        config, padded = _pad(points)
+        known = noise_deviation(done, self._deviation)
+        found = _suggest(key, config, padded, jnp.asarray(_fill(utilities, len(padded))), len(done), jnp.asarray(known))
         return np.asarray(found, float)
 
 
@@ -137,7 +135,7 @@ class DParetoSampler(_Modelled):
         if len(study.directions) != 2:
             raise ValueError(f"DParetoSampler needs a study of two objectives, got {len(study.directions)}")
 
-    def _proposed(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
+    def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
         signs = np.array([1.0 if each == StudyDirection.MINIMIZE else -1.0 for each in study.directions])
         values = signs * np.array([each.values for each in done], float)
         low, scale = values.mean(axis=0), np.maximum(values.std(axis=0), 1e-12)
@@ -149,18 +147,18 @@ class DParetoSampler(_Modelled):
             proposals=1,
             acquisition=self._acquisition,
         )
-        found = _suggested_front(
+        found = _suggest_front(
             key,
             config,
-            jnp.asarray(_filled(points, size)),
-            jnp.asarray(_filled(standard, size)),
+            jnp.asarray(_fill(points, size)),
+            jnp.asarray(_fill(standard, size)),
             len(done),
             jnp.asarray(standard.max(axis=0) + 0.1),
         )
         return np.asarray(found, float)
 
 
-def deviation_of(done: Sequence[FrozenTrial], otherwise: float | None) -> float:
+def noise_deviation(done: Sequence[FrozenTrial], otherwise: float | None) -> float:
     """Of the noise of the trials' values, in the mean square; NaN where it is not known of all."""
     found = [each.user_attrs.get(DEVIATION, otherwise) for each in done]
     return float("nan") if None in found else float(np.sqrt(np.mean(np.square(np.asarray(found, float)))))
@@ -168,9 +166,9 @@ def deviation_of(done: Sequence[FrozenTrial], otherwise: float | None) -> float:
 
 def posterior(points: np.ndarray, utilities: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation at the points themselves, the kernel fitted and the noise known."""
-    config, padded = _padded(points)
-    given = jnp.asarray(_filled(utilities, len(padded)))
-    mean, width = _known(jax.random.key(0), config, padded, given, len(points), jnp.asarray(deviation))
+    config, padded = _pad(points)
+    given = jnp.asarray(_fill(utilities, len(padded)))
+    mean, width = _posterior(jax.random.key(0), config, padded, given, len(points), jnp.asarray(deviation))
     return np.asarray(mean, float)[: len(points)], np.asarray(width, float)[: len(points)]
 
 
@@ -181,20 +179,20 @@ def _room(count: int) -> int:
     return size
 
 
-def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+def _fill(rows: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]))])
 
 
-def _padded(points: np.ndarray) -> tuple[gp_ucb.Config, jax.Array]:
+def _pad(points: np.ndarray) -> tuple[gp_ucb.Config, jax.Array]:
     size, dimension = _room(len(points)), points.shape[1]
     box = {"low": np.zeros(dimension), "high": np.ones(dimension)}
-    return gp_ucb.config(steps=size, bounds=box, kernel=kernels.matern52), jnp.asarray(_filled(points, size))
+    return gp_ucb.config(steps=size, bounds=box, kernel=kernels.matern52), jnp.asarray(_fill(points, size))
 
 
-def _fitted(key, config, points, utilities, count, deviation):
+def _fit(key, config, points, utilities, count, deviation):
     """The state of GP-UCB after ``count`` trials, its kernel fitted; a deviation that is no number is fitted too."""
     mask = jnp.arange(points.shape[0]) < count
-    standard = preprocessing.standardized(jnp.where(mask, utilities, 0.0), mask)  # not ranked: their noise is known
+    standard = preprocessing.standardize(jnp.where(mask, utilities, 0.0), mask)  # not ranked: their noise is known
     spread = jnp.var(jnp.where(mask, utilities, 0.0), where=mask)
     share = jnp.square(deviation) / jnp.where(spread > 0, spread, 1.0)  # of the variance: values are standardised
     start = dataclasses.replace(
@@ -212,16 +210,16 @@ def _fitted(key, config, points, utilities, count, deviation):
 
 
 @jax.jit
-def _suggested(key, config, points, utilities, count, deviation):
+def _suggest(key, config, points, utilities, count, deviation):
     fit_key, ask_key = jax.random.split(key)
-    private = _fitted(fit_key, config, points, utilities, count, deviation)
+    private = _fit(fit_key, config, points, utilities, count, deviation)
     state = State(gp_ucb.Public(jnp.asarray(count, jnp.int32), None), private)
     return gp_ucb.ask(ask_key, config, state).points[0]
 
 
 @jax.jit
-def _known(key, config, points, utilities, count, deviation):
-    private = _fitted(key, config, points, utilities, count, deviation)
+def _posterior(key, config, points, utilities, count, deviation):
+    private = _fit(key, config, points, utilities, count, deviation)
     mean, variance = gp.predict(private.model, private.factorization, private.values, points)
     mask = jnp.arange(points.shape[0]) < count
     level = jnp.mean(utilities, where=mask)
@@ -230,11 +228,11 @@ def _known(key, config, points, utilities, count, deviation):
 
 
 @jax.jit
-def _suggested_front(key, config, points, standard, count, reference):
+def _suggest_front(key, config, points, standard, count, reference):
     mask = jnp.arange(points.shape[0]) < count
     zero = jnp.zeros(2, standard.dtype)
     given = surrogates.Measured(
         points, standard, mask, mask, zero, zero + 1.0, reference.astype(standard.dtype), config.model
     )
-    given = given._replace(models=surrogates.fitted(config, given, count))
-    return surrogates.proposed(key, config, given, surrogates.posterior(given))[0]
+    given = given._replace(models=surrogates.fit_models(config, given, count))
+    return surrogates.propose(key, config, given, surrogates.posterior(given))[0]

@@ -20,8 +20,8 @@ from jaxdpbo import _silence
 from jaxdpbo.drivers import ObjectiveError
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.integrations.optuna import coordinates
-from jaxdpbo.integrations.optuna.samplers import DEVIATION, deviation_of, posterior
-from jaxdpbo.privacy import charges
+from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation, posterior
+from jaxdpbo.privacy import recording
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.types import ArrayLike
 
@@ -79,7 +79,7 @@ class PrivateStudy:
         self.study, self._suggest, self._losses = study, suggest, losses
         self._running: set[int] = set()
         self._lock = threading.Lock()
-        self._private = PrivateObjective(self._of_users, data, **options)
+        self._private = PrivateObjective(self._user_losses, data, **options)
         self.guarantee: Guarantee = self._private.guarantee
         self.deviation: float = self._private.deviation
 
@@ -150,7 +150,7 @@ class PrivateStudy:
         Raises:
           ValueError: no trial is complete, some were evaluated without noise, or trials share no parameter.
         """
-        done = _noised(self.study)
+        done = _noised_trials(self.study)
         shared = [
             (name, of)
             for name, of in done[0].distributions.items()
@@ -160,11 +160,11 @@ class PrivateStudy:
             raise ValueError("trials must share a parameter: there is no one space to compare them in")
         points = np.array([[coordinates.encode(of, each.params[name]) for name, of in shared] for each in done])
         values = np.array([each.value for each in done], float)
-        mean, width = posterior(points, -values, deviation_of(done, None))
+        mean, width = posterior(points, -values, noise_deviation(done, None))
         row = int(np.argmax(mean))
         return Best(dict(done[row].params), -float(mean[row]), float(width[row]), done[row].number)
 
-    def _of_users(self, place: dict[str, Any], data: Any) -> Any:
+    def _user_losses(self, place: dict[str, Any], data: Any) -> Any:
         """The losses of a trial; what they raise is not quoted."""
         try:
             return _silence.settle(self._losses(dict(place["params"]), data))
@@ -198,7 +198,7 @@ def observations(study: Study) -> Observations:
     Traceback (most recent call last):
     ValueError: no trial is complete
     """
-    done = _noised(study)
+    done = _noised_trials(study)
     values = np.array([each.value for each in done], float)
     deviations = np.array([each.user_attrs[DEVIATION] for each in done], float)
     return Observations([dict(each.params) for each in done], values, np.square(deviations))
@@ -219,7 +219,7 @@ def private_study(
     noise: str = "exact",
     key: jax.Array | None = None,
     insecure_key: bool = False,
-    recording: charges.Recording | None = None,
+    recording: recording.Recording | None = None,
 ) -> PrivateStudy:
     """Evaluate the trials of a study privately: every value that it gets is a noised mean of users' losses.
 
@@ -286,7 +286,7 @@ def private_study(
     return PrivateStudy(study, suggest, losses, data, options)
 
 
-def _noised(study: Study) -> list[FrozenTrial]:
+def _noised_trials(study: Study) -> list[FrozenTrial]:
     """The complete trials; ValueError where there are none, or one that was added without noise."""
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not done:

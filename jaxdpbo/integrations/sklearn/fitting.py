@@ -7,8 +7,8 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params, column_or_1d
 
-from jaxdpbo.integrations.sklearn import kinds, losses, splits
-from jaxdpbo.integrations.sklearn.kinds import Estimator, Rows, Targets
+from jaxdpbo.integrations.sklearn import losses, splits, type_aliases
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Rows, Targets
 from jaxdpbo.privacy import separable
 
 
@@ -29,48 +29,48 @@ class HeldOut(NamedTuple):
     fit_params: dict[str, Any]
 
 
-class OfUsers(NamedTuple):
+class UserLosses(NamedTuple):
     """``(params, rows) -> losses (n,)`` of the users; a name and numbers, so that processes can be given it."""
 
     estimator: Estimator
-    loss: kinds.Loss
+    loss: type_aliases.Loss
     raises: bool
 
     def __call__(self, params: dict[str, Any], data: HeldOut) -> np.ndarray:
         """Those of a fit that fails are the largest, whatever the range."""
         try:
-            model = self.fitted(params, data)
+            model = self.fit_clone(params, data)
         except Exception:
             if self.raises:
                 raise
             return np.full(data.split.users, np.inf)
-        return data.split.of_users(losses.of_records(self.loss, model, *data.validation, spare=True))
+        return data.split.user_losses(losses.record_losses(self.loss, model, *data.validation, spare=True))
 
-    def fitted(self, params: dict[str, Any], data: HeldOut) -> Estimator:
+    def fit_clone(self, params: dict[str, Any], data: HeldOut) -> Estimator:
         """A clone with these parameters, fitted to the training rows."""
-        return with_params(self.estimator, params).fit(*data.training, **data.fit_params)
+        return clone_with_params(self.estimator, params).fit(*data.training, **data.fit_params)
 
 
-class OfBlock(NamedTuple):
+class BlockLoss(NamedTuple):
     """``(params, training rows, held-out rows) -> mean loss``, a learner of ``blocks``.
 
     ``loss_range`` clips the loss of a record, and one that is no number counts as its middle; None clips nothing.
     """
 
     estimator: Estimator
-    loss: kinds.Loss
+    loss: type_aliases.Loss
     loss_range: tuple[float, float] | None
 
-    def __call__(self, params: dict[str, Any], train: "Taken", held_out: "Taken") -> float:
+    def __call__(self, params: dict[str, Any], train: "TakenRows", held_out: "TakenRows") -> float:
         """Whatever a fit raises, ``blocks`` catches."""
-        model = with_params(self.estimator, params).fit(train.rows, train.targets, **train.fit_params)
-        found = losses.of_records(self.loss, model, held_out.rows, held_out.elements)
+        model = clone_with_params(self.estimator, params).fit(train.rows, train.targets, **train.fit_params)
+        found = losses.record_losses(self.loss, model, held_out.rows, held_out.elements)
         if self.loss_range is None:
             return float(np.mean(found))
         return float(np.mean(np.clip(np.where(np.isnan(found), np.mean(self.loss_range), found), *self.loss_range)))
 
 
-class Taken(NamedTuple):
+class TakenRows(NamedTuple):
     """Some rows: with targets to fit to, and one by one."""
 
     rows: Rows
@@ -87,20 +87,20 @@ class All(NamedTuple):
     fit_params: dict[str, Any]
     column: bool
 
-    def take(self, numbers: np.ndarray) -> Taken:
+    def take(self, numbers: np.ndarray) -> TakenRows:
         """Some of them."""
-        rows, targets = taken(self.rows, self.targets, numbers, self.column)
+        rows, targets = take_rows(self.rows, self.targets, numbers, self.column)
         of_rows = _check_method_params(self.rows, self.fit_params, numbers)
-        return Taken(rows, targets, losses.elements(self.targets, numbers), of_rows)
+        return TakenRows(rows, targets, losses.elements(self.targets, numbers), of_rows)
 
 
-def of_blocks(learner: OfBlock, rows: int, k: int, groups: Any, *, raises: bool) -> separable.Blocks:
+def blocks_objective(learner: BlockLoss, rows: int, k: int, groups: Any, *, raises: bool) -> separable.Blocks:
     """The objective of ``k`` blocks of ``rows`` rows."""
     on_error = "raise" if raises else "worst"
     return separable.blocks(learner, rows, k, groups=groups, on_error=on_error, take=All.take)
 
 
-def taken(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) -> tuple[Rows, Targets]:
+def take_rows(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) -> tuple[Rows, Targets]:
     """``X`` and ``y`` of some rows, a ``y`` of one ``column`` flat; objects get the type that these rows alone need."""
     inputs = _safe_indexing(inputs, rows)
     if hasattr(inputs, "infer_objects"):  # a frame
@@ -126,7 +126,7 @@ def _own_type(targets: Any) -> Any:
     return targets
 
 
-def with_params(estimator: Estimator, params: dict[str, Any]) -> Estimator:
+def clone_with_params(estimator: Estimator, params: dict[str, Any]) -> Estimator:
     """A clone with these parameters."""
     model: Any = clone(estimator)
     return model.set_params(**params)

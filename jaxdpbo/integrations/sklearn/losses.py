@@ -17,8 +17,8 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
 
 from jaxdpbo import _checks, _silence, _user_values
-from jaxdpbo.integrations.sklearn import kinds
-from jaxdpbo.integrations.sklearn.kinds import Estimator, Rows, Targets
+from jaxdpbo.integrations.sklearn import type_aliases
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Rows, Targets
 
 AUTO = "auto"
 
@@ -57,12 +57,12 @@ def _hinge(estimator: Estimator, targets: np.ndarray, scores: np.ndarray) -> np.
     return np.where(np.any(right, axis=1), np.maximum(0.0, 1 - own + others), np.inf)
 
 
-def _squared(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+def _squared_error(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     del estimator
     return np.square(predicted - _floats(targets))
 
 
-def _absolute(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+def _absolute_error(estimator: Estimator, targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     del estimator
     return np.abs(predicted - _floats(targets))
 
@@ -80,12 +80,12 @@ LOSSES = {
     "log_loss": Loss("predict_proba", _log_loss, (0.0, 4.0)),  # 4: a probability of 1.8 % or less
     "hinge": Loss("decision_function", _hinge, (0.0, 2.0)),
     "zero_one": Loss("predict", _zero_one, (0.0, 1.0)),
-    "squared": Loss("predict", _squared, None),
-    "absolute": Loss("predict", _absolute, None),
+    "squared": Loss("predict", _squared_error, None),
+    "absolute": Loss("predict", _absolute_error, None),
 }
 
 
-def named(loss: kinds.Loss, estimator: Estimator) -> kinds.Loss:
+def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.Loss:
     """Resolve "auto" to the name of a loss; return any other name or function unchanged.
 
     Raises:
@@ -102,7 +102,7 @@ def named(loss: kinds.Loss, estimator: Estimator) -> kinds.Loss:
     raise ValueError("loss must be given for an estimator that is neither a classifier nor a regressor")
 
 
-def expect(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
+def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
     """Raise unless a fitted estimator's predictions have one loss per row. The rows must not be protected.
 
     Pass ``targets`` as ``elements`` returns them, like those of protected rows, so that a loss that cannot take this
@@ -119,7 +119,7 @@ def expect(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Target
         raise ValueError("loss must be a number for some training row at least, got NaN for all")
 
 
-def column(targets: Targets) -> Targets:
+def to_column(targets: Targets) -> Targets:
     """Return ``y``; a data frame of one column becomes that column.
 
     Raises:
@@ -132,8 +132,8 @@ def column(targets: Targets) -> Targets:
     return _safe_indexing(targets, 0, axis=1)
 
 
-def of_records(
-    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, *, spare: bool = False
+def record_losses(
+    loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets, *, spare: bool = False
 ) -> np.ndarray:
     """Losses ``(n,)`` of a fitted estimator's predictions. No record can raise, warn, or change another record's loss.
 
@@ -187,7 +187,7 @@ def _to_host(target: Any) -> Any:
 
 
 def _bad_rows(
-    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray, spare: int | None
+    loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray, spare: int | None
 ) -> list[int]:
     """The rows among ``rows`` that make a prediction fail. The prediction of all ``rows`` must have failed.
 
@@ -206,7 +206,7 @@ def _bad_rows(
 
 
 def _predict(
-    loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray
+    loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets, rows: np.ndarray
 ) -> np.ndarray | None:
     """Losses of some rows, silenced; None if the estimator or the loss raises, or the losses have another shape."""
 
@@ -221,7 +221,7 @@ def _take(targets: Targets, rows: np.ndarray) -> Targets:
     return None if targets is None else _safe_indexing(targets, rows)
 
 
-def _losses(loss: kinds.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
+def _losses(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> np.ndarray:
     if callable(loss):
         return _user_values.to_numbers(loss(estimator, inputs, targets), (_rows(inputs),)).astype(float)
     if targets is None:

@@ -7,7 +7,7 @@ from typing import Any
 from sklearn.linear_model import SGDClassifier
 
 from jaxdpbo import _checks
-from jaxdpbo.integrations.sklearn.kinds import Estimator
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator
 
 EXPONENTS: dict[tuple[type, str], float] = {
     (SGDClassifier, "eta0"): -0.25,
@@ -51,14 +51,14 @@ def scale(estimator: Estimator, params: Mapping[str, Any], rows_block: int, rows
     if block > rows:
         raise ValueError(f"rows_block must be at most rows_all, {rows}, got {block}")
     ratio = rows / block
-    exponents = {name: exponent_of(estimator, name) for name in params}
+    exponents = {name: find_exponent(estimator, name) for name in params}
     return {
         name: value * ratio ** exponents[name] if exponents[name] and isinstance(value, Real) else value
         for name, value in params.items()
     }
 
 
-def exponent_of(estimator: Estimator, name: str) -> float:
+def find_exponent(estimator: Estimator, name: str) -> float:
     """Of a parameter of the estimator itself or, ``step__param``, of one that it holds."""
     holder, _, own = name.rpartition("__")
     owner = estimator.get_params().get(holder) if holder else estimator

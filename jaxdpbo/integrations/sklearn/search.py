@@ -15,9 +15,9 @@ from sklearn.utils.validation import _check_method_params, _num_samples, check_i
 
 from jaxdpbo import _checks
 from jaxdpbo.drivers import Run, RunInterrupted, methods, minimize
-from jaxdpbo.integrations.sklearn import fitting, jobs, losses, scaling, spellings, splits
-from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss, Rows, Targets
-from jaxdpbo.privacy import charges, guarantee, separable
+from jaxdpbo.integrations.sklearn import argument_errors, fitting, joblib_executor, losses, scaling, splits
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Loss, Rows, Targets
+from jaxdpbo.privacy import guarantee, recording, separable
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike
 
@@ -138,7 +138,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       best_estimator_: with ``refit``; ``predict`` and the like are then its own.
     """
 
-    @spellings.refuse_others
+    @argument_errors.refuse_others
     def __init__(
         self,
         estimator: Estimator,
@@ -160,7 +160,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         error_score: str = "worst",
         n_jobs: int | None = None,
         verbose: int = 0,
-        recording: charges.Recording | None = None,
+        recording: recording.Recording | None = None,
         insecure_seed: int | None = None,
     ):
         """Keep the arguments; ``fit`` checks them.
@@ -213,16 +213,16 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         if get_tags(self.estimator).input_tags.pairwise:
             raise ValueError("estimator must take records, not distances between them: those are of two users")
         space = self.space if isinstance(self.space, Space) else Space(self.space)
-        X, y = indexable(X, losses.column(y))
-        fit_params, split_params = self._routed(params)
-        prepare = self._all_rows if self.protect == ALL else self._held_out
+        X, y = indexable(X, losses.to_column(y))
+        fit_params, split_params = self._route_params(params)
+        prepare = self._prepare_all_rows if self.protect == ALL else self._prepare_validation
         ready = prepare(X, y, fit_params, split_params, space.params(np.full(len(space.names), 0.5)))
         run = self._search(ready, space)
         self._keep(run, ready, _num_samples(X))
         if self.refit:
             rows = ready.train if self.refit == "train" else np.arange(_num_samples(X))
-            chosen = fitting.with_params(self.estimator, self.best_params_)
-            refitted = fitting.taken(X, y, rows, isinstance(losses.named(self.loss, self.estimator), str))
+            chosen = fitting.clone_with_params(self.estimator, self.best_params_)
+            refitted = fitting.take_rows(X, y, rows, isinstance(losses.resolve_loss(self.loss, self.estimator), str))
             self.best_estimator_ = chosen.fit(*refitted, **_check_method_params(X, fit_params, rows))
             ready = ready._replace(model=self.best_estimator_)
         for name in ("n_features_in_", "feature_names_in_"):  # of the columns, which are public
@@ -230,37 +230,43 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 setattr(self, name, getattr(ready.model, name))
         return self
 
-    def _held_out(self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]) -> "_Ready":
+    def _prepare_validation(
+        self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
+    ) -> "_Ready":
         """For validation records."""
-        groups, loss = split_params.pop("groups", None), losses.named(self.loss, self.estimator)
-        split = splits.one(self.cv, _num_samples(X), groups, split_params, again=self.recording is not None)
-        training = fitting.taken(X, y, split.train, isinstance(loss, str))
+        groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
+        split = splits.single_split(self.cv, _num_samples(X), groups, split_params, again=self.recording is not None)
+        training = fitting.take_rows(X, y, split.train, isinstance(loss, str))
         measured = np.append(split.validation, split.train[0])
         validation = _safe_indexing(X, measured), losses.elements(y, measured)
         data = fitting.HeldOut(training, validation, split, _check_method_params(X, fit_params, split.train))
-        objective = fitting.OfUsers(self.estimator, loss, self.error_score == "raise")
+        objective = fitting.UserLosses(self.estimator, loss, self.error_score == "raise")
         # Of training rows alone, so whatever is wrong with the estimator is said here, before anything is spent.
-        model = objective.fitted(middle, data)
-        spellings.expect_response(loss, model)
+        model = objective.fit_clone(middle, data)
+        argument_errors.expect_response(loss, model)
         losses.expect(loss, model, training[0], losses.elements(y, split.train))
         whose = () if groups is None else (guarantee.WHOSE_ROWS,)
         rests = (guarantee.OWN_ROWS, guarantee.PREDICTED_APART, guarantee.SPLIT_UNSEEN, *whose)
         return _Ready(objective, data, split.users, split.train, model, rests)
 
-    def _all_rows(self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]) -> "_Ready":
+    def _prepare_all_rows(
+        self, X: Rows, y: Targets, fit_params: Any, split_params: Any, middle: dict[str, Any]
+    ) -> "_Ready":
         """For all rows, in blocks."""
         if self.cv is not None:
             raise ValueError("cv must not be given with protect='all': rows are cut into blocks")
-        groups, loss = split_params.pop("groups", None), losses.named(self.loss, self.estimator)
+        groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
         found, count = self._range(loss), _num_samples(X)
         clipped = None if isinstance(found, str) else _checks.interval("loss_range", found)
-        learner = fitting.OfBlock(self.estimator, loss, clipped)
+        learner = fitting.BlockLoss(self.estimator, loss, clipped)
         persons = count if groups is None else len(np.unique(np.asarray(groups)))
         k = separable.usual_count(persons) if self.n_blocks is None else self.n_blocks
-        objective = fitting.of_blocks(learner, count, k, groups, raises=self.error_score == "raise")
+        objective = fitting.blocks_objective(learner, count, k, groups, raises=self.error_score == "raise")
         data = fitting.All(X, y, fit_params, isinstance(loss, str))
-        model = fitting.with_params(self.estimator, middle)  # unknown parameters are said before anything is spent
-        spellings.expect_response(loss, model)
+        model = fitting.clone_with_params(
+            self.estimator, middle
+        )  # unknown parameters are said before anything is spent
+        argument_errors.expect_response(loss, model)
         each = round(np.mean([len(block.train) for block in objective.partition]))  # alike, where there are no groups
         return _Ready(objective, data, objective.count, np.arange(0), model, (), each)
 
@@ -285,7 +291,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 ready.data,
                 space,
                 method=self.method,
-                loss_range=self._range(losses.named(self.loss, self.estimator)),
+                loss_range=self._range(losses.resolve_loss(self.loss, self.estimator)),
                 mu=self.mu,
                 epsilon=self.epsilon,
                 delta=self.delta,
@@ -296,7 +302,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
                 key=None if seed is None else jax.random.key(_checks.size("insecure_seed", seed, minimum=0)),
                 insecure_key=seed is not None,
                 traceable=False,
-                executor=None if effective_n_jobs(at_once) == 1 else jobs.Joblib(self.n_jobs),
+                executor=None if effective_n_jobs(at_once) == 1 else joblib_executor.Joblib(self.n_jobs),
                 progress=bool(self.verbose),
                 recording=self.recording,
             )
@@ -321,37 +327,37 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     @_OfRefitted
     def predict(self, X: Rows) -> Any:
         """Of ``best_estimator_``; only with ``refit``, like the others below."""
-        return self._refitted().predict(X)
+        return self._require_refit().predict(X)
 
     @_OfRefitted
     def predict_proba(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
-        return self._refitted().predict_proba(X)
+        return self._require_refit().predict_proba(X)
 
     @_OfRefitted
     def predict_log_proba(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
-        return self._refitted().predict_log_proba(X)
+        return self._require_refit().predict_log_proba(X)
 
     @_OfRefitted
     def decision_function(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
-        return self._refitted().decision_function(X)
+        return self._require_refit().decision_function(X)
 
     @_OfRefitted
     def transform(self, X: Rows) -> Any:
         """Of ``best_estimator_``."""
-        return self._refitted().transform(X)
+        return self._require_refit().transform(X)
 
     @_OfRefitted
     def score(self, X: Rows, y: Targets = None) -> float:
         """Of ``best_estimator_``: an exact number, outside of the guarantee where validation records are among them."""
-        return self._refitted().score(X, y)
+        return self._require_refit().score(X, y)
 
     @property
     def classes_(self) -> Any:
         """Of ``best_estimator_``."""
-        return self._refitted().classes_
+        return self._require_refit().classes_
 
     def get_metadata_routing(self) -> MetadataRouter:
         """To the estimator and to the splitter."""
@@ -369,11 +375,11 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.sparse = of.input_tags.sparse
         return tags
 
-    def _refitted(self) -> Any:
+    def _require_refit(self) -> Any:
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
 
-    def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _route_params(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """What ``fit`` of the estimator gets, and what the splitter does."""
         groups = {name: params[name] for name in ("groups",) if params.get(name) is not None}
         others = {name: value for name, value in params.items() if name != "groups"}

@@ -31,12 +31,12 @@ class Split(NamedTuple):
     user: np.ndarray
     users: int
 
-    def of_users(self, losses: np.ndarray) -> np.ndarray:
+    def user_losses(self, losses: np.ndarray) -> np.ndarray:
         """``(n,)``, the mean loss of each user's rows, of ``losses (r,)``."""
         return np.bincount(self.user, losses, self.users) / np.bincount(self.user, minlength=self.users)
 
 
-def one(cv: Any, rows: int, groups: Any, arguments: dict[str, Any], *, again: bool) -> Split:
+def single_split(cv: Any, rows: int, groups: Any, arguments: dict[str, Any], *, again: bool) -> Split:
     """The one split, by the number of rows and the groups alone; ``again`` says that it must be the same each time.
 
     Raises:

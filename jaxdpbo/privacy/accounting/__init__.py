@@ -2,7 +2,7 @@
 
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.accounting.bounded_range import bounded_range_eta, bounded_range_mu
-from jaxdpbo.privacy.accounting.composition import Item, Total, composed_profile, gdp_level, total
+from jaxdpbo.privacy.accounting.composition import Item, Total, compose_profile, gdp_level, total
 from jaxdpbo.privacy.accounting.gdp import (
     compose_gdp,
     dp_event,
@@ -14,10 +14,10 @@ from jaxdpbo.privacy.accounting.gdp import (
     split_gdp,
 )
 from jaxdpbo.privacy.accounting.output_perturbation import learner_epsilon
-from jaxdpbo.privacy.accounting.rounded import composed_mu, largest_distance, rounded_gaussian_mu
+from jaxdpbo.privacy.accounting.rounded_gaussian import compose_gdp_rounded_up, largest_distance, rounded_gaussian_mu
 from jaxdpbo.privacy.accounting.sampling import (
     Bound,
-    composed_epsilon,
+    compose_epsilon,
     sampled_gaussian_epsilon,
     sampled_gaussian_epsilons,
     sampled_gaussian_profile,
@@ -31,7 +31,7 @@ from jaxdpbo.privacy.accounting.selection import (
     tail_probability,
 )
 from jaxdpbo.privacy.accounting.sparse_vector import sparse_vector_epsilon, split_noise
-from jaxdpbo.privacy.accounting.stage import Stage, average_profile, worst_of
+from jaxdpbo.privacy.accounting.stage import Stage, average_profile, worst_profile
 
 __all__ = [
     "Bound",
@@ -42,10 +42,10 @@ __all__ = [
     "average_profile",
     "bounded_range_eta",
     "bounded_range_mu",
+    "compose_epsilon",
     "compose_gdp",
-    "composed_epsilon",
-    "composed_mu",
-    "composed_profile",
+    "compose_gdp_rounded_up",
+    "compose_profile",
     "dp_event",
     "gaussian_mu",
     "gaussian_standard_deviation",
@@ -69,5 +69,5 @@ __all__ = [
     "stage",
     "tail_probability",
     "total",
-    "worst_of",
+    "worst_profile",
 ]

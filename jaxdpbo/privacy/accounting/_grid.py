@@ -44,7 +44,7 @@ class Sum(NamedTuple):
     lost: float
 
 
-def added(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum | None:
+def add_losses(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum | None:
     """The sum of all parts' losses; None where it would be too long, too coarse for ``delta``, or all of it is lost."""
     if any(part.infinite >= 1 for part in parts):
         return None
@@ -60,7 +60,7 @@ def added(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum
     if whole > MAX_POINTS or delta < 1e3 * (slack + rounding):
         return None
     length = int(scipy.fft.next_fast_len(least, real=True))
-    transforms = [_power(scipy.fft.rfft(_wrapped(part.mass, length)), part.times) for part in parts]
+    transforms = [_power(scipy.fft.rfft(_wrap(part.mass, length)), part.times) for part in parts]
     total = scipy.fft.irfft(functools.reduce(np.multiply, transforms), length)
     lost = -math.expm1(kept) + slack + rounding
     start = math.floor(low / step)
@@ -69,7 +69,7 @@ def added(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum
     return Sum(np.maximum(mass, 0.0), step * np.arange(first, end), lost)
 
 
-def _wrapped(mass: Vector, length: int) -> Vector:
+def _wrap(mass: Vector, length: int) -> Vector:
     """On a circle of so many points, the loss 0 first."""
     half = len(mass) // 2
     if len(mass) > length:
@@ -129,7 +129,7 @@ def _log_moments(mass: Vector, step: float, tilts: Vector) -> Vector:
     return np.concatenate([found, np.array(far)], axis=1)
 
 
-def epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
+def find_epsilon(mass: Vector, losses: Vector, delta: float) -> float:
     """The ``epsilon >= 0`` at which ``sum_{l > epsilon} mass (1 - e^(epsilon - l))`` is ``delta``; rounded up.
 
     Of positive losses that rise.
@@ -151,7 +151,7 @@ def epsilon_of(mass: Vector, losses: Vector, delta: float) -> float:
     return float(min(losses[upper], math.log((above[upper] - delta) / scaled[upper]) * (1 + 1e-12) + 1e-15))
 
 
-def profile_of(found: Sum) -> Profile:
+def make_profile(found: Sum) -> Profile:
     """``epsilon -> delta`` of a sum: between two losses it is straight in ``a``."""
     losses = found.losses
     above = np.append(np.cumsum(found.mass[::-1])[::-1], 0.0)
@@ -165,14 +165,14 @@ def profile_of(found: Sum) -> Profile:
     return profile
 
 
-def bounded(profile: Profile) -> Profile:
+def clamp_profile(profile: Profile) -> Profile:
     """1 where a profile says nothing: NaN, or no probability."""
 
-    def known(epsilon: float) -> float:
+    def clamp(epsilon: float) -> float:
         delta = float(profile(epsilon))
         return delta if 0 <= delta <= 1 else 1.0
 
-    return known
+    return clamp
 
 
 def first_below(profile: Profile, delta: float) -> float:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy.accounting import _grid, bounded_range, gdp, rounded, sampling
+from jaxdpbo.privacy.accounting import _grid, bounded_range, gdp, rounded_gaussian, sampling
 from jaxdpbo.privacy.accounting.stage import Stage
 from jaxdpbo.types import Unchecked
 
@@ -85,7 +85,7 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
 
     Holds if every stage's profile does for these rows whatever the stages before it released, and all parameters were
     fixed without the rows. A stage chosen by an earlier release enters by one curve above all of its options:
-    ``stage.under``. The order of stages does not matter.
+    ``stage.from_curve``. The order of stages does not matter.
 
     Args:
       stages: made by ``accounting.stage``; all about the same rows.
@@ -110,7 +110,7 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
     delta, given = _checks.probability("delta", delta), _stages(stages)
     alone = {id(one): one.epsilon(delta) for one in {id(one): one for one in given}.values()}
     items = tuple(Item(one.what, one.how, alone[id(one)]) for one in given)
-    mu, rest = _reduced(given)
+    mu, rest = _split_gaussian(given)
     if not rest:
         found = [(gdp.gdp_epsilon(mu, delta), "gaussian")]
     else:
@@ -119,12 +119,12 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
             [rest[0].epsilon(delta)] if mu == 0 and len(rest) == 1 else [],
         )
         found = [(gdp.gdp_epsilon(level, delta), "gaussian"), (_basic(mu, rest, delta), "basic")]
-        found += [(each, "alone") for each in rest_alone] + [(_by_grid(mu, rest, delta), "grid")]
+        found += [(each, "alone") for each in rest_alone] + [(_grid_epsilon(mu, rest, delta), "grid")]
     epsilon, by = min(found, key=lambda each: each[0])
     return Total(epsilon, delta, RELATION, by, items, given)
 
 
-def composed_profile(stages: Sequence[Stage]) -> _grid.Profile:
+def compose_profile(stages: Sequence[Stage]) -> _grid.Profile:
     """The whole profile ``epsilon -> delta`` of stages composed: of a selection's run that releases several.
 
     By the grid, so that no delta is under some 1e-10; 1 where nothing is proved.
@@ -134,15 +134,15 @@ def composed_profile(stages: Sequence[Stage]) -> _grid.Profile:
 
     >>> from jaxdpbo import accounting
     >>> from jaxdpbo.privacy.accounting import stage
-    >>> profile = accounting.composed_profile([stage.gaussian(0.3, "training"), stage.gaussian(0.4, "score")])
+    >>> profile = accounting.compose_profile([stage.gaussian(0.3, "training"), stage.gaussian(0.4, "score")])
     >>> round(profile(1.0) / accounting.gdp_delta(0.5, 1.0), 6)
     1.0
     """
-    mu, rest = _reduced(_stages(stages))
+    mu, rest = _split_gaussian(_stages(stages))
     if not rest:
         return partial(gdp.gdp_delta, mu)
     found = _sum(mu, rest, 1.0, _grid.TRUNCATED)
-    return _grid.profile_of(found) if found is not None else lambda epsilon: 1.0
+    return _grid.make_profile(found) if found is not None else lambda epsilon: 1.0
 
 
 def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
@@ -175,11 +175,11 @@ def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
     given = _stages(stages)
     if (delta := _checks.number("delta", delta)) != 0:
         delta = _checks.probability("delta", delta)
-    mu, rest = _reduced(given)
+    mu, rest = _split_gaussian(given)
     least = _gaussian_level(mu, rest, delta)
     if not rest or delta == 0:
         return least
-    return min(least, _level_above(composed_profile(given), delta))
+    return min(least, _level_above(compose_profile(given), delta))
 
 
 def _level_above(profile: _grid.Profile, delta: float) -> float:
@@ -212,14 +212,14 @@ def _stages(stages: Unchecked) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _reduced(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
+def _split_gaussian(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
     """The level of all stages that are Gaussian, rounded up, and the others that cost anything."""
     levels = [_level_as_gaussian(stage) for stage in stages]
     rest = [stage for stage, level in zip(stages, levels, strict=True) if level is None]
     known = [level for level in levels if level]
     if math.inf in known:
         return math.inf, rest
-    return (rounded.composed_mu(*known) if known else 0.0), rest
+    return (rounded_gaussian.compose_gdp_rounded_up(*known) if known else 0.0), rest
 
 
 def _level_as_gaussian(stage: Stage) -> float | None:
@@ -278,10 +278,10 @@ def _basic(mu: float, rest: Sequence[Stage], delta: float) -> float:
     return math.fsum(found) * (1 + 1e-15)
 
 
-def _by_grid(mu: float, rest: Sequence[Stage], delta: float) -> float:
+def _grid_epsilon(mu: float, rest: Sequence[Stage], delta: float) -> float:
     slack = min(_grid.TRUNCATED, 1e-4 * delta)
     found = _sum(mu, rest, delta, slack)
-    return math.inf if found is None else _grid.epsilon_of(found.mass, found.losses, delta - found.lost)
+    return math.inf if found is None else _grid.find_epsilon(found.mass, found.losses, delta - found.lost)
 
 
 def _sum(mu: float, rest: Sequence[Stage], delta: float, slack: float) -> _grid.Sum | None:
@@ -299,7 +299,7 @@ def _sum(mu: float, rest: Sequence[Stage], delta: float, slack: float) -> _grid.
             for (one, times), (_, deviation) in zip(groups, shape, strict=True)
         ]
         known = [part for part in parts if part is not None]
-        if len(known) == len(parts) and (found := _grid.added(known, step, slack, delta)) is not None:
+        if len(known) == len(parts) and (found := _grid.add_losses(known, step, slack, delta)) is not None:
             return found
     return None
 
@@ -320,7 +320,7 @@ def _groups(mu: float, rest: Sequence[Stage]) -> list[tuple[Stage, int]]:
     return found
 
 
-def _once(one: Stage) -> tuple[_grid.Profile, tuple[float, float] | None]:
+def _group_profile(one: Stage) -> tuple[_grid.Profile, tuple[float, float] | None]:
     """The profile of one of a group, and ``(rate, noise_multiplier)`` where its losses have densities."""
     if one.kind == "gaussian":
         return one.profile, (1.0, 1 / one.arguments[0])
@@ -332,7 +332,7 @@ def _once(one: Stage) -> tuple[_grid.Profile, tuple[float, float] | None]:
 
 def _deviation(one: Stage, tail: float) -> float:
     """The standard deviation of a stage's loss, from a grid of a few hundred points where it has no density."""
-    profile, density = _once(one)
+    profile, density = _group_profile(one)
     if density is not None:
         return sampling.deviation(*density)
     reach = _grid.first_below(profile, profile(_grid.MAX_EPSILON) + 1e-6)
@@ -346,14 +346,14 @@ def _deviation(one: Stage, tail: float) -> float:
 
 def _part(one: Stage, times: int, step: float, tail: float, deviation: float) -> _grid.Part | None:
     """A stage's losses on the grid; None where it has not the points for it."""
-    profile, density = _once(one)
+    profile, density = _group_profile(one)
     if profile(0.0) <= tail:
         return _grid.Part(np.ones(1), tail, times)
     if density is None or step > FURTHEST * deviation:
         part = _grid.from_profile(profile, step, tail, POINTS)
         return None if part is None else part._replace(times=times)
     rate, z = density
-    return sampling.on_grid(rate, z, step, tail, times) if sampling.fits(rate, z, step) else None
+    return sampling.discretise_loss(rate, z, step, tail, times) if sampling.fits(rate, z, step) else None
 
 
 def _event(events: Any, what: str, kind: str, arguments: tuple[Any, ...]) -> Any:

@@ -20,7 +20,7 @@ MAX_DEVIATIONS = 2000.0  # standard deviations that an order's integral may reac
 
 def pair_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
     """The least ``epsilon`` over ``ORDERS`` for the dominating pair."""
-    return epsilon_of(ORDERS, steps * pair_divergences(rate, z), delta)
+    return renyi_epsilon(ORDERS, steps * pair_divergences(rate, z), delta)
 
 
 @lru_cache(maxsize=1024)
@@ -81,10 +81,10 @@ def published_divergence(rate: float, z: float, orders: NDArray[np.int64]) -> Ve
 def published_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
     """As in the paper: theorem 27 at whole orders to 256, by the conversion of its time."""
     orders = np.arange(2, 257)
-    return epsilon_of(orders, steps * published_divergence(rate, z, orders), delta, "classic")
+    return renyi_epsilon(orders, steps * published_divergence(rate, z, orders), delta, "classic")
 
 
-def epsilon_of(orders: NDArray[Any], divergences: Vector, delta: float, conversion: str = "improved") -> float:
+def renyi_epsilon(orders: NDArray[Any], divergences: Vector, delta: float, conversion: str = "improved") -> float:
     """``(epsilon, delta)`` of Renyi divergences at some orders, the least of them.
 
     "improved" is Canonne, Kamath and Steinke (2020), proposition 12: ``+ log(1 - 1/a) - log(delta a) / (a - 1)``;
@@ -97,8 +97,8 @@ def epsilon_of(orders: NDArray[Any], divergences: Vector, delta: float, conversi
     return max(float(np.min(found)), 0.0)
 
 
-def delta_of(orders: NDArray[Any], divergences: Vector, epsilon: float) -> float:
-    """The least ``delta`` over some orders: "improved" of ``epsilon_of`` the other way round."""
+def renyi_delta(orders: NDArray[Any], divergences: Vector, epsilon: float) -> float:
+    """The least ``delta`` over some orders: "improved" of ``renyi_epsilon`` the other way round."""
     logarithms = (orders - 1) * (divergences + np.log1p(-1 / orders) - epsilon) - np.log(orders)
     return math.exp(min(float(np.min(logarithms)), 0.0))
 

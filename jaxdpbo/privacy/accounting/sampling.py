@@ -143,16 +143,16 @@ def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int
     if union <= TRUNCATED:
         return lambda epsilon: union
     step = GRID_SHARE * deviation(rate, z)
-    parts = [on_grid(rate, z, step, TRUNCATED / steps, steps)] if fits(rate, z, step) else []
-    found = _grid.added(parts, step, TRUNCATED, 1.0) if parts else None
-    by_grid = _grid.profile_of(found) if found is not None else lambda epsilon: 1.0
+    parts = [discretise_loss(rate, z, step, TRUNCATED / steps, steps)] if fits(rate, z, step) else []
+    found = _grid.add_losses(parts, step, TRUNCATED, 1.0) if parts else None
+    by_grid = _grid.make_profile(found) if found is not None else lambda epsilon: 1.0
     divergences = steps * renyi.pair_divergences(rate, z)
 
     def profile(epsilon: float) -> float:
         return min(
             union,
             by_grid(epsilon),
-            renyi.delta_of(renyi.ORDERS, divergences, epsilon),
+            renyi.renyi_delta(renyi.ORDERS, divergences, epsilon),
             gdp.gdp_delta(whole, epsilon),
         )
 
@@ -171,7 +171,7 @@ def step_delta(rate: float, z: float, epsilon: float) -> float:
     return rate * gdp.gdp_delta(1 / z, epsilon + math.log1p(-(1 - rate) * math.exp(-epsilon)) - math.log(rate))
 
 
-def composed_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float) -> float:
+def compose_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float) -> float:
     """Of several trainings on the same records, all published. inf where nothing is proved.
 
     Holds if the settings, and which of the trainings are published, did not depend on the records: their Renyi
@@ -195,7 +195,7 @@ def composed_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float
         steps = _checks.size("steps", steps, minimum=0)
         if rate > 0 and steps > 0:
             total += np.inf if z < MIN_NOISE_MULTIPLIER else steps * renyi.pair_divergences(rate, z)
-    return renyi.epsilon_of(orders, total, delta) if np.any(total > 0) else 0.0
+    return renyi.renyi_epsilon(orders, total, delta) if np.any(total > 0) else 0.0
 
 
 @lru_cache(maxsize=4096)  # a search of many seeds asks for the same noise again and again
@@ -205,8 +205,8 @@ def profile_epsilon(rate: float, z: float, steps: int, delta: float, share: floa
     if slack / steps < sys.float_info.min:  # of a delta among the least floats
         return math.inf
     step = share * deviation(rate, z)
-    found = _grid.added([on_grid(rate, z, step, slack / steps, steps)], step, slack, delta)
-    return math.inf if found is None else _grid.epsilon_of(found.mass, found.losses, delta - found.lost)
+    found = _grid.add_losses([discretise_loss(rate, z, step, slack / steps, steps)], step, slack, delta)
+    return math.inf if found is None else _grid.find_epsilon(found.mass, found.losses, delta - found.lost)
 
 
 def _place(rate: float, mu: float, loss: Vector) -> Vector:
@@ -234,7 +234,7 @@ _PLACES, _SHARES = (each.ravel() for each in renyi.panels(np.linspace(0.0, 1.0, 
 _SHARES /= math.sqrt(2 * math.pi)
 
 
-def on_grid(rate: float, z: float, step: float, tail: float, steps: int) -> _grid.Part:
+def discretise_loss(rate: float, z: float, step: float, tail: float, steps: int) -> _grid.Part:
     """One step's losses on ``-K step ... K step``, and the mass at infinity: each loss split between its neighbours so
     that the profile is that of the grid points joined by straight lines in ``a``.
     """

@@ -90,7 +90,7 @@ def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float
     >>> round(accounting.selection_epsilon(law, lambda epsilon: accounting.gdp_delta(0.5, epsilon), 1e-5), 5)
     3.09303
     """
-    delta, known = _checks.probability("delta", delta), _grid.bounded(profile)
+    delta, known = _checks.probability("delta", delta), _grid.clamp_profile(profile)
     return _grid.first_below(known, delta / law.mean) + _exponent(law, known)
 
 
@@ -103,13 +103,13 @@ def selection_profile(law: Repetitions, profile: Profile) -> Profile:
     >>> selected(3.09304) <= 1e-5
     True
     """
-    known = _grid.bounded(profile)
+    known = _grid.clamp_profile(profile)
     rho = _exponent(law, known)
 
-    def selected(epsilon: float) -> float:
+    def profile_of_selection(epsilon: float) -> float:
         return min(1.0, law.mean * known(epsilon - rho)) if epsilon >= rho else 1.0
 
-    return selected
+    return profile_of_selection
 
 
 def _exponent(law: Repetitions, profile: Profile) -> float:

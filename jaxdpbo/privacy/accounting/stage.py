@@ -2,7 +2,7 @@
 
 A stage is one release, or several, about the same rows. It has one privacy profile ``epsilon -> delta`` for the
 replace-one relation, an upper bound in both directions of neighbours and given all that was released before. Parameters
-of a stage are fixed beforehand; of a stage that was chosen by an earlier release, see ``under``.
+of a stage are fixed beforehand; of a stage that was chosen by an earlier release, see ``from_curve``.
 """
 
 import math
@@ -147,7 +147,7 @@ def selection(law: selections.Repetitions, run: Stage | Profile, what: str = "a 
 
     Args:
       law: of the number of runs, made by ``accounting.repetitions``.
-      run: one run, a stage or its profile (``composed_profile`` of several stages, ``average_profile`` of settings).
+      run: one run, a stage or its profile (``compose_profile`` of several stages, ``average_profile`` of settings).
       what: in words.
 
     Raises:
@@ -168,12 +168,12 @@ def selection(law: selections.Repetitions, run: Stage | Profile, what: str = "a 
     return Stage(_words(what), "selection", key, how, profile)
 
 
-def under(curve: Profile, what: str = "a stage under a curve") -> Stage:
+def from_curve(curve: Profile, what: str = "a stage under a curve") -> Stage:
     """A stage whose profile, replace-one and in both directions, is at most ``curve``, whatever was released before.
 
     For a stage that was CHOSEN by an earlier release, such as a training with the setting that a search returned: the
-    curve must be fixed beforehand and lie above the whole profile of every option (``worst_of``). That each option is
-    within the same (epsilon, delta) is not enough: options may trade one part of their profiles for another, and
+    curve must be fixed beforehand and lie above the whole profile of every option (``worst_profile``). That each option
+    is within the same (epsilon, delta) is not enough: options may trade one part of their profiles for another, and
     whoever chooses among them by what was released has the best of all (docs/theorems.md has the numbers).
 
     Raises:
@@ -182,10 +182,10 @@ def under(curve: Profile, what: str = "a stage under a curve") -> Stage:
     >>> from jaxdpbo import accounting
     >>> from jaxdpbo.privacy.accounting import stage
     >>> options = [stage.gaussian(0.5).profile, stage.bounded_range(0.9).profile]
-    >>> round(stage.under(accounting.worst_of(options), "the chosen training").epsilon(1e-5), 3)
+    >>> round(stage.from_curve(accounting.worst_profile(options), "the chosen training").epsilon(1e-5), 3)
     1.993
     """
-    known = _grid.bounded(_function("curve", curve))
+    known = _grid.clamp_profile(_function("curve", curve))
     return Stage(_words(what), "curve", (curve,), "under a curve fixed beforehand", known)
 
 
@@ -215,7 +215,7 @@ def foreign(of: Unchecked, relation: str, what: str = "a mechanism of another li
         raise ValueError(f"relation must be one of {RELATIONS}, got {relation!r}: a record against none is neither")
     relation = _checks.choice("relation", relation, RELATIONS)
     event = not callable(of)
-    known = _profile_of_event(of, relation) if event else _grid.bounded(_function("of", of))
+    known = _profile_of_event(of, relation) if event else _grid.clamp_profile(_function("of", of))
     how = f"a dp-accounting event, {relation}" if event else f"a profile, {relation}"
     if relation == "replace_one":
         return Stage(_words(what), "foreign", (of, relation), how, known)
@@ -248,7 +248,7 @@ def average_profile(weights: Sequence[float], profiles: Sequence[Profile]) -> Pr
     return lambda epsilon: min(1.0, sum(share * one(epsilon) for share, one in zip(shares, known, strict=True)))
 
 
-def worst_of(profiles: Sequence[Profile]) -> Profile:
+def worst_profile(profiles: Sequence[Profile]) -> Profile:
     """The curve above all of these profiles, fixed beforehand: what a stage chosen among them is composed by.
 
     The largest delta at every epsilon. The largest of convex functions of ``e^epsilon`` is convex.
@@ -258,7 +258,7 @@ def worst_of(profiles: Sequence[Profile]) -> Profile:
 
     >>> from jaxdpbo import accounting
     >>> from jaxdpbo.privacy.accounting import stage
-    >>> worst = accounting.worst_of([stage.gaussian(0.5).profile, stage.pure(1.0).profile])
+    >>> worst = accounting.worst_profile([stage.gaussian(0.5).profile, stage.pure(1.0).profile])
     >>> round(worst(0.0), 4), round(worst(1.5), 6)
     (0.4621, 0.000394)
     """
@@ -330,7 +330,7 @@ def _profiles(profiles: Sequence[Profile]) -> list[Profile]:
         raise TypeError(f"profiles must be a sequence of functions of epsilon, got {profiles!r:.80}")
     if not profiles:
         raise ValueError("profiles must be at least one, got none")
-    return [_grid.bounded(one) for one in profiles]
+    return [_grid.clamp_profile(one) for one in profiles]
 
 
 def _function(name: str, value: Unchecked) -> Profile:

@@ -1,31 +1,31 @@
 """Mechanisms: what turns a statistic of bounded sensitivity into something that may be published.
 
-``discrete`` and ``selection`` are exact, on the integers, for release; ``floating`` is for research sweeps.
+``discrete_noise`` and ``selection`` are exact, on the integers, for release; ``float_noise`` is for research sweeps.
 """
 
 from jaxdpbo.privacy.mechanisms import tables
-from jaxdpbo.privacy.mechanisms.discrete import (
+from jaxdpbo.privacy.mechanisms.discrete_noise import (
     discrete_laplace,
-    discrete_laplace_of,
+    discrete_laplace_from_table,
     geometric,
-    geometric_of,
+    geometric_from_table,
     outcome,
     planar_laplace,
     rounded_gaussian,
 )
-from jaxdpbo.privacy.mechanisms.floating import FLOOR, exponential, exponential_log_probabilities, gaussian, laplace
+from jaxdpbo.privacy.mechanisms.float_noise import FLOOR, exponential, exponential_log_probabilities, gaussian, laplace
 from jaxdpbo.privacy.mechanisms.selection import exact_exponential, largest_score, noisy_argmax, top
 
 __all__ = [
     "FLOOR",
     "discrete_laplace",
-    "discrete_laplace_of",
+    "discrete_laplace_from_table",
     "exact_exponential",
     "exponential",
     "exponential_log_probabilities",
     "gaussian",
     "geometric",
-    "geometric_of",
+    "geometric_from_table",
     "laplace",
     "largest_score",
     "noisy_argmax",

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo.privacy.mechanisms import tables
-from jaxdpbo.privacy.mechanisms.discrete import geometric
+from jaxdpbo.privacy.mechanisms.discrete_noise import geometric
 
 LIMB = 16  # bits of a limb in a 32-bit word: sums of 2^16 limbs, and products of two, fit
 
@@ -87,10 +87,10 @@ def exact_exponential(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.
         raise ValueError(f"scores must be fewer than {2**LIMB}, got {scores.shape[0]}")
     highest = top(rate)
     weights = jnp.asarray(_limbs_of_ladder(rate))[highest - jnp.clip(scores, 0, highest)]
-    sums = _carried(jnp.cumsum(weights, axis=0))  # limbs of 16 bits, the least first: no sum of them wraps
+    sums = _carry(jnp.cumsum(weights, axis=0))  # limbs of 16 bits, the least first: no sum of them wraps
     words = jax.random.bits(key, (8,), jnp.uint32)
-    drawn = _carried(_product(jnp.stack([words & 0xFFFF, words >> LIMB], axis=1).reshape(-1), sums[-1]))
-    return jnp.sum(_at_most(sums, drawn[16 : 16 + sums.shape[1]][None]))
+    drawn = _carry(_product(jnp.stack([words & 0xFFFF, words >> LIMB], axis=1).reshape(-1), sums[-1]))
+    return jnp.sum(_is_at_most(sums, drawn[16 : 16 + sums.shape[1]][None]))
 
 
 def top(rate: Fraction) -> int:
@@ -103,7 +103,7 @@ def _limbs_of_ladder(rate):
     return np.array([[weight >> LIMB * i & 0xFFFF for i in range(8)] for weight in tables.ladder(rate)], np.uint32)
 
 
-def _carried(limbs):
+def _carry(limbs):
     """Limbs ``(..., k)`` of up to 32 bits made 16 each; what would leave at the top is known to be nothing."""
     found, carry = [], jnp.zeros(limbs.shape[:-1], jnp.uint32)
     for i in range(limbs.shape[-1]):
@@ -123,7 +123,7 @@ def _product(first, second):
     return low
 
 
-def _at_most(first, second):
+def _is_at_most(first, second):
     """Whether ``first <= second``, limbs least first."""
     found = jnp.ones(first.shape[:-1], bool)
     for i in range(first.shape[-1]):

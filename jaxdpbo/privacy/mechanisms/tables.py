@@ -31,7 +31,7 @@ MAX_SIGMA = 2**24  # of a Gaussian
 FINEST, FINEST_LADDER, FINEST_PLANE = Fraction(1, 2**31), Fraction(1, 2**14), Fraction(1, 16)  # longer: no memory
 
 
-def _made_once(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _make_once(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A table made once for each argument, which is checked before."""
 
     def wrap(make: Any) -> Any:
@@ -132,7 +132,7 @@ def _parts(sigma: int, bits: int) -> Sum:
     return Sum(limbs, tuple(factors))
 
 
-@_made_once(_rate(FINEST))
+@_make_once(_rate(FINEST))
 def geometric(rate: Fraction) -> np.ndarray:
     """Of the binary digits of a geometric variable, ``P(g)`` proportional to ``exp(-rate g)``: they are independent.
 
@@ -147,10 +147,10 @@ def geometric(rate: Fraction) -> np.ndarray:
         context.prec = DIGITS
         exact = _decimal(rate)
         probabilities = [1 / (1 + (exact * 2**i).exp()) for i in range(digits(rate))]
-        return _words([_rounded(probability) for probability in probabilities])
+        return _words([_round(probability) for probability in probabilities])
 
 
-def padded(rate: Fraction) -> np.ndarray:
+def pad_geometric(rate: Fraction) -> np.ndarray:
     """``geometric(rate)`` with digits that are never 1 added up to 31: one shape for all rates."""
     table = geometric(rate)
     return np.concatenate([table, np.zeros((MAX_DIGITS - len(table), WORDS), np.uint32)])
@@ -167,7 +167,7 @@ def geometric_total_variation(rate: Fraction) -> float:
     return count * 2.0**-128 + math.exp(-float(rate) * 2**count)
 
 
-@_made_once(_rate(FINEST_LADDER))
+@_make_once(_rate(FINEST_LADDER))
 def ladder(rate: Fraction) -> tuple[int, ...]:
     """Integer weights ``W_0 = 2^96``, ``W_(j+1) = ceil(W_j q)`` down to 1, ``q >= e^-rate`` rational.
 
@@ -190,7 +190,7 @@ class Octant(NamedTuple):
     cells: np.ndarray
 
 
-@_made_once(_rate(FINEST_PLANE))
+@_make_once(_rate(FINEST_PLANE))
 def planar(rate: Fraction) -> Octant:
     """Of ``P(z)`` proportional to ``exp(-rate |z|)`` on the integer plane, folded to ``0 <= y <= x``.
 
@@ -215,7 +215,7 @@ def planar_total_variation(rate: Fraction) -> float:
     return (len(planar(rate).cells) + 1) * 2.0**-128 + 100.0 * math.exp(-82.0)
 
 
-@_made_once(_probabilities)
+@_make_once(_probabilities)
 def choice(probabilities: tuple[Fraction, ...]) -> np.ndarray:
     """Of outcomes ``0, 1, ...`` with these probabilities, which sum to 1: exact for multiples of 2^-128."""
     below = itertools.accumulate(probabilities[:-1])
@@ -246,7 +246,7 @@ def _rounded_gaussian(variance: Fraction, bits: int) -> np.ndarray:
     with localcontext() as context:
         context.prec = DIGITS
         exact = _decimal(variance)
-        masses = [_around(x, weight, exact) for x, weight in enumerate(_weights(variance, bits))]
+        masses = [_integrate(x, weight, exact) for x, weight in enumerate(_weights(variance, bits))]
         return _thresholds([masses[0], *(2 * mass for mass in masses[1:])], bits)  # of x and -x
 
 
@@ -269,7 +269,7 @@ def _weights(variance: Fraction, bits: int) -> Iterator[Decimal]:
         yield weight
 
 
-def _around(x: int, weight: Decimal, variance: Decimal) -> Decimal:
+def _integrate(x: int, weight: Decimal, variance: Decimal) -> Decimal:
     """The integral of ``exp(-t^2 / (2 variance))``, ``weight`` at ``x``, over ``x - 1/2 < t < x + 1/2``, by Taylor.
 
     The ``k``-th coefficient, times ``2^-k``, follows from the two before it; the even ones count, over ``k + 1``.
@@ -293,11 +293,11 @@ def _thresholds(masses: list[Decimal], bits: int = 128) -> np.ndarray:
     total, below, found = sum(masses), Decimal(0), []
     for mass in masses[:-1]:
         below += mass
-        found.append(_rounded(below / total, bits))
+        found.append(_round(below / total, bits))
     return _words(found, bits)
 
 
-def _rounded(probability: Decimal, bits: int = 128) -> int:
+def _round(probability: Decimal, bits: int = 128) -> int:
     return min(int((probability * 2**bits).to_integral_value(ROUND_HALF_EVEN)), 2**bits - 1)
 
 

@@ -3,9 +3,9 @@
 from jaxdpbo.privacy.separable.blocks import Blocks, blocks, cut, usual_count
 from jaxdpbo.privacy.separable.by_person import ByPerson, by_person
 from jaxdpbo.privacy.separable.check import NotSeparable, Separable, check_separable
+from jaxdpbo.privacy.separable.data_axes import expect_one_role
 from jaxdpbo.privacy.separable.objectives import Checked, KeepsApart, PerUser, per_user
-from jaxdpbo.privacy.separable.replay import Replayed, audit_separable
-from jaxdpbo.privacy.separable.roles import expect_one_role
+from jaxdpbo.privacy.separable.separability_audit import SeparabilityAudit, audit_separable
 
 __all__ = [
     "Blocks",
@@ -14,7 +14,7 @@ __all__ = [
     "KeepsApart",
     "NotSeparable",
     "PerUser",
-    "Replayed",
+    "SeparabilityAudit",
     "Separable",
     "audit_separable",
     "blocks",

@@ -73,24 +73,24 @@ class Blocks:
         if self.traceable:
             train, held_out = (np.stack(numbers) for numbers in zip(*self.partition, strict=True))
             rows = [jax.tree.map(lambda leaf, of=of: jnp.asarray(leaf)[of], data) for of in (train, held_out)]
-            return self._at_once(params, *rows)
+            return self._vmap_blocks(params, *rows)
         return np.array([self._loss(params, data, number) for number in range(self.count)])
 
-    def _at_once(self, params: Any, train: Any, held_out: Any) -> jax.Array:
+    def _vmap_blocks(self, params: Any, train: Any, held_out: Any) -> jax.Array:
         """Of all blocks by ``jax.vmap``, of a learner that holds nothing which that may mix."""
         leaves, inputs = jax.tree.flatten((train, held_out))
 
-        def of_one(*rows: Any) -> Any:
+        def one_loss(*rows: Any) -> Any:
             return self.learner(params, *jax.tree.unflatten(inputs, rows))
 
         parts = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves]
-        program = check.program_of_one(of_one, parts, [0] * len(leaves), public_constants=True)
+        program = check.program_of_one(one_loss, parts, [0] * len(leaves), public_constants=True)
         (losses,) = jax.vmap(core.jaxpr_as_fun(program))(*leaves)
         return losses
 
     def _loss(self, params: Any, data: Data, number: int) -> float:
         """Of one block, as if there were no other: with generators of its own, silenced, whatever it raises."""
-        take = _indexed if self._take is None else self._take
+        take = _copy_rows if self._take is None else self._take
         with _silence.isolate():
             _seed(params, number)
             try:
@@ -210,14 +210,14 @@ def cut(rows: int, k: int, *, groups: ArrayLike | None = None, seed: int = 0) ->
         raise ValueError(f"k must leave two rows (with groups, persons) a block, at most {persons // 2}, got {k}")
     order = np.random.default_rng(_checks.size("seed", seed, minimum=0)).permutation(persons)
     parts = [order[number * each : (number + 1) * each] for number in range(k)]
-    return tuple(Block(_rows_of(part[:train], owners), _rows_of(part[train:], owners)) for part in parts)
+    return tuple(Block(_take_rows(part[:train], owners), _take_rows(part[train:], owners)) for part in parts)
 
 
-def _rows_of(persons: np.ndarray, owners: np.ndarray | None) -> np.ndarray:
+def _take_rows(persons: np.ndarray, owners: np.ndarray | None) -> np.ndarray:
     return persons if owners is None else np.flatnonzero(np.isin(owners, persons))
 
 
-def _indexed(data: Any, numbers: np.ndarray) -> Any:
+def _copy_rows(data: Any, numbers: np.ndarray) -> Any:
     """Copies: a learner may write on what it is given."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[numbers], data)
 

@@ -44,7 +44,7 @@ class ByPerson:
         counts = np.maximum(np.bincount(self.person_of_row, minlength=self.persons), 1)
         return whole / library.broadcast_to(library.asarray(counts, whole.dtype), whole.shape)
 
-    def of(self, rows: Objective) -> "ByPerson":
+    def replace_objective(self, rows: Objective) -> "ByPerson":
         """The same people, of another objective."""
         return ByPerson(rows, self.person_of_row, self.persons, self.average)
 

@@ -15,8 +15,8 @@ import numpy as np
 from jax.extend import backend, core
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from jaxdpbo.privacy.separable import finite, primitives, roles, rules
-from jaxdpbo.privacy.separable.taints import OWN, PUBLIC, Mixed, PerUser, Taint, joined
+from jaxdpbo.privacy.separable import data_axes, decompositions, primitives, rules
+from jaxdpbo.privacy.separable.taints import OWN, PUBLIC, Mixed, PerUser, Taint, join
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
 FOLLOWED = {*rules.RULES, *primitives.CALLS, *primitives.LOOPS, *primitives.WITHOUT_RULE}
@@ -101,15 +101,15 @@ def check_separable(
         objective holds (they may be made of records: pass them in ``data``, or see ``public_constants``; a captured
         number counts as public), values of no or several arrays.
     """
-    axes, leaves = roles.axes_of(data, user_axes), jax.tree.leaves(data)
-    count = roles.expect_users(leaves, axes)
+    axes, leaves = data_axes.find_axes(data, user_axes), jax.tree.leaves(data)
+    count = data_axes.expect_users(leaves, axes)
     if users is not None and users != count:
         raise ValueError(f"user_axes must name axes of length users = {users}, got {count}")
-    roles.expect_one_role(data, user_axes)
-    program = _traced(objective, point, data, public_constants=public_constants)
+    data_axes.expect_one_role(data, user_axes)
+    program = _trace(objective, point, data, public_constants=public_constants)
     taints = [PUBLIC] * len(jax.tree.leaves(point))
     taints += [PUBLIC if axis is None else PerUser(axis % leaf.ndim) for leaf, axis in zip(leaves, axes, strict=True)]
-    run, taint = _guarded(program, taints, _Walk(count))
+    run, taint = _guard(program, taints, _Walk(count))
     if not isinstance(taint, PerUser):
         raise NotSeparable("the values depend on no record")
     return Separable(run, taint.axis, jax.tree.structure((point, data)))
@@ -134,11 +134,11 @@ def program_of_one(
       NotSeparable: see ``per_user.per_user``.
       ValueError: it holds an array, or returns none or several.
     """
-    program = _traced(function, *avals, public_constants=public_constants)
-    return _guarded(program, [PUBLIC if axis is None else OWN for axis in axes], _Walk(0, mapped=True))[0]
+    program = _trace(function, *avals, public_constants=public_constants)
+    return _guard(program, [PUBLIC if axis is None else OWN for axis in axes], _Walk(0, mapped=True))[0]
 
 
-def _guarded(program: ClosedJaxpr, taints: Sequence[Taint], walk: "_Walk") -> tuple[ClosedJaxpr, Taint]:
+def _guard(program: ClosedJaxpr, taints: Sequence[Taint], walk: "_Walk") -> tuple[ClosedJaxpr, Taint]:
     """What runs, and the taint of its result: the program with its decompositions guarded, which is read again.
 
     Raises:
@@ -147,23 +147,23 @@ def _guarded(program: ClosedJaxpr, taints: Sequence[Taint], walk: "_Walk") -> tu
     (taint,) = walk.program(program, taints)
     if isinstance(taint, Mixed):
         raise NotSeparable(taint.said)
-    run = finite.guard(program)
+    run = decompositions.guard(program)
     if run is not program and walk.program(run, taints) != [taint]:
         raise NotSeparable("a decomposition was not shown to be guarded user by user")
     return run, taint
 
 
-def _traced(function: Callable[..., Any], *arguments: Any, public_constants: bool) -> ClosedJaxpr:
+def _trace(function: Callable[..., Any], *arguments: Any, public_constants: bool) -> ClosedJaxpr:
     """The program of a function that returns one array and holds none, or some."""
 
-    def checked(*given: Any) -> Any:
+    def check_result(*given: Any) -> Any:
         found = function(*given)
         for leaf in jax.tree.leaves(found):
             if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, bool, int, float, complex)):
                 raise TypeError(f"objective must return an array of real numbers, got {type(leaf).__name__}")
         return found
 
-    program, returned = jax.make_jaxpr(checked, return_shape=True)(*arguments)
+    program, returned = jax.make_jaxpr(check_result, return_shape=True)(*arguments)
     if not hasattr(returned, "shape"):
         raise ValueError(f"objective must return one array, got {type(returned).__name__}")
     for constant in _constants(program):
@@ -185,8 +185,8 @@ def _constants(closed: ClosedJaxpr) -> Iterator[Any]:
 def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield from (atom.val for atom in equation.invars if isinstance(atom, Literal))
-        for program in finite.programs_in(equation):
-            yield from _constants(finite.as_closed(program))
+        for program in decompositions.programs_in(equation):
+            yield from _constants(decompositions.close(program))
         for value in jax.tree.leaves(list(equation.params.values())):
             if isinstance(value, (np.ndarray, jax.Array)):
                 yield value
@@ -200,9 +200,9 @@ class _Walk:
         self.on_cpus = set(backend.backends()) == {"cpu"}
         self.inside: list[JaxprEqn] = []  # equations whose own programs are being walked
 
-    def mixed(self, why: str, equation: JaxprEqn) -> Mixed:
+    def refuse(self, why: str, equation: JaxprEqn) -> Mixed:
         """Says the operation, the shapes it is given, why, and the line of the source that asked for it."""
-        shapes = ", ".join(str(rules.shape_of(atom)) for atom in equation.invars)
+        shapes = ", ".join(str(rules.atom_shape(atom)) for atom in equation.invars)
         lines = (_line(one) for one in reversed(self.inside))
         line = next(filter(None, lines), "a line that JAX does not know")
         return Mixed(f"{equation.primitive.name} of {shapes} {why} at {line}")
@@ -226,16 +226,16 @@ class _Walk:
     def _equation(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         name = equation.primitive.name
         if why := self._fault(equation, taints):
-            raise NotSeparable(self.mixed(why, equation).said)
+            raise NotSeparable(self.refuse(why, equation).said)
         if name in primitives.CALLS:
-            return self.program(finite.as_closed(equation.params[primitives.CALLS[name]]), taints)
+            return self.program(decompositions.close(equation.params[primitives.CALLS[name]]), taints)
         if name in primitives.LOOPS:
             return getattr(self, f"_{name}")(equation, taints)
-        for program in finite.programs_in(equation):  # such as how a reduction combines two numbers
-            self.program(finite.as_closed(program), [OWN] * len(finite.as_closed(program).in_avals))
+        for program in decompositions.programs_in(equation):  # such as how a reduction combines two numbers
+            self.program(decompositions.close(program), [OWN] * len(decompositions.close(program).in_avals))
         if all(taint == PUBLIC for taint in taints):
             return [PUBLIC] * len(equation.outvars)
-        return self._by_rule(equation, taints)
+        return self._apply_rule(equation, taints)
 
     def _fault(self, equation: JaxprEqn, taints: Sequence[Taint]) -> str:
         """Why an operation is refused whatever is made of its results; empty where it is not."""
@@ -249,11 +249,11 @@ class _Walk:
             return "draws by a generator that is not JAX's own"
         if private and set(kinds) - {primitives.THREEFRY}:
             return "makes keys of records by another generator than threefry"
-        if self.mapped and private and rules.names_an_axis_from_behind(equation):
+        if self.mapped and private and rules.has_negative_axis(equation):
             return "counts an axis from behind, which vmap may take for that of users"
         return "" if not self.mapped or self._maps(equation, taints) else "is not known to keep users apart under vmap"
 
-    def _by_rule(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
+    def _apply_rule(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         name, results = equation.primitive.name, len(equation.outvars)
         if name == "optimization_barrier":
             return taints
@@ -263,22 +263,24 @@ class _Walk:
         if not any(isinstance(taint, PerUser) for taint in taints):
             return [OWN] * results  # of one record and of public values, whatever is done to them
         if OWN in taints:
-            return [self.mixed("combines the record of one turn with other records", equation)] * results
+            return [self.refuse("combines the record of one turn with other records", equation)] * results
         if name not in rules.RULES:
-            return [self.mixed("is not known to keep users apart", equation)] * results
+            return [self.refuse("is not known to keep users apart", equation)] * results
         if name in rules.ITERATIVE and not self.on_cpus:
-            return [self.mixed("iterates on accelerators until all users' matrices have converged", equation)] * results
+            return [
+                self.refuse("iterates on accelerators until all users' matrices have converged", equation)
+            ] * results
         found = rules.RULES[name](equation, [taint.axis if isinstance(taint, PerUser) else None for taint in taints])
         if isinstance(found, str):
-            return [self.mixed(found, equation)] * results
+            return [self.refuse(found, equation)] * results
         return [self._fitting(PerUser(found), out, equation) for out in equation.outvars]
 
     def _fitting(self, taint: Taint, variable: Var, equation: JaxprEqn) -> Taint:
         """A user axis is one of the result's, and as long as there are users: whatever a rule says."""
         if isinstance(taint, PerUser):
-            shape = rules.shape_of(variable)
+            shape = rules.atom_shape(variable)
             if taint.axis >= len(shape) or shape[taint.axis] != self.users:
-                return self.mixed("changes the axis of users", equation)
+                return self.refuse("changes the axis of users", equation)
         return taint
 
     def _maps(self, equation: JaxprEqn, taints: Sequence[Taint]) -> bool:
@@ -294,17 +296,19 @@ class _Walk:
 
     # Loops and branches
 
-    def _fixed(self, carry: list[Taint], step: Callable[[list[Taint]], list[Taint]], equation: JaxprEqn) -> list[Taint]:
+    def _find_fixed_point(
+        self, carry: list[Taint], step: Callable[[list[Taint]], list[Taint]], equation: JaxprEqn
+    ) -> list[Taint]:
         """The least taints that a step does not change."""
         while True:
-            after = [self._joined(pair, equation) for pair in zip(carry, step(carry), strict=True)]
+            after = [self._join(pair, equation) for pair in zip(carry, step(carry), strict=True)]
             if after == carry:
                 return carry
             carry = after
 
-    def _joined(self, taints: Sequence[Taint], equation: JaxprEqn) -> Taint:
-        taint = joined(taints)
-        return self.mixed(rules.DIFFERENT, equation) if taint is None else taint
+    def _join(self, taints: Sequence[Taint], equation: JaxprEqn) -> Taint:
+        taint = join(taints)
+        return self.refuse(rules.DIFFERENT, equation) if taint is None else taint
 
     def _scan(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         params = equation.params
@@ -312,16 +316,16 @@ class _Walk:
         fixed, carry, along = taints[:consts], taints[consts : consts + carried], taints[consts + carried :]
         over_users = PerUser(0) in along
         if over_users and OWN in taints:
-            return [self.mixed("loops over users inside a loop over users", equation)] * len(equation.outvars)
+            return [self.refuse("loops over users inside a loop over users", equation)] * len(equation.outvars)
         inside = [self._one_turn(taint) for taint in along]
 
         def body(carry: list[Taint]) -> list[Taint]:
             return self.program(params["jaxpr"], [*fixed, *carry, *inside])
 
-        carry = self._fixed(carry, lambda carry: body(carry)[:carried], equation)
+        carry = self._find_fixed_point(carry, lambda carry: body(carry)[:carried], equation)
         if over_users and any(taint != PUBLIC for taint in carry):
             why = "carries values from one user's turn to the next"
-            return [self.mixed(why, equation)] * len(equation.outvars)
+            return [self.refuse(why, equation)] * len(equation.outvars)
         each = [self._all_turns(taint, over_users) for taint in body(carry)[carried:]]
         return [self._fitting(*one, equation) for one in zip([*carry, *each], equation.outvars, strict=True)]
 
@@ -341,24 +345,26 @@ class _Walk:
         params = equation.params
         asked, done = params["cond_nconsts"], params["body_nconsts"]
         of_cond, of_body, carry = taints[:asked], taints[asked : asked + done], taints[asked + done :]
-        carry = self._fixed(carry, lambda carry: self.program(params["body_jaxpr"], [*of_body, *carry]), equation)
+        carry = self._find_fixed_point(
+            carry, lambda carry: self.program(params["body_jaxpr"], [*of_body, *carry]), equation
+        )
         (going,) = self.program(params["cond_jaxpr"], [*of_cond, *carry])
         if going == PUBLIC:
             return carry
         if going == OWN and not any(isinstance(taint, PerUser) for taint in (*of_body, *carry)):
             return [taint if isinstance(taint, Mixed) else OWN for taint in carry]
         why = "runs until every user is done, so how often depends on all: use a fixed number of turns, or per_user"
-        return [self.mixed(why, equation)] * len(equation.outvars)
+        return [self.refuse(why, equation)] * len(equation.outvars)
 
     def _cond(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         index, *operands = taints
         branches = [self.program(branch, operands) for branch in equation.params["branches"]]
-        found = [self._joined(one, equation) for one in zip(*branches, strict=True)]
+        found = [self._join(one, equation) for one in zip(*branches, strict=True)]
         if index == PUBLIC:
             return found
         if index == OWN and not any(isinstance(taint, PerUser) for taint in found):
             return [taint if isinstance(taint, Mixed) else OWN for taint in found]
-        return [self.mixed("chooses a branch by values that depend on records", equation)] * len(equation.outvars)
+        return [self.refuse("chooses a branch by values that depend on records", equation)] * len(equation.outvars)
 
     def _custom_linear_solve(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         """What runs is ``solve``; a constant of the matrix product that it does not read plays no part."""

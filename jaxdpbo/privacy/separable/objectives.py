@@ -7,7 +7,7 @@ import jax
 from jax.extend import core
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy.separable import check, roles
+from jaxdpbo.privacy.separable import check, data_axes
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
 
@@ -20,18 +20,18 @@ class KeepsApart:
 
     def __init__(self, function: Callable[..., Any], user_axes: Tree, public_constants: bool = False):
         """``user_axes``: which axis of each leaf of ``data`` counts users, None for public leaves; see ``per_user``."""
-        roles.expect_axes(user_axes)
+        data_axes.expect_axes(user_axes)
         self.function, self.user_axes = function, user_axes
         self.public_constants = _checks.flag("public_constants", public_constants)
         leaves, structure = jax.tree.flatten(user_axes, is_leaf=lambda leaf: leaf is None)
         self._same = type(self), function, tuple(leaves), structure, self.public_constants
-        self._compiled = jax.jit(self._traced)
+        self._compiled = jax.jit(self._trace)
 
     def __call__(self, point: ArrayLike, data: Data) -> jax.Array:
         """The values at a point."""
         return self._compiled(point, data)
 
-    def _traced(self, point: Any, data: Any) -> jax.Array:
+    def _trace(self, point: Any, data: Any) -> jax.Array:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -58,7 +58,7 @@ class Checked(KeepsApart):
 
     function: Objective
 
-    def _traced(self, point: Any, data: Any) -> jax.Array:
+    def _trace(self, point: Any, data: Any) -> jax.Array:
         at, of = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (point, data))
         try:
             program = check.check_separable(
@@ -80,17 +80,17 @@ class PerUser(KeepsApart):
 
     function: Callable[..., jax.Array]
 
-    def _traced(self, point: Any, data: Any) -> jax.Array:
+    def _trace(self, point: Any, data: Any) -> jax.Array:
         leaves, inputs = jax.tree.flatten((point, data))
-        axes = roles.axes_of(data, self.user_axes)
+        axes = data_axes.find_axes(data, self.user_axes)
         axes = [None] * (len(leaves) - len(axes)) + axes
-        roles.expect_users(leaves, axes)
+        data_axes.expect_users(leaves, axes)
 
-        def of_one(*record):
+        def one_loss(*record):
             return self.function(*jax.tree.unflatten(inputs, record))
 
         parts = [_slice(*one) for one in zip(leaves, axes, strict=True)]
-        program = check.program_of_one(of_one, parts, axes, public_constants=self.public_constants)
+        program = check.program_of_one(one_loss, parts, axes, public_constants=self.public_constants)
         (losses,) = jax.vmap(core.jaxpr_as_fun(program), in_axes=axes, out_axes=-1)(*leaves)
         return losses
 

@@ -19,18 +19,18 @@ Rule = Callable[[JaxprEqn, Axes], int | str]
 DIFFERENT = "combines arrays whose users lie along different axes"
 
 
-def shape_of(variable: Var | Literal) -> tuple[int, ...]:
+def atom_shape(variable: Var | Literal) -> tuple[int, ...]:
     """Of a variable or a literal of a program."""
     return tuple(getattr(variable.aval, "shape", ()))
 
 
-def _shared(axes: Axes) -> int | None:
+def _shared_axis(axes: Axes) -> int | None:
     """The axis of all operands that are not public, or None where they differ."""
     private = {axis for axis in axes if axis is not None}
     return private.pop() if len(private) == 1 else None
 
 
-def _private(axes: Axes) -> int:
+def _private_operand(axes: Axes) -> int:
     """The one operand that is not public, by its place."""
     (place,) = (place for place, axis in enumerate(axes) if axis is not None)
     return place
@@ -38,34 +38,34 @@ def _private(axes: Axes) -> int:
 
 def _elementwise(equation: JaxprEqn, axes: Axes) -> int | str:
     """Entry by entry of operands of one shape, public scalars among them."""
-    axis = _shared(axes)
+    axis = _shared_axis(axes)
     return DIFFERENT if axis is None else axis
 
 
-def _shared_unless(crosses: Callable[[JaxprEqn, int], str]) -> Rule:
+def _make_rule(crosses: Callable[[JaxprEqn, int], str]) -> Rule:
     """The shared axis, kept as it is, unless ``crosses(equation, axis)`` says what the operation does to users."""
 
     def rule(equation: JaxprEqn, axes: Axes) -> int | str:
-        axis = _shared(axes)
+        axis = _shared_axis(axes)
         return DIFFERENT if axis is None else crosses(equation, axis) or axis
 
     return rule
 
 
-def _places(equation: JaxprEqn, named: int | Sequence[int], operand: int = 0) -> list[int | None]:
+def _resolve_axes(equation: JaxprEqn, named: int | Sequence[int], operand: int = 0) -> list[int | None]:
     """Axes of an operand, from the front: JAX takes some from behind."""
-    rank = len(shape_of(equation.invars[operand]))
+    rank = len(atom_shape(equation.invars[operand]))
     return [int(axis) % rank for axis in np.atleast_1d(named)]
 
 
 def _broadcast_in_dim(equation: JaxprEqn, axes: Axes) -> int | str:
-    rank = len(shape_of(equation.outvars[0]))
+    rank = len(atom_shape(equation.outvars[0]))
     return equation.params["broadcast_dimensions"][axes[0]] % rank
 
 
 def _reshape(equation: JaxprEqn, axes: Axes) -> int | str:
     """The axis survives where the sizes before it multiply to the same and its own is the same."""
-    axis, old, new = axes[0], shape_of(equation.invars[0]), tuple(equation.params["new_sizes"])
+    axis, old, new = axes[0], atom_shape(equation.invars[0]), tuple(equation.params["new_sizes"])
     if axis is not None and equation.params.get("dimensions") is None:
         for place, size in enumerate(new):
             if size == old[axis] and math.prod(new[:place]) == math.prod(old[:axis]):
@@ -74,27 +74,27 @@ def _reshape(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _squeeze(equation: JaxprEqn, axes: Axes) -> int | str:
-    return _less("squeezes the axis of users", axes, _places(equation, equation.params["dimensions"]))
+    return _without_axes("squeezes the axis of users", axes, _resolve_axes(equation, equation.params["dimensions"]))
 
 
 def _reduction(equation: JaxprEqn, axes: Axes) -> int | str:
     named = equation.params["axes" if "axes" in equation.params else "dimensions"]
-    return _less("reduces over users", axes, _places(equation, named))
+    return _without_axes("reduces over users", axes, _resolve_axes(equation, named))
 
 
-def _less(otherwise: str, axes: Axes, gone: Sequence[int | None]) -> int | str:
-    axis = _shared(axes)
+def _without_axes(otherwise: str, axes: Axes, gone: Sequence[int | None]) -> int | str:
+    axis = _shared_axis(axes)
     if axis is None:
         return DIFFERENT
     return otherwise if axis in gone else axis - sum(place is not None and place < axis for place in gone)
 
 
 def _transpose(equation: JaxprEqn, axes: Axes) -> int | str:
-    return _places(equation, equation.params["permutation"]).index(axes[0])
+    return _resolve_axes(equation, equation.params["permutation"]).index(axes[0])
 
 
 def _slice(equation: JaxprEqn, axis: int) -> str:
-    params, size = equation.params, shape_of(equation.invars[0])[axis]
+    params, size = equation.params, atom_shape(equation.invars[0])[axis]
     whole = (params["start_indices"][axis], params["limit_indices"][axis]) == (0, size)
     return "" if whole and (params["strides"] is None or params["strides"][axis] == 1) else "takes a part of the users"
 
@@ -103,17 +103,17 @@ def _dynamic_slice(equation: JaxprEqn, axes: Axes) -> int | str:
     axis, *starts = axes
     if axis is None or any(start is not None for start in starts):
         return "slices at a place that depends on records"
-    whole = equation.params["slice_sizes"][axis] == shape_of(equation.invars[0])[axis]
+    whole = equation.params["slice_sizes"][axis] == atom_shape(equation.invars[0])[axis]
     return axis if whole else "takes a part of the users"
 
 
 def _dynamic_update_slice(equation: JaxprEqn, axes: Axes) -> int | str:
-    update, starts, axis = axes[1], axes[2:], _shared(axes[:2])
+    update, starts, axis = axes[1], axes[2:], _shared_axis(axes[:2])
     if any(start is not None for start in starts):
         return "writes at a place that depends on records"
     if axis is None:
         return DIFFERENT
-    whole = shape_of(equation.invars[0])[axis] == shape_of(equation.invars[1])[axis]
+    whole = atom_shape(equation.invars[0])[axis] == atom_shape(equation.invars[1])[axis]
     return axis if whole or update is None else "writes some users' values into others' places"
 
 
@@ -124,38 +124,38 @@ def _pad(equation: JaxprEqn, axes: Axes) -> int | str:
     return axis if tuple(equation.params["padding_config"][axis]) == (0, 0, 0) else "pads the axis of users"
 
 
-def _along(name: str, what: str) -> Rule:
+def _axis_rule(name: str, what: str) -> Rule:
     """Works along the axis ``params[name]``, or the last."""
 
     def crosses(equation: JaxprEqn, axis: int) -> str:
-        return f"{what} users" if axis in _places(equation, equation.params.get(name, -1)) else ""
+        return f"{what} users" if axis in _resolve_axes(equation, equation.params.get(name, -1)) else ""
 
-    return _shared_unless(crosses)
+    return _make_rule(crosses)
 
 
 def _stack(equation: JaxprEqn, axes: Axes) -> int | str:
-    axis, new = _shared(axes), equation.params["axis"] % len(shape_of(equation.outvars[0]))
+    axis, new = _shared_axis(axes), equation.params["axis"] % len(atom_shape(equation.outvars[0]))
     return DIFFERENT if axis is None else axis + (new <= axis)
 
 
 def _unstack(equation: JaxprEqn, axes: Axes) -> int | str:
-    return _less("takes the users apart", axes, _places(equation, equation.params["axis"]))
+    return _without_axes("takes the users apart", axes, _resolve_axes(equation, equation.params["axis"]))
 
 
-def _on_last(kept: int, what: str) -> Rule:
+def _last_axes_rule(kept: int, what: str) -> Rule:
     """Works on the last ``kept`` axes of the first operand; the axes before them are those of all."""
-    return _shared_unless(
-        lambda equation, axis: f"{what} users" if axis >= len(shape_of(equation.invars[0])) - kept else ""
+    return _make_rule(
+        lambda equation, axis: f"{what} users" if axis >= len(atom_shape(equation.invars[0])) - kept else ""
     )
 
 
 def _fft(equation: JaxprEqn, axis: int) -> str:
-    free = len(shape_of(equation.invars[0])) - len(equation.params["fft_lengths"])
+    free = len(atom_shape(equation.invars[0])) - len(equation.params["fft_lengths"])
     return "" if axis < free else "transforms along the axis of users"
 
 
 def _triangular_solve(equation: JaxprEqn, axes: Axes) -> int | str:
-    (matrix, right), rank, axis = axes, len(shape_of(equation.invars[1])), _shared(axes)
+    (matrix, right), rank, axis = axes, len(atom_shape(equation.invars[1])), _shared_axis(axes)
     columns = rank - (1 if equation.params["left_side"] else 2)
     if matrix is None and right == columns:
         return columns
@@ -166,7 +166,8 @@ def _triangular_solve(equation: JaxprEqn, axes: Axes) -> int | str:
 
 def _dot_general(equation: JaxprEqn, axes: Axes) -> int | str:
     contracted, batch = (
-        [_places(equation, named[side], side) for side in (0, 1)] for named in equation.params["dimension_numbers"]
+        [_resolve_axes(equation, named[side], side) for side in (0, 1)]
+        for named in equation.params["dimension_numbers"]
     )
     private = [side for side in (0, 1) if axes[side] is not None]
     if any(axes[side] in contracted[side] for side in private):
@@ -179,7 +180,7 @@ def _dot_general(equation: JaxprEqn, axes: Axes) -> int | str:
     side, free = private[0], []
     for one, variable in enumerate(equation.invars):
         taken = {*contracted[one], *batch[one]}
-        free.append([axis for axis in range(len(shape_of(variable))) if axis not in taken])
+        free.append([axis for axis in range(len(atom_shape(variable))) if axis not in taken])
     return len(batch[0]) + (len(free[0]) if side else 0) + free[side].index(axes[side])
 
 
@@ -201,7 +202,7 @@ def _window(equation: JaxprEqn, axis: int) -> str:
 def _gather(equation: JaxprEqn, axes: Axes) -> int | str:
     """Users along a whole window, along a batching axis, or, of a public operand, along the indices."""
     (operand, indices), numbers = axes, equation.params["dimension_numbers"]
-    rank, shapes = len(shape_of(equation.outvars[0])), [shape_of(variable) for variable in equation.invars]
+    rank, shapes = len(atom_shape(equation.outvars[0])), [atom_shape(variable) for variable in equation.invars]
     beside = [axis for axis in range(rank) if axis not in numbers.offset_dims]  # the indices' own axes, in order
     if operand is None:
         assert indices is not None
@@ -222,7 +223,7 @@ def _gather(equation: JaxprEqn, axes: Axes) -> int | str:
 def _scatter(equation: JaxprEqn, axes: Axes) -> int | str:
     """Users along a whole window of operand and updates, or along a batching axis of all three."""
     (operand, indices, updates), numbers = axes, equation.params["dimension_numbers"]
-    shapes = [shape_of(variable) for variable in equation.invars]
+    shapes = [atom_shape(variable) for variable in equation.invars]
     beside = [axis for axis in range(len(shapes[2])) if axis not in numbers.update_window_dims]
     aside = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     kept = [axis for axis in range(len(shapes[0])) if axis not in aside]
@@ -250,11 +251,11 @@ def _batching_axis(numbers: Any, axes: Axes, beside: Sequence[int]) -> int | Non
 
 
 def _bitcast(equation: JaxprEqn, axis: int) -> str:
-    both = min(len(shape_of(equation.invars[0])), len(shape_of(equation.outvars[0])))
+    both = min(len(atom_shape(equation.invars[0])), len(atom_shape(equation.outvars[0])))
     return "" if axis < both else "takes the bits of several users as one"
 
 
-def names_an_axis_from_behind(equation: JaxprEqn) -> bool:
+def has_negative_axis(equation: JaxprEqn) -> bool:
     """Whether an axis among the parameters is negative, which JAX's rules for vmap do not expect."""
     named = [value for name, value in equation.params.items() if name in AXES]
     return any(axis < 0 for axis in jax.tree.leaves(named) if isinstance(axis, (int, np.integer)))
@@ -275,36 +276,36 @@ RULES: dict[str, Rule] = {
     "reshape": _reshape,
     "squeeze": _squeeze,
     "transpose": _transpose,
-    "rev": _shared_unless(
+    "rev": _make_rule(
         lambda equation, axis: (
-            "reverses the order of users" if axis in _places(equation, equation.params["dimensions"]) else ""
+            "reverses the order of users" if axis in _resolve_axes(equation, equation.params["dimensions"]) else ""
         )
     ),
-    "slice": _shared_unless(_slice),
+    "slice": _make_rule(_slice),
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
-    "concatenate": _along("dimension", "puts users behind"),
-    "split": _along("axis", "splits the axis of"),
+    "concatenate": _axis_rule("dimension", "puts users behind"),
+    "split": _axis_rule("axis", "splits the axis of"),
     "stack": _stack,
     "unstack": _unstack,
-    "tile": _shared_unless(lambda equation, axis: "" if equation.params["reps"][axis] == 1 else "repeats users"),
+    "tile": _make_rule(lambda equation, axis: "" if equation.params["reps"][axis] == 1 else "repeats users"),
     "pad": _pad,
     "gather": _gather,
     **dict.fromkeys(("scatter", *(f"scatter-{name}" for name in ("add", "sub", "mul", "min", "max"))), _scatter),
     **{f"reduce_{name}": _reduction for name in ("sum", "max", "min", "prod", "and", "or", "xor")},
     **dict.fromkeys(("reduce", "argmax", "argmin"), _reduction),
-    **{f"reduce_window_{name}": _shared_unless(_window) for name in ("sum", "max", "min")},
-    **{f"cum{name}": _along("axis", "accumulates over") for name in ("sum", "prod", "max", "min", "logsumexp")},
-    "sort": _along("dimension", "sorts"),
-    "top_k": _along("axis", "ranks"),
-    "fft": _shared_unless(_fft),
+    **{f"reduce_window_{name}": _make_rule(_window) for name in ("sum", "max", "min")},
+    **{f"cum{name}": _axis_rule("axis", "accumulates over") for name in ("sum", "prod", "max", "min", "logsumexp")},
+    "sort": _axis_rule("dimension", "sorts"),
+    "top_k": _axis_rule("axis", "ranks"),
+    "fft": _make_rule(_fft),
     "dot_general": _dot_general,
     "conv_general_dilated": _convolution,
-    **{name: _on_last(2, "factors a matrix of") for name in ("cholesky", "eigh", "svd", "qr", "geqrf", "lu")},
-    "householder_product": _on_last(2, "multiplies reflections of"),
-    "lu_pivots_to_permutation": _on_last(1, "permutes"),
+    **{name: _last_axes_rule(2, "factors a matrix of") for name in ("cholesky", "eigh", "svd", "qr", "geqrf", "lu")},
+    "householder_product": _last_axes_rule(2, "multiplies reflections of"),
+    "lu_pivots_to_permutation": _last_axes_rule(1, "permutes"),
     "triangular_solve": _triangular_solve,
-    "bitcast_convert_type": _shared_unless(_bitcast),
+    "bitcast_convert_type": _make_rule(_bitcast),
     # Each threefry key has a stream of its own; keys of records by other generators do not get here.
     **{f"random_{name}": _elementwise for name in ("bits", "split", "fold_in", "wrap", "unwrap", "clone", "seed")},
 }

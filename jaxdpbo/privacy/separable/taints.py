@@ -32,7 +32,7 @@ Taint = Public | PerUser | Own | Mixed
 PUBLIC, OWN = Public(), Own()
 
 
-def joined(taints: Sequence[Taint]) -> Taint | None:
+def join(taints: Sequence[Taint]) -> Taint | None:
     """Of values of which any may be the one at hand; None where no statement covers them all."""
     private = [taint for taint in taints if taint != PUBLIC]
     for taint in private:

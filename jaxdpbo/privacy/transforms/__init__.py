@@ -20,9 +20,9 @@ times the unit of the inputs, and ``centre`` is where they are measured from: bo
 Estimating them from the inputs would be a release of its own, that nobody here pays for.
 
 With ``noise="exact"`` rows are rounded down to cells of a grid, in float64 on the host, and noised there by integers
-(``mechanisms.discrete``). What rounding adds to the distance of two rows is paid for by a little more noise, float64's
-own included: ``configs.rounding_bound``, checked for every config. Metric DP then holds for rows a unit of distance
-apart or more, and nearer ones are no easier to distinguish than those.
+(``mechanisms.discrete_noise``). What rounding adds to the distance of two rows is paid for by a little more noise,
+float64's own included: ``configs.rounding_bound``, checked for every config. Metric DP then holds for rows a unit of
+distance apart or more, and nearer ones are no easier to distinguish than those.
 """
 
 from jaxdpbo.privacy.transforms.configs import (
@@ -31,7 +31,7 @@ from jaxdpbo.privacy.transforms.configs import (
     ROWS,
     Config,
     gaussian,
-    largest_projected,
+    largest_rank,
     planar_laplace,
     private_projection,
     product_laplace,
@@ -39,7 +39,7 @@ from jaxdpbo.privacy.transforms.configs import (
     randomised_response,
     threshold,
 )
-from jaxdpbo.privacy.transforms.curating import Curated, Metadata, curate, project
+from jaxdpbo.privacy.transforms.curation import Curated, Metadata, curate, project
 
 __all__ = [
     "NOISES",
@@ -50,7 +50,7 @@ __all__ = [
     "Metadata",
     "curate",
     "gaussian",
-    "largest_projected",
+    "largest_rank",
     "planar_laplace",
     "private_projection",
     "product_laplace",

@@ -96,7 +96,7 @@ def threshold(projected: int, epsilon: float, delta: float) -> float:
 
 
 @_checks.takes(smallest_singular=_checks.nonnegative, epsilon=_checks.positive, delta=_checks.probability)
-def largest_projected(smallest_singular: float, epsilon: float, delta: float) -> int:
+def largest_rank(smallest_singular: float, epsilon: float, delta: float) -> int:
     """The largest ``r`` whose threshold is at most the smallest singular value of the centred inputs; 0 where none is.
 
     What the paper finds best for its transform. The singular value is private, and so is this number: one more reason
@@ -142,15 +142,15 @@ def product_laplace(
         distribution = input_noise.distribution(
             "product_laplace", reach * sensitivity.row_l1(len(origin)) / epsilon, len(origin)
         )
-        return _noised("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
+        return _make("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
     moved = sensitivity.cells_l1(CELLS, len(origin))
     cell, rate = reach / CELLS, min(Fraction(epsilon) / moved, Fraction(2**10))  # a table's largest
     if rate < Fraction(1, 2**24):
         raise ValueError(f"epsilon must be at least {moved / 2**24:.2g} with exact noise, got {epsilon:g}")
     distribution = input_noise.distribution("product_laplace", cell / float(rate), len(origin))
     assert 2 * len(origin) * tables.geometric_total_variation(rate) < TOTAL_VARIATION
-    chosen = _noised("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, rate)
-    return _affordable(chosen, moved, in_l1=True)
+    chosen = _make("product_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, rate)
+    return _check_cost(chosen, moved, in_l1=True)
 
 
 def planar_laplace(
@@ -183,7 +183,7 @@ def planar_laplace(
     origin = _checks.vector("centre", centre)
     if _checks.choice("noise", noise, NOISES) == "float":
         distribution = input_noise.distribution("planar_laplace", reach / epsilon, len(origin))
-        return _noised("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
+        return _make("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
     if len(origin) != 2 or epsilon < 0.5:
         raise ValueError(
             f"planar_laplace is exact for 2 dimensions and epsilon of at least 0.5, got {len(origin)} and {epsilon:g}: "
@@ -192,8 +192,8 @@ def planar_laplace(
     cell = reach / (epsilon / float(PLANAR) - sensitivity.rounding_l2(2, each=1.0) - 2.0**-10)
     distribution = input_noise.distribution("planar_laplace", cell / float(PLANAR), 2)
     assert tables.planar_total_variation(PLANAR) < TOTAL_VARIATION
-    chosen = _noised("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, PLANAR)
-    return _affordable(chosen, Fraction(epsilon) / PLANAR)
+    chosen = _make("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon, cell, PLANAR)
+    return _check_cost(chosen, Fraction(epsilon) / PLANAR)
 
 
 def gaussian(
@@ -305,7 +305,7 @@ def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
     reach = sensitivity.row_distance(radius)
     if _checks.choice("noise", noise, NOISES) == "float":
         distribution = input_noise.distribution("gaussian", reach / mu, dimension)
-        return _noised(kind, origin, scale, distribution, radius, "gdp", "gdp", mu)
+        return _make(kind, origin, scale, distribution, radius, "gdp", "gdp", mu)
     rounding = sensitivity.rounding_l2(dimension)
     for sigma in SIGMAS:
         distance = accounting.largest_distance(mu, sigma)
@@ -320,7 +320,7 @@ def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
     distribution = input_noise.distribution("gaussian", sigma * cell, dimension)
     level = accounting.rounded_gaussian_mu(distance, sigma)
     assert dimension * tables.gaussian_total_variation(sigma) < TOTAL_VARIATION
-    return _affordable(_noised(kind, origin, scale, distribution, radius, "gdp", "gdp", level, cell, sigma), distance)
+    return _check_cost(_make(kind, origin, scale, distribution, radius, "gdp", "gdp", level, cell, sigma), distance)
 
 
 def step(config: Config) -> float:
@@ -348,7 +348,7 @@ def rounding_bound(config: Config) -> float:
     return (dimension + 16) * longer * 2.0**-53 * END
 
 
-def _affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) -> Config:
+def _check_cost(config: Config, paid: int | Fraction, *, in_l1: bool = False) -> Config:
     """``config``, once the cells that neighbours may move by, all rounding included, are seen to be ``paid`` for.
 
     Neighbours are ``reach / step`` cells apart. Rounding down moves the difference of a coordinate by less than a cell,
@@ -362,7 +362,7 @@ def _affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) ->
         raise ValueError(
             f"epsilon must be smaller with exact noise: neighbours would be {float(apart):.2g} cells apart, over 2^28"
         )
-    rounding = sensitivity.computed(Fraction(1), Fraction(rounding_bound(config)))
+    rounding = sensitivity.add_computation_error(Fraction(1), Fraction(rounding_bound(config)))
     if not sensitivity.cells_fit(paid, apart, config.dimension, rounding, in_l1=in_l1):
         raise ValueError(
             f"centre must have fewer coordinates with exact noise, got {len(config.centre)}: float64 would round rows "
@@ -371,7 +371,7 @@ def _affordable(config: Config, paid: int | Fraction, *, in_l1: bool = False) ->
     return config
 
 
-def _noised(
+def _make(
     kind, centre, scale, distribution, radius, near, anywhere, level, cell=0.0, grid_scale: int | Fraction = 0
 ) -> Config:
     notion, relation = (near, "unit_distance") if radius is None else (anywhere, "replace_one")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import _checks
 from jaxdpbo.algorithms.dpareto import surrogates
-from jaxdpbo.algorithms.dpareto.configs import Config, point_of, snapped, unit_of
+from jaxdpbo.algorithms.dpareto.configs import Config, snap, to_points, to_units
 from jaxdpbo.algorithms.dpareto.run import UNMEASURED, USABLE, Release
 from jaxdpbo.surrogate import maximize
 
@@ -28,30 +28,31 @@ class Expected(NamedTuple):
     error: jax.Array
 
 
-def predicted(config: Config, released: Release, points: jax.Array) -> tuple[jax.Array, jax.Array]:
+def predict(config: Config, released: Release, points: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mean and standard deviation ``(k, 2)`` of ``log epsilon`` and ``logit error`` at ``points (k, d)``."""
-    return _predicted(config, released, jnp.asarray(points, config.bounds.dtype))
+    return _predict(config, released, jnp.asarray(points, config.bounds.dtype))
 
 
 @jax.jit
-def _predicted(config, released, points):
-    given = _measured(config, released)
-    both = _conditioned(given)
-    mean, deviation = jax.lax.map(lambda unit: _at(both, unit), unit_of(config, points))
+def _predict(config, released, points):
+    given = _standardise(config, released)
+    both = _condition(given)
+    mean, deviation = jax.lax.map(lambda unit: _predict_unit(both, unit), to_units(config, points))
     return given.mean[None] + given.scale[None] * mean, given.scale[None] * deviation
 
 
 @jax.jit
 def improvement(config: Config, released: Release, points: jax.Array) -> jax.Array:
     """``config.acquisition`` at ``points (k, d)``: ``(k,)``, in its own units."""
-    given = _measured(config, released)
-    both, left = _conditioned(given), surrogates.undominated(config, given)
+    given = _standardise(config, released)
+    both, left = _condition(given), surrogates.undominated_region(config, given)
     return jax.lax.map(
-        lambda unit: surrogates.improvement(config, given, left, *_at(both, unit), log=False), unit_of(config, points)
+        lambda unit: surrogates.improvement(config, given, left, *_predict_unit(both, unit), log=False),
+        to_units(config, points),
     )
 
 
-def settings_for(key: jax.Array, config: Config, released: Release, *, epsilon: float) -> Expected:
+def best_setting(key: jax.Array, config: Config, released: Release, *, epsilon: float) -> Expected:
     """The setting of least expected error among those expected to have at most this ``epsilon``.
 
     The front has points only where the search measured; the surrogates predict everywhere (the open problem of Avent et
@@ -70,17 +71,17 @@ def settings_for(key: jax.Array, config: Config, released: Release, *, epsilon: 
     if not bool(jnp.any(released.failed == USABLE)):
         raise ValueError("released must hold a setting that counts, got none")
     wanted = jnp.asarray(_checks.positive("epsilon", epsilon), config.bounds.dtype)
-    return _settings_for(_checks.key("key", key), config, released, wanted)
+    return _best_setting(_checks.key("key", key), config, released, wanted)
 
 
 @jax.jit
-def _settings_for(key, config, released, epsilon):
-    given = _measured(config, released)
-    both = _conditioned(given)
+def _best_setting(key, config, released, epsilon):
+    given = _standardise(config, released)
+    both = _condition(given)
     limit = (jnp.log(epsilon) - given.mean[0]) / given.scale[0]
 
     def utility(unit):
-        mean, _ = _at(both, snapped(config, unit))
+        mean, _ = _predict_unit(both, snap(config, unit))
         return -mean[1] - 100.0 * jnp.maximum(mean[0] - limit, 0.0)
 
     within = given.mask & (given.values[:, 0] <= limit)
@@ -89,23 +90,23 @@ def _settings_for(key, config, released, epsilon):
         key, utility, jnp.zeros_like(best), jnp.ones_like(best), incumbent=best, raw_samples=RAW_SAMPLES,
         num_restarts=NUM_RESTARTS, steps=STEPS,
     )  # fmt: skip
-    unit = snapped(config, unit)
-    mean, deviation = _at(both, unit)
+    unit = snap(config, unit)
+    mean, deviation = _predict_unit(both, unit)
     middle, wide = given.mean + given.scale * mean, given.scale * deviation
     ends = middle[:, None] + wide[:, None] * jnp.array([-1.96, 0.0, 1.96])[None]
-    return Expected(point_of(config, unit[None])[0], jnp.exp(ends[0]), jax.nn.sigmoid(ends[1]))
+    return Expected(to_points(config, unit[None])[0], jnp.exp(ends[0]), jax.nn.sigmoid(ends[1]))
 
 
-def _conditioned(given):
-    return surrogates.conditioned(given, surrogates.posterior(given))
+def _condition(given):
+    return surrogates.condition(given, surrogates.posterior(given))
 
 
-def _at(both, unit):
-    mean, deviation = surrogates.predicted(both, unit[None])
+def _predict_unit(both, unit):
+    mean, deviation = surrogates.predict(both, unit[None])
     return mean[0], deviation[0]
 
 
-def _measured(config, released):
+def _standardise(config, released):
     usable, known = released.failed == USABLE, released.failed != UNMEASURED
-    units = unit_of(config, released.points)
-    return surrogates.measured(config, units, released.values, usable, known, released.models)
+    units = to_units(config, released.points)
+    return surrogates.standardise_values(config, units, released.values, usable, known, released.models)

@@ -31,7 +31,7 @@ def programs_in(equation: JaxprEqn) -> Iterator[ClosedJaxpr | Jaxpr]:
             yield value
 
 
-def as_closed(program: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
+def close(program: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
     """Close a program that has no constants; return a closed program unchanged."""
     return program if isinstance(program, ClosedJaxpr) else ClosedJaxpr(program, ())
 
@@ -70,7 +70,7 @@ def _apply(equation: JaxprEqn, values: dict[Var, Any], jaxpr: Jaxpr) -> list[Any
     if not any(map(_decomposes, programs_in(equation))):
         return _evaluate(equation, values, jaxpr)
     if name in CALLS:
-        return _run(as_closed(params[CALLS[name]]), [_read(atom, values) for atom in equation.invars])
+        return _run(close(params[CALLS[name]]), [_read(atom, values) for atom in equation.invars])
     guarded = jax.tree.map(_guard_parameter, dict(params), is_leaf=_is_program)
     return _evaluate(equation.replace(params=guarded), values, jaxpr)
 

@@ -11,7 +11,8 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxdpbo import _silence, _user_values, input_noise
-from jaxdpbo.privacy import charges, guarantee, keys, ledger, mechanisms, sensitivity
+from jaxdpbo.privacy import guarantee, keys, ledger, mechanisms, sensitivity
+from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.transforms import configs
 from jaxdpbo.privacy.transforms.configs import Config
@@ -51,7 +52,7 @@ def curate(
     inputs: ArrayLike,
     *,
     insecure_key: bool = False,
-    recording: charges.Recording | None = None,
+    recording: recordings.Recording | None = None,
 ) -> Curated:
     """What may leave, once: A SECOND CALL IS A SECOND SPEND, and two releases of one row average their noise away.
 
@@ -92,15 +93,15 @@ def curate(
         raise TypeError("key must not be traced: curate runs on the host, outside jit, vmap and grad")
     charged = None
     if recording is not None:
-        recording = charges.located(recording)
-        charged = charges.charge_once(recording, f"curate by {config.kind}", statement, config, shape)
+        recording = recordings.check_recording(recording)
+        charged = recordings.charge_once(recording, f"curate by {config.kind}", statement, config, shape)
     if charged is not None and charged.release is not None:
-        released, projection = charges.from_text(_shapes(config, shape), charged.release["rows"])
+        released, projection = recordings.from_text(_shapes(config, shape), charged.release["rows"])
     else:
         with np.errstate(all="ignore"):
-            released, projection = _released(draw_key, noise_key, raw, config)
+            released, projection = _release(draw_key, noise_key, raw, config)
         if recording is not None:
-            ledger.store_release(*recording, {"rows": charges.as_text((released, projection))})
+            ledger.store_release(*recording, {"rows": recordings.to_text((released, projection))})
     return Curated(
         released, Metadata(config.kind, _distribution(config, projection), projection, config.scale), statement
     )
@@ -130,14 +131,14 @@ def project(key: jax.Array, config: Config, inputs: jax.Array) -> jax.Array:
     return jnp.matmul(inflated, matrix, precision="highest") / math.sqrt(config.dimension)
 
 
-def _released(draw_key, noise_key, raw, config):
+def _release(draw_key, noise_key, raw, config):
     """Rows that may leave, and the projection."""
     projection, stretch = None, 1.0
     if config.distribution is None:
         return project(draw_key, config, jnp.asarray(raw.astype(np.float64), jnp.result_type(float))), None
-    rows = _standard(raw, config)
+    rows = _to_standard(raw, config)
     if isinstance(config.distribution, input_noise.Response):
-        return _responded(draw_key, rows, config.distribution, Fraction(config.grid_scale)), None
+        return _respond(draw_key, rows, config.distribution, Fraction(config.grid_scale)), None
     if config.kind == "private_projection":
         drawn = jax.random.normal(draw_key, (rows.shape[1], config.dimension), jnp.result_type(float))
         projection = drawn / config.dimension**0.5
@@ -145,13 +146,13 @@ def _released(draw_key, noise_key, raw, config):
         rows = rows @ np.asarray(projection, np.float64)
     if not config.cell:
         distribution = config.distribution._replace(scale=config.distribution.scale * stretch)
-        return _default(rows) + input_noise.draw(noise_key, distribution, len(rows)), projection
+        return _to_default_dtype(rows) + input_noise.draw(noise_key, distribution, len(rows)), projection
     cells = np.floor(np.clip(rows / stretch, -configs.END, configs.END)).astype(np.int32)
-    return _default((_noised(noise_key, cells, config) + 0.5) * (config.cell * stretch)), projection
+    return _to_default_dtype((_add_noise(noise_key, cells, config) + 0.5) * (config.cell * stretch)), projection
 
 
 def _shapes(config: Config, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Of what ``_released`` returns."""
+    """Of what ``_release`` returns."""
     count, dimension = shape
     dtype = jnp.result_type(float)
     projection = jax.ShapeDtypeStruct((dimension, config.dimension), dtype)
@@ -168,26 +169,26 @@ def _distribution(
     return config.distribution._replace(scale=config.distribution.scale * sensitivity.projected_row(projection))
 
 
-def _noised(key, cells, config) -> np.ndarray:
+def _add_noise(key, cells, config) -> np.ndarray:
     """Cells moved by whole cells of noise; what wraps around 2^32 is post-processed."""
     if config.kind == "product_laplace":  # its table is traced: budgets do not compile anew
-        return np.asarray(_with_laplace(key, cells, tables.padded(Fraction(config.grid_scale))))
-    return np.asarray(_with_noise(key, cells, config.kind, config.grid_scale))
+        return np.asarray(_add_laplace(key, cells, tables.pad_geometric(Fraction(config.grid_scale))))
+    return np.asarray(_add_kind(key, cells, config.kind, config.grid_scale))
 
 
 @jax.jit
-def _with_laplace(key, cells, table):
-    return cells + mechanisms.discrete_laplace_of(key, cells.shape, jnp.asarray(table))
+def _add_laplace(key, cells, table):
+    return cells + mechanisms.discrete_laplace_from_table(key, cells.shape, jnp.asarray(table))
 
 
 @partial(jax.jit, static_argnums=(2, 3))
-def _with_noise(key, cells, kind, grid_scale):
+def _add_kind(key, cells, kind, grid_scale):
     if kind == "planar_laplace":
         return cells + mechanisms.planar_laplace(key, cells.shape[0], grid_scale)
     return cells + mechanisms.rounded_gaussian(key, cells.shape, grid_scale)
 
 
-def _default(rows: np.ndarray) -> jax.Array:
+def _to_default_dtype(rows: np.ndarray) -> jax.Array:
     """In JAX's default dtype, finite there."""
     dtype = jnp.result_type(float)
     most = float(jnp.finfo(dtype).max)
@@ -203,7 +204,7 @@ def _to_rows(inputs: Any, dimension: int) -> np.ndarray:
         return _user_values.to_numbers(inputs, (rows, dimension) if rows else None)
 
 
-def _standard(inputs: np.ndarray, config: Config) -> np.ndarray:
+def _to_standard(inputs: np.ndarray, config: Config) -> np.ndarray:
     """float64 rows ``(n, d)`` from the centre, in cells, or in units of distance where there are none.
 
     Finite, and inside the ball. ``configs.rounding_bound`` is about these lines.
@@ -236,7 +237,7 @@ def _differences(inputs: np.ndarray, centre: np.ndarray) -> np.ndarray:
     return np.clip(apart, -most, most)
 
 
-def _responded(key, rows, response, truth):
+def _respond(key, rows, response, truth):
     nearest, least = np.zeros(len(rows), np.int32), np.full(len(rows), np.inf)
     for number, cell in enumerate(np.array(response.cells)):
         squared = np.sum(np.square(rows - cell[None]), axis=1)
@@ -244,8 +245,8 @@ def _responded(key, rows, response, truth):
     cells, count = np.array(response.cells), len(response.cells) - 1
     if truth:
         turns = np.asarray(mechanisms.outcome(key, (len(rows),), (truth, *((1 - truth) / count,) * count)))
-        return _default(cells[(nearest + turns) % len(cells)])
+        return _to_default_dtype(cells[(nearest + turns) % len(cells)])
     truth_key, other_key = jax.random.split(key)
     tells = np.asarray(jax.random.uniform(truth_key, (len(rows),))) < response.truth
     others = np.asarray(jax.random.randint(other_key, (len(rows),), 1, len(cells)))
-    return _default(cells[np.where(tells, nearest, (nearest + others) % len(cells))])
+    return _to_default_dtype(cells[np.where(tells, nearest, (nearest + others) % len(cells))])

@@ -16,7 +16,7 @@ from protocol_cases import CASES, loss, records
 
 from jaxdpbo import _files, drivers
 from jaxdpbo.algorithms import dp_gd
-from jaxdpbo.drivers import Recording, parts
+from jaxdpbo.drivers import Recording, checkpoint
 from jaxdpbo.privacy import guarantee, keys, ledger
 
 CASE = CASES["dp_gd"]
@@ -30,7 +30,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def two_parts(monkeypatch):
     """Of two steps each, of which the last is beyond the run's three."""
-    monkeypatch.setattr(parts, "PARTS", 2)
+    monkeypatch.setattr(checkpoint, "PARTS", 2)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def killed_after(monkeypatch, count):
         return call
 
     for module, name in (
-        (_files, "write_once"), (_files, "replace"), (parts, "_released"), (parts, "delete"),
+        (_files, "write_once"), (_files, "replace"), (checkpoint, "_release"), (checkpoint, "delete"),
         (ledger, "charge"), (ledger, "note"), (ledger, "store_release"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, wrapped(getattr(module, name)))
@@ -123,12 +123,12 @@ def test_on_record_one_transcript_leaves_wherever_it_is_killed(count, path, reco
     drawn = []
     with monkeypatch.context() as patch:
         killed_after(patch, count)
-        patch.setattr(parts, "_released", noting(drawn, parts._released))
+        patch.setattr(checkpoint, "_release", noting(drawn, checkpoint._release))
         with pytest.raises(Killed) if count < 17 else nullcontext():
             run(path, recording=recording)
     done = [run(path, recording=recording, key=None) for _ in range(2)]
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "_released", noting(drawn, parts._released))
+        patch.setattr(checkpoint, "_release", noting(drawn, checkpoint._release))
         done.append(run(path, recording=recording))
     assert len({tuple(leaves(each.release)) for each in done} | set(drawn)) == 1
     assert len(ledger.account(recording.path).spends) == 1
@@ -149,14 +149,14 @@ def test_a_process_that_is_killed_leaves_a_file_closed_to_others(path):
     code = (
         "import os, signal, sys\n"
         "from jaxdpbo import _files\n"
-        "from jaxdpbo.drivers import parts\n"
-        "import test_parts\n"
-        "parts.PARTS, write = 2, _files.replace\n"
+        "from jaxdpbo.drivers import checkpoint\n"
+        "import test_checkpoint\n"
+        "checkpoint.PARTS, write = 2, _files.replace\n"
         "def once(*arguments):\n"
         "    write(*arguments)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "_files.replace = once\n"
-        "test_parts.run(sys.argv[1], key=test_parts.KEY)\n"
+        "test_checkpoint.run(sys.argv[1], key=test_checkpoint.KEY)\n"
     )
     here = Path(__file__).parent
     environment = os.environ | {"PYTHONPATH": f"{here.parent}{os.pathsep}{here}", "JAX_ENABLE_X64": "1"}
@@ -186,7 +186,7 @@ def stopped(path, monkeypatch, **options):
     [
         ({"case": CASE._replace(objective=CASES["dp_gibo"].objective)}, None),
         ({"case": CASES["private evaluations"]}, "its program, its numbers"),
-        ({"case": CASE._replace(objective=dp_gd.gradients_of(other_loss))}, "in its program$"),
+        ({"case": CASE._replace(objective=dp_gd.gradient_objective(other_loss))}, "in its program$"),
         ({"scale": 1.1}, "in its numbers$"),
         ({"data": records() + 1e-9}, "in its data$"),
         ({"key": KEY}, "in its key$"),
@@ -205,7 +205,7 @@ def test_another_closure_does_not_take_the_key(path, monkeypatch):
         def loss(point, data):
             return jnp.sum(jnp.square(jnp.asarray(data) - point[None]) * over[None], axis=-1)
 
-        return CASE._replace(objective=dp_gd.gradients_of(loss))
+        return CASE._replace(objective=dp_gd.gradient_objective(loss))
 
     with monkeypatch.context() as patch:
         killed_after(patch, 4)
@@ -224,8 +224,8 @@ def test_other_devices_do_not_take_the_key(path, monkeypatch):
         run(path, data=spread)
     for change in (
         lambda patch: patch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=AVX2"),
-        lambda patch: patch.setattr(parts.metadata, "version", lambda _: "0"),
-        lambda patch: patch.setattr(parts, "_processor", lambda: "another"),
+        lambda patch: patch.setattr(checkpoint.metadata, "version", lambda _: "0"),
+        lambda patch: patch.setattr(checkpoint, "_processor", lambda: "another"),
     ):
         with monkeypatch.context() as patch:
             change(patch)
@@ -270,9 +270,9 @@ def test_what_is_no_checkpoint_is_refused(path, monkeypatch, tmp_path):
 def test_on_record_a_run_whose_file_is_gone_is_spent(path, recording, monkeypatch):
     stopped(path, monkeypatch, recording=recording)
     path.unlink()
-    for checkpoint in (path, None):
+    for file in (path, None):
         with pytest.raises(ledger.LedgerError):
-            run(checkpoint, recording=recording)
+            run(file, recording=recording)
     assert not path.exists()
 
 
@@ -291,7 +291,7 @@ def test_on_record_no_other_file_goes_on(path, recording, monkeypatch):
 
 def test_what_a_killed_write_left_goes_with_the_file(path, monkeypatch):
     stopped(path, monkeypatch)
-    _files._written(path, path.read_bytes(), 0o600)  # and no more, as where the process was killed
+    _files._write_unfinished(path, path.read_bytes(), 0o600)  # and no more, as where the process was killed
     other = path.with_name(f"{path.name}.txt")
     other.touch()
     run(path)

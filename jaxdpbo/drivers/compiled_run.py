@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxdpbo import space as spaces
 from jaxdpbo import types
-from jaxdpbo.drivers import mesh, result
+from jaxdpbo.drivers import result, sharding
 from jaxdpbo.privacy import totals
 from jaxdpbo.types import Algorithm, Config, Data, Memory, Objective, Query
 
@@ -46,7 +46,7 @@ def contribute(
     given = algorithm.contribute
     assert given is not None
     types.check_values(values, *jnp.shape(values)[:-1], users=config.users)
-    return mesh.sum_over_users(lambda public, own: given(*public, *own), (config, query), (memory, values))
+    return sharding.sum_over_users(lambda public, own: given(*public, *own), (config, query), (memory, values))
 
 
 def _total(
@@ -56,21 +56,21 @@ def _total(
     if query.survey is not None:
         key, refine_key = jax.random.split(key)
 
-        def refined() -> Query:
+        def refine() -> Query:
             survey = algorithm.survey
             if survey is None or algorithm.refine is None:
                 raise TypeError("an algorithm whose queries have a survey must have the functions survey and refine")
-            counted, _ = mesh.sum_over_users(
+            counted, _ = sharding.sum_over_users(
                 lambda public, own: (survey(*public, *own), ()), (config, query), (memory, values)
             )
             return algorithm.refine(refine_key, config, query, counted)
 
-        query = jax.lax.cond(query.survey, refined, lambda: query)
+        query = jax.lax.cond(query.survey, refine, lambda: query)
     total, memory = contribute(algorithm, config, query, memory, values)
     return total, query, memory, key
 
 
-def scan(
+def pure_run(
     algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Data
 ) -> tuple[Any, result.Snapshot, Any]:
     """The pure function inside ``run_scan``: a whole run, for ``jax.jit``, ``jax.vmap`` and ``jax.lax.map`` over keys,
@@ -81,11 +81,11 @@ def scan(
     """
     init_key, loop_key, release_key = jax.random.split(key, 3)
     start = begin(algorithm, init_key, config)
-    end, info = steps(algorithm, objective, loop_key, config, data, start, jnp.arange(config.steps))
+    end, info = run_steps(algorithm, objective, loop_key, config, data, start, jnp.arange(config.steps))
     return algorithm.release(release_key, config, end.state), end, info
 
 
-def steps(
+def run_steps(
     algorithm: Algorithm,
     objective: Objective,
     key: jax.Array,
@@ -99,22 +99,22 @@ def steps(
     def step(before, t):
         ask_key, tell_key = jax.random.split(jax.random.fold_in(key, t))
         query = algorithm.ask(ask_key, config, before.state)
-        values = _at_each(objective, query.points, data, config.space)
+        values = _map_points(objective, query.points, data, config.space)
         result.expect_no_mean("objective", values.shape[1:], config.users)
         after, info = learn(algorithm, tell_key, config, before, query, values)
-        return after, result.complete(info)
+        return after, result.check_info(info)
 
     return jax.lax.scan(step, before, times)
 
 
-def _at_each(objective: Objective, points: jax.Array, data: Any, space: Any) -> jax.Array:
+def _map_points(objective: Objective, points: jax.Array, data: Any, space: Any) -> jax.Array:
     """The values at each of ``points (b, d)``: one after the other on a CPU, together elsewhere.
 
     Not for speed: a batched LAPACK call of jaxlib 0.10.2 waits for tasks on the pool of threads that it occupies, so
     that as many calls as the pool has threads (two host devices, or two independent factorisations) wait for ever.
     """
 
-    def at(point):
+    def evaluate(point):
         try:
             returned = objective(spaces.place(space, point), data)
         except Exception as error:
@@ -131,5 +131,5 @@ def _at_each(objective: Objective, points: jax.Array, data: Any, space: Any) -> 
             said = f"objective must return real numbers, got {values.dtype}"
         raise TypeError(said)
 
-    on_cpu = mesh.local_devices()[0].platform == "cpu"
-    return jax.lax.map(at, points) if on_cpu else jax.vmap(at)(points)
+    on_cpu = sharding.local_devices()[0].platform == "cpu"
+    return jax.lax.map(evaluate, points) if on_cpu else jax.vmap(evaluate)(points)

@@ -10,7 +10,7 @@ from jaxdpbo import _checks
 from jaxdpbo.types import ArrayLike, Data, Objective
 
 
-class Replayed(NamedTuple):
+class SeparabilityAudit(NamedTuple):
     """What ``audit_separable`` saw. NOT PRIVATE: for the holder of the data alone.
 
     Attributes:
@@ -37,7 +37,7 @@ def audit_separable(
     records: Sequence[int] | None = None,
     replace: Callable[[Data, int], Data] | None = None,
     tolerance: float = 0.0,
-) -> Replayed:
+) -> SeparabilityAudit:
     """Replace one user's record at a time, and see whether another user's loss moves.
 
     It finds bugs and proves nothing: a condition that these records, replacements and points do not meet is not met
@@ -82,33 +82,33 @@ def audit_separable(
     for point in points:
         before = _losses(objective, point, data, users)
         for row in rows:
-            for other in _two_others(data, row, users) if replace is None else [replace(data, row)]:
-                moved = _moved(before, _losses(objective, point, other, users))
+            for other in _make_replacements(data, row, users) if replace is None else [replace(data, row)]:
+                moved = _differences(before, _losses(objective, point, other, users))
                 moved[row] = 0.0
                 mixed |= {(row, int(entry)) for entry in np.flatnonzero(moved > tolerance)}
                 largest, count = max(largest, float(moved.max())), count + 1
-    return Replayed(tuple(sorted(mixed)), largest, count)
+    return SeparabilityAudit(tuple(sorted(mixed)), largest, count)
 
 
 def _counts(leaf: Any, users: int) -> bool:
     return np.shape(leaf)[:1] == (users,)
 
 
-def _two_others(data: Data, row: int, users: int) -> Iterator[Data]:
+def _make_replacements(data: Data, row: int, users: int) -> Iterator[Data]:
     """The next user's record in the place of this one's, and a record far outside."""
 
-    def changed(leaf: Any, record: Callable[[np.ndarray], Any]) -> Any:
+    def replace_row(leaf: Any, record: Callable[[np.ndarray], Any]) -> Any:
         if not _counts(leaf, users):
             return leaf
         rows = np.array(leaf)
         rows[row] = record(rows)
         return rows
 
-    yield jax.tree.map(lambda leaf: changed(leaf, lambda rows: rows[(row + 1) % users]), data)
-    yield jax.tree.map(lambda leaf: changed(leaf, _far), data)
+    yield jax.tree.map(lambda leaf: replace_row(leaf, lambda rows: rows[(row + 1) % users]), data)
+    yield jax.tree.map(lambda leaf: replace_row(leaf, _make_outlier), data)
 
 
-def _far(rows: np.ndarray) -> Any:
+def _make_outlier(rows: np.ndarray) -> Any:
     """Ten times the largest number; for what is no number the first row."""
     return 10 * np.max(np.abs(rows)) if np.issubdtype(rows.dtype, np.floating) else rows[0]
 
@@ -123,7 +123,7 @@ def _losses(objective: Objective, point: Any, data: Data, users: int) -> np.ndar
     return losses.reshape(-1, users)
 
 
-def _moved(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+def _differences(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """How far each user's loss moved ``(n,)``, none where it is the same, NaN and infinities among that."""
     same = (before == after) | (np.isnan(before) & np.isnan(after))
     with np.errstate(invalid="ignore"):

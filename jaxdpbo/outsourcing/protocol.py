@@ -31,7 +31,7 @@ class Answer(NamedTuple):
     output: float | None
 
 
-def lines_of(stream: TextIO) -> Iterator[str]:
+def read_lines(stream: TextIO) -> Iterator[str]:
     """The lines of a stream; one that is too long comes out empty, one that the stream's end cut off not at all.
 
     A stream that breaks, or is not UTF-8, has ended.
@@ -57,7 +57,7 @@ def sender(stream: TextIO) -> Callable[[str], None]:
     return send
 
 
-def parsed(line: str) -> dict[str, Any]:
+def parse(line: str) -> dict[str, Any]:
     """The object that a line is.
 
     Raises:
@@ -72,12 +72,12 @@ def parsed(line: str) -> dict[str, Any]:
     return content
 
 
-def answer_of(content: object, number: int, rows: int) -> Answer:
+def parse_answer(content: object, number: int, rows: int) -> Answer:
     """The answer to query ``number``, or a refusal."""
     if not isinstance(content, dict):
         raise ProtocolError(f"query {number} was answered by something else")
     try:
-        query, row = integer(content, "query", number, number), integer(content, "row", 0, rows - 1)
+        query, row = parse_integer(content, "query", number, number), parse_integer(content, "row", 0, rows - 1)
         output = content["output"]
         if output is not None:
             output = float(output) if type(output) in (int, float) else math.nan
@@ -90,7 +90,7 @@ def answer_of(content: object, number: int, rows: int) -> Answer:
     return Answer(query, row, output)
 
 
-def integer(content: dict[str, Any], name: str, least: int, most: int) -> int:
+def parse_integer(content: dict[str, Any], name: str, least: int, most: int) -> int:
     """An integer in ``[least, most]``; anything else is refused."""
     value = content[name]
     if type(value) is not int or not least <= value <= most:
@@ -103,10 +103,10 @@ def expect_schema(content: dict[str, Any], who: str) -> None:
     if content.get("schema") != SCHEMA:
         raise ProtocolError(f"{who} does not speak {SCHEMA}")
     if content.get("version") != VERSION:
-        raise ProtocolError(f"{who} speaks version {shown(content.get('version'))}, this is version {VERSION}")
+        raise ProtocolError(f"{who} speaks version {quote(content.get('version'))}, this is version {VERSION}")
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """What another party or a file says, as one short printable line."""
     text = value if isinstance(value, str) else repr(value)
     return "".join(each if each.isprintable() else "?" for each in text[:200])

@@ -14,7 +14,7 @@ from jaxdpbo.types import Data, Tree
 _NO_LEAF = object()  # stands for the axis of None, which is not a leaf
 
 
-def axes_of(data: Data, user_axes: Tree) -> list[int | None]:
+def find_axes(data: Data, user_axes: Tree) -> list[int | None]:
     """The axis of users in each leaf of ``data``, None for public leaves.
 
     Raises:
@@ -61,7 +61,7 @@ def expect_users(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
 
 def expect_one_role(data: Data, user_axes: Tree) -> None:
     """Raise a ValueError if a public leaf and a leaf of the users are the same array or share memory."""
-    leaf_axes = list(zip(jax.tree.leaves(data), axes_of(data, user_axes), strict=True))
+    leaf_axes = list(zip(jax.tree.leaves(data), find_axes(data, user_axes), strict=True))
     public = [_memory(leaf) for leaf, axis in leaf_axes if axis is None]
     users = [_memory(leaf) for leaf, axis in leaf_axes if axis is not None]
     if any(_share_memory(first, second) for first in public for second in users):

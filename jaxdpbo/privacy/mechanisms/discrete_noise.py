@@ -41,7 +41,7 @@ def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int, bits: i
     limbs, factors = tables.gaussian(sigma, bits)
     count, places = limbs.shape[2], _checks.shape("shape", shape)
     words = jax.random.bits(key, (count * len(factors) + 1, *places), jnp.uint32)
-    drawn = _signed(words[1:].reshape(count, len(factors), *places), words[0], limbs)
+    drawn = _draw_signed(words[1:].reshape(count, len(factors), *places), words[0], limbs)
     return functools.reduce(jnp.add, (factor * one for factor, one in zip(factors, drawn, strict=True)))
 
 
@@ -54,14 +54,14 @@ def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Arr
     >>> bool((mechanisms.geometric(secret_key(), (3,), Fraction(1, 2)) >= 0).all())
     True
     """
-    return geometric_of(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
+    return geometric_from_table(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
 
 
-def geometric_of(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
+def geometric_from_table(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
     """The same from a table of ``tables.geometric``, traced: of at most 31 digits, those whose row is 0 being 0."""
     places = (len(table), *(1,) * len(shape))
     words = jax.random.bits(key, (tables.WORDS, len(table), *shape), jnp.uint32)
-    ones = ~at_least(words, [table[:, i].reshape(places) for i in range(tables.WORDS)])
+    ones = ~is_at_least(words, [table[:, i].reshape(places) for i in range(tables.WORDS)])
     powers = jnp.asarray(2 ** np.arange(len(table), dtype=np.int64), jnp.int32).reshape(places)
     return jnp.sum(jnp.where(ones, powers, 0), axis=0, dtype=jnp.int32)
 
@@ -79,13 +79,13 @@ def discrete_laplace(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> 
     >>> mechanisms.discrete_laplace(secret_key(), (3,), Fraction(1, 2)).shape
     (3,)
     """
-    return discrete_laplace_of(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
+    return discrete_laplace_from_table(key, _checks.shape("shape", shape), jnp.asarray(tables.geometric(rate)))
 
 
-def discrete_laplace_of(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
-    """The same from a table, see ``geometric_of``."""
+def discrete_laplace_from_table(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
+    """The same from a table, see ``geometric_from_table``."""
     plus, minus = jax.random.split(key)
-    return geometric_of(plus, shape, table) - geometric_of(minus, shape, table)
+    return geometric_from_table(plus, shape, table) - geometric_from_table(minus, shape, table)
 
 
 def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
@@ -103,7 +103,7 @@ def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
     """
     octant, count = tables.planar(rate), _checks.size("count", count, minimum=0)
     where, way = jax.random.split(key)
-    row = _searched(jax.random.bits(where, (tables.WORDS, count), jnp.uint32), octant.thresholds)
+    row = _search_thresholds(jax.random.bits(where, (tables.WORDS, count), jnp.uint32), octant.thresholds)
     cell = jnp.asarray(octant.cells)[row]
     turn = jax.random.bits(way, (3, count), jnp.uint32) & 1
     cell = jnp.where(turn[0][:, None] == 1, cell[:, ::-1], cell)
@@ -123,10 +123,10 @@ def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fractio
     """
     table = tables.choice(probabilities)[None]
     words = jax.random.bits(key, (tables.WORDS, 1, *_checks.shape("shape", shape)), jnp.uint32)
-    return _counted(words, table)[0]
+    return _count_thresholds(words, table)[0]
 
 
-def at_least(words: Any, thresholds: Any) -> jax.Array:
+def is_at_least(words: Any, thresholds: Any) -> jax.Array:
     """Whether numbers of several ``words (w, ...)`` are at least ``thresholds``, of as many; all are looked at."""
     found = words[-1] >= thresholds[-1]
     for word, threshold in zip(reversed(words[:-1]), reversed(thresholds[:-1]), strict=True):
@@ -134,17 +134,17 @@ def at_least(words: Any, thresholds: Any) -> jax.Array:
     return found
 
 
-def _signed(words, signs, limbs):
+def _draw_signed(words, signs, limbs):
     """A magnitude from each of ``k`` tables ``limbs (k, T, 4)``, by ``words (4, k, ...)`` and a bit of ``signs (...)``.
 
     -0 is 0, so 0 keeps its probability.
     """
     bits = jnp.arange(len(limbs), dtype=jnp.uint32).reshape(-1, *(1,) * signs.ndim)
     sign = (signs[None] >> bits & 1).astype(jnp.int32)
-    return (_counted(words, limbs) ^ -sign) + sign
+    return (_count_thresholds(words, limbs) ^ -sign) + sign
 
 
-def _counted(words, limbs):
+def _count_thresholds(words, limbs):
     """``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``: all thresholds are compared with."""
     places = (*limbs.shape[1::-1], *(1,) * (words.ndim - 2))
     thresholds = [jnp.asarray(limbs[:, :, i].T.reshape(places)) for i in range(len(words))]
@@ -155,17 +155,17 @@ def _counted(words, limbs):
 def _count(carry, threshold):
     """One function for all draws, or one outside of a program would be compiled anew each time."""
     words, found = carry
-    return (words, found + at_least(words, threshold).astype(jnp.int32)), None
+    return (words, found + is_at_least(words, threshold).astype(jnp.int32)), None
 
 
-def _searched(words, table):
+def _search_thresholds(words, table):
     """The same by halving: the number of steps is fixed, the addresses are not."""
     limbs, count = jnp.asarray(table), len(table)
 
     def halve(_, bounds):
         low, high = bounds  # t[low - 1] <= u, u < t[high]
         middle = (low + high) // 2
-        above = at_least(words, [limbs[middle, i] for i in range(tables.WORDS)]) & (low < high)
+        above = is_at_least(words, [limbs[middle, i] for i in range(tables.WORDS)]) & (low < high)
         return jnp.where(above, middle + 1, low), jnp.where(above | (low >= high), high, middle)
 
     start = jnp.zeros(words.shape[1:], jnp.int32), jnp.full(words.shape[1:], count, jnp.int32)

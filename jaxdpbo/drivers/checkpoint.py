@@ -24,7 +24,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from jaxdpbo import _files
-from jaxdpbo.drivers import mesh, program, result
+from jaxdpbo.drivers import compiled_run, result, sharding
 from jaxdpbo.types import Algorithm, Config, Objective, State
 
 PARTS = 20  # at most
@@ -34,7 +34,7 @@ PRINTS = {
 }  # fmt: skip
 
 
-class Begun(NamedTuple):
+class CheckpointedRun(NamedTuple):
     """A run that has a file.
 
     Attributes:
@@ -69,7 +69,7 @@ def begin(
     data: Any,
     *,
     drawn: bool,
-) -> Begun:
+) -> CheckpointedRun:
     """The run that the file is of, or a new file; ``drawn`` says that ``key`` is nobody's, and the file's will do.
 
     Raises:
@@ -82,20 +82,20 @@ def begin(
         raise TypeError(f"checkpoint must be a path, got {type(path).__name__}")
     path = Path(path).absolute()
     own = _children(key)
-    start = _started(algorithm, own[0], config)
+    start = _start(algorithm, own[0], config)
     traced = (
-        _started.trace(algorithm, *_shapes((own[0], config))),
+        _start.trace(algorithm, *_shapes((own[0], config))),
         _part.trace(algorithm, objective, *_shapes((own[1], config, data, start)), _size(config), 0),
-        _released.trace(algorithm, *_shapes((own[2], config, start.state))),
+        _release.trace(algorithm, *_shapes((own[2], config, start.state))),
     )
-    if any(_calls_unseen(each.jaxpr.jaxpr) for each in traced):
+    if any(_calls_foreign_code(each.jaxpr.jaxpr) for each in traced):
         raise ValueError(
             "checkpoint must not be given where the program calls Python or foreign code (pure_callback, io_callback, "
             "ffi_call): the file could not tell it from another, and two runs by one key have the same noise; run_loop "
             "needs no file"
         )
     prints = _prints(_programs(traced), config, data, None if drawn else key)
-    begun = Begun(path, os.urandom(16).hex(), prints, key, own, 0, start, None, True)
+    begun = CheckpointedRun(path, os.urandom(16).hex(), prints, key, own, 0, start, None, True)
     try:
         _files.write_once(path, _content(begun), _files.PRIVATE)
     except FileExistsError:
@@ -103,8 +103,10 @@ def begin(
     return begun
 
 
-def finished(begun: Begun, algorithm: Algorithm, objective: Objective, config: Config, data: Any) -> tuple[Any, ...]:
-    """``(release, snapshot, info)`` of ``scan``; the file has the snapshot after every part."""
+def finish(
+    begun: CheckpointedRun, algorithm: Algorithm, objective: Objective, config: Config, data: Any
+) -> tuple[Any, ...]:
+    """``(release, snapshot, info)`` of ``pure_run``; the file has the snapshot after every part."""
     size = _size(config)
     while begun.done < config.steps:
         after, info = _part(algorithm, objective, begun.keys[1], config, data, begun.snapshot, size, begun.done)
@@ -113,10 +115,10 @@ def finished(begun: Begun, algorithm: Algorithm, objective: Objective, config: C
         known = info if begun.info is None else jax.tree.map(lambda *both: np.concatenate(both), begun.info, info)
         begun = begun._replace(done=begun.done + count, snapshot=after, info=known)
         _files.replace(begun.path, _content(begun), _files.PRIVATE)
-    return _released(algorithm, begun.keys[2], config, begun.snapshot.state), begun.snapshot, begun.info
+    return _release(algorithm, begun.keys[2], config, begun.snapshot.state), begun.snapshot, begun.info
 
 
-def delete(begun: Begun) -> None:
+def delete(begun: CheckpointedRun) -> None:
     """What is left of a run that ended."""
     _files.unlink(begun.path)
 
@@ -132,8 +134,8 @@ def _children(key: jax.Array) -> tuple[jax.Array, ...]:
 
 
 @partial(jax.jit, static_argnums=0)
-def _started(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snapshot:
-    return program.begin(algorithm, key, config)
+def _start(algorithm: Algorithm, key: jax.Array, config: Config) -> result.Snapshot:
+    return compiled_run.begin(algorithm, key, config)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 6))
@@ -141,11 +143,11 @@ def _part(
     algorithm: Algorithm, objective: Objective, key: jax.Array, config: Config, data: Any, before: result.Snapshot,
     size: int, start: jax.Array,
 ) -> tuple[result.Snapshot, Any]:  # fmt: skip
-    return program.steps(algorithm, objective, key, config, data, before, start + jnp.arange(size))
+    return compiled_run.run_steps(algorithm, objective, key, config, data, before, start + jnp.arange(size))
 
 
 @partial(jax.jit, static_argnums=0)
-def _released(algorithm: Algorithm, key: jax.Array, config: Config, state: State) -> Any:
+def _release(algorithm: Algorithm, key: jax.Array, config: Config, state: State) -> Any:
     return algorithm.release(key, config, state)
 
 
@@ -159,13 +161,13 @@ def _programs(traced: Sequence[jax.stages.Traced]) -> list[Any]:
     return [part for each in traced for part in (each.lower().as_text().encode(), *each.jaxpr.consts)]
 
 
-def _calls_unseen(jaxpr: Jaxpr) -> bool:
+def _calls_foreign_code(jaxpr: Jaxpr) -> bool:
     """Whether what is computed, or done, follows from a function that no text shows."""
     inside = (
         part for equation in jaxpr.eqns for part in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
     )
     return any(equation.primitive.name in NAMED_ONLY for equation in jaxpr.eqns) or any(
-        _calls_unseen(part if isinstance(part, Jaxpr) else part.jaxpr) for part in inside if _is_program(part)
+        _calls_foreign_code(part if isinstance(part, Jaxpr) else part.jaxpr) for part in inside if _is_program(part)
     )
 
 
@@ -186,8 +188,8 @@ def _prints(programs: list[Any], config: Config, data: Any, key: jax.Array | Non
 
 def _devices(data: Any) -> list[bytes]:
     """All by which the same program may round otherwise."""
-    found = mesh.of(data)
-    one = mesh.local_devices()[0] if found is None else found.devices.flat[0]
+    found = sharding.find_mesh(data)
+    one = sharding.local_devices()[0] if found is None else found.devices.flat[0]
     placed = [str(getattr(getattr(leaf, "sharding", None), "spec", None)) for leaf in jax.tree.leaves(data)]
     compiled = jax.__version__, metadata.version("jaxlib"), os.environ.get("XLA_FLAGS", "")
     kind = _processor() if one.platform == "cpu" else f"{one.platform} {one.device_kind}"
@@ -215,7 +217,7 @@ def _digest(parts: list[Any]) -> str:
 # The file
 
 
-def _content(begun: Begun) -> bytes:
+def _content(begun: CheckpointedRun) -> bytes:
     written = io.BytesIO()
     named = {f"state {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.snapshot))}
     named |= {f"info {number}": leaf for number, leaf in enumerate(jax.tree.leaves(begun.info))}
@@ -223,7 +225,7 @@ def _content(begun: Begun) -> bytes:
     return written.getvalue()
 
 
-def _read(asked: Begun, info: Any) -> Begun:
+def _read(asked: CheckpointedRun, info: Any) -> CheckpointedRun:
     """What the file says of the run that was asked for; ``info`` is of the kind of one part's."""
     content = _files.read_private(asked.path)
     try:

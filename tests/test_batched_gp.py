@@ -10,7 +10,7 @@ import pytest
 from kernel_cases import NAMES, case
 from oracles import gp as oracle
 
-from jaxdpbo.surrogate import gp, kernels, stacked
+from jaxdpbo.surrogate import batched_gp, gp, kernels
 
 CAPACITY, DIMENSION = 75, 3  # no multiple of a block
 NOISE = (1e-6, 1e-2)
@@ -29,18 +29,20 @@ def scene(name):
 
 @jax.jit
 def in_steps(models, points, mask, counts):
-    """The posterior of ``stacked.extend``, which sees the rows up to each of ``counts`` and no later one."""
-    start = stacked.prior(stacked.stack(models), *points.shape)
+    """The posterior of ``batched_gp.extend``, which sees the rows up to each of ``counts`` and no later one."""
+    start = batched_gp.prior(batched_gp.stack(models), *points.shape)
 
     def step(posterior, count):
         seen = jnp.arange(CAPACITY, dtype=jnp.int32) < count
         known = posterior._replace(points=jnp.where(seen[:, None], points, 0.0), mask=mask & seen)
-        return stacked.extend(known, count), None
+        return batched_gp.extend(known, count), None
 
     return jax.lax.scan(step, start, counts)[0]
 
 
-predict = jax.jit(lambda posterior, values, new: stacked.predict(posterior, stacked.whitened(posterior, values), new))
+predict = jax.jit(
+    lambda posterior, values, new: batched_gp.predict(posterior, batched_gp.whiten(posterior, values), new)
+)
 
 
 @pytest.mark.parametrize("counts", [[CAPACITY], list(range(1, 76)), [5, 5, 31, 32, 33, 70, 70]])
@@ -83,7 +85,7 @@ def test_the_likelihood_and_its_gradient_are_those_of_gp(name):
     slow = jax.jit(jax.value_and_grad(gp.log_marginal_likelihood))
     for model, column in zip(models, junk.T, strict=True):
         expected, slope = slow(model, points, column, mask)
-        found, gradient = jax.jit(stacked.likelihood)(model, points, column, mask)
+        found, gradient = jax.jit(batched_gp.likelihood)(model, points, column, mask)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         for one, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(slope), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.max(np.abs(other)))
@@ -93,12 +95,12 @@ def test_the_likelihood_and_its_gradient_are_those_of_gp(name):
 def test_a_fit_is_that_of_gp_from_one_start(used):
     """On whichever prefix the rows used need."""
     capacity, rng = 280, np.random.default_rng(3)
-    assert stacked.stages(capacity) == (70, 280)
+    assert batched_gp.stages(capacity) == (70, 280)
     points, mask = jnp.asarray(rng.uniform(size=(capacity, 2))), jnp.arange(capacity) < used
     values = jnp.stack([jnp.sin(5 * points[:, 0]), points[:, 1] ** 2 + 0.1 * jnp.asarray(rng.normal(size=capacity))], 1)
     middle = [gp.Model(kernels.matern52, kernels.stationary(0.7, 2), jnp.asarray(noise)) for noise in NOISE]
     begun = [replace(model, params=kernels.stationary([0.9, 0.5], 2)) for model in middle]
-    found = stacked.unstack(_fitted(middle, begun, points, values, mask, jnp.asarray(used, jnp.int32)))
+    found = batched_gp.unstack(_fitted(middle, begun, points, values, mask, jnp.asarray(used, jnp.int32)))
     slow = jax.jit(partial(gp.fit, num_restarts=1, steps=5))
     for place in (0, 1):
         expected = slow(jax.random.key(0), middle[place], points, values[:, place], mask, initial=begun[place])
@@ -109,4 +111,6 @@ def test_a_fit_is_that_of_gp_from_one_start(used):
 
 @jax.jit
 def _fitted(middle, begun, points, values, mask, used):
-    return stacked.fit(stacked.stack(middle), points, values, mask, used, initial=stacked.stack(begun), steps=5)
+    return batched_gp.fit(
+        batched_gp.stack(middle), points, values, mask, used, initial=batched_gp.stack(begun), steps=5
+    )

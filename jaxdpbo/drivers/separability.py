@@ -9,25 +9,27 @@ from jaxdpbo.types import Data, Objective, Tree
 CONDITIONS = guarantee.SEPARABLE_LOSSES, guarantee.SEPARABLE_GAINS
 
 
-def shown(objective: Objective, data: Data, user_axes: Tree) -> tuple[Objective, Data]:
+def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tuple[Objective, Data]:
     """The objective that a run evaluates, checked when it is traced where ``user_axes`` are given, and its data.
 
     Raises:
       ValueError: one array is both public and the users'; ``user_axes`` for an objective that has its own.
     """
-    rows = _of_rows(objective)
+    rows = _row_objective(objective)
     if user_axes is not None:
         if isinstance(rows, separable.KeepsApart):
             raise ValueError(f"user_axes must not be given where the objective has its own, got {rows!r}")
         rows = separable.Checked(rows, user_axes)
-        objective = objective.of(rows) if isinstance(objective, separable.ByPerson) else rows
+        objective = objective.replace_objective(rows) if isinstance(objective, separable.ByPerson) else rows
     if not isinstance(rows, separable.KeepsApart):
         return objective, data
     separable.expect_one_role(data, rows.user_axes)
-    return objective, result.arrays(data)
+    return objective, result.to_arrays(data)
 
 
-def rests_on(statement: guarantee.Guarantee, objective: Objective, *, shown: bool = True) -> guarantee.Guarantee:
+def update_assumptions(
+    statement: guarantee.Guarantee, objective: Objective, *, shown: bool = True
+) -> guarantee.Guarantee:
     """``statement``, without what tracing the objective shows; ``shown`` is False where a step was not traced."""
     if not set(CONDITIONS) & set(statement.assumptions):
         return statement
@@ -37,7 +39,7 @@ def rests_on(statement: guarantee.Guarantee, objective: Objective, *, shown: boo
         return of_all.assuming(guarantee.BLOCKS_APART, *whose)
     if isinstance(objective, separable.ByPerson):
         statement = statement.assuming(guarantee.WHOSE_ROWS)
-    if not (shown and isinstance(_of_rows(objective), separable.KeepsApart)):
+    if not (shown and isinstance(_row_objective(objective), separable.KeepsApart)):
         return statement
     return _without_conditions(statement).assuming(guarantee.OWN_ROWS)
 
@@ -48,6 +50,6 @@ def _without_conditions(statement: guarantee.Guarantee) -> guarantee.Guarantee:
     return statement
 
 
-def _of_rows(objective: Objective) -> Objective:
+def _row_objective(objective: Objective) -> Objective:
     """What gives one entry a row of the data: a person's may be several."""
     return objective.rows if isinstance(objective, separable.ByPerson) else objective

@@ -34,12 +34,12 @@ def largest_distance(mu: float, sigma: int, releases: int = 1) -> int:
     return math.isqrt(math.floor(each**2 / _checks.size("releases", releases)))
 
 
-def composed_mu(*levels: float) -> float:
+def compose_gdp_rounded_up(*levels: float) -> float:
     """``sqrt(sum mu_t^2)`` of GDP levels, rounded up: adaptive composition (Dong et al. 2022, corollary 3.3)."""
     return _root_above(sum((Fraction(_checks.positive("level", level)) ** 2 for level in levels), Fraction(0)))
 
 
-def above(value: Fraction) -> float:
+def round_up(value: Fraction) -> float:
     """The least float that is at least ``value``."""
     try:
         found = float(value)
@@ -53,7 +53,7 @@ def _root_above(squared: Fraction) -> float:
         60 - (squared.numerator.bit_length() - squared.denominator.bit_length()) // 2
     )  # the squares of few floats are
     root = math.isqrt(math.ceil(squared * Fraction(4) ** shift)) + 1
-    found = above(root / Fraction(2) ** shift)
+    found = round_up(root / Fraction(2) ** shift)
     while Fraction(lower := math.nextafter(found, 0.0)) ** 2 >= squared:
         found = lower
     return found

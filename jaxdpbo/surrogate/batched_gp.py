@@ -80,7 +80,7 @@ def extend(posterior: Posterior, used: jax.Array | int) -> Posterior:
         below = jnp.where((rows < start)[None, :, None], below, 0.0)
         transposed = below.transpose(0, 2, 1)
         remaining = jax.vmap(lambda one: covariance(one, points, mask))(model) - matmul(transposed, below)
-        inner = jax.lax.map(gp.inverse_factor, remaining)  # LAPACK: one after the other, see drivers.program
+        inner = jax.lax.map(gp.inverse_factor, remaining)  # LAPACK: one after the other, see drivers.compiled_run
         added = jax.lax.dynamic_update_slice_in_dim(-matmul(inner, matmul(transposed, whitening)), inner, start, 2)
         return jax.lax.dynamic_update_slice_in_dim(whitening, added, start, 1)
 
@@ -102,13 +102,13 @@ def _cross(model, evaluated, mask, points):
     return jnp.where(mask[None, :, None], found, 0.0)
 
 
-def whitened(posterior: Posterior, values: jax.Array) -> jax.Array:
+def whiten(posterior: Posterior, values: jax.Array) -> jax.Array:
     """``L^-1 y`` of each process ``(p, m)`` for ``values (m, p)``, for ``predict``; masked rows are ignored."""
-    return matmul(posterior.whitening, gp.masked(posterior.mask, values).T[:, :, None])[..., 0]
+    return matmul(posterior.whitening, gp.mask_rows(posterior.mask, values).T[:, :, None])[..., 0]
 
 
 def predict(posterior: Posterior, white: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Means and variances ``(p, k)`` of the latent functions at ``points (k, d)``, of values ``whitened``.
+    """Means and variances ``(p, k)`` of the latent functions at ``points (k, d)``, of values ``whiten``.
 
     One product of matrices for all points.
     """
@@ -147,7 +147,7 @@ def fit(
         flat, unravel = ravel_pytree(middle)
         span = 2.0 * math.log(gp.FIT_FACTOR)
 
-        def on(count):
+        def on_prefix(count):
             def value_and_gradient(numbers):
                 value, gradient = likelihood(unravel(numbers), points[:count], targets[:count], mask[:count])
                 return value, ravel_pytree(gradient)[0]
@@ -156,7 +156,7 @@ def fit(
 
         def value_and_gradient(unit):
             numbers = flat * jnp.exp(span * (unit - 0.5))
-            value, gradient = jax.lax.switch(stage, [on(count) for count in counts], numbers)
+            value, gradient = jax.lax.switch(stage, [on_prefix(count) for count in counts], numbers)
             return value, span * numbers * gradient
 
         begun = 0.5 + jnp.log(jnp.where(flat == 0, 1.0, ravel_pytree(start)[0] / flat)) / span
@@ -179,7 +179,7 @@ def likelihood(model: Model, points: jax.Array, values: jax.Array, mask: jax.Arr
     known = jnp.sum(mask, dtype=values.dtype)
 
     def height(model: Model) -> jax.Array:
-        return gp.log_density(covariance(model, points, mask), gp.masked(mask, values))
+        return gp.log_density(covariance(model, points, mask), gp.mask_rows(mask, values))
 
     value, gradient = jax.value_and_grad(height)(model)
     return value - 0.5 * known * math.log(2 * math.pi), gradient

@@ -31,7 +31,7 @@ RUNS_AXIS = "runs"
 Kept = TypeVar("Kept")
 
 
-def placed(data: Tree) -> Any:
+def place_users(data: Tree) -> Any:
     """Data on a mesh of users and runs, where a leaf of them is sharded; otherwise as they are.
 
     Raises:
@@ -56,8 +56,8 @@ def placed(data: Tree) -> Any:
     return jax.tree.map(place, data)
 
 
-def of(data: Tree) -> Mesh | None:
-    """The mesh that ``placed`` put data on; None where they are not sharded."""
+def find_mesh(data: Tree) -> Mesh | None:
+    """The mesh that ``place_users`` put data on; None where they are not sharded."""
     return next((leaf.sharding.mesh for leaf in jax.tree.leaves(data) if _is_sharded(leaf)), None)
 
 
@@ -69,12 +69,12 @@ def local_devices() -> list[Any]:
     return [named]
 
 
-def over(found: Mesh | None) -> AbstractContextManager[Any]:
+def use_mesh(found: Mesh | None) -> AbstractContextManager[Any]:
     """What programs of such data are traced and called in."""
     return nullcontext() if found is None else jax.set_mesh(found)
 
 
-def beside(found: Mesh | None, tree: Kept) -> Kept:
+def move_to_mesh(found: Mesh | None, tree: Kept) -> Kept:
     """What was made under a mesh that the caller set lies on that one: here on ``found``, a copy on each device."""
 
     def place(leaf: Any) -> Any:
@@ -86,7 +86,7 @@ def beside(found: Mesh | None, tree: Kept) -> Kept:
     return jax.tree.map(place, tree)
 
 
-def given_back(found: Mesh | None, tree: Any) -> Any:
+def gather_release(found: Mesh | None, tree: Any) -> Any:
     """A release of programs of such data, for the caller to use beside anything, under whatever mesh."""
     if found is None:
         return tree
@@ -109,16 +109,16 @@ def sum_over_users(function: Callable[[Tree, Tree], tuple[Tree, Tree]], public: 
     if USERS_AXIS not in found.auto_axes or users % found.shape[USERS_AXIS]:
         return function(public, own)
 
-    def by_user(tree: Any) -> Any:
+    def user_specs(tree: Any) -> Any:
         return jax.tree.map(lambda leaf: PartitionSpec(*[None] * (leaf.ndim - 1), USERS_AXIS), tree)
 
-    def on_a_device(public: Tree, own: Tree) -> tuple[Tree, Tree]:
+    def sum_on_device(public: Tree, own: Tree) -> tuple[Tree, Tree]:
         total, kept = function(public, own)
         return totals.psum(total, USERS_AXIS), kept
 
-    kept = by_user(jax.eval_shape(function, public, own)[1])
+    kept = user_specs(jax.eval_shape(function, public, own)[1])
     spread = jax.shard_map(
-        on_a_device, mesh=found, in_specs=(PartitionSpec(), by_user(own)), out_specs=(PartitionSpec(), kept),
+        sum_on_device, mesh=found, in_specs=(PartitionSpec(), user_specs(own)), out_specs=(PartitionSpec(), kept),
         axis_names={USERS_AXIS}, check_vma=False,
     )  # fmt: skip
     return spread(public, own)
@@ -134,7 +134,7 @@ def expect_one_process(what: str, data: Tree) -> None:
         raise ValueError(f"{what} must not be given users on several processes: each would draw or charge for itself")
 
 
-def agreed(
+def share_keys(
     data: Tree, keys: jax.Array, *statements: guarantee.Guarantee
 ) -> tuple[jax.Array, tuple[guarantee.Guarantee, ...]]:
     """The keys of the first process, and what is stated of runs that pass keys and sums from one to another.

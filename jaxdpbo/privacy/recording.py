@@ -26,7 +26,7 @@ class Recording(NamedTuple):
     run: str
 
 
-def located(recording: Any) -> Recording:
+def check_recording(recording: Any) -> Recording:
     """A checked recording with an absolute path: an objective may change the working directory.
 
     Raises:
@@ -61,7 +61,7 @@ def charge(recording: Recording, what: str, statement: guarantee.Guarantee, *pub
       TypeError: something in ``public`` has no bytes to hash, or ``recording`` is none.
       ledger.LedgerError: the budget does not suffice, or the name stands for something else.
     """
-    path, run = located(recording)
+    path, run = check_recording(recording)
     if statement.notion not in ledger.LEVELS:
         raise ValueError(f"a ledger adds up {', '.join(ledger.LEVELS)}; this run has {statement.notion!r}: {statement}")
     event = ledger.Event(*_level_for(path, statement), statement.delta, statement.total_variation)
@@ -109,7 +109,7 @@ def expect_first(recording: Recording, charged: ledger.Charge) -> None:
         )
 
 
-def as_text(tree: Tree) -> list[dict[str, Any]]:
+def to_text(tree: Tree) -> list[dict[str, Any]]:
     """The arrays of a pytree, for JSON."""
     arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     return [
@@ -123,7 +123,7 @@ def as_text(tree: Tree) -> list[dict[str, Any]]:
 
 
 def from_text(like: Tree, written: list[dict[str, Any]]) -> Any:
-    """What ``as_text`` was given, in the shape of ``like``.
+    """What ``to_text`` was given, in the shape of ``like``.
 
     Raises:
       ledger.Damaged: it is of another shape.

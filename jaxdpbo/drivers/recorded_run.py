@@ -16,11 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo.privacy import charges, guarantee, ledger
+from jaxdpbo.privacy import guarantee, ledger
+from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.types import Algorithm, Config, Tree
 
 
-class Checkpoint(NamedTuple):
+class RecordedRun(NamedTuple):
     """How far a charged run of ``run_loop`` has gone.
 
     Attributes:
@@ -30,15 +31,15 @@ class Checkpoint(NamedTuple):
       publics: the public states after the steps taken, first to last.
     """
 
-    recording: charges.Recording
+    recording: recordings.Recording
     release: dict[str, Any] | None
     steps: int
     publics: tuple[Any, ...]
 
 
 def begin(
-    recording: charges.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee, fresh: Tree
-) -> Checkpoint:
+    recording: recordings.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee, fresh: Tree
+) -> RecordedRun:
     """Charge a run that goes step by step, or find how far it went; ``fresh`` is a public state of its shape.
 
     Raises:
@@ -46,9 +47,9 @@ def begin(
       ledger.LedgerError: the budget does not suffice, the name stands for another run, or the run ended in a draw.
       ledger.Damaged: its states are not what was written.
     """
-    recording, what = charges.located(recording), f"{_what(algorithm, config)}, step by step"
-    charged = charges.charge(recording, what, statement, "run_loop", algorithm, config)
-    publics, before = [], _nothing(fresh)
+    recording, what = recordings.check_recording(recording), f"{_describe_run(algorithm, config)}, step by step"
+    charged = recordings.charge(recording, what, statement, "run_loop", algorithm, config)
+    publics, before = [], _zeros(fresh)
     for number, line in enumerate(charged.steps):
         if number % 2 == 0 and set(line) == {"draws"}:
             continue
@@ -61,7 +62,7 @@ def begin(
             raise ledger.Damaged(
                 f"{recording.path}: run {charged.run!r} has no public state at step {number // 2}"
             ) from error
-        before = _changed(before, changed)
+        before = _apply_difference(before, changed)
         publics.append(before)
     if len(charged.steps) % 2 and charged.release is None:
         raise ledger.LedgerError(
@@ -69,11 +70,11 @@ def begin(
             f"been seen, so the run ends there, {len(publics)} steps on record; what is left needs a name, and a "
             "charge, of its own"
         )
-    return Checkpoint(recording, charged.release, len(charged.steps), tuple(publics))
+    return RecordedRun(recording, charged.release, len(charged.steps), tuple(publics))
 
 
 def begin_once(
-    recording: charges.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee
+    recording: recordings.Recording, algorithm: Algorithm, config: Config, statement: guarantee.Guarantee
 ) -> ledger.Charge:
     """Charge a run that goes in one program.
 
@@ -81,12 +82,12 @@ def begin_once(
       ValueError: no name, or a guarantee that does not add up with others.
       ledger.LedgerError: the budget does not suffice, or the name stands for another run or a failed attempt.
     """
-    what = f"{_what(algorithm, config)}, in one program"
-    return charges.charge_once(recording, what, statement, "run_scan", algorithm, config)
+    what = f"{_describe_run(algorithm, config)}, in one program"
+    return recordings.charge_once(recording, what, statement, "run_scan", algorithm, config)
 
 
-def begin_in_parts(
-    recording: charges.Recording,
+def begin_with_file(
+    recording: recordings.Recording,
     algorithm: Algorithm,
     config: Config,
     statement: guarantee.Guarantee,
@@ -99,58 +100,58 @@ def begin_in_parts(
       ledger.LedgerError: the budget does not suffice, or the name stands for another run or one that another file,
         which may be gone, began to draw.
     """
-    what = f"{_what(algorithm, config)}, in parts"
+    what = f"{_describe_run(algorithm, config)}, in parts"
     run = recording, what, statement, "run_scan, in parts, of a file", algorithm, config
-    charged = charges.charge(*run)
+    charged = recordings.charge(*run)
     if charged.release is None and not charged.steps:
         try:
             ledger.note(*recording, 1, {"file": file})  # before anything is drawn
             return charged
         except ledger.Moved:  # the same call in another process was first, perhaps with this file
-            charged = charges.charge(*run)
+            charged = recordings.charge(*run)
     if charged.release is None and charged.steps[0] != {"file": file}:
-        charges.expect_first(recording, charged)
+        recordings.expect_first(recording, charged)
     return charged
 
 
-def about_to_draw(checkpoint: Checkpoint, what: str) -> Checkpoint:
+def note_step(checkpoint: RecordedRun, what: str) -> RecordedRun:
     """On the disk before a step is drawn.
 
     Raises:
       ledger.Moved: another process goes on with this run.
     """
-    return _noted(checkpoint, {"draws": what})
+    return _note(checkpoint, {"draws": what})
 
 
-def keep(checkpoint: Checkpoint, before: Any | None, after: Tree) -> Checkpoint:
+def store_state(checkpoint: RecordedRun, before: Any | None, after: Tree) -> RecordedRun:
     """Put the public state after a step on the disk. ``before``: the one before it, or None."""
-    before = _nothing(after) if before is None else before
+    before = _zeros(after) if before is None else before
     difference = np.bitwise_xor(_bytes(before), _bytes(after))  # most of a state stays as it was
-    return _noted(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
+    return _note(checkpoint, {"public": base64.b64encode(zlib.compress(difference.tobytes(), 1)).decode()})
 
 
-def give_out(recording: charges.Recording, released: Tree) -> Any:
+def store_release(recording: recordings.Recording, released: Tree) -> Any:
     """Store a release before anybody sees it."""
-    stored = ledger.store_release(*recording, {"release": charges.as_text(released)})
-    return charges.from_text(released, stored["release"])
+    stored = ledger.store_release(*recording, {"release": recordings.to_text(released)})
+    return recordings.from_text(released, stored["release"])
 
 
-def given_out(charged: Any, like: Tree) -> Any:
+def load_release(charged: Any, like: Tree) -> Any:
     """The release that was stored, of the shape of ``like``, or None."""
-    return None if charged.release is None else charges.from_text(like, charged.release["release"])
+    return None if charged.release is None else recordings.from_text(like, charged.release["release"])
 
 
-def _what(algorithm: Algorithm, config: Any) -> str:
+def _describe_run(algorithm: Algorithm, config: Any) -> str:
     module = algorithm.tell.__module__.removeprefix("jaxdpbo.algorithms.").removesuffix(".run")
     return f"{module}, {config.steps} steps"
 
 
-def _noted(checkpoint: Checkpoint, line: dict[str, Any]) -> Checkpoint:
+def _note(checkpoint: RecordedRun, line: dict[str, Any]) -> RecordedRun:
     ledger.note(*checkpoint.recording, checkpoint.steps + 1, line)
     return checkpoint._replace(steps=checkpoint.steps + 1)
 
 
-def _nothing(tree: Any) -> Any:
+def _zeros(tree: Any) -> Any:
     return jax.tree.map(jnp.zeros_like, tree)
 
 
@@ -159,7 +160,7 @@ def _bytes(tree: Any) -> np.ndarray:
     return np.frombuffer(b"".join(leaves), np.uint8)
 
 
-def _changed(tree: Any, difference: bytes) -> Any:
+def _apply_difference(tree: Any, difference: bytes) -> Any:
     data = _bytes(tree)
     if len(difference) != len(data):
         raise ledger.Damaged("a public state on record is of other shapes than this run's")

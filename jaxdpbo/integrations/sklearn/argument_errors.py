@@ -7,8 +7,8 @@ from typing import Any, ParamSpec
 
 from sklearn.base import is_classifier, is_regressor
 
-from jaxdpbo.integrations.sklearn.kinds import Estimator, Loss
 from jaxdpbo.integrations.sklearn.losses import LOSSES
+from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Loss
 
 Arguments = ParamSpec("Arguments")
 LOSS_OF = {  # scikit-learn's score -> the nearest loss of single records
@@ -41,13 +41,13 @@ def refuse_others(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
     names = signature(init).parameters
 
     @wraps(init)
-    def checked(*positional: Arguments.args, **named: Arguments.kwargs) -> None:
+    def call(*positional: Arguments.args, **named: Arguments.kwargs) -> None:
         refusals = [f"{name}: {_advice(name, value)}" for name, value in named.items() if name not in names]
         if refusals:
             raise TypeError(f"PrivateSearchCV takes no {'; no '.join(refusals)}")
         init(*positional, **named)
 
-    return checked
+    return call
 
 
 def _advice(name: str, value: Any) -> str:

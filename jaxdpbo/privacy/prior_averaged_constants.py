@@ -7,7 +7,7 @@ covariance ``k1(V, V') k2(x, x')``, both kernels known, normalised to 1 on the d
 What the proofs need is one good event for a fixed pair of neighbours: confidence bounds that hold at every step on
 ``V`` and on ``V'`` (Srinivas et al. 2010, lemma 5.1), a gap between the two functions under ``sensitivity.utilities``
 everywhere, and no observation noise above half of ``noise_gap`` in either run. ``Shares`` says how ``delta`` is divided
-among them, ``over_candidates`` and ``over_box`` what ``sensitivity`` makes of them.
+among them, ``finite_constants`` and ``box_constants`` what ``sensitivity`` makes of them.
 
 Where the printed statement is false, what its proof can be made to give is implemented, and the printed one is kept
 under ``constants="paper"``:
@@ -143,8 +143,8 @@ def noise_gap(deviation: float, steps: int, share: float, constants: str = "corr
 
 @_checks.takes(
     noise_variance=_checks.positive,
-    beta=_checks.unbounded,
-    information=_checks.unbounded,
+    beta=_checks.nonnegative_or_infinite,
+    information=_checks.nonnegative_or_infinite,
     steps=_checks.size,
 )
 def average_regret(noise_variance: float, beta: float, information: float, steps: int) -> float:
@@ -156,7 +156,12 @@ def average_regret(noise_variance: float, beta: float, information: float, steps
     return math.sqrt(8.0 / math.log1p(1.0 / noise_variance) * beta * information / steps)
 
 
-@_checks.takes(beta=_checks.unbounded, steps=_checks.size, candidates=_checks.size, skip_threshold=_checks.unbounded)
+@_checks.takes(
+    beta=_checks.nonnegative_or_infinite,
+    steps=_checks.size,
+    candidates=_checks.size,
+    skip_threshold=_checks.nonnegative_or_infinite,
+)
 def exact_regret(
     beta: float, steps: int, candidates: int, information: Callable[[float], float], *, skip_threshold: float
 ) -> float:
@@ -237,9 +242,9 @@ class Constants(NamedTuple):
     correlation=_checks.fraction,
     noise_variance=_checks.nonnegative,
     constants=_constants,
-    skip_threshold=_checks.unbounded,
+    skip_threshold=_checks.nonnegative_or_infinite,
 )
-def over_candidates(
+def finite_constants(
     *,
     candidates: int,
     dimension: int,
@@ -307,7 +312,7 @@ def over_candidates(
     noise_variance=_checks.positive,
     release=_release,
 )
-def over_box(
+def box_constants(
     *,
     box: Box,
     grid: int,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxdpbo import _files, input_noise
-from jaxdpbo.outsourcing.lines import SCHEMA, VERSION, ProtocolError, expect_schema, parsed
+from jaxdpbo.outsourcing.protocol import SCHEMA, VERSION, ProtocolError, expect_schema, parse
 from jaxdpbo.privacy import guarantee, transforms
 
 
@@ -54,7 +54,7 @@ def read_published(path: str | Path) -> Published:
     content = path.read_bytes()
     try:
         first, *rest = content.decode().splitlines()
-        header = parsed(first)
+        header = parse(first)
         expect_schema(header, path.name)
         z = np.array([_vector(line, header["dimension"]) for line in rest])
         if len(z) != header["rows"]:

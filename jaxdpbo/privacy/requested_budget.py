@@ -52,7 +52,7 @@ def configure(make: Callable[[float], Made], level: float, epsilon: Any = None, 
 
     Args:
       make: a function of a level that reads no data.
-      level: the level that ``mu_of`` returned.
+      level: the level that ``requested_mu`` returned.
       epsilon: the typed ``epsilon``, or None if ``mu`` was typed.
       delta: the typed ``delta``, or None if ``mu`` was typed.
 
@@ -94,7 +94,7 @@ def expect_small_delta(delta: Any, users: int) -> None:
         )
 
 
-def mu_of(
+def requested_mu(
     mu: Any = None,
     epsilon: Any = None,
     delta: Any = None,
@@ -108,8 +108,8 @@ def mu_of(
     Formal guarantee: a mechanism within ``total_variation`` of a ``mu``-GDP one is ``(epsilon, delta)``-DP for the
     ``epsilon`` and ``delta`` asked for (Dong et al. 2022, corollary 2.13).
 
-    >>> from jaxdpbo.privacy import asked
-    >>> round(asked.mu_of(epsilon=3.0, delta=1e-5), 3)
+    >>> from jaxdpbo.privacy import requested_budget
+    >>> round(requested_budget.requested_mu(epsilon=3.0, delta=1e-5), 3)
     0.719
 
     Args:
@@ -145,7 +145,7 @@ def mu_of(
     if reserved > delta / 2:
         raise ValueError(_total_variation_message(epsilon, delta, total_variation))
     least = (delta - reserved) * (1 - 2.0**-30)  # more than converting back can round up
-    return _checks.rounded_down(accounting.gdp_mu(epsilon, least), dtype)
+    return _checks.round_down(accounting.gdp_mu(epsilon, least), dtype)
 
 
 def _total_variation_message(epsilon: float, delta: float, total_variation: float) -> str:

@@ -409,7 +409,7 @@ CHOICES = {
         "pure_level": lambda budget: 2 * PURE_LEVEL(budget),
     },
     "a prior from the data": {"draw": _favouring_the_best},
-    "a range that is not clipped where it ends": {"relative": _wider},
+    "a range that is not clipped where it ends": {"relative_losses": _wider},
 }
 
 

@@ -117,7 +117,7 @@ def test_a_config_without_users_is_refused():
 @pytest.mark.parametrize("missing", ["contribute", "perturb"])
 def test_an_algorithm_has_contribute_and_perturb_or_neither(missing):
     with pytest.raises(TypeError, match="must have both contribute and perturb, or neither"):
-        result.statement_of(CASE.algorithm._replace(**{missing: None}), CASE.objective, CASE.config(1.0))
+        result.state_guarantee(CASE.algorithm._replace(**{missing: None}), CASE.objective, CASE.config(1.0))
 
 
 def test_what_init_returns_must_be_a_state():

@@ -528,7 +528,7 @@ def test_a_driver_under_a_trace_says_what_to_call():
         return drivers.run_scan(random_search.algorithm, loss, RECORDS, config, key=key).release.point
 
     for call in (jax.jit(traced), jax.vmap(traced)):
-        with pytest.raises(RuntimeError, match=r"run_scan runs on the host .* call drivers\.scan\("):
+        with pytest.raises(RuntimeError, match=r"run_scan runs on the host .* call drivers\.pure_run\("):
             call(jax.random.split(jax.random.key(0), 2))
 
 

@@ -75,14 +75,36 @@ def test_assumptions_join_once_and_in_order():
 
 
 def test_the_sentence_says_every_number_and_condition():
-    assert str(GDP) == "gdp 1.5 (replace_one) for validation users"
+    assert str(GDP).splitlines() == [
+        "epsilon = 7.052 at delta = 1e-05",
+        "protects: validation users (replace_one)",
+        "in full: gdp 1.5",
+    ]
     conditional = of("gdp", 2.0, delta=1e-9, assumptions=(guarantee.IDEAL_NOISE, "the tide is out"))
     assert conditional.claim == "gdp 2, delta=1e-09 (replace_one) for rows"
-    assert str(conditional).splitlines() == [
-        f"{conditional.claim}, assuming that",
+    first, *lines = str(conditional).splitlines()
+    assert first.endswith(" at delta = 1e-05")  # at its own delta no Gaussian noise has an epsilon
+    assert lines == [
+        "protects: rows (replace_one)",
+        "in full: gdp 2, delta=1e-09",
+        "assuming that",
         f"- {guarantee.IDEAL_NOISE} [docs/assumptions.md#ideal-noise]",
         "- the tide is out",
     ]
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.3])
+@pytest.mark.parametrize("made", [GDP, of("dp", 0.123456), of("dp", 1.0, delta=1e-12), of("gdp", 0.01)])
+def test_the_summary_never_shows_less_than_the_epsilon(made, delta):
+    shown = float(made.summary(delta).splitlines()[0].split()[2])
+    epsilon = made.level if made.notion == "dp" and not made.delta else made.epsilon(delta)
+    assert epsilon <= shown <= epsilon * 1.001 + 1e-300
+
+
+def test_a_notion_without_an_epsilon_shows_its_claim():
+    metric = guarantee.guarantee("metric_dp", 2.0, "unit_distance", "locations", unit=50.0)
+    assert str(metric) == metric.claim
+    assert str(guarantee.no_guarantee("rows", "mu = inf")) == "no privacy guarantee for rows: mu = inf"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +153,8 @@ def test_a_statement_from_a_file_is_checked_like_any_other(changes, error):
 def test_statements_for_other_units_of_distance_are_not_equal():
     near, far = (guarantee.guarantee("gdp", 1.0, "unit_distance", "rows", unit=unit) for unit in (1e-3, 1.0))
     assert near != far
-    assert str(near) == "gdp 1 (unit_distance 0.001) for rows"
+    assert near.claim == "gdp 1 (unit_distance 0.001) for rows"
+    assert str(near).splitlines()[1:] == ["protects: rows (unit_distance 0.001)", "in full: gdp 1"]
 
 
 def test_a_statement_can_not_be_changed():

@@ -274,7 +274,7 @@ COMPILED = {
         np.zeros((1, *CASES["dp_gd"].shape)),
     ),
     "release": lambda key: loop.release.trace(ALGORITHM, key, CONFIG, STATE),
-    "sweep": lambda key: sweep._in_turn.trace(
+    "sweep": lambda key: sweep._run_in_turn.trace(
         sweep._one_run(ALGORITHM, OBJECTIVE), "map", (jnp.zeros(1, int), key[None]),
         (jax.tree.map(lambda leaf: leaf[None], CONFIG), DATA),
     ),

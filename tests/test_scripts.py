@@ -59,7 +59,7 @@ def test_an_unknown_device_is_refused_before_anything_runs(script, device):
     ("command", "lines"),
     [
         (["reproduce", "kusner"], ("kusner fig1 ", "kusner regret ")),
-        (["bench"], tuple(f"{name} " for name in (*speed.NAMES, *SEARCHES))),
+        (["bench"], tuple(f"{name} " for name in (*speed.NAMES, "commits", *SEARCHES))),
     ],
 )
 def test_a_command_without_an_item_lists_what_there_is(command, lines):

@@ -68,13 +68,13 @@ def test_a_failed_factorisation_is_flagged_run_by_run():
 
 def test_memory_does_not_grow_with_the_number_of_runs(monkeypatch):
     """However many the runs, no call has more than ``CALL_RUNS`` on a device."""
-    sizes, call = [], sweep_module._in_turn
+    sizes, call = [], sweep_module._run_in_turn
 
     def watched(function, policy, inputs, shared):
         sizes.append(len(inputs["x"]))
         return call(function, policy, inputs, shared)
 
-    monkeypatch.setattr(sweep_module, "_in_turn", watched)
+    monkeypatch.setattr(sweep_module, "_run_in_turn", watched)
     for runs in (1, 64, 65, 1000):
         sizes.clear()
         inputs = {"x": jnp.arange(float(runs)), "key": jax.random.split(jax.random.key(3), runs)}
@@ -258,7 +258,7 @@ assert list(drivers.distribute(where, np.arange(7))) == shares
 os.environ["NPROC"] = "3"  # too late for XLA, but it is what the default goes by
 def anywhere(each, shared):
     return 2 * each
-import importlib; importlib.import_module("jaxdpbo.drivers.sweep")._in_shares = None
+import importlib; importlib.import_module("jaxdpbo.drivers.sweep")._run_in_shares = None
 assert list(drivers.distribute(anywhere, np.arange(3))) == [0, 2, 4]
 print("same on every device")
 """

@@ -45,7 +45,6 @@ def contribute(
     """``algorithm.contribute`` of all users."""
     given = algorithm.contribute
     assert given is not None
-    types.check_values(values, *jnp.shape(values)[:-1], users=config.users)
     return sharding.sum_over_users(lambda public, own: given(*public, *own), (config, query), (memory, values))
 
 
@@ -53,6 +52,7 @@ def _total(
     algorithm: Algorithm, key: jax.Array, config: Config, memory: Memory, query: Query, values: jax.Array
 ) -> tuple[totals.Total, Query, Memory, jax.Array]:
     """The total of all users, the query it is of, their memory, and the key for the noise."""
+    types.check_values(values, *jnp.shape(values)[:-1], users=config.users)
     if query.survey is not None:
         key, refine_key = jax.random.split(key)
 

@@ -35,7 +35,7 @@ class Run(NamedTuple):
     Attributes:
       release: of the algorithm.
       guarantee: of the release.
-      diagnostics: None unless asked for; with it this tuple prints and pickles private arrays.
+      diagnostics: None unless asked for; with it this tuple pickles private arrays.
       note: what ``release`` itself shows of the run, in words, "" where nothing: see ``preview.path_note``. It is
         computed from the release and public numbers alone.
       method: which method ``minimize`` ran, and by which public numbers it was chosen; "" of other drivers.
@@ -46,6 +46,16 @@ class Run(NamedTuple):
     diagnostics: Diagnostics | None = None
     note: str = ""
     method: str = ""
+
+    def __repr__(self) -> str:
+        """Show the guarantee, the method, the note and the release; never the diagnostics."""
+        told = {
+            "method": self.method,
+            "note": self.note,
+            "diagnostics": "NOT PRIVATE, not shown" * bool(self.diagnostics),
+        }
+        lines = [f"{name}: {text}" for name, text in told.items() if text]
+        return "\n".join([str(self.guarantee), *lines, f"release: {self.release}"])
 
 
 def name_params(released: Any, config: Config) -> Any:

@@ -1,5 +1,6 @@
 """What a run guarantees, as a typed statement: never a bare epsilon."""
 
+import decimal
 import math
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ from jaxdpbo.privacy import accounting, ledger
 NOTIONS = ("gdp", "dp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "unit_distance")
 LEAST = sys.float_info.min  # levels are positive
+DELTA = 1e-5  # that a summary shows an epsilon at, unless another is given
 
 # Whose records. One wording for all, so that one ledger can add up what is spent on the same people.
 USERS = ledger.USERS
@@ -155,17 +157,52 @@ class Guarantee:
             return f"no privacy guarantee for {self.protects}: {self.no_guarantee_reason}"
         slack = f", delta={self.delta:g}" if self.delta else ""
         slack += f", total variation at most {self.total_variation:.2g}" if self.total_variation else ""
-        relation = f"{self.relation} {self.unit:g}" if self.unit else self.relation
         spent = " and ".join(f"{level:.3g} for {what}" for what, level in self.parts)
         parts = f", {'of which' if self.notion == 'gdp' else 'alone'} {spent}" if self.parts else ""
         also = f" and {self.also[0]} {self.also[1]:g}" if self.also else ""
-        return f"{self.notion} {self.level:g}{also}{parts}{slack} ({relation}) for {self.protects}"
+        return f"{self.notion} {self.level:g}{also}{parts}{slack} ({self._neighbours}) for {self.protects}"
+
+    @property
+    def _neighbours(self) -> str:
+        """The relation, with its unit."""
+        return f"{self.relation} {self.unit:g}" if self.unit else f"{self.relation}"
+
+    def summary(self, delta: float = DELTA) -> str:
+        """Explain the guarantee in lines: epsilon at ``delta``, whom it protects and whom not, what it assumes.
+
+        The epsilon is rounded up. A notion that implies no epsilon shows its claim alone, and a pure epsilon holds at
+        delta = 0.
+
+        >>> from jaxdpbo.privacy import guarantee
+        >>> print(guarantee.guarantee("gdp", 0.5, "replace_one", "voters; NOT their households").summary(1e-6))
+        epsilon = 2.255 at delta = 1e-06
+        protects: voters (replace_one)
+        does NOT protect: their households
+        in full: gdp 0.5
+
+        Raises:
+          ValueError: ``delta`` not in (0, 1).
+        """
+        lines = [self.claim]
+        if self.notion in ("gdp", "dp"):
+            pure = self.notion == "dp" and not self.delta and not self.total_variation
+            epsilon = self.level if pure else self.epsilon(delta)
+            whom, _, others = self.protects.partition("; NOT ")
+            lines = [
+                f"epsilon = {_round_up(epsilon)} at delta = {0.0 if pure else delta:g}",
+                f"protects: {whom} ({self._neighbours})",
+                *([f"does NOT protect: {others}"] if others else []),
+                f"in full: {self.claim.removesuffix(f' ({self._neighbours}) for {self.protects}')}",
+            ]
+        pages = {name: f" [{PAGE}#{section}]" for name, section in SECTIONS.items()}
+        conditions = [f"- {name}{pages.get(name, '')}" for name in self.assumptions]
+        return "\n".join([*lines, *(["assuming that", *conditions] if conditions else [])])
 
     def __str__(self) -> str:
-        """The claim, and a line for each assumption, with the place where it is explained."""
-        pages = {name: f" [{PAGE}#{section}]" for name, section in SECTIONS.items()}
-        rests = [f"- {name}{pages.get(name, '')}" for name in self.assumptions]
-        return "\n".join([f"{self.claim}, assuming that" if rests else self.claim, *rests])
+        """The summary, at the first delta of its own, ``DELTA`` and twice its own at which there is an epsilon."""
+        deltas = [delta for delta in (self.delta, DELTA, 2 * self.delta) if 0 < delta < 1]
+        converts = self.notion in ("gdp", "dp")
+        return self.summary(next((each for each in deltas if converts and math.isfinite(self.epsilon(each))), DELTA))
 
 
 def guarantee(
@@ -341,6 +378,15 @@ def from_dict(fields: dict[str, Any]) -> Guarantee:
     rest = {name: fields[name] for name in ("assumptions", "delta", "total_variation", "unit", "parts", "also")}
     stated = guarantee(fields["notion"], fields["level"], fields["relation"], fields["protects"], **rest)
     return stated.assuming(UNCHECKED)
+
+
+def _round_up(epsilon: float) -> str:
+    """Four digits, and no less than ``epsilon``."""
+    if math.isinf(epsilon) or not epsilon:
+        return f"{epsilon:g}"
+    number = decimal.Decimal(epsilon)
+    last = decimal.Decimal(1).scaleb(number.adjusted() - 3)
+    return f"{number.quantize(last, rounding=decimal.ROUND_CEILING):f}"
 
 
 def _words(name: str, value: Any) -> str:

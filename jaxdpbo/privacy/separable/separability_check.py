@@ -173,7 +173,7 @@ def _trace(function: Callable[..., Any], *arguments: Any, public_constants: bool
             raise ValueError(
                 f"objective captures an array of shape {np.shape(constant)}, or calls a function of JAX that holds it, "
                 "such as ndtri: it may be made of records: pass it in data, as a public leaf if it is one, or say "
-                "public_constants=True to per_user, Checked or check_separable if no array in the code is"
+                "public_constants=True to per_user, CheckedObjective or check_separable if no array in the code is"
             )
     return program
 

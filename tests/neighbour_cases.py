@@ -267,7 +267,7 @@ POINTS: dict[str, Point] = {
     "minimize, traced": Point(minimized(squares), ("drivers.minimize.minimize",)),
     "minimize, user_axes": Point(
         minimized(squares, user_axes=0),
-        ("drivers.separability.prepare_objective", "privacy.separable.objectives.Checked")
+        ("drivers.separability.prepare_objective", "privacy.separable.objectives.CheckedObjective")
     ),
     "minimize, Python": Point(minimized(in_numpy), ("drivers.minimize.minimize",)),
     "minimize, untouched": Point(minimized(given_back, list, traceable=False), ("drivers.minimize.minimize",)),
@@ -320,7 +320,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "integrations.sklearn.losses": "to_column elements expect record_losses",
         "privacy.separable.blocks": "blocks cut usual_count",
         "privacy.separable.by_person": "ByPerson.replace_objective",
-        "privacy.separable.check": "Separable",
+        "privacy.separable.separability_check": "Separable",
         "privacy.separable.data_axes": "find_axes expect_one_role",
         "privacy.transforms.curation": "project",
         "tuning.training": "DPSGD.expect DPSGD.fit DPSGD.losses Training.expect Training.fit Training.losses",
@@ -354,7 +354,7 @@ WITHOUT: dict[str, dict[str, str]] = {
     },
     "for whoever holds the records: what they say is not released": {
         "privacy.auditing": "replay",
-        "privacy.separable.check": "check_separable",
+        "privacy.separable.separability_check": "check_separable",
         "privacy.separable.separability_audit": "audit_separable",
         "commands.demo": "run_evaluations run_gibo run_seed describe_privacy publication run_random_search",
     },

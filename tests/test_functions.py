@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import functions
 from jaxdpbo.privacy import separable
-from jaxdpbo.privacy.separable import check
+from jaxdpbo.privacy.separable import separability_check
 
 NAMED = functions.functions()
 ROWS = np.random.default_rng(0).uniform(0.2, 2.0, (functions.USERS, functions.WIDTH))
@@ -104,7 +104,7 @@ def test_what_mixes_is_seen_where_it_is_taken(name, form, monkeypatch):
     """Planted: a checker that takes what vmap does not keep apart."""
     (row,) = [row for row in functions.cases(name, NAMED[name]) if row.form == form]
     assert "under vmap" in row.refusal
-    monkeypatch.setattr(check._Walk, "_maps", lambda *_: True)
+    monkeypatch.setattr(separability_check._Walk, "_maps", lambda *_: True)
     assert moved("per_user", [functions.loss_of(NAMED[name], form)]) != []
 
 

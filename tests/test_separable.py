@@ -17,7 +17,7 @@ from benchmarks.papers import gp_regression, huber_regression, kernel_svm, locat
 from jaxdpbo import drivers, minimize, per_user
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.privacy import guarantee, ledger, separable
-from jaxdpbo.privacy.separable import check, primitives
+from jaxdpbo.privacy.separable import primitives, separability_check
 from jaxdpbo.problems import kernel_svr, splits
 
 USERS, WIDTH = 7, 3
@@ -237,7 +237,7 @@ def test_batched_factorisations_pass_where_there_are_cpus_alone(monkeypatch):
 
     checked(largest)
     separable.per_user(lambda point, row: largest(point, row[None])[0])(POINT, DATA)
-    monkeypatch.setattr(check.backend, "backends", lambda: {"cpu": None, "cuda": None})
+    monkeypatch.setattr(separability_check.backend, "backends", lambda: {"cpu": None, "cuda": None})
     with pytest.raises(separable.NotSeparable, match="iterates on accelerators"):
         checked(largest)
 
@@ -317,7 +317,7 @@ def test_whatever_random_program_passes_keeps_users_apart(trials):
 
 def test_a_planted_unsound_rule_is_seen(monkeypatch):
     """The property above, of one program, with a rule that lets a sort of users pass."""
-    monkeypatch.setitem(separable.check.rules.RULES, "sort", lambda equation, axes: axes[0])
+    monkeypatch.setitem(separable.separability_check.rules.RULES, "sort", lambda equation, axes: axes[0])
     run = checked(lambda p, x: jnp.sort(distance(p, x)))
     assert not keeps_users_apart(run)
 
@@ -394,9 +394,9 @@ def test_what_is_refused_under_vmap_does_mix():
 
 
 def test_every_primitive_that_is_followed_is_one_of_jaxs():
-    assert {*primitives.CALLS, *primitives.LOOPS} <= check.FOLLOWED <= primitives.OF_JAX.keys()
-    assert "stranger" not in check.FOLLOWED
-    assert not check.FOLLOWED & {*primitives.OUTSIDE}
+    assert {*primitives.CALLS, *primitives.LOOPS} <= separability_check.FOLLOWED <= primitives.OF_JAX.keys()
+    assert "stranger" not in separability_check.FOLLOWED
+    assert not separability_check.FOLLOWED & {*primitives.OUTSIDE}
 
 
 def test_a_loss_of_one_person_is_that_of_each():
@@ -440,7 +440,9 @@ RUNS = {
 
 def slopes_of_users(loss):
     return (
-        loss if isinstance(loss, separable.KeepsApart) else {distance: SLOPES}.get(loss, dp_gd.gradient_objective(loss))
+        loss
+        if isinstance(loss, separable.SeparableObjective)
+        else {distance: SLOPES}.get(loss, dp_gd.gradient_objective(loss))
     )
 
 

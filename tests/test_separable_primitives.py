@@ -19,8 +19,8 @@ from jax.interpreters import batching, mlir
 
 from jaxdpbo import minimize, per_user
 from jaxdpbo.privacy import guarantee, separable
-from jaxdpbo.privacy.separable import check as check_module
 from jaxdpbo.privacy.separable import data_axes, primitives
+from jaxdpbo.privacy.separable import separability_check as check_module
 
 USERS = 4
 POINT = jnp.array([0.3, -0.2, 1.1, 0.5])
@@ -409,7 +409,7 @@ def all_weighted(point, data):
 def test_what_is_called_public_is_in_the_guarantee():
     options = {"mu": 1.0, "steps": 1, "batch": 1}
     for objective in (
-        per_user(weighted, public_constants=True), separable.Checked(all_weighted, 0, public_constants=True)
+        per_user(weighted, public_constants=True), separable.CheckedObjective(all_weighted, 0, public_constants=True)
     ):  # fmt: skip
         run = minimize(objective, DATA, [(-1.0, 1.0)] * 4, traceable=False, **options)
         assert guarantee.OWN_ROWS in run.guarantee.assumptions

@@ -17,11 +17,11 @@ def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tupl
     """
     rows = _row_objective(objective)
     if user_axes is not None:
-        if isinstance(rows, separable.KeepsApart):
+        if isinstance(rows, separable.SeparableObjective):
             raise ValueError(f"user_axes must not be given where the objective has its own, got {rows!r}")
-        rows = separable.Checked(rows, user_axes)
+        rows = separable.CheckedObjective(rows, user_axes)
         objective = objective.replace_objective(rows) if isinstance(objective, separable.ByPerson) else rows
-    if not isinstance(rows, separable.KeepsApart):
+    if not isinstance(rows, separable.SeparableObjective):
         return objective, data
     separable.expect_one_role(data, rows.user_axes)
     return objective, result.to_arrays(data)
@@ -39,7 +39,7 @@ def update_assumptions(
         return of_all.assuming(guarantee.BLOCKS_APART, *whose)
     if isinstance(objective, separable.ByPerson):
         statement = statement.assuming(guarantee.WHOSE_ROWS)
-    if not (shown and isinstance(_row_objective(objective), separable.KeepsApart)):
+    if not (shown and isinstance(_row_objective(objective), separable.SeparableObjective)):
         return statement
     return _without_conditions(statement).assuming(guarantee.OWN_ROWS)
 

@@ -25,7 +25,7 @@ input and output; where the command begins with ``ssh``, encryption and authenti
 """
 
 from jaxdpbo.outsourcing.curator import Journal, frame, open_journal, serve
-from jaxdpbo.outsourcing.modeler import Found, search
+from jaxdpbo.outsourcing.modeler import SearchAnswer, search
 from jaxdpbo.outsourcing.protocol import (
     MAX_LINE_LENGTH,
     MAX_QUERIES,
@@ -43,11 +43,11 @@ __all__ = [
     "MAX_QUERIES",
     "Answer",
     "CuratorStopped",
-    "Found",
     "Journal",
     "ProtocolError",
     "Published",
     "RecordInUse",
+    "SearchAnswer",
     "frame",
     "open_journal",
     "publish",

@@ -28,7 +28,7 @@ from jaxdpbo.types import Query
 GREETING = {"schema", "version", "released", "rows", "queries", "answers"}
 
 
-class Found(NamedTuple):
+class SearchAnswer(NamedTuple):
     """The modeler's answer: the row of the largest output, that output, and every answer."""
 
     row: int
@@ -44,7 +44,7 @@ def search(
     key: jax.Array | None = None,
     on_answer: Callable[[Answer], None] | None = None,
     **options: Any,
-) -> Found:
+) -> SearchAnswer:
     """Ask the curator until it has answered all its queries; what it answered before comes first.
 
     Args:
@@ -99,7 +99,7 @@ def search(
     row = int(po_gp_ucb.release(release_key, config, state).row)
     send(json.dumps({"answer": row}))
     output = next(answer.output for answer in answers if answer.row == row)
-    return Found(row, math.nan if output is None else output, tuple(answers))
+    return SearchAnswer(row, math.nan if output is None else output, tuple(answers))
 
 
 _ask, _tell = jax.jit(po_gp_ucb.ask), jax.jit(lambda *arguments: po_gp_ucb.tell(*arguments)[0])

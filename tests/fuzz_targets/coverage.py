@@ -158,7 +158,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "types": "bind check_values inform_facts remember_nothing",
     },
     "traces what it is given: tests/test_separable.py": {
-        "privacy.separable.check": "check_separable program_of_one",
+        "privacy.separable.separability_check": "check_separable program_of_one",
         "privacy.separable.taints": "join",
         "privacy.separable.data_axes": "find_axes expect_axes expect_users expect_one_role",
         "privacy.separable.objectives": "per_user",

@@ -16,7 +16,7 @@ predictions of a finished search. ``training.objectives.objective`` makes an obj
 """
 
 from jaxdpbo.algorithms.dpareto.configs import ACQUISITIONS, Config, config
-from jaxdpbo.algorithms.dpareto.predictions import Expected, best_setting, improvement, predict
+from jaxdpbo.algorithms.dpareto.predictions import Prediction, best_setting, improvement, predict
 from jaxdpbo.algorithms.dpareto.run import (
     BAD_EPSILON,
     BAD_ERROR,
@@ -36,8 +36,8 @@ __all__ = [
     "UNMEASURED",
     "USABLE",
     "Config",
-    "Expected",
     "Info",
+    "Prediction",
     "Public",
     "Raw",
     "Release",

@@ -14,7 +14,7 @@ from jaxdpbo.surrogate import maximize
 RAW_SAMPLES, NUM_RESTARTS, STEPS = 4096, 8, 60
 
 
-class Expected(NamedTuple):
+class Prediction(NamedTuple):
     """A setting, and its posterior: medians and central 95 % intervals.
 
     Attributes:
@@ -52,7 +52,7 @@ def improvement(config: Config, released: Release, points: jax.Array) -> jax.Arr
     )
 
 
-def best_setting(key: jax.Array, config: Config, released: Release, *, epsilon: float) -> Expected:
+def best_setting(key: jax.Array, config: Config, released: Release, *, epsilon: float) -> Prediction:
     """The setting of least expected error among those expected to have at most this ``epsilon``.
 
     The front has points only where the search measured; the surrogates predict everywhere (the open problem of Avent et
@@ -94,7 +94,7 @@ def _best_setting(key, config, released, epsilon):
     mean, deviation = _predict_unit(both, unit)
     middle, wide = given.mean + given.scale * mean, given.scale * deviation
     ends = middle[:, None] + wide[:, None] * jnp.array([-1.96, 0.0, 1.96])[None]
-    return Expected(to_points(config, unit[None])[0], jnp.exp(ends[0]), jax.nn.sigmoid(ends[1]))
+    return Prediction(to_points(config, unit[None])[0], jnp.exp(ends[0]), jax.nn.sigmoid(ends[1]))
 
 
 def _condition(given):

@@ -2,20 +2,20 @@
 
 from jaxdpbo.privacy.separable.blocks import Blocks, blocks, cut, usual_count
 from jaxdpbo.privacy.separable.by_person import ByPerson, by_person
-from jaxdpbo.privacy.separable.check import NotSeparable, Separable, check_separable
 from jaxdpbo.privacy.separable.data_axes import expect_one_role
-from jaxdpbo.privacy.separable.objectives import Checked, KeepsApart, PerUser, per_user
+from jaxdpbo.privacy.separable.objectives import CheckedObjective, PerUser, SeparableObjective, per_user
 from jaxdpbo.privacy.separable.separability_audit import SeparabilityAudit, audit_separable
+from jaxdpbo.privacy.separable.separability_check import NotSeparable, Separable, check_separable
 
 __all__ = [
     "Blocks",
     "ByPerson",
-    "Checked",
-    "KeepsApart",
+    "CheckedObjective",
     "NotSeparable",
     "PerUser",
     "SeparabilityAudit",
     "Separable",
+    "SeparableObjective",
     "audit_separable",
     "blocks",
     "by_person",

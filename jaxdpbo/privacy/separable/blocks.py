@@ -17,7 +17,7 @@ import numpy as np
 from jax.extend import core
 
 from jaxdpbo import _checks, _silence, _user_values
-from jaxdpbo.privacy.separable import check
+from jaxdpbo.privacy.separable import separability_check
 from jaxdpbo.types import ArrayLike, Data
 
 Learner = Callable[[Any, Any, Any], Any]
@@ -84,7 +84,7 @@ class Blocks:
             return self.learner(params, *jax.tree.unflatten(inputs, rows))
 
         parts = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves]
-        program = check.program_of_one(one_loss, parts, [0] * len(leaves), public_constants=True)
+        program = separability_check.program_of_one(one_loss, parts, [0] * len(leaves), public_constants=True)
         (losses,) = jax.vmap(core.jaxpr_as_fun(program))(*leaves)
         return losses
 

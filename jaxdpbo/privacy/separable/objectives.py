@@ -7,11 +7,11 @@ import jax
 from jax.extend import core
 
 from jaxdpbo import _checks
-from jaxdpbo.privacy.separable import check, data_axes
+from jaxdpbo.privacy.separable import data_axes, separability_check
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
 
-class KeepsApart:
+class SeparableObjective:
     """``(point, data) -> values (..., n)``: entry ``i`` depends on record ``i`` and public values alone, or it raises.
 
     A run on it does not rest on the assumption that somebody wrote it so. Two of one function and the same axes are
@@ -36,7 +36,7 @@ class KeepsApart:
 
     def __eq__(self, other: object) -> bool:
         """Of one function and the same axes."""
-        return isinstance(other, KeepsApart) and self._same == other._same
+        return isinstance(other, SeparableObjective) and self._same == other._same
 
     def __hash__(self) -> int:
         """As equal as they are."""
@@ -53,7 +53,7 @@ class KeepsApart:
         return f"{type(self).__name__}({name}, {self.user_axes}{constants})"
 
 
-class Checked(KeepsApart):
+class CheckedObjective(SeparableObjective):
     """An objective that ``check_separable`` reads whenever it is traced; what was read is what runs."""
 
     function: Objective
@@ -61,10 +61,10 @@ class Checked(KeepsApart):
     def _trace(self, point: Any, data: Any) -> jax.Array:
         at, of = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (point, data))
         try:
-            program = check.check_separable(
+            program = separability_check.check_separable(
                 self.function, at, of, self.user_axes, public_constants=self.public_constants
             )
-        except check.NotSeparable:
+        except separability_check.NotSeparable:
             raise
         except Exception as error:
             error.add_note("user_axes needs an objective that JAX can trace")
@@ -75,7 +75,7 @@ class Checked(KeepsApart):
         return program(point, data)
 
 
-class PerUser(KeepsApart):
+class PerUser(SeparableObjective):
     """The loss of one person, mapped over all of them; see ``per_user``."""
 
     function: Callable[..., jax.Array]
@@ -90,7 +90,7 @@ class PerUser(KeepsApart):
             return self.function(*jax.tree.unflatten(inputs, record))
 
         parts = [_slice(*one) for one in zip(leaves, axes, strict=True)]
-        program = check.program_of_one(one_loss, parts, axes, public_constants=self.public_constants)
+        program = separability_check.program_of_one(one_loss, parts, axes, public_constants=self.public_constants)
         (losses,) = jax.vmap(core.jaxpr_as_fun(program), in_axes=axes, out_axes=-1)(*leaves)
         return losses
 

@@ -10,7 +10,7 @@ class Public:
 
 
 @dataclass(frozen=True)
-class PerUser:
+class UserSlices:
     """Slice ``i`` along ``axis`` depends on record ``i`` and on public values alone."""
 
     axis: int
@@ -28,7 +28,7 @@ class Mixed:
     said: str
 
 
-Taint = Public | PerUser | Own | Mixed
+Taint = Public | UserSlices | Own | Mixed
 PUBLIC, OWN = Public(), Own()
 
 

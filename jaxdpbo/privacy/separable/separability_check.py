@@ -16,7 +16,7 @@ from jax.extend import backend, core
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from jaxdpbo.privacy.separable import data_axes, decompositions, primitives, rules
-from jaxdpbo.privacy.separable.taints import OWN, PUBLIC, Mixed, PerUser, Taint, join
+from jaxdpbo.privacy.separable.taints import OWN, PUBLIC, Mixed, Taint, UserSlices, join
 from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 
 FOLLOWED = {*rules.RULES, *primitives.CALLS, *primitives.LOOPS, *primitives.WITHOUT_RULE}
@@ -108,9 +108,11 @@ def check_separable(
     data_axes.expect_one_role(data, user_axes)
     program = _trace(objective, point, data, public_constants=public_constants)
     taints = [PUBLIC] * len(jax.tree.leaves(point))
-    taints += [PUBLIC if axis is None else PerUser(axis % leaf.ndim) for leaf, axis in zip(leaves, axes, strict=True)]
+    taints += [
+        PUBLIC if axis is None else UserSlices(axis % leaf.ndim) for leaf, axis in zip(leaves, axes, strict=True)
+    ]
     run, taint = _guard(program, taints, _Walk(count))
-    if not isinstance(taint, PerUser):
+    if not isinstance(taint, UserSlices):
         raise NotSeparable("the values depend on no record")
     return Separable(run, taint.axis, jax.tree.structure((point, data)))
 
@@ -171,7 +173,7 @@ def _trace(function: Callable[..., Any], *arguments: Any, public_constants: bool
             raise ValueError(
                 f"objective captures an array of shape {np.shape(constant)}, or calls a function of JAX that holds it, "
                 "such as ndtri: it may be made of records: pass it in data, as a public leaf if it is one, or say "
-                "public_constants=True to per_user, Checked or check_separable if no array in the code is"
+                "public_constants=True to per_user, CheckedObjective or check_separable if no array in the code is"
             )
     return program
 
@@ -260,7 +262,7 @@ class _Walk:
         for taint in taints:
             if isinstance(taint, Mixed):
                 return [taint] * results
-        if not any(isinstance(taint, PerUser) for taint in taints):
+        if not any(isinstance(taint, UserSlices) for taint in taints):
             return [OWN] * results  # of one record and of public values, whatever is done to them
         if OWN in taints:
             return [self.refuse("combines the record of one turn with other records", equation)] * results
@@ -270,14 +272,14 @@ class _Walk:
             return [
                 self.refuse("iterates on accelerators until all users' matrices have converged", equation)
             ] * results
-        found = rules.RULES[name](equation, [taint.axis if isinstance(taint, PerUser) else None for taint in taints])
+        found = rules.RULES[name](equation, [taint.axis if isinstance(taint, UserSlices) else None for taint in taints])
         if isinstance(found, str):
             return [self.refuse(found, equation)] * results
-        return [self._fitting(PerUser(found), out, equation) for out in equation.outvars]
+        return [self._fitting(UserSlices(found), out, equation) for out in equation.outvars]
 
     def _fitting(self, taint: Taint, variable: Var, equation: JaxprEqn) -> Taint:
         """A user axis is one of the result's, and as long as there are users: whatever a rule says."""
-        if isinstance(taint, PerUser):
+        if isinstance(taint, UserSlices):
             shape = rules.atom_shape(variable)
             if taint.axis >= len(shape) or shape[taint.axis] != self.users:
                 return self.refuse("changes the axis of users", equation)
@@ -314,7 +316,7 @@ class _Walk:
         params = equation.params
         consts, carried = params["num_consts"], params["num_carry"]
         fixed, carry, along = taints[:consts], taints[consts : consts + carried], taints[consts + carried :]
-        over_users = PerUser(0) in along
+        over_users = UserSlices(0) in along
         if over_users and OWN in taints:
             return [self.refuse("loops over users inside a loop over users", equation)] * len(equation.outvars)
         inside = [self._one_turn(taint) for taint in along]
@@ -331,14 +333,14 @@ class _Walk:
 
     @staticmethod
     def _all_turns(taint: Taint, over_users: bool) -> Taint:
-        if isinstance(taint, PerUser):
-            return PerUser(taint.axis + 1)
-        return PerUser(0) if taint == OWN and over_users else taint
+        if isinstance(taint, UserSlices):
+            return UserSlices(taint.axis + 1)
+        return UserSlices(0) if taint == OWN and over_users else taint
 
     @staticmethod
     def _one_turn(taint: Taint) -> Taint:
-        if isinstance(taint, PerUser):
-            return OWN if taint.axis == 0 else PerUser(taint.axis - 1)
+        if isinstance(taint, UserSlices):
+            return OWN if taint.axis == 0 else UserSlices(taint.axis - 1)
         return taint
 
     def _while(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
@@ -351,7 +353,7 @@ class _Walk:
         (going,) = self.program(params["cond_jaxpr"], [*of_cond, *carry])
         if going == PUBLIC:
             return carry
-        if going == OWN and not any(isinstance(taint, PerUser) for taint in (*of_body, *carry)):
+        if going == OWN and not any(isinstance(taint, UserSlices) for taint in (*of_body, *carry)):
             return [taint if isinstance(taint, Mixed) else OWN for taint in carry]
         why = "runs until every user is done, so how often depends on all: use a fixed number of turns, or per_user"
         return [self.refuse(why, equation)] * len(equation.outvars)
@@ -362,7 +364,7 @@ class _Walk:
         found = [self._join(one, equation) for one in zip(*branches, strict=True)]
         if index == PUBLIC:
             return found
-        if index == OWN and not any(isinstance(taint, PerUser) for taint in found):
+        if index == OWN and not any(isinstance(taint, UserSlices) for taint in found):
             return [taint if isinstance(taint, Mixed) else OWN for taint in found]
         return [self.refuse("chooses a branch by values that depend on records", equation)] * len(equation.outvars)
 

@@ -46,12 +46,12 @@ def psum(total: Tree, axis_name: str) -> Tree:
 
 
 def make_zeros(function: Callable[..., Tree], *arguments: Tree) -> Tree:
-    """Zeros in the shapes of what ``function(*arguments)`` returns, which is not computed: of nobody, a total."""
+    """Make zeros in the shapes that ``function(*arguments)`` returns, without computing it: the total of no users."""
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, *arguments))
 
 
 def only_if(condition: jax.Array, tree: Tree) -> Tree:
-    """``tree`` where the ``condition ()`` holds, otherwise zeros: what a step does not pay for is not in it."""
+    """Return ``tree`` if the ``condition ()`` holds, otherwise zeros, for what a step does not pay for."""
     return jax.tree.map(lambda leaf: jnp.where(condition, leaf, jnp.zeros_like(leaf)), tree)
 
 

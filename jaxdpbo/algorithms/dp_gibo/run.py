@@ -141,7 +141,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
 
 def remask(config: Config, state: State, query: Query, mask: jax.Array) -> Query:
-    """The query with another ``mask (b,)``, and the weights that go with that: for who evaluates fewer points."""
+    """Replace the ``mask (b,)`` of a query and the weights that follow from it, to evaluate fewer points."""
     public = state.public
     known, kept = _recall(config, public)
 

@@ -276,6 +276,17 @@ def test_a_query_of_fewer_points_has_the_weights_of_those():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9), whole, query)
 
 
+def test_a_clip_norm_is_found_in_the_first_step_alone():
+    """A caller that refines every query pays for one scale, as the guarantee says."""
+    for step in range(3):
+        case, config, snapshot, query, values = begun("dp_gibo, recent, private clip", step)
+        counted = case.algorithm.survey(config, query, snapshot.memory, values)
+        refined = [case.algorithm.refine(jax.random.key(seed), config, query, counted) for seed in range(4)]
+        assert (len({float(each.work.clip_norm) for each in refined} | {float(query.work.clip_norm)}) > 1) == (
+            step == 0
+        )
+
+
 def test_a_query_with_a_survey_needs_both_functions():
     case, config, snapshot, query, values = begun("dp_gibo, recent, private clip")
     with pytest.raises(TypeError, match="must have the functions survey and refine"):

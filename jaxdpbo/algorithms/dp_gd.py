@@ -276,10 +276,12 @@ def survey(
 
 
 def refine(key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide) -> Query:
-    """The clip norm that the counts say with noise: ``private_scale.level(budget.scale)``-GDP."""
+    """Find the clip norm by noisy counts: ``private_scale.level(budget.scale)``-GDP. In other steps it stays."""
     assert config.budget.scale is not None
+    assert query.survey is not None
     norm = private_scale.median_of_counts(key, config.budget.scale, whole, config.users, config.clip_norm.dtype)
-    return query._replace(work=query.work._replace(clip_norm=private_scale.FACTOR * norm))
+    norm = jnp.where(query.survey, private_scale.FACTOR * norm, query.work.clip_norm)
+    return query._replace(work=query.work._replace(clip_norm=norm))
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: totals.Sum) -> totals.Sum:

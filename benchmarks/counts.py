@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import report
+from benchmarks import prose, report
 
 ROOT = Path(__file__).parent.parent
 BOUNDS = ("clip_norm", "radius", "gradient_bound")  # twice one of these is what replacing one user moves
@@ -171,6 +171,8 @@ def counts(root: Path) -> dict[str, object]:
     alone = [sys.executable, "-c", ENTERED]
     done = subprocess.run(alone, cwd=root, check=True, capture_output=True, text=True)
     entered, passed = json.loads(done.stdout)
+    pages = prose.rates(path.read_text() for path in prose.pages(root))
+    documented = prose.rates(map(prose.docstrings, files))
     return {
         "modules": len(files),
         "modules of at most 400 lines, %": round(100 * sum(count <= 400 for count in lines) / len(files), 1),
@@ -188,6 +190,11 @@ def counts(root: Path) -> dict[str, object]:
         "bare Any, % of public parameters": round(100 * any_share(root / "jaxdpbo"), 1),
         "functions named by a participle": sum(is_participle(one.name) for one in found),
         "functions named by a preposition": sum(is_prepositional(one.name) for one in found),
+        "pages: words": pages[0],
+        "pages: it, that, which, what, one, whose, per thousand": round(pages[1], 1),
+        "pages: you, per thousand": round(pages[2], 1),
+        "docstrings: words": documented[0],
+        "docstrings: it, that, which, what, one, whose, per thousand": round(documented[1], 1),
         "lines of executable examples": sum(file.read_text().count(">>> ") for file in files),
         "lines of README.md": len((root / "README.md").read_text().splitlines()),
         "files that compute a sensitivity": sum(map(computes_a_sensitivity, trees.values())),
@@ -201,7 +208,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/counts", description=__doc__)
     parser.add_argument("checkout", nargs="?", type=Path, help="another checkout, such as an older commit's")
     parser.add_argument("--names", action="store_true", help="list the functions named by a participle or preposition")
+    parser.add_argument("--prose", action="store_true", help="list words that point back and words to you, by file")
     arguments = parser.parse_args()
+    if arguments.prose:
+        return prose.print_rates(ROOT)
     if arguments.names:
         for file in sorted((ROOT / "jaxdpbo").rglob("*.py")):
             for one in functions(ast.parse(file.read_text())):

@@ -20,10 +20,12 @@ from jaxdpbo.algorithms import (
     random_search,
 )
 from jaxdpbo.drivers import (
+    Execution,
     PrivateObjective,
     Recording,
     Run,
     RunInterrupted,
+    Search,
     minimize,
     preview,
     run_loop,
@@ -43,12 +45,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Execution",
     "Guarantee",
     "LargeDelta",
     "PrivateObjective",
     "Recording",
     "Run",
     "RunInterrupted",
+    "Search",
     "Space",
     "accounting",
     "blocks",

@@ -24,6 +24,7 @@ import numpy as np
 import optuna
 from jax.experimental import io_callback
 from jax.extend.random import define_prng_impl
+from option_groups import group_options
 from protocol_cases import BOUNDS, CANDIDATES, CASES, USERS, _searched, low_high, records
 from training_cases import Trivial
 
@@ -163,13 +164,18 @@ def _in_parts(key):
     with tempfile.TemporaryDirectory() as folder:
         drivers.run_scan(
             case.algorithm, case.objective, records(), case.config(1.0),
-            key=key, insecure_key=True, checkpoint=Path(folder) / "run.npz",
+            run=drivers.Execution(key=key, insecure_key=True, checkpoint=Path(folder) / "run.npz"),
         )  # fmt: skip
 
 
 def _minimize(key):
     return drivers.minimize(
-        first_losses, jnp.asarray(records()), BOUNDS[:, :1], mu=1.0, steps=2, batch=2, key=key, insecure_key=True
+        first_losses,
+        jnp.asarray(records()),
+        BOUNDS[:, :1],
+        mu=1.0,
+        search=drivers.Search(steps=2, batch=2),
+        run=drivers.Execution(key=key, insecure_key=True),
     )
 
 
@@ -181,7 +187,7 @@ def _sweep(key):
     key, own = jax.random.split(key)
     configs = [CASES["dp_gd"].config(scale) for scale in (0.7, 1.0)]
     arguments = CASES["dp_gd"].algorithm, CASES["dp_gd"].objective, records(), configs
-    drivers.sweep(*arguments, seeds=2, key=own)
+    drivers.sweep(*arguments, seeds=2, run=drivers.Execution(key=own))
     drivers.sweep(*arguments, keys=jax.random.split(key, (2, 2)))
 
 
@@ -207,7 +213,13 @@ def _curate(key):
 
 def _objective(key):
     objective = drivers.PrivateObjective(
-        first_losses, records(), users=USERS, mu=1.0, evaluations=3, loss_range=(0.0, 3.0), key=key, insecure_key=True
+        first_losses,
+        records(),
+        users=USERS,
+        mu=1.0,
+        evaluations=3,
+        loss_range=(0.0, 3.0),
+        run=drivers.Execution(key=key, insecure_key=True),
     )
     return [objective(point) for point in np.zeros((3, 1))]  # one point thrice: other noise each time
 
@@ -216,7 +228,11 @@ def _study(key):
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     options = {"users": USERS, "mu": 1.0, "evaluations": 3, "loss_range": (0.0, 3.0), "key": key, "insecure_key": True}
     private = private_study(
-        optuna.create_study(), lambda trial: {}, lambda _, data: first_losses(np.zeros(1), data), records(), **options
+        optuna.create_study(),
+        lambda trial: {},
+        lambda _, data: first_losses(np.zeros(1), data),
+        records(),
+        **group_options(**options),
     )
     private.optimize()
     return [trial.value for trial in private.study.trials]  # one setting thrice: other noise each time

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import protocol_cases
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from option_groups import group_options
 from oracles import integers
 
 from jaxdpbo import drivers
@@ -47,7 +48,7 @@ def leaves(tree):
 
 def released(name, data, **options):
     case = protocol_cases.CASES[name]
-    run = drivers.run_scan(case.algorithm, case.objective, data, case.config(1.0), **options)
+    run = drivers.run_scan(case.algorithm, case.objective, data, case.config(1.0), **group_options(**options))
     return leaves(run.release), guarantee.WIRE in run.guarantee.assumptions
 
 
@@ -63,7 +64,7 @@ def at_default():
     case = protocol_cases.CASES["random_search"]
     given = case.algorithm, case.objective, RECORDS, case.config(1.0)
     with jax.default_device(jax.devices()[3]):
-        run = drivers.run_scan(*given, key=key(), diagnostics=True)
+        run = drivers.run_scan(*given, run=drivers.Execution(key=key(), diagnostics=True))
         done = [drivers.sweep(*given, keys=key()[None], policy=policy).release for policy in (None, "shard")]
     places = {device.id for leaf in jax.tree.leaves((run.diagnostics.state, done)) for device in leaf.devices()}
     return sorted(places), [leaves(run.release), *([leaf[0] for leaf in leaves(each)] for each in done)]
@@ -104,7 +105,7 @@ def alone(data):
     wanted = case.algorithm, case.objective, data, case.config(1.0)
     return [
         lambda: drivers.run_loop(*wanted),
-        lambda: drivers.run_scan(*wanted, recording=drivers.Recording("nowhere", "run")),
+        lambda: drivers.run_scan(*wanted, ledger=drivers.Recording("nowhere", "run")),
         lambda: drivers.PrivateObjective(
             case.objective, data, users=USERS, mu=1.0, evaluations=1, loss_range=(0.0, 1.0)
         ),

@@ -15,12 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optuna
+from option_groups import group_options
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import PredefinedSplit
 from training_cases import Trivial
 
 import jaxdpbo
-from jaxdpbo import blocks, by_person, drivers, per_user, space, transforms, tuning
+from jaxdpbo import Execution, Search, blocks, by_person, drivers, per_user, space, transforms, tuning
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.integrations.optuna import private_study
 from jaxdpbo.integrations.sklearn import PrivateSearchCV
@@ -95,14 +96,16 @@ def descent(users: int) -> Any:
 
 def looped(objective):
     return lambda records: published(
-        drivers.run_loop(dp_gibo.algorithm, objective, records, descent(len(records)), **SEEDED)
+        drivers.run_loop(dp_gibo.algorithm, objective, records, descent(len(records)), **group_options(**SEEDED))
     )
 
 
 def scanned(objective):
     def enter(records):
         return published(
-            drivers.run_scan(dp_gibo.algorithm, objective, objects(records), descent(len(records)), **SEEDED)
+            drivers.run_scan(
+                dp_gibo.algorithm, objective, objects(records), descent(len(records)), **group_options(**SEEDED)
+            )
         )
 
     return enter
@@ -112,7 +115,11 @@ def with_checkpoint(records):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.npz"
         run = drivers.run_scan(
-            dp_gibo.algorithm, squares, objects(records), descent(len(records)), checkpoint=path, **SEEDED
+            dp_gibo.algorithm,
+            squares,
+            objects(records),
+            descent(len(records)),
+            **group_options(checkpoint=path, **SEEDED),
         )
         return published(run)
 
@@ -120,21 +127,23 @@ def with_checkpoint(records):
 def minimized(objective, make=objects, **options):
     def enter(records):
         chosen = {"mu": 1.0, "steps": 2, "batch": 2, "users": len(records)} | SEEDED | options
-        return published(drivers.minimize(objective, make(records), ONE_BOX, **chosen))
+        return published(drivers.minimize(objective, make(records), ONE_BOX, **group_options(**chosen)))
 
     return enter
 
 
 def swept(records):
     configs = [descent(len(records))]
-    found = drivers.sweep(dp_gibo.algorithm, squares, objects(records), configs, seeds=2, key=SEEDED["key"])
+    found = drivers.sweep(
+        dp_gibo.algorithm, squares, objects(records), configs, seeds=2, run=drivers.Execution(key=SEEDED["key"])
+    )
     return jax.tree.map(np.asarray, found.release), found.guarantees
 
 
 def evaluated(objective, make, **options):
     def enter(records):
         chosen = {"users": len(records), "mu": 1.0, "evaluations": 2, "loss_range": (0.0, 1.0)} | SEEDED | options
-        private = drivers.PrivateObjective(objective, make(records), **chosen)
+        private = drivers.PrivateObjective(objective, make(records), **group_options(Execution, **chosen))
         return [private(np.array([0.5])), private(np.array([0.25]))], private.guarantee
 
     return enter
@@ -145,8 +154,10 @@ def studied(records):
     private = private_study(
         optuna.create_study(study_name="study", sampler=optuna.samplers.RandomSampler(0)),
         lambda trial: {"x": trial.suggest_float("x", 0, 1)},
-        given_back, records, users=len(records), mu=1.0, evaluations=2, loss_range=(0.0, 1.0), **SEEDED,
-    )  # fmt: skip
+        given_back,
+        records,
+        **group_options(users=len(records), mu=1.0, evaluations=2, loss_range=(0.0, 1.0), **SEEDED),
+    )
     private.optimize()
     return [trial.value for trial in private.study.trials], private.guarantee
 
@@ -155,13 +166,15 @@ def of_persons(records):
     persons = np.arange(len(records)) // 2
     objective = by_person(given_back, persons)
     config = descent(int(persons.max()) + 1)
-    return published(drivers.run_loop(dp_gibo.algorithm, objective, records, config, **SEEDED))
+    return published(drivers.run_loop(dp_gibo.algorithm, objective, records, config, **group_options(**SEEDED)))
 
 
 def in_blocks(records):
     objective = blocks(spread, len(records), len(records) // 2)
     return published(
-        drivers.minimize(objective, objects(records), ONE_BOX, mu=1.0, steps=2, batch=2, loss_range=(0, 1), **SEEDED)
+        drivers.minimize(
+            objective, objects(records), ONE_BOX, **group_options(mu=1.0, steps=2, batch=2, loss_range=(0, 1), **SEEDED)
+        )
     )
 
 
@@ -202,10 +215,12 @@ def searched(of_labels: bool, estimator=None, **options):
         else:
             features[len(TRAINING_X) :, 0] = objects(records)
         rows = features.astype(float) if of_labels else features
-        chosen = {"mu": 1.0, "n_iter": 2, "method": "in_order", "cv": fold, "insecure_seed": 0, "refit": "train"}
+        chosen = {"mu": 1.0, "n_iter": 2, "method": "in_order", "cv": fold, **SEEDED, "refit": "train"}
         name = "C" if estimator is None else "alpha"
         model = LogisticRegression(max_iter=200) if estimator is None else estimator
-        found = PrivateSearchCV(model, {name: space.real(0.1, 1.0)}, **chosen | options).fit(rows, labels)
+        found = PrivateSearchCV(model, {name: space.real(0.1, 1.0)}, **group_options(**(chosen | options))).fit(
+            rows, labels
+        )
         return found.best_params_, found.guarantee_, getattr(found.best_estimator_, "classes_", None)
 
     return enter
@@ -215,9 +230,16 @@ def searched_in_blocks(records):
     features = np.full((len(records), 2), 0.5, object)
     features[:, 0] = objects(records)
     search = PrivateSearchCV(
-        Ridge(), {"alpha": space.real(0.1, 1.0)}, mu=1.0, n_iter=2, method="in_order", protect="all", n_blocks=3,
-        loss_range=(0, 1), insecure_seed=0,
-    )  # fmt: skip
+        Ridge(),
+        {"alpha": space.real(0.1, 1.0)},
+        mu=1.0,
+        n_iter=2,
+        protect="all",
+        n_blocks=3,
+        loss_range=(0, 1),
+        search=Search(method="in_order"),
+        run=Execution(**SEEDED),
+    )
     found = search.fit(features, np.linspace(0, 1, len(records)))
     return found.best_params_, found.guarantee_
 

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import blocks, ledger, minimize
+from jaxdpbo import Execution, Search, blocks, ledger, minimize
 from jaxdpbo.privacy import guarantee, separable
 
 ROWS = np.random.default_rng(0).normal(size=(120, 3))
@@ -80,7 +81,15 @@ def test_a_learner_that_keeps_something_is_what_the_statement_assumes_away():
     one = blocks(keeps, 120, 4)(PARAMS, first)
     kept.clear()
     assert np.all(blocks(keeps, 120, 4)(PARAMS, second) != one)  # all blocks: hence the assumption
-    run = minimize(blocks(spread, 120, 30), ROWS, [(0.0, 1.0)], mu=1, loss_range=(0, 1), steps=3, traceable=False)
+    run = minimize(
+        blocks(spread, 120, 30),
+        ROWS,
+        [(0.0, 1.0)],
+        mu=1,
+        loss_range=(0, 1),
+        search=Search(steps=3),
+        run=Execution(traceable=False),
+    )
     assert guarantee.BLOCKS_APART in run.guarantee.assumptions
     assert guarantee.SEPARABLE_LOSSES not in run.guarantee.assumptions
     assert run.guarantee.protects == guarantee.ALL_ROWS
@@ -133,10 +142,12 @@ def test_a_learner_that_is_not_of_jax_is_not_traced():
     def learner(params, train, held_out):
         return float(np.abs(params[0] - 0.9))  # of a tracer this raises, and what raises is a loss
 
-    run = minimize(blocks(learner, 120, 30), ROWS, [(0.0, 1.0)], mu=20, loss_range=(0, 1), steps=10, batch=2)
+    run = minimize(
+        blocks(learner, 120, 30), ROWS, [(0.0, 1.0)], mu=20, loss_range=(0, 1), search=Search(steps=10, batch=2)
+    )
     assert run.release.point[0] > 0.6
     with pytest.raises(ValueError, match="traceable must not"):
-        minimize(blocks(learner, 120, 30), ROWS, [(0.0, 1.0)], mu=20, loss_range=(0, 1), traceable=True)
+        minimize(blocks(learner, 120, 30), ROWS, [(0.0, 1.0)], mu=20, loss_range=(0, 1), run=Execution(traceable=True))
 
 
 def test_a_learner_of_jax_is_fitted_to_all_blocks_at_once():
@@ -149,7 +160,9 @@ def test_a_learner_of_jax_is_fitted_to_all_blocks_at_once():
         blocks(spread, 121, 11)(PARAMS, np.append(ROWS, ROWS[:1], axis=0)),
         rtol=1e-6,
     )
-    run = minimize(at_once, np.append(ROWS, ROWS[:1], axis=0), [(0.0, 1.0)], mu=1, loss_range=(0, 1), steps=3)
+    run = minimize(
+        at_once, np.append(ROWS, ROWS[:1], axis=0), [(0.0, 1.0)], mu=1, loss_range=(0, 1), search=Search(steps=3)
+    )
     assert run.guarantee.protects == guarantee.ALL_ROWS
 
 
@@ -181,7 +194,9 @@ def test_the_rows_of_a_person_are_in_one_block():
     assert sum(map(len, of)) == len(set.union(*of))
     for block in objective.partition:
         assert not set(owners[block.train]) & set(owners[block.held_out])
-    run = minimize(objective, ROWS, [(0.0, 1.0)], mu=1, steps=3, loss_range=(0, 1), traceable=False)
+    run = minimize(
+        objective, ROWS, [(0.0, 1.0)], mu=1, loss_range=(0, 1), search=Search(steps=3), run=Execution(traceable=False)
+    )
     assert guarantee.WHOSE_ROWS in run.guarantee.assumptions
 
 
@@ -202,8 +217,8 @@ def test_a_ledger_is_of_users_or_of_all_rows(tmp_path):
     for name, protects in (("users", ledger.USERS), ("rows", guarantee.ALL_ROWS)):
         ledger.create(tmp_path / name, mu=1.0, protects=protects)
     with pytest.raises(ledger.LedgerError, match="protects"):
-        minimize(objective, ROWS, box, recording=jaxdpbo.Recording(tmp_path / "users", "a"), **options)
-    minimize(objective, ROWS, box, recording=jaxdpbo.Recording(tmp_path / "rows", "a"), **options)
+        minimize(objective, ROWS, box, **group_options(ledger=jaxdpbo.Recording(tmp_path / "users", "a"), **options))
+    minimize(objective, ROWS, box, **group_options(ledger=jaxdpbo.Recording(tmp_path / "rows", "a"), **options))
     assert guarantee.ALL_ROWS in ledger.describe(tmp_path / "rows")
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from option_groups import group_options
 
 from jaxdpbo import PrivateObjective, Recording, by_person, drivers, minimize, per_user
 from jaxdpbo.algorithms import dp_gd
@@ -90,12 +91,18 @@ def test_rows_of_others_move_no_bit(wild):
 
 
 RUNS = {
-    "minimize": lambda f, **axes: minimize(f, ROWS, BOX, **OPTIONS, **axes),
-    "minimize from Python": lambda f, **axes: minimize(f, ROWS, BOX, traceable=False, **OPTIONS, **axes),
-    "run_scan": lambda f, **axes: drivers.run_scan(
-        dp_gd.algorithm, dp_gd.gradient_objective(f), ROWS, dp_gd.config(users=6, steps=2, mu=1.0, bounds=BOX), **axes
+    "minimize": lambda f, **axes: minimize(f, ROWS, BOX, **group_options(**OPTIONS, **axes)),
+    "minimize from Python": lambda f, **axes: minimize(
+        f, ROWS, BOX, **group_options(traceable=False, **OPTIONS, **axes)
     ),
-}  # fmt: skip
+    "run_scan": lambda f, **axes: drivers.run_scan(
+        dp_gd.algorithm,
+        dp_gd.gradient_objective(f),
+        ROWS,
+        dp_gd.config(users=6, steps=2, mu=1.0, bounds=BOX),
+        **group_options(**axes),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -111,13 +118,13 @@ def test_a_run_says_that_whose_rows_are_public_and_what_was_not_shown(name):
 
 
 def test_a_run_on_the_loss_of_one_row_knows_its_persons_and_compiles_once(compilations):
-    run = minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, **OPTIONS)
+    run = minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, **group_options(**OPTIONS))
     assert set(run.guarantee.assumptions) == {*PROVED, guarantee.WHOSE_ROWS}
     compilations.clear()
-    minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, **OPTIONS)
+    minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, **group_options(**OPTIONS))
     assert compilations["programs"] == 0
     with pytest.raises(ValueError, match="user_axes must not be given where the objective has its own"):
-        minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, user_axes=0, **OPTIONS)
+        minimize(by_person(per_user(of_one), PERSON), ROWS, BOX, **group_options(user_axes=0, **OPTIONS))
 
 
 def test_steps_before_keep_whose_rows_are_public():
@@ -131,8 +138,8 @@ def test_steps_before_keep_whose_rows_are_public():
 
     options = {"traceable": False, "key": jax.random.key(0), "insecure_key": True, **OPTIONS}
     with pytest.raises(drivers.RunInterrupted) as caught:
-        minimize(by_person(failing, PERSON), ROWS, BOX, **options)
-    run = minimize(grouped, ROWS, BOX, snapshot=caught.value.snapshot, **options)
+        minimize(by_person(failing, PERSON), ROWS, BOX, **group_options(**options))
+    run = minimize(grouped, ROWS, BOX, **group_options(resume=caught.value.snapshot, **options))
     assert {guarantee.WHOSE_ROWS, guarantee.SEPARABLE_LOSSES} <= set(run.guarantee.assumptions)
 
 
@@ -140,19 +147,24 @@ def test_on_record_its_releases_are_given_out_again_and_say_whose_rows_are_publi
     """By a run from Python and by private evaluations; what is not grouped is another spend."""
     ledger.create(tmp_path / "ledger", mu=3)
     grouped = by_person(in_python, PERSON)
-    options = {"recording": Recording(tmp_path / "ledger", "one")}
-    first, again = (minimize(grouped, ROWS, BOX, **OPTIONS, **options) for _ in range(2))
+    options = {"ledger": Recording(tmp_path / "ledger", "one")}
+    first, again = (minimize(grouped, ROWS, BOX, **group_options(**OPTIONS, **options)) for _ in range(2))
     np.testing.assert_array_equal(again.release.point, first.release.point)
     assert guarantee.WHOSE_ROWS in first.guarantee.assumptions
     assert again.guarantee == first.guarantee
     with pytest.raises(ledger.LedgerError, match="charged with another spend"):
-        minimize(lambda point, rows: grouped(point, rows), ROWS, BOX, users=6, **OPTIONS, **options)
+        minimize(lambda point, rows: grouped(point, rows), ROWS, BOX, **group_options(users=6, **OPTIONS, **options))
 
     def evaluations():
         return PrivateObjective(
-            grouped, ROWS, users=6, mu=1.0, evaluations=1, loss_range=(0.0, 9.0),
-            recording=Recording(tmp_path / "ledger", "values"),
-        )  # fmt: skip
+            grouped,
+            ROWS,
+            users=6,
+            mu=1.0,
+            evaluations=1,
+            loss_range=(0.0, 9.0),
+            ledger=Recording(tmp_path / "ledger", "values"),
+        )
 
     value = evaluations()(POINT)
     assert [one.value for one in evaluations().spent] == [value]

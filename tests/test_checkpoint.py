@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from option_groups import group_options
 from protocol_cases import CASES, loss, records
 
 from jaxdpbo import _files, drivers
@@ -47,7 +48,7 @@ def recording(tmp_path):
 def run(path, case=CASE, scale=1.0, data=None, **options):
     data = records() if data is None else data
     options = {"checkpoint": path} | options
-    return drivers.run_scan(case.algorithm, case.objective, data, case.config(scale), **options)
+    return drivers.run_scan(case.algorithm, case.objective, data, case.config(scale), **group_options(**options))
 
 
 def leaves(tree):
@@ -125,11 +126,11 @@ def test_on_record_one_transcript_leaves_wherever_it_is_killed(count, path, reco
         killed_after(patch, count)
         patch.setattr(checkpoint, "_release", noting(drawn, checkpoint._release))
         with pytest.raises(Killed) if count < 17 else nullcontext():
-            run(path, recording=recording)
-    done = [run(path, recording=recording, key=None) for _ in range(2)]
+            run(path, ledger=recording)
+    done = [run(path, ledger=recording, key=None) for _ in range(2)]
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "_release", noting(drawn, checkpoint._release))
-        done.append(run(path, recording=recording))
+        done.append(run(path, ledger=recording))
     assert len({tuple(leaves(each.release)) for each in done} | set(drawn)) == 1
     assert len(ledger.account(recording.path).spends) == 1
     assert not path.exists()
@@ -175,7 +176,7 @@ def other_loss(point, data):
 
 def stopped(path, monkeypatch, **options):
     with monkeypatch.context() as patch:
-        killed_after(patch, 8 if "recording" in options else 4)  # after the first part
+        killed_after(patch, 8 if "ledger" in options else 4)  # after the first part
         with pytest.raises(Killed):
             run(path, **options)
     return path.read_bytes()
@@ -268,25 +269,25 @@ def test_what_is_no_checkpoint_is_refused(path, monkeypatch, tmp_path):
 
 
 def test_on_record_a_run_whose_file_is_gone_is_spent(path, recording, monkeypatch):
-    stopped(path, monkeypatch, recording=recording)
+    stopped(path, monkeypatch, ledger=recording)
     path.unlink()
     for file in (path, None):
         with pytest.raises(ledger.LedgerError):
-            run(file, recording=recording)
+            run(file, ledger=recording)
     assert not path.exists()
 
 
 def test_on_record_no_other_file_goes_on(path, recording, monkeypatch):
     """A second file, of an attempt that was killed before it was refused, has another key: what was drawn was seen."""
-    stopped(path, monkeypatch, recording=recording)
+    stopped(path, monkeypatch, ledger=recording)
     path.unlink()
     with monkeypatch.context() as patch:
         killed_after(patch, 2)
         with pytest.raises(Killed):
-            run(path, recording=recording)
+            run(path, ledger=recording)
     assert path.exists()
     with pytest.raises(ledger.LedgerError, match="was charged before and did not end"):
-        run(path, recording=recording)
+        run(path, ledger=recording)
 
 
 def test_what_a_killed_write_left_goes_with_the_file(path, monkeypatch):
@@ -303,9 +304,9 @@ def test_a_file_that_began_elsewhere_pays_for_no_second_transcript(path, recordi
     with monkeypatch.context() as patch:
         killed_after(patch, 2)  # before it is charged
         with pytest.raises(Killed):
-            run(path, recording=recording)
-    first = run(tmp_path / "other.npz", recording=recording)
-    assert leaves(run(path, recording=recording).release) == leaves(first.release)
+            run(path, ledger=recording)
+    first = run(tmp_path / "other.npz", ledger=recording)
+    assert leaves(run(path, ledger=recording).release) == leaves(first.release)
     assert not path.exists()
 
 
@@ -320,14 +321,14 @@ def test_the_same_call_in_another_process_is_no_end_of_this_one(ends, path, reco
             if not ends:
                 killed_after(patch, 7)  # after its first part
             with nullcontext() if ends else pytest.raises(Killed):
-                other.append(run(path, recording=recording))
+                other.append(run(path, ledger=recording))
         assert path.exists() is not ends
         return note(*arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(ledger, "note", late)
-        released = run(path, recording=recording).release
-    other.append(run(path, recording=recording))
+        released = run(path, ledger=recording).release
+    other.append(run(path, ledger=recording))
     assert {tuple(leaves(each.release)) for each in other} == {tuple(leaves(released))}
     assert len(ledger.account(recording.path).spends) == 1
     assert not path.exists()
@@ -340,7 +341,7 @@ def test_a_disk_that_is_full_at_the_note_loses_no_budget(path, recording, monkey
     with monkeypatch.context() as patch:
         patch.setattr(ledger, "note", full)
         with pytest.raises(OSError, match="no space"):
-            run(path, recording=recording)
+            run(path, ledger=recording)
     assert path.exists()
-    assert leaves(run(path, recording=recording).release) == leaves(run(path, recording=recording).release)
+    assert leaves(run(path, ledger=recording).release) == leaves(run(path, ledger=recording).release)
     assert len(ledger.account(recording.path).spends) == 1

@@ -32,7 +32,7 @@ def loop_on_record(folder):
     run = f"run {len(ledger.account(path).spends)}"
     for _ in range(2):  # and given out again
         given = case.algorithm, case.objective, jnp.asarray(records()), case.config(1.0)
-        drivers.run_loop(*given, recording=drivers.Recording(path, run))
+        drivers.run_loop(*given, ledger=drivers.Recording(path, run))
 
 
 def private_objective(_):

@@ -81,7 +81,7 @@ def test_a_misspelt_public_field_is_refused_before_it_costs(driver, field, tmp_p
     ledger.create(path, notion="gdp", level=9, relation="replace_one", protects="validation users", by="a test")
     before = path.read_bytes()
     with pytest.raises(TypeError, match=f"the public state of an algorithm must have the field '{field}'"):
-        driver(algorithm, CASE.objective, records(), CASE.config(1.0), recording=drivers.Recording(path, "one"))
+        driver(algorithm, CASE.objective, records(), CASE.config(1.0), ledger=drivers.Recording(path, "one"))
     assert path.read_bytes() == before
 
 
@@ -94,9 +94,9 @@ def test_a_misspelt_flag_is_refused_before_anything_is_drawn(driver):
         return CASE.algorithm.release(*arguments)
 
     key = jax.random.key(0)
+    run = drivers.Execution(key=key, insecure_key=True)
     with pytest.raises((TypeError, drivers.RunInterrupted)) as stopped:
-        driver(algorithm._replace(release=release), CASE.objective, records(), CASE.config(1.0), key=key,
-               insecure_key=True)  # fmt: skip
+        driver(algorithm._replace(release=release), CASE.objective, records(), CASE.config(1.0), run=run)
     said = str(stopped.value.__cause__ or stopped.value)
     assert "the Info of an algorithm must have the field 'factorisation_failed'" in said
     assert not calls
@@ -134,7 +134,9 @@ def test_a_tell_is_traced_once_though_its_shapes_are_looked_at():
         return CASE.algorithm.tell(*arguments)
 
     algorithm, key = CASE.algorithm._replace(tell=tell), jax.random.key(0)
-    drivers.run_loop(algorithm, CASE.objective, records(), CASE.config(1.0), key=key, insecure_key=True)
+    drivers.run_loop(
+        algorithm, CASE.objective, records(), CASE.config(1.0), run=drivers.Execution(key=key, insecure_key=True)
+    )
     assert len(traces) == 1
 
 
@@ -148,7 +150,13 @@ def test_an_inner_algorithm_with_a_flag_is_refused():
 
     wrapped = private_evaluations.make_algorithm(random_search.algorithm._replace(tell=tell))
     with pytest.raises(ValueError, match="without a flag on its points"):
-        drivers.run_scan(wrapped, case.objective, records(), case.config(1.0), key=jax.random.key(0), insecure_key=True)
+        drivers.run_scan(
+            wrapped,
+            case.objective,
+            records(),
+            case.config(1.0),
+            run=drivers.Execution(key=jax.random.key(0), insecure_key=True),
+        )
 
 
 @pytest.mark.parametrize(

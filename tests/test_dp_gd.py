@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from option_groups import group_options
 from oracles import dp_gd as oracle
 from scipy import stats
 
@@ -46,7 +47,9 @@ def key(seed=0):
 
 
 def scan(chosen, data, **options):
-    return drivers.run_scan(dp_gd.algorithm, dp_gd.gradient_objective(loss), data, chosen, key=key(), **options)
+    return drivers.run_scan(
+        dp_gd.algorithm, dp_gd.gradient_objective(loss), data, chosen, **group_options(key=key(), **options)
+    )
 
 
 def test_gradients_are_those_of_the_losses():
@@ -167,7 +170,7 @@ def test_huber_regression_is_learnt():
         output="last_half_mean",
     )  # fmt: skip
     loss = dp_gd.gradient_objective(huber_regression.loss)
-    run = drivers.run_scan(dp_gd.algorithm, loss, data, chosen, key=key(2), insecure_key=True)
+    run = drivers.run_scan(dp_gd.algorithm, loss, data, chosen, run=drivers.Execution(key=key(2), insecure_key=True))
     assert np.linalg.norm(run.release.point - 1.0) < 0.7 < np.linalg.norm(run.release.path[0] - 1.0)
     assert 0.99 < run.guarantee.level <= 1.0  # on the grid
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from option_groups import group_options
 from oracles import dp_gp_ucb as oracle
 from oracles import kernels as kernel_oracle
 from scipy.stats import chisquare, kstest
@@ -59,7 +60,11 @@ UTILITIES = np.array([float(hills(jnp.asarray(point), TOP)) for point in CANDIDA
 def run(chosen, data=TOP, objective=None, seed=0, **options):
     objective = objective or (hills if chosen.users is None else hilly_gains)
     return drivers.run_scan(
-        dp_gp_ucb.algorithm, objective, data, chosen, key=jax.random.key(seed), diagnostics=True, **options
+        dp_gp_ucb.algorithm,
+        objective,
+        data,
+        chosen,
+        **group_options(key=jax.random.key(seed), diagnostics=True, **options),
     )
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from option_groups import group_options
 from oracles import integers
 from scipy.optimize import brentq
 
@@ -59,7 +60,10 @@ def test_neighbours_whose_searches_part_are_within_the_sensitivity(noise):
     def gains(point, records):
         return np.clip((1 + WEIGHT * records[:, places[float(point[1])]]) / 2, 0, 1)
 
-    runs = [drivers.run_loop(dp_gp_ucb.algorithm, gains, rows, chosen, **SEEDED) for rows in (records, neighbour)]
+    runs = [
+        drivers.run_loop(dp_gp_ucb.algorithm, gains, rows, chosen, **group_options(**SEEDED))
+        for rows in (records, neighbour)
+    ]
     first, second = (largest(chosen, run.diagnostics.state) for run in runs)
     assert second - first == pytest.approx(0.1995, abs=1e-4)
     assert second - first <= float(chosen.value_sensitivity * chosen.scale) == 1.0
@@ -236,7 +240,9 @@ def test_one_users_junk_is_that_users_alone(junk, kind):
     for value in (0.7, junk):
         gains = np.full((100, 1), 0.7)
         gains[0] = value
-        states.append(drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, chosen, **SEEDED).diagnostics.state)
+        states.append(
+            drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, chosen, **group_options(**SEEDED)).diagnostics.state
+        )
     before, after = (largest(chosen, state) for state in states)
     assert before - after == pytest.approx(0.007)
     first, second = (integers.value(*state.raw.scores)[0, 0] for state in states)
@@ -248,7 +254,7 @@ def test_the_released_value_is_centred_and_fine():
     """Rounding takes nothing from a gain that all users share."""
     chosen = config(users=100_000, release="value", epsilon=8.0)
     state = drivers.run_loop(
-        dp_gp_ucb.algorithm, looked_up, np.full((100_000, 1), 0.3137), chosen, **SEEDED
+        dp_gp_ucb.algorithm, looked_up, np.full((100_000, 1), 0.3137), chosen, **group_options(**SEEDED)
     ).diagnostics.state
     keys = jax.random.split(jax.random.key(3), 2000)
     values = jax.jit(jax.vmap(lambda key: dp_gp_ucb.algorithm.release(key, chosen, state).value))(keys)
@@ -275,14 +281,16 @@ def test_a_state_of_another_budget_is_not_gone_on_from():
         config(candidates=candidates, users=500, epsilon=epsilon, release="point") for epsilon in (8.0, 0.8)
     )
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(dp_gp_ucb.algorithm, Failing(), gains, begun, **SEEDED)
+        drivers.run_loop(dp_gp_ucb.algorithm, Failing(), gains, begun, **group_options(**SEEDED))
     snapshot = caught.value.snapshot
     scores = integers.value(*snapshot.state.raw.scores)[0]
     moved = scores[0] - scores[1]
     assert moved == int(begun.point_units) > 9 * int(other.point_units)
-    with pytest.raises(ValueError, match=r"snapshot must come from a run with the noise of this config, got epsilon"):
-        drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, other, **SEEDED, snapshot=snapshot)
-    done = drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, begun, **SEEDED, snapshot=snapshot)
+    with pytest.raises(
+        ValueError, match=r"resume must be a snapshot of a run with the noise of this config, got epsilon"
+    ):
+        drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, other, **group_options(**SEEDED, resume=snapshot))
+    done = drivers.run_loop(dp_gp_ucb.algorithm, looked_up, gains, begun, **group_options(**SEEDED, resume=snapshot))
     assert int(done.diagnostics.state.public.step) == 3
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import worker_cases
+from option_groups import group_options
 from protocol_cases import BOUNDS, CASES, DIMENSION, STEPS, USERS, loss, records
 
 from jaxdpbo import _user_values, drivers
@@ -46,7 +47,11 @@ class Failing:
 def test_an_interrupt_from_the_keyboard_loses_nothing():
     with pytest.raises(drivers.RunInterrupted, match="KeyboardInterrupt") as caught:
         drivers.run_loop(
-            CASE.algorithm, Failing(5, KeyboardInterrupt()), records(), CASE.config(1.0), key=key(), insecure_key=True
+            CASE.algorithm,
+            Failing(5, KeyboardInterrupt()),
+            records(),
+            CASE.config(1.0),
+            run=drivers.Execution(key=key(), insecure_key=True),
         )
     assert int(caught.value.snapshot.state.public.step) == 1
 
@@ -54,7 +59,11 @@ def test_an_interrupt_from_the_keyboard_loses_nothing():
 def run_with(executor, objective=worker_cases.loss, data=None, **options):
     data = records() if data is None else data
     return drivers.run_loop(
-        CASE.algorithm, objective, data, CASE.config(1.0), key=key(), insecure_key=True, executor=executor, **options
+        CASE.algorithm,
+        objective,
+        data,
+        CASE.config(1.0),
+        **group_options(key=key(), insecure_key=True, executor=executor, **options),
     ).release
 
 
@@ -88,7 +97,7 @@ def test_a_run_survives_the_death_of_a_worker(tmp_path):
     assert isinstance(caught.value.__cause__, BrokenProcessPool)
     assert 1 <= int(caught.value.snapshot.state.public.step) < STEPS
     with ProcessPoolExecutor(2, spawned) as pool:
-        resumed = run_with(pool, worker_cases.dying, data, snapshot=caught.value.snapshot)
+        resumed = run_with(pool, worker_cases.dying, data, resume=caught.value.snapshot)
     jax.tree.map(np.testing.assert_array_equal, resumed, run_with(None))
 
 
@@ -102,8 +111,7 @@ def test_a_worker_of_a_cluster_that_is_killed_spends_nothing(tmp_path):
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         run = drivers.run_loop(
             CASE.algorithm, worker_cases.dying, (records(), tmp_path / "begun"), CASE.config(1.0),
-            executor=client.get_executor(pure=False),
-            recording=drivers.Recording(path, "run"),
+            ledger=drivers.Recording(path, "run"), run=drivers.Execution(executor=client.get_executor(pure=False)),
         )  # fmt: skip
     assert (tmp_path / "killed").exists()
     assert np.all(np.isfinite(run.release.path))
@@ -134,7 +142,9 @@ def test_an_interruption_carries_its_state_out_of_sight():
 
     secret.calls = 0
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(CASE.algorithm, secret, records(), CASE.config(1.0), key=key(), insecure_key=True)
+        drivers.run_loop(
+            CASE.algorithm, secret, records(), CASE.config(1.0), run=drivers.Execution(key=key(), insecure_key=True)
+        )
     error = caught.value
     assert np.any(np.isclose(error.snapshot.memory, SECRET))
     for shown in (repr(error), str(error), repr(error.args)):
@@ -153,8 +163,7 @@ def test_a_wrong_shape_is_named_at_once_and_a_later_one_interrupts():
             lambda point, data: np.zeros(USERS + 1),
             None,
             CASE.config(1.0),
-            key=key(),
-            insecure_key=True,
+            run=drivers.Execution(key=key(), insecure_key=True),
         )
     ragged = iter(range(USERS, 100))
     with pytest.raises(drivers.RunInterrupted) as caught:
@@ -163,8 +172,7 @@ def test_a_wrong_shape_is_named_at_once_and_a_later_one_interrupts():
             lambda point, data: np.zeros(next(ragged)),
             None,
             CASE.config(1.0),
-            key=key(),
-            insecure_key=True,
+            run=drivers.Execution(key=key(), insecure_key=True),
         )
     assert f"objective must return values of shape ({USERS},)" in str(caught.value.__cause__)
 
@@ -249,24 +257,24 @@ def test_values_that_are_no_numbers_neither_raise_nor_are_quoted():
 
 def test_a_state_of_another_config_is_refused():
     other = CASES["dp_gibo, few points"]
-    stood = {"snapshot": loop.begin(other.algorithm, key(), other.config(1.0)), "insecure_key": True}
-    with pytest.raises(ValueError, match="snapshot must come from a run with this config"):
-        drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), **stood)
+    stood = {"resume": loop.begin(other.algorithm, key(), other.config(1.0)), "insecure_key": True}
+    with pytest.raises(ValueError, match="resume must be a snapshot of a run with this config"):
+        drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), **group_options(key=key(), **stood))
 
 
 def test_a_state_of_another_budget_is_refused():
     """Four steps at mu = 2 and one at mu = 0.5 are not 0.5-GDP."""
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(2.0), key=key(), insecure_key=True)
+        drivers.run_loop(
+            CASE.algorithm, Failing(5), records(), CASE.config(2.0), run=drivers.Execution(key=key(), insecure_key=True)
+        )
     with pytest.raises(ValueError, match=r"noise of this config, got mu 0.5 after 2.0, radius \d+ after 2364, "):
         drivers.run_loop(
             CASE.algorithm,
             loss,
             records(),
             CASE.config(0.5),
-            key=key(),
-            insecure_key=True,
-            snapshot=caught.value.snapshot,
+            run=drivers.Execution(key=key(), insecure_key=True, resume=caught.value.snapshot),
         )
 
 
@@ -314,7 +322,9 @@ def test_a_state_under_other_noise_is_refused(name):
     assert jax.tree.map(jnp.shape, snapshot.state) == jax.tree.map(jnp.shape, fresh.state)
     snapshot = snapshot._replace(memory=fresh.memory)
     with pytest.raises(ValueError, match=message):
-        drivers.run_loop(algorithm, loss, records(), after, key=key(), insecure_key=True, snapshot=snapshot)
+        drivers.run_loop(
+            algorithm, loss, records(), after, run=drivers.Execution(key=key(), insecure_key=True, resume=snapshot)
+        )
     query = loop.ask(algorithm, key(), after, snapshot.state)
     values = jnp.ones((1, DIMENSION, after.users) if config is descent else (after.batch, USERS))
     unmoved, _ = loop.learn(algorithm, key(), after, snapshot, query, values)
@@ -332,7 +342,13 @@ def test_a_state_of_another_dtype_is_not_gone_on_from():
             snapshot.state.public.budget, calibration.noise_settings(single.budget, single.clip_norm)
         )
         with pytest.raises(ValueError, match="its shapes differ"):
-            drivers.run_loop(dp_gd.algorithm, loss, records(), single, key=key(), insecure_key=True, snapshot=snapshot)
+            drivers.run_loop(
+                dp_gd.algorithm,
+                loss,
+                records(),
+                single,
+                run=drivers.Execution(key=key(), insecure_key=True, resume=snapshot),
+            )
 
 
 def test_a_state_counts_any_number_of_users():
@@ -345,20 +361,30 @@ def test_a_run_may_go_on_with_another_box_and_step_size():
     snapshot = loop.begin(dp_gd.algorithm, key(), descent())
     other = descent(bounds=low_high(0.5 * BOUNDS), step_size=0.1)
     values = dp_gd.gradient_objective(loss)
-    run = drivers.run_loop(dp_gd.algorithm, values, records(), other, key=key(), insecure_key=True, snapshot=snapshot)
+    run = drivers.run_loop(
+        dp_gd.algorithm, values, records(), other, run=drivers.Execution(key=key(), insecure_key=True, resume=snapshot)
+    )
     assert np.all(np.abs(run.release.path) <= 0.5 * np.abs(BOUNDS).max(axis=0))
 
 
 def test_a_resumed_run_rests_on_the_secrecy_of_its_first_key():
     with pytest.raises(drivers.RunInterrupted) as caught:
-        drivers.run_loop(CASE.algorithm, Failing(5), records(), CASE.config(1.0), key=key(), insecure_key=True)
-    resumed = drivers.run_loop(CASE.algorithm, loss, records(), CASE.config(1.0), snapshot=caught.value.snapshot)
+        drivers.run_loop(
+            CASE.algorithm, Failing(5), records(), CASE.config(1.0), run=drivers.Execution(key=key(), insecure_key=True)
+        )
+    resumed = drivers.run_loop(
+        CASE.algorithm, loss, records(), CASE.config(1.0), run=drivers.Execution(resume=caught.value.snapshot)
+    )
     assert guarantee.KEY_SECRET in resumed.guarantee.assumptions
 
 
 def test_a_finished_state_spends_nothing_more():
     done = drivers.run_loop(
-        CASE.algorithm, loss, records(), CASE.config(1.0), key=key(), insecure_key=True, diagnostics=True
+        CASE.algorithm,
+        loss,
+        records(),
+        CASE.config(1.0),
+        run=drivers.Execution(key=key(), insecure_key=True, diagnostics=True),
     )
 
     def never(point, data):
@@ -366,7 +392,11 @@ def test_a_finished_state_spends_nothing_more():
 
     end = drivers.Snapshot(done.diagnostics.state, done.diagnostics.memory)
     again = drivers.run_loop(
-        CASE.algorithm, never, records(), CASE.config(1.0), key=key(1), insecure_key=True, snapshot=end
+        CASE.algorithm,
+        never,
+        records(),
+        CASE.config(1.0),
+        run=drivers.Execution(key=key(1), insecure_key=True, resume=end),
     )
     jax.tree.map(np.testing.assert_array_equal, again.release, done.release)
 
@@ -379,7 +409,11 @@ def test_masked_points_are_not_evaluated():
         return loss(point, data)
 
     run = drivers.run_loop(
-        case.algorithm, watched, records(), case.config(1.0), key=key(), insecure_key=True, diagnostics=True
+        case.algorithm,
+        watched,
+        records(),
+        case.config(1.0),
+        run=drivers.Execution(key=key(), insecure_key=True, diagnostics=True),
     )
     assert len(seen) == int(run.diagnostics.state.public.mask.sum()) < 3 * STEPS
 
@@ -388,12 +422,20 @@ def test_the_progress_bar_counts_and_tells_nothing(capfd):
     def secret(point, data):
         return np.full(USERS, SECRET)
 
-    drivers.run_loop(CASE.algorithm, secret, None, CASE.config(1.0), key=key(), insecure_key=True, progress=True)
+    drivers.run_loop(
+        CASE.algorithm,
+        secret,
+        None,
+        CASE.config(1.0),
+        run=drivers.Execution(key=key(), insecure_key=True, progress=True),
+    )
     shown = capfd.readouterr()
     assert f"{STEPS}/{STEPS}" in shown.err
     assert "0.98" not in shown.err
     assert shown.out == ""
-    drivers.run_loop(CASE.algorithm, secret, None, CASE.config(1.0), key=key(), insecure_key=True)
+    drivers.run_loop(
+        CASE.algorithm, secret, None, CASE.config(1.0), run=drivers.Execution(key=key(), insecure_key=True)
+    )
     assert capfd.readouterr() == ("", "")
 
 
@@ -406,7 +448,7 @@ def test_a_failed_factorisation_is_raised_after_the_run():
     config = dp_gibo.config(users=USERS, steps=2, mu=1.0, bounds=low_high(BOUNDS), kernel=negative, polish_steps=0)
     for driver in (drivers.run_scan, drivers.run_loop):
         with pytest.raises(drivers.RunInterrupted, match="could not be factored") as caught:
-            driver(dp_gibo.algorithm, loss, records(), config, key=key(), insecure_key=True)
+            driver(dp_gibo.algorithm, loss, records(), config, run=drivers.Execution(key=key(), insecure_key=True))
         assert np.all(np.isfinite(caught.value.snapshot.state.public.path))  # the users counted as zero
 
 
@@ -421,27 +463,29 @@ def test_keys_come_from_the_operating_system_unless_given(monkeypatch):
     config = CASE.config(1.0)
     default = drivers.run_scan(CASE.algorithm, loss, records(), config)
     assert len(drawn) == 1
-    given = drivers.run_scan(CASE.algorithm, loss, records(), config, key=key(7), insecure_key=True)
+    given = drivers.run_scan(
+        CASE.algorithm, loss, records(), config, run=drivers.Execution(key=key(7), insecure_key=True)
+    )
     assert len(drawn) == 1
     jax.tree.map(np.testing.assert_array_equal, given.release, default.release)
 
 
 def minimize(**changes):
     options = {
-        "objective": loss,
+        "loss": loss,
         "data": records(),
-        "bounds": low_high(BOUNDS),
+        "space": low_high(BOUNDS),
         "mu": 1.0,
         "steps": 3,
         "key": key(),
         "noise": "float",
     }
-    return drivers.minimize(**(options | changes))
+    return drivers.minimize(**group_options(**(options | changes)))
 
 
 def test_minimize_by_scan_and_by_loop_agree():
     scanned = minimize()
-    looped = minimize(traceable=False, users=USERS)
+    looped = minimize(users=USERS, traceable=False)
     np.testing.assert_allclose(looped.release.path, scanned.release.path, rtol=1e-6, atol=1e-7)
     assert scanned.guarantee.level == 1.0
     assert guarantee.SEPARABLE_LOSSES in scanned.guarantee.assumptions
@@ -450,9 +494,9 @@ def test_minimize_by_scan_and_by_loop_agree():
 def test_minimize_resumes():
     failing = Failing(at=5)
     with pytest.raises(drivers.RunInterrupted) as caught:
-        minimize(objective=failing, traceable=False, users=USERS)
-    resumed = minimize(objective=failing, traceable=False, users=USERS, snapshot=caught.value.snapshot)
-    whole = minimize(objective=Failing(at=0), traceable=False, users=USERS)
+        minimize(loss=failing, users=USERS, traceable=False)
+    resumed = minimize(loss=failing, users=USERS, traceable=False, resume=caught.value.snapshot)
+    whole = minimize(loss=Failing(at=0), users=USERS, traceable=False)
     jax.tree.map(np.testing.assert_array_equal, resumed.release, whole.release)
 
 
@@ -473,21 +517,21 @@ def test_minimize_finds_a_minimum_where_noise_is_small():
     ("changes", "error", "message"),
     [
         (
-            {"objective": lambda point, data: jnp.sum(point)},
+            {"loss": lambda point, data: jnp.sum(point)},
             ValueError,
-            rf"objective must return one loss per user, not their mean: shape \({USERS},\), got shape \(\)",
+            rf"loss must return one loss per user, not their mean: shape \({USERS},\), got shape \(\)",
         ),
-        ({"users": USERS + 1}, ValueError, rf"objective must return losses of shape \({USERS + 1},\)"),
+        ({"users": USERS + 1}, ValueError, rf"loss must return losses of shape \({USERS + 1},\)"),
         ({"traceable": False, "data": None}, ValueError, "users must be given where the leaves of data share no"),
-        ({"progress": True, "traceable": True}, ValueError, "progress, snapshot and executor need traceable=False"),
+        ({"progress": True, "traceable": True}, ValueError, "progress must not be given with traceable=True"),
         ({"data": np.zeros((0, 2))}, ValueError, "users must be at least 1, got 0"),
-        ({"bounds": low_high(BOUNDS[::-1])}, ValueError, "bounds must have lower < upper"),
-        ({"bounds": low_high(BOUNDS * np.inf)}, ValueError, "bounds must"),
+        ({"space": low_high(BOUNDS[::-1])}, ValueError, "space must have lower < upper"),
+        ({"space": low_high(BOUNDS * np.inf)}, ValueError, "space must"),
         ({"mu": 0}, ValueError, "mu must be positive"),
         ({"clip_norm": -1}, ValueError, "clip_norm must be positive"),
         ({"steps": 0}, ValueError, "steps must be at least 1"),
         ({"batch": 0}, ValueError, "batch must be at least 1"),
-        ({"theta0": [9.0, 9.0]}, ValueError, "theta0 must lie inside bounds"),
+        ({"start": [9.0, 9.0]}, ValueError, "start must lie inside bounds"),
         ({"key": 0}, TypeError, "key must be a typed key"),
         ({"key": jax.random.PRNGKey(0)}, TypeError, "key must be a typed key"),
     ],

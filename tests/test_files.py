@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from option_groups import group_options
 from protocol_cases import CASES, records
 
 from jaxdpbo import Recording, _files, drivers, outsourcing
@@ -61,7 +62,7 @@ def mark_of(folder):
 
 def run(folder):
     options = {"key": KEY, "checkpoint": folder / "run.npz"}
-    return drivers.run_scan(CASE.algorithm, CASE.objective, records(), CASE.config(1.0), **options)
+    return drivers.run_scan(CASE.algorithm, CASE.objective, records(), CASE.config(1.0), **group_options(**options))
 
 
 def checkpoint(folder):

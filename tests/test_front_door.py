@@ -11,9 +11,10 @@ import optax
 import pytest
 import scipy.optimize
 import scipy.stats
+from option_groups import group_options
 
 import jaxdpbo
-from jaxdpbo import drivers, ledger
+from jaxdpbo import Execution, drivers, ledger
 from jaxdpbo._checks import box, low_high
 from jaxdpbo.algorithms import dp_gibo, random_search
 from jaxdpbo.drivers import methods
@@ -37,14 +38,15 @@ def python_loss(point, data):
     return np.log1p(np.sum((data - point) ** 2, axis=1))
 
 
-def minimize(objective=loss, data=RECORDS, bounds=SIDE, **changes):
-    options = SMALL | {"mu": 1.0} | changes
-    return jaxdpbo.minimize(objective, data, bounds, **{name: each for name, each in options.items() if each != "no"})
+def minimize(loss=loss, data=RECORDS, space=SIDE, **changes):
+    options = {name: each for name, each in (SMALL | {"mu": 1.0} | changes).items() if each != "no"}
+    return jaxdpbo.minimize(loss, data, space, **group_options(**options))
 
 
 def local(users, bounds, mu, steps):
     """The descent of ``minimize`` with batches of 2."""
-    return methods.local_config(methods.MinimizeArguments(users, mu, bounds, steps, 2, 1.0, None, None, "float"))
+    search = jaxdpbo.Search(method="local", steps=steps, batch=2, clip_norm=1.0, noise="float")
+    return methods.plan(search, methods.Task(users, mu, bounds, None)).config
 
 
 # Budgets
@@ -63,10 +65,10 @@ BUDGETS = [
     ({"epsilon": 1.0, "delta": 1e-30}, r"delta must be at least [0-9.e-]+, got 1e-30: noise from tables"),
 ]
 DOORS = {
-    "minimize": lambda folder, **budget: minimize(**({"mu": "no"} | budget)),
-    "preview": lambda folder, **budget: jaxdpbo.preview(users=USERS, bounds=SIDE, **budget),
+    "minimize": lambda folder, **budget: minimize(**{"mu": "no"} | budget),
+    "preview": lambda folder, **budget: jaxdpbo.preview(**group_options(users=USERS, space=SIDE, **budget)),
     "PrivateObjective": lambda folder, **budget: jaxdpbo.PrivateObjective(
-        loss, RECORDS, users=USERS, evaluations=2, loss_range=(0, 4), **budget
+        loss, RECORDS, **group_options(Execution, users=USERS, evaluations=2, loss_range=(0, 4), **budget)
     ),
     "ledger.create": lambda folder, **budget: ledger.create(folder / "ledger.jsonl", **budget),
 }
@@ -101,10 +103,10 @@ def test_a_budget_too_small_for_the_noise_is_refused_in_the_words_that_were_type
 
 @pytest.mark.parametrize("method", ["start_then_local", "choice", "evaluations", "in_order"])
 def test_a_divided_budget_is_refused_with_one_that_will_do(method):
-    options = {"users": USERS, "bounds": SIDE, "method": method, "loss_range": (0, 1), "delta": 1e-7}
+    options = {"users": USERS, "space": SIDE, "method": method, "loss_range": (0, 1), "delta": 1e-7}
     with pytest.raises(ValueError, match=r"^epsilon must be at least") as said:
-        jaxdpbo.preview(epsilon=0.0, **options)
-    jaxdpbo.preview(epsilon=float(re.search(r"at least (\S+) ", str(said.value))[1]), **options)
+        jaxdpbo.preview(**group_options(epsilon=0.0, **options))
+    jaxdpbo.preview(**group_options(epsilon=float(re.search(r"at least (\S+) ", str(said.value))[1]), **options))
 
 
 @pytest.mark.parametrize("door", OF_USERS)
@@ -135,9 +137,11 @@ def test_configs_and_objectives_state_at_most_what_was_asked_for(noise, epsilon,
     budget = {"epsilon": epsilon, "delta": delta, "noise": noise}
     for wide in (True, False):
         with jax.enable_x64(wide):
-            stated = jaxdpbo.preview(users=900, bounds=SIDE, **budget).guarantee
+            stated = jaxdpbo.preview(**group_options(users=900, space=SIDE, **budget)).guarantee
             assert 0.9 * epsilon < stated.epsilon(delta) <= epsilon
-            made = jaxdpbo.PrivateObjective(loss, RECORDS, users=USERS, evaluations=3, loss_range=(0, 4), **budget)
+            made = jaxdpbo.PrivateObjective(
+                loss, RECORDS, **group_options(Execution, users=USERS, evaluations=3, loss_range=(0, 4), **budget)
+            )
             assert 0.9 * epsilon < made.guarantee.epsilon(delta) <= epsilon
 
 
@@ -170,7 +174,7 @@ def test_a_support_vector_machine_takes_what_is_released():
         return (model.predict(data) != labels).astype(float)
 
     with jax.enable_x64(False):
-        run = minimize(error, inputs, bounds=[(0.1, 10.0)])
+        run = minimize(error, inputs, space=[(0.1, 10.0)])
     svm.SVC(C=run.release.point[0]).fit(inputs, labels)
 
 
@@ -212,8 +216,8 @@ def test_an_array_of_objects_takes_the_route_of_its_objective():
 @pytest.mark.parametrize("epsilon", [0.15, 0.3, 1.0, 3.0])
 def test_any_number_of_users_is_taken(method, epsilon):
     """Sums have 64 bits."""
-    options = {"bounds": {"low": [0.0] * 10, "high": [1.0] * 10}, "loss_range": (0, 1), "steps": 25}
-    jaxdpbo.preview(users=2**40, method=method, epsilon=epsilon, delta=1e-13, **options)
+    options = {"space": {"low": [0.0] * 10, "high": [1.0] * 10}, "loss_range": (0, 1), "steps": 25}
+    jaxdpbo.preview(**group_options(users=2**40, method=method, epsilon=epsilon, delta=1e-13, **options))
 
 
 def test_what_fails_in_python_too_is_raised_as_it_is():
@@ -302,19 +306,24 @@ def test_what_is_no_box_is_named(spelling, message):
 
 
 def test_a_preview_shows_what_does_not_help():
-    options = {"bounds": [(0, 6)] * 3, "loss_range": (0, 4), "method": "local"}
-    poor, good = jaxdpbo.preview(users=20, mu=0.3, **options), jaxdpbo.preview(users=2000, mu=1.0, **options)
+    options = {"space": [(0, 6)] * 3, "loss_range": (0, 4), "method": "local"}
+    poor, good = (
+        jaxdpbo.preview(**group_options(users=20, mu=0.3, **options)),
+        jaxdpbo.preview(**group_options(users=2000, mu=1.0, **options)),
+    )
     assert (poor.helpful, good.helpful) == (False, True)
     assert "NOT HELPFUL" in str(poor)
     assert "NOT HELPFUL" not in str(good)
     assert f"{poor.users_needed} users" in str(poor)
     assert f"In the loss it is {100 * poor.loss_noise:.2g} % of the loss range." in str(poor)
-    assert jaxdpbo.preview(users=poor.users_needed, mu=0.3, **options).relative_noise == pytest.approx(0.25, rel=0.03)
+    assert jaxdpbo.preview(**group_options(users=poor.users_needed, mu=0.3, **options)).relative_noise == pytest.approx(
+        0.25, rel=0.03
+    )
     ideal = 2 * math.sqrt(25) / (2000 * 1.0)
     assert ideal <= good.deviation < 1.05 * ideal
     assert good.loss_noise == pytest.approx(good.deviation * math.sqrt(3) / 4)
     with pytest.raises(ValueError, match="loss_range must have low < high"):
-        jaxdpbo.preview(users=20, mu=1.0, bounds=SIDE, loss_range=(1, 0))
+        jaxdpbo.preview(users=20, mu=1.0, space=SIDE, loss_range=(1, 0))
 
 
 def test_a_preview_is_of_the_noise_that_a_run_has():
@@ -331,7 +340,7 @@ def test_a_preview_is_of_the_noise_that_a_run_has():
 @pytest.mark.parametrize("steps", [2, 3000])
 def test_the_wander_is_that_of_adagrads_steps_on_noise_alone(steps):
     """Of either sign with one chance, so that their squares add up."""
-    found = jaxdpbo.preview(users=40, mu=0.3, bounds=SIDE, steps=steps)
+    found = jaxdpbo.preview(users=40, mu=0.3, space=SIDE, search=jaxdpbo.Search(steps=steps))
     optimizer, gradient = optax.adagrad(1.0), jnp.full(1, found.deviation)
 
     def step(state, _):
@@ -358,7 +367,7 @@ def test_a_path_that_is_no_different_from_noise_says_so():
     def steep(point, data):
         return 50.0 * point[0] + 0 * data[:, 0]
 
-    assert minimize(steep, mu=5.0, steps=4, data=np.repeat(RECORDS, 50, axis=0)).note == ""
+    assert minimize(steep, mu=5.0, data=np.repeat(RECORDS, 50, axis=0), steps=4).note == ""
 
 
 @pytest.mark.parametrize(("steps", "dimension"), [(2, 1), (10, 3), (100, 10)])
@@ -388,7 +397,7 @@ def test_a_note_is_a_function_of_what_is_released():
 def test_the_ledgers_line_works_as_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ledger.create("budget.jsonl", mu=2)
-    options = {"recording": jaxdpbo.Recording("budget.jsonl", "march"), "noise": "exact"}
+    options = {"ledger": jaxdpbo.Recording("budget.jsonl", "march"), "noise": "exact"}
     first, again = (minimize(**options) for _ in range(2))
     np.testing.assert_array_equal(first.release.point, again.release.point)
     assert first.note == again.note
@@ -398,7 +407,7 @@ def test_the_ledgers_line_works_as_typed(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"'nowhere/budget\.jsonl'"):
         ledger.create("nowhere/budget.jsonl", mu=2)
     with pytest.raises(ledger.BudgetExceeded, match=r"budget\.jsonl: run 'april' would spend"):
-        minimize(recording=jaxdpbo.Recording("budget.jsonl", "april"), mu=3.0, noise="exact")
+        minimize(ledger=jaxdpbo.Recording("budget.jsonl", "april"), mu=3.0, noise="exact")
 
 
 def test_a_ledger_of_epsilon_holds_what_implies_it(tmp_path):
@@ -445,7 +454,9 @@ def test_what_was_spent_comes_back_as_plain_dicts(tmp_path):
 
     def objective(**changes):
         return jaxdpbo.PrivateObjective(
-            lambda point, data: data, np.zeros(4), recording=jaxdpbo.Recording(path, "bo"), **(made | changes)
+            lambda point, data: data,
+            np.zeros(4),
+            **group_options(Execution, ledger=jaxdpbo.Recording(path, "bo"), **(made | changes)),
         )
 
     first = objective()
@@ -469,14 +480,17 @@ def test_a_list_of_rows_is_named():
         with pytest.raises(TypeError, match=r"data must not hold lists.*numpy\.asarray.*tuple.*traceable=False"):
             minimize(data=data)
     assert minimize(
-        lambda point, data: [abs(row[0] - point[0]) for row in data], RECORDS.tolist(), users=USERS, traceable=False
+        lambda point, data: [abs(row[0] - point[0]) for row in data],
+        RECORDS.tolist(),
+        users=USERS,
+        traceable=False,
     ).release.point.shape == (1,)
 
 
 def test_a_box_of_another_dimension_than_the_data_says_what_point_was_passed():
     with pytest.raises(Exception, match=r"shape|broadcast") as caught:
-        minimize(data=np.ones((USERS, 4)), bounds=[(0, 1)] * 3)
-    assert any("a point of shape (3,): one number a side of bounds" in note for note in caught.value.__notes__)
+        minimize(data=np.ones((USERS, 4)), space=[(0, 1)] * 3)
+    assert any("a point of shape (3,): one number for each side of the box" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize(
@@ -505,7 +519,7 @@ def test_complex_losses_are_named():
         return loss(point, data).astype(complex) * 1j
 
     for options in ({}, {"traceable": True}):
-        with pytest.raises(TypeError, match="objective must return real losses, got complex128"):
+        with pytest.raises(TypeError, match="loss must return real losses, got complex128"):
             minimize(turned, **options)
     config = random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
     with pytest.raises(TypeError, match="objective must return real numbers, got complex128"):
@@ -517,7 +531,7 @@ def test_a_missing_extra_says_what_to_install(monkeypatch, tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, mu=2)
     with pytest.raises(ImportError, match=r"progress=True needs tqdm: pip install -e '\.\[progress\]' in the checkout"):
-        minimize(progress=True, recording=jaxdpbo.Recording(path, "march"), noise="exact")
+        minimize(ledger=jaxdpbo.Recording(path, "march"), noise="exact", progress=True)
     assert not ledger.account(path).spends, "at once: nothing was charged"
 
 
@@ -525,7 +539,9 @@ def test_a_driver_under_a_trace_says_what_to_call():
     config = random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
 
     def traced(key):
-        return drivers.run_scan(random_search.algorithm, loss, RECORDS, config, key=key).release.point
+        return drivers.run_scan(
+            random_search.algorithm, loss, RECORDS, config, run=drivers.Execution(key=key)
+        ).release.point
 
     for call in (jax.jit(traced), jax.vmap(traced)):
         with pytest.raises(RuntimeError, match=r"run_scan runs on the host .* call drivers\.pure_run\("):

@@ -22,10 +22,11 @@ from fuzz_targets import coverage, odd_values
 from fuzz_targets.target import MARK, Target
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
+from option_groups import group_options
 from protocol_cases import CASES, USERS
 
 import jaxdpbo
-from jaxdpbo import drivers
+from jaxdpbo import Execution, drivers
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.requested_budget import BudgetError
 
@@ -223,25 +224,33 @@ def entries():
     seeded = {"key": jax.random.key(1), "insecure_key": True}
 
     def scanned(case):
-        return lambda rows: drivers.run_scan(case.algorithm, case.objective, rows, case.config(1.0), **seeded)[:2]
+        return lambda rows: drivers.run_scan(
+            case.algorithm, case.objective, rows, case.config(1.0), **group_options(**seeded)
+        )[:2]
 
     def looped(rows):
         return drivers.run_loop(
-            gibo.algorithm, lambda at, data: np.sum((data - at) ** 2, axis=1), rows, gibo.config(1.0), **seeded
+            gibo.algorithm,
+            lambda at, data: np.sum((data - at) ** 2, axis=1),
+            rows,
+            gibo.config(1.0),
+            **group_options(**seeded),
         )[:2]
 
     def minimized(rows):
         options = {"mu": 1.0, "steps": 2, "batch": 2, "noise": "float"}
-        return drivers.minimize(gibo.objective, rows, {"low": [-1.0, -1.0], "high": [1.0, 1.0]}, **options, **seeded)[
-            :2
-        ]
+        return drivers.minimize(
+            gibo.objective, rows, {"low": [-1.0, -1.0], "high": [1.0, 1.0]}, **group_options(**options, **seeded)
+        )[:2]
 
     def curated(transform):
         return lambda rows: jaxdpbo.transforms.curate(seeded["key"], transform, rows, insecure_key=True)
 
     def evaluated(rows):
         objective = jaxdpbo.PrivateObjective(
-            lambda _, data: data[:, 0], rows, users=USERS, mu=1.0, evaluations=1, loss_range=(0.0, 1.0), **seeded
+            lambda _, data: data[:, 0],
+            rows,
+            **group_options(Execution, users=USERS, mu=1.0, evaluations=1, loss_range=(0.0, 1.0), **seeded),
         )
         return objective(0), objective.guarantee
 

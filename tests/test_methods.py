@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from option_groups import group_options
 from scipy import stats
 
 import jaxdpbo
@@ -49,12 +50,10 @@ def worded_loss(params, data):
     return (math.log(params["rate"]) ** 2 + (params["kind"] == "flat")) * data[:, 0] ** 2
 
 
-def asked(**changes):
-    given = {
-        "users": 1000, "mu": 1.0, "bounds": BOX, "steps": 20, "batch": None, "clip_norm": 1.0, "loss_range": (0.0, 4.0),
-        "theta0": None, "noise": "exact",
-    }  # fmt: skip
-    return methods.MinimizeArguments(**given | changes)
+def plan(method="auto", **changes):
+    given = {"users": 1000, "mu": 1.0, "space": BOX, "steps": 20, "clip_norm": 1.0, "loss_range": (0.0, 4.0)}
+    grouped = group_options(method=method, **given | changes)
+    return methods.plan(grouped.pop("search"), methods.Task(**grouped))
 
 
 @pytest.mark.parametrize(
@@ -65,45 +64,45 @@ def asked(**changes):
         ({"mu": 0.1}, methods.LOCAL, "less than 50"),
         ({"loss_range": (0.0, 40.0)}, methods.LOCAL, "less than 50"),
         ({"loss_range": None}, methods.LOCAL, "no loss_range was given"),
-        ({"bounds": MIXED}, methods.CHOICE, "not all dimensions are real"),
-        ({"bounds": Space({"x": space.real(0, 1)})}, methods.START, "sharpness"),
+        ({"space": MIXED}, methods.CHOICE, "not all dimensions are real"),
+        ({"space": Space({"x": space.real(0, 1)})}, methods.START, "sharpness"),
         ({"mu": math.inf}, methods.START, "there is no noise"),
         ({"steps": 2}, methods.LOCAL, "few steps"),
     ],
 )
 def test_the_rule_reads_public_numbers_alone(changes, method, reason):
-    found = methods.plan("auto", asked(**changes))
+    found = plan("auto", **changes)
     assert found.method == method
     assert reason in found.reason
 
 
 @pytest.mark.parametrize("method", methods.METHODS)
 def test_every_method_stays_within_its_budget_and_its_evaluations(method):
-    found = methods.plan(method, asked(mu=0.7))
+    found = plan(method, mu=0.7)
     stated = found.algorithm.privacy(found.config)
     assert 0.6 < stated.level <= 0.7
     assert stated.notion == "gdp"
     assert found.config.steps * found.config.batch <= 20 * 4
     assert stated.epsilon(1e-5) <= stated.epsilon(1e-9)
-    unbounded = methods.plan(method, asked(mu=math.inf))
+    unbounded = plan(method, mu=math.inf)
     assert unbounded.algorithm.privacy(unbounded.config).notion == "none"
 
 
 @pytest.mark.parametrize("method", methods.METHODS)
 def test_float_noise_of_no_budget_is_no_noise(method):
-    found = methods.plan(method, asked(mu=math.inf, noise="float", estimate_share=0.1))
+    found = plan(method, mu=math.inf, noise="float", estimate_share=0.1)
     assert found.algorithm.privacy(found.config).notion == "none"
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.3, 0.7, 1.0, 3.3])
 def test_float_noise_in_float32_is_never_beyond_what_was_asked_for(float32, mu):
     for method in methods.METHODS:
-        found = methods.plan(method, asked(mu=float(np.float32(mu)), noise="float", estimate_share=0.1))
+        found = plan(method, mu=float(np.float32(mu)), noise="float", estimate_share=0.1)
         assert found.algorithm.privacy(found.config).level <= float(np.float32(mu)) * (1 + 1e-15)
 
 
 def test_one_choice_is_pure_too():
-    found = methods.plan("in_order", asked(mu=0.7))
+    found = plan("in_order", mu=0.7)
     stated = found.algorithm.privacy(found.config)
     notion, epsilon = stated.also
     assert notion == "dp"
@@ -115,8 +114,8 @@ def test_one_choice_is_pure_too():
 @pytest.mark.parametrize("method", [methods.LOCAL, methods.START, methods.CHOICE, methods.IN_ORDER])
 def test_a_method_by_name_runs_the_same_compiled_and_from_python(method):
     options = {"method": method, "users": USERS} | SMALL
-    compiled = jaxdpbo.minimize(loss, RECORDS, BOX[:2] + BOX[2:], **options)
-    looped = jaxdpbo.minimize(python_loss, RECORDS, BOX, traceable=False, **options)
+    compiled = jaxdpbo.minimize(loss, RECORDS, BOX[:2] + BOX[2:], **group_options(**options))
+    looped = jaxdpbo.minimize(python_loss, RECORDS, BOX, **group_options(traceable=False, **options))
     np.testing.assert_allclose(compiled.release.point, looped.release.point, atol=1e-5)
     assert compiled.method == looped.method == f"{method}: as asked for"
     low, high = np.transpose(BOX)
@@ -126,25 +125,31 @@ def test_a_method_by_name_runs_the_same_compiled_and_from_python(method):
 def test_losses_in_other_units_are_the_same_search():
     """The loss range says the units: clip norm, noise and steps follow, to the last bit where units are powers of 2."""
     given = {"method": "start_then_local", "users": USERS, "clip_norm": None} | SMALL
-    once = jaxdpbo.minimize(loss, RECORDS, BOX, **given)
-    scaled = jaxdpbo.minimize(loss_in_cents, RECORDS, BOX, **given | {"loss_range": (0.0, 256.0)})
+    once = jaxdpbo.minimize(loss, RECORDS, BOX, **group_options(**given))
+    scaled = jaxdpbo.minimize(loss_in_cents, RECORDS, BOX, **group_options(**(given | {"loss_range": (0.0, 256.0)})))
     np.testing.assert_array_equal(once.release.path, scaled.release.path)
-    fixed = jaxdpbo.minimize(loss_in_cents, RECORDS, BOX, **given | {"loss_range": (0.0, 256.0), "clip_norm": 1.0})
+    fixed = jaxdpbo.minimize(
+        loss_in_cents, RECORDS, BOX, **group_options(**(given | {"loss_range": (0.0, 256.0), "clip_norm": 1.0}))
+    )
     assert not np.array_equal(once.release.path, fixed.release.path)
 
 
 def test_evaluations_by_name():
-    run = jaxdpbo.minimize(python_loss, RECORDS, BOX, traceable=False, users=USERS, **SMALL | {"method": "evaluations"})
+    run = jaxdpbo.minimize(
+        python_loss, RECORDS, BOX, **group_options(traceable=False, users=USERS, **(SMALL | {"method": "evaluations"}))
+    )
     assert run.release.values.shape == (12,)
 
 
 def test_more_budget_finds_the_best_point():
-    run = jaxdpbo.minimize(loss, RECORDS, BOX, method="choice", **SMALL | {"mu": math.inf, "steps": 30})
+    run = jaxdpbo.minimize(
+        loss, RECORDS, BOX, **group_options(method="choice", **(SMALL | {"mu": math.inf, "steps": 30}))
+    )
     assert np.all(np.abs(np.asarray(run.release.point)[:2] - [1.0, 2.0]) < 0.5)
 
 
 def test_a_method_without_gradients_reads_no_clip_norm():
-    assert methods.plan("choice", asked(clip_norm=np.zeros(0))).descent is None
+    assert plan("choice", clip_norm=np.zeros(0)).descent is None
 
 
 @pytest.mark.parametrize(
@@ -152,28 +157,32 @@ def test_a_method_without_gradients_reads_no_clip_norm():
     [
         ({"method": "global"}, "method must be one of"),
         ({"method": "choice", "loss_range": None}, "loss_range must be given for method='choice'"),
-        ({"method": "local", "bounds": MIXED}, "method must not be 'local' where dimensions are not real"),
+        ({"method": "local", "space": MIXED}, "method must not be 'local' where dimensions are not real"),
         ({"method": "choice", "clip_norm": "private"}, "clip_norm must not be 'private' for method='choice'"),
         ({"method": "start_then_local", "steps": 2}, "steps must be at least 3"),
-        ({"method": "choice", "theta0": [9.0, 9.0, 9.0]}, "theta0 must lie inside bounds"),
+        ({"method": "choice", "start": [9.0, 9.0, 9.0]}, "start must lie inside bounds"),
         ({"loss_range": (1.0, 1.0)}, "loss_range must"),
     ],
 )
 def test_what_does_not_go_together_is_refused(changes, said):
     given = {"method": "auto"} | changes
     with pytest.raises(ValueError, match=said):
-        methods.plan(given.pop("method"), asked(**given))
+        plan(**given)
 
 
 def test_a_space_gives_an_objective_names_and_a_release_too():
-    looped = jaxdpbo.minimize(worded_loss, RECORDS, WORDS, users=USERS, **SMALL)
+    looped = jaxdpbo.minimize(worded_loss, RECORDS, WORDS, **group_options(users=USERS, **SMALL))
     params = looped.release.params
     assert params == WORDS.params(looped.release.point)
     assert [type(value) for value in params.values()] == [float, str]
     assert looped.method == "choice: not all dimensions are real"
-    compiled = jaxdpbo.minimize(named_loss, RECORDS, MIXED, **SMALL)
-    again = jaxdpbo.minimize(lambda params, data: np.asarray(named_loss(params, data)), RECORDS, MIXED, traceable=False,
-                             users=USERS, **SMALL)  # fmt: skip
+    compiled = jaxdpbo.minimize(named_loss, RECORDS, MIXED, **group_options(**SMALL))
+    again = jaxdpbo.minimize(
+        lambda params, data: np.asarray(named_loss(params, data)),
+        RECORDS,
+        MIXED,
+        **group_options(traceable=False, users=USERS, **SMALL),
+    )
     assert type(compiled.release.point) is np.ndarray
     assert compiled.release.params == pytest.approx(again.release.params)
 
@@ -185,7 +194,7 @@ def test_a_space_starts_where_its_parameters_say():
         return loss(jnp.stack([params["x"], params["y"]]), data)
 
     start = {"x": 3.0, "y": 1.5}
-    run = jaxdpbo.minimize(at, RECORDS, real, theta0=start, **SMALL | {"loss_range": None})
+    run = jaxdpbo.minimize(at, RECORDS, real, **group_options(start=start, **(SMALL | {"loss_range": None})))
     assert real.params(run.release.path[0]) == pytest.approx(start)
     assert run.method == "local: no loss_range was given"
 
@@ -195,11 +204,14 @@ def test_names_and_people_go_together():
         return (params["rate"] - record[0]) ** 2
 
     options = SMALL | {"steps": 5}
-    run = jaxdpbo.minimize(per_user(of_one), RECORDS, MIXED, **options)
+    run = jaxdpbo.minimize(per_user(of_one), RECORDS, MIXED, **group_options(**options))
     assert guarantee.OWN_ROWS in run.guarantee.assumptions
     grouped = by_person(per_user(of_one), np.arange(USERS) // 2)
-    assert guarantee.WHOSE_ROWS in jaxdpbo.minimize(grouped, RECORDS, MIXED, **options).guarantee.assumptions
-    checked = jaxdpbo.minimize(named_loss, RECORDS, MIXED, user_axes=0, **options)
+    assert (
+        guarantee.WHOSE_ROWS
+        in jaxdpbo.minimize(grouped, RECORDS, MIXED, **group_options(**options)).guarantee.assumptions
+    )
+    checked = jaxdpbo.minimize(named_loss, RECORDS, MIXED, **group_options(user_axes=0, **options))
     assert guarantee.SEPARABLE_LOSSES not in checked.guarantee.assumptions
 
 
@@ -208,12 +220,12 @@ def test_another_space_is_another_run_on_record(tmp_path):
     path = tmp_path / "budget.jsonl"
     ledger.create(path, mu=9)
     options = {name: SMALL[name] for name in ("steps", "batch", "mu", "loss_range")} | {"users": USERS}
-    options["recording"] = jaxdpbo.Recording(path, "march")
-    first, again = (jaxdpbo.minimize(worded_loss, RECORDS, WORDS, **options) for _ in range(2))
+    options["ledger"] = jaxdpbo.Recording(path, "march")
+    first, again = (jaxdpbo.minimize(worded_loss, RECORDS, WORDS, **group_options(**options)) for _ in range(2))
     assert first.release.params == again.release.params
     other = Space({"rate": space.real(0.01, 100.0), "kind": space.categorical("flat", "steep")})
     with pytest.raises(ledger.LedgerError):
-        jaxdpbo.minimize(worded_loss, RECORDS, other, **options)
+        jaxdpbo.minimize(worded_loss, RECORDS, other, **group_options(**options))
 
 
 GRID = WORDS.snap(methods.sobol(8, 2, 0))
@@ -250,7 +262,7 @@ SEARCHED = {
 @pytest.mark.parametrize("name", SEARCHED)
 def test_every_search_takes_a_space(name):
     algorithm, objective, config = SEARCHED[name]
-    released = drivers.run_loop(algorithm, objective, RECORDS, config(), **SEEDED).release
+    released = drivers.run_loop(algorithm, objective, RECORDS, config(), **group_options(**SEEDED)).release
     assert released.params == WORDS.params(released.point)
 
 
@@ -276,8 +288,8 @@ def test_box_units_are_the_published_algorithm_on_the_unit_box():
     unit = dp_gibo.config(
         bounds={"low": [-1, -1], "high": [1, 1]}, theta0=[0.5, 0.5], box_units=False, **shared
     )  # fmt: skip
-    found = drivers.run_scan(dp_gibo.algorithm, in_box, data, inside, **SEEDED).release
-    expected = drivers.run_scan(dp_gibo.algorithm, loss, data, unit, **SEEDED).release
+    found = drivers.run_scan(dp_gibo.algorithm, in_box, data, inside, **group_options(**SEEDED)).release
+    expected = drivers.run_scan(dp_gibo.algorithm, loss, data, unit, **group_options(**SEEDED)).release
     np.testing.assert_allclose((np.asarray(found.path) - middle) / half, expected.path, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose((np.asarray(found.point) - middle) / half, expected.point, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found.trace, expected.trace, rtol=1e-6)
@@ -309,11 +321,11 @@ def test_minimize_takes_a_dict_of_dimensions_as_a_search_of_scikit_learn_does():
     """Before, its names had to be "low" and "high"."""
     dimensions = {"rate": stats.loguniform(0.01, 100.0), "kind": ["flat", "steep"]}
     options = SMALL | {"method": "in_order", "traceable": False, "users": USERS}
-    found = jaxdpbo.minimize(named_loss_of_words, RECORDS, dimensions, **options)
-    wanted = jaxdpbo.minimize(named_loss_of_words, RECORDS, WORDS, **options)
+    found = jaxdpbo.minimize(named_loss_of_words, RECORDS, dimensions, **group_options(**options))
+    wanted = jaxdpbo.minimize(named_loss_of_words, RECORDS, WORDS, **group_options(**options))
     assert found.release.params == wanted.release.params
     assert set(found.release.params) == {"rate", "kind"}
-    assert methods.plan("auto", asked(bounds=dimensions)).config.space == WORDS
+    assert plan("auto", space=dimensions).config.space == WORDS
 
 
 def named_loss_of_words(params, data):
@@ -323,6 +335,6 @@ def named_loss_of_words(params, data):
 def test_categories_without_a_range_are_told_to_give_one():
     """Before: "method must not be 'local'", which nobody had typed."""
     with pytest.raises(ValueError, match=r"loss_range must be given .*: give loss_range=\(low, high\) .* or 'private'"):
-        methods.plan("auto", asked(bounds=WORDS, loss_range=None))
+        plan("auto", space=WORDS, loss_range=None)
     with pytest.raises(ValueError, match=r"give loss_range="):
-        jaxdpbo.preview(users=USERS, mu=1.0, bounds=WORDS)
+        jaxdpbo.preview(users=USERS, mu=1.0, space=WORDS)

@@ -9,10 +9,11 @@ import jax
 import numpy as np
 import optuna
 import pytest
+from option_groups import group_options
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.testing import pytest_samplers as suite
 
-from jaxdpbo import Recording
+from jaxdpbo import Execution, Recording
 from jaxdpbo.integrations.optuna import DParetoSampler, GPUCBSampler, coordinates, observations, private_study
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation
 from jaxdpbo.integrations.optuna.study import GUARANTEE, ObjectiveFailed
@@ -87,7 +88,7 @@ def losses(params, data):
 def private(of_users=losses, data=RECORDS, study=None, *, suggest=suggest, seed=0, **options):
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed), study_name="s") if study is None else study
     given = {"evaluations": 4, "mu": 1.0, "key": jax.random.key(seed)} | TESTED | options
-    return private_study(study, suggest, of_users, data, **given)
+    return private_study(study, suggest, of_users, data, **group_options(Execution, **given))
 
 
 def test_a_study_holds_noised_values_and_stops_when_the_budget_is_spent():
@@ -114,7 +115,7 @@ def test_a_study_holds_noised_values_and_stops_when_the_budget_is_spent():
 def test_a_trial_that_is_evaluated_again_gets_its_answer_again(tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, mu=2.0)
-    options = {"recording": Recording(path, "one"), "key": None, "insecure_key": False, "noise": "exact"}
+    options = {"ledger": Recording(path, "one"), "key": None, "insecure_key": False, "noise": "exact"}
     storage = optuna.storages.InMemoryStorage()
     study = optuna.create_study(storage=storage, study_name="kept")
     first = private(study=study, **options)
@@ -373,7 +374,7 @@ def test_gp_ucb_finds_the_minimum_and_dpareto_the_front():
 def _work(url, path, name, done):
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.load_study(study_name="shared", storage=url)
-    options = {"recording": Recording(path, name), "key": None, "insecure_key": False, "noise": "exact"}
+    options = {"ledger": Recording(path, name), "key": None, "insecure_key": False, "noise": "exact"}
     private(study=study, evaluations=3, **options).optimize()
     done.put(name)
 

@@ -69,7 +69,7 @@ def test_an_audit_is_a_share_of_its_claim():
 
 
 def test_previews_are_sorted_by_users_and_a_budget_adds_up():
-    found = [preview(users=users, mu=1.0, bounds=[(0, 6)] * 3, loss_range=(0, 1)) for users in (2000, 200)]
+    found = [preview(users=users, mu=1.0, space=[(0, 6)] * 3, loss_range=(0, 1)) for users in (2000, 200)]
     axes = plotting.plot_previews(found)
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), [200, 2000])
     assert np.all(np.diff(axes.lines[0].get_ydata()) < 0)

@@ -52,9 +52,7 @@ def test_the_picks_are_the_oracles():
         output,
         jnp.asarray(utilities),
         config(given),
-        key=jax.random.key(1),
-        insecure_key=True,
-        diagnostics=True,
+        run=drivers.Execution(key=jax.random.key(1), insecure_key=True, diagnostics=True),
     )
     private = done.diagnostics.state.raw
     rows = np.asarray(private.rows)
@@ -105,9 +103,7 @@ def test_an_output_that_is_no_number_is_a_bad_one(junk):
         output,
         jnp.asarray(table),
         config(curated()),
-        key=jax.random.key(0),
-        insecure_key=True,
-        diagnostics=True,
+        run=drivers.Execution(key=jax.random.key(0), insecure_key=True, diagnostics=True),
     )
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(done.diagnostics.state.raw))
     if not junk > 1e300:

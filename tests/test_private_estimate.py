@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from option_groups import group_options
 
 import jaxdpbo
 from jaxdpbo import Space, drivers, space
@@ -26,7 +27,7 @@ def loss(point, data):
 
 @pytest.mark.parametrize("method", ["local", "start_then_local", "choice"])
 def test_a_share_is_spent_on_the_loss_at_the_answer(method):
-    run = jaxdpbo.minimize(loss, RECORDS, BOX, method=method, estimate_share=0.1, **GIVEN)
+    run = jaxdpbo.minimize(loss, RECORDS, BOX, **group_options(method=method, estimate_share=0.1, **GIVEN))
     levels = dict(run.guarantee.parts)
     assert levels[private_estimate.ESTIMATE] == pytest.approx(2.0 * np.sqrt(0.1), rel=1e-6)
     assert (
@@ -36,8 +37,13 @@ def test_a_share_is_spent_on_the_loss_at_the_answer(method):
     deviation = 4 / USERS / levels[private_estimate.ESTIMATE]
     assert 0 < abs(float(run.release.loss) - true) < 4 * deviation
     np.testing.assert_array_equal(run.release.inner.point, run.release.point)
-    forecast = jaxdpbo.preview(users=USERS, bounds=BOX, mu=2.0, steps=6, batch=2, method=method, loss_range=RANGE,
-                               estimate_share=0.1, noise="float")  # fmt: skip
+    forecast = jaxdpbo.preview(
+        users=USERS,
+        space=BOX,
+        mu=2.0,
+        loss_range=RANGE,
+        search=jaxdpbo.Search(steps=6, batch=2, method=method, estimate_share=0.1, noise="float"),
+    )
     assert forecast.estimate_noise == pytest.approx(deviation)
     assert f"{deviation:.2g} either way" in str(forecast)
     assert forecast.evaluations <= 12
@@ -64,10 +70,10 @@ def test_it_is_the_clipped_mean_and_gaussian_noise():
 def test_the_search_is_what_it_is_without_an_estimate():
     """No noise: one step fewer, the same path."""
     alone = jaxdpbo.minimize(
-        loss, RECORDS, BOX, method="local", **GIVEN | {"mu": jnp.inf, "noise": "exact", "steps": 5}
+        loss, RECORDS, BOX, **group_options(method="local", **(GIVEN | {"mu": jnp.inf, "noise": "exact", "steps": 5}))
     )
-    found = jaxdpbo.minimize(loss, RECORDS, BOX, method="local", estimate_share=0.3, **GIVEN | {
-        "mu": jnp.inf, "noise": "exact"})  # fmt: skip
+    found = jaxdpbo.minimize(loss, RECORDS, BOX, **group_options(method="local", estimate_share=0.3, **(GIVEN | {
+        "mu": jnp.inf, "noise": "exact"})))  # fmt: skip
     np.testing.assert_array_equal(found.release.inner.path, alone.release.path)
     assert float(found.release.loss) == pytest.approx(float(jnp.mean(loss(found.release.point, RECORDS))), rel=1e-5)
     assert found.note == alone.note == ""
@@ -81,7 +87,7 @@ def test_from_python_a_masked_point_is_not_asked_for():
         asked.append(params)
         return np.abs(data[:, 0] - params["x"]) + (params["k"] == "b")
 
-    run = jaxdpbo.minimize(named, RECORDS, searched, estimate_share=0.2, **GIVEN)
+    run = jaxdpbo.minimize(named, RECORDS, searched, **group_options(estimate_share=0.2, **GIVEN))
     assert asked[-1] == run.release.params
     assert len(asked) <= 11
     assert run.method.startswith("choice")
@@ -109,17 +115,17 @@ PARTS = {
 @pytest.mark.parametrize("method", methods.METHODS)
 def test_the_parts_are_the_mechanisms_of_the_method(method):
     """No noisy means where a search only chooses."""
-    asked = methods.MinimizeArguments(USERS, 2.0, BOX, 6, 2, None, RANGE, None, "exact", 0.1)
-    plan = methods.plan(method, asked)
+    search = jaxdpbo.Search(method=method, steps=6, batch=2, estimate_share=0.1)
+    plan = methods.plan(search, methods.Task(USERS, 2.0, BOX, RANGE))
     stated = plan.algorithm.privacy(plan.config)
     assert [name for name, _ in stated.parts] == PARTS[method]
     assert accounting.compose_gdp_rounded_up(*dict(stated.parts).values()) == pytest.approx(stated.level, rel=1e-12)
 
 
 def test_a_clip_norm_that_is_found_first_is_a_part_of_each_search_around_it():
-    asked = methods.MinimizeArguments(USERS, 2.0, BOX, 6, 2, "private", RANGE, None, "exact", 0.1)
     for method in (methods.LOCAL, methods.START):
-        plan = methods.plan(method, asked)
+        search = jaxdpbo.Search(method=method, steps=6, batch=2, clip_norm="private", estimate_share=0.1)
+        plan = methods.plan(search, methods.Task(USERS, 2.0, BOX, RANGE))
         names = [name for name, _ in plan.algorithm.privacy(plan.config).parts]
         place = PARTS[method].index(RELEASES)
         assert names == [*PARTS[method][:place], calibration.FIND_SCALE, *PARTS[method][place:]]
@@ -141,7 +147,7 @@ def test_an_algorithm_that_names_no_mechanism_is_the_search():
 )
 def test_a_share_that_can_not_be_is_refused(changes, said):
     with pytest.raises(ValueError, match=said):
-        jaxdpbo.minimize(loss, RECORDS, BOX, **GIVEN | changes)
+        jaxdpbo.minimize(loss, RECORDS, BOX, **group_options(**(GIVEN | changes)))
 
 
 def test_an_inner_config_of_other_users_is_refused():

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from option_groups import group_options
 from scipy.stats import kstest, norm
 
-from jaxdpbo import drivers
+from jaxdpbo import Execution, drivers
 from jaxdpbo.algorithms import gp_ucb, private_evaluations, random_search
 from jaxdpbo.drivers import BudgetExhausted, PrivateObjective, loop
 from jaxdpbo.privacy import accounting, guarantee, private_mean
@@ -38,7 +39,11 @@ ALGORITHM = private_evaluations.make_algorithm(gp_ucb.algorithm)
 
 def run(chosen, records=RECORDS, objective=loss, seed=0, algorithm=ALGORITHM):
     return drivers.run_scan(
-        algorithm, objective, jnp.asarray(records), chosen, key=jax.random.key(seed), diagnostics=True
+        algorithm,
+        objective,
+        jnp.asarray(records),
+        chosen,
+        run=drivers.Execution(key=jax.random.key(seed), diagnostics=True),
     )
 
 
@@ -55,7 +60,9 @@ def test_the_guarantee_is_unconditional_gdp():
 
 
 def test_without_noise_it_is_the_inner_algorithm():
-    bare = drivers.run_scan(gp_ucb.algorithm, mean_utility, jnp.asarray(RECORDS), search(), key=jax.random.key(0))
+    bare = drivers.run_scan(
+        gp_ucb.algorithm, mean_utility, jnp.asarray(RECORDS), search(), run=drivers.Execution(key=jax.random.key(0))
+    )
     wrapped = run(config(np.inf))
     clipped = np.clip((RECORDS[None] - CANDIDATES) ** 2 * 4, *RANGE).mean(axis=1)
     rows = np.searchsorted(CANDIDATES[:, 0], np.asarray(wrapped.release.points)[:, 0])
@@ -70,7 +77,9 @@ def mean_utility(point, data):
 
 def test_released_values_carry_the_declared_noise():
     chosen = config(0.7)
-    runs = drivers.sweep(ALGORITHM, loss, jnp.asarray(RECORDS), chosen, seeds=500, key=jax.random.key(1))
+    runs = drivers.sweep(
+        ALGORITHM, loss, jnp.asarray(RECORDS), chosen, seeds=500, run=drivers.Execution(key=jax.random.key(1))
+    )
     points, values = np.asarray(runs.release.points)[..., 0], np.asarray(runs.release.values)
     exact = np.clip((RECORDS - points[..., None]) ** 2 * 4, *RANGE).mean(axis=-1)
     deviation = private_evaluations.noise_deviation(
@@ -175,7 +184,7 @@ def objective(**changes):
         "noise": "float",
         "key": jax.random.key(3),
     }
-    return PrivateObjective(host_loss, RECORDS, **(options | changes))
+    return PrivateObjective(host_loss, RECORDS, **group_options(Execution, **(options | changes)))
 
 
 def test_the_wrapper_spends_and_then_refuses():

@@ -208,7 +208,7 @@ def test_nothing_but_released_values_differs_between_neighbours(tmp_path, caplog
                 data[rng.integers(400)] = rng.choice([1e300, np.nan, -np.inf, 5.0])
             ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
             caplog.clear()
-            found = searched((data, Y), training=Telling(), recordings={_fitting.TRAIN: Recording(path, "one")})
+            found = searched((data, Y), training=Telling(), ledgers={_fitting.TRAIN: Recording(path, "one")})
             (spend,) = ledger.account(path).spends
             kept = spend._replace(when="", who="", fingerprint="")
             released = front.Front(*[()] * 6, guarantees=found.guarantees)
@@ -231,7 +231,7 @@ def test_a_training_without_a_level_is_refused_and_one_that_costs_nothing_is_not
     path = tmp_path / "budget"
     ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
     with pytest.raises(ValueError, match="training must be Gaussian DP but for a delta"):
-        searched(training=Approximate(), recordings={_fitting.TRAIN: Recording(path, "one")})
+        searched(training=Approximate(), ledgers={_fitting.TRAIN: Recording(path, "one")})
     assert not ledger.account(path).spends
     assert len(searched(training=Free()).errors) == COUNT
 
@@ -261,5 +261,5 @@ def test_what_is_out_of_range_is_refused_before_anything_is_charged(options, kin
     path = tmp_path / "budget"
     ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=_fitting.TRAIN)
     with pytest.raises(kind, match=said):
-        searched(recordings={_fitting.TRAIN: Recording(path, "one")}, **options)
+        searched(ledgers={_fitting.TRAIN: Recording(path, "one")}, **options)
     assert not ledger.account(path).spends

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from option_groups import group_options
 from oracles.private_scale import probabilities
 from scipy.stats import chisquare
 
-from jaxdpbo import PrivateObjective, drivers, minimize, preview
+from jaxdpbo import Execution, PrivateObjective, Search, drivers, minimize, preview
 from jaxdpbo.algorithms import dp_gd, dp_gibo, gp_ucb, private_evaluations
 from jaxdpbo.drivers import compiled_run
 from jaxdpbo.privacy import accounting, calibration, guarantee, ledger, private_scale, wide_integers
@@ -145,8 +146,7 @@ def run(config, factor, objective=None, algorithm=dp_gibo.algorithm, seed=0):
         objective or times,
         (records, jnp.asarray(factor)),
         config,
-        key=jax.random.key(seed),
-        insecure_key=True,
+        run=drivers.Execution(key=jax.random.key(seed), insecure_key=True),
     ).release
 
 
@@ -191,12 +191,15 @@ def test_the_clip_norm_is_that_of_the_users_gradients_and_stays():
 
 
 def test_minimize_finds_it_and_preview_knows_its_noise():
-    run = minimize(loss, RECORDS, BOX, mu=4.0, steps=4, batch=3, clip_norm="private")
+    run = minimize(loss, RECORDS, BOX, mu=4.0, search=Search(steps=4, batch=3, clip_norm="private"))
     assert run.guarantee.level <= 4.0
     assert len(run.guarantee.parts) == 2
     assert float(run.release.clip_norm) > 0
     shared = {"users": 60, "bounds": BOX, "mu": 4.0, "steps": 4, "method": "local"}
-    private, fixed = preview(clip_norm="private", loss_range=(0, 1), **shared), preview(**shared)
+    private, fixed = (
+        preview(**group_options(clip_norm="private", loss_range=(0, 1), **shared)),
+        preview(**group_options(**shared)),
+    )
     assert private.relative_noise == pytest.approx(fixed.relative_noise / math.sqrt(0.95), rel=0.01)
     assert private.loss_noise is None
 
@@ -230,7 +233,9 @@ def search(config, offsets, factor, seed=0):
     data = jnp.asarray(PARABOLA), jnp.asarray(offsets), jnp.asarray(factor)
     algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
     key = jax.random.key(seed)
-    return drivers.run_scan(algorithm, parabola, data, config, key=key, insecure_key=True, diagnostics=True)
+    return drivers.run_scan(
+        algorithm, parabola, data, config, run=drivers.Execution(key=key, insecure_key=True, diagnostics=True)
+    )
 
 
 def test_users_offsets_and_the_scale_of_losses_do_not_matter():
@@ -312,8 +317,8 @@ def test_a_range_is_refused_before_anything_is_charged(tmp_path):
     ledger.create(path, mu=9)
     before = path.read_bytes()
     with pytest.raises(ValueError, match="design must be"):
-        private_objective(recording=recordings.Recording(path, "search"), design=None)
-    narrow = {"loss_range": (1e8, 1e8 + 1), "design": None, "recording": recordings.Recording(path, "search")}
+        private_objective(ledger=recordings.Recording(path, "search"), design=None)
+    narrow = {"loss_range": (1e8, 1e8 + 1), "design": None, "ledger": recordings.Recording(path, "search")}
     with jax.enable_x64(False), pytest.raises(ValueError, match="loss_range must be wider"):
         private_objective(**narrow)
     assert path.read_bytes() == before
@@ -323,10 +328,14 @@ def test_a_range_that_is_not_known_yet_has_no_noise_in_its_units():
     shared = {"users": 300, "mu": 1.0, "loss_range": "private"}
     with pytest.raises((ValueError, TypeError), match="loss_range"):
         private_evaluations.noise_deviation(evaluations=3, **shared)
-    descent = preview(bounds=[(0, 1)] * 3, **shared)
+    descent = preview(**group_options(space=[(0, 1)] * 3, **shared))
     assert descent.loss_noise is None
-    of_range = preview(bounds=[(0, 1)] * 3, method="evaluations", **shared).loss_noise  # over the width, whatever it is
-    known = preview(bounds=[(0, 1)] * 3, method="evaluations", **(shared | {"loss_range": (0.0, 7.0)})).loss_noise
+    of_range = preview(
+        **group_options(space=[(0, 1)] * 3, method="evaluations", **shared)
+    ).loss_noise  # over the width, whatever it is
+    known = preview(
+        **group_options(space=[(0, 1)] * 3, method="evaluations", **(shared | {"loss_range": (0.0, 7.0)}))
+    ).loss_noise
     assert 0.9 * known < of_range < 1.1 * known
 
 
@@ -336,7 +345,7 @@ def squares(point, data):
 
 def private_objective(**changes):
     options = {"users": 300, "mu": 5.0, "evaluations": 4, "loss_range": "private", "design": [-1.0, 0.0, 1.0]}
-    return PrivateObjective(squares, PARABOLA, **(options | changes))
+    return PrivateObjective(squares, PARABOLA, **group_options(Execution, **(options | changes)))
 
 
 def test_a_private_objective_finds_its_range():
@@ -355,14 +364,14 @@ def test_a_range_on_record_is_found_once(tmp_path):
     path = tmp_path / "budget.jsonl"
     ledger.create(path, mu=9)
     recording = recordings.Recording(path, "search")
-    first = private_objective(recording=recording)
+    first = private_objective(ledger=recording)
     first(0.5)
-    again = private_objective(recording=recording)
+    again = private_objective(ledger=recording)
     assert again.loss_range == first.loss_range
     assert again.remaining == 3
     assert [each.value for each in again.spent] == [each.value for each in first.spent]
     with pytest.raises(ledger.LedgerError):
-        private_objective(recording=recording, design=[-1.0, 0.5])  # another run's name
+        private_objective(ledger=recording, design=[-1.0, 0.5])  # another run's name
 
 
 def test_a_range_that_a_crash_lost_is_not_found_again(tmp_path, monkeypatch):
@@ -375,10 +384,10 @@ def test_a_range_that_a_crash_lost_is_not_found_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(private_scale, "median", crash)
     with pytest.raises(MemoryError):
-        private_objective(recording=recording)
+        private_objective(ledger=recording)
     monkeypatch.undo()
     with pytest.raises(ledger.LedgerError, match="no range is on record: a crash lost it"):
-        private_objective(recording=recording)
+        private_objective(ledger=recording)
 
 
 @pytest.mark.parametrize("changes", [{"design": None}, {"design": [0.0]}, {"loss_range": (0, 1)}])

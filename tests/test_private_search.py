@@ -52,7 +52,9 @@ def config(inner=None, rounds=ONE_ROUND, choice_mu=(1.0,), noise="exact", **chan
 
 
 def run(algorithm, chosen, data=DATA):
-    return drivers.run_scan(algorithm, loss, data, chosen, key=jax.random.key(5), insecure_key=True, diagnostics=True)
+    return drivers.run_scan(
+        algorithm, loss, data, chosen, run=drivers.Execution(key=jax.random.key(5), insecure_key=True, diagnostics=True)
+    )
 
 
 def mean_losses(points, width=4.0):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fuzz_targets import objectives
 from fuzz_targets.odd_values import holds_nan, of_any_pattern
+from option_groups import group_options
 from protocol_cases import CASES, STEPS, USERS, records
 
 from jaxdpbo import drivers
@@ -62,7 +63,7 @@ def key(seed=0):
 
 def run(case, seed=0, scale=1.0, **options):
     return drivers.run_scan(
-        case.algorithm, case.objective, RECORDS, case.config(scale), **SEEDED, key=key(seed), **options
+        case.algorithm, case.objective, RECORDS, case.config(scale), **group_options(**SEEDED, key=key(seed), **options)
     )
 
 
@@ -103,7 +104,11 @@ def loop_of(case, objective=None, **options):
         return np.asarray(case.objective(point, data))
 
     return drivers.run_loop(
-        case.algorithm, objective or measured, RECORDS, case.config(1.0), key=key(), **SEEDED, **options
+        case.algorithm,
+        objective or measured,
+        RECORDS,
+        case.config(1.0),
+        **group_options(key=key(), **SEEDED, **options),
     )
 
 
@@ -125,7 +130,7 @@ def test_an_interrupted_run_resumes_on_the_same_path(case):
     with pytest.raises(drivers.RunInterrupted, match=r"stopped at step \d of 3 on OSError") as caught:
         loop_of(case, failing)
     assert isinstance(caught.value.__cause__, OSError)
-    assert_same(loop_of(case, failing, snapshot=caught.value.snapshot).release, loop_of(case).release)
+    assert_same(loop_of(case, failing, resume=caught.value.snapshot).release, loop_of(case).release)
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -160,7 +165,7 @@ def test_the_compilation_counter_can_fail(compilations):
     def fresh(point, data):
         return case.objective(point, data)
 
-    drivers.run_scan(case.algorithm, fresh, RECORDS, case.config(1.0), key=key(), **SEEDED)
+    drivers.run_scan(case.algorithm, fresh, RECORDS, case.config(1.0), **group_options(key=key(), **SEEDED))
     assert compilations["programs"] >= 1
 
 
@@ -274,8 +279,10 @@ def test_a_query_does_not_depend_on_raw_state(name):
 
 def test_nothing_raw_is_returned_printed_or_pickled_by_default(case):
     options = {"key": key(), **SEEDED}
-    quiet = drivers.run_scan(case.algorithm, case.objective, MARKED, case.config(1.0), **options)
-    loud = drivers.run_scan(case.algorithm, case.objective, MARKED, case.config(1.0), diagnostics=True, **options)
+    quiet = drivers.run_scan(case.algorithm, case.objective, MARKED, case.config(1.0), **group_options(**options))
+    loud = drivers.run_scan(
+        case.algorithm, case.objective, MARKED, case.config(1.0), **group_options(diagnostics=True, **options)
+    )
     assert quiet.diagnostics is None
 
     def tells(run, digits):
@@ -316,12 +323,18 @@ def test_the_values_test_sees_a_release_of_raw_values():
 def test_only_a_typed_key_is_a_key(case, bad):
     for driver in (drivers.run_scan, drivers.run_loop):
         with pytest.raises(TypeError, match="key must be a typed key"):
-            driver(case.algorithm, case.objective, RECORDS, case.config(1.0), key=bad)
+            driver(case.algorithm, case.objective, RECORDS, case.config(1.0), run=drivers.Execution(key=bad))
 
 
 def test_a_batch_of_keys_is_not_a_key(case):
     with pytest.raises(ValueError, match="key must be one key"):
-        drivers.run_scan(case.algorithm, case.objective, RECORDS, case.config(1.0), key=jax.random.split(key()))
+        drivers.run_scan(
+            case.algorithm,
+            case.objective,
+            RECORDS,
+            case.config(1.0),
+            run=drivers.Execution(key=jax.random.split(key())),
+        )
 
 
 def test_a_key_passed_in_is_an_assumption(case):
@@ -333,7 +346,10 @@ def test_a_key_passed_in_is_an_assumption(case):
 
 def test_default_runs_differ_and_seeded_runs_do_not(each):
     config = each.config(1.0)
-    fresh = [drivers.run_scan(each.algorithm, each.objective, RECORDS, config, key=None) for _ in range(2)]
+    fresh = [
+        drivers.run_scan(each.algorithm, each.objective, RECORDS, config, run=drivers.Execution(key=None))
+        for _ in range(2)
+    ]
     assert all(guarantee.KEY_SECRET not in run.guarantee.assumptions for run in fresh)
     points = [run.release.point for run in fresh]
     assert np.any(points[0] != points[1]) or not each.draws  # GP-UCB's keys only start searches, which may end alike

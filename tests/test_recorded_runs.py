@@ -22,9 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from option_groups import group_options
 from protocol_cases import CASES, STEPS, records
 
-from jaxdpbo import drivers, ledger
+from jaxdpbo import Execution, drivers, ledger
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import loop, recorded_run, result
 from jaxdpbo.privacy import guarantee, recording, run_lock, transforms
@@ -66,8 +67,7 @@ def go(case, path, objective, **options):
         objective,
         jnp.asarray(records()),
         case.config(1.0),
-        recording=drivers.Recording(path, "first"),
-        **options,
+        **group_options(ledger=drivers.Recording(path, "first"), **options),
     )
 
 
@@ -190,7 +190,7 @@ def attempt(driver, path, left, name="dp_gd"):
     case = CASES[name]
     given = case.algorithm, case.objective, jnp.asarray(records()), case.config(1.0)
     try:
-        run = driver(*given, recording=drivers.Recording(path, "x"))
+        run = driver(*given, ledger=drivers.Recording(path, "x"))
     except BaseException as error:
         if getattr(error, "snapshot", None) is not None:
             left.append(path_of(error.snapshot.state.public))
@@ -272,14 +272,16 @@ def test_an_interrupted_run_carries_no_state_and_the_other_driver_does_not_go_on
         return [line for line in ledger.read(path).lines if line.get("kind") == "step"]
 
     box = {"low": [-1.0] * 2, "high": [1.0] * 2}
-    options = {"mu": 1.0, "steps": STEPS, "recording": drivers.Recording(path, "march")}
-    with pytest.raises(drivers.RunInterrupted, match="stopped at step 2 of 3 on MemoryError; the same call") as stopped:
-        drivers.minimize(loss, records(), box, users=len(records()), traceable=False, **options)
+    options = {"mu": 1.0, "steps": STEPS, "ledger": drivers.Recording(path, "march")}
+    with pytest.raises(
+        drivers.RunInterrupted, match="stopped at step 2 of 3 on MemoryError; to resume, make the same call"
+    ) as stopped:
+        drivers.minimize(loss, records(), box, **group_options(users=len(records()), traceable=False, **options))
     assert stopped.value.snapshot is None
     with pytest.raises(
         ledger.LedgerError, match="charged with another fingerprint, for dp_gibo, 3 steps, step by step"
     ):
-        drivers.minimize(loss, records(), box, **options)
+        drivers.minimize(loss, records(), box, **group_options(**options))
 
 
 def test_a_program_that_failed_after_it_drew_has_spent_its_charge(tmp_path, monkeypatch):
@@ -303,12 +305,12 @@ def test_a_program_that_failed_after_it_drew_has_spent_its_charge(tmp_path, monk
 def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
     case, path = CASES["dp_gibo"], book(tmp_path)
     given = case.algorithm, case.objective, jnp.asarray(records()), case.config(1.0)
-    run = drivers.run_scan(*given, recording=drivers.Recording(path, "scan"))
-    same(drivers.run_scan(*given, recording=drivers.Recording(path, "scan")), run)
-    other = drivers.run_scan(*given, recording=drivers.Recording(path, "another"))
+    run = drivers.run_scan(*given, ledger=drivers.Recording(path, "scan"))
+    same(drivers.run_scan(*given, ledger=drivers.Recording(path, "scan")), run)
+    other = drivers.run_scan(*given, ledger=drivers.Recording(path, "another"))
     assert np.any(np.asarray(other.release.point) != np.asarray(run.release.point))
     with pytest.raises(ledger.LedgerError, match="another fingerprint, for dp_gibo, 3 steps, in one program"):
-        drivers.run_loop(*given, recording=drivers.Recording(path, "scan"))
+        drivers.run_loop(*given, ledger=drivers.Recording(path, "scan"))
     account = ledger.account(path)
     assert len(account.spends) == 2
     assert account.spent.cost < 2  # two runs of mu = 1, each a little less on the grid
@@ -328,7 +330,7 @@ def test_another_config_under_the_same_name_is_refused(tmp_path):
     go(case, path, watched(case, []))
     with pytest.raises(ledger.LedgerError, match="another"):
         drivers.run_loop(
-            case.algorithm, case.objective, records(), case.config(0.9), recording=drivers.Recording(path, "first")
+            case.algorithm, case.objective, records(), case.config(0.9), ledger=drivers.Recording(path, "first")
         )
 
 
@@ -372,14 +374,16 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
     case, path = CASES["dp_gibo"], book(tmp_path)
     given = case.algorithm, case.objective, records(), case.config(1.0)
     with pytest.raises(ValueError, match="run must be given"):
-        driver(*given, recording=drivers.Recording(path, ""))
+        driver(*given, ledger=drivers.Recording(path, ""))
     with pytest.raises(TypeError, match="recording must be Recording\\(path, run\\), got PosixPath"):
-        driver(*given, recording=path)
+        driver(*given, ledger=path)
     with pytest.raises(ValueError, match="key"):
-        driver(*given, recording=drivers.Recording(path, "x"), key=jax.random.key(0), insecure_key=True)
+        driver(
+            *given, ledger=drivers.Recording(path, "x"), run=drivers.Execution(key=jax.random.key(0), insecure_key=True)
+        )
     free = CASES["random_search"]
     with pytest.raises(ValueError, match="'none'"):
-        driver(free.algorithm, free.objective, records(), free.config(1.0), recording=drivers.Recording(path, "x"))
+        driver(free.algorithm, free.objective, records(), free.config(1.0), ledger=drivers.Recording(path, "x"))
     averaged = CASES["dp_gp_ucb"]
     with pytest.raises(ValueError, match="prior_averaged_dp"):
         driver(
@@ -387,7 +391,7 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
             averaged.objective,
             records(),
             averaged.config(1.0),
-            recording=drivers.Recording(path, "x"),
+            ledger=drivers.Recording(path, "x"),
         )
     assert not ledger.account(path).spends
 
@@ -549,7 +553,7 @@ def slow(point, data):
     time.sleep(float(pause))
     return np.asarray(case.objective(jnp.asarray(point), data))
 where = drivers.Recording(path, "first")
-run = drivers.run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), recording=where)
+run = drivers.run_loop(case.algorithm, slow, jnp.asarray(records()), case.config(1.0), ledger=where)
 print("released", *[float(x).hex() for x in np.asarray(run.release.path).ravel()], flush=True)
 """
 
@@ -618,9 +622,11 @@ def private_objective(path, evaluations=3, loss=None, **changes):
         "mu": 0.5,
         "evaluations": evaluations,
         "loss_range": (0.0, 4.0),
-        "recording": drivers.Recording(path, "bo"),
+        "ledger": drivers.Recording(path, "bo"),
     }
-    return drivers.PrivateObjective(loss or square, np.linspace(0.0, 1.0, 4), **(options | changes))
+    return drivers.PrivateObjective(
+        loss or square, np.linspace(0.0, 1.0, 4), **group_options(Execution, **(options | changes))
+    )
 
 
 def test_private_evaluations_go_on_in_another_process_where_they_stood(tmp_path):
@@ -746,13 +752,13 @@ def test_curated_rows_that_failed_are_not_drawn_again(tmp_path, monkeypatch):
             real = getattr(module, failing)
             patch.setattr(module, failing, lambda *rest, real=real: real(*rest) and 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                transforms.curate(None, chosen, np.ones((3, 2)), recording=drivers.Recording(path, "rows"))
+                transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
         if failing == "_release":
             with pytest.raises(ledger.LedgerError, match="did not end"):
-                transforms.curate(None, chosen, np.ones((3, 2)), recording=drivers.Recording(path, "rows"))
+                transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows"))
         else:  # it was stored: the same rows, not others
             one, two = (
-                transforms.curate(None, chosen, np.ones((3, 2)), recording=drivers.Recording(path, "rows")).z
+                transforms.curate(None, chosen, np.ones((3, 2)), ledger=drivers.Recording(path, "rows")).z
                 for _ in range(2)
             )
             np.testing.assert_array_equal(one, two)
@@ -766,7 +772,7 @@ jax.config.update("jax_enable_x64", True)
 from jaxdpbo import Recording, drivers
 objective = drivers.PrivateObjective(
     lambda point, data: data, np.zeros(4), users=4, mu=0.5, evaluations=3, loss_range=(0.0, 4.0),
-    recording=Recording(sys.argv[1], "bo"),
+    ledger=Recording(sys.argv[1], "bo"),
 )
 print("held", flush=True)
 time.sleep(60)
@@ -790,7 +796,7 @@ def test_a_second_worker_is_refused_before_a_loss_is_evaluated(tmp_path):
     with pytest.raises(run_lock.RunInUse):
         private_objective(link, loss=loss)
     assert not called
-    private_objective(path, recording=drivers.Recording(path, "another"))  # of its own budget
+    private_objective(path, ledger=drivers.Recording(path, "another"))  # of its own budget
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     first.stdout.close()
@@ -843,12 +849,10 @@ def test_curated_rows_are_given_out_again(kind, tmp_path):
     ledger.create(
         path, notion=statement.notion, level=statement.level, relation="replace_one", protects=statement.protects
     )
-    first, again = (
-        transforms.curate(None, chosen, inputs, recording=drivers.Recording(path, "rows")) for _ in range(2)
-    )
+    first, again = (transforms.curate(None, chosen, inputs, ledger=drivers.Recording(path, "rows")) for _ in range(2))
     np.testing.assert_array_equal(first.z, again.z)
     assert first.metadata.distribution == again.metadata.distribution
     assert first.guarantee == again.guarantee
     assert [entry.released for entry in ledger.account(path).spends] == [True]
     with pytest.raises(ledger.BudgetExceeded):
-        transforms.curate(None, chosen, inputs, recording=drivers.Recording(path, "more"))
+        transforms.curate(None, chosen, inputs, ledger=drivers.Recording(path, "more"))

@@ -12,9 +12,10 @@ from jax.custom_derivatives import linear_call
 from jax.experimental.buffer_callback import buffer_callback
 from jax.extend import core
 from jax.interpreters import batching
+from option_groups import group_options
 
 from benchmarks.papers import gp_regression, huber_regression, kernel_svm, location, logistic_regression, noisy
-from jaxdpbo import drivers, minimize, per_user
+from jaxdpbo import Execution, drivers, minimize, per_user
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.privacy import guarantee, ledger, separable
 from jaxdpbo.privacy.separable import primitives, separability_check
@@ -427,15 +428,23 @@ SLOPES = dp_gd.gradient_objective(distance)
 BOX, BUDGET = [(-1.0, 1.0)] * WIDTH, {"mu": 1.0, "steps": 2, "batch": 1}
 RANGE = {"users": USERS, "mu": 1.0, "evaluations": 2, "loss_range": (0.0, 9.0)}
 RUNS = {
-    "minimize": lambda f, **axes: minimize(f, DATA, BOX, **BUDGET, **axes).guarantee,
-    "minimize from Python": lambda f, **axes: minimize(f, DATA, BOX, traceable=False, **BUDGET, **axes).guarantee,
-    "run_scan": lambda f, **axes: drivers.run_scan(dp_gd.algorithm, slopes_of_users(f), DATA, CONFIG, **axes).guarantee,
-    "run_loop": lambda f, **axes: drivers.run_loop(dp_gd.algorithm, slopes_of_users(f), DATA, CONFIG, **axes).guarantee,
+    "minimize": lambda f, **axes: minimize(f, DATA, BOX, **group_options(**BUDGET, **axes)).guarantee,
+    "minimize from Python": lambda f, **axes: (
+        minimize(f, DATA, BOX, **group_options(traceable=False, **BUDGET, **axes)).guarantee
+    ),
+    "run_scan": lambda f, **axes: (
+        drivers.run_scan(dp_gd.algorithm, slopes_of_users(f), DATA, CONFIG, **group_options(**axes)).guarantee
+    ),
+    "run_loop": lambda f, **axes: (
+        drivers.run_loop(dp_gd.algorithm, slopes_of_users(f), DATA, CONFIG, **group_options(**axes)).guarantee
+    ),
     "sweep": lambda f, **axes: drivers.sweep(
-        dp_gd.algorithm, slopes_of_users(f), DATA, CONFIG, seeds=2, **axes
+        dp_gd.algorithm, slopes_of_users(f), DATA, CONFIG, **group_options(seeds=2, **axes)
     ).guarantees[0],
-    "PrivateObjective": lambda f, **axes: evaluated(drivers.PrivateObjective(f, DATA, **RANGE, **axes)),
-}  # fmt: skip
+    "PrivateObjective": lambda f, **axes: evaluated(
+        drivers.PrivateObjective(f, DATA, **group_options(Execution, **RANGE, **axes))
+    ),
+}
 
 
 def slopes_of_users(loss):
@@ -471,7 +480,7 @@ def test_a_run_on_the_loss_of_one_person_assumes_the_same_and_finds_the_same():
             run(objective, user_axes=0)
     seeded = {"key": jax.random.key(0), "insecure_key": True, "traceable": False, **BUDGET}
     found = [
-        minimize(f, DATA, BOX, **seeded, **axes).release.point
+        minimize(f, DATA, BOX, **group_options(**seeded, **axes)).release.point
         for f, axes in ((distance, {}), (distance, {"user_axes": 0}), (objective, {}))
     ]
     np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=1e-9)
@@ -482,9 +491,9 @@ def test_one_array_in_two_roles_and_an_objective_in_python_are_refused():
         return distance(point, data[0]) + data[1].sum()
 
     with pytest.raises(ValueError, match="one array both as public and as the users"):
-        minimize(both, (DATA, DATA), BOX, users=USERS, user_axes=(0, None), **BUDGET)
+        minimize(both, (DATA, DATA), BOX, **group_options(users=USERS, user_axes=(0, None), **BUDGET))
     with pytest.raises(jax.errors.TracerArrayConversionError) as caught:
-        minimize(lambda p, x: np.square(x - p).sum(1), DATA, BOX, user_axes=0, **BUDGET)
+        minimize(lambda p, x: np.square(x - p).sum(1), DATA, BOX, **group_options(user_axes=0, **BUDGET))
     assert "user_axes needs an objective that JAX can trace" in caught.value.__notes__
 
 
@@ -498,10 +507,10 @@ def test_a_second_checked_run_compiles_nothing(compilations):
 def test_a_release_that_was_not_checked_is_not_given_out_again_as_if_it_were(tmp_path):
     """The second call would evaluate nothing, and so check nothing."""
     ledger.create(tmp_path / "ledger", mu=2)
-    options = {"recording": drivers.Recording(tmp_path / "ledger", "one")}
-    drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, **options)
+    options = {"ledger": drivers.Recording(tmp_path / "ledger", "one")}
+    drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, **group_options(**options))
     with pytest.raises(ledger.LedgerError, match="charged with another spend"):
-        drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, **options)
+        drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, **group_options(user_axes=0, **options))
 
 
 def test_steps_that_were_not_checked_keep_their_assumption_when_a_run_goes_on():
@@ -516,7 +525,9 @@ def test_steps_that_were_not_checked_keep_their_assumption_when_a_run_goes_on():
     with pytest.raises(drivers.RunInterrupted) as caught:
         drivers.run_loop(dp_gd.algorithm, failing, DATA, CONFIG)
     snapshot = caught.value.snapshot
-    after = drivers.run_loop(dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, snapshot=snapshot).guarantee
+    after = drivers.run_loop(
+        dp_gd.algorithm, SLOPES, DATA, CONFIG, user_axes=0, run=drivers.Execution(resume=snapshot)
+    ).guarantee
     assert guarantee.SEPARABLE_LOSSES in after.assumptions
 
 
@@ -534,7 +545,7 @@ def test_steps_that_were_not_checked_keep_their_assumption_when_a_run_goes_on():
 )
 def test_axes_are_refused_in_one_sentence(axes, error, said):
     with pytest.raises(error, match=said):
-        minimize(distance, DATA, BOX, user_axes=axes, **BUDGET)
+        minimize(distance, DATA, BOX, **group_options(user_axes=axes, **BUDGET))
     with pytest.raises(error, match=said):
         per_user(one_distance, axes)(POINT, DATA)
 

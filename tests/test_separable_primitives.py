@@ -16,8 +16,9 @@ import pytest
 from jax.extend import core
 from jax.extend.random import define_prng_impl
 from jax.interpreters import batching, mlir
+from option_groups import group_options
 
-from jaxdpbo import minimize, per_user
+from jaxdpbo import Search, minimize, per_user
 from jaxdpbo.privacy import guarantee, separable
 from jaxdpbo.privacy.separable import data_axes, primitives
 from jaxdpbo.privacy.separable import separability_check as check_module
@@ -264,9 +265,14 @@ def test_a_view_of_the_users_array_is_no_public_leaf(view):
     both_roles(view(DATA).view(np.int64), DATA)
     with pytest.raises(ValueError, match="one array both as public"):
         minimize(
-            lambda p, d: distances(p, d[0]) + d[1].sum(), (DATA, view(DATA)), [(-1, 1)] * 4, user_axes=(0, None),
-            users=USERS, mu=1.0, steps=1, batch=1,
-        )  # fmt: skip
+            lambda p, d: distances(p, d[0]) + d[1].sum(),
+            (DATA, view(DATA)),
+            [(-1, 1)] * 4,
+            user_axes=(0, None),
+            users=USERS,
+            mu=1.0,
+            search=Search(steps=1, batch=1),
+        )
 
 
 def same_buffer(array):
@@ -411,7 +417,7 @@ def test_what_is_called_public_is_in_the_guarantee():
     for objective in (
         per_user(weighted, public_constants=True), separable.CheckedObjective(all_weighted, 0, public_constants=True)
     ):  # fmt: skip
-        run = minimize(objective, DATA, [(-1.0, 1.0)] * 4, traceable=False, **options)
+        run = minimize(objective, DATA, [(-1.0, 1.0)] * 4, **group_options(traceable=False, **options))
         assert guarantee.OWN_ROWS in run.guarantee.assumptions
         assert pickle.loads(pickle.dumps(objective)) == objective != type(objective)(objective.function, 0)
         assert "public_constants" in repr(objective)

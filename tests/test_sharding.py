@@ -144,7 +144,7 @@ def test_a_mesh_of_one_device_is_a_run_as_any(kind):
 
     def runs(data, key):
         config = case.config(1.0)
-        run = drivers.run_scan(*given, data, config, key=key).release.point
+        run = drivers.run_scan(*given, data, config, run=drivers.Execution(key=key)).release.point
         swept = drivers.sweep(*given, data, config, keys=key[None]).release.point
         return [np.asarray(run + 0), np.asarray(swept[0])]  # either can be gone on with
 

@@ -9,11 +9,13 @@ from decimal import Decimal
 from fractions import Fraction
 from inspect import signature
 
+import jax
 import joblib
 import numpy as np
 import pandas
 import pytest
 import sklearn
+from option_groups import group_options
 from scipy import stats
 from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -42,12 +44,18 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
 Y = (X[:, 0] + 0.3 * RNG.normal(size=60) > 0).astype(int)
 SPACE = {"C": space.real(0.1, 1.0)}
-TINY = {"mu": 1.0, "n_iter": 2, "method": "in_order", "insecure_seed": 0}  # one small program, compiled once
+TINY = {
+    "mu": 1.0,
+    "n_iter": 2,
+    "method": "in_order",
+    "key": jax.random.key(0),
+    "insecure_key": True,
+}  # one small program, compiled once
 MODEL = LogisticRegression(max_iter=20)
 
 
 def search(estimator=MODEL, searched=None, **options):
-    return PrivateSearchCV(estimator, SPACE if searched is None else searched, **TINY | options)
+    return PrivateSearchCV(estimator, SPACE if searched is None else searched, **group_options(**(TINY | options)))
 
 
 class Picky(ClassifierMixin, BaseEstimator):
@@ -105,7 +113,9 @@ def test_scikit_learns_own_checks_pass():
 
 
 def test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit(full_only):
-    regressor = PrivateSearchCV(Ridge(), {"alpha": space.real(0.1, 1.0)}, loss_range=(0, 1), refit=True, **TINY)
+    regressor = PrivateSearchCV(
+        Ridge(), {"alpha": space.real(0.1, 1.0)}, **group_options(loss_range=(0, 1), refit=True, **TINY)
+    )
     assert "xfail" not in checked(regressor)
     checked(search(), WITHOUT_REFIT)
 
@@ -196,7 +206,9 @@ def test_no_targets_are_passed_on_or_refused_before_anything_is_spent():
         return -estimator.score_samples(inputs)
 
     density = {"bandwidth": space.real(0.1, 1.0)}
-    found = PrivateSearchCV(KernelDensity(), density, loss=score_samples, loss_range=(0, 9), **TINY).fit(X)
+    found = PrivateSearchCV(
+        KernelDensity(), density, **group_options(loss=score_samples, loss_range=(0, 9), **TINY)
+    ).fit(X)
     assert set(found.best_params_) == {"bandwidth"}
     with pytest.raises(ValueError, match="requires y to be passed"):
         search(Ridge(), {"alpha": space.real(0.1, 1.0)}, loss_range=(0, 1)).fit(X)
@@ -286,8 +298,11 @@ def test_a_stack_that_makes_its_last_estimator_may_have_a_log_loss(monkeypatch):
         ),
         ({"param_grid": {"C": [1, 2]}}, r"takes no param_grid: give space=\{\.\.\.\}, its values lists, scipy"),
         ({"param_distributions": {"C": [1, 2]}}, r"takes no param_distributions: give space="),
-        ({"random_state": 0}, "takes no random_state: a known seed .* insecure_seed is for tests alone$"),
-        ({"return_train_score": True}, "no cv_results_, which leaks; estimate_share"),
+        (
+            {"random_state": 0},
+            "takes no random_state: anyone who knows the seed .* run=Execution\\(key=...\\) is for tests alone$",
+        ),
+        ({"return_train_score": True}, "no cv_results_, which leaks; search=Search.estimate_share"),
         ({"scoring": "r2", "n_trials": 3}, "takes no scoring: .*'squared'; no n_trials: see help"),
     ],
 )
@@ -295,15 +310,16 @@ def test_arguments_of_other_searches_are_refused_with_the_spelling_that_works(op
     """Before: "got an unexpected keyword argument", or "missing 1 required positional argument: 'space'"."""
     for given in ((MODEL,), (MODEL, SPACE)):
         with pytest.raises(TypeError, match=rf"PrivateSearchCV takes no .*{said.removeprefix('takes no ')}"):
-            PrivateSearchCV(*given, **options)
+            PrivateSearchCV(*given, **group_options(**options))
 
 
 def test_an_argument_more_or_less_leaves_a_search_what_it_was():
     """As clone, set_params and the repr of scikit-learn see it."""
-    made = search(insecure_seed=3)
+    made = search(steps=None, key=jax.random.key(3), verbose=3)
     assert "scoring" not in made.get_params(deep=False)
     assert clone(made).get_params(deep=False).keys() == made.get_params(deep=False).keys()
-    assert "insecure_seed=3" in repr(made)
+    assert "run=Execution(insecure_key=True)" in repr(made)
+    assert "verbose=3" in repr(made)
     assert list(signature(PrivateSearchCV).parameters)[:2] == ["estimator", "space"]
     with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'space'"):
         PrivateSearchCV(MODEL, mu=1.0)
@@ -354,8 +370,10 @@ def test_a_split_that_no_statement_covers_is_refused(cv, said):
 
 
 def test_ensembles_do_not_set_the_key():
-    many = BaggingClassifier(search(refit="train", insecure_seed=None), n_estimators=2, random_state=0).fit(X, Y)
-    assert [each.insecure_seed for each in many.estimators_] == [None, None]
+    many = BaggingClassifier(search(refit="train", key=None, insecure_key=False), n_estimators=2, random_state=0).fit(
+        X, Y
+    )
+    assert [each.run.key for each in many.estimators_] == [None, None]
     assert "random_state" not in search().get_params(deep=False)
 
 
@@ -540,9 +558,7 @@ def test_a_fit_that_stops_says_what_can_be_done():
                 raise OSError
             return super().fit(X, y)
 
-    with pytest.raises(
-        RunInterrupted, match=r"fit stopped on OSError: its budget is spent, .* with recording="
-    ) as caught:
+    with pytest.raises(RunInterrupted, match=r"fit stopped on OSError: its budget is spent, .* with ledger=") as caught:
         search(Stopping(), error_score="raise").fit(X, Y)
     assert caught.value.snapshot is None
     assert isinstance(caught.value.__cause__, OSError)
@@ -598,11 +614,11 @@ def test_a_loss_is_checked_with_targets_of_the_type_that_it_will_be_given(tmp_pa
     ledger.create(tmp_path / "ledger", mu=2)
     recording = Recording(tmp_path / "ledger", "fit")
     cv = PredefinedSplit([-1, 0] * 30)
-    asked = {"loss": loss, "loss_range": (0, 1), "cv": cv, "insecure_seed": None}
+    asked = {"loss": loss, "loss_range": (0, 1), "cv": cv, "key": None, "insecure_key": False}
     with pytest.raises(TypeError, match="log1p"):
-        search(**asked, recording=recording).fit(X, pandas.Series(Y))
+        search(**asked, ledger=recording).fit(X, pandas.Series(Y))
     assert not ledger.account(recording.path).spends
-    search(**asked, recording=recording).fit(X, Y)
+    search(**asked, ledger=recording).fit(X, Y)
     assert len(ledger.account(recording.path).spends) == 1
 
 
@@ -678,7 +694,7 @@ def test_nothing_but_the_release_differs_between_neighbours(trials, caplog, capf
 def test_a_search_on_record_is_charged_once_and_given_out_again(tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger.create(path, mu=2.0)
-    options = {"recording": Recording(path, "one"), "insecure_seed": None}
+    options = {"ledger": Recording(path, "one"), "key": None, "insecure_key": False}
     first = search(**options).fit(X, Y)
     assert search(**options).fit(X, Y).best_params_ == first.best_params_
     assert len(ledger.account(path).spends) == 1

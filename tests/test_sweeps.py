@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from option_groups import group_options
 from protocol_cases import CASES, loss, records
 
-from jaxdpbo import drivers
+from jaxdpbo import Execution, drivers
 from jaxdpbo.algorithms import dp_gd, random_search
 from jaxdpbo.privacy import clipping, guarantee
 
@@ -25,7 +26,7 @@ GRID = jax.random.split(jax.random.key(0), (len(SCALES), 4))
 
 
 def sweep(configs, **options):
-    return drivers.sweep(CASE.algorithm, loss, records(), configs, **options)
+    return drivers.sweep(CASE.algorithm, loss, records(), configs, **group_options(**options))
 
 
 @pytest.mark.parametrize("policy", sweep_module.POLICIES)
@@ -34,7 +35,9 @@ def test_a_sweep_is_the_runs_it_stands_for(policy):
     swept = sweep(configs, keys=GRID, policy=policy)
     for row, config in enumerate(configs):
         for column, key in enumerate(GRID[row]):
-            alone = drivers.run_scan(CASE.algorithm, loss, records(), config, key=key, insecure_key=True)
+            alone = drivers.run_scan(
+                CASE.algorithm, loss, records(), config, run=drivers.Execution(key=key, insecure_key=True)
+            )
             each = jax.tree.map(lambda leaf, at=(row, column): leaf[at], swept.release)
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), each, alone.release)
         assert swept.guarantees[row] == alone.guarantee
@@ -49,9 +52,9 @@ def test_one_config_has_no_axis_of_configs():
 
 
 def test_twenty_budgets_compile_once(compilations):
-    sweep([CASE.config(scale) for scale in np.linspace(0.5, 1.0, 20)], seeds=4, key=jax.random.key(0))
+    sweep([CASE.config(scale) for scale in np.linspace(0.5, 1.0, 20)], seeds=4, run=Execution(key=jax.random.key(0)))
     compilations.clear()
-    sweep([CASE.config(scale) for scale in np.linspace(1.0, 2.0, 20)], seeds=4, key=jax.random.key(1))
+    sweep([CASE.config(scale) for scale in np.linspace(1.0, 2.0, 20)], seeds=4, run=Execution(key=jax.random.key(1)))
     assert compilations["programs"] == 0
 
 
@@ -143,7 +146,7 @@ TWO = [CASE.config(scale) for scale in (0.7, 1.0)]
 )  # fmt: skip
 def test_sweep_names_what_it_refuses(configs, options, error, message):
     with pytest.raises(error, match=message):
-        sweep(configs, **options)
+        sweep(configs, **group_options(**options))
 
 
 def dp_gd_config(**changes):
@@ -186,7 +189,9 @@ def two_budgets(**options):
         dp_gd.config(users=COUNT, steps=1, mu=mu, bounds=[[-np.inf], [np.inf]], theta0=[0.0], step_size=1.0)
         for mu in MUS
     ]
-    swept = drivers.sweep(dp_gd.algorithm, dp_gd.gradient_objective(squares), jnp.asarray(DATA), configs, **options)
+    swept = drivers.sweep(
+        dp_gd.algorithm, dp_gd.gradient_objective(squares), jnp.asarray(DATA), configs, **group_options(**options)
+    )
     units = [clipping.grid_step(config.clip_norm, config.budget.radius, 1) / COUNT for config in configs]
     moved = -np.asarray(swept.release.point)[..., 0] / np.array(units)[:, None]
     np.testing.assert_allclose(moved, np.rint(moved), atol=1e-6)

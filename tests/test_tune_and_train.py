@@ -284,7 +284,7 @@ def test_classes_that_labels_cannot_have_are_refused_before_anything_is_charged(
         tuned(
             (X, labels),
             training=tuning.DPSGD(model, classes=classes),
-            recordings={_fitting.TRAIN: Recording(path, "one")},
+            ledgers={_fitting.TRAIN: Recording(path, "one")},
         )
     assert not ledger.account(path).spends
 
@@ -374,10 +374,10 @@ def test_what_no_training_would_take_is_refused_before_anything_is_charged(optio
     path, protects = tmp_path / "budget", guarantee.ALL_ROWS if route == "blocks" else _fitting.TRAIN
     ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=protects)
     with pytest.raises(ValueError, match=said):
-        tuned(route=route, recordings={protects: Recording(path, "one")}, **options)
+        tuned(route=route, ledgers={protects: Recording(path, "one")}, **options)
     if route == "blocks":
         with pytest.raises(ValueError, match="k must leave"):
-            tuned(route=route, recordings={protects: Recording(path, "one")}, k=300)
+            tuned(route=route, ledgers={protects: Recording(path, "one")}, k=300)
     assert not ledger.account(path).spends
 
 
@@ -459,7 +459,7 @@ def test_noise_in_floats_is_assumed_ideal():
 def test_rows_of_other_shapes_are_refused_before_anything_is_charged(rows, kind, said, route, tmp_path):
     recording = {guarantee.ALL_ROWS: Recording(tmp_path / "none", "one")}
     with pytest.raises(kind, match=said):
-        tuned(rows, route=route, recordings=recording)
+        tuned(rows, route=route, ledgers=recording)
     with pytest.raises(ValueError, match="validation must"):
         tuned(route=route, validation=(X, Y))
 

@@ -106,9 +106,14 @@ def _private_range():
 def _objective(loss, evaluations, seed=0):
     """An object whose every value is 1-GDP by itself."""
     return drivers.PrivateObjective(
-        either_end, np.array([loss, 0.5]), users=USERS, mu=math.sqrt(evaluations), evaluations=evaluations,
-        loss_range=(0.0, 1.0), key=jax.random.key(seed), insecure_key=True,
-    )  # fmt: skip
+        either_end,
+        np.array([loss, 0.5]),
+        users=USERS,
+        mu=math.sqrt(evaluations),
+        evaluations=evaluations,
+        loss_range=(0.0, 1.0),
+        run=drivers.Execution(key=jax.random.key(seed), insecure_key=True),
+    )
 
 
 def _single_values(trials):

@@ -59,7 +59,13 @@ def _swept(trials: int, score: Callable[..., np.ndarray], **options: Any) -> tup
     found = []
     for seed, slopes in enumerate(WORST):
         done = drivers.sweep(
-            dp_gd.algorithm, SLOPES, slopes, configs, seeds=trials, key=jax.random.key(seed), **options
+            dp_gd.algorithm,
+            SLOPES,
+            slopes,
+            configs,
+            seeds=trials,
+            **options,
+            run=drivers.Execution(key=jax.random.key(seed)),
         )
         moved = np.asarray(done.release.path)[:, :, 0, 0] - np.asarray(done.release.path)[:, :, -1, 0]
         found.append(score(moved / STEP_SIZE, configs))
@@ -135,7 +141,7 @@ def _interrupted(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> l
         try:
             paths.append(
                 np.asarray(
-                    driver(dp_gd.algorithm, given, slopes, chosen, recording=drivers.Recording(path, "x")).release.path
+                    driver(dp_gd.algorithm, given, slopes, chosen, ledger=drivers.Recording(path, "x")).release.path
                 )
             )
         except drivers.RunInterrupted as error:
@@ -160,7 +166,7 @@ def _copied(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> list[n
     link.symlink_to(path)
     for name in (path, copy, link, path):
         try:
-            run = drivers.run_scan(dp_gd.algorithm, SLOPES, slopes, chosen, recording=drivers.Recording(name, "x"))
+            run = drivers.run_scan(dp_gd.algorithm, SLOPES, slopes, chosen, ledger=drivers.Recording(name, "x"))
             paths.append(np.asarray(run.release.path))
         except (ledger.LedgerError, FileNotFoundError):
             pass

@@ -16,7 +16,7 @@ import optax
 
 from benchmarks.search.cells import Cell
 from benchmarks.search.problems import PROBLEMS, Problem
-from jaxdpbo import Space, minimize
+from jaxdpbo import Execution, Search, Space, minimize
 from jaxdpbo.algorithms import dp_gibo
 from jaxdpbo.drivers import methods, run_loop, run_scan
 
@@ -55,15 +55,11 @@ def loss_of(problem: Problem, search: str, mu: float, seed: int) -> tuple[float,
         problem.loss,
         data,
         problem.searched if isinstance(problem.searched, Space) else _bounds(problem),
-        method=methods.AUTO if search == DEFAULT else search,
         mu=mu,
         users=problem.users,
         loss_range=problem.loss_range,
-        steps=problem.steps,
-        noise=noise,
-        key=key,
-        insecure_key=True,
-        traceable=problem.traceable,
+        search=Search(method=methods.AUTO if search == DEFAULT else search, steps=problem.steps, noise=noise),
+        run=Execution(key=key, insecure_key=True, traceable=problem.traceable),
     )
     where = run.release.params if isinstance(problem.searched, Space) else run.release.point
     return _mean(problem, where, data), run.method

@@ -52,7 +52,7 @@ def run(seed: int) -> dict:
     """One run by ``run_scan``: seconds, configuration and checks included."""
     data = problem.records()
     start = time.perf_counter()
-    done = drivers.run_scan(dp_gibo.algorithm, loss, data, config(), key=jax.random.key(seed))
+    done = drivers.run_scan(dp_gibo.algorithm, loss, data, config(), run=drivers.Execution(key=jax.random.key(seed)))
     jax.block_until_ready(done.release)
     return {"seconds": time.perf_counter() - start}
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.speed import gp_ucb_problem as problem
 from benchmarks.speed.worker import serve
+from jaxdpbo import Execution
 from jaxdpbo.algorithms import gp_ucb
 from jaxdpbo.drivers import loop
 from jaxdpbo.surrogate import kernels
@@ -38,7 +39,7 @@ def run(function: str, seed: int, evaluations: int) -> dict:
         query = Query(point[None], np.ones(1, bool))
         value = np.array([utility(point, None)])
         snapshot, _ = loop.learn(gp_ucb.algorithm, key, config, snapshot, query, value)
-    loop.run_loop(gp_ucb.algorithm, utility, None, config, key=key, snapshot=snapshot)
+    loop.run_loop(gp_ucb.algorithm, utility, None, config, run=Execution(key=key, resume=snapshot))
     return {"seconds": time.perf_counter() - start, "values": values}
 
 

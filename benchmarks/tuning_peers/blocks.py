@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from benchmarks.tuning_peers.trainings import InBlocks
-from jaxdpbo import _silence
+from jaxdpbo import Execution, _silence
 from jaxdpbo.algorithms import private_search
 from jaxdpbo.drivers import run_loop
 from jaxdpbo.privacy import accounting, guarantee, keys, separable
@@ -66,7 +66,7 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> 
 
     selection.charge(asked.recordings, (stated,), "tune and train by blocks", asked.settings)
     table = _block_losses(training, asked, rows, noises, count, of_blocks)
-    found = run_loop(algorithm, _looked_up, table, config, key=of_run, insecure_key=True).release
+    found = run_loop(algorithm, _looked_up, table, config, run=Execution(key=of_run, insecure_key=True)).release
     chosen = round(float(found.point[0]))
     model = _fitting.fit_silently(asked, asked.settings[chosen], noises[chosen], rows, of_last, of_globals)
     return _fitting.Tuned(model, asked.settings[chosen], noises[chosen], (stated,))

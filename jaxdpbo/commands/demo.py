@@ -139,7 +139,13 @@ def run_gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key
     """DP-GIBO with the defaults of ``minimize``."""
     users = len(data.validation_targets)
     return drivers.minimize(
-        loss, data, bounds, mu=mu, users=users, steps=STEPS, key=key, insecure_key=True, traceable=False
+        loss,
+        data,
+        bounds,
+        mu=mu,
+        users=users,
+        search=drivers.Search(steps=STEPS),
+        run=drivers.Execution(key=key, insecure_key=True, traceable=False),
     )
 
 
@@ -155,7 +161,7 @@ def run_evaluations(loss: Callable[..., Any], data: Any, bounds: Bounds, key: An
     users = len(data.validation_targets)
     config = private_evaluations.config(gp_ucb.algorithm, search, users=users, mu=MU, loss_range=LOSS_RANGE)
     algorithm = private_evaluations.make_algorithm(gp_ucb.algorithm)
-    return drivers.run_loop(algorithm, loss, data, config, key=key, insecure_key=True)
+    return drivers.run_loop(algorithm, loss, data, config, run=drivers.Execution(key=key, insecure_key=True))
 
 
 def run_random_search(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
@@ -163,7 +169,9 @@ def run_random_search(loss: Callable[..., Any], data: Any, bounds: Bounds, key: 
     config = random_search.config(
         users=len(data.validation_targets), steps=STEPS, batch=bounds.shape[1] + 1, bounds=bounds
     )
-    return drivers.run_loop(random_search.algorithm, loss, data, config, key=key, diagnostics=True)
+    return drivers.run_loop(
+        random_search.algorithm, loss, data, config, run=drivers.Execution(key=key, diagnostics=True)
+    )
 
 
 def show(found: Comparison) -> None:

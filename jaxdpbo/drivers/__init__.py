@@ -5,7 +5,9 @@ A driver checks and converts once, then passes clean arrays on. The keys of step
 """
 
 from jaxdpbo.drivers.compiled_run import pure_run
+from jaxdpbo.drivers.execution import Execution
 from jaxdpbo.drivers.loop import run_loop
+from jaxdpbo.drivers.methods import Search
 from jaxdpbo.drivers.minimize import minimize
 from jaxdpbo.drivers.preview import Preview, preview
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective, Spent
@@ -17,12 +19,14 @@ from jaxdpbo.privacy.recording import Recording
 __all__ = [
     "BudgetExhausted",
     "Diagnostics",
+    "Execution",
     "ObjectiveError",
     "Preview",
     "PrivateObjective",
     "Recording",
     "Run",
     "RunInterrupted",
+    "Search",
     "Snapshot",
     "Spent",
     "Sweep",

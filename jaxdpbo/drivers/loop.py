@@ -12,10 +12,13 @@ import numpy as np
 from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import compiled_run, recorded_run, result, separability, sharding
-from jaxdpbo.privacy import calibration, guarantee, keys, ledger, recording, separable
+from jaxdpbo.drivers.execution import Execution, check_execution
+from jaxdpbo.privacy import calibration, guarantee, keys, separable
+from jaxdpbo.privacy.ledger import LedgerError
+from jaxdpbo.privacy.recording import Recording
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Query, Tree
 
-REFUSALS = ledger.LedgerError, result.ObjectiveError, separable.NotSeparable  # they say what to do, and stop a run
+REFUSALS = LedgerError, result.ObjectiveError, separable.NotSeparable  # they say what to do, and stop a run
 
 
 @_silence.debug_checks_off()
@@ -26,18 +29,13 @@ def run_loop(
     config: Config,
     *,
     user_axes: Tree = None,
-    key: jax.Array | None = None,
-    insecure_key: bool = False,
-    snapshot: result.Snapshot | None = None,
-    executor: Executor | None = None,
-    progress: bool = False,
-    recording: recording.Recording | None = None,
-    diagnostics: bool = False,
+    ledger: Recording | None = None,
+    run: Execution | None = None,
 ) -> result.Run:
-    """A run around any Python callable: the objective gets NumPy float64 points and is never traced.
+    """Run an algorithm around any Python callable. The objective gets NumPy float64 points and is never traced.
 
-    Given the same key, the same path as ``run_scan`` on the same objective, up to rounding. What is released is of the
-    kind that the objective gets: NumPy arrays, floats as float64.
+    With the same key, the path is that of ``run_scan`` on the same objective, up to rounding. The release holds NumPy
+    arrays, with floats as float64.
 
     >>> import numpy as np
     >>> from jaxdpbo import random_search, run_loop
@@ -50,56 +48,52 @@ def run_loop(
 
     Args:
       algorithm: such as ``jaxdpbo.dp_gibo.algorithm``.
-      objective: ``(point (d,), data) -> values``, one point at a time; masked points are not evaluated. Its prints,
-        warnings and logs are silenced, since they may quote records. A value that is no real number is NaN.
-      data: passed on untouched.
-      config: of the algorithm's ``config(...)``.
-      user_axes: as for ``run_scan``, of an objective that JAX can trace.
-      key: a typed key for tests and sweeps; from the operating system where not given. To resume a run on the same
-        data with the same noise, pass the same key.
-      insecure_key: permit one of a generator without a security claim, see ``run_scan``.
-      snapshot: of a ``RunInterrupted``, to go on from there. Each snapshot once: going on from it a second time under
-        another key spends the steps that were left a second time.
-      executor: evaluates the points of a batch at once: threads, processes or a cluster's own. Values are placed by
-        point, so the path is the same as without one. A process pool pickles ``objective`` and ``data`` for every
-        point: pass what finds the data rather than the data. Left open at the end.
-      progress: show a bar of steps; needs the ``progress`` extra. It counts, and shows nothing of the data.
-      recording: ``Recording(path, run)``: charge the whole run to a ledger (``privacy.ledger``) before its first step.
-        A process that is killed, or whose objective raised, may call again: what was released is given out again,
-        otherwise the run goes on after the steps on record, evaluating their points again. Only a failure between the
-        line that says that a step is drawn and the line that holds it ends the run (``drivers.recorded_run``). Keys are
-        the operating system's: neither ``key`` nor ``snapshot`` may be given.
-      diagnostics: also return the raw state and per-step ``Info`` of the steps taken here. Not private. None where a
-        release is given out again.
+      objective: ``(point (d,), data) -> values``, one point at a time; masked points are not evaluated. The driver
+        silences prints, warnings and logs of the objective, since these may quote records. A value that is no real
+        number counts as NaN.
+      data: passed to the objective untouched.
+      config: from the algorithm's ``config(...)``.
+      user_axes: as for ``run_scan``, for an objective that JAX can trace.
+      ledger: ``Recording(path, run)``: charge the whole run to a ledger (``privacy.ledger``) before the first step.
+        If the process is killed, or the objective raises, make the same call again: the driver returns the release if
+        there is one, and otherwise resumes after the recorded steps, evaluating their points again. A failure after
+        the noise of a step is drawn and before the step is recorded ends the run. You may give neither ``key`` nor
+        ``resume``.
+      run: ``Execution(key, insecure_key, executor, progress, resume, diagnostics)``. To resume on the same data with
+        the same noise, give the same key again. An executor does not change the path, and stays open at the end.
+        Diagnostics are of the steps of this call, and None for a release that comes from the ledger.
 
     Raises:
-      TypeError: ``key`` is not a typed key, or of such a generator.
-      ValueError: ``snapshot`` does not belong to ``config``; ``key`` or ``snapshot`` with a recording; data that lie on
-        several processes.
+      TypeError: ``key`` is not a typed key, or its generator has no security claim.
+      ValueError: the ``resume`` snapshot does not belong to ``config``; ``key`` or ``resume`` with a ledger; data on
+        several processes; an option of ``run`` that needs one compiled program.
       ImportError: the extra that ``progress`` needs is missing.
-      ObjectiveError: the first values are not real numbers of the shape that the algorithm wants; nothing was drawn.
+      ObjectiveError: the first values are not real numbers of the shape that the algorithm needs; nothing was drawn.
       separable.NotSeparable: see ``run_scan``; nothing was drawn.
-      ledger.LedgerError: the budget does not suffice, the name stands for another run or one that ended while it drew,
-        or another process goes on with it.
+      ledger.LedgerError: the budget does not suffice, the ledger holds another run of this name, or one that ended
+        while noise was drawn, or another process works on the run.
       RunInterrupted: the objective raised (Ctrl-C included) or returned values of another shape later, or the
         covariance of the evaluated points could not be factored.
     """
+    usable = "key", "insecure_key", "executor", "progress", "resume", "diagnostics"
+    run = check_execution("run_loop", run, *usable)
     statement = result.state_guarantee(algorithm, objective, config)
     sharding.expect_one_process("run_loop", data)
     objective, data = separability.prepare_objective(objective, data, user_axes)
     statement = separability.update_assumptions(
-        statement, objective, shown=snapshot is None
+        statement, objective, shown=run.resume is None
     )  # steps before may be unchecked
-    bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if progress else None
-    _check_options(key, snapshot, executor, recording)
-    key, statement = keys.for_release(key, statement, insecure_key)
+    bar = _checks.extra("tqdm", "progress", "progress=True").tqdm if run.progress else None
+    if ledger is not None and (run.key is not None or run.resume is not None):
+        raise ValueError("key and resume must not be given with a ledger: the ledger says how the run goes on")
+    key, statement = keys.for_release(run.key, statement, run.insecure_key)
     init_key, loop_key, release_key = run_keys(key)
     fresh: result.Snapshot = begin(algorithm, init_key, config)
-    start = fresh if snapshot is None else snapshot
+    start = fresh if run.resume is None else run.resume
     _check_snapshot(start, fresh)
-    setup = _Setup(algorithm, objective, data, config, executor, bar, loop_key, release_key, diagnostics)
-    if recording is not None:
-        return _run_on_record(setup, statement, start, recording)
+    setup = _Setup(algorithm, objective, data, config, run.executor, bar, loop_key, release_key, run.diagnostics)
+    if ledger is not None:
+        return _run_on_record(setup, statement, start, ledger)
     if int(start.state.public.step):  # nobody can say any more where the keys of the earlier steps came from
         statement = statement.assuming(guarantee.KEY_SECRET)
     return _run_plain(setup, statement, start)
@@ -142,7 +136,7 @@ def _run_plain(setup: _Setup, statement: guarantee.Guarantee, before: result.Sna
 
 
 def _run_on_record(
-    setup: _Setup, statement: guarantee.Guarantee, before: result.Snapshot, recording: recording.Recording
+    setup: _Setup, statement: guarantee.Guarantee, before: result.Snapshot, recording: Recording
 ) -> result.Run:
     """Pay, replay the steps on record, draw the others on record, and store the release before anybody sees it.
 
@@ -199,8 +193,8 @@ def _interruption(
     t: int, config: Config, error: BaseException, before: result.Snapshot | None = None
 ) -> result.RunInterrupted:
     """Build the error that says at which step the run stopped and how to resume: ``before`` it, or from the record."""
-    advice = "goes on, or says why it cannot" if before is None else "with snapshot=error.snapshot goes on from there"
-    message = f"stopped at step {t} of {config.steps} on {type(error).__name__}; the same call {advice}"
+    advice = "" if before is None else " with run=Execution(resume=error.snapshot)"
+    message = f"stopped at step {t} of {config.steps} on {type(error).__name__}; to resume, make the same call{advice}"
     return result.RunInterrupted(message, before, t)
 
 
@@ -214,23 +208,13 @@ recall = jax.jit(compiled_run.recall, static_argnums=0)
 release = jax.jit(lambda algorithm, key, config, state: algorithm.release(key, config, state), static_argnums=0)
 
 
-def _check_options(key: Any, snapshot: Any, executor: Any, recording: recording.Recording | None) -> None:
-    """TypeError or ValueError where an option is of another type, or two of them exclude each other."""
-    if not isinstance(snapshot, result.Snapshot | None):
-        raise TypeError(f"snapshot must be of a RunInterrupted, got {type(snapshot).__name__}")
-    if executor is not None and not hasattr(executor, "submit"):
-        raise TypeError(f"executor must be one of concurrent.futures, got {type(executor).__name__}")
-    if recording is not None and (key is not None or snapshot is not None):
-        raise ValueError("key and snapshot must not be given with a recording: the record says how a run goes on")
-
-
 def _check_snapshot(snapshot: result.Snapshot, fresh: result.Snapshot) -> None:
-    """ValueError where ``snapshot`` has other shapes, or other noise, than a ``fresh`` one of this config."""
+    """Raise a ValueError if ``snapshot`` has other shapes, or other noise, than a ``fresh`` one of this config."""
     if jax.tree.map(_shape_and_dtype, snapshot) != jax.tree.map(_shape_and_dtype, fresh):
-        raise ValueError("snapshot must come from a run with this config: its shapes differ")
+        raise ValueError("resume must be a snapshot of a run with this config: its shapes differ")
     begun, budget = snapshot.state.public.budget, fresh.state.public.budget
     if budget is not None and (changed := calibration.describe_noise_change(begun, budget)):
-        raise ValueError(f"snapshot must come from a run with the noise of this config, got {changed}")
+        raise ValueError(f"resume must be a snapshot of a run with the noise of this config, got {changed}")
 
 
 def _evaluate(

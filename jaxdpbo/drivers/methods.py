@@ -1,29 +1,31 @@
-"""Which search ``minimize`` runs, and with what: chosen by public numbers alone.
+"""The search that ``minimize`` runs: which method, with which configs. Only public numbers choose.
 
 ====================  ===========================================================  =====================================
-method                what it does                                                 needs
+method                how it searches                                              needs
 ====================  ===========================================================  =====================================
 "local"               DP-GIBO in box units from the middle: descent along noisy    real dimensions
                       gradients
 "start_then_local"    a design and a private choice of the start; DP-GIBO; a       real dimensions, ``loss_range``
                       private choice of the answer
-"choice"              a design, then rounds of points near the one chosen          ``loss_range``
-                      privately before
-"evaluations"         GP-UCB on noisy means, which may all be published            ``loss_range``
+"choice"              a design, then rounds of points near the last private        ``loss_range``
+                      choice
+"evaluations"         GP-UCB on noisy means, which you may all publish             ``loss_range``
 "in_order"            a design and one private choice: also epsilon-DP             ``loss_range``
-"auto"                "local" without a ``loss_range``; with "private" "local",   ``loss_range`` where a dimension is
-                      or "evaluations" where a dimension is not real; "choice"     not real
-                      there with two numbers; otherwise by how sharp a choice is
+"auto"                "local" without a ``loss_range``. With "private": "local",   ``loss_range`` where a dimension is
+                      or "evaluations" where a dimension is not real. With two     not real
+                      numbers: "choice" where a dimension is not real, otherwise
+                      by the sharpness of a private choice
 ====================  ===========================================================  =====================================
 
 "in_order" is ``private_search`` with one round, on a design of its own. To choose among your own candidates with a
 budget in ``epsilon``, use ``dp_gp_ucb.in_order_config``, a different mechanism.
 
-A choice is as sharp as ``choice.sharpness`` says: with few users it is hardly better than a guess, and descent from the
-middle does without.
+``choice.sharpness`` measures how well a private choice works. With few users a choice is hardly better than a guess,
+and descent from the middle needs none.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -34,7 +36,7 @@ from jaxdpbo import _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.algorithms import dp_gibo, gp_ucb, private_estimate, private_evaluations, private_search
 from jaxdpbo.privacy import calibration, choice, private_scale
-from jaxdpbo.types import Algorithm, Bounds
+from jaxdpbo.types import Algorithm, ArrayLike, Bounds
 
 LOCAL, START, CHOICE, EVALUATIONS, IN_ORDER = "local", "start_then_local", "choice", "evaluations", "in_order"
 DESCENTS = (LOCAL, START)  # along gradients: for real dimensions alone
@@ -53,32 +55,71 @@ STARTS = private_search.make_algorithm(dp_gibo.algorithm, dp_gibo.set_start)
 EVALUATES = private_evaluations.make_algorithm(gp_ucb.algorithm)
 
 
-class MinimizeArguments(NamedTuple):
-    """The arguments of ``minimize`` that set its noise and its points.
+STEPS = 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Say how ``minimize`` searches. The defaults work for most losses.
+
+    >>> from jaxdpbo import Search
+    >>> Search(method="local", steps=40).method
+    'local'
+
+    Attributes:
+      method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order", see ``drivers.methods``.
+        "auto" chooses by public numbers, and ``Run.method`` names the choice and the reason.
+      steps: ``T``, 25 by default. A search evaluates the loss at ``T b`` points at most.
+      batch: ``b``, points a step; ``d + 1`` by default.
+      start: the point ``(d,)``, or the parameters of a ``Space``, where the search begins; by default the middle.
+      clip_norm: ``B``, the clipping norm of one user's gradient: the change of a loss over half a side of the box.
+        Choose ``B`` without the data. By default a quarter of the width of the loss range, or 1 without one. "private"
+        finds ``B`` from the users' gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``): use it if
+        you do not know the scale of the losses.
+      estimate_share: the share of ``mu^2``, in [0, 1), spent on a private estimate of the mean loss at the answer. One
+        of the steps evaluates the answer, losses are clipped to the loss range, and the release is then a
+        ``private_estimate.Release``, with the search's own release in ``inner``.
+      noise: "exact", or "float" for research sweeps.
+    """
+
+    method: str = AUTO
+    steps: int | None = None
+    batch: int | None = None
+    start: ArrayLike | dict[str, Any] | None = None
+    clip_norm: float | str | None = None
+    estimate_share: float = 0.0
+    noise: str = "exact"
+
+
+class Task(NamedTuple):
+    """The task of a search.
 
     Attributes:
       users: ``n``.
-      mu: the whole budget.
-      bounds: a box, or a ``Space``.
-      steps: ``T``, and
-      batch: ``b``: every method evaluates ``T b`` points at most.
-      clip_norm: ``B``, or "private"; None for ``CLIP_SHARE`` of the width of the range, or 1.
+      mu: the GDP budget.
+      space: a box, or a ``Space``.
       loss_range: ``(low, high)``, "private", or None.
-      theta0: where to start; None for the middle.
-      noise: "exact" or "float".
-      estimate_share: of ``mu^2``, for a private estimate of the loss at the answer; 0 for none.
     """
 
     users: int
     mu: float
-    bounds: Bounds
-    steps: int
-    batch: int | None
-    clip_norm: float | str | None
+    space: Bounds
     loss_range: Any
-    theta0: Any
+
+
+class _Problem(NamedTuple):
+    """A checked task, and the numbers of its search."""
+
+    users: int
+    mu: float
+    space: Any
+    box: np.ndarray
+    loss_range: Any
+    steps: int
+    batch: int
+    clip_norm: float | str | None
+    start: Any
     noise: str
-    estimate_share: float = 0.0
 
 
 class Plan(NamedTuple):
@@ -112,209 +153,217 @@ class Plan(NamedTuple):
         return release.inner if isinstance(release, private_estimate.Release) else release
 
 
-def plan(method: str, asked: MinimizeArguments) -> Plan:
-    """The search, its config, and why.
+def plan(search: Search | None, task: Task) -> Plan:
+    """The method, its config, and the reason for both.
 
     Raises:
-      ValueError: an unknown method, or one that needs what was not given; an argument out of range.
-      TypeError: an argument of the wrong kind.
+      ValueError: an unknown method, a method that lacks an argument, or an argument out of range.
+      TypeError: an argument of the wrong type.
     """
-    _checks.choice("method", method, (AUTO, *METHODS))
-    bounds, space = spaces.box(asked.bounds)
-    box = _checks.box("bounds", bounds)
-    asked = asked._replace(
-        users=_checks.size("users", asked.users),
-        mu=_checks.positive("mu", asked.mu, finite=False),
-        bounds=bounds if space is None else space,
-        steps=_checks.size("steps", asked.steps),
-        batch=box.shape[1] + 1 if asked.batch is None else _checks.size("batch", asked.batch),
-    )
-    real = space is None or bool(np.all(space.real_axes))
-    chosen, reason = _choose(method, asked, real)
-    _check_needs(chosen, asked, real)
-    start = None if asked.theta0 is None else _start(space, asked.theta0)
-    share = _checks.number("estimate_share", asked.estimate_share)
+    if not isinstance(search, Search | None):
+        raise TypeError(f"search must be a Search, got {type(search).__name__}")
+    search = search or Search()
+    _checks.choice("method", search.method, (AUTO, *METHODS))
+    bounds, space = spaces.box(task.space)
+    box = _checks.box("space", bounds)
+    share = _checks.number("estimate_share", search.estimate_share)
     if not 0 <= share < 1:
         raise ValueError(f"estimate_share must be in [0, 1), got {share:g}")
-    of_estimate, of_search = _levels(asked, [share, 1 - share]) if share else (0.0, asked.mu)
-    search = asked._replace(theta0=start, mu=of_search, steps=asked.steps - bool(share))
-    if share and (asked.loss_range is None or _is_private(asked) or not search.steps):
+    whole = _Problem(
+        users=_checks.size("users", task.users),
+        mu=_checks.positive("mu", task.mu, finite=False),
+        space=bounds if space is None else space,
+        box=box,
+        loss_range=task.loss_range,
+        steps=STEPS if search.steps is None else _checks.size("steps", search.steps),
+        batch=box.shape[1] + 1 if search.batch is None else _checks.size("batch", search.batch),
+        clip_norm=search.clip_norm,
+        start=_start(space, search.start, box),
+        noise=search.noise,
+    )
+    real = space is None or bool(np.all(space.real_axes))
+    method, reason = _choose(search.method, whole, real)
+    _check_needs(method, whole, real)
+    of_estimate, of_search = _levels(whole, [share, 1 - share]) if share else (0.0, whole.mu)
+    problem = whole._replace(mu=of_search, steps=whole.steps - bool(share))
+    if share and (whole.loss_range is None or _is_private(whole) or not problem.steps):
         raise ValueError("estimate_share needs a loss_range of two numbers, and two steps or more")
-    algorithm, config = _MAKERS[chosen](search, box)
-    return Plan(chosen, reason, *_add_estimate(asked, of_estimate, algorithm, config))
+    return Plan(method, reason, *_add_estimate(whole, of_estimate, *_MAKERS[method](problem)))
 
 
-def _choose(method: str, asked: MinimizeArguments, real: bool) -> tuple[str, str]:
+def _choose(method: str, problem: _Problem, real: bool) -> tuple[str, str]:
     """The method, and by which public numbers."""
     if method != AUTO:
         return method, "as asked for"
-    if asked.loss_range is None:
+    if problem.loss_range is None:
         if not real:
             raise ValueError(
                 "loss_range must be given where not all dimensions are real, since there is no gradient along the "
                 "others: give loss_range=(low, high) of a user's loss, or 'private'"
             )
         return LOCAL, "no loss_range was given"
-    if _is_private(asked):
+    if _is_private(problem):
         return (LOCAL, "losses are scaled privately") if real else (EVALUATIONS, "not all dimensions are real")
     if not real:
         return CHOICE, "not all dimensions are real"
-    low, high = _checks.interval("loss_range", asked.loss_range)
-    if math.isinf(asked.mu):
+    low, high = _checks.interval("loss_range", problem.loss_range)
+    if math.isinf(problem.mu):
         return START, "there is no noise"
-    sharp = choice.sharpness(asked.mu * math.sqrt(CHOICE_SHARE), high - low, asked.users)
+    sharp = choice.sharpness(problem.mu * math.sqrt(CHOICE_SHARE), high - low, problem.users)
     said = f"a choice for {100 * CHOICE_SHARE:g} % of mu^2 has a sharpness of {sharp:.3g}, "
-    if sharp < SHARP or asked.steps < 3:
+    if sharp < SHARP or problem.steps < 3:
         return LOCAL, said + f"less than {SHARP:g}" * (sharp < SHARP) + "and there are few steps" * (sharp >= SHARP)
     return START, said + f"at least {SHARP:g}"
 
 
-def _check_needs(method: str, asked: MinimizeArguments, real: bool) -> None:
+def _check_needs(method: str, problem: _Problem, real: bool) -> None:
     """Raise ValueError if the method lacks an argument or cannot use one; ``real``: all dimensions are real."""
-    if method != LOCAL and asked.loss_range is None:
+    if method != LOCAL and problem.loss_range is None:
         raise ValueError(f"loss_range must be given for method={method!r}")
-    if method not in SCALING and _is_private(asked):
-        raise ValueError(f"loss_range must be two numbers for method={method!r}, got {asked.loss_range!r}")
+    if method not in SCALING and _is_private(problem):
+        raise ValueError(f"loss_range must be two numbers for method={method!r}, got {problem.loss_range!r}")
     if method in DESCENTS and not real:
         raise ValueError(
             f"method must not be {method!r} where dimensions are not real: there is no gradient along them"
         )
-    if method not in DESCENTS and isinstance(asked.clip_norm, str):
-        raise ValueError(f"clip_norm must not be {asked.clip_norm!r} for method={method!r}, which has no gradients")
+    if method not in DESCENTS and isinstance(problem.clip_norm, str):
+        raise ValueError(f"clip_norm must not be {problem.clip_norm!r} for method={method!r}, which has no gradients")
 
 
-def _is_private(asked: MinimizeArguments) -> bool:
+def _is_private(problem: _Problem) -> bool:
     """Whether the scale of the losses is to be found; other text is refused."""
-    return isinstance(asked.loss_range, str) and bool(
-        _checks.choice("loss_range", asked.loss_range, (private_scale.PRIVATE,))
+    return isinstance(problem.loss_range, str) and bool(
+        _checks.choice("loss_range", problem.loss_range, (private_scale.PRIVATE,))
     )
 
 
-def _levels(asked: MinimizeArguments, shares: list[float]) -> list[float]:
+def _levels(problem: _Problem, shares: list[float]) -> list[float]:
     """Of ``mu^2``."""
-    return calibration.split_levels(asked.mu, shares, jnp.result_type(float))
+    return calibration.split_levels(problem.mu, shares, jnp.result_type(float))
 
 
-def _add_estimate(asked: MinimizeArguments, level: float, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
-    """With the estimate, where one is asked for."""
+def _add_estimate(problem: _Problem, level: float, algorithm: Algorithm, config: Any) -> tuple[Algorithm, Any]:
+    """With the estimate, where one is problem for."""
     if not level:
         return algorithm, config
     estimate = private_estimate.config(
-        config, users=asked.users, mu=level, loss_range=asked.loss_range, noise=asked.noise
+        config, users=problem.users, mu=level, loss_range=problem.loss_range, noise=problem.noise
     )
     return private_estimate.make_algorithm(algorithm), estimate
 
 
-def _start(space: Any, theta0: Any) -> Any:
-    return space.point(theta0) if space is not None and isinstance(theta0, dict) else theta0
+def _start(space: Any, start: Any, box: np.ndarray) -> np.ndarray | None:
+    """The start as a point ``(d,)`` inside of the box; None for the middle."""
+    if start is None:
+        return None
+    point = space.point(start) if space is not None and isinstance(start, dict) else start
+    return _checks.inside("start", _checks.from_box("start", point, box, _checks.middle), box)
 
 
-def local_config(asked: MinimizeArguments) -> dp_gibo.Config:
+def _local_config(problem: _Problem) -> dp_gibo.Config:
     """DP-GIBO with defaults that work: coordinate AdaGrad in box units, the mean of the last half of the path."""
     return dp_gibo.config(
-        users=asked.users,
-        steps=asked.steps,
-        mu=asked.mu,
-        bounds=asked.bounds,
-        batch=asked.batch,
-        clip_norm=_clip_norm(asked),
-        theta0=asked.theta0,
+        users=problem.users,
+        steps=problem.steps,
+        mu=problem.mu,
+        bounds=problem.space,
+        batch=problem.batch,
+        clip_norm=_clip_norm(problem),
+        theta0=problem.start,
         optimizer=optax.adagrad,
         output="last_half_mean",
-        noise=asked.noise,
+        noise=problem.noise,
     )
 
 
-def _clip_norm(asked: MinimizeArguments) -> float | str:
-    if asked.clip_norm is not None:
-        return asked.clip_norm
-    if asked.loss_range is None:
+def _clip_norm(problem: _Problem) -> float | str:
+    if problem.clip_norm is not None:
+        return problem.clip_norm
+    if problem.loss_range is None:
         return 1.0
-    if _is_private(asked):
+    if _is_private(problem):
         return private_scale.PRIVATE
-    low, high = _checks.interval("loss_range", asked.loss_range)
+    low, high = _checks.interval("loss_range", problem.loss_range)
     return CLIP_SHARE * (high - low)
 
 
-def _local(asked: MinimizeArguments, box: np.ndarray) -> tuple[Algorithm, Any]:
-    del box
-    return dp_gibo.algorithm, local_config(asked)
+def _local(problem: _Problem) -> tuple[Algorithm, Any]:
+    return dp_gibo.algorithm, _local_config(problem)
 
 
-def _start_then_local(asked: MinimizeArguments, box: np.ndarray) -> tuple[Algorithm, Any]:
-    if asked.steps < 3:
-        raise ValueError(f"steps must be at least 3 for method={START!r}, got {asked.steps}")
-    first = max(1, round(DESIGN_SHARE * asked.steps))
-    of_start, of_answer, of_descent = _levels(asked, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
-    rest = asked._replace(steps=asked.steps - first - 1, mu=of_descent)
-    return STARTS, _search(asked, [_design(asked, box, first)], [of_start, of_answer], local_config(rest))
+def _start_then_local(problem: _Problem) -> tuple[Algorithm, Any]:
+    if problem.steps < 3:
+        raise ValueError(f"steps must be at least 3 for method={START!r}, got {problem.steps}")
+    first = max(1, round(DESIGN_SHARE * problem.steps))
+    of_start, of_answer, of_descent = _levels(problem, [CHOICE_SHARE, CHOICE_SHARE, 1 - 2 * CHOICE_SHARE])
+    rest = problem._replace(steps=problem.steps - first - 1, mu=of_descent)
+    return STARTS, _search(problem, [_design(problem, first)], [of_start, of_answer], _local_config(rest))
 
 
-def _choice(asked: MinimizeArguments, box: np.ndarray) -> tuple[Algorithm, Any]:
-    later = min(ROUNDS, asked.steps - 1)
-    first = max(asked.steps - later * max(1, round((1 - FIRST_SHARE) * asked.steps / ROUNDS)), 1)
-    each = (asked.steps - first) // max(later, 1)
-    rounds = [_design(asked, box, asked.steps - later * each)]
-    rounds += [_near(asked, box, each, 0.5**number, number) for number in range(1, later + 1)]
+def _choice(problem: _Problem) -> tuple[Algorithm, Any]:
+    later = min(ROUNDS, problem.steps - 1)
+    first = max(problem.steps - later * max(1, round((1 - FIRST_SHARE) * problem.steps / ROUNDS)), 1)
+    each = (problem.steps - first) // max(later, 1)
+    rounds = [_design(problem, problem.steps - later * each)]
+    rounds += [_near(problem, each, 0.5**number, number) for number in range(1, later + 1)]
     if not later:
-        return CHOOSES, _search(asked, rounds, [asked.mu])
+        return CHOOSES, _search(problem, rounds, [problem.mu])
     shares = [(1 - LAST_SHARE) / later] * later + [LAST_SHARE]
-    return CHOOSES, _search(asked, rounds, _levels(asked, shares))
+    return CHOOSES, _search(problem, rounds, _levels(problem, shares))
 
 
-def _in_order(asked: MinimizeArguments, box: np.ndarray) -> tuple[Algorithm, Any]:
-    return CHOOSES, _search(asked, [_design(asked, box, asked.steps)], [asked.mu])
+def _in_order(problem: _Problem) -> tuple[Algorithm, Any]:
+    return CHOOSES, _search(problem, [_design(problem, problem.steps)], [problem.mu])
 
 
-def _evaluations(asked: MinimizeArguments, box: np.ndarray) -> tuple[Algorithm, Any]:
-    count, design = min(asked.steps * (asked.batch or 1), MAX_EVALUATIONS), None
-    if _is_private(asked):
+def _evaluations(problem: _Problem) -> tuple[Algorithm, Any]:
+    box, design = problem.box, None
+    count = min(problem.steps * problem.batch, MAX_EVALUATIONS)
+    if _is_private(problem):
         compared = max(2, min(SCALE_EVALUATIONS, count // 5))
         if count <= compared:
             raise ValueError(f"steps times batch must be at least {compared + 1} for loss_range='private', got {count}")
         count, design = count - compared, box[0] + (box[1] - box[0]) * sobol(compared, box.shape[1], 0)
     answer = "best_posterior_mean"
-    inner = gp_ucb.config(steps=count, bounds=asked.bounds, refit_every=20, fit_steps=30, answer=answer)
+    inner = gp_ucb.config(steps=count, bounds=problem.space, refit_every=20, fit_steps=30, answer=answer)
     return EVALUATES, private_evaluations.config(
         gp_ucb.algorithm,
         inner,
-        users=asked.users,
-        mu=asked.mu,
-        loss_range=asked.loss_range,
+        users=problem.users,
+        mu=problem.mu,
+        loss_range=problem.loss_range,
         design=design,
-        noise=asked.noise,
+        noise=problem.noise,
     )
 
 
 _MAKERS: dict[str, Any] = dict(zip(METHODS, (_local, _start_then_local, _choice, _evaluations, _in_order), strict=True))
 
 
-def _search(
-    asked: MinimizeArguments, rounds: list[private_search.Round], levels: list[float], inner: Any = None
-) -> Any:
+def _search(problem: _Problem, rounds: list[private_search.Round], levels: list[float], inner: Any = None) -> Any:
     return private_search.config(
-        users=asked.users,
-        bounds=asked.bounds,
-        loss_range=asked.loss_range,
+        users=problem.users,
+        bounds=problem.space,
+        loss_range=problem.loss_range,
         rounds=rounds,
         choice_mu=levels,
-        batch=asked.batch or 1,
+        batch=problem.batch,
         inner_config=inner,
-        noise=asked.noise,
+        noise=problem.noise,
     )
 
 
-def _design(asked: MinimizeArguments, box: np.ndarray, steps: int) -> private_search.Round:
+def _design(problem: _Problem, steps: int) -> private_search.Round:
     """The start, and points of a Sobol sequence in the box."""
-    (low, high), count = box, steps * (asked.batch or 1)
-    start = _checks.inside("theta0", _checks.from_box("theta0", asked.theta0, box, _checks.middle), box)
+    (low, high), count = problem.box, steps * problem.batch
+    start = _checks.middle(problem.box) if problem.start is None else problem.start
     fresh = np.concatenate([start[None], low + (high - low) * sobol(count, len(low), 0)])[:count]
     return private_search.Round(fresh, np.zeros_like(fresh), np.zeros(fresh.shape, bool))
 
 
-def _near(asked: MinimizeArguments, box: np.ndarray, steps: int, reach: float, number: int) -> private_search.Round:
+def _near(problem: _Problem, steps: int, reach: float, number: int) -> private_search.Round:
     """Points around the one chosen last: half of the coordinates, one at least, move by up to ``reach`` half sides."""
-    (low, high), count = box, steps * (asked.batch or 1)
+    (low, high), count = problem.box, steps * problem.batch
     rng = np.random.default_rng(number)
     offset = reach * (high - low) / 2 * (2 * sobol(count, len(low), number) - 1)
     moved = rng.random(offset.shape) < 0.5

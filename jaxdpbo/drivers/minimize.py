@@ -1,6 +1,6 @@
-"""The one call most users need: private minimisation over a box, with defaults that work."""
+"""Private minimisation in one call, with defaults that work."""
 
-from concurrent.futures import Executor
+from dataclasses import fields, replace
 from typing import Any
 
 import jax
@@ -9,178 +9,149 @@ import jax.numpy as jnp
 from jaxdpbo import _checks, _user_values
 from jaxdpbo import space as spaces
 from jaxdpbo.drivers import methods, result, separability
+from jaxdpbo.drivers.execution import AUTO, Execution, check_execution, set_options
 from jaxdpbo.drivers.loop import run_loop
+from jaxdpbo.drivers.methods import Search
 from jaxdpbo.drivers.preview import path_note
 from jaxdpbo.drivers.scan import run_scan
-from jaxdpbo.privacy import guarantee, keys, recording, requested_budget
+from jaxdpbo.privacy import guarantee, keys, requested_budget
+from jaxdpbo.privacy.recording import Recording
 from jaxdpbo.privacy.separable import Blocks, ByPerson
 from jaxdpbo.space import Space
-from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Data, Objective, Tree
+from jaxdpbo.types import ArrayLike, Bounds, Data, Objective, Tree
+
+STEPWISE = "executor", "progress", "resume"  # options that need a run from Python
+OPTIONS = tuple(option.name for option in fields(Execution))
 
 
 def minimize(
-    objective: Objective,
+    loss: Objective,
     data: Data,
-    bounds: Bounds | Space,
+    space: Bounds | Space,
     *,
-    method: str = "auto",
-    loss_range: ArrayLike | str | None = None,
-    mu: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
+    mu: float | None = None,
+    loss_range: ArrayLike | str | None = None,
     users: int | None = None,
     user_axes: Tree = None,
-    steps: int = 25,
-    batch: int | None = None,
-    clip_norm: float | str | None = None,
-    theta0: ArrayLike | None = None,
-    estimate_share: float = 0.0,
-    noise: str = "exact",
-    key: jax.Array | None = None,
-    insecure_key: bool = False,
-    traceable: bool | str = "auto",
-    snapshot: result.Snapshot | None = None,
-    executor: Executor | None = None,
-    progress: bool = False,
-    recording: recording.Recording | None = None,
-    diagnostics: bool = False,
+    search: Search | None = None,
+    ledger: Recording | None = None,
+    run: Execution | None = None,
 ) -> result.Run:
-    """Minimise the mean of per-user losses over a box or a ``Space``, ``mu``-GDP for the users.
-
-    ``method`` says how, see ``drivers.methods``; where not given it is chosen by public numbers, and the result says
-    by which. Its descent is not quite Algorithm 1 as published (which is ``dp_gibo.config(box_units=False)``, and
-    ``run_scan`` or ``run_loop``): it sees the box as ``[-1, 1]^d``, its update is coordinate AdaGrad with half a side
-    as step, and its answer the mean of the last half of the path.
+    """Minimise the mean loss of all users over a box or a ``Space``, with differential privacy for each user.
 
     >>> import numpy as np
-    >>> from jaxdpbo import minimize
+    >>> from jaxdpbo import Search, minimize
     >>> def loss(point, data):
     ...     return np.abs(data - point).sum(axis=1)
-    >>> run = minimize(loss, np.full((500, 1), 2.0), [(0, 6)], epsilon=3, delta=1e-5, steps=4, batch=2)
+    >>> run = minimize(loss, np.full((500, 1), 2.0), [(0, 6)], epsilon=3, delta=1e-5, search=Search(steps=4, batch=2))
     >>> run.release.point.shape, run.guarantee.epsilon(delta=1e-5) <= 3
     ((1,), True)
 
+    Formal guarantee: ``(epsilon, delta)``-DP or ``mu``-GDP, replace-one, for the users whose losses are evaluated.
+    ``Run.guarantee`` states it, with its assumptions. NaN and infinite losses are permitted, and count as the
+    algorithm's clipping says.
+
+    The descent of "local" differs from Algorithm 1 as published (``dp_gibo.config(box_units=False)`` with ``run_scan``
+    or ``run_loop``): it scales the box to ``[-1, 1]^d``, updates by coordinate AdaGrad with half a side as step, and
+    answers with the mean of the last half of the path.
+
     Args:
-      objective: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. Of a
-        ``Space`` it gets a dict of parameters instead of the point.
-      data: what the objective needs: a pytree of arrays, without lists. Arrays of objects or texts become float64, and
-        NaN where an element is no number. With ``traceable=False`` anything, passed on untouched.
-      bounds: a ``Space``, or a dict of its dimensions by name; or finite, in a spelling of ``_checks.box``: pairs
-        ``[(low, high), ...]`` or rows ``(2, d)`` where ``d`` is not 2, ``{"low": (d,), "high": (d,)}`` or
-        ``scipy.optimize.Bounds`` for any ``d``.
-      method: "auto", "local", "start_then_local", "choice", "evaluations" or "in_order".
-      loss_range: ``(low, high)`` of a user's loss, chosen without the users' data; needed for all methods but "local".
-        A private choice counts the differences between a user's losses up to its width. "private", of methods "local"
-        and "evaluations": how much losses differ is found first, for 5 % of ``mu^2``.
-      mu: the total GDP budget; ``inf`` for none. Needed, or ``epsilon`` and ``delta``.
-      epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down. What the
-        guarantee states at ``delta`` is at most this.
-      delta: in (0, 1); it has no default. One over ``users`` or more is refused, unless it is a ``LargeDelta``.
-      users: ``n``; where not given, that of ``by_person``, or the leading length that all leaves of ``data`` share.
-      user_axes: which axis of each leaf of ``data`` counts users, see ``run_scan``: the objective is checked to keep
-        them apart, and the guarantee assumes that no more. For an objective that JAX can trace.
-      steps: ``T``; the objective is evaluated ``T b`` times at most.
-      batch: ``b``; ``d + 1`` where not given.
-      clip_norm: ``B``, the bound on one user's gradient, the change of a loss over half a side of the box, chosen
-        without the data. Where not given, a quarter of the width of ``loss_range``, or 1 without one. "private" finds
-        it from the users' gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``): where the scale of
-        the losses is unknown.
-      theta0: where to start, ``(d,)`` or parameters of the ``Space``; the middle of the box where not given.
-      estimate_share: of ``mu^2``, spent on the mean loss at the answer: one step of ``steps`` evaluates it, clipped to
-        ``loss_range``, and the release is then a ``private_estimate.Release``, whose ``inner`` is the search's.
-      noise: "exact", or "float" for research sweeps.
-      key: for tests; from the operating system where not given.
-      insecure_key: permit a key of a generator without a security claim, see ``run_scan``.
-      traceable: True runs one compiled program (``run_scan``); False calls the objective from Python (``run_loop``);
-        "auto" the first if JAX can trace the objective. It is traced by shapes and dtypes alone, so the choice depends
-        on code and shapes and never on what ``data`` hold. Say False for an objective with side effects.
-      snapshot: of a ``RunInterrupted``, to go on from there with the same arguments; only from Python.
-      executor: evaluates the points of a batch at once, see ``run_loop``; only from Python.
-      progress: show a bar of steps; only from Python.
-      recording: ``Recording(path, run)``: charge the run to a ledger before it begins, see ``run_loop``.
-      diagnostics: also return raw state and info. Not private.
+      loss: ``(point (d,), data) -> losses (n,)``; entry ``i`` must depend on user ``i``'s record alone. With a
+        ``Space`` the loss gets a dict of parameters in place of the point. Wrap the loss of one user in ``per_user``.
+      data: the users' records: a pytree of arrays, without lists. Arrays of objects or texts become float64, with NaN
+        for every element that is no number. With ``Execution(traceable=False)`` any object, passed untouched.
+      space: a ``Space``, or a dict of dimensions by name; or a finite box: pairs ``[(low, high), ...]`` or rows
+        ``(2, d)`` where ``d`` is not 2, and ``{"low": (d,), "high": (d,)}`` or ``scipy.optimize.Bounds`` for any ``d``.
+      epsilon: the budget, with ``delta``. The guarantee's epsilon at ``delta`` is at most this number.
+      delta: in (0, 1); without a default. Must be below ``1 / users``, unless you pass a ``LargeDelta``.
+      mu: the GDP budget, in place of ``epsilon`` and ``delta``; ``inf`` for no noise.
+      loss_range: ``(low, high)`` of a user's loss, chosen without the users' data; required by all methods but
+        "local". A private choice counts differences between a user's losses up to this width. "private", for methods
+        "local" and "evaluations", finds how much losses differ, for 5 % of ``mu^2``.
+      users: ``n``. By default that of ``by_person`` or ``blocks``, or the leading length that all leaves of ``data``
+        share.
+      user_axes: which axis of each leaf of ``data`` counts users, see ``run_scan``.
+      search: ``Search(...)``: method, steps, start and the like.
+      ledger: ``Recording(path, run)``: charge the run to a ledger before the run begins, see ``run_loop``.
+      run: ``Execution(...)``: key, executor, progress and the like.
 
     Returns:
-      ``Run(release, guarantee)``: ``release.point (d,)`` is the answer, NumPy float64, and of a ``Space``
-      ``release.params`` its parameters. ``method`` says which method ran, and why. ``note``
-      says where the released path is no different from noise, see ``preview.path_note``.
+      ``Run(release, guarantee)``. ``release.point (d,)`` is the answer in NumPy float64, and ``release.params`` its
+      parameters in a ``Space``. ``method`` names the method and the reason for the choice. ``note`` warns if the
+      released path is no different from noise, see ``preview.path_note``.
 
     Raises:
-      ValueError: an argument out of range or of a wrong shape; names it.
-      TypeError: an argument of the wrong kind.
+      ValueError: an argument is out of range or has a wrong shape; names the argument.
+      TypeError: an argument has the wrong type.
       ledger.LedgerError: see ``run_loop``.
-      RunInterrupted: see ``run_loop``. With "auto", what an objective that JAX can not trace raises before the first
-        step is raised as it is.
+      RunInterrupted: see ``run_loop``. An exception of the loss before the first step is raised unchanged if JAX could
+        not trace the loss.
     """
-    if key is None:
+    run = check_execution("minimize", run, *OPTIONS)
+    if run.key is None:
         keys.refuse_trace("the key of a run")
-    if not callable(objective):
-        raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")
-    from_python = progress or snapshot is not None or executor is not None
-    auto = isinstance(traceable, str) and traceable == "auto"
-    must = not auto and _checks.flag("traceable", traceable)
-    if must and from_python:
-        raise ValueError("progress, snapshot and executor need traceable=False: one compiled program has no steps")
-    if auto or must:
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of a point and data, got {type(loss).__name__}")
+    _check_tracing(run)
+    if run.traceable:
         data = _user_values.to_data(data)
-    objective, data = separability.prepare_objective(objective, data, user_axes)
-    count = _users(users, objective, data)
+    loss, data = separability.prepare_objective(loss, data, user_axes)
+    count = _users(users, loss, data)
     level = requested_budget.requested_mu(mu, epsilon, delta, users=count, dtype=jnp.result_type(float))
-    wanted = methods.MinimizeArguments(
-        count, level, bounds, steps, batch, clip_norm, loss_range, theta0, noise, estimate_share
-    )
-    plan = requested_budget.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
+    task = methods.Task(count, level, space, loss_range)
+    plan = requested_budget.configure(lambda mu: methods.plan(search, task._replace(mu=mu)), level, epsilon, delta)
     guarantee.expect_budget(plan.algorithm.privacy(plan.config), epsilon, delta)
-    shared = {"key": key, "insecure_key": insecure_key, "recording": recording, "diagnostics": diagnostics}
-    stepwise = {"snapshot": snapshot, "executor": executor, "progress": progress}
-    trace = must or (auto and not from_python)
-    run = _run_plan(plan, objective, data, trace=trace, must=must, shared=shared, stepwise=stepwise)
-    note = "" if plan.descent is None else path_note(plan.search_release(run.release).path, plan.descent)
-    return run._replace(note=note, method=f"{plan.method}: {plan.reason}")
+    done = _run_plan(plan, loss, data, ledger, run)
+    note = "" if plan.descent is None else path_note(plan.search_release(done.release).path, plan.descent)
+    return done._replace(note=note, method=f"{plan.method}: {plan.reason}")
 
 
-def _run_plan(
-    plan: methods.Plan,
-    objective: Objective,
-    data: Any,
-    *,
-    trace: bool,
-    must: bool,
-    shared: dict[str, Any],
-    stepwise: dict[str, Any],
-) -> result.Run:
-    """Run a plan in one compiled program, or from Python where the objective cannot, or should not, be traced.
-
-    Args:
-      plan: from ``methods.plan``.
-      objective: as for ``minimize``.
-      data: likewise.
-      trace: try to trace the objective.
-      must: raise where it cannot be traced.
-      shared: options of both drivers.
-      stepwise: options of ``run_loop`` alone.
+def _check_tracing(run: Execution) -> None:
+    """Refuse options that need different ways to run.
 
     Raises:
-      ValueError: ``must``, and blocks of a learner that cannot be traced.
+      ValueError: an option needs a run from Python and another one compiled program.
     """
-    cut = isinstance(objective, Blocks) and not objective.traceable  # what fails, tracing included, is a loss there
-    if must and cut:
+    stepwise = [name for name in set_options(run) if name in STEPWISE]
+    if stepwise and (run.traceable is True or run.checkpoint is not None):
+        compiled = "traceable=True" if run.checkpoint is None else "checkpoint"
+        raise ValueError(
+            f"{', '.join(stepwise)} must not be given with {compiled}: one compiled program has no steps; give "
+            "traceable=False" + " and ledger= to resume" * (run.checkpoint is not None)
+        )
+    if run.checkpoint is not None and not run.traceable:
+        raise ValueError("checkpoint must not be given with traceable=False: give ledger= to resume a run from Python")
+
+
+def _run_plan(plan: methods.Plan, loss: Objective, data: Any, ledger: Recording | None, run: Execution) -> result.Run:
+    """Run a plan in one compiled program, or from Python if the loss cannot be traced or ``run`` asks for steps.
+
+    Raises:
+      ValueError: one program was asked for, and blocks of a learner cannot be traced.
+    """
+    must = run.traceable is True or run.checkpoint is not None
+    opaque = isinstance(loss, Blocks) and not loss.traceable  # there every failure, a failed trace too, is a loss
+    if must and opaque:
         raise ValueError("traceable must not be True for blocks of a learner that is not: blocks(..., traceable=True)")
-    trying = trace and not cut
-    traced = _to_traceable(objective, data, plan.config, must=must) if trying else None
+    stepwise = any(name in STEPWISE for name in set_options(run))
+    trying = must or (run.traceable == AUTO and not stepwise and not opaque)
+    traced = _to_traceable(loss, data, plan.config, must=must) if trying else None
+    run = replace(run, traceable=AUTO)
     if traced is not None:
-        return run_scan(plan.algorithm, objective, traced, plan.config, **shared)
-    return _run_in_python(plan.algorithm, objective, data, plan.config, tried=trying, **shared, **stepwise)
+        return run_scan(plan.algorithm, loss, traced, plan.config, ledger=ledger, run=run)
+    return _run_in_python(plan, loss, data, ledger, run, tried=trying)
 
 
-def _users(users: int | None, objective: Objective, data: Any) -> int:
-    """``n``, given, the objective's own, or the leading length of all leaves."""
+def _users(users: int | None, loss: Objective, data: Any) -> int:
+    """``n``: as given, of ``by_person`` or ``blocks``, or the leading length of all leaves."""
     if users is not None:
         return _checks.size("users", users)
-    if isinstance(objective, ByPerson):
-        return objective.persons
-    if isinstance(objective, Blocks):
-        return objective.count
+    if isinstance(loss, ByPerson):
+        return loss.persons
+    if isinstance(loss, Blocks):
+        return loss.count
     leading = {tuple(getattr(leaf, "shape", ()))[:1] for leaf in _user_values.leaves(data)}
     if len(leading) != 1 or leading == {()}:
         found = ", ".join(sorted(str(length[0]) if length else "none" for length in leading)) or "no arrays"
@@ -188,19 +159,20 @@ def _users(users: int | None, objective: Objective, data: Any) -> int:
     return _checks.size("users", max(shape[0] for shape in leading if shape))
 
 
-def _to_traceable(objective: Objective, data: Any, config: Any, *, must: bool) -> Any:
-    """``data`` as JAX arrays, or None where JAX can not trace the objective. Reads kinds and shapes alone.
+def _to_traceable(loss: Objective, data: Any, config: Any, *, must: bool) -> Any:
+    """``data`` as JAX arrays, or None if JAX cannot trace the loss. Reads types and shapes alone.
 
     Raises:
-      ValueError: the objective returns another shape than ``(n,)``.
-      TypeError: it returns complex numbers; or whatever it raises, where it must be traced.
+      ValueError: the loss returns another shape than ``(n,)``.
+      TypeError: the loss returns complex numbers.
+      Exception: any exception of the loss, if the loss must be traced.
     """
     if not must and not all(map(_user_values.is_numeric, jax.tree.leaves(data))):
         return None
     arrays = result.to_arrays(data)
     point = jax.ShapeDtypeStruct((_dimension(config),), jnp.result_type(float))
     try:
-        returned = jax.eval_shape(lambda point, data: objective(spaces.place(config.space, point), data), point, arrays)
+        returned = jax.eval_shape(lambda point, data: loss(spaces.place(config.space, point), data), point, arrays)
     except Exception as error:  # not JAX's own alone: scikit-learn refuses a tracer with a ValueError
         if not must:
             return None
@@ -210,32 +182,32 @@ def _to_traceable(objective: Objective, data: Any, config: Any, *, must: bool) -
     if dtype is None and not must:
         return None
     if shape is not None:
-        result.expect_no_mean("objective", shape, config.users)
+        result.expect_no_mean("loss", shape, config.users)
     if dtype is None or shape != (config.users,):
-        raise ValueError(f"objective must return losses of shape ({config.users},), got {shape}")
+        raise ValueError(f"loss must return losses of shape ({config.users},), got {shape}")
     if jnp.issubdtype(dtype, jnp.complexfloating):
-        raise TypeError(f"objective must return real losses, got {dtype}")
+        raise TypeError(f"loss must return real losses, got {dtype}")
     return arrays
 
 
 def _run_in_python(
-    algorithm: Algorithm, objective: Objective, data: Any, config: Any, *, tried: bool, **options: Any
+    plan: methods.Plan, loss: Objective, data: Any, ledger: Recording | None, run: Execution, *, tried: bool
 ) -> result.Run:
-    """``run_loop``; where tracing was tried before, what the objective raises at once is raised as it is."""
+    """``run_loop``. If tracing was tried before, an exception of the loss in the first step is raised unchanged."""
     try:
-        return run_loop(algorithm, objective, data, config, **options)
+        return run_loop(plan.algorithm, loss, data, plan.config, ledger=ledger, run=run)
     except result.RunInterrupted as error:
         failed = error.__cause__
         if not tried or error.step != 0 or not isinstance(failed, Exception):
             raise
-    failed.add_note(_describe_call(config))
+    failed.add_note(_describe_call(plan.config))
     raise failed from None
 
 
 def _describe_call(config: Any) -> str:
     if config.space is not None:
-        return f"the objective was called with a dict of {', '.join(map(repr, config.space.names))}"
-    return f"the objective was called with a point of shape ({_dimension(config)},): one number a side of bounds"
+        return f"the loss was called with a dict of {', '.join(map(repr, config.space.names))}"
+    return f"the loss was called with a point of shape ({_dimension(config)},): one number for each side of the box"
 
 
 def _dimension(config: Any) -> int:

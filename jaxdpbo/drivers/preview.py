@@ -15,6 +15,7 @@ import numpy as np
 from jaxdpbo import _checks
 from jaxdpbo.algorithms import dp_gibo, private_estimate, private_evaluations
 from jaxdpbo.drivers import methods
+from jaxdpbo.drivers.methods import Search
 from jaxdpbo.privacy import choice, clipping, guarantee, private_mean, requested_budget, sensitivity
 from jaxdpbo.space import Space
 from jaxdpbo.types import Bounds
@@ -85,40 +86,30 @@ class Preview(NamedTuple):
 def preview(
     *,
     users: int,
-    bounds: Bounds | Space,
-    method: str = "auto",
-    loss_range: Any = None,
-    mu: float | None = None,
+    space: Bounds | Space,
     epsilon: float | None = None,
     delta: float | None = None,
-    steps: int = 25,
-    batch: int | None = None,
-    clip_norm: float | str | None = None,
-    estimate_share: float = 0.0,
-    noise: str = "exact",
+    mu: float | None = None,
+    loss_range: Any = None,
+    search: Search | None = None,
 ) -> Preview:
-    """How large the noise of ``minimize`` with these arguments would be. Nothing is spent and no data are read.
+    """Predict how large the noise of ``minimize`` with these arguments would be. No data are read, no budget is spent.
 
     >>> from jaxdpbo import preview
-    >>> found = preview(users=20, mu=0.3, bounds=[(0, 6)] * 3)
-    >>> found.helpful, round(found.relative_noise, 1)
+    >>> prediction = preview(users=20, mu=0.3, space=[(0, 6)] * 3)
+    >>> prediction.helpful, round(prediction.relative_noise, 1)
     (False, 2.9)
-    >>> preview(users=2000, mu=1.0, bounds=[(0, 6)] * 3).helpful
+    >>> preview(users=2000, mu=1.0, space=[(0, 6)] * 3).helpful
     True
 
     Args:
       users: ``n``.
-      bounds: see ``minimize``.
-      method: see ``minimize``.
-      loss_range: ``(low, high)`` of a user's loss, chosen without the data, or "private": see ``minimize``.
-      mu: the total GDP budget; or ``epsilon`` and ``delta``, see ``minimize``.
-      epsilon: with ``delta``, in place of ``mu``.
-      delta: it has no default.
-      steps: ``T``.
-      batch: ``b``; ``d + 1`` where not given.
-      clip_norm: see ``minimize``.
-      estimate_share: see ``minimize``.
-      noise: "exact", or "float".
+      space: a box or a ``Space``, see ``minimize``.
+      epsilon: the budget, with ``delta``, see ``minimize``.
+      delta: in (0, 1); without a default.
+      mu: the GDP budget, in place of ``epsilon`` and ``delta``.
+      loss_range: ``(low, high)`` of a user's loss, chosen without the data, or "private", see ``minimize``.
+      search: as for ``minimize``.
 
     Raises:
       ValueError: an argument out of range or of a wrong shape; names it.
@@ -126,10 +117,8 @@ def preview(
     """
     users = _checks.size("users", users)
     level = requested_budget.requested_mu(mu, epsilon, delta, users=users, dtype=jnp.result_type(float))
-    wanted = methods.MinimizeArguments(
-        users, level, bounds, steps, batch, clip_norm, loss_range, None, noise, estimate_share
-    )
-    plan = requested_budget.configure(lambda mu: methods.plan(method, wanted._replace(mu=mu)), level, epsilon, delta)
+    task = methods.Task(users, level, space, loss_range)
+    plan = requested_budget.configure(lambda mu: methods.plan(search, task._replace(mu=mu)), level, epsilon, delta)
     stated = plan.algorithm.privacy(plan.config)
     guarantee.expect_budget(stated, epsilon, delta)
     deviation = relative = wander = None

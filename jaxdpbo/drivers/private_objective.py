@@ -17,16 +17,17 @@ import numpy as np
 from jaxdpbo import _checks, _silence, _user_values
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import result, separability, sharding
+from jaxdpbo.drivers.execution import Execution, check_execution
 from jaxdpbo.privacy import (
     calibration,
     guarantee,
     keys,
-    ledger,
     private_mean,
     private_scale,
     requested_budget,
     run_lock,
 )
+from jaxdpbo.privacy import ledger as ledgers
 from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.types import Tree
 
@@ -81,9 +82,8 @@ class PrivateObjective:
         epsilon: float | None = None,
         delta: float | None = None,
         noise: str = "exact",
-        key: jax.Array | None = None,
-        insecure_key: bool = False,
-        recording: recordings.Recording | None = None,
+        ledger: recordings.Recording | None = None,
+        run: Execution | None = None,
     ):
         """Check the arguments and split the budget.
 
@@ -101,20 +101,20 @@ class PrivateObjective:
           epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down.
           delta: in (0, 1), and below ``1 / users`` unless it is a ``LargeDelta``; it has no default.
           noise: see ``config``.
-          key: a typed key for tests; by default one from the operating system.
-          insecure_key: permit a key of a generator without a security claim.
-          recording: ``Recording(path, run)``: charge all evaluations to a ledger (``privacy.ledger``). To resume after
-            a crash, make the object again with the same run: earlier values are in ``spent``, and earlier charges
-            count. Give no ``key``.
+          ledger: ``Recording(path, run)``: charge all evaluations to a ledger (``privacy.ledger``). To resume after a
+            crash, make the object again with the same ``Recording``: earlier values are in ``spent``, and earlier
+            charges count. Give no ``key``.
+          run: ``Execution(key, insecure_key)``, for tests.
 
         Raises:
           ledger.LedgerError: the budget does not suffice, or the ledger holds another run of this name.
           run_lock.RunInUse: another process works on the recorded run.
-          ValueError: a number is out of range, a budget is given twice or not at all, ``key`` is given with a
-            recording, or the data lie on several processes.
+          ValueError: a number is out of range, a budget is given twice or not at all, ``key`` is given with a ledger,
+            or the data lie on several processes.
           TypeError: ``key`` is not a typed key, or its generator has no security claim.
         """
-        if key is None:
+        run = check_execution("PrivateObjective", run, "key", "insecure_key")
+        if run.key is None:
             keys.refuse_trace("the key of the evaluations")
         sharding.expect_one_process("PrivateObjective", data)
         self._loss, self._data = separability.prepare_objective(loss, data, user_axes)
@@ -134,18 +134,16 @@ class PrivateObjective:
         self._config = private_evaluations.Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
         if design is None:
             self.deviation = self._deviation()
-        if recording is not None and key is not None:
-            raise ValueError(
-                "key must not be given with a recording: evaluations on record draw from the operating system"
-            )
+        if ledger is not None and run.key is not None:
+            raise ValueError("key must not be given with a ledger: the operating system then draws the key")
         statement = separability.update_assumptions(private_evaluations.privacy(self._config), self._loss)
         guarantee.expect_budget(statement, epsilon, delta)
-        self._key, self.guarantee = keys.for_release(key, statement, insecure_key)
-        self._recording = None if recording is None else recordings.check_recording(recording)
+        self._key, self.guarantee = keys.for_release(run.key, statement, run.insecure_key)
+        self._recording = None if ledger is None else recordings.check_recording(ledger)
         self._noted, self._process = 0, os.getpid()
         self._lock, self._reserved, self._charged, self._spent = threading.Lock(), 0, 0, []
         self._reference, self._range_charged, self._high = None, False, None
-        self._refusal: ledger.LedgerError | None = None
+        self._refusal: ledgers.LedgerError | None = None
         if self._recording is not None:
             run_lock.hold(self._recording, self)
             what = f"private evaluations, {self._evaluations} of one point"
@@ -214,7 +212,8 @@ class PrivateObjective:
                 self._note({"charged": self._charged + 1})
             except BaseException as error:
                 self._reserved -= 1
-                self._refusal = error if isinstance(error, ledger.LedgerError) else None  # the loss is not called again
+                if isinstance(error, ledgers.LedgerError):  # the loss is not called again
+                    self._refusal = error
                 raise
             number, self._charged = self._charged, self._charged + 1
         return number
@@ -233,7 +232,7 @@ class PrivateObjective:
     def _find_range(self, design: Sequence[Any]) -> None:
         """Find the range of losses, or read it from the record: it is found once per run."""
         if self._high is None and self._range_charged:
-            raise ledger.LedgerError(
+            raise ledgers.LedgerError(
                 "the budget for the range is spent, and no range is on record: a crash lost it, or another thread is "
                 "about to find it; a run of another name begins anew"
             )
@@ -253,7 +252,7 @@ class PrivateObjective:
     def _note(self, line: dict[str, Any]) -> None:
         """Write a public line to the ledger, before the caller acts on it."""
         if self._recording is not None:
-            ledger.note(*self._recording, self._noted + 1, line)
+            ledgers.note(*self._recording, self._noted + 1, line)
             self._noted += 1
 
     def _recall(self, steps: tuple[dict[str, Any], ...]) -> None:

@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxdpbo import _checks, _silence
 from jaxdpbo.drivers import compiled_run, result, separability, sharding
+from jaxdpbo.drivers.execution import Execution, check_execution
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.privacy.keys import for_release, refuse_trace, secret_key
 from jaxdpbo.types import Algorithm, Config, Data, Objective, Tree
@@ -45,10 +46,10 @@ def sweep(
     *,
     user_axes: Tree = None,
     seeds: int | None = None,
-    key: jax.Array | None = None,
     keys: jax.Array | None = None,
     common_random_numbers: bool = False,
     policy: str | None = None,
+    run: Execution | None = None,
 ) -> Sweep:
     """``run_scan`` of ``c`` configs, ``s`` times each: one compilation, and memory for one run at a time.
 
@@ -72,12 +73,12 @@ def sweep(
       configs: one config, or a sequence of ``c`` that differ in traced numbers only.
       user_axes: as for ``run_scan``.
       seeds: ``s``, how many runs of each config; needed unless ``keys`` are given.
-      key: one typed key ``()``, split into those of all runs; for tests.
-      keys: typed keys ``(c, s)``, or ``(s,)`` for one config, all different, for tests and research; with neither
-        ``key`` nor ``keys`` they are drawn from the operating system. Any generator is taken: the guarantees name it.
-      common_random_numbers: run every config with the same ``s`` keys, ``keys`` being ``(s,)``: comparisons vary less,
-        and every guarantee is "none", since the difference of two releases is the data.
+      keys: typed keys ``(c, s)``, or ``(s,)`` for one config, all different, for tests and research. By default the
+        operating system draws the keys. Every generator is permitted, and the guarantees name the generator.
+      common_random_numbers: run every config with the same ``s`` keys, ``keys`` being ``(s,)``. Comparisons vary less,
+        and every guarantee is "none", since the difference of two releases reveals the data.
       policy: see ``distribute``.
+      run: ``Execution(key=...)``: one typed key ``()``, split into the keys of all runs; for tests.
 
     Raises:
       TypeError: ``key`` or ``keys`` are not typed keys.
@@ -86,6 +87,7 @@ def sweep(
       separable.NotSeparable: see ``run_scan``.
       RuntimeError: under a trace.
     """
+    key = check_execution("sweep", run, "key").key
     refuse_trace("the keys of a sweep")
     alone = not isinstance(configs, Sequence)
     listed = (configs,) if alone else tuple(configs)

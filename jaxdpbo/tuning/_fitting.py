@@ -48,7 +48,7 @@ class TuningArguments(NamedTuple):
     settings: tuple[Setting, ...]
     epsilon: float
     delta: float
-    recordings: Mapping[str, recording.Recording] | None
+    ledgers: Mapping[str, recording.Recording] | None
     key: jax.Array | None
     insecure_key: bool
     on_error: str

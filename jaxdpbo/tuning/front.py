@@ -92,7 +92,7 @@ def private_front(
     count: int = 32,
     validation: Rows | None = None,
     on_error: str = "worst",
-    recordings: Mapping[str, recording.Recording] | None = None,
+    ledgers: Mapping[str, recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> Front:
@@ -136,7 +136,7 @@ def private_front(
       count: of trainings, at most.
       validation: rows to score on; a fifth of ``rows`` where not given.
       on_error: "raise" for looking for mistakes on data that nobody minds: otherwise a training that fails has lost.
-      recordings: by set of rows ("training rows", "validation rows"), where its statement is charged before anything
+      ledgers: by set of rows ("training rows", "validation rows"), where its statement is charged before anything
         begins.
       key: for tests; from the operating system where not given.
       insecure_key: see ``run_scan``.
@@ -156,14 +156,14 @@ def private_front(
     apart = validation is not None
     rows, validation = _fitting.check_rows(training, rows, validation)
     expect_small_delta(typed_delta, len(rows[1]))
-    asked = _fitting.TuningArguments(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
+    asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, count, len(rows[1])))
     rows, validation = _fitting.split_rows(rows, validation)
     plan = _plan(asked, axis, count, delta, len(rows[1]), len(validation[1]))
     stated = _statements(plan, len(rows[1]), apart)
     secret, first = keys.for_release(key, stated[0], insecure_key)
     stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
-    selection.charge(recordings, stated, "a front", settings, axis.tolist(), count)
+    selection.charge(ledgers, stated, "a front", settings, axis.tolist(), count)
     return _search(plan, (rows, validation), secret)._replace(guarantees=stated)
 
 

@@ -51,7 +51,7 @@ def private_selection(
     run_total_variation: float = 0.0,
     assumptions: tuple[str, ...] = (),
     on_error: str = "worst",
-    recordings: Mapping[str, records.Recording] | None = None,
+    ledgers: Mapping[str, records.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> Selected:
@@ -90,7 +90,7 @@ def private_selection(
       run_total_variation: how far at most one run's noise is from ideal noise.
       assumptions: that one run's cost rests on, by name: ``guarantee.IDEAL_NOISE`` of noise in floats.
       on_error: "worst": a run that raises has lost. "raise", for looking for mistakes on data that nobody minds.
-      recordings: by set of rows, where its statement is charged before the first run. Nothing is given out again: a
+      ledgers: by set of rows, where its statement is charged before the first run. Nothing is given out again: a
         second call under the same name is refused.
       key: for tests; from the operating system where not given.
       insecure_key: see ``run_scan``.
@@ -111,7 +111,7 @@ def private_selection(
     keys.refuse_trace("the key of private_selection()")
     secret, first = keys.for_release(key, stated[0], insecure_key)
     stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
-    charge(recordings, stated, "private selection", law, settings)
+    charge(ledgers, stated, "private selection", law, settings)
     setting, output, score = _best(train_and_score, settings, table, secret, keep)
     return Selected(setting, output, score, stated)
 
@@ -164,19 +164,17 @@ def check_settings(settings: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(settings)
 
 
-def charge(recordings: Any, stated: Sequence[guarantee.Guarantee], what: str, *public: object) -> None:
+def charge(ledgers: Any, stated: Sequence[guarantee.Guarantee], what: str, *public: object) -> None:
     """Before the first run, and for all of it; nothing is given out again.
 
     Raises:
       ValueError: a set of rows that no statement is of.
       ledger.LedgerError: a budget does not suffice, or a name was used before.
     """
-    given = (
-        {} if recordings is None else {whose: records.check_recording(each) for whose, each in dict(recordings).items()}
-    )
+    given = {} if ledgers is None else {whose: records.check_recording(each) for whose, each in dict(ledgers).items()}
     by_rows = {one.protects: one for one in stated}
     if unknown := set(given) - set(by_rows):
-        raise ValueError(f"recordings must be of rows that costs names, got {', '.join(map(repr, sorted(unknown)))}")
+        raise ValueError(f"ledgers must be of rows that costs names, got {', '.join(map(repr, sorted(unknown)))}")
     for whose, recording in given.items():
         charged = records.charge(recording, what, by_rows[whose], *public)
         if charged.charged_before:

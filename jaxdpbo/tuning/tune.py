@@ -29,7 +29,7 @@ def tune_and_train(
     mean: float = MEAN_RUNS,
     eta: float = ETA,
     on_error: str = "worst",
-    recordings: Mapping[str, recording.Recording] | None = None,
+    ledgers: Mapping[str, recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> _fitting.Tuned:
@@ -64,7 +64,7 @@ def tune_and_train(
       mean: of the number of trainings.
       eta: see ``private_selection``.
       on_error: "raise" for looking for mistakes on data that nobody minds: otherwise a training that fails has lost.
-      recordings: by set of rows ("training rows", "validation rows"), the ledger that is charged with their guarantee
+      ledgers: by set of rows ("training rows", "validation rows"), the ledger that is charged with their guarantee
         before the first training.
       key: for tests; from the operating system where not given.
       insecure_key: see ``run_scan``.
@@ -81,7 +81,7 @@ def tune_and_train(
     rows, validation = _fitting.check_rows(training, rows, validation)
     law = accounting.repetitions(eta, mean)
     expect_small_delta(typed_delta, len(rows[1]))
-    asked = _fitting.TuningArguments(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
+    asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1])))
     given = validation is not None
     rows, validation = _fitting.split_rows(rows, validation)
@@ -106,7 +106,7 @@ def tune_and_train(
         run_total_variation=of_noise + stated.total_variation,
         assumptions=(*asked.training.assumptions(), *((guarantee.ROWS_APART,) if given else ())),
         on_error=asked.on_error,
-        recordings=asked.recordings,
+        ledgers=asked.ledgers,
         key=asked.key,
         insecure_key=asked.insecure_key,
     )

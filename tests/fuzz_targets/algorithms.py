@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from hypothesis import strategies as st
+from option_groups import group_options
 from protocol_cases import BOUNDS, CANDIDATES, CASES
 
 from fuzz_targets.objectives import first_losses
@@ -31,7 +32,7 @@ from fuzz_targets.valid_values import (
     small,
     wide,
 )
-from jaxdpbo import drivers, space
+from jaxdpbo import Execution, drivers, space
 from jaxdpbo._checks import low_high
 from jaxdpbo.algorithms import (
     dp_gd,
@@ -134,84 +135,142 @@ def configs() -> dict[str, Target]:
         "space.real": Target(space.real, {"low": just(0.5), "high": st.floats(1, 9), "log": st.booleans()}),
         "space.integer": Target(space.integer, {"low": just(1), "high": st.integers(2, 9), "log": st.booleans()}),
         "space.categorical": Target(
-            lambda one, other: space.categorical(one, other), {"one": just("a"), "other": either(None, True, 1.5, "b")},
-            fixed=("one", "other"), words=("choices",),
+            lambda one, other: space.categorical(one, other),
+            {"one": just("a"), "other": either(None, True, 1.5, "b")},
+            fixed=("one", "other"),
+            words=("choices",),
         ),
         "private_search.config": Target(
             lambda points, **options: private_search.config(
-                rounds=[
-                    private_search.Round(points, np.zeros(np.shape(points)), np.zeros(np.shape(points), bool))
-                ],
+                rounds=[private_search.Round(points, np.zeros(np.shape(points)), np.zeros(np.shape(points), bool))],
                 **options,
             ),
-            {"users": count, "bounds": just(low_high(BOUNDS)), "loss_range": just((0.0, 1.0)), "batch": just(2),
-             "points": just(CANDIDATES[:2]), "choice_mu": st.tuples(small), "noise": either("exact", "float")},
-            tame=("points",), words=("rounds", "choice", "users", "mu"),
+            {
+                "users": count,
+                "bounds": just(low_high(BOUNDS)),
+                "loss_range": just((0.0, 1.0)),
+                "batch": just(2),
+                "points": just(CANDIDATES[:2]),
+                "choice_mu": st.tuples(small),
+                "noise": either("exact", "float"),
+            },
+            tame=("points",),
+            words=("rounds", "choice", "users", "mu"),
             check=promises(private_search.make_algorithm()),
         ),
         "private_estimate.config": Target(
             lambda **options: private_estimate.config(
                 dp_gibo.config(users=5, steps=2, mu=1.0, bounds=low_high(BOUNDS)), **options
             ),
-            evaluations | {"users": just(5)}, words=("users", "mu"),
-            check=promises(private_estimate.make_algorithm(dp_gibo.algorithm)), weight=0.5,
+            evaluations | {"users": just(5)},
+            words=("users", "mu"),
+            check=promises(private_estimate.make_algorithm(dp_gibo.algorithm)),
+            weight=0.5,
         ),
         "dp_gd.config": Target(dp_gd.config, descent, check=promises(dp_gd.algorithm), weight=2),
         "random_search.config": Target(
-            random_search.config, {"users": count, "steps": few, "bounds": boxes(), "batch": few},
+            random_search.config,
+            {"users": count, "steps": few, "bounds": boxes(), "batch": few},
             check=promises(random_search.algorithm),
         ),
         "bounds that are no numbers": Target(
-            lambda bounds: random_search.config(users=1, steps=1, bounds=bounds), {"bounds": either(*NO_NUMBERS)},
-            fixed=("bounds",), check=nothing_may_pass, weight=0.2,
+            lambda bounds: random_search.config(users=1, steps=1, bounds=bounds),
+            {"bounds": either(*NO_NUMBERS)},
+            fixed=("bounds",),
+            check=nothing_may_pass,
+            weight=0.2,
         ),
-        "gp_ucb.config over a box": Target(gp_ucb.config, ucb_options | searched_box | kernel | {"bounds": boxes()},
-            words=named, weight=2),
-        "gp_ucb.config over candidates": Target(gp_ucb.config, ucb_options | searched_box | kernel | finite_set,
-            words=named, weight=2),
+        "gp_ucb.config over a box": Target(
+            gp_ucb.config, ucb_options | searched_box | kernel | {"bounds": boxes()}, words=named, weight=2
+        ),
+        "gp_ucb.config over candidates": Target(
+            gp_ucb.config, ucb_options | searched_box | kernel | finite_set, words=named, weight=2
+        ),
         "dp_gp_ucb.finite_config": Target(
-            dp_gp_ucb.finite_config, dp_ucb | paper | finite_set | {"kernel_params": st.none()},
-            words=(*named, "amplitude"), weight=2, tame=("steps",),
+            dp_gp_ucb.finite_config,
+            dp_ucb | paper | finite_set | {"kernel_params": st.none()},
+            words=(*named, "amplitude"),
+            weight=2,
+            tame=("steps",),
             check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.box_config": Target(
             dp_gp_ucb.box_config,
-            dp_ucb | {"noise_variance": just(0.1), "bounds": boxes(), "release": just("point"), "grid": distinct(),
-                "search": st.builds(maximize.Search, **search)},
-            words=named, weight=2, fixed=("search",), tame=("steps",), check=promises(dp_gp_ucb.algorithm),
+            dp_ucb
+            | {
+                "noise_variance": just(0.1),
+                "bounds": boxes(),
+                "release": just("point"),
+                "grid": distinct(),
+                "search": st.builds(maximize.Search, **search),
+            },
+            words=named,
+            weight=2,
+            fixed=("search",),
+            tame=("steps",),
+            check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.box_config of a value": Target(
             dp_gp_ucb.box_config,
-            dp_ucb | {"noise_variance": just(0.1), "bounds": just(low_high(BOUNDS)), "release": just("value"),
-                "slope": st.tuples(st.floats(1, 3), positive)},
-            words=named, weight=0.5, tame=("steps",), check=promises(dp_gp_ucb.algorithm),
+            dp_ucb
+            | {
+                "noise_variance": just(0.1),
+                "bounds": just(low_high(BOUNDS)),
+                "release": just("value"),
+                "slope": st.tuples(st.floats(1, 3), positive),
+            },
+            words=named,
+            weight=0.5,
+            tame=("steps",),
+            check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.lipschitz_config": Target(
-            dp_gp_ucb.lipschitz_config, gains | searched_gains | finite_set, words=named, weight=2,
+            dp_gp_ucb.lipschitz_config,
+            gains | searched_gains | finite_set,
+            words=named,
+            weight=2,
             check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.in_order_config": Target(
-            dp_gp_ucb.in_order_config, gains | finite_set | {"release": release, "point_share": probability},
-            words=named, weight=2, check=promises(dp_gp_ucb.algorithm),
+            dp_gp_ucb.in_order_config,
+            gains | finite_set | {"release": release, "point_share": probability},
+            words=named,
+            weight=2,
+            check=promises(dp_gp_ucb.algorithm),
         ),
         "dp_gp_ucb.preview_release": Target(
             dp_gp_ucb.preview_release,
             {"config": just(CASES["dp_gp_ucb"].config(1.0)), "draws": just(4), "rows": just(9)},
-            fixed=("config",), tame=("draws",),
-            odd={"rows": anything().filter(lambda x: not is_gigantic(x)) | just(10**9)}, weight=0.3,
+            fixed=("config",),
+            tame=("draws",),
+            odd={"rows": anything().filter(lambda x: not is_gigantic(x)) | just(10**9)},
+            weight=0.3,
         ),
         "po_gp_ucb.config": Target(
             po_gp_ucb.config,
-            {"curated": just(curated), "steps": few, "lengthscale": positive, "noise_variance": positive,
-             "noise_aware": st.booleans(), "centre": wide, "scale": positive, "delta": probability},
-            fixed=("curated",), check=promises(po_gp_ucb.algorithm), weight=0.5,
+            {
+                "curated": just(curated),
+                "steps": few,
+                "lengthscale": positive,
+                "noise_variance": positive,
+                "noise_aware": st.booleans(),
+                "centre": wide,
+                "scale": positive,
+                "delta": probability,
+            },
+            fixed=("curated",),
+            check=promises(po_gp_ucb.algorithm),
+            weight=0.5,
         ),
         "dpareto.config": Target(
             dpareto.config, front | {"search": either(maximize.Search(8, 1, 1), maximize.Search(9, 2, 3))}, weight=2
         ),
         "dpareto.best_setting": Target(
-            dpareto.best_setting, {"key": key()} | of_a_search | {"epsilon": positive}, fixed=("config", "released"),
-            check=finite, weight=0.3,
+            dpareto.best_setting,
+            {"key": key()} | of_a_search | {"epsilon": positive},
+            fixed=("config", "released"),
+            check=finite,
+            weight=0.3,
         ),
         "dpareto.predict": Target(
             dpareto.predict, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
@@ -220,22 +279,33 @@ def configs() -> dict[str, Target]:
             dpareto.improvement, of_a_search | places, fixed=("config", "released", "points"), nan=True, weight=0.3
         ),
         "private_evaluations.config": Target(
-            private_evaluations.config, {"inner": just(gp_ucb.algorithm), "inner_config": just(inner)} | evaluations,
-            fixed=("inner", "inner_config"), words=stationary_words, weight=0.3,
+            private_evaluations.config,
+            {"inner": just(gp_ucb.algorithm), "inner_config": just(inner)} | evaluations,
+            fixed=("inner", "inner_config"),
+            words=stationary_words,
+            weight=0.3,
         ),
         "private_evaluations.config of a design": Target(
-            private_evaluations.config, {"inner": just(gp_ucb.algorithm), "inner_config": just(inner)} | private_range,
-            fixed=("inner", "inner_config"), words=stationary_words, weight=0.3,
+            private_evaluations.config,
+            {"inner": just(gp_ucb.algorithm), "inner_config": just(inner)} | private_range,
+            fixed=("inner", "inner_config"),
+            words=stationary_words,
+            weight=0.3,
         ),
         "private_evaluations.noise_deviation": Target(
-            private_evaluations.noise_deviation, evaluations | {"evaluations": few}, words=stationary_words,
-            check=at_least_zero
+            private_evaluations.noise_deviation,
+            evaluations | {"evaluations": few},
+            words=stationary_words,
+            check=at_least_zero,
         ),
         "PrivateObjective": Target(
-            lambda **options: drivers.PrivateObjective(first_losses, 0.8642097531864209, **options),
-            evaluations | {"evaluations": few, "key": secret(), "insecure_key": st.booleans()}, words=stationary_words,
+            lambda **options: drivers.PrivateObjective(
+                first_losses, 0.8642097531864209, **group_options(Execution, **options)
+            ),
+            evaluations | {"evaluations": few, "key": secret(), "insecure_key": st.booleans()},
+            words=stationary_words,
         ),
-    }  # fmt: skip
+    }
 
 
 def protocols() -> dict[str, Target]:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
+from option_groups import group_options
 
 import jaxdpbo
 from fuzz_targets.objectives import loss_of_table, says_nothing, says_text, two_of_table, utility_of_table
@@ -75,10 +76,10 @@ def runners(folder: Path) -> dict[str, Target]:
         return data
 
     def scanned(algorithm, config, **options):
-        return drivers.run_scan(algorithm, config=config, **options).release
+        return drivers.run_scan(algorithm, **group_options(config=config, **options)).release
 
     def looped(algorithm, config, **options):
-        return drivers.run_loop(algorithm, losses_of, config=config, **options).release
+        return drivers.run_loop(algorithm, losses_of, **group_options(config=config, **options)).release
 
     def scan_on_record(ledger, run, key, **options):
         place = folder / f"r{next(number)}" if ledger is None else ledger
@@ -87,7 +88,7 @@ def runners(folder: Path) -> dict[str, Target]:
                 place, notion="gdp", level=1, relation="replace_one", protects=guarantee.USERS, total_variation=1e-9
             )
         return drivers.run_scan(
-            dp_gibo.algorithm, config=config, recording=drivers.Recording(place, run), key=key, **options
+            dp_gibo.algorithm, **group_options(config=config, ledger=drivers.Recording(place, run), key=key, **options)
         ).release
 
     axes = {"user_axes": either(-3, 7, "a", True, (0, 0), {}, 1.0)}
@@ -99,12 +100,12 @@ def runners(folder: Path) -> dict[str, Target]:
             None, 5, "a", {}, gp_ucb.config(steps=2, bounds=bounds), SimpleNamespace(steps=2), dp_gibo.Config
         ),
     }
-    stateless = {"state": st.none(), "executor": st.none(), "progress": just(False)}
+    stateless = {"resume": st.none(), "executor": st.none(), "progress": just(False)}
     one = st.builds(lambda seed: jax.random.split(jax.random.key(seed), 2), few)
     minimized = {
         "mu": small, "steps": just(2), "batch": just(2), "clip_norm": positive, "noise": just("exact"),
         "bounds": just(bounds),
-        "theta0": st.none(), "users": st.none() | just(4),
+        "start": st.none(), "users": st.none() | just(4),
     }  # fmt: skip
     return {
         "run_scan": Target(
@@ -120,19 +121,21 @@ def runners(folder: Path) -> dict[str, Target]:
         ),
         "run_loop": Target(
             looped, algorithms | {"data": floats_of(4, elements=any_float)} | safe | stateless,
-            odd={"data": odd_private(), "state": either(5, "a", (), (1, 2), object(), SimpleNamespace(public=1)),
+            odd={"data": odd_private(), "resume": either(5, "a", (), (1, 2), object(), SimpleNamespace(public=1)),
                  "executor": either(5, "a", object())} | wrong_algorithms,
             fixed=("progress",), words=known, weight=2, **refused,
         ),
         "minimize": Target(
-            lambda **options: drivers.minimize(**options).release,
+            lambda objective, bounds, **options: drivers.minimize(
+                objective, space=bounds, **group_options(**options)
+            ).release,
             shared | minimized | safe | {"user_axes": either(None, 1)},
             tame=("steps", "batch", "users"),
             odd=odd_data | axes, words=(*known, "noise", "user_axes"), weight=2, **apart,
         ),
         "preview": Target(
-            drivers.preview,
-            {"users": count, "bounds": boxes(), "mu": small, "epsilon": st.none(), "delta": st.none(),
+            lambda **options: drivers.preview(**group_options(**options)),
+            {"users": count, "space": boxes(), "mu": small, "epsilon": st.none(), "delta": st.none(),
              "steps": few, "batch": st.none() | few, "clip_norm": positive,
              "method": either("auto", *methods.METHODS), "loss_range": just((0.0, 2.0)),
              "estimate_share": either(0.0, 0.2), "noise": either("exact", "float")},
@@ -140,12 +143,14 @@ def runners(folder: Path) -> dict[str, Target]:
         ),
         "preview of an epsilon": Target(
             drivers.preview,
-            {"users": count, "bounds": boxes(3), "mu": st.none(), "epsilon": epsilon, "delta": probability},
+            {"users": count, "space": boxes(3), "mu": st.none(), "epsilon": epsilon, "delta": probability},
             check=foretells,
         ),
         "methods.plan": Target(
-            lambda method, **asked: methods.plan(method, methods.MinimizeArguments(theta0=None, **asked)),
-            {"method": either("auto", *methods.METHODS), "users": count, "mu": small, "bounds": boxes(3) | just(SPACE),
+            lambda users, mu, space, loss_range, **search: methods.plan(
+                drivers.Search(**search), methods.Task(users, mu, space, loss_range)
+            ),
+            {"method": either("auto", *methods.METHODS), "users": count, "mu": small, "space": boxes(3) | just(SPACE),
              "steps": st.integers(3, 9), "batch": st.none() | few, "clip_norm": positive,
              "loss_range": just((0.0, 2.0)), "estimate_share": either(0.0, 0.2), "noise": either("exact", "float")},
             tame=("steps", "batch"), words=("choice", "steps"), check=states, weight=2,
@@ -155,7 +160,7 @@ def runners(folder: Path) -> dict[str, Target]:
             fixed=("path", "config"), check=lambda found, _: found in ("", NO_DIFFERENT), weight=0.3,
         ),
         "sweep": Target(
-            lambda configs, **options: drivers.sweep(dp_gibo.algorithm, configs=configs, **options).release,
+            lambda **options: drivers.sweep(dp_gibo.algorithm, **group_options(**options)).release,
             shared | {"configs": just(config), "keys": one, "policy": st.none() | just("map"),
                 "user_axes": either(None, 1)},
             odd=odd_data | axes | {"configs": either(None, [], (), 5, "ab", [config, 5], [None])},

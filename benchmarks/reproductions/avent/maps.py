@@ -67,7 +67,9 @@ def surrogate(item: str, title: str, make, quick: bool) -> None:
         nearest = np.argmin(apart)
         return found.values[nearest] if apart[nearest] < 1e-9 else of.measured(np.asarray(setting)[None])[0]
 
-    released = drivers.run_loop(dpareto.algorithm, objective, None, config, key=jax.random.key(0)).release
+    released = drivers.run_loop(
+        dpareto.algorithm, objective, None, config, run=drivers.Execution(key=jax.random.key(0))
+    ).release
     mean, _ = (np.asarray(part) for part in dpareto.predict(config, released, jnp.asarray(grid)))
     gains = np.asarray(dpareto.improvement(config, released, jnp.asarray(grid)))
     following, value = np.asarray(released.points)[-1], np.asarray(released.values)[-1]

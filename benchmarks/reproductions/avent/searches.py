@@ -31,7 +31,11 @@ def search(
 
     data = objectives.Data(*task.records, jax.random.key(seed))
     return drivers.run_loop(
-        dpareto.algorithm, objective, data, config, key=jax.random.key(seed), progress=True, diagnostics=True
+        dpareto.algorithm,
+        objective,
+        data,
+        config,
+        run=drivers.Execution(key=jax.random.key(seed), progress=True, diagnostics=True),
     )
 
 

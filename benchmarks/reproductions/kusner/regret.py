@@ -292,7 +292,7 @@ def descents(s, name, problem, splits, keys, users):
     found = np.empty((len(splits), len(configs)))
     for i, data in enumerate(splits):
         for j, config in enumerate(configs):
-            run = drivers.run_loop(dp_gibo.algorithm, watched, data, config, key=keys[i])
+            run = drivers.run_loop(dp_gibo.algorithm, watched, data, config, run=drivers.Execution(key=keys[i]))
             found[i, j] = problem.loss(np.asarray(run.release.point), data).mean()
     bar.close()
     return found

@@ -20,7 +20,7 @@ from benchmarks import report
 from benchmarks.papers import datasets
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import settings
-from jaxdpbo import drivers, minimize
+from jaxdpbo import Execution, Search, drivers, minimize
 from jaxdpbo.algorithms import dp_gibo, random_search
 from jaxdpbo.problems import kernel_svr, splits
 from jaxdpbo.surrogate import descent
@@ -212,7 +212,9 @@ def gibo(config: dp_gibo.Config, problem: Problem, pool: Executor, said: str) ->
     """``(2, T + 1)``: the mean loss of what would be released after each step, by each of ``descent.OUTPUTS``."""
     _, _, key = begun(problem)
     print(said)
-    run = drivers.run_loop(dp_gibo.algorithm, losses, problem, config, key=key, executor=pool, progress=True)
+    run = drivers.run_loop(
+        dp_gibo.algorithm, losses, problem, config, run=drivers.Execution(key=key, executor=pool, progress=True)
+    )
     points = np.asarray(common.answers(run.release.path))
     futures = [pool.submit(mean_loss, point, problem) for point in points.reshape(-1, points.shape[-1])]
     return np.array([future.result() for future in futures]).reshape(points.shape[:2])
@@ -229,13 +231,8 @@ def defaults(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
         mu=1.0,
         users=problem.users,
         loss_range=s.loss_range,
-        steps=s.steps,
-        noise="float",
-        key=key,
-        insecure_key=True,
-        traceable=False,
-        executor=pool,
-        progress=True,
+        search=Search(steps=s.steps, noise="float"),
+        run=Execution(key=key, insecure_key=True, traceable=False, executor=pool, progress=True),
     )
     print(run.method)
     return np.array([mean_loss(run.release.point, problem)])
@@ -247,7 +244,11 @@ def searched(s: Any, problem: Problem, pool: Executor, said: str) -> np.ndarray:
     config = random_search.config(users=problem.users, steps=s.steps, batch=bounds.shape[1] + 1, bounds=bounds)
     print(said)
     run = drivers.run_loop(
-        random_search.algorithm, losses, problem, config, key=key, executor=pool, progress=True, diagnostics=True
+        random_search.algorithm,
+        losses,
+        problem,
+        config,
+        run=drivers.Execution(key=key, executor=pool, progress=True, diagnostics=True),
     )
     assert run.diagnostics is not None
     means = np.asarray(run.diagnostics.info.mean_loss)

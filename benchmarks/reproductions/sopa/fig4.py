@@ -11,7 +11,7 @@ from benchmarks import report
 from benchmarks.papers import gp_regression
 from benchmarks.reproductions import common
 from benchmarks.reproductions.sopa import lengthscales, settings
-from jaxdpbo import drivers, minimize
+from jaxdpbo import Execution, Search, drivers, minimize
 from jaxdpbo.algorithms import gp_ucb
 from jaxdpbo.surrogate import descent, kernels
 
@@ -138,11 +138,8 @@ def minimized(s, draw, seeds):
             mu=s.mu,
             users=s.users,
             loss_range=s.loss_range,
-            steps=s.steps,
-            batch=s.batch,
-            noise="float",
-            key=run_key,
-            insecure_key=True,
+            search=Search(steps=s.steps, batch=s.batch, noise="float"),
+            run=Execution(key=run_key, insecure_key=True),
         )
         ends.append(lengthscales.mean_losses(run.release.point[None], records)[0])
     return np.array(ends)

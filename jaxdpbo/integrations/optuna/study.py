@@ -10,19 +10,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from optuna import TrialPruned
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from jaxdpbo import _silence
-from jaxdpbo.drivers import ObjectiveError
+from jaxdpbo.drivers import Execution, ObjectiveError
 from jaxdpbo.drivers.private_objective import BudgetExhausted, PrivateObjective
 from jaxdpbo.integrations.optuna import coordinates
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation, posterior
-from jaxdpbo.privacy import recording
 from jaxdpbo.privacy.guarantee import Guarantee
+from jaxdpbo.privacy.recording import Recording
 from jaxdpbo.types import ArrayLike
 
 GUARANTEE = "jaxdpbo:guarantee"  # an attribute of a trial: of all values of its budget together
@@ -217,9 +216,8 @@ def private_study(
     epsilon: float | None = None,
     delta: float | None = None,
     noise: str = "exact",
-    key: jax.Array | None = None,
-    insecure_key: bool = False,
-    recording: recording.Recording | None = None,
+    ledger: Recording | None = None,
+    run: Execution | None = None,
 ) -> PrivateStudy:
     """Evaluate the trials of a study privately: every value that it gets is a noised mean of users' losses.
 
@@ -255,10 +253,9 @@ def private_study(
       mu: the GDP budget of all values together; or
       epsilon: with
       delta: in (0, 1).
-      noise: see ``PrivateObjective``, also for what follows.
-      key: for tests.
-      insecure_key: likewise.
-      recording: ``Recording(path, run)``: charge a ledger. In another process the study goes on.
+      noise: "exact", or "float" for research.
+      ledger: ``Recording(path, run)``: charge a ledger. With the same ``Recording`` another process resumes the study.
+      run: ``Execution(key, insecure_key)``, for tests.
 
     Raises:
       ValueError: a study that maximises, has several objectives, or holds values that were not noised; a number out of
@@ -279,9 +276,8 @@ def private_study(
         "epsilon": epsilon,
         "delta": delta,
         "noise": noise,
-        "key": key,
-        "insecure_key": insecure_key,
-        "recording": recording,
+        "ledger": ledger,
+        "run": run,
     }
     return PrivateStudy(study, suggest, losses, data, options)
 

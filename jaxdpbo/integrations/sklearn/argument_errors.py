@@ -22,10 +22,12 @@ ADVICE = {
     "param_distributions": SPACE,
     "search_spaces": SPACE,
     "random_state": (
-        "a known seed lets anybody take the noise away, so the seed comes from the operating system; insecure_seed is "
-        "for tests alone"
+        "anyone who knows the seed can remove the noise, so the operating system draws the key; run=Execution(key=...) "
+        "is for tests alone"
     ),
-    "return_train_score": "there is no cv_results_, which leaks; estimate_share=0.1 buys best_loss_, with noise",
+    "return_train_score": (
+        "there is no cv_results_, which leaks; search=Search(estimate_share=0.1) buys best_loss_, with noise"
+    ),
     "n_candidates": "give n_iter",
     "n_points": "settings of a batch are tried at once by n_jobs",
     "pre_dispatch": "n_jobs alone says how many settings are tried at once",

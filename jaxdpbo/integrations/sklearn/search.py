@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from types import MethodType
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
@@ -14,10 +14,12 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routi
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
 
 from jaxdpbo import _checks
-from jaxdpbo.drivers import Run, RunInterrupted, methods, minimize
+from jaxdpbo.drivers import Execution, Run, RunInterrupted, Search, minimize
+from jaxdpbo.drivers.execution import check_execution
 from jaxdpbo.integrations.sklearn import argument_errors, fitting, joblib_executor, losses, scaling, splits
 from jaxdpbo.integrations.sklearn.type_aliases import Estimator, Loss, Rows, Targets
-from jaxdpbo.privacy import guarantee, recording, separable
+from jaxdpbo.privacy import guarantee, separable
+from jaxdpbo.privacy.recording import Recording
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike
 
@@ -107,7 +109,6 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         ``predict_proba``, "zero_one" for others, "squared" for regressors.
       loss_range: ``(low, high)``, chosen without the data: losses are clipped there. Where not given, (0, 4) of a log
         loss, (0, 2) of a hinge, (0, 1) of 0-1. "private" finds how much losses differ for 5 % of ``mu^2``.
-      method: of ``drivers.methods``; "auto" chooses by public numbers, and ``method_`` says which and why.
       cv: one split: ``ShuffleSplit(1)``, ``GroupShuffleSplit(1)``, ``PredefinedSplit``, or ``[(train, validation)]``.
         Where not given, halves (of groups, where there are some), always the same ones. Noise falls with the number of
         validation records.
@@ -118,23 +119,24 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       refit: False: an estimator that is fitted to validation records leaks them, whatever was private before. "train"
         fits ``best_estimator_`` to the training rows alone, which adds nothing to what is released; True to all rows,
         which is outside of the guarantee.
-      estimate_share: of ``mu^2``, in [0, 1), spent on ``best_loss_``, a noised mean loss at ``best_params_``.
       error_score: "worst": a setting with which the estimator can not be fitted has the largest loss; "raise". The
         middle of the space (of ``k`` categories the one at index ``k // 2``) is fitted before anything is spent, with
         ``protect="validation"``: what it raises is raised.
       n_jobs: as everywhere in scikit-learn, by joblib: settings of a batch at once.
       verbose: not 0 shows a bar of steps; needs the ``progress`` extra.
-      recording: ``Recording(path, run)``: charge the search to a ledger before it begins. The name stands for one fit
-        to one data set: another fit under it is given the same answer.
-      insecure_seed: a whole number FOR TESTS ALONE: whoever knows it can take the noise away. None draws from the
-        operating system. It is not called ``random_state``, which ensembles set for those inside of them.
+      search: ``Search(method, batch, start, clip_norm, estimate_share, noise)``; ``n_iter`` takes the place of
+        ``steps``. With an ``estimate_share``, ``best_loss_`` is a noised mean loss at ``best_params_``.
+      ledger: ``Recording(path, run)``: charge the search to a ledger before the search begins. Use a name for one fit
+        to one data set: a second fit under the name returns the first answer.
+      run: ``Execution(key, insecure_key)``, FOR TESTS ALONE: anyone who knows the key can remove the noise. By default
+        the operating system draws the key.
 
     Attributes:
       best_params_: dict of Python scalars; with ``protect="all"`` and ``scale``, for as many rows as there are.
       guarantee_: the statement, see ``Guarantee``.
       release_: all that may be published; ``release_.params`` is the setting that was searched.
       method_: which method ran, and why.
-      best_loss_: with ``estimate_share``.
+      best_loss_: with an ``estimate_share``.
       best_estimator_: with ``refit``; ``predict`` and the like are then its own.
     """
 
@@ -150,18 +152,17 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         n_iter: int = 100,
         loss: Loss = losses.AUTO,
         loss_range: ArrayLike | str | None = None,
-        method: str = methods.AUTO,
         cv: Any = None,
         protect: str = "validation",
         n_blocks: int | None = None,
         scale: bool = True,
         refit: bool | str = False,
-        estimate_share: float = 0.0,
         error_score: str = "worst",
         n_jobs: int | None = None,
         verbose: int = 0,
-        recording: recording.Recording | None = None,
-        insecure_seed: int | None = None,
+        search: Search | None = None,
+        ledger: Recording | None = None,
+        run: Execution | None = None,
     ):
         """Keep the arguments; ``fit`` checks them.
 
@@ -176,18 +177,17 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.n_iter = n_iter
         self.loss = loss
         self.loss_range = loss_range
-        self.method = method
         self.cv = cv
         self.protect = protect
         self.n_blocks = n_blocks
         self.scale = scale
         self.refit = refit
-        self.estimate_share = estimate_share
         self.error_score = error_score
         self.n_jobs = n_jobs
         self.verbose = verbose
-        self.recording = recording
-        self.insecure_seed = insecure_seed
+        self.search = search
+        self.ledger = ledger
+        self.run = run
 
     def fit(self, X: Rows, y: Targets = None, **params: Any) -> "PrivateSearchCV":
         """Search.
@@ -235,7 +235,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     ) -> "_Ready":
         """For validation records."""
         groups, loss = split_params.pop("groups", None), losses.resolve_loss(self.loss, self.estimator)
-        split = splits.single_split(self.cv, _num_samples(X), groups, split_params, again=self.recording is not None)
+        split = splits.single_split(self.cv, _num_samples(X), groups, split_params, again=self.ledger is not None)
         training = fitting.take_rows(X, y, split.train, isinstance(loss, str))
         measured = np.append(split.validation, split.train[0])
         validation = _safe_indexing(X, measured), losses.elements(y, measured)
@@ -278,40 +278,42 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"loss_range must be given for loss={self.loss!r}, in the targets' units, or 'private'")
         return found
 
+    def _checked_search(self) -> Search:
+        search = Search() if self.search is None else self.search
+        if not isinstance(search, Search):
+            raise TypeError(f"search must be a Search, got {type(search).__name__}")
+        if search.steps is not None:
+            raise ValueError("steps of search must not be given to PrivateSearchCV: give n_iter")
+        return search
+
     def _search(self, ready: "_Ready", space: Space) -> Run:
-        batch = len(space.names) + 1
+        search, run = self._checked_search(), check_execution("PrivateSearchCV", self.run, "key", "insecure_key")
+        batch = len(space.names) + 1 if search.batch is None else _checks.size("batch", search.batch)
         steps = _checks.size("n_iter", self.n_iter) // batch
         if not steps:
-            raise ValueError(f"n_iter must be at least {batch}, one more than parameters, got {self.n_iter}")
-        seed = self.insecure_seed
-        at_once: Any = self.n_jobs  # None is what joblib's context says
+            raise ValueError(f"n_iter must be at least {batch}, the settings of a batch, got {self.n_iter}")
+        jobs: Any = self.n_jobs  # None stands for joblib's context
+        executor = None if effective_n_jobs(jobs) == 1 else joblib_executor.Joblib(self.n_jobs)
         try:
             return minimize(
                 ready.objective,
                 ready.data,
                 space,
-                method=self.method,
                 loss_range=self._range(losses.resolve_loss(self.loss, self.estimator)),
                 mu=self.mu,
                 epsilon=self.epsilon,
                 delta=self.delta,
                 users=ready.users,
-                steps=steps,
-                batch=batch,
-                estimate_share=self.estimate_share,
-                key=None if seed is None else jax.random.key(_checks.size("insecure_seed", seed, minimum=0)),
-                insecure_key=seed is not None,
-                traceable=False,
-                executor=None if effective_n_jobs(at_once) == 1 else joblib_executor.Joblib(self.n_jobs),
-                progress=bool(self.verbose),
-                recording=self.recording,
+                search=replace(search, steps=steps, batch=batch),
+                ledger=self.ledger,
+                run=replace(run, traceable=False, executor=executor, progress=bool(self.verbose)),
             )
         except RunInterrupted as error:
-            if self.recording is not None:
+            if self.ledger is not None:
                 raise
             raise RunInterrupted(
                 f"fit stopped on {type(error.__cause__).__name__}: its budget is spent, and another fit spends anew; "
-                "with recording= a fit that stopped goes on",
+                "with ledger= you can resume a fit",
                 step=error.step,
             ) from error.__cause__
 
@@ -321,7 +323,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.release_, self.best_params_, self.method_ = run.release, dict(run.release.params), run.method
         if ready.block_rows is not None and self.scale:
             self.best_params_ = scaling.scale(self.estimator, self.best_params_, ready.block_rows, rows)
-        if self.estimate_share:
+        if self._checked_search().estimate_share:
             self.best_loss_ = float(run.release.loss)
 
     @_OfRefitted

@@ -11,7 +11,8 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxdpbo import _silence, _user_values, input_noise
-from jaxdpbo.privacy import guarantee, keys, ledger, mechanisms, sensitivity
+from jaxdpbo.privacy import guarantee, keys, mechanisms, sensitivity
+from jaxdpbo.privacy import ledger as ledgers
 from jaxdpbo.privacy import recording as recordings
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.privacy.transforms import configs
@@ -52,7 +53,7 @@ def curate(
     inputs: ArrayLike,
     *,
     insecure_key: bool = False,
-    recording: recordings.Recording | None = None,
+    ledger: recordings.Recording | None = None,
 ) -> Curated:
     """What may leave, once: A SECOND CALL IS A SECOND SPEND, and two releases of one row average their noise away.
 
@@ -68,7 +69,7 @@ def curate(
       config: of a transform.
       inputs: ``(n, d)``, private, in an order that says nothing of them: a sorted table tells on every row.
       insecure_key: permit a key of a generator without a security claim where the noise is exact.
-      recording: ``Recording(path, run)``: charge the release to a ledger (``privacy.ledger``). The same run is then
+      ledger: ``Recording(path, run)``: charge the release to a ledger (``privacy.ledger``). The same run is then
         given the same rows again, and one that failed has spent its charge. No ``key`` may be given.
 
     Raises:
@@ -81,8 +82,8 @@ def curate(
     >>> transforms.curate(None, chosen, [[0.5, 1.0], [2.0, -1.0]]).z.shape
     (2, 2)
     """
-    if recording is not None and key is not None:
-        raise ValueError("key must not be given with a recording: a release on record draws from the operating system")
+    if ledger is not None and key is not None:
+        raise ValueError("key must not be given with a ledger: the operating system then draws the key")
     raw = _to_rows(inputs, len(config.centre))
     key, statement = keys.for_release(key, config.guarantee, insecure_key)
     shape = raw.shape
@@ -92,16 +93,16 @@ def curate(
     if isinstance(draw_key, Tracer):
         raise TypeError("key must not be traced: curate runs on the host, outside jit, vmap and grad")
     charged = None
-    if recording is not None:
-        recording = recordings.check_recording(recording)
-        charged = recordings.charge_once(recording, f"curate by {config.kind}", statement, config, shape)
+    if ledger is not None:
+        ledger = recordings.check_recording(ledger)
+        charged = recordings.charge_once(ledger, f"curate by {config.kind}", statement, config, shape)
     if charged is not None and charged.release is not None:
         released, projection = recordings.from_text(_shapes(config, shape), charged.release["rows"])
     else:
         with np.errstate(all="ignore"):
             released, projection = _release(draw_key, noise_key, raw, config)
-        if recording is not None:
-            ledger.store_release(*recording, {"rows": recordings.to_text((released, projection))})
+        if ledger is not None:
+            ledgers.store_release(*ledger, {"rows": recordings.to_text((released, projection))})
     return Curated(
         released, Metadata(config.kind, _distribution(config, projection), projection, config.scale), statement
     )

@@ -1,0 +1,94 @@
+"""How a run is executed: its key, and what happens between its steps."""
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import jax
+
+from jaxdpbo import _checks
+from jaxdpbo.drivers.result import Snapshot
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Execution:
+    """Say how a driver executes a run. No option changes what the release guarantees, except a key of your own.
+
+    A driver refuses options that it cannot use. ``run_scan`` and ``sweep`` run one compiled program, without steps from
+    Python. ``run_loop`` and ``minimize(..., traceable=False)`` call your function from Python, step by step.
+
+    >>> import jax
+    >>> from jaxdpbo import Execution
+    >>> Execution(key=jax.random.key(0), insecure_key=True)
+    Execution(insecure_key=True)
+
+    Attributes:
+      key: a typed key for tests and sweeps. By default the operating system draws one.
+      insecure_key: permit a key of a generator without a security claim, such as ``jax.random.key(0)``, though the
+        noise is exact. The guarantee then names the generator.
+      traceable: for ``minimize``. True compiles the whole run into one program. False calls the loss from Python.
+        "auto" compiles if JAX can trace the loss. JAX traces by shapes and dtypes alone, so the choice never depends
+        on the users' values. Say False for a loss with side effects.
+      executor: evaluates the points of a batch at once: threads, processes or a cluster's own. A process pool pickles
+        loss and data for every point, so pass a way to find the data rather than the data.
+      progress: show a bar of steps; needs the ``progress`` extra. The bar counts steps and shows nothing of the data.
+      resume: the ``snapshot`` of a ``RunInterrupted``. Call the driver again with the same arguments to resume from
+        there. Use each snapshot once: resuming twice under two keys spends the remaining steps twice.
+      checkpoint: a file for a long compiled run, written after every twentieth of the steps and deleted at the end.
+        After a crash, make the same call again to resume. The file holds the data and the key, so keep it as secret as
+        the data.
+      diagnostics: also return the raw state and per-step info, which are NOT private.
+    """
+
+    key: jax.Array | None = None
+    insecure_key: bool = False
+    traceable: bool | str = AUTO
+    executor: Executor | None = None
+    progress: bool = False
+    resume: Snapshot | None = None
+    checkpoint: str | Path | None = None
+    diagnostics: bool = False
+
+    def __repr__(self) -> str:
+        """Show the options that were set, but neither the key nor the raw snapshot."""
+        secret = ("key", "resume")
+        shown = [f"{name}={getattr(self, name)!r}" for name in set_options(self) if name not in secret]
+        return f"Execution({', '.join(shown)})"
+
+
+_DEFAULTS = {option.name: option.default for option in fields(Execution)}
+
+
+def set_options(run: Execution) -> list[str]:
+    """The names of the options that differ from their defaults."""
+    return [name for name, default in _DEFAULTS.items() if getattr(run, name) is not default]
+
+
+def check_execution(driver: str, run: Execution | None, *usable: str) -> Execution:
+    """The options of a run, by default ``Execution()``.
+
+    Args:
+      driver: its name, for messages.
+      run: as the caller gave it.
+      usable: the options that the driver can use.
+
+    Raises:
+      TypeError: ``run`` is no ``Execution``, or an option is of the wrong type.
+      ValueError: an option is set that the driver cannot use.
+    """
+    if run is None:
+        return Execution()
+    if not isinstance(run, Execution):
+        raise TypeError(f"run must be an Execution, got {type(run).__name__}")
+    unusable = [name for name in set_options(run) if name not in usable]
+    if unusable:
+        raise ValueError(f"{driver} cannot use {', '.join(unusable)} of Execution, only {', '.join(usable)}")
+    if not isinstance(run.resume, Snapshot | None):
+        raise TypeError(f"resume must be the snapshot of a RunInterrupted, got {type(run.resume).__name__}")
+    if run.executor is not None and not hasattr(run.executor, "submit"):
+        raise TypeError(f"executor must be one of concurrent.futures, got {type(run.executor).__name__}")
+    if run.traceable != AUTO:
+        _checks.flag("traceable", run.traceable)
+    return run

@@ -26,6 +26,7 @@ from jax.experimental import io_callback
 from jax.extend.random import define_prng_impl
 from option_groups import group_options
 from protocol_cases import BOUNDS, CANDIDATES, CASES, USERS, _searched, low_high, records
+from sklearn.dummy import DummyClassifier
 from training_cases import Trivial
 
 import jaxdpbo
@@ -33,6 +34,7 @@ from jaxdpbo import drivers, input_noise, outsourcing, tuning
 from jaxdpbo.algorithms import dp_gd, dp_gibo, dpareto
 from jaxdpbo.algorithms.dpareto import predictions
 from jaxdpbo.integrations.optuna import private_study
+from jaxdpbo.integrations.sklearn import PrivateSearchCV
 from jaxdpbo.outsourcing import protocol
 from jaxdpbo.privacy import (
     calibration,
@@ -121,14 +123,18 @@ def found_in(constants: np.ndarray, key: bytes) -> bool:
 
 
 def public_functions() -> dict[str, Any]:
-    """All that take a key by that name, or make one."""
+    """All that take a key by that name, or within an ``Execution``, or make one."""
     found = {}
     for module in (importlib.import_module(info.name) for info in pkgutil.walk_packages(jaxdpbo.__path__, "jaxdpbo.")):
         for name, value in vars(module).items():
             if name.startswith("_") or not callable(value) or getattr(value, "__module__", None) != module.__name__:
                 continue
             try:
-                taken = any(re.fullmatch(r"(.*_)?keys?", each) for each in inspect.signature(value).parameters)
+                parameters = inspect.signature(value).parameters.values()
+                taken = any(
+                    re.fullmatch(r"(.*_)?keys?", each.name) or "Execution" in str(each.annotation)
+                    for each in parameters
+                )
                 makes = {"for_release", "secret_key", "key_from_bytes"} & set(code_of(value).co_names)
             except (AttributeError, TypeError, ValueError):
                 continue
@@ -154,7 +160,8 @@ class Case(NamedTuple):
 
 def _protocol(case, driver=drivers.run_scan):
     def run(key):
-        driver(case.algorithm, case.objective, records(), case.config(1.0), key=key, insecure_key=True)
+        run = drivers.Execution(key=key, insecure_key=True)
+        driver(case.algorithm, case.objective, records(), case.config(1.0), run=run)
 
     return run
 
@@ -236,6 +243,19 @@ def _study(key):
     )
     private.optimize()
     return [trial.value for trial in private.study.trials]  # one setting thrice: other noise each time
+
+
+def _search_cv(key):
+    inputs, targets = np.arange(12.0).reshape(-1, 1), np.arange(12) % 2
+    search = PrivateSearchCV(
+        DummyClassifier(),
+        {"strategy": ["prior", "most_frequent"]},
+        mu=1.0,
+        n_iter=2,
+        search=drivers.Search(method="in_order"),
+        run=drivers.Execution(key=key, insecure_key=True),
+    )
+    return search.fit(inputs, targets).release_.point
 
 
 def _selection(key):
@@ -425,7 +445,16 @@ KEY_CASES = {
         _protocol(CASES["dp_gd"], drivers.run_loop),
         _of("drivers.loop", "run_loop", "run_keys", "step_keys", "ask", "release"),
     ),
-    "minimize": Case(_minimize, ("drivers.minimize.minimize",)),
+    "minimize": Case(
+        _minimize,
+        (
+            "drivers.minimize.minimize",
+            "drivers.execution.Execution",
+            "drivers.execution.check_execution",
+            "drivers.execution.set_options",
+        ),
+    ),
+    "PrivateSearchCV": Case(_search_cv, ("integrations.sklearn.search.PrivateSearchCV",)),
     "sweep": Case(_sweep, ("drivers.sweep.sweep", "drivers.sharding.share_keys")),
     "curate": Case(_curate, ("privacy.transforms.curation.curate", "privacy.transforms.curation.project")),
     "private_selection": Case(_selection, ("tuning.selection.private_selection", "tuning.selection.seed_globals")),
@@ -452,10 +481,15 @@ KEY_CASES = {
             *_of("privacy.mechanisms.discrete_noise", "discrete_laplace", "discrete_laplace_from_table"),
             *_of("privacy.mechanisms.discrete_noise", "planar_laplace", "outcome"),
             *_of("privacy.mechanisms.selection", "noisy_argmax", "exact_exponential"),
-            *_of("privacy.mechanisms.float_noise", "gaussian", "laplace", "exponential"), "privacy.choice.choose_row",
-            *_of("privacy.private_scale", "median", "median_of_counts"), "privacy.private_mean.noisy_mean_loss",
-            "problems.gp_draws.draws", "input_noise.draw", "training.models.init",
-            "training.oracles.sparse_vector_errors", "training.permutation_sgd.train",
+            *_of("privacy.mechanisms.float_noise", "gaussian", "laplace", "exponential"),
+            "privacy.choice.choose_row",
+            *_of("privacy.private_scale", "median", "median_of_counts"),
+            "privacy.private_mean.noisy_mean_loss",
+            "problems.gp_draws.draws",
+            "input_noise.draw",
+            "training.models.init",
+            "training.oracles.sparse_vector_errors",
+            "training.permutation_sgd.train",
         ),
     ),
     "training": Case(
@@ -468,4 +502,4 @@ KEY_CASES = {
         _of("privacy.keys", "secret_key", "key_from_bytes", "for_release", "is_secret_kind", "generator"),
         draws=False,
     ),
-}  # fmt: skip
+}

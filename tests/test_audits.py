@@ -465,7 +465,13 @@ def test_trap_29_a_key_used_twice(monkeypatch, driver):
     def body():
         with jax.debug_key_reuse(True):
             data = np.array([9.0, 0.0])
-            driver(fresh(dp_gd.algorithm), turning, data, twice("exact"), key=jax.random.key(0), insecure_key=True)
+            driver(
+                fresh(dp_gd.algorithm),
+                turning,
+                data,
+                twice("exact"),
+                run=drivers.Execution(key=jax.random.key(0), insecure_key=True),
+            )
 
     body()
     monkeypatch.setattr(jax.random, "fold_in", lambda key, data: key)

@@ -147,7 +147,9 @@ def test_an_algorithm_that_draws_its_start_has_a_key_for_it(driver, uses):
 
     fresh = case.algorithm._replace(init=init)
     key = key_cases.key_of(f"start, {driver.__name__}")
-    jax.block_until_ready(driver(fresh, case.objective, records(), case.config(1.0), key=key, insecure_key=True))
+    jax.block_until_ready(
+        driver(fresh, case.objective, records(), case.config(1.0), run=drivers.Execution(key=key, insecure_key=True))
+    )
     assert uses
     assert not key_cases.used_twice()
 

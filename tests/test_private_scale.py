@@ -195,7 +195,7 @@ def test_minimize_finds_it_and_preview_knows_its_noise():
     assert run.guarantee.level <= 4.0
     assert len(run.guarantee.parts) == 2
     assert float(run.release.clip_norm) > 0
-    shared = {"users": 60, "bounds": BOX, "mu": 4.0, "steps": 4, "method": "local"}
+    shared = {"users": 60, "space": BOX, "mu": 4.0, "steps": 4, "method": "local"}
     private, fixed = (
         preview(**group_options(clip_norm="private", loss_range=(0, 1), **shared)),
         preview(**group_options(**shared)),

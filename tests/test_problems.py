@@ -25,7 +25,6 @@ from benchmarks.papers import (
     logistic_regression,
     noisy,
 )
-from jaxdpbo import Search
 from jaxdpbo.algorithms import random_search
 from jaxdpbo.drivers import run_loop, run_scan
 from jaxdpbo.problems import datasets as bundled
@@ -338,7 +337,13 @@ def test_a_noisy_objective_runs_and_compiles_once(compilations):
 
     def run(driver, deviation, seed):
         data = noisy.Data(records, jax.random.key(seed), deviation)
-        return driver(random_search.algorithm, noisy.observed(location.loss), data, config, key=jax.random.key(1))
+        return driver(
+            random_search.algorithm,
+            noisy.observed(location.loss),
+            data,
+            config,
+            run=drivers.Execution(key=jax.random.key(1)),
+        )
 
     run(run_scan, 0.01, 0)
     before = compilations["programs"]
@@ -438,7 +443,7 @@ def test_logistic_regression_is_at_its_minimum_whatever_the_regularisation():
 
         gradient = richardson(penalised, w, 1e-3)
         assert np.linalg.norm(gradient) < 1e-9
-        best = optimize.minimize(penalised, np.zeros(len(w)), options={"gtol": 1e-8}, search=Search(method="BFGS"))
+        best = optimize.minimize(penalised, np.zeros(len(w)), options={"gtol": 1e-8}, method="BFGS")
         assert penalised(w) <= best.fun + 1e-9
 
 

@@ -339,6 +339,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         "drivers.compiled_run": "pure_run run_steps",
         "drivers.sweep": "distribute",
         "integrations.sklearn.fitting": "blocks_objective take_rows",
+        "integrations.sklearn.search": "PrivateSearchCV",
         "integrations.sklearn.losses": "to_column elements expect record_losses",
         "privacy.separable.blocks": "blocks cut usual_count",
         "privacy.separable.by_person": "ByPerson.replace_objective",
@@ -360,6 +361,7 @@ WITHOUT: dict[str, dict[str, str]] = {
     "no users' values: shapes, counts, names, public rows, or released numbers": {
         "algorithms.dp_gp_ucb.previews": "preview_release",
         "commands.tables": "print_table",
+        "drivers.execution": "check_execution set_options",
         "integrations.sklearn.splits": "single_split",
         "outsourcing.protocol": "parse_answer",
         "privacy.accounting.stage": "selection",

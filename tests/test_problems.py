@@ -25,6 +25,7 @@ from benchmarks.papers import (
     logistic_regression,
     noisy,
 )
+from jaxdpbo import Execution
 from jaxdpbo.algorithms import random_search
 from jaxdpbo.drivers import run_loop, run_scan
 from jaxdpbo.problems import datasets as bundled
@@ -342,7 +343,7 @@ def test_a_noisy_objective_runs_and_compiles_once(compilations):
             noisy.observed(location.loss),
             data,
             config,
-            run=drivers.Execution(key=jax.random.key(1)),
+            run=Execution(key=jax.random.key(1)),
         )
 
     run(run_scan, 0.01, 0)

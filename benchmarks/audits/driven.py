@@ -175,7 +175,7 @@ def _copied(path: Path, slopes: np.ndarray, draw: np.random.Generator) -> list[n
 
 
 def _objective(path: Path | None, losses: np.ndarray) -> drivers.PrivateObjective:
-    on = {} if path is None else {"recording": drivers.Recording(path, "x")}
+    on = {} if path is None else {"ledger": drivers.Recording(path, "x")}
     return drivers.PrivateObjective(either_end, losses, users=2, mu=1.0, evaluations=2, loss_range=(0.0, 1.0), **on)
 
 

@@ -49,7 +49,8 @@ def loss_of(problem: Problem, search: str, mu: float, seed: int) -> tuple[float,
     if search == BEFORE:
         drive: Callable[..., Any] = run_scan if problem.traceable else run_loop
         config = _before(problem, mu, noise)
-        point = drive(dp_gibo.algorithm, problem.loss, data, config, key=key, insecure_key=True).release.point
+        seeded = Execution(key=key, insecure_key=True)
+        point = drive(dp_gibo.algorithm, problem.loss, data, config, run=seeded).release.point
         return _mean(problem, point, data), ""
     run = minimize(
         problem.loss,

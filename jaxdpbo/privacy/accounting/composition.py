@@ -20,7 +20,7 @@ from jaxdpbo.privacy.accounting.stage import Stage
 from jaxdpbo.types import Unchecked
 
 RELATION = "replace_one"
-SHARES = (0.1, 0.2, 0.4, 0.8, 1.6)  # grid steps to try in order, in mean standard deviations, until the grid is short enough
+SHARES = (0.1, 0.2, 0.4, 0.8, 1.6)  # grid steps in mean standard deviations: the first that gives a short enough grid
 POINTS = 10_000  # largest number of points of a profile
 LEVELS_AT = 4096  # points of comparison of a profile with a Gaussian's
 FURTHEST = 20.0  # beyond this step, in deviations of a stage's loss, quadrature between grid points would be long
@@ -58,8 +58,8 @@ class Total(NamedTuple):
 
         Gaussian, pure and bounded-range stages become Gaussian mechanisms of their GDP level, sampled stages
         SampledWithoutReplacementDpEvents, selections RepeatAndSelectDpEvents. Noise multipliers are over replace-one
-        sensitivities, as in ``dp_event``: account for the event under ADD_OR_REMOVE_ONE, with a Gaussian of sensitivity
-        1. With a sampled stage use the RDP accountant under REPLACE_ONE, the only relation for sampling there. The
+        sensitivities, as in ``dp_event``: account for the event under ADD_OR_REMOVE_ONE, with Gaussian sensitivity 1.
+        With a sampled stage use the RDP accountant under REPLACE_ONE, the only relation for sampling there. The
         epsilon is then a bound for replace-one, and not smaller than this total's own proof gives.
 
         Raises:

@@ -161,7 +161,7 @@ def gains_along_lambda(
     loss_lipschitz: float,
     constants: str = "corrected",
 ) -> Gains:
-    """Return the largest mean gain's sensitivity, queries differing in ``lambda`` alone: theorem 7, or ``gains_anywhere``.
+    """Bound the largest mean gain for queries that differ in ``lambda`` alone: theorem 7, or ``gains_anywhere``.
 
     Let ``f`` and ``f'`` be the mean gains of neighbours, ``R`` the ``regularisation`` of the smallest and the largest
     candidate. Training records are public, so ``w`` is the same function of ``lambda`` on both sides:

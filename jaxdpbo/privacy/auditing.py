@@ -133,19 +133,19 @@ def declared_trade_off(statement: guarantee.Guarantee, type_one: np.ndarray) -> 
     Raises:
       ValueError: another notion, an error rate outside [0, 1].
     """
-    notion, given = _checks.choice("notion", statement.notion, ("gdp", "dp")), statement.delta
+    notion, slack = _checks.choice("notion", statement.notion, ("gdp", "dp")), statement.delta
     rates = _checks.reals("type_one", type_one)
     if not np.all((rates >= 0) & (rates <= 1)):
         raise ValueError(f"type_one must lie in [0, 1], got {np.min(rates):g} to {np.max(rates):g}")
     if notion == "gdp":
         curve = scipy.stats.norm.cdf(
-            scipy.stats.norm.ppf(1.0 - np.stack([rates, np.minimum(rates + given, 1.0)])) - statement.level
+            scipy.stats.norm.ppf(1.0 - np.stack([rates, np.minimum(rates + slack, 1.0)])) - statement.level
         )
-        return np.maximum(0.0, np.maximum(curve[0] - given, curve[1]))
+        return np.maximum(0.0, np.maximum(curve[0] - slack, curve[1]))
     with np.errstate(over="ignore"):
         odds = np.exp(statement.level)
         steep = np.where(rates > 0, odds * np.maximum(rates, np.finfo(np.float64).tiny), 0.0)  # never inf times 0
-    return np.maximum(0.0, np.maximum((1.0 - given - rates) / odds, 1.0 - given - steep))
+    return np.maximum(0.0, np.maximum((1.0 - slack - rates) / odds, 1.0 - slack - steep))
 
 
 def outcome_scores(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -202,17 +202,19 @@ def replay(run: Callable[[Any], tuple[Any, Any]], first: Tree, second: Tree, *, 
       second: its neighbour.
       order: of the norm for the statistic's move.
     """
-    done, other = _attempt(run, first), _attempt(run, second)
-    if isinstance(done, type) or isinstance(other, type):
-        names = tuple(one.__name__ if isinstance(one, type) else "returned" for one in (done, other))
-        return Replay((), 0.0, names[0]) if done is other else Replay(names, math.inf)
-    (statistic, rest), (its_statistic, its_rest) = done, other
-    leaves, its_leaves = dict(_leaves("", rest)), dict(_leaves("", its_rest))
-    both = leaves.keys() & its_leaves.keys()
+    result, neighbour_result = _attempt(run, first), _attempt(run, second)
+    if isinstance(result, type) or isinstance(neighbour_result, type):
+        names = tuple(one.__name__ if isinstance(one, type) else "returned" for one in (result, neighbour_result))
+        return Replay((), 0.0, names[0]) if result is neighbour_result else Replay(names, math.inf)
+    (statistic, rest), (neighbour_statistic, neighbour_rest) = result, neighbour_result
+    leaves, neighbour_leaves = dict(_leaves("", rest)), dict(_leaves("", neighbour_rest))
+    both = leaves.keys() & neighbour_leaves.keys()
     differing = tuple(
-        name for name in {**leaves, **its_leaves} if name not in both or not _same(leaves[name], its_leaves[name])
+        name
+        for name in {**leaves, **neighbour_leaves}
+        if name not in both or not _same(leaves[name], neighbour_leaves[name])
     )
-    ends = [[np.ravel(leaf) for _, leaf in _leaves("", one)] for one in (statistic, its_statistic)]
+    ends = [[np.ravel(leaf) for _, leaf in _leaves("", one)] for one in (statistic, neighbour_statistic)]
     if [len(leaf) for leaf in ends[0]] != [len(leaf) for leaf in ends[1]]:
         return Replay(differing, math.inf)
     start, end = (np.concatenate([np.zeros(0), *one]).astype(np.float64) for one in ends)
@@ -253,7 +255,7 @@ def _thresholds(learnt) -> np.ndarray:
 
 def _above(scores, thresholds) -> np.ndarray:
     """Count how many of each are above each threshold: ``(2, k)``."""
-    return np.stack([len(each) - np.searchsorted(np.sort(each), thresholds, side="right") for each in scores])
+    return np.stack([len(side) - np.searchsorted(np.sort(side), thresholds, side="right") for side in scores])
 
 
 def _attempt(run, data) -> Any:

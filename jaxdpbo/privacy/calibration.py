@@ -169,7 +169,7 @@ def noise_settings(budget: SumBudget, *clip: jax.Array) -> NoiseSettings:
 
 def join_settings(first: NoiseSettings, second: NoiseSettings) -> NoiseSettings:
     """Join the settings of two parts of a run."""
-    return jax.tree.map(lambda *both: jnp.concatenate([jnp.atleast_1d(each) for each in both]), first, second)
+    return jax.tree.map(lambda *both: jnp.concatenate([jnp.atleast_1d(setting) for setting in both]), first, second)
 
 
 def same_noise(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> jax.Array:

@@ -180,17 +180,17 @@ def scores(budget: ChoiceBudget, total: wide_integers.Wide, favoured: ArrayLike 
     prior = jnp.rint(_prior(points, favoured, budget.mu.dtype) / float(RATE)).astype(jnp.int32)
     farthest = top + math.ceil(math.log(points) / RATE)  # beyond, no prior counts, and no difference wraps
     worse = wide_integers.add(lost, wide_integers.negate(wide_integers.minimum(lost)))
-    found = prior - wide_integers.narrow(worse, farthest)
-    return found - jnp.max(found) + top
+    total_scores = prior - wide_integers.narrow(worse, farthest)
+    return total_scores - jnp.max(total_scores) + top
 
 
 def _prior(count: int, favoured: ArrayLike | None, dtype: DTypeLike) -> jax.Array:
     """Return logarithms of weights ``(m,)``: a row may have as much as all others."""
-    found = jnp.zeros(count, dtype)
+    equal = jnp.zeros(count, dtype)
     if favoured is None:
-        return found
+        return equal
     at = jnp.arange(count, dtype=jnp.int32) == jnp.asarray(favoured, jnp.int32)
-    return jnp.where(at, jnp.asarray(math.log(max(count - 1, 1)), dtype), found)
+    return jnp.where(at, jnp.asarray(math.log(max(count - 1, 1)), dtype), equal)
 
 
 def relative_losses(losses: jax.Array, width: jax.Array) -> jax.Array:
@@ -203,8 +203,8 @@ def relative_losses(losses: jax.Array, width: jax.Array) -> jax.Array:
     least = jax.lax.fori_loop(  # XLA's reduction over the leading axis takes 3 to 8 times as long on CPUs
         1, losses.shape[0], lambda i, least: jnp.minimum(least, fill_nonfinite(losses[i])), fill_nonfinite(losses[0])
     )
-    found = jnp.clip((losses - jnp.where(jnp.isfinite(least), least, 0.0)[None]) / width, 0.0, 1.0)
-    return jnp.where(jnp.isfinite(losses) & (found >= 0), found, 1.0)
+    shares = jnp.clip((losses - jnp.where(jnp.isfinite(least), least, 0.0)[None]) / width, 0.0, 1.0)
+    return jnp.where(jnp.isfinite(losses) & (shares >= 0), shares, 1.0)
 
 
 def _range(units: int) -> Fraction:

@@ -148,7 +148,9 @@ def weighted_clipped_sum(
     sums, *flags = jax.lax.map(lambda start: sum_chunk_from(start, None), starts)  # integers of a chunk fit 31 bits
     if rest:  # the last chunk overlaps the chunk before, and counts new users only
         last = sum_chunk_from(jnp.asarray(users - CHUNK, jnp.int32), jnp.arange(CHUNK) >= CHUNK - rest)
-        sums, *flags = (jnp.concatenate([first, one[None]]) for first, one in zip((sums, *flags), last, strict=True))
+        sums, *flags = (
+            jnp.concatenate([first, rest_sum[None]]) for first, rest_sum in zip((sums, *flags), last, strict=True)
+        )
     total = jnp.sum(sums, axis=0) if radius is None else wide_integers.total(sums.T, RADIUS_BITS + CHUNK_BITS)
     clipped, nonfinite = (jnp.sum(flag) for flag in flags)
     return total, clipped, nonfinite

@@ -78,8 +78,8 @@ def sum_losses(
       ``(b,)`` of losses moved by the clip. Both are raw.
     """
     middle, half = (low + high) / 2, (high - low) / 2
-    known = jnp.where(jnp.isnan(losses), middle, losses)
-    parts = jnp.clip(known, low, high)
+    filled = jnp.where(jnp.isnan(losses), middle, losses)
+    parts = jnp.clip(filled, low, high)
     moved = parts != losses
     if budget.noise == "exact":
         scaled = jnp.rint((parts - middle) / half * jnp.asarray(budget.radius, half.dtype)).astype(jnp.int32)
@@ -96,8 +96,8 @@ def perturb_losses(
     key: jax.Array, budget: calibration.SumBudget, total: totals.Sum, low: jax.Array, high: jax.Array
 ) -> totals.Sum:
     """Add the noise of ``noisy_mean_loss`` to all users' ``sum_losses``: ``Wide``, or means if not exact."""
-    each = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
-    return _perturb(key, budget, total, sensitivity.mean_loss(low, high, budget.users) / each)
+    level = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
+    return _perturb(key, budget, total, sensitivity.mean_loss(low, high, budget.users) / level)
 
 
 def mean_of_losses(budget: calibration.SumBudget, released: totals.Sum, low: jax.Array, high: jax.Array) -> jax.Array:
@@ -129,8 +129,8 @@ def loss_deviation(budget: calibration.SumBudget, low: float, high: float) -> fl
         return 0.0
     if budget.noise == "exact":
         return moved * budget.sigma / sensitivity.integer_sum(int(budget.radius))
-    each = accounting.split_gdp(float(budget.mu), budget.steps * budget.releases)
-    return accounting.gaussian_standard_deviation(moved, each)
+    level = accounting.split_gdp(float(budget.mu), budget.steps * budget.releases)
+    return accounting.gaussian_standard_deviation(moved, level)
 
 
 def _perturb(key: jax.Array, budget: calibration.SumBudget, total: totals.Sum, deviation: jax.Array) -> totals.Sum:

@@ -126,8 +126,8 @@ def median_of_counts(
         return (jnp.where(enough, low, jnp.minimum(middle + 1, high)), jnp.where(enough, middle, high)), None
 
     ends = jnp.asarray(LOWEST, jnp.int32), jnp.asarray(HIGHEST, jnp.int32)
-    (found, _), _ = jax.lax.scan(halve, ends, jax.random.split(key, COUNTS))
-    return jnp.ldexp(jnp.ones((), dtype), found)
+    (exponent, _), _ = jax.lax.scan(halve, ends, jax.random.split(key, COUNTS))
+    return jnp.ldexp(jnp.ones((), dtype), exponent)
 
 
 def largest_differences(losses: jax.Array, reference: jax.Array) -> jax.Array:
@@ -151,9 +151,9 @@ def _reaches_half(key, budget, counted, users):
     if budget.noise == "exact":
         noise = wide_integers.widen(mechanisms.rounded_gaussian(key, (), SIGMA))
         noisy = wide_integers.add(wide_integers.multiply(counted, budget.units), noise)
-        one, all_of_them = wide_integers.widen(jnp.ones((), jnp.int32)), wide_integers.constant(users)
-        twice = wide_integers.add(wide_integers.add(noisy, noisy), one)  # at least half, rounded down
-        return wide_integers.is_at_least(twice, wide_integers.multiply(all_of_them, budget.units))
+        unit, everyone = wide_integers.widen(jnp.ones((), jnp.int32)), wide_integers.constant(users)
+        twice = wide_integers.add(wide_integers.add(noisy, noisy), unit)  # at least half, rounded down
+        return wide_integers.is_at_least(twice, wide_integers.multiply(everyone, budget.units))
     noisy = wide_integers.to_float(counted, budget.mu.dtype)
     if budget.noise == "float":
         noisy = mechanisms.gaussian(key, noisy, sensitivity.count(1) * COUNTS**0.5 / budget.mu)

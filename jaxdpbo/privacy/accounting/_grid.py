@@ -74,10 +74,10 @@ def _wrap(mass: Vector, length: int) -> Vector:
     half = len(mass) // 2
     if len(mass) > length:
         return np.asarray(np.bincount(np.arange(-half, half + 1) % length, mass), float)
-    found = np.zeros(length)
-    found[: half + 1] = mass[half:]
-    found[length - half :] = mass[:half]
-    return found
+    circle = np.zeros(length)
+    circle[: half + 1] = mass[half:]
+    circle[length - half :] = mass[:half]
+    return circle
 
 
 def _power(transform: NDArray[np.complexfloating[Any]], times: int) -> NDArray[np.complexfloating[Any]]:
@@ -90,9 +90,9 @@ def _power(transform: NDArray[np.complexfloating[Any]], times: int) -> NDArray[n
         times >>= 1
         if times:
             square *= square
-    found = np.zeros_like(transform)
-    found[kept] = power
-    return found
+    result = np.zeros_like(transform)
+    result[kept] = power
+    return result
 
 
 def _window(parts: Sequence[Part], step: float, slack: float) -> tuple[float, float]:
@@ -114,19 +114,19 @@ def _log_moments(mass: Vector, step: float, tilts: Vector) -> Vector:
     half = len(mass) // 2
     sides = np.stack([mass[half + 1 :], mass[:half][::-1]])
     near = int(np.searchsorted(tilts, LARGEST / 2 / (step * max(half, 1))))
-    found = np.full((2, near), mass[half])
+    moments = np.full((2, near), mass[half])
     for first in range(0, half, BLOCK):
-        some = sides[:, first : first + BLOCK]
-        losses = step * np.arange(first + 1, first + 1 + some.shape[1])
+        block = sides[:, first : first + BLOCK]
+        losses = step * np.arange(first + 1, first + 1 + block.shape[1])
         factors = np.exp(losses[:, None] * tilts[:near])
-        found += some @ factors + (some @ (1 / factors))[::-1]
-    found = np.log(found)
+        moments += block @ factors + (block @ (1 / factors))[::-1]
+    moments = np.log(moments)
     if near == len(tilts):
-        return found
+        return moments
     losses = step * np.arange(-half, half + 1)
     with np.errstate(divide="ignore"):
         far = [[renyi.log_sum(np.log(side) + tilt * losses) for tilt in tilts[near:]] for side in (mass, mass[::-1])]
-    return np.concatenate([found, np.array(far)], axis=1)
+    return np.concatenate([moments, np.array(far)], axis=1)
 
 
 def find_epsilon(mass: Vector, losses: Vector, delta: float) -> float:
@@ -151,16 +151,16 @@ def find_epsilon(mass: Vector, losses: Vector, delta: float) -> float:
     return float(min(losses[upper], math.log((above[upper] - delta) / scaled[upper]) * (1 + 1e-12) + 1e-15))
 
 
-def make_profile(found: Sum) -> Profile:
+def make_profile(sum_of_losses: Sum) -> Profile:
     """Return the profile ``epsilon -> delta`` of a sum, linear in ``a`` between two losses."""
-    losses = found.losses
-    above = np.append(np.cumsum(found.mass[::-1])[::-1], 0.0)
-    scaled = np.append(np.cumsum((found.mass * np.exp(-losses))[::-1])[::-1], 0.0)
+    losses = sum_of_losses.losses
+    above = np.append(np.cumsum(sum_of_losses.mass[::-1])[::-1], 0.0)
+    scaled = np.append(np.cumsum((sum_of_losses.mass * np.exp(-losses))[::-1])[::-1], 0.0)
 
     def profile(epsilon: float) -> float:
         upper = int(np.searchsorted(losses, epsilon, side="right"))
         beyond = float(above[upper] - math.exp(min(epsilon, LARGEST)) * scaled[upper])
-        return min(1.0, max(beyond, 0.0) * ABOVE + found.lost)
+        return min(1.0, max(beyond, 0.0) * ABOVE + sum_of_losses.lost)
 
     return profile
 
@@ -195,14 +195,14 @@ def chords(epsilons: Vector, deltas: Vector) -> Profile:
 
     The result bounds every profile below ``deltas`` at ``epsilons``, as profiles are convex and nonincreasing in ``a``.
     """
-    known = np.minimum.accumulate(np.where((deltas >= 0) & (deltas <= 1), deltas, 1.0))
+    bounds = np.minimum.accumulate(np.where((deltas >= 0) & (deltas <= 1), deltas, 1.0))
 
     def profile(epsilon: float) -> float:
         upper = int(np.searchsorted(epsilons, epsilon, side="right"))
         if upper == len(epsilons):
-            return float(known[-1])
+            return float(bounds[-1])
         share = math.expm1(epsilon - epsilons[upper - 1]) / math.expm1(epsilons[upper] - epsilons[upper - 1])
-        return min(1.0, float(known[upper - 1] + share * (known[upper] - known[upper - 1])) * ABOVE)
+        return min(1.0, float(bounds[upper - 1] + share * (bounds[upper] - bounds[upper - 1])) * ABOVE)
 
     return profile
 
@@ -222,7 +222,7 @@ def from_profile(profile: Profile, step: float, tail: float, most: int) -> Part 
     if step * stride * count > LARGEST:
         return None
     epsilons = step * stride * np.arange(count + 1)
-    return _dots(epsilons, np.array([profile(float(each)) for each in epsilons]), stride)
+    return _dots(epsilons, np.array([profile(float(epsilon)) for epsilon in epsilons]), stride)
 
 
 def _dots(epsilons: Vector, bounds: Vector, stride: int) -> Part:

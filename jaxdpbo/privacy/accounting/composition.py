@@ -72,11 +72,13 @@ class Total(NamedTuple):
         ComposedDpEvent(events=[GaussianDpEvent(noise_multiplier=2.0)])
         """
         events = _checks.extra("dp_accounting", "accounting", "to_dp_event").dp_event
-        return events.ComposedDpEvent([_event(events, one.what, one.kind, one.arguments) for one in self.stages])
+        return events.ComposedDpEvent(
+            [_event(events, stage.what, stage.kind, stage.arguments) for stage in self.stages]
+        )
 
     def __str__(self) -> str:
         """Format the guarantee, and a line for each stage."""
-        rows = [f"- {one.what}: {one.how}; alone epsilon {one.epsilon:.4g}" for one in self.items]
+        rows = [f"- {item.what}: {item.how}; alone epsilon {item.epsilon:.4g}" for item in self.items]
         return "\n".join([f"epsilon {self.epsilon:.6g} at delta {self.delta:g} ({self.relation})", *rows])
 
 
@@ -107,21 +109,21 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
     - the search: 0.5-GDP; alone epsilon 1.993
     - the choice: 0.3-DP; alone epsilon 0.3
     """
-    delta, given = _checks.probability("delta", delta), _stages(stages)
-    alone = {id(one): one.epsilon(delta) for one in {id(one): one for one in given}.values()}
-    items = tuple(Item(one.what, one.how, alone[id(one)]) for one in given)
-    mu, rest = _split_gaussian(given)
+    delta, checked = _checks.probability("delta", delta), _stages(stages)
+    alone = {id(stage): stage.epsilon(delta) for stage in {id(stage): stage for stage in checked}.values()}
+    items = tuple(Item(stage.what, stage.how, alone[id(stage)]) for stage in checked)
+    mu, rest = _split_gaussian(checked)
     if not rest:
-        found = [(gdp.gdp_epsilon(mu, delta), "gaussian")]
+        bounds = [(gdp.gdp_epsilon(mu, delta), "gaussian")]
     else:
         level, rest_alone = (
             _gaussian_level(mu, rest, 0.0),
             [rest[0].epsilon(delta)] if mu == 0 and len(rest) == 1 else [],
         )
-        found = [(gdp.gdp_epsilon(level, delta), "gaussian"), (_basic(mu, rest, delta), "basic")]
-        found += [(each, "alone") for each in rest_alone] + [(_grid_epsilon(mu, rest, delta), "grid")]
-    epsilon, by = min(found, key=lambda each: each[0])
-    return Total(epsilon, delta, RELATION, by, items, given)
+        bounds = [(gdp.gdp_epsilon(level, delta), "gaussian"), (_basic(mu, rest, delta), "basic")]
+        bounds += [(bound, "alone") for bound in rest_alone] + [(_grid_epsilon(mu, rest, delta), "grid")]
+    epsilon, by = min(bounds, key=lambda bound: bound[0])
+    return Total(epsilon, delta, RELATION, by, items, checked)
 
 
 def compose_profile(stages: Sequence[Stage]) -> _grid.Profile:
@@ -141,8 +143,8 @@ def compose_profile(stages: Sequence[Stage]) -> _grid.Profile:
     mu, rest = _split_gaussian(_stages(stages))
     if not rest:
         return partial(gdp.gdp_delta, mu)
-    found = _sum(mu, rest, 1.0, _grid.TRUNCATED)
-    return _grid.make_profile(found) if found is not None else lambda epsilon: 1.0
+    sum_of_losses = _sum(mu, rest, 1.0, _grid.TRUNCATED)
+    return _grid.make_profile(sum_of_losses) if sum_of_losses is not None else lambda epsilon: 1.0
 
 
 def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
@@ -172,14 +174,14 @@ def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
     >>> [round(accounting.gdp_level([training], delta), 2) for delta in (0.0, 1e-6)]
     [10.0, 0.22]
     """
-    given = _stages(stages)
+    checked = _stages(stages)
     if (delta := _checks.number("delta", delta)) != 0:
         delta = _checks.probability("delta", delta)
-    mu, rest = _split_gaussian(given)
+    mu, rest = _split_gaussian(checked)
     least = _gaussian_level(mu, rest, delta)
     if not rest or delta == 0:
         return least
-    return min(least, _level_above(compose_profile(given), delta))
+    return min(least, _level_above(compose_profile(checked), delta))
 
 
 def _level_above(profile: _grid.Profile, delta: float) -> float:
@@ -193,21 +195,21 @@ def _level_above(profile: _grid.Profile, delta: float) -> float:
     places, mu = np.linspace(0.0, reach, LEVELS_AT).tolist(), 0.0
     # The order is free. In random order few points need a larger mu than all points before, and only those cost a root.
     for number in np.random.default_rng(0).permutation(LEVELS_AT - 1) if reach > 0 else ():
-        wanted = (profile(places[number]) - delta) * _grid.ABOVE
-        if wanted >= 1:
+        needed = (profile(places[number]) - delta) * _grid.ABOVE
+        if needed >= 1:
             return math.inf
-        if wanted > 0 and gdp.gdp_delta(mu, places[number + 1]) < wanted:
-            mu = gdp.gdp_mu(places[number + 1], wanted) * (1 + 1e-9)
+        if needed > 0 and gdp.gdp_delta(mu, places[number + 1]) < needed:
+            mu = gdp.gdp_mu(places[number + 1], needed) * (1 + 1e-9)
     return mu
 
 
 def _stages(stages: Unchecked) -> tuple[Stage, ...]:
     if isinstance(stages, Stage) or not isinstance(stages, (list, tuple)):
         raise TypeError(f"stages must be a list of stages made by accounting.stage, got {stages!r:.80}")
-    for one in stages:
-        if not isinstance(one, Stage):
+    for item in stages:
+        if not isinstance(item, Stage):
             raise TypeError(
-                f"stages must be made by accounting.stage, got {one!r:.80}: a bare epsilon has no relation, no profile"
+                f"stages must be made by accounting.stage, got {item!r:.80}: a bare epsilon has no relation, no profile"
             )
     return tuple(stages)
 
@@ -216,10 +218,10 @@ def _split_gaussian(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
     """Return the level of all Gaussian stages, rounded up, and the other stages with any cost."""
     levels = [_level_as_gaussian(stage) for stage in stages]
     rest = [stage for stage, level in zip(stages, levels, strict=True) if level is None]
-    known = [level for level in levels if level]
-    if math.inf in known:
+    positive = [level for level in levels if level]
+    if math.inf in positive:
         return math.inf, rest
-    return (rounded_gaussian.compose_gdp_rounded_up(*known) if known else 0.0), rest
+    return (rounded_gaussian.compose_gdp_rounded_up(*positive) if positive else 0.0), rest
 
 
 def _level_as_gaussian(stage: Stage) -> float | None:
@@ -262,26 +264,30 @@ def _level(kind: str, arguments: tuple[Any, ...]) -> float:
 
 def _gaussian_level(mu: float, rest: Sequence[Stage], slack: float) -> float:
     """Return the level of all stages but for ``slack``, if each is Gaussian DP but for its delta; otherwise inf."""
-    if math.fsum(one.arguments[1] for one in rest if one.kind == "approximate") * (1 + 1e-15) > slack:
+    if math.fsum(stage.arguments[1] for stage in rest if stage.kind == "approximate") * (1 + 1e-15) > slack:
         return math.inf
-    return math.hypot(mu, *(_level(one.kind, one.arguments) for one in rest)) * (1 + 1e-15)
+    return math.hypot(mu, *(_level(stage.kind, stage.arguments) for stage in rest)) * (1 + 1e-15)
 
 
 def _basic(mu: float, rest: Sequence[Stage], delta: float) -> float:
     """Return the sum of the stages' own epsilons; all but pure stages share ``delta``."""
-    charged = [one for one in rest if one.kind != "pure"]
-    share = delta / max(1, len(charged) + (mu > 0)) * (1 - 1e-15)
+    impure = [stage for stage in rest if stage.kind != "pure"]
+    share = delta / max(1, len(impure) + (mu > 0)) * (1 - 1e-15)
     if share == 0:  # delta is among the smallest floats
         return math.inf
-    found = [one.arguments[0] for one in rest if one.kind == "pure"]
-    found += [one.epsilon(share) for one in charged] + ([gdp.gdp_epsilon(mu, share)] if mu > 0 else [])
-    return math.fsum(found) * (1 + 1e-15)
+    epsilons = [stage.arguments[0] for stage in rest if stage.kind == "pure"]
+    epsilons += [stage.epsilon(share) for stage in impure] + ([gdp.gdp_epsilon(mu, share)] if mu > 0 else [])
+    return math.fsum(epsilons) * (1 + 1e-15)
 
 
 def _grid_epsilon(mu: float, rest: Sequence[Stage], delta: float) -> float:
     slack = min(_grid.TRUNCATED, 1e-4 * delta)
-    found = _sum(mu, rest, delta, slack)
-    return math.inf if found is None else _grid.find_epsilon(found.mass, found.losses, delta - found.lost)
+    sum_of_losses = _sum(mu, rest, delta, slack)
+    return (
+        math.inf
+        if sum_of_losses is None
+        else _grid.find_epsilon(sum_of_losses.mass, sum_of_losses.losses, delta - sum_of_losses.lost)
+    )
 
 
 def _sum(mu: float, rest: Sequence[Stage], delta: float, slack: float) -> _grid.Sum | None:
@@ -290,49 +296,49 @@ def _sum(mu: float, rest: Sequence[Stage], delta: float, slack: float) -> _grid.
     count = sum(times for _, times in groups)
     if math.isinf(mu) or slack / count < 1e-300:
         return None
-    shape = [(times, _deviation(one, slack / count)) for one, times in groups]
+    shape = [(times, _deviation(stage, slack / count)) for stage, times in groups]
     mean = math.sqrt(sum(times * deviation**2 for times, deviation in shape) / count)
     for share in SHARES if mean > 0 else ():
         step = share * mean
         parts = [
-            _part(one, times, step, slack / count, deviation)
-            for (one, times), (_, deviation) in zip(groups, shape, strict=True)
+            _part(stage, times, step, slack / count, deviation)
+            for (stage, times), (_, deviation) in zip(groups, shape, strict=True)
         ]
-        known = [part for part in parts if part is not None]
-        if len(known) == len(parts) and (found := _grid.add_losses(known, step, slack, delta)) is not None:
-            return found
+        placed = [part for part in parts if part is not None]
+        if len(placed) == len(parts) and (sum_of_losses := _grid.add_losses(placed, step, slack, delta)) is not None:
+            return sum_of_losses
     return None
 
 
 def _groups(mu: float, rest: Sequence[Stage]) -> list[tuple[Stage, int]]:
     """Group equal stages and count them: a single transform serves each group."""
-    found: list[tuple[Stage, int]] = []
+    groups: list[tuple[Stage, int]] = []
     if mu > 0:
-        found.append((Stage("", "gaussian", (mu,), "", partial(gdp.gdp_delta, mu)), 1))
-    for one in rest:
-        times = one.arguments[2] if one.kind == "sampled_gaussian" else 1
-        key = one.kind, one.arguments[:2]
-        same = [place for place, (other, _) in enumerate(found) if (other.kind, other.arguments[:2]) == key]
+        groups.append((Stage("", "gaussian", (mu,), "", partial(gdp.gdp_delta, mu)), 1))
+    for stage in rest:
+        times = stage.arguments[2] if stage.kind == "sampled_gaussian" else 1
+        key = stage.kind, stage.arguments[:2]
+        same = [place for place, (other, _) in enumerate(groups) if (other.kind, other.arguments[:2]) == key]
         if same:
-            found[same[0]] = (one, found[same[0]][1] + times)
+            groups[same[0]] = (stage, groups[same[0]][1] + times)
         else:
-            found.append((one, times))
-    return found
+            groups.append((stage, times))
+    return groups
 
 
-def _group_profile(one: Stage) -> tuple[_grid.Profile, tuple[float, float] | None]:
+def _group_profile(stage: Stage) -> tuple[_grid.Profile, tuple[float, float] | None]:
     """Return the profile of a group's stage, and ``(rate, noise_multiplier)`` if its losses have densities."""
-    if one.kind == "gaussian":
-        return one.profile, (1.0, 1 / one.arguments[0])
-    if one.kind == "sampled_gaussian":
-        rate, z, _ = one.arguments
+    if stage.kind == "gaussian":
+        return stage.profile, (1.0, 1 / stage.arguments[0])
+    if stage.kind == "sampled_gaussian":
+        rate, z, _ = stage.arguments
         return partial(sampling.step_delta, rate, z), (rate, z)
-    return one.profile, None
+    return stage.profile, None
 
 
-def _deviation(one: Stage, tail: float) -> float:
+def _deviation(stage: Stage, tail: float) -> float:
     """Return the standard deviation of a stage's loss, by a grid of a few hundred points without a density."""
-    profile, density = _group_profile(one)
+    profile, density = _group_profile(stage)
     if density is not None:
         return sampling.deviation(*density)
     reach = _grid.first_below(profile, profile(_grid.MAX_EPSILON) + 1e-6)
@@ -344,9 +350,9 @@ def _deviation(one: Stage, tail: float) -> float:
     return float(math.sqrt(part.mass @ losses**2))
 
 
-def _part(one: Stage, times: int, step: float, tail: float, deviation: float) -> _grid.Part | None:
+def _part(stage: Stage, times: int, step: float, tail: float, deviation: float) -> _grid.Part | None:
     """Place a stage's losses on the grid; None if the grid has too few points."""
-    profile, density = _group_profile(one)
+    profile, density = _group_profile(stage)
     if profile(0.0) <= tail:
         return _grid.Part(np.ones(1), tail, times)
     if density is None or step > FURTHEST * deviation:

@@ -26,11 +26,11 @@ def pair_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
 @lru_cache(maxsize=1024)
 def pair_divergences(rate: float, z: float) -> Vector:
     """Return read-only divergences at ``ORDERS``; infinite where the integral would reach too far."""
-    found = np.full(len(ORDERS), np.inf)
+    divergences = np.full(len(ORDERS), np.inf)
     near = (ORDERS + 1) / z + 12 <= MAX_DEVIATIONS
-    found[near] = _divergences(rate, z, ORDERS[near])
-    found.setflags(write=False)
-    return found
+    divergences[near] = _divergences(rate, z, ORDERS[near])
+    divergences.setflags(write=False)
+    return divergences
 
 
 def _divergences(rate: float, z: float, orders: Vector) -> Vector:
@@ -44,15 +44,15 @@ def _divergences(rate: float, z: float, orders: Vector) -> Vector:
     size = loss(rate, mu, w)
     density = -(w**2) / 2 - 0.5 * math.log(2 * math.pi) + np.log(weights)
     atom = math.log1p(-rate) + math.log(scipy.special.erf(mu / math.sqrt(8.0))) if rate < 1 else -math.inf
-    found = np.empty(len(orders))
+    divergences = np.empty(len(orders))
     for number, (order, end) in enumerate(zip(orders.tolist(), pieces.tolist(), strict=True)):
-        some = size[:end]
-        powers = order * some + density[:end]
+        losses = size[:end]
+        powers = order * losses + density[:end]
         largest = float(np.max(powers))
-        integral = np.sum(np.exp(powers - largest) * (1 + np.exp((1 - 2 * order) * some)))
+        integral = np.sum(np.exp(powers - largest) * (1 + np.exp((1 - 2 * order) * losses)))
         total = np.logaddexp(largest + math.log(integral), atom)
-        found[number] = max(float(total), 0.0) / (order - 1)
-    return found
+        divergences[number] = max(float(total), 0.0) / (order - 1)
+    return divergences
 
 
 def published_divergence(rate: float, z: float, orders: NDArray[np.int64]) -> Vector:
@@ -69,14 +69,14 @@ def published_divergence(rate: float, z: float, orders: NDArray[np.int64]) -> Ve
     squares = np.array([log_even[2 * (k // 2)] + log_even[2 * ((k + 1) // 2)] for k in j.tolist()])
     log_zeta = np.minimum(math.log(4) + 0.5 * squares, math.log(2) + j * (j - 1) / (2 * z**2))
     log_zeta[0] = min(math.log(4) + _log_expm1(1 / z**2), math.log(2) + 1 / z**2)
-    found = []
+    divergences = []
     for order in orders.tolist():
-        some = j[: order - 1]
+        terms = j[: order - 1]
         log_factorial = scipy.special.gammaln
-        choose = log_factorial(order + 1) - log_factorial(some + 1) - log_factorial(order - some + 1)
-        total = log_sum(np.append(choose + some * math.log(rate) + log_zeta[: order - 1], 0.0))
-        found.append(float(total) / (order - 1))
-    return np.array(found)
+        choose = log_factorial(order + 1) - log_factorial(terms + 1) - log_factorial(order - terms + 1)
+        total = log_sum(np.append(choose + terms * math.log(rate) + log_zeta[: order - 1], 0.0))
+        divergences.append(float(total) / (order - 1))
+    return np.array(divergences)
 
 
 def published_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
@@ -92,10 +92,10 @@ def renyi_epsilon(orders: NDArray[Any], divergences: Vector, delta: float, conve
     "classic", of Mironov (2017) and the paper, is ``+ log(1 / delta) / (a - 1)``.
     """
     if conversion == "classic":
-        found = divergences - math.log(delta) / (orders - 1)
+        epsilons = divergences - math.log(delta) / (orders - 1)
     else:
-        found = divergences + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
-    return max(float(np.min(found)), 0.0)
+        epsilons = divergences + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(float(np.min(epsilons)), 0.0)
 
 
 def renyi_delta(orders: NDArray[Any], divergences: Vector, epsilon: float) -> float:

@@ -30,8 +30,8 @@ def largest_distance(mu: float, sigma: int, releases: int = 1) -> int:
     Raises:
       ValueError: ``mu`` not positive and finite, ``sigma`` or ``releases`` below 1.
     """
-    each = Fraction(_checks.positive("mu", mu)) * _checks.size("sigma", sigma)
-    return math.isqrt(math.floor(each**2 / _checks.size("releases", releases)))
+    scaled = Fraction(_checks.positive("mu", mu)) * _checks.size("sigma", sigma)
+    return math.isqrt(math.floor(scaled**2 / _checks.size("releases", releases)))
 
 
 def compose_gdp_rounded_up(*levels: float) -> float:
@@ -42,16 +42,16 @@ def compose_gdp_rounded_up(*levels: float) -> float:
 def round_up(value: Fraction) -> float:
     """Return the least float of at least ``value``."""
     try:
-        found = float(value)
+        nearest = float(value)
     except OverflowError:
         return math.inf
-    return found if Fraction(found) >= value else math.nextafter(found, math.inf)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def _root_above(squared: Fraction) -> float:
     shift = 60 - (squared.numerator.bit_length() - squared.denominator.bit_length()) // 2  # a root of about 60 bits
     root = math.isqrt(math.ceil(squared * Fraction(4) ** shift)) + 1
-    found = round_up(root / Fraction(2) ** shift)
-    while Fraction(lower := math.nextafter(found, 0.0)) ** 2 >= squared:
-        found = lower
-    return found
+    upper = round_up(root / Fraction(2) ** shift)
+    while Fraction(lower := math.nextafter(upper, 0.0)) ** 2 >= squared:
+        upper = lower
+    return upper

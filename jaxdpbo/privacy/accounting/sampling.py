@@ -95,8 +95,8 @@ def sampled_gaussian_epsilons(
     _checks.vector("steps", steps, len(q))
     counts = [_checks.size("steps", one, minimum=0) for one in np.asarray(steps).tolist()]
     settings = list(zip(q.tolist(), z.tolist(), counts, strict=True))
-    found = {one: _bound(*one, delta).epsilon for one in set(settings)}
-    return np.array([found[one] for one in settings])
+    epsilons = {one: _bound(*one, delta).epsilon for one in set(settings)}
+    return np.array([epsilons[one] for one in settings])
 
 
 def _bound(rate: float, z: float, steps: int, delta: float) -> Bound:
@@ -143,8 +143,8 @@ def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int
         return lambda epsilon: union
     step = GRID_SHARE * deviation(rate, z)
     parts = [discretise_loss(rate, z, step, TRUNCATED / steps, steps)] if fits(rate, z, step) else []
-    found = _grid.add_losses(parts, step, TRUNCATED, 1.0) if parts else None
-    by_grid = _grid.make_profile(found) if found is not None else lambda epsilon: 1.0
+    sum_of_losses = _grid.add_losses(parts, step, TRUNCATED, 1.0) if parts else None
+    by_grid = _grid.make_profile(sum_of_losses) if sum_of_losses is not None else lambda epsilon: 1.0
     divergences = steps * renyi.pair_divergences(rate, z)
 
     def profile(epsilon: float) -> float:
@@ -187,7 +187,7 @@ def compose_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float)
     """
     delta, orders = _checks.probability("delta", delta), renyi.ORDERS
     total = np.zeros(len(orders))
-    if not isinstance(trainings, Sequence) or any(np.shape(one) != (3,) for one in trainings):
+    if not isinstance(trainings, Sequence) or any(np.shape(training) != (3,) for training in trainings):
         raise TypeError(f"trainings must be a sequence of (rate, noise_multiplier, steps), got {trainings!r:.80}")
     for rate, noise_multiplier, steps in trainings:
         rate, z = _checks.fraction("rate", rate), _checks.nonnegative("noise_multiplier", noise_multiplier)
@@ -204,8 +204,12 @@ def profile_epsilon(rate: float, z: float, steps: int, delta: float, share: floa
     if slack / steps < sys.float_info.min:  # delta is among the smallest floats
         return math.inf
     step = share * deviation(rate, z)
-    found = _grid.add_losses([discretise_loss(rate, z, step, slack / steps, steps)], step, slack, delta)
-    return math.inf if found is None else _grid.find_epsilon(found.mass, found.losses, delta - found.lost)
+    sum_of_losses = _grid.add_losses([discretise_loss(rate, z, step, slack / steps, steps)], step, slack, delta)
+    return (
+        math.inf
+        if sum_of_losses is None
+        else _grid.find_epsilon(sum_of_losses.mass, sum_of_losses.losses, delta - sum_of_losses.lost)
+    )
 
 
 def _place(rate: float, mu: float, loss: Vector) -> Vector:
@@ -263,19 +267,19 @@ def _masses(rate: float, mu: float, edges: Vector) -> Vector:
     """
     widths = np.diff(edges)
     broad, wide = (int(np.count_nonzero(widths > least)) for least in (BROAD, NARROW * min(1.0, 3 / mu)))
-    found = np.empty((2, len(widths)))
+    masses = np.empty((2, len(widths)))
     if broad:
         pieces = np.ceil(widths[:broad] / BROAD).astype(int)
         bins = np.repeat(np.arange(broad), pieces)
         part = (widths[:broad] / pieces)[bins]
         since = part * (np.arange(len(bins)) - np.repeat(np.cumsum(pieces) - pieces, pieces))
-        each = _integrals(rate, mu, edges[bins] + since, part, since, _EIGHT)
-        found[:, :broad] = [np.bincount(bins, one) for one in each]
+        integrals = _integrals(rate, mu, edges[bins] + since, part, since, _EIGHT)
+        masses[:, :broad] = [np.bincount(bins, integral) for integral in integrals]
     if wide > broad:
-        found[:, broad:wide] = _integrals(rate, mu, edges[broad:wide], widths[broad:wide], 0.0, _EIGHT)
+        masses[:, broad:wide] = _integrals(rate, mu, edges[broad:wide], widths[broad:wide], 0.0, _EIGHT)
     if wide < len(widths):
-        found[:, wide:] = _integrals(rate, mu, edges[wide:-1], widths[wide:], 0.0, _THREE)
-    return found
+        masses[:, wide:] = _integrals(rate, mu, edges[wide:-1], widths[wide:], 0.0, _THREE)
+    return masses
 
 
 def _integrals(rate: float, mu: float, left: Vector, widths: Vector, since: Vector | float, rule: Vector) -> Vector:

@@ -90,8 +90,8 @@ def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float
     >>> round(accounting.selection_epsilon(law, lambda epsilon: accounting.gdp_delta(0.5, epsilon), 1e-5), 5)
     3.09303
     """
-    delta, known = _checks.probability("delta", delta), _grid.clamp_profile(profile)
-    return _grid.first_below(known, delta / law.mean) + _exponent(law, known)
+    delta, clamped = _checks.probability("delta", delta), _grid.clamp_profile(profile)
+    return _grid.first_below(clamped, delta / law.mean) + _exponent(law, clamped)
 
 
 def selection_profile(law: Repetitions, profile: Profile) -> Profile:
@@ -103,11 +103,11 @@ def selection_profile(law: Repetitions, profile: Profile) -> Profile:
     >>> selected(3.09304) <= 1e-5
     True
     """
-    known = _grid.clamp_profile(profile)
-    rho = _exponent(law, known)
+    clamped = _grid.clamp_profile(profile)
+    rho = _exponent(law, clamped)
 
     def profile_of_selection(epsilon: float) -> float:
-        return min(1.0, law.mean * known(epsilon - rho)) if epsilon >= rho else 1.0
+        return min(1.0, law.mean * clamped(epsilon - rho)) if epsilon >= rho else 1.0
 
     return profile_of_selection
 

@@ -185,8 +185,8 @@ def from_curve(curve: Profile, what: str = "a stage under a curve") -> Stage:
     >>> round(stage.from_curve(accounting.worst_profile(options), "the chosen training").epsilon(1e-5), 3)
     1.993
     """
-    known = _grid.clamp_profile(_function("curve", curve))
-    return Stage(_words(what), "curve", (curve,), "under a curve fixed in advance", known)
+    clamped = _grid.clamp_profile(_function("curve", curve))
+    return Stage(_words(what), "curve", (curve,), "under a curve fixed in advance", clamped)
 
 
 def foreign(of: Unchecked, relation: str, what: str = "a mechanism of another library") -> Stage:
@@ -215,13 +215,13 @@ def foreign(of: Unchecked, relation: str, what: str = "a mechanism of another li
         raise ValueError(f"relation must be one of {RELATIONS}, got {relation!r}: a record against none is neither")
     relation = _checks.choice("relation", relation, RELATIONS)
     event = not callable(of)
-    known = _profile_of_event(of, relation) if event else _grid.clamp_profile(_function("of", of))
+    profile = _profile_of_event(of, relation) if event else _grid.clamp_profile(_function("of", of))
     how = f"a dp-accounting event, {relation}" if event else f"a profile, {relation}"
     if relation == "replace_one":
-        return Stage(_words(what), "foreign", (of, relation), how, known)
-    reach = min(_grid.first_below(known, known(_grid.MAX_EPSILON / 2) + 1e-15), _grid.MAX_EPSILON / 2)
+        return Stage(_words(what), "foreign", (of, relation), how, profile)
+    reach = min(_grid.first_below(profile, profile(_grid.MAX_EPSILON / 2) + 1e-15), _grid.MAX_EPSILON / 2)
     at = np.linspace(0.0, max(reach, 1e-3), POINTS)
-    pairs = np.array([(1 + math.exp(each)) * known(float(each)) for each in at])
+    pairs = np.array([(1 + math.exp(epsilon)) * profile(float(epsilon)) for epsilon in at])
     how = f"{'a dp-accounting event' if event else 'a profile'}, {GROUP_PRIVACY}"
     return Stage(_words(what), "foreign", (of, relation), how, _grid.chords(2 * at, pairs * _grid.ABOVE))
 
@@ -240,12 +240,14 @@ def average_profile(weights: Sequence[float], profiles: Sequence[Profile]) -> Pr
     >>> round(mean(1.0), 4)
     0.0669
     """
-    known = _profiles(profiles)
-    law = _checks.vector("weights", weights, len(known))
-    if np.any(law < 0) or not math.isclose(float(np.sum(law)), 1.0, rel_tol=1e-9):
-        raise ValueError(f"weights must be at least zero and add up to 1, got {law.tolist()}")
-    shares = [float(weight) * _grid.ABOVE for weight in law]
-    return lambda epsilon: min(1.0, sum(share * one(epsilon) for share, one in zip(shares, known, strict=True)))
+    clamped = _profiles(profiles)
+    distribution = _checks.vector("weights", weights, len(clamped))
+    if np.any(distribution < 0) or not math.isclose(float(np.sum(distribution)), 1.0, rel_tol=1e-9):
+        raise ValueError(f"weights must be at least zero and add up to 1, got {distribution.tolist()}")
+    shares = [float(weight) * _grid.ABOVE for weight in distribution]
+    return lambda epsilon: min(
+        1.0, sum(share * profile(epsilon) for share, profile in zip(shares, clamped, strict=True))
+    )
 
 
 def worst_profile(profiles: Sequence[Profile]) -> Profile:
@@ -262,8 +264,8 @@ def worst_profile(profiles: Sequence[Profile]) -> Profile:
     >>> round(worst(0.0), 4), round(worst(1.5), 6)
     (0.4621, 0.000394)
     """
-    known = _profiles(profiles)
-    return lambda epsilon: max(one(epsilon) for one in known)
+    clamped = _profiles(profiles)
+    return lambda epsilon: max(profile(epsilon) for profile in clamped)
 
 
 class _Later:
@@ -318,10 +320,10 @@ def _first_close(make: Any, neighbours: Any, event: Any, relation: str) -> Any:
             accountant.compose(event)
         except Exception as error:  # any complaint of the library about an event or its numbers
             raise ValueError(f"of must be an event that dp-accounting supports for {relation}: {error}") from None
-        found = np.array([accountant.get_epsilon(delta) for delta in CLOSE_AT])
-        if before.size and np.allclose(found, before, rtol=CLOSE, atol=CLOSE):
+        epsilons = np.array([accountant.get_epsilon(delta) for delta in CLOSE_AT])
+        if before.size and np.allclose(epsilons, before, rtol=CLOSE, atol=CLOSE):
             break
-        before = found
+        before = epsilons
     return accountant
 
 
@@ -330,7 +332,7 @@ def _profiles(profiles: Sequence[Profile]) -> list[Profile]:
         raise TypeError(f"profiles must be a sequence of functions of epsilon, got {profiles!r:.80}")
     if not profiles:
         raise ValueError("profiles must be at least one, got none")
-    return [_grid.clamp_profile(one) for one in profiles]
+    return [_grid.clamp_profile(profile) for profile in profiles]
 
 
 def _function(name: str, value: Unchecked) -> Profile:

@@ -42,7 +42,7 @@ def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int, bits: i
     count, places = limbs.shape[2], _checks.shape("shape", shape)
     words = jax.random.bits(key, (count * len(factors) + 1, *places), jnp.uint32)
     drawn = _draw_signed(words[1:].reshape(count, len(factors), *places), words[0], limbs)
-    return functools.reduce(jnp.add, (factor * one for factor, one in zip(factors, drawn, strict=True)))
+    return functools.reduce(jnp.add, (factor * part for factor, part in zip(factors, drawn, strict=True)))
 
 
 def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Array:
@@ -128,10 +128,10 @@ def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fractio
 
 def is_at_least(words: Any, thresholds: Any) -> jax.Array:
     """Return whether numbers of several ``words (w, ...)`` are at least ``thresholds``; compare all words."""
-    found = words[-1] >= thresholds[-1]
+    reached = words[-1] >= thresholds[-1]
     for word, threshold in zip(reversed(words[:-1]), reversed(thresholds[:-1]), strict=True):
-        found = (word > threshold) | ((word == threshold) & found)
-    return found
+        reached = (word > threshold) | ((word == threshold) & reached)
+    return reached
 
 
 def _draw_signed(words, signs, limbs):
@@ -148,14 +148,14 @@ def _count_thresholds(words, limbs):
     """Return ``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``; compare all thresholds."""
     places = (*limbs.shape[1::-1], *(1,) * (words.ndim - 2))
     thresholds = [jnp.asarray(limbs[:, :, i].T.reshape(places)) for i in range(len(words))]
-    begun = words, jnp.zeros(words.shape[1:], jnp.int32)
-    return jax.lax.scan(_count, begun, thresholds, unroll=8)[0][1]
+    start = words, jnp.zeros(words.shape[1:], jnp.int32)
+    return jax.lax.scan(_count, start, thresholds, unroll=8)[0][1]
 
 
 def _count(carry, threshold):
     """Count a threshold: a shared function, so that draws outside a program are not compiled anew each time."""
-    words, found = carry
-    return (words, found + is_at_least(words, threshold).astype(jnp.int32)), None
+    words, count = carry
+    return (words, count + is_at_least(words, threshold).astype(jnp.int32)), None
 
 
 def _search_thresholds(words, table):

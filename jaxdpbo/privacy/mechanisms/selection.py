@@ -105,12 +105,12 @@ def _limbs_of_ladder(rate):
 
 def _carry(limbs):
     """Carry limbs ``(..., k)`` of up to 32 bits into 16 bits each; nothing is known to leave at the top."""
-    found, carry = [], jnp.zeros(limbs.shape[:-1], jnp.uint32)
+    carried, carry = [], jnp.zeros(limbs.shape[:-1], jnp.uint32)
     for i in range(limbs.shape[-1]):
-        found.append((limbs[..., i] & 0xFFFF) + (carry & 0xFFFF))
-        carry = (limbs[..., i] >> LIMB) + (carry >> LIMB) + (found[-1] >> LIMB)
-        found[-1] = found[-1] & 0xFFFF
-    return jnp.stack(found, axis=-1)
+        carried.append((limbs[..., i] & 0xFFFF) + (carry & 0xFFFF))
+        carry = (limbs[..., i] >> LIMB) + (carry >> LIMB) + (carried[-1] >> LIMB)
+        carried[-1] = carried[-1] & 0xFFFF
+    return jnp.stack(carried, axis=-1)
 
 
 def _product(first, second):
@@ -125,7 +125,7 @@ def _product(first, second):
 
 def _is_at_most(first, second):
     """Return whether ``first <= second``, limbs least first."""
-    found = jnp.ones(first.shape[:-1], bool)
+    smaller = jnp.ones(first.shape[:-1], bool)
     for i in range(first.shape[-1]):
-        found = (first[..., i] < second[..., i]) | ((first[..., i] == second[..., i]) & found)
-    return found
+        smaller = (first[..., i] < second[..., i]) | ((first[..., i] == second[..., i]) & smaller)
+    return smaller

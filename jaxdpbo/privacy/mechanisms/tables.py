@@ -55,7 +55,8 @@ def _probabilities(probabilities: Any) -> tuple[Fraction, ...]:
     if not isinstance(probabilities, tuple | list):
         raise TypeError(f"probabilities must be a tuple of Fractions, got {probabilities!r}")
     exact = tuple(
-        _checks.rational("probabilities", one, minimum=Fraction(0), maximum=Fraction(1)) for one in probabilities
+        _checks.rational("probabilities", probability, minimum=Fraction(0), maximum=Fraction(1))
+        for probability in probabilities
     )
     if sum(exact) != 1:
         raise ValueError(f"probabilities must sum to 1, got {sum(exact)}")
@@ -125,9 +126,9 @@ def _parts(sigma: int, bits: int) -> Sum:
         factors.append(factors[-1] * factor)
         variance = rest
     first, *others = [*parts, variance]
-    found = [_rounded_gaussian(first, bits), *(_gaussian(other, bits) for other in others)]
-    limbs = np.full((len(found), max(map(len, found)), precision.words), 2**32 - 1, np.uint32)
-    for row, table in zip(limbs, found, strict=True):
+    tables = [_rounded_gaussian(first, bits), *(_gaussian(other, bits) for other in others)]
+    limbs = np.full((len(tables), max(map(len, tables)), precision.words), 2**32 - 1, np.uint32)
+    for row, table in zip(limbs, tables, strict=True):
         row[: len(table)] = table
     return Sum(limbs, tuple(factors))
 
@@ -290,11 +291,11 @@ def _decimal(value: Fraction) -> Decimal:
 
 def _thresholds(masses: list[Decimal], bits: int = 128) -> np.ndarray:
     """Cumulate all masses but the last: a draw past all thresholds is the last outcome."""
-    total, below, found = sum(masses), Decimal(0), []
+    total, below, thresholds = sum(masses), Decimal(0), []
     for mass in masses[:-1]:
         below += mass
-        found.append(_round(below / total, bits))
-    return _words(found, bits)
+        thresholds.append(_round(below / total, bits))
+    return _words(thresholds, bits)
 
 
 def _round(probability: Decimal, bits: int = 128) -> int:

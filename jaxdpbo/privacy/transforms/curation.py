@@ -229,9 +229,9 @@ def _differences(inputs: np.ndarray, centre: np.ndarray) -> np.ndarray:
         apart = np.where(exact, (high * 2.0**32 + low) - centre[None], (high * 2.0**32 - centre[None]) + low)
     else:
         wide = np.result_type(inputs.dtype, np.float64)
-        given = inputs.astype(wide)
-        usable = np.all(np.isfinite(given), axis=1, keepdims=True)
-        apart = np.where(usable, given - centre[None], 0.0).astype(np.float64)
+        numbers = inputs.astype(wide)
+        usable = np.all(np.isfinite(numbers), axis=1, keepdims=True)
+        apart = np.where(usable, numbers - centre[None], 0.0).astype(np.float64)
     most = np.finfo(np.float64).max
     return np.clip(apart, -most, most)
 

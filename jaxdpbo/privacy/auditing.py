@@ -204,7 +204,7 @@ def replay(run: Callable[[Any], tuple[Any, Any]], first: Tree, second: Tree, *, 
     """
     result, neighbour_result = _attempt(run, first), _attempt(run, second)
     if isinstance(result, type) or isinstance(neighbour_result, type):
-        names = tuple(one.__name__ if isinstance(one, type) else "returned" for one in (result, neighbour_result))
+        names = tuple(got.__name__ if isinstance(got, type) else "returned" for got in (result, neighbour_result))
         return Replay((), 0.0, names[0]) if result is neighbour_result else Replay(names, math.inf)
     (statistic, rest), (neighbour_statistic, neighbour_rest) = result, neighbour_result
     leaves, neighbour_leaves = dict(_leaves("", rest)), dict(_leaves("", neighbour_rest))
@@ -214,10 +214,10 @@ def replay(run: Callable[[Any], tuple[Any, Any]], first: Tree, second: Tree, *, 
         for name in {**leaves, **neighbour_leaves}
         if name not in both or not _same(leaves[name], neighbour_leaves[name])
     )
-    ends = [[np.ravel(leaf) for _, leaf in _leaves("", one)] for one in (statistic, neighbour_statistic)]
+    ends = [[np.ravel(leaf) for _, leaf in _leaves("", side)] for side in (statistic, neighbour_statistic)]
     if [len(leaf) for leaf in ends[0]] != [len(leaf) for leaf in ends[1]]:
         return Replay(differing, math.inf)
-    start, end = (np.concatenate([np.zeros(0), *one]).astype(np.float64) for one in ends)
+    start, end = (np.concatenate([np.zeros(0), *side]).astype(np.float64) for side in ends)
     with np.errstate(invalid="ignore"):
         moved = np.where((start == end) | (np.isnan(start) & np.isnan(end)), 0.0, end - start)
     return Replay(differing, float(np.linalg.norm(moved, order)) if np.all(np.isfinite(moved)) else math.inf)
@@ -279,8 +279,8 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _leaves(f"{name}.{part}" if name else str(part), inner)
 
 
-def _same(one: Any, other: Any) -> bool:
-    one, other = np.asarray(one), np.asarray(other)
-    if one.shape != other.shape or one.dtype != other.dtype:
+def _same(first: Any, second: Any) -> bool:
+    first, second = np.asarray(first), np.asarray(second)
+    if first.shape != second.shape or first.dtype != second.dtype:
         return False
-    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))
+    return bool(np.array_equal(first, second, equal_nan=first.dtype.kind in "fc"))

@@ -270,8 +270,8 @@ def quantise_scores(scores: jax.Array, units: jax.Array, sensitivity: jax.Array)
     """Round scores to ``int32``: a move of ``sensitivity`` becomes at most ``units``; scores not finite are least.
 
     Rounding down keeps a shift of whole units a shift. Two or four units are kept back for rounding down and for the
-    rounding of the product; for the product integers end at 2^30, in float32 at 2^24, and scores beyond count as the
-    end. Count the rounding of ``scores`` themselves in ``sensitivity``.
+    rounding of the product, so integers end at 2^30, in float32 at 2^24; scores beyond count as the end. Include the
+    rounding of ``scores`` themselves in ``sensitivity``.
     """
     step, end = grid_unit(units, sensitivity), _end(scores.dtype)
     scaled = jnp.where(jnp.isfinite(scores), jnp.floor(scores / step), -end)

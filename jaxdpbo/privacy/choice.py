@@ -97,7 +97,7 @@ def sharpness(mu: float, width: float, users: int) -> float:
 def choose_row(
     key: jax.Array, budget: ChoiceBudget, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None
 ) -> jax.Array:
-    """Choose a point at random, more likely the lower the mean of its ``relative_losses``.
+    """Choose a point at random: a lower mean of ``relative_losses`` makes a point more likely.
 
     Formal guarantee: ``level(budget)``-GDP and ``pure_level(budget)``-DP, replace-one, within ``TOTAL_VARIATION``,
     for any losses. Replacing a user moves the sums by a vector in ``[-units digits, units digits]``; dividing by

@@ -23,7 +23,7 @@ def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array
     """Project each column onto the ball of radius ``clip_norm`` (Algorithm 1, line 7 of Sopa et al. 2025).
 
     Args:
-      vectors: ``(d, n)``, one user a column.
+      vectors: ``(d, n)``, a column for each user.
       clip_norm: ``B``, positive.
 
     Returns:
@@ -54,7 +54,7 @@ def clip_and_sum(
     becomes integers of l2 norm at most ``radius`` (``quantise``), and the move is ``sensitivity.integer_sum`` exactly.
 
     Args:
-      vectors: ``(d, n)``, a user a column.
+      vectors: ``(d, n)``, a column for each user.
       clip_norm: ``B``, positive.
       radius: ``()`` ``int32``, the integers for ``B``; ``radius`` and ``d`` below 2^16.
       present: ``(n,)``, False at columns that stand for nobody; None if all stand for users.
@@ -82,8 +82,8 @@ def _clip_and_quantise(
 def quantise(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
     """Round columns ``(d, n)`` of norm at most ``clip_norm`` to integers of norm at most ``radius``; ``int32``.
 
-    Integers decide, floats never do: a column with integers beyond ``radius`` counts as zero. Clipped columns never
-    do: the ball is mapped to a ball smaller than ``radius`` by the most that rounding can add.
+    The last check is on integers, never on floats: a column beyond ``radius`` counts as zero. Clipped columns stay
+    within: the ball is mapped to a ball smaller than ``radius`` by the most that rounding can add.
     """
     scaled = jnp.rint(vectors * (reach(radius, vectors.shape[0], vectors.dtype) / clip_norm))
     fits = jnp.abs(scaled) <= radius.astype(vectors.dtype)  # False for NaN
@@ -149,7 +149,7 @@ def weighted_clipped_sum(
     if rest:  # the last chunk overlaps the chunk before, and counts new users only
         last = sum_chunk_from(jnp.asarray(users - CHUNK, jnp.int32), jnp.arange(CHUNK) >= CHUNK - rest)
         sums, *flags = (
-            jnp.concatenate([first, rest_sum[None]]) for first, rest_sum in zip((sums, *flags), last, strict=True)
+            jnp.concatenate([first, extra[None]]) for first, extra in zip((sums, *flags), last, strict=True)
         )
     total = jnp.sum(sums, axis=0) if radius is None else wide_integers.total(sums.T, RADIUS_BITS + CHUNK_BITS)
     clipped, nonfinite = (jnp.sum(flag) for flag in flags)

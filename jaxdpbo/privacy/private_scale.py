@@ -2,8 +2,8 @@
 
 Each user has a single number, such as the norm of a gradient. Bisection seeks the median over users among the powers
 of two from 2^-40 to 2^40: each step counts the numbers up to the middle of the remaining range, adds noise, and keeps
-the half that seems to hold the median. The grid is public, so the search starts without any user's input. The median,
-and not a high quantile: with few users a high quantile of noisy counts is anywhere above the largest number.
+the half that seems to hold the median. The grid is public, so the search starts without any user's input. A high
+quantile would not do: with few users a high quantile of noisy counts is anywhere above the largest number.
 """
 
 import math

@@ -161,7 +161,7 @@ def gains_along_lambda(
     loss_lipschitz: float,
     constants: str = "corrected",
 ) -> Gains:
-    """Bound the largest mean gain for queries that differ in ``lambda`` alone: theorem 7, or ``gains_anywhere``.
+    """Bound the largest mean gain's move if queries differ in ``lambda`` alone: theorem 7, or ``gains_anywhere``.
 
     Let ``f`` and ``f'`` be the mean gains of neighbours, ``R`` the ``regularisation`` of the smallest and the largest
     candidate. Training records are public, so ``w`` is the same function of ``lambda`` on both sides:
@@ -212,7 +212,7 @@ def mean_gain(
 ) -> float:
     """Return the sensitivity of a model's mean gain, theorem 7's second term: ``min(g*, 2 L_g L_l / lambda_min) / n``.
 
-    The second needs ``g(0, z)`` equal for all ``z``, as in margin losses. With ``constants="paper"``, without the 2:
+    The second bound needs ``g(0, z)`` equal for all ``z``, as in margin losses. With ``constants="paper"``, without the 2:
     the example in the tests exceeds this value.
     """
     factor = 2.0 if constants == "corrected" else 1.0
@@ -349,7 +349,7 @@ def projected_row(projection: Any) -> float:
 
 
 def permutation_sgd(*, regularisation: float, records: int, batch: int = 1, bound: str = "tight") -> float:
-    """Return the l2 sensitivity of ``training.permutation_sgd``'s last iterate to one record, for any passes.
+    """Bound the l2 move of ``training.permutation_sgd``'s last iterate by one record, for any number of passes.
 
     Wu et al. (2017), "Bolt-on differential privacy", algorithm 2: projected permutation SGD on
     ``log(1 + exp(-y w.x)) + gamma |w|^2 / 2`` with ``|x| <= 1``, steps ``min(1 / beta, 1 / (gamma t))`` and

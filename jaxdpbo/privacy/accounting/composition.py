@@ -129,7 +129,7 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
 def compose_profile(stages: Sequence[Stage]) -> _grid.Profile:
     """Return the whole profile ``epsilon -> delta`` of composed stages, such as all releases of a selection's run.
 
-    By the grid, with no delta under some 1e-10, but exact for Gaussian stages alone; 1 where nothing is proved.
+    Exact for Gaussian stages alone, otherwise by the grid, with no delta under some 1e-10; 1 where nothing is proved.
 
     Raises:
       TypeError: an element is no stage.
@@ -162,7 +162,7 @@ def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
       delta: in [0, 1).
 
     Returns:
-      ``mu``, rounded up; inf where nothing is proved, as for a selection, a curve or another library's event at 0.
+      ``mu``, rounded up; inf where nothing is proved: at 0, for a selection, a curve or another library's event.
 
     Raises:
       ValueError: ``delta`` out of range.

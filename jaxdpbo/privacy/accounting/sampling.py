@@ -1,4 +1,4 @@
-"""DP-SGD with batches of fixed size, replace-one: every step a fresh uniform ``m`` of ``n`` records, not replaced.
+"""DP-SGD with fixed-size batches, replace-one: each step a fresh uniform ``m`` of ``n`` records without replacement.
 
 A step adds ``N(0, (z D)^2 I)`` to the mean of the batch's clipped gradients, of sensitivity ``D = 2 L / m``;
 ``q = m / n``. For all neighbours and all earlier releases, the step's privacy profile is at most
@@ -93,10 +93,10 @@ def sampled_gaussian_epsilons(
     if np.any(z < 0):
         raise ValueError(f"noise_multipliers must be at least zero, got {z}")
     _checks.vector("steps", steps, len(q))
-    counts = [_checks.size("steps", one, minimum=0) for one in np.asarray(steps).tolist()]
+    counts = [_checks.size("steps", entry, minimum=0) for entry in np.asarray(steps).tolist()]
     settings = list(zip(q.tolist(), z.tolist(), counts, strict=True))
-    epsilons = {one: _bound(*one, delta).epsilon for one in set(settings)}
-    return np.array([epsilons[one] for one in settings])
+    epsilons = {entry: _bound(*entry, delta).epsilon for entry in set(settings)}
+    return np.array([epsilons[entry] for entry in settings])
 
 
 def _bound(rate: float, z: float, steps: int, delta: float) -> Bound:

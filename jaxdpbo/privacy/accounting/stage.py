@@ -143,7 +143,7 @@ def sampled_gaussian(*, rate: float, noise_multiplier: float, steps: int, what: 
 
 
 def selection(law: selections.Repetitions, run: Stage | Profile, what: str = "a private selection") -> Stage:
-    """Make a stage for the best alone of ``K`` private runs, ``K`` hidden: as in ``accounting.selection_epsilon``.
+    """Make a stage for the best alone of a random, hidden number of private runs: ``accounting.selection_epsilon``.
 
     Args:
       law: distribution of the number of runs, made by ``accounting.repetitions``.

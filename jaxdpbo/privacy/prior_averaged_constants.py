@@ -278,7 +278,7 @@ def finite_constants(
     """
     exact = noise_variance == 0
     if decay is not None and not exact:
-        raise ValueError(f"decay is for exact observations, got noise_variance = {noise_variance}")
+        raise ValueError(f"decay must be None unless observations are exact, got noise_variance={noise_variance}")
     share = shares(delta, release, exact=exact, constants=constants)
     everywhere = sensitivity.utilities(candidates, correlation, share.gap)
     if release == "point" and constants == "corrected":

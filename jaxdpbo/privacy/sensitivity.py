@@ -177,7 +177,7 @@ def gains_along_lambda(
     """
     least, most = float(np.min(lambdas)), float(np.max(lambdas))
     if least <= 0:
-        raise ValueError(f"candidates must be positive, each its own lambda, got {least:g}")
+        raise ValueError(f"candidates must be positive, as each is a lambda, got {least:g}")
     slopes = {"gain_lipschitz": gain_lipschitz, "loss_lipschitz": loss_lipschitz}
     one_user = Fraction(largest_gain) / users
     if constants == "paper":
@@ -212,8 +212,8 @@ def mean_gain(
 ) -> float:
     """Return the sensitivity of a model's mean gain, theorem 7's second term: ``min(g*, 2 L_g L_l / lambda_min) / n``.
 
-    The second bound needs ``g(0, z)`` equal for all ``z``, as in margin losses. With ``constants="paper"``, without the 2:
-    the example in the tests exceeds this value.
+    The second bound needs ``g(0, z)`` equal for all ``z``, as in margin losses. With ``constants="paper"``, without the
+    2: the example in the tests exceeds this value.
     """
     factor = 2.0 if constants == "corrected" else 1.0
     return min(largest_gain, factor * gain_lipschitz * loss_lipschitz / smallest) / users

@@ -331,7 +331,7 @@ def _profiles(profiles: Sequence[Profile]) -> list[Profile]:
     if not isinstance(profiles, Sequence) or isinstance(profiles, str) or not all(map(callable, profiles)):
         raise TypeError(f"profiles must be a sequence of functions of epsilon, got {profiles!r:.80}")
     if not profiles:
-        raise ValueError("profiles must be at least one, got none")
+        raise ValueError("profiles must hold at least one profile, got none")
     return [_grid.clamp_profile(profile) for profile in profiles]
 
 

@@ -69,7 +69,7 @@ class Replay(NamedTuple):
 
 
 def epsilon_lower_bound(correct: int, wrong: int, trials: int, *, delta: float = 0.0) -> Audit:
-    """Bound ``(epsilon, delta)``-DP and ``mu``-GDP from below, by two one-sided Clopper-Pearson bounds.
+    """Bound from below the levels of ``(epsilon, delta)``-DP and GDP, by two one-sided Clopper-Pearson bounds.
 
     Raises:
       ValueError: counts that are not within ``trials``, a delta outside [0, 1).

@@ -326,7 +326,7 @@ def box_constants(
 ) -> Constants:
     """Compute the constants of Algorithm 1 over a box (the paper's supplement; derived anew, its text being lost).
 
-    The value: the four parts of ``shares``, the gap on the proof's net, and the gap between net points. The point:
+    The value: the four parts of ``shares``, the gap on the proof's net, and the error between its points. The point:
     the exponential mechanism on a public ``grid``, with the three parts of theorem 1 there, after any evaluations.
     Released together they split ``delta``, with ``delta_point`` for the point: two guarantees, composed.
 

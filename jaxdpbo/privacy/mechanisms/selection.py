@@ -94,7 +94,7 @@ def exact_exponential(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.
 
 
 def top(rate: Fraction) -> int:
-    """Return the score from which on ``exact_exponential`` treats scores as equal."""
+    """Return the score at and above which ``exact_exponential`` treats scores as equal."""
     return len(tables.ladder(rate)) - 1
 
 
@@ -104,7 +104,7 @@ def _limbs_of_ladder(rate):
 
 
 def _carry(limbs):
-    """Carry limbs ``(..., k)`` of up to 32 bits into 16 bits each; nothing is known to leave at the top."""
+    """Carry limbs ``(..., k)`` of up to 32 bits into 16 bits each; nothing leaves at the top."""
     carried, carry = [], jnp.zeros(limbs.shape[:-1], jnp.uint32)
     for i in range(limbs.shape[-1]):
         carried.append((limbs[..., i] & 0xFFFF) + (carry & 0xFFFF))

@@ -9,7 +9,7 @@ scores has this range only with Gumbel noise: with other noise, rely on ``eta``-
 
 import math
 
-import scipy  # its submodules load where they are first used
+import scipy  # submodules load on first use
 
 from jaxdpbo import _checks
 

@@ -173,7 +173,7 @@ def join_settings(first: NoiseSettings, second: NoiseSettings) -> NoiseSettings:
 
 
 def same_noise(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> jax.Array:
-    """Return whether two ``NoiseSettings``, or two others of a kind, are equal, dtypes and shapes included: ``()``."""
+    """Return whether two ``NoiseSettings``, or two other tuples, are equal, dtypes and shapes included: ``()``."""
     pairs = list(zip(begun, current, strict=True))
     if any(old.dtype != new.dtype or old.shape != new.shape for old, new in pairs):
         return jnp.zeros((), bool)
@@ -193,7 +193,7 @@ def describe_noise_change(begun: tuple[jax.Array, ...], current: tuple[jax.Array
 def statement(budget: SumBudget, protects: str) -> guarantee.Guarantee:
     """Return the GDP guarantee for replace-one on the users, of all releases together; none at ``mu = inf``.
 
-    With ``noise`` "float" ``mu``-GDP for ideal noise; with "exact" the level of ``radius`` and ``sigma``, within the
+    ``noise`` "float" gives ``mu``-GDP for ideal noise; "exact" gives the level of ``radius`` and ``sigma``, within the
     total variation of all draws together.
 
     Raises:

@@ -80,7 +80,7 @@ def shares(delta: float, release: str, *, exact: bool, constants: str = "correct
     """Divide ``delta``: into thirds where no noise matters, into quarters otherwise.
 
     The posterior mean's sensitivity (theorem 1) does not involve the observation noise; the largest observation's does
-    (theorem 3), unless observations are exact. With ``constants="paper"`` the printed formulas' shares, of total
+    (theorem 3), unless observations are exact. ``constants="paper"`` gives the printed formulas' shares, of total
     ``4/3 delta`` or more: ``3 delta`` under the logarithm of ``beta`` is lemma 5.1 at ``delta / 2``.
 
     Args:
@@ -134,8 +134,8 @@ def net_size(box: Box, step: int, share: float) -> float:
 def noise_gap(deviation: float, steps: int, share: float, constants: str = "corrected") -> float:
     """Return ``q = 2 deviation sqrt(2 log(2 T / s))``: bounds the difference of two noises, at any steps.
 
-    With ``constants="paper"`` the printed theorem 3's: the noise at ONE step fixed in advance, unlike the step of the
-    largest observation.
+    ``constants="paper"`` gives the printed theorem 3's: for the noise at ONE step fixed in advance, unlike the step of
+    the largest observation.
     """
     noises = 2 * steps if constants == "corrected" else 1
     return 2.0 * deviation * math.sqrt(2.0 * math.log(noises / share))
@@ -150,8 +150,8 @@ def noise_gap(deviation: float, steps: int, share: float, constants: str = "corr
 def average_regret(noise_variance: float, beta: float, information: float, steps: int) -> float:
     """Return ``Omega = sqrt(C_1 beta_T gamma_T / T)``, ``C_1 = 8 / log(1 + 1 / noise)``: Srinivas et al., theorem 1.
 
-    Bounds ``f(x*) - max_t f(x_t)`` if lemma 5.1 holds, the kernel is normalised and every query maximises the upper
-    confidence bound.
+    ``Omega`` bounds ``f(x*) - max_t f(x_t)`` if lemma 5.1 holds, the kernel is normalised and every query maximises the
+    upper confidence bound.
     """
     return math.sqrt(8.0 / math.log1p(1.0 / noise_variance) * beta * information / steps)
 
@@ -197,8 +197,8 @@ def exact_regret(
 def decayed_regret(steps: int, dimension: int, amplitude: float, rate: float, constants: str = "corrected") -> float:
     """Return ``A exp(-tau T / (log T)^(d/4))``: de Freitas et al. (2012), for PUBLIC ``A`` and ``tau``.
 
-    They depend on the utility itself: take them from elsewhere. The printed theorem 5 has ``T = 2``; valid at ``T``
-    from ``e^(d/4)`` on, where the bound begins to fall.
+    They depend on the utility itself: take them from elsewhere. The printed theorem 5 has ``T = 2``; the bound
+    is valid at ``T`` from ``e^(d/4)`` on, where its values begin to fall.
 
     Raises:
       ValueError: fewer steps.
@@ -326,9 +326,9 @@ def box_constants(
 ) -> Constants:
     """Compute the constants of Algorithm 1 over a box (the paper's supplement; derived anew, its text being lost).
 
-    The value: the four parts of ``shares``, the gap on the proof's net, and the error between its points. The point:
-    the exponential mechanism on a public ``grid``, with the three parts of theorem 1 there, after any evaluations.
-    Released together they split ``delta``, with ``delta_point`` for the point: two guarantees, composed.
+    The value takes the four parts of ``shares``, the gap on the proof's net, and the error between its points. The
+    point takes the exponential mechanism on a public ``grid``, with the three parts of theorem 1 there, after any
+    evaluations. Released together they split ``delta``, with ``delta_point`` for the point: two guarantees, composed.
 
     Args:
       box: see ``Box``; unused if only a point is released.

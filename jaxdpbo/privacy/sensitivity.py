@@ -46,7 +46,7 @@ def clipped_sum(clip_norm: Real) -> Real:
 
     Replacing a user takes a vector out and puts another in (Sopa et al. 2025, lemma 3.1, for the mean: this over
     ``n``). A user with a vector that is not finite counts as the zero vector, so NaN and infinities move the sum no
-    further (``clipping.clip_by_l2_norm``). In floating point up to rounding; ``integer_sum`` is exact. The sum over a
+    further (``clipping.clip_by_l2_norm``). Floats hold this up to rounding; ``integer_sum`` is exact. The sum over a
     sampled batch moves as far, if the user is in the batch.
 
     >>> from jaxdpbo.privacy import sensitivity
@@ -59,7 +59,7 @@ def clipped_sum(clip_norm: Real) -> Real:
 def integer_sum(radius: Number) -> Number:
     """Return the exact l2 sensitivity of a sum over users of integer vectors of norm at most ``radius``: ``2 radius``.
 
-    For any vectors in any order of addition, if the sum fits the integers. One dimension: integers in
+    This holds for any vectors in any order of addition, if the sum fits the integers. In one dimension, integers lie in
     ``[-radius, radius]``.
 
     >>> from jaxdpbo.privacy import sensitivity
@@ -124,7 +124,7 @@ class Gains(NamedTuple):
     """How far one user moves the released gains.
 
     Attributes:
-      share: of ``g*``, for the mean gain of the best.
+      share: of ``g*``, by which the best mean gain moves at most.
       slope: the sum of gains rounded to integers in ``[0, levels]`` moves by at most ``slope levels + rest``.
       rest: for rounding, if the bound is for real gains: both integer sums are within ``n`` of the real sums. 0 if the
         bound is the range of a gain, or of all: integers keep this range.
@@ -170,7 +170,7 @@ def gains_along_lambda(
     neither maximum is above the other by more than ``R + g* / n``, for any two sets.
 
     ``g* / n`` replaces the second term of theorem 7: the printed term is no bound for a user with a gain that is no
-    number, counting as 0. With ``constants="paper"`` the printed term, half of the attainable move: no guarantee.
+    number, counting as 0. ``constants="paper"`` takes the printed term, half of the attainable move: no guarantee.
 
     Raises:
       ValueError: a ``lambda`` that is not positive.
@@ -212,7 +212,7 @@ def mean_gain(
 ) -> float:
     """Return the sensitivity of a model's mean gain, theorem 7's second term: ``min(g*, 2 L_g L_l / lambda_min) / n``.
 
-    The second bound needs ``g(0, z)`` equal for all ``z``, as in margin losses. With ``constants="paper"``, without the
+    The second bound needs ``g(0, z)`` equal for all ``z``, as in margin losses. ``constants="paper"`` leaves out the
     2: the example in the tests exceeds this value.
     """
     factor = 2.0 if constants == "corrected" else 1.0
@@ -230,8 +230,8 @@ def regularisation(
 ) -> Fraction | float:
     """Return the gain between two ``lambda``, theorem 7's first term: ``L_g L_l (1 / lambda_min - 1 / lambda_max)``.
 
-    Exact, or inf for an infinite constant. ``w`` is the exact minimiser of ``lambda |w|^2 / 2 + mean loss``; add
-    ``2 L_g error`` for a ``w`` up to ``error`` away.
+    The result is exact, or inf for an infinite constant. ``w`` is the exact minimiser of
+    ``lambda |w|^2 / 2 + mean loss``; add ``2 L_g error`` for a ``w`` up to ``error`` away.
 
     Raises:
       ValueError: ``smallest`` above ``largest``.
@@ -254,7 +254,7 @@ def regularisation(
 def utilities(candidates: float, correlation: float, share: float) -> float:
     """Return the sensitivity of any candidate's utility: ``c = 2 sqrt((1 - k1) log(c / share))`` (proof of theorem 1).
 
-    ``f(x) - f'(x)`` is normal with variance ``2 (1 - k1)``; fails with probability ``share``.
+    ``f(x) - f'(x)`` is normal with variance ``2 (1 - k1)``; the bound fails with probability ``share``.
     """
     return 2.0 * math.sqrt((1.0 - correlation) * math.log(max(1.0, candidates / share)))
 
@@ -340,7 +340,7 @@ def cells_fit(
 def projected_row(projection: Any) -> float:
     """Return the move of a row times ``projection (d, r)``, for a unit's replacement: the largest singular value.
 
-    Plus more than the rounding of float64's LAPACK.
+    The result is larger by more than the rounding of float64's LAPACK.
     """
     return float(np.linalg.norm(np.asarray(projection, np.float64), ord=2)) * (1 + 2.0**-16)
 

@@ -23,8 +23,8 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     """Return the smallest ``delta`` with ``mu``-GDP implying ``(epsilon, delta)``-DP, rounded up.
 
     ``Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2)`` (Dong et al. 2022, corollary 2.13), plus a bound on
-    the rounding error, relative 1e-14 or so and at most 2e-12 above 1e-300. 0 at ``mu = 0`` and for values far below
-    the smallest double; 1 at ``mu = inf``.
+    the rounding error, relative 1e-14 or so and at most 2e-12 above 1e-300. The result is 0 at ``mu = 0`` and for
+    values far below the smallest double; 1 at ``mu = inf``.
 
     Raises:
       ValueError: ``mu`` or ``epsilon`` negative or NaN.
@@ -46,7 +46,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     """Return the smallest ``epsilon`` with ``mu``-GDP implying ``(epsilon, delta)``-DP, rounded up.
 
     ``gdp_delta(mu, gdp_epsilon(mu, delta)) <= delta`` always, and ``gdp_delta`` is itself rounded up.
-    0 for large enough ``delta``; inf at ``mu = inf`` and above 1e150.
+    The result is 0 for large ``delta``; inf at ``mu = inf`` and above 1e150.
 
     Raises:
       ValueError: ``mu`` negative, ``delta`` not strictly between 0 and 1.

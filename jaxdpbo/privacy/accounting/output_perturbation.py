@@ -8,7 +8,7 @@ from jaxdpbo.privacy.accounting import gdp
 def learner_epsilon(*, sensitivity: float, standard_deviation: float, delta: float) -> float:
     """Return the ``epsilon`` of a last iterate with normal noise: the exact Gaussian mechanism.
 
-    ``sensitivity.permutation_sgd`` bounds ``sensitivity``. inf without noise.
+    ``sensitivity.permutation_sgd`` bounds ``sensitivity``. Without noise the result is inf.
     """
     mu = gdp.gaussian_mu(sensitivity, standard_deviation)
     return math.inf if math.isinf(mu) else gdp.gdp_epsilon(mu, delta)

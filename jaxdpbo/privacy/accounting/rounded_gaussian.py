@@ -13,7 +13,7 @@ from jaxdpbo import _checks
 def rounded_gaussian_mu(distance: float, sigma: int, releases: int = 1) -> float:
     """Return the GDP level of ``releases`` draws around integers moving by at most ``distance`` in l2 norm, rounded up.
 
-    ``sqrt(releases) distance / sigma``.
+    The level is ``sqrt(releases) distance / sigma``.
 
     Raises:
       ValueError: ``distance`` not positive, ``sigma`` or ``releases`` below 1.

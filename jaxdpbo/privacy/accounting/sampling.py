@@ -121,7 +121,8 @@ def _bound(rate: float, z: float, steps: int, delta: float) -> Bound:
 def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int) -> _grid.Profile:
     """Return the whole profile ``epsilon -> delta`` of ``steps`` steps, replace-one, for use in a selection.
 
-    The least of four bounds: the grid's (no delta under some 1e-10), Renyi divergences', the Gaussian's, the union's.
+    The least of four bounds is taken: by the grid (no delta under some 1e-10), by Renyi divergences, the Gaussian's and
+    the union's.
 
     Raises:
       ValueError: a number out of range.
@@ -173,10 +174,10 @@ def step_delta(rate: float, z: float, epsilon: float) -> float:
 def compose_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float) -> float:
     """Return the ``epsilon`` of several published trainings on the same records; inf where nothing is proved.
 
-    Holds if the settings, and the choice of published trainings, did not depend on the records: Renyi divergences add
-    up at every order, and the least over orders is returned. For a search, with choices that depend on measurements,
-    expect at least this epsilon, without guarantee: a proof needs an order and a budget fixed in advance (Feldman and
-    Zrnic 2021).
+    The bound holds if the settings, and the choice of published trainings, did not depend on the records: Renyi
+    divergences add up at every order, and the least over orders is returned. For a search, with choices that depend on
+    measurements, expect at least this epsilon, without guarantee: a proof needs an order and a budget fixed in advance
+    (Feldman and Zrnic 2021).
 
     Args:
       trainings: ``(rate, noise_multiplier, steps)`` of each.

@@ -71,7 +71,7 @@ def tail_probability(law: Repetitions, largest: int) -> float:
 def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float:
     """Return an ``epsilon`` of the selection: ``epsilon_Q(delta / m) + rho``.
 
-    ``rho`` is the least of ``(eta + 1) log max(e^e1, 1 + (1 - gamma) / gamma d_Q(e1))`` over ``e1 >= 0``. Rounded up:
+    ``rho`` is the least of ``(eta + 1) log max(e^e1, 1 + (1 - gamma) / gamma d_Q(e1))`` over ``e1 >= 0``, rounded up:
     any ``e1`` gives a valid bound.
 
     Args:

@@ -100,8 +100,8 @@ def approximate(epsilon: float, delta: float, what: str = "a mechanism of approx
 def bounded_range(eta: float, what: str = "an exponential mechanism") -> Stage:
     """Make a stage with all log-ratios in an interval of length ``eta``, such as the exponential mechanism.
 
-    ``(1 - e^((epsilon - eta) / 2))^2 / (1 - e^-eta)`` up to ``eta``, 0 beyond (Dong, Durfee and Rogers 2020; ours,
-    docs/theorems.md): the sup over all pairs of this range.
+    The profile is ``(1 - e^((epsilon - eta) / 2))^2 / (1 - e^-eta)`` up to ``eta``, 0 beyond (Dong, Durfee and Rogers
+    2020; ours, docs/theorems.md): the sup over all pairs of this range.
 
     Raises:
       ValueError: ``eta`` not positive and finite.
@@ -253,7 +253,7 @@ def average_profile(weights: Sequence[float], profiles: Sequence[Profile]) -> Pr
 def worst_profile(profiles: Sequence[Profile]) -> Profile:
     """Return the curve above all of these profiles, fixed in advance: compose a stage chosen among them by this curve.
 
-    The largest delta at every epsilon. The largest of convex functions of ``e^epsilon`` is convex.
+    The curve is the largest delta at every epsilon. The largest of convex functions of ``e^epsilon`` is convex.
 
     Raises:
       ValueError: no profile.

@@ -1,8 +1,8 @@
 """Exact noise on the integers: compare 128 random bits with a table (``tables``), without rejection.
 
 The bits decide no branch and no address of the traced program (except the search in ``planar_laplace``); the behaviour
-of XLA and the machine is not promised. Same integers under jit, vmap and scan, x64 on or off. The key may be of any
-kind; with a ``chacha20`` key of ``secret_key`` the bits are uniform to anyone with bounded computing power.
+of XLA and the machine is not promised. jit, vmap, scan and x64 do not change the integers. The key may be of any kind;
+with a ``chacha20`` key of ``secret_key`` the bits are uniform to anyone with bounded computing power.
 """
 
 import functools
@@ -113,7 +113,7 @@ def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
 def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fraction, ...]) -> jax.Array:
     """Draw outcomes ``0, 1, ...`` with these probabilities of sum 1; ``int32``.
 
-    To within 2^-128 each, and exactly for multiples of 2^-128.
+    Each probability holds to within 2^-128, and exactly if all are multiples of 2^-128.
 
     >>> from fractions import Fraction
     >>> from jaxdpbo import secret_key

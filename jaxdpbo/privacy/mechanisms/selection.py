@@ -20,11 +20,11 @@ LIMB = 16  # bits of a limb in a 32-bit word: sums of 2^16 limbs, and products o
 def noisy_argmax(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.Array:
     """Return the first row of largest score plus geometric noise: a discrete relative of permute-and-flip.
 
-    Formal guarantee: if neighbours move each of the ``scores`` by at most ``m``, the result is within
-    ``len(scores)`` times ``tables.geometric_total_variation(rate)`` of a ``2 m rate``-DP mechanism. With the other
-    draws fixed, row ``i`` wins where its draw is at least some ``t``, neighbours move ``t`` by ``2 m`` at most, and
-    ``P(g >= t) = exp(-rate max(t, 0))``. Ties go to the first: the proof needs this fixed rule. At equal epsilon
-    never worse in the mean than the exponential mechanism (McKenna and Sheldon 2020, for permute-and-flip).
+    Formal guarantee: if neighbours move each of the ``scores`` by at most ``m``, the result is within ``len(scores)``
+    times ``tables.geometric_total_variation(rate)`` of a ``2 m rate``-DP mechanism. With the other draws fixed, row
+    ``i`` wins where its draw is at least some ``t``, neighbours move ``t`` by ``2 m`` at most, and
+    ``P(g >= t) = exp(-rate max(t, 0))``. Ties go to the first: the proof needs this fixed rule. At equal epsilon the
+    mean is never worse than the exponential mechanism's (McKenna and Sheldon 2020, for permute-and-flip).
 
     Args:
       key: a typed key, used for this draw only.

@@ -162,8 +162,8 @@ def planar_laplace(
     ``d`` dimensions). With ``radius`` rows are brought into this ball, ``w`` has density ``exp(-epsilon |w| /
     (2 radius))``, and the guarantee is ``epsilon``-DP for replacing a row by any other.
 
-    Exact for ``d = 2`` alone, on cells of an eighth of the noise's scale: rounding costs 22 % more noise at ``epsilon =
-    1``, 6 % at 3, so below 1.5 prefer ``product_laplace`` for ``d = 2`` too.
+    Exact noise is for ``d = 2`` alone, on cells of an eighth of the noise's scale: rounding costs 22 % more noise at
+    ``epsilon = 1``, 6 % at 3, so below 1.5 prefer ``product_laplace`` for ``d = 2`` too.
 
     Args:
       centre: ``(d,)``, public.

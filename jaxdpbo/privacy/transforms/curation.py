@@ -56,9 +56,9 @@ def curate(
 ) -> Curated:
     """Curate rows for release, once: A SECOND CALL IS A SECOND SPEND, and two releases of a row average noise away.
 
-    Runs on the host: rows become cells of the grid in NumPy's float64, under any JAX default dtype, and JAX adds noise
-    to integers only. Rows count as the float64 numbers passed; arrays of 64-bit integers or of longer floats count in
-    full.
+    Curation runs on the host. For exact noise rows become cells of the grid in NumPy's float64, under any JAX default
+    dtype, and JAX adds noise to integers only. Rows count as the float64 numbers passed; arrays of 64-bit integers or
+    of longer floats count in full.
 
     No value raises: a row with a number that is not finite, or in a list a row of another length, counts as the centre.
 

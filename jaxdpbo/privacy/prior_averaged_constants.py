@@ -150,8 +150,8 @@ def noise_gap(deviation: float, steps: int, share: float, constants: str = "corr
 def average_regret(noise_variance: float, beta: float, information: float, steps: int) -> float:
     """Return ``Omega = sqrt(C_1 beta_T gamma_T / T)``, ``C_1 = 8 / log(1 + 1 / noise)``: Srinivas et al., theorem 1.
 
-    The result bounds ``f(x*) - max_t f(x_t)`` if lemma 5.1 holds, the kernel is normalised and every query maximises the
-    upper confidence bound.
+    The result bounds ``f(x*) - max_t f(x_t)`` if lemma 5.1 holds, the kernel is normalised and every query maximises
+    the upper confidence bound.
     """
     return math.sqrt(8.0 / math.log1p(1.0 / noise_variance) * beta * information / steps)
 

@@ -565,7 +565,7 @@ def test_a_bound_refutes_what_is_below_it():
     at_delta = auditing.epsilon_lower_bound(900, 100, 1000, delta=1e-5)
     for mu, wrong in ((0.1, True), (1e3, False)):  # with a slack of its own
         assert auditing.is_refuted(at_delta, guarantee.guarantee("gdp", mu, "replace_one", "rows", delta=1e-6)) == wrong
-    with pytest.raises(ValueError, match=r"delta must be at least the claim's 0.01, got 1e-05"):
+    with pytest.raises(ValueError, match=r"delta must be at least the guarantee's 0.01, got 1e-05"):
         auditing.is_refuted(at_delta, guarantee.guarantee("dp", 1.0, "replace_one", "rows", delta=0.01))
 
 

@@ -357,7 +357,7 @@ def test_a_profile_that_says_nothing_proves_nothing():
         (lambda: stage.from_curve(0.5), TypeError, "curve must be a function"),
         (lambda: stage.average_profile([0.5, 0.6], [abs, abs]), ValueError, "weights must be at least zero"),
         (lambda: stage.average_profile([1.0], [abs, abs]), ValueError, "weights must have shape"),
-        (lambda: stage.worst_profile([]), ValueError, "profiles must be at least one"),
+        (lambda: stage.worst_profile([]), ValueError, "profiles must hold at least one"),
         (lambda: stage.worst_profile([0.5]), TypeError, "profiles must be a sequence of functions"),
         (lambda: accounting.total([], 0.0), ValueError, "delta must lie strictly"),
         (lambda: accounting.compose_profile([0.5]), TypeError, "stages must be made by"),

@@ -341,7 +341,7 @@ def test_a_hand_written_loop_that_runs_on_releases_nothing_more():
         ({"constants": "printed"}, ValueError, "constants must be one of"),
         ({"point_share": 1.0}, ValueError, "point_share must lie strictly"),
         ({"kernel_params": kernels.stationary(1.0, 2, variance=2.0)}, ValueError, "kernel must have variance 1"),
-        ({"decay": (1.0, 1.0), "noise_variance": 0.1}, ValueError, "decay is for exact observations"),
+        ({"decay": (1.0, 1.0), "noise_variance": 0.1}, ValueError, "decay must be None unless observations"),
         ({"release": "value", "constants": "paper"}, ValueError, "decay must be given"),
         ({"scale": 0.0}, ValueError, "scale must be positive"),
         ({"centre": "here"}, TypeError, "centre must be one real number"),
@@ -399,7 +399,7 @@ def test_bad_in_order_configurations_are_named(changes, message):
         ({"largest_gain": 1e-305}, "largest_gain must be within"),
         (
             {"candidates": [[-1.0], [1.0]], "kernel_params": None, "gain_lipschitz": 1.0, "loss_lipschitz": 1.0},
-            "candidates must be positive, each its own lambda, got -1",
+            "candidates must be positive, as each is a lambda, got -1",
         ),
     ],
 )

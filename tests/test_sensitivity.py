@@ -168,7 +168,7 @@ def test_gains_of_steep_models_are_capped():
     endless = {"gain_lipschitz": math.inf, "loss_lipschitz": 1.0}
     assert sensitivity.gains_along_lambda([0.1, 1.0], USERS, 2.0, **endless) == sensitivity.gains_anywhere(USERS)
     assert sensitivity.gains_along_lambda([1.0], USERS, 2.0, **endless).share == Fraction(1, USERS)
-    with pytest.raises(ValueError, match="candidates must be positive, each its own lambda, got 0"):
+    with pytest.raises(ValueError, match="candidates must be positive, as each is a lambda, got 0"):
         sensitivity.gains_along_lambda([0.0, 1.0], USERS, 2.0, **steep)
 
 

@@ -93,8 +93,8 @@ def test_exact_rows_are_cells_of_a_grid_and_cost_what_is_said(name):
 def test_exact_noise_that_a_grid_cannot_give_is_refused():
     common = {"centre": CENTRE, "scale": 1.0}
     for call, message in (
-        (lambda: transforms.planar_laplace(epsilon=0.2, **common), "epsilon of at least 0.5"),
-        (lambda: transforms.planar_laplace(epsilon=1.0, centre=np.zeros(3), scale=1.0), "exact for 2 dimensions"),
+        (lambda: transforms.planar_laplace(epsilon=0.2, **common), "epsilon be at least 0.5"),
+        (lambda: transforms.planar_laplace(epsilon=1.0, centre=np.zeros(3), scale=1.0), "must have 2 coordinates"),
         (lambda: transforms.product_laplace(epsilon=1e-4, **common), "epsilon must be at least"),
         (lambda: transforms.gaussian(epsilon=1e-6, delta=1e-9, **common), "epsilon must be larger"),
         (lambda: transforms.gaussian(epsilon=1.0, delta=1e-9, noise="none", **common), "noise must be one of"),

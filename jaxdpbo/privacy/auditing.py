@@ -1,14 +1,14 @@
-"""Attacks: lower bounds on what a release really gives away. An audit falsifies a guarantee; it never certifies one.
+"""Attacks: lower bounds on a release's privacy loss. An audit falsifies a guarantee and never certifies any.
 
-An attack guesses which of two neighbours was released. Where it says "first" with probability ``p`` on the first and
-``q`` on the second, ``(epsilon, delta)``-DP wants ``p <= e^epsilon q + delta`` and the same of the other guess, ``1 - q
-<= e^epsilon (1 - p) + delta``; ``mu``-GDP wants ``Phi^-1(p) - Phi^-1(q) <= mu``. With ``p`` and ``q`` replaced by the
-ends of their confidence intervals, what this needs is a lower bound: of both at once, since the two ends are the same.
+An attack guesses which of two neighbours was released. If the guess is "first" with probability ``p`` on the first and
+``q`` on the second, ``(epsilon, delta)``-DP requires ``p <= e^epsilon q + delta`` and for the other guess ``1 - q
+<= e^epsilon (1 - p) + delta``; ``mu``-GDP requires ``Phi^-1(p) - Phi^-1(q) <= mu``. The ends of the confidence
+intervals of ``p`` and ``q`` give a lower bound: on both at once, since the two ends are the same.
 
-Trials come in halves ALWAYS. What an attack chooses (a threshold, which outcomes speak for the first) it chooses on the
-first half, and it is judged on the second, which it has not seen.
+Trials ALWAYS come in halves. An attack makes its choices (a threshold, outcomes that speak for the first) on the first
+half, and is judged on the second, unseen half.
 
-One attack needs no trials: ``replay`` (same key, neighbouring data).
+``replay`` (same key, neighbouring data) needs no trials.
 """
 
 import math
@@ -24,19 +24,19 @@ from jaxdpbo.types import Tree
 
 SOUGHT = ("epsilon", "mu")
 CONFIDENCE = 0.95  # joint confidence of both bounds; the threshold is chosen on the other half of the trials
-THRESHOLDS = 201  # that are tried: quantiles of the first half
+THRESHOLDS = 201  # to try: quantiles of the first half
 
 
 class Audit(NamedTuple):
-    """What an attack showed.
+    """The result of an attack.
 
     Attributes:
       epsilon: the lower bound at ``delta``, at a confidence of 95 %; 0 where nothing was shown.
-      mu: the lower bound on GDP's level, which holds whenever the other does.
-      delta: that ``epsilon`` was bounded for.
+      mu: the lower bound on GDP's level, valid whenever ``epsilon``'s is.
+      delta: of the bound ``epsilon``.
       correct: of ``trials`` on the first data set, how many were classified right.
       wrong: of ``trials`` on the second, how many were taken for the first.
-      trials: on each of the two, those that the bounds were counted on.
+      trials: counted for the bounds, on each of the two.
     """
 
     epsilon: float
@@ -48,19 +48,19 @@ class Audit(NamedTuple):
 
 
 class TradeOff(NamedTuple):
-    """Error rates ``(k,)`` of one attack at many thresholds: "second" said of the first, "first" said of the second."""
+    """Error rates ``(k,)`` of an attack at many thresholds: of "second" on the first, of "first" on the second."""
 
     type_one: np.ndarray
     type_two: np.ndarray
 
 
 class Replay(NamedTuple):
-    """Two runs under one key.
+    """The comparison of two runs under the same key.
 
     Attributes:
-      differing: names of what differs though it should not.
-      moved: how far the statistic was moved; inf where the two are not comparable.
-      raised: what both raised, by name: then nothing was compared; "" where they returned.
+      differing: names of parts that must not differ and do.
+      moved: how far the statistic was moved; inf if the two are not comparable.
+      raised: the error of both, by name: then nothing was compared; "" if they returned.
     """
 
     differing: tuple[str, ...]
@@ -69,7 +69,7 @@ class Replay(NamedTuple):
 
 
 def epsilon_lower_bound(correct: int, wrong: int, trials: int, *, delta: float = 0.0) -> Audit:
-    """What ``(epsilon, delta)``-DP and ``mu``-GDP would need, at least, by two one-sided Clopper-Pearson bounds.
+    """Bound from below the levels of ``(epsilon, delta)``-DP and GDP, by two one-sided Clopper-Pearson bounds.
 
     Raises:
       ValueError: counts that are not within ``trials``, a delta outside [0, 1).
@@ -87,13 +87,13 @@ def epsilon_lower_bound(correct: int, wrong: int, trials: int, *, delta: float =
 
 
 def threshold_audit(first: np.ndarray, second: np.ndarray, *, delta: float = 0.0, sought: str = "epsilon") -> Audit:
-    """The bounds of the attack "the score is above a threshold", or below it, whichever tells more.
+    """Audit by the attack "the score is above a threshold", or below, whichever bounds more.
 
     Args:
-      first: ``(trials,)`` scores where the first data set was released.
-      second: ``(trials,)`` scores where the second was.
-      delta: of the claim.
-      sought: "epsilon" or "mu", whose bound the threshold is chosen for.
+      first: ``(trials,)`` scores from releases of the first data set.
+      second: ``(trials,)`` scores from releases of the second.
+      delta: of the guarantee.
+      sought: "epsilon" or "mu": the bound to choose the threshold for.
 
     Raises:
       ValueError: fewer than 4 trials, different numbers of them, a score that is NaN, an unknown ``sought``.
@@ -105,8 +105,8 @@ def threshold_audit(first: np.ndarray, second: np.ndarray, *, delta: float = 0.0
     _checks.choice("sought", sought, SOUGHT)
     tried = _thresholds(learnt)
     (hits, alarms), count = _above(learnt, tried), len(learnt[0])
-    hits, alarms = (np.concatenate([above, count - above]) for above in (hits, alarms))  # "first" said below it, too
-    of_all = 1.0 - (1.0 - CONFIDENCE) / len(hits)  # bounds of all thresholds at once: the best is not the luckiest
+    hits, alarms = (np.concatenate([above, count - above]) for above in (hits, alarms))  # and below
+    of_all = 1.0 - (1.0 - CONFIDENCE) / len(hits)  # bounds for all thresholds at once, so the best is not merely lucky
     best = int(np.argmax(_bounds(hits, alarms, count, delta, of_all)[sought]))
     above = _above(judged, tried[[best % len(tried)]])[:, 0]
     count = len(judged[0])
@@ -115,9 +115,9 @@ def threshold_audit(first: np.ndarray, second: np.ndarray, *, delta: float = 0.0
 
 
 def trade_off(first: np.ndarray, second: np.ndarray) -> TradeOff:
-    """The measured error rates of "first where the score is above a threshold", on the second half; for a plot.
+    """Measure the error rates of "first if the score is above a threshold", on the second half; for a plot.
 
-    Each point is an estimate, with no confidence attached: it may lie below a curve that holds.
+    Each point is an estimate, without confidence: the point may lie below a valid curve.
     """
     learnt, judged = _halves(first, second)
     hits, alarms = _above(judged, _thresholds(learnt)) / len(judged[0])
@@ -125,38 +125,38 @@ def trade_off(first: np.ndarray, second: np.ndarray) -> TradeOff:
 
 
 def declared_trade_off(statement: guarantee.Guarantee, type_one: np.ndarray) -> np.ndarray:
-    """The least type II error at each type I error that a "gdp" or "dp" statement allows any attack.
+    """Return the least type II error at each type I error that a "gdp" or "dp" guarantee allows any attack.
 
-    The slack ``delta`` of a "gdp" statement moves the curve by itself down and to the left (Dong et al. 2022,
+    The slack ``delta`` of a "gdp" guarantee moves the curve by ``delta`` down and to the left (Dong et al. 2022,
     proposition 2.12: the envelope of its (epsilon, delta) curves).
 
     Raises:
       ValueError: another notion, an error rate outside [0, 1].
     """
-    notion, given = _checks.choice("notion", statement.notion, ("gdp", "dp")), statement.delta
+    notion, slack = _checks.choice("notion", statement.notion, ("gdp", "dp")), statement.delta
     rates = _checks.reals("type_one", type_one)
     if not np.all((rates >= 0) & (rates <= 1)):
-        raise ValueError("type_one must lie in [0, 1]")
+        raise ValueError(f"type_one must lie in [0, 1], got {np.min(rates):g} to {np.max(rates):g}")
     if notion == "gdp":
         curve = scipy.stats.norm.cdf(
-            scipy.stats.norm.ppf(1.0 - np.stack([rates, np.minimum(rates + given, 1.0)])) - statement.level
+            scipy.stats.norm.ppf(1.0 - np.stack([rates, np.minimum(rates + slack, 1.0)])) - statement.level
         )
-        return np.maximum(0.0, np.maximum(curve[0] - given, curve[1]))
+        return np.maximum(0.0, np.maximum(curve[0] - slack, curve[1]))
     with np.errstate(over="ignore"):
         odds = np.exp(statement.level)
         steep = np.where(rates > 0, odds * np.maximum(rates, np.finfo(np.float64).tiny), 0.0)  # never inf times 0
-    return np.maximum(0.0, np.maximum((1.0 - given - rates) / odds, 1.0 - given - steep))
+    return np.maximum(0.0, np.maximum((1.0 - slack - rates) / odds, 1.0 - slack - steep))
 
 
 def outcome_scores(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of discrete outcomes for ``threshold_audit``: how much likelier the first half found each on the first.
+    """Score discrete outcomes for ``threshold_audit``: how much likelier the first half found each on the first.
 
-    A threshold on them is a set of outcomes. One is added to every count: an outcome that was hardly ever seen says
-    little, and one of which the first half knows nothing says nothing.
+    A threshold on scores is a set of outcomes. Each count is raised by 1: rare outcomes say little, and outcomes unseen
+    in the first half say nothing.
 
     Args:
-      first: ``(trials,)`` outcomes, integers of any meaning, where the first data set was released.
-      second: ``(trials,)`` where the second was.
+      first: ``(trials,)`` outcomes, integers of any meaning, from releases of the first data set.
+      second: ``(trials,)`` from releases of the second.
     """
     learnt, _ = _halves(first, second)
     kinds, where = np.unique(np.concatenate([first, second]), return_inverse=True)
@@ -168,13 +168,13 @@ def outcome_scores(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, n
 
 
 def is_refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float = 1.0) -> bool:
-    """Whether a bound is above the claim: it is false then, unless this was among the audits that fail by chance.
+    """Return whether a bound exceeds the guarantee: the guarantee is then false, unless this audit failed by chance.
 
-    ``distance``, of the neighbours, is for "metric_dp" alone. The statement's ``total_variation`` is beyond any trial.
+    ``distance``, of the neighbours, is for "metric_dp" alone. The ``total_variation`` is beyond any trial.
 
     Raises:
-      ValueError: the bound is for a smaller delta than the claim, which it cannot speak of; a ``distance`` that is not
-        positive and finite.
+      ValueError: the bound is for a smaller delta than the guarantee, and says nothing of the guarantee; a ``distance``
+        that is not positive and finite.
     """
     distance = _checks.positive("distance", distance)
     if statement.notion == "none":
@@ -184,45 +184,47 @@ def is_refuted(audit: Audit, statement: guarantee.Guarantee, *, distance: float 
     if statement.notion == "gdp":
         return audit.epsilon > statement.epsilon(audit.delta)
     if audit.delta < statement.delta:
-        raise ValueError(f"delta must be at least the claim's {statement.delta:g}, got {audit.delta:g}")
+        raise ValueError(f"delta must be at least the guarantee's {statement.delta:g}, got {audit.delta:g}")
     return audit.epsilon > statement.level * (distance if statement.notion == "metric_dp" else 1.0)
 
 
 def replay(run: Callable[[Any], tuple[Any, Any]], first: Tree, second: Tree, *, order: float = 2) -> Replay:
-    """Run on a data set and on its neighbour: what may differ moves by how much, and what must not differ does not.
+    """Run on a data set and on its neighbour: measure the statistic's move and list everything else that differs.
 
-    ``run`` fixes its own key, the same in both calls. A declared sensitivity is refuted where ``moved`` is above it, or
-    where ``differing`` is not empty: a query, a count, a shape, a dtype, whether it raised at all. Both may raise the
-    same, and NaN at the same places is the same.
+    ``run`` fixes its own key, the same in both calls. A declared sensitivity is refuted if ``moved`` is larger, or
+    if ``differing`` is not empty: a query, a count, a shape, a dtype, an error in only one run. Both may raise the
+    same error, and NaN at the same places is equal.
 
     Args:
-      run: ``data -> (statistic, rest)``: the statistic before its noise, an array or a tree of them, and all else that
-        an observer sees: queries, counts, shapes. Trees are of tuples, lists and dictionaries.
+      run: ``data -> (statistic, rest)``: the statistic before its noise, an array or a tree of them, and everything
+        else visible to an observer: queries, counts, shapes. Trees are of tuples, lists and dictionaries.
       first: a data set.
       second: its neighbour.
-      order: of the norm that the statistic's move is measured in.
+      order: of the norm for the statistic's move.
     """
-    done, other = _attempt(run, first), _attempt(run, second)
-    if isinstance(done, type) or isinstance(other, type):
-        names = tuple(one.__name__ if isinstance(one, type) else "returned" for one in (done, other))
-        return Replay((), 0.0, names[0]) if done is other else Replay(names, math.inf)
-    (statistic, rest), (its_statistic, its_rest) = done, other
-    leaves, its_leaves = dict(_leaves("", rest)), dict(_leaves("", its_rest))
-    both = leaves.keys() & its_leaves.keys()
+    result, neighbour_result = _attempt(run, first), _attempt(run, second)
+    if isinstance(result, type) or isinstance(neighbour_result, type):
+        names = tuple(got.__name__ if isinstance(got, type) else "returned" for got in (result, neighbour_result))
+        return Replay((), 0.0, names[0]) if result is neighbour_result else Replay(names, math.inf)
+    (statistic, rest), (neighbour_statistic, neighbour_rest) = result, neighbour_result
+    leaves, neighbour_leaves = dict(_leaves("", rest)), dict(_leaves("", neighbour_rest))
+    both = leaves.keys() & neighbour_leaves.keys()
     differing = tuple(
-        name for name in {**leaves, **its_leaves} if name not in both or not _same(leaves[name], its_leaves[name])
+        name
+        for name in {**leaves, **neighbour_leaves}
+        if name not in both or not _same(leaves[name], neighbour_leaves[name])
     )
-    ends = [[np.ravel(leaf) for _, leaf in _leaves("", one)] for one in (statistic, its_statistic)]
+    ends = [[np.ravel(leaf) for _, leaf in _leaves("", side)] for side in (statistic, neighbour_statistic)]
     if [len(leaf) for leaf in ends[0]] != [len(leaf) for leaf in ends[1]]:
         return Replay(differing, math.inf)
-    start, end = (np.concatenate([np.zeros(0), *one]).astype(np.float64) for one in ends)
+    start, end = (np.concatenate([np.zeros(0), *side]).astype(np.float64) for side in ends)
     with np.errstate(invalid="ignore"):
         moved = np.where((start == end) | (np.isnan(start) & np.isnan(end)), 0.0, end - start)
     return Replay(differing, float(np.linalg.norm(moved, order)) if np.all(np.isfinite(moved)) else math.inf)
 
 
 def _bounds(correct, wrong, trials, delta, confidence) -> dict[str, np.ndarray]:
-    """Of counts ``(k,)``. Half of what may fail for each rate; the other guess's rates have the same ends."""
+    """Bound from counts ``(k,)``. Half of the failure probability for each rate; the other guess has the same ends."""
     tail = (1.0 - confidence) / 2.0
     low = np.where(correct > 0, scipy.stats.beta.ppf(tail, np.maximum(correct, 1), trials - correct + 1), 0.0)
     high = np.where(wrong < trials, scipy.stats.beta.ppf(1.0 - tail, wrong + 1, np.maximum(trials - wrong, 1)), 1.0)
@@ -236,7 +238,7 @@ def _bounds(correct, wrong, trials, delta, confidence) -> dict[str, np.ndarray]:
 
 
 def _halves(first, second) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """What is learnt on and what is judged on, of both."""
+    """Split both into a half to learn from and a half to judge by."""
     both = [_checks.reals("scores", scores) for scores in (first, second)]
     shapes = [scores.shape for scores in both]
     if both[0].ndim != 1 or shapes[0] != shapes[1] or len(both[0]) < 4:
@@ -252,12 +254,12 @@ def _thresholds(learnt) -> np.ndarray:
 
 
 def _above(scores, thresholds) -> np.ndarray:
-    """How many of each are above each threshold: ``(2, k)``."""
-    return np.stack([len(each) - np.searchsorted(np.sort(each), thresholds, side="right") for each in scores])
+    """Count how many of each are above each threshold: ``(2, k)``."""
+    return np.stack([len(side) - np.searchsorted(np.sort(side), thresholds, side="right") for side in scores])
 
 
 def _attempt(run, data) -> Any:
-    """What it returned, or the class of what it raised."""
+    """Return the result, or the class of the error raised."""
     try:
         return run(data)
     except Exception as error:
@@ -265,7 +267,7 @@ def _attempt(run, data) -> Any:
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Names and arrays of a tree; an empty or missing part has a name too."""
+    """Yield names and arrays of a tree; an empty or missing part has a name too."""
     if isinstance(value, dict):
         parts = value.items()
     elif isinstance(value, (tuple, list)):
@@ -277,8 +279,8 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _leaves(f"{name}.{part}" if name else str(part), inner)
 
 
-def _same(one: Any, other: Any) -> bool:
-    one, other = np.asarray(one), np.asarray(other)
-    if one.shape != other.shape or one.dtype != other.dtype:
+def _same(first: Any, second: Any) -> bool:
+    first, second = np.asarray(first), np.asarray(second)
+    if first.shape != second.shape or first.dtype != second.dtype:
         return False
-    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))
+    return bool(np.array_equal(first, second, equal_nan=first.dtype.kind in "fc"))

@@ -1,7 +1,7 @@
-"""Budgets on the grid of exact noise: how they are checked, what they become, and what they guarantee.
+"""Budgets on the grid of exact noise: their checks, their integers and their guarantees.
 
-Exact noise is fixed on the integers; what a budget sets is how many of them one user may move a statistic by, so that a
-sweep of budgets compiles once. The guarantee is derived from that number: the ``mu`` or ``epsilon`` asked for is its
+Exact noise is fixed on the integers; a budget sets the number of integers by which one user may move a statistic, so a
+sweep of budgets compiles once. The guarantee is derived from this number: the requested ``mu`` or ``epsilon`` is its
 upper bound, not its source.
 
 Sums over users have Gaussian noise of a fixed ``sigma`` (GDP), and each user's contribution is clipped to an integer
@@ -25,18 +25,18 @@ from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
 NOISES = ("exact", "float", "none")
-SIGMAS = (4096, 65536)  # the second where the first would leave a user too few grid points
+SIGMAS = (4096, 65536)  # the second if the first leaves a user too few grid points
 RATES = Fraction(1, 2**6), Fraction(1, 2**12), Fraction(1, 2**16)  # the first that leaves a sensitivity enough units
 MIN_UNITS, MAX_UNITS = 100, 2**22  # units; a larger budget gets no more
-MAX_RADIUS = 2**16  # radii below, and dimensions: the guard counts squares in 32 bits
+MAX_RADIUS = 2**16  # upper end of radii and dimensions: the guard counts squares in 32 bits
 FIND_SCALE, RELEASES, SEARCH = "the scale of the clip", "the noisy means", "the search"  # parts of a guarantee
-MIN_RADIUS = 32  # times sqrt(d): radii below would lose more than 4 % to rounding
+MIN_RADIUS = 32  # times sqrt(d): smaller radii would lose more than 4 % to rounding
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SumBudget:
-    """The part of a config that sets the noise of sums over users; made by ``budget``.
+    """A config's settings for the noise of sums over users; made by ``budget``.
 
     Attributes:
       mu: ``()``, traced: the GDP budget of all releases together, less that of ``scale``.
@@ -47,7 +47,7 @@ class SumBudget:
       steps: ``T``, of the run.
       releases: sums released in each step.
       dimension: numbers in each sum.
-      scale: of the clip norm or the range where it is found privately before the first release; otherwise None.
+      scale: of a clip norm or a range found privately before the first release; otherwise None.
     """
 
     mu: jax.Array
@@ -72,15 +72,15 @@ def budget(
     dtype: DTypeLike,
     find_scale: bool = False,
 ) -> SumBudget:
-    """A checked budget for ``steps`` times ``releases`` sums of ``users`` vectors of ``dimension`` numbers.
+    """Make a checked budget for ``steps`` times ``releases`` sums of ``users`` vectors of ``dimension`` numbers.
 
-    With ``find_scale`` a share of it, ``private_scale.SHARE`` of ``mu^2``, is kept for finding the clip norm or the
-    range before the first of them.
+    ``find_scale`` reserves a share, ``private_scale.SHARE`` of ``mu^2``, for finding the clip norm or the range before
+    the first sum.
 
     Raises:
-      ValueError: ``mu`` not positive, finite with ``noise="none"``, or not within what exact noise can do; a number
-        that is no size.
-      TypeError: one that is no whole number.
+      ValueError: ``mu`` not positive, finite with ``noise="none"``, or out of reach of exact noise; a number that is no
+        size.
+      TypeError: a size that is no whole number.
     """
     users, steps = _checks.size("users", users), _checks.size("steps", steps)
     typed = _checks.positive("mu", mu, finite=False)
@@ -111,7 +111,7 @@ def budget(
 
 
 def split_levels(mu: float, shares: Sequence[float], dtype: DTypeLike) -> list[float]:
-    """Levels that ``dtype`` holds, one for each share of ``mu^2``: together they are ``mu`` at most."""
+    """Split ``mu`` into levels that ``dtype`` holds, by shares of ``mu^2``: together ``mu`` at most."""
     if mu == math.inf:
         return [mu] * len(shares)
     levels = [_checks.round_down(mu * math.sqrt(share), dtype) for share in shares]
@@ -121,21 +121,21 @@ def split_levels(mu: float, shares: Sequence[float], dtype: DTypeLike) -> list[f
 
 
 def grid(budget: SumBudget) -> jax.Array | None:
-    """The radius that sums are quantised with; None where they are not."""
+    """Return the radius for quantising sums; None without a grid."""
     return budget.radius if budget.noise == "exact" else None
 
 
 class NoiseSettings(NamedTuple):
-    """All that sets the noise of a run and what one user can move: a run must not go on under another.
+    """Everything that sets a run's noise and one user's move: a run must not resume under other settings.
 
     Attributes:
       mu: ``()``, the budget.
       radius: ``()``, and ``sigma ()``: of exact noise, otherwise 0.
       noise: ``()``, the row of ``NOISES``.
-      users: ``()``, or ``(2,)``, two words of 31 bits, where one does not hold them.
+      users: ``()``, or ``(2,)``, two words of 31 bits, for a number too large for a word.
       steps: ``()``, and ``releases ()``, the sums released in each.
-      clip: ``(1,)``, the clip norm, or ``(2,)``, the range of a loss. Where it is found privately zeros, and behind
-        them the budget of that and what one user counts for.
+      clip: ``(1,)``, the clip norm, or ``(2,)``, the range of a loss. If found privately, zeros, followed by the budget
+        of that search and the units of one user.
     """
 
     mu: jax.Array
@@ -149,7 +149,7 @@ class NoiseSettings(NamedTuple):
 
 
 def noise_settings(budget: SumBudget, *clip: jax.Array) -> NoiseSettings:
-    """Of a budget, and what bounds one user's part: the clip norm, or the two ends of the range."""
+    """Return the settings of a budget and one user's bound: the clip norm, or the two ends of the range."""
     scale = budget.scale
 
     def count(value: int) -> jax.Array:
@@ -168,12 +168,12 @@ def noise_settings(budget: SumBudget, *clip: jax.Array) -> NoiseSettings:
 
 
 def join_settings(first: NoiseSettings, second: NoiseSettings) -> NoiseSettings:
-    """Of two parts of one run."""
-    return jax.tree.map(lambda *both: jnp.concatenate([jnp.atleast_1d(each) for each in both]), first, second)
+    """Join the settings of two parts of a run."""
+    return jax.tree.map(lambda *both: jnp.concatenate([jnp.atleast_1d(setting) for setting in both]), first, second)
 
 
 def same_noise(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> jax.Array:
-    """Whether two ``NoiseSettings``, or two others of one kind, are equal, dtypes and shapes included: ``()``."""
+    """Return whether two ``NoiseSettings``, or two other tuples, are equal, dtypes and shapes included: ``()``."""
     pairs = list(zip(begun, current, strict=True))
     if any(old.dtype != new.dtype or old.shape != new.shape for old, new in pairs):
         return jnp.zeros((), bool)
@@ -181,7 +181,7 @@ def same_noise(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> 
 
 
 def describe_noise_change(begun: tuple[jax.Array, ...], current: tuple[jax.Array, ...]) -> str:
-    """What differs, by name and value, on the host; "" where nothing does."""
+    """Describe the differences by name and value, on the host; "" without any."""
     pairs = zip(getattr(current, "_fields", ()), map(np.asarray, begun), map(np.asarray, current), strict=True)
     return ", ".join(
         f"{name} {new.tolist()} after {old.tolist()}"
@@ -191,13 +191,13 @@ def describe_noise_change(begun: tuple[jax.Array, ...], current: tuple[jax.Array
 
 
 def statement(budget: SumBudget, protects: str) -> guarantee.Guarantee:
-    """GDP for replace-one on the users, of all releases together; none at ``mu = inf``.
+    """Return the GDP guarantee for replace-one on the users, of all releases together; none at ``mu = inf``.
 
-    ``mu``-GDP for ideal noise where ``noise`` is "float"; where it is "exact" what ``radius`` and ``sigma`` give,
-    within the total variation of all draws together.
+    ``noise`` "float" gives ``mu``-GDP for ideal noise; "exact" gives the level of ``radius`` and ``sigma``, within the
+    total variation of all draws together.
 
     Raises:
-      ValueError: a stacked budget; take one.
+      ValueError: a stacked budget; pass a single config.
     """
     if budget.mu.ndim:
         raise ValueError(f"privacy takes one config, got mu of shape {budget.mu.shape}")
@@ -229,7 +229,7 @@ def statement(budget: SumBudget, protects: str) -> guarantee.Guarantee:
 
 
 def statement_parts(config: Any, stated: guarantee.Guarantee) -> tuple[tuple[str, float], ...]:
-    """What the statement of a config spends its budget on: its own parts, or all of it on one mechanism.
+    """Return how a config's guarantee spends its budget: its own parts, or all of the budget on a single mechanism.
 
     A config without a ``SumBudget`` of sums names its mechanism in an attribute ``mechanism``.
     """
@@ -240,14 +240,14 @@ def statement_parts(config: Any, stated: guarantee.Guarantee) -> tuple[tuple[str
 
 
 class Units(NamedTuple):
-    """``units ()`` traced, ``rate`` static: see above. ``units`` is 0 where nothing is to be released."""
+    """Grid units of a sensitivity: ``units ()`` traced, ``rate`` static. ``units`` is 0 if nothing is released."""
 
     units: jax.Array
     rate: Fraction
 
 
 def units(name: str, epsilon: float, moves: int) -> Units:
-    """How many grid units a sensitivity may become if a release costs ``moves units rate``; at most ``epsilon``.
+    """Return the grid units of a sensitivity if a release costs ``moves units rate``, at most ``epsilon``.
 
     ``moves`` is ``sensitivity.between_scores(1)`` for a choice among scores, and 1 for a single value.
 
@@ -267,11 +267,11 @@ def units(name: str, epsilon: float, moves: int) -> Units:
 
 
 def quantise_scores(scores: jax.Array, units: jax.Array, sensitivity: jax.Array) -> jax.Array:
-    """Scores as ``int32`` that move by at most ``units`` where they move by ``sensitivity``; not finite ones are least.
+    """Round scores to ``int32``: a move of ``sensitivity`` becomes at most ``units``; scores not finite are least.
 
-    Rounded down, which keeps a shift of whole units a shift. Two or four units are kept back for that, and for the
-    rounding of the product, which is why integers end at 2^30, in float32 at 2^24: there scores beyond count as there.
-    How far ``scores`` themselves are rounded is the caller's to count in ``sensitivity``.
+    Rounding down keeps a shift of whole units a shift. Two or four units are kept back for rounding down and for the
+    rounding of the product, so integers end at 2^30, in float32 at 2^24; scores beyond count as the end. Include the
+    rounding of ``scores`` themselves in ``sensitivity``.
     """
     step, end = grid_unit(units, sensitivity), _end(scores.dtype)
     scaled = jnp.where(jnp.isfinite(scores), jnp.floor(scores / step), -end)
@@ -279,7 +279,7 @@ def quantise_scores(scores: jax.Array, units: jax.Array, sensitivity: jax.Array)
 
 
 def grid_unit(units: jax.Array, sensitivity: jax.Array) -> jax.Array:
-    """What one unit of ``quantise_scores`` stands for."""
+    """Return the score that a unit of ``quantise_scores`` stands for."""
     kept_back = 2 if sensitivity.dtype == jnp.float64 else 4
     return sensitivity / (units - kept_back).astype(sensitivity.dtype)
 
@@ -289,7 +289,7 @@ def _end(dtype: Any) -> float:
 
 
 def _grid_noise(mu: float, dimension: int, releases: int, share: float) -> tuple[int, int]:
-    """Radius and sigma, or a refusal that says what would do; ``mu`` is a ``share`` of what was asked for."""
+    """Return radius and sigma, or raise with a budget that works; ``mu`` is a ``share`` of the requested level."""
     if dimension >= MAX_RADIUS:
         raise ValueError(
             f"dimensions must be fewer than {MAX_RADIUS} for exact noise, got {dimension} (noise='float' has no grid)"

@@ -1,8 +1,8 @@
-"""A private choice among evaluated points: the exponential mechanism on what users' losses differ by, in integers.
+"""Private choice among evaluated points: the exponential mechanism on differences of users' losses, in integers.
 
-Every user's losses are taken less that user's own least one, and count up to a public width: what is left lies in
-``[0, width]`` whatever the losses are, depends on that user alone, and orders points as the mean loss does where no
-difference is wider. A choice with a prior is as cheap as one without.
+Each user's own least loss is subtracted from that user's losses, and differences count up to a public width. The
+results lie in ``[0, width]`` for any losses, depend on that user alone, and order points as the mean loss does if no
+difference is wider. A choice with a prior costs no more than a choice without.
 """
 
 import math
@@ -17,21 +17,21 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting, mechanisms, requested_budget, sensitivity, totals, wide_integers
 from jaxdpbo.types import ArrayLike, DTypeLike
 
-RATE = Fraction(1, 2**8)  # of the exponential mechanism: its scores are in units of 1/256 nat
+RATE = Fraction(1, 2**8)  # of the exponential mechanism: scores are in units of 1/256 nat
 LEVELS_BITS = 20
-MAX_LEVELS = 2**LEVELS_BITS  # of one user's integers; float32 is right to less than one of them
+MAX_LEVELS = 2**LEVELS_BITS  # of one user's integers; float32 errs by less than a level
 TOTAL_VARIATION = 2.0**-128  # of one choice, see ``mechanisms.exact_exponential``
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ChoiceBudget:
-    """What sets how sharp a choice is; made by ``budget``.
+    """Settings for the accuracy of a choice; made by ``budget``.
 
     Attributes:
       mu: ``()``, traced: the GDP budget of one choice.
-      units: ``()``, traced: of a score, that one user moves it by at most; 0 unless ``noise`` is "exact".
-      digits: ``()``, traced: into how many levels a unit is divided before users are added up.
+      units: ``()``, traced: one user's largest move of a score; 0 unless ``noise`` is "exact".
+      digits: ``()``, traced: levels within a unit while users are added up.
       noise: "exact", "float" or "none".
     """
 
@@ -42,7 +42,7 @@ class ChoiceBudget:
 
 
 def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ChoiceBudget:
-    """A checked budget, rounded down.
+    """Make a checked budget, rounded down.
 
     Args:
       mu: of one choice; ``inf`` with ``noise="none"``.
@@ -50,7 +50,7 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ChoiceBudget:
       dtype: of ``mu``.
 
     Raises:
-      ValueError: too little budget for exact noise; an infinite one with noise, or a finite one without.
+      ValueError: too little budget for exact noise; an infinite budget with noise, or a finite budget without.
     """
     units = digits = 0
     mu = _checks.positive("mu", mu, finite=False)
@@ -67,23 +67,23 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ChoiceBudget:
 
 
 def level(budget: ChoiceBudget) -> float:
-    """The GDP level of one choice: ``mu``, or what the integers give."""
+    """Return the GDP level of one choice: ``mu``, or the level of the integers."""
     if budget.noise != "exact":
         return float(budget.mu)
     return accounting.bounded_range_mu(float(_range(int(budget.units))))
 
 
 def pure_level(budget: ChoiceBudget) -> float:
-    """The ``epsilon`` of ``epsilon``-DP that one choice has besides: its range."""
+    """Return the ``epsilon`` of a choice's additional ``epsilon``-DP: its range."""
     if budget.noise != "exact":
         return accounting.bounded_range_eta(float(budget.mu))
     return float(_range(int(budget.units)))
 
 
 def sharpness(mu: float, width: float, users: int) -> float:
-    """By what factor a point is less likely than another whose mean loss is lower by 1, as a logarithm: ``s``.
+    """Return ``s``: the log-odds of a point over another with a mean loss higher by 1.
 
-    The chosen point is worse than the best of ``m``, in expectation and where no difference is wider than ``width``, by
+    The chosen point is worse than the best of ``m``, in expectation and if no difference is wider than ``width``, by
     at most ``log(m) / s`` (McSherry and Talwar 2007).
 
     Raises:
@@ -97,13 +97,13 @@ def sharpness(mu: float, width: float, users: int) -> float:
 def choose_row(
     key: jax.Array, budget: ChoiceBudget, losses: jax.Array, width: jax.Array, favoured: ArrayLike | None = None
 ) -> jax.Array:
-    """One of the points, more likely the lower the mean of its ``relative_losses`` losses.
+    """Choose a point at random: a lower mean of ``relative_losses`` makes a point more likely.
 
     Formal guarantee: ``level(budget)``-GDP and ``pure_level(budget)``-DP, replace-one, within ``TOTAL_VARIATION``,
-    whatever the losses are. Replacing a user moves the sums by a vector in ``[-units digits, units digits]``; dividing
-    by ``digits``, rounding down, taking the best score away and clamping leave the scores' moves in an interval of
+    for any losses. Replacing a user moves the sums by a vector in ``[-units digits, units digits]``; dividing by
+    ``digits``, rounding down, subtracting the best score and clamping leave the scores' moves in an interval of
     length ``2 units`` that contains 0, and weights follow scores exactly. The logarithms of all ratios of probabilities
-    then lie in one interval of length ``2 units RATE``, whatever the prior: docs/theorems.md.
+    then lie in an interval of length ``2 units RATE``, for any prior: docs/theorems.md.
 
     ==================================  ===========================================================
     case                                result
@@ -120,10 +120,10 @@ def choose_row(
       budget: of ``budget``.
       losses: ``(m, n)``, ``m < 2^16``.
       width: ``()``, public.
-      favoured: ``()``, the row that has half of the prior, the others being alike; all are where it is None. Public.
+      favoured: ``()``, the row with half of the prior, the others sharing the rest; None for equal weights. Public.
 
     Returns:
-      Which row, ``()``.
+      The row, ``()``.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import secret_key
@@ -138,7 +138,7 @@ def choose_row(
 def sum_losses(
     budget: ChoiceBudget, losses: jax.Array, width: jax.Array, present: jax.Array | None = None
 ) -> totals.Sum:
-    """What users add to a choice: the sums ``(m,)`` of their ``relative`` losses, in integers where noise is exact.
+    """Sum users' ``relative_losses`` for a choice: ``(m,)``, in integers if noise is exact.
 
     Args:
       budget: of ``budget``.
@@ -155,20 +155,20 @@ def sum_losses(
 
 
 def draw(key: jax.Array, budget: ChoiceBudget, total: totals.Sum, favoured: ArrayLike | None = None) -> jax.Array:
-    """The row ``()`` that ``choose_row`` draws, of the ``sum_losses`` ``(m,)`` of all users."""
+    """Draw the row ``()`` of ``choose_row`` by the ``sum_losses`` ``(m,)`` of all users."""
     if isinstance(total, wide_integers.Wide):
         return mechanisms.exact_exponential(key, scores(budget, total, favoured), RATE).astype(jnp.int32)
     if budget.noise == "none":
         return jnp.argmin(total).astype(jnp.int32)
     wide = 2 * (log_ndtr(budget.mu / 2) - log_ndtr(-budget.mu / 2))
-    narrow = 4 * jnp.arctanh(jax.scipy.special.erf(jnp.minimum(budget.mu, 1.0) / 8**0.5))  # where that cancels
+    narrow = 4 * jnp.arctanh(jax.scipy.special.erf(jnp.minimum(budget.mu, 1.0) / 8**0.5))  # where wide cancels
     eta = jnp.where(budget.mu < 1, narrow, wide)
     logits = _prior(len(total), favoured, total.dtype) - total * eta / sensitivity.between_scores(1)
     return jax.random.categorical(key, logits, mode="high").astype(jnp.int32)
 
 
 def scores(budget: ChoiceBudget, total: wide_integers.Wide, favoured: ArrayLike | None = None) -> jax.Array:
-    """Integers ``(m,)`` in units of ``RATE``, the best at ``mechanisms.top(RATE)``: raw, what ``choose_row`` draws by.
+    """Return integer scores ``(m,)`` in units of ``RATE``, the best at ``mechanisms.top(RATE)``: ``choose_row``'s, raw.
 
     Args:
       budget: of ``budget``, ``noise`` being "exact".
@@ -178,23 +178,23 @@ def scores(budget: ChoiceBudget, total: wide_integers.Wide, favoured: ArrayLike 
     top, points = mechanisms.top(RATE), len(total.low)
     lost = wide_integers.divide(total, budget.digits)
     prior = jnp.rint(_prior(points, favoured, budget.mu.dtype) / float(RATE)).astype(jnp.int32)
-    farthest = top + math.ceil(math.log(points) / RATE)  # beyond it no prior counts, and no difference wraps
+    farthest = top + math.ceil(math.log(points) / RATE)  # beyond, no prior counts, and no difference wraps
     worse = wide_integers.add(lost, wide_integers.negate(wide_integers.minimum(lost)))
-    found = prior - wide_integers.narrow(worse, farthest)
-    return found - jnp.max(found) + top
+    total_scores = prior - wide_integers.narrow(worse, farthest)
+    return total_scores - jnp.max(total_scores) + top
 
 
 def _prior(count: int, favoured: ArrayLike | None, dtype: DTypeLike) -> jax.Array:
-    """Logarithms of weights ``(m,)``: one row may have as much as all others."""
-    found = jnp.zeros(count, dtype)
+    """Return logarithms of weights ``(m,)``: a row may have as much as all others."""
+    equal = jnp.zeros(count, dtype)
     if favoured is None:
-        return found
+        return equal
     at = jnp.arange(count, dtype=jnp.int32) == jnp.asarray(favoured, jnp.int32)
-    return jnp.where(at, jnp.asarray(math.log(max(count - 1, 1)), dtype), found)
+    return jnp.where(at, jnp.asarray(math.log(max(count - 1, 1)), dtype), equal)
 
 
 def relative_losses(losses: jax.Array, width: jax.Array) -> jax.Array:
-    """Losses ``(m, n)`` less each user's least finite one, over ``width``, in [0, 1]; 1 where they are not finite."""
+    """Return losses ``(m, n)`` less each user's least finite loss, over ``width``, in [0, 1]; 1 if not finite."""
     losses = jnp.asarray(losses)
 
     def fill_nonfinite(row):
@@ -203,8 +203,8 @@ def relative_losses(losses: jax.Array, width: jax.Array) -> jax.Array:
     least = jax.lax.fori_loop(  # XLA's reduction over the leading axis takes 3 to 8 times as long on CPUs
         1, losses.shape[0], lambda i, least: jnp.minimum(least, fill_nonfinite(losses[i])), fill_nonfinite(losses[0])
     )
-    found = jnp.clip((losses - jnp.where(jnp.isfinite(least), least, 0.0)[None]) / width, 0.0, 1.0)
-    return jnp.where(jnp.isfinite(losses) & (found >= 0), found, 1.0)
+    shares = jnp.clip((losses - jnp.where(jnp.isfinite(least), least, 0.0)[None]) / width, 0.0, 1.0)
+    return jnp.where(jnp.isfinite(losses) & (shares >= 0), shares, 1.0)
 
 
 def _range(units: int) -> Fraction:
@@ -212,5 +212,5 @@ def _range(units: int) -> Fraction:
 
 
 def _units(mu: float) -> int:
-    """The most whose range is within ``mu``."""
+    """Return the most units with a range within ``mu``."""
     return math.floor(Fraction(accounting.bounded_range_eta(mu)) / _range(1))

@@ -1,7 +1,7 @@
-"""Bound what one user can move: clip each user's vector, round it to a grid where the noise is exact, then add up.
+"""Bound one user's move: clip each user's vector, round to a grid if the noise is exact, then add up.
 
-A user whose vector is not finite counts as the zero vector, before the clip. NaN defeats a clip
-(``min(1, B / NaN)`` is NaN), and raising on it would itself tell an observer something.
+A user with a vector that is not finite counts as the zero vector, before the clip. NaN defeats a clip
+(``min(1, B / NaN)`` is NaN), and an error would itself tell an observer something.
 """
 
 import jax
@@ -12,7 +12,7 @@ from jaxdpbo.types import DTypeLike
 
 RADIUS_BITS = 16  # of one user's integers
 # Users at a time: their vectors stay in cache, and no (d, n) array is ever written. The size is fixed, so that a user's
-# part is rounded alike in any group of many users, and in a group that is padded to this size. With few users a loop
+# part is rounded equally in any group of many users, and in a group padded to this size. With few users a loop
 # over chunks takes longer than one pass.
 CHUNK_BITS = 12
 CHUNK = 2**CHUNK_BITS
@@ -23,13 +23,13 @@ def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array
     """Project each column onto the ball of radius ``clip_norm`` (Algorithm 1, line 7 of Sopa et al. 2025).
 
     Args:
-      vectors: ``(d, n)``, one user a column.
+      vectors: ``(d, n)``, a column for each user.
       clip_norm: ``B``, positive.
 
     Returns:
-      The clipped columns ``(d, n)``; ``clipped (n,)``, True where the norm was above ``B``; ``nonfinite (n,)``, True
-      where a column (or its squared norm over ``B^2``) was not finite and so counts as zero, and everywhere if
-      ``1 / B`` is no normal number. Both flags are raw data.
+      The clipped columns ``(d, n)``; ``clipped (n,)``, True for a norm above ``B``; ``nonfinite (n,)``, True where a
+      column (or its squared norm over ``B^2``) was not finite and so counts as zero, and everywhere if ``1 / B`` is no
+      normal number. Both flags are raw data.
     """
     squared = jnp.sum(jnp.square(vectors / clip_norm), axis=0)  # in units of B: squaring B itself could underflow
     nonfinite = ~(jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(vectors.dtype).tiny))
@@ -39,7 +39,7 @@ def clip_by_l2_norm(vectors: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array
 
 
 def l2_norms(vectors: jax.Array) -> jax.Array:
-    """Of the columns of ``(d, n)``: ``(n,)``, without the squares' leaving the floats; NaN where a column has NaN."""
+    """Return the norms ``(n,)`` of columns ``(d, n)``, no square leaving the floats; NaN for a column with NaN."""
     largest = jnp.max(jnp.abs(vectors), axis=0)
     scale = jnp.where((largest > 0) & jnp.isfinite(largest), largest, 1.0)
     return scale * jnp.sqrt(jnp.sum(jnp.square(vectors / scale[None]), axis=0))
@@ -48,20 +48,20 @@ def l2_norms(vectors: jax.Array) -> jax.Array:
 def clip_and_sum(
     vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None = None, present: jax.Array | None = None
 ) -> tuple[totals.Sum, jax.Array, jax.Array]:
-    """Clip and add up columns; with ``radius`` as integers, so that nothing about the sum is rounded.
+    """Clip and add up columns; with ``radius`` as integers, so nothing about the sum is rounded.
 
-    Replacing one column moves the sum by ``sensitivity.clipped_sum``, up to rounding. With ``radius`` each column
-    becomes integers of l2 norm at most ``radius`` (``quantise``), and it is ``sensitivity.integer_sum`` exactly.
+    Replacing a column moves the sum by ``sensitivity.clipped_sum``, up to rounding. With ``radius`` each column
+    becomes integers of l2 norm at most ``radius`` (``quantise``), and the move is ``sensitivity.integer_sum`` exactly.
 
     Args:
-      vectors: ``(d, n)``, one user a column.
+      vectors: ``(d, n)``, a column for each user.
       clip_norm: ``B``, positive.
-      radius: ``()`` ``int32``, that ``B`` is mapped to; ``radius`` and ``d`` below 2^16.
-      present: ``(n,)``, False at columns that stand for nobody; all stand for users where it is None.
+      radius: ``()`` ``int32``, the integers for ``B``; ``radius`` and ``d`` below 2^16.
+      present: ``(n,)``, False at columns that stand for nobody; None if all stand for users.
 
     Returns:
-      The sum ``(d,)``, with ``radius`` as ``wide_integers.Wide`` in units of ``grid_step``; how many users were
-      clipped, and how many refused.
+      The sum ``(d,)``, with ``radius`` as ``wide_integers.Wide`` in units of ``grid_step``; the numbers of users
+      clipped and refused.
     """
     counted, clipped, nonfinite = _clip_and_quantise(vectors, clip_norm, radius, present)
     total = jnp.sum(counted, axis=1) if radius is None else wide_integers.total(counted, RADIUS_BITS)
@@ -71,7 +71,7 @@ def clip_and_sum(
 def _clip_and_quantise(
     vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array | None, present: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What is added up ``(d, n)``, and which users were clipped and refused ``(n,)``."""
+    """Return the terms ``(d, n)`` to add up, and flags ``(n,)`` of users clipped and refused."""
     vectors, clipped, nonfinite = clip_by_l2_norm(vectors, clip_norm)
     counted = vectors if radius is None else quantise(vectors, clip_norm, radius)
     if present is None:
@@ -80,10 +80,10 @@ def _clip_and_quantise(
 
 
 def quantise(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax.Array:
-    """Columns ``(d, n)`` of norm at most ``clip_norm`` as integers of norm at most ``radius``; ``int32``.
+    """Round columns ``(d, n)`` of norm at most ``clip_norm`` to integers of norm at most ``radius``; ``int32``.
 
-    Integers decide, floats never do: a column whose integers are beyond counts as zero. That does not happen to
-    clipped ones: the ball is mapped to one smaller than ``radius`` by what rounding can add.
+    The last check is on integers, never on floats: a column beyond ``radius`` counts as zero. Clipped columns stay
+    within: the ball is mapped to a ball smaller than ``radius`` by the most that rounding can add.
     """
     scaled = jnp.rint(vectors * (reach(radius, vectors.shape[0], vectors.dtype) / clip_norm))
     fits = jnp.abs(scaled) <= radius.astype(vectors.dtype)  # False for NaN
@@ -96,12 +96,12 @@ def quantise(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax
 
 
 def reach(radius: jax.Array, dimension: int, dtype: DTypeLike) -> jax.Array:
-    """The radius ``()`` that vectors are scaled to before they are rounded to integers of norm at most ``radius``."""
+    """Return the radius ``()`` to scale vectors to before rounding to integers of norm at most ``radius``."""
     return (radius.astype(dtype) - dimension**0.5 / 2) * (1 - 2.0**-16)
 
 
 def grid_step(clip_norm: jax.Array, radius: jax.Array, dimension: int) -> jax.Array:
-    """What one unit of a quantised sum stands for."""
+    """Return the value of a unit of a quantised sum."""
     return clip_norm / reach(radius, dimension, clip_norm.dtype)
 
 
@@ -112,21 +112,20 @@ def weighted_clipped_sum(
     radius: jax.Array | None = None,
     present: jax.Array | None = None,
 ) -> tuple[totals.Sum, jax.Array, jax.Array]:
-    """``clip_and_sum`` of ``weights.T @ losses[:, i]`` over users, in chunks: no ``(d, n)`` array is stored.
+    """Apply ``clip_and_sum`` to ``weights.T @ losses[:, i]`` over users, in chunks: no ``(d, n)`` array is stored.
 
-    Replacing one user's losses moves the result as ``clip_and_sum`` says, whatever the losses are, NaN and infinities
-    included. ``weights`` and ``n`` must not depend on the users' data.
+    Replacing one user's losses moves the result as in ``clip_and_sum``, for any losses, NaN and infinities included.
+    ``weights`` and ``n`` must not depend on the users' data.
 
     Args:
       weights: ``(r, d)``, finite.
-      losses: ``(m, n)``, of which the leading ``r <= m`` rows count.
+      losses: ``(m, n)``; the leading ``r <= m`` rows count.
       clip_norm: ``B``, positive.
       radius: see ``clip_and_sum``.
       present: see ``clip_and_sum``.
 
     Returns:
-      As ``clip_and_sum``: the sum, how many users were clipped, and how many refused as not finite. Raw data, not
-      private.
+      As ``clip_and_sum``: the sum, and the numbers of users clipped, and refused as not finite. Raw data, not private.
     """
     rows, users = weights.shape[0], losses.shape[1]
 
@@ -147,9 +146,11 @@ def weighted_clipped_sum(
     whole, rest = divmod(users, CHUNK)
     starts = CHUNK * jnp.arange(whole, dtype=jnp.int32)
     sums, *flags = jax.lax.map(lambda start: sum_chunk_from(start, None), starts)  # integers of a chunk fit 31 bits
-    if rest:  # the last chunk overlaps the one before, and counts what is new
+    if rest:  # the last chunk overlaps the chunk before, and counts new users only
         last = sum_chunk_from(jnp.asarray(users - CHUNK, jnp.int32), jnp.arange(CHUNK) >= CHUNK - rest)
-        sums, *flags = (jnp.concatenate([first, one[None]]) for first, one in zip((sums, *flags), last, strict=True))
+        sums, *flags = (
+            jnp.concatenate([first, extra[None]]) for first, extra in zip((sums, *flags), last, strict=True)
+        )
     total = jnp.sum(sums, axis=0) if radius is None else wide_integers.total(sums.T, RADIUS_BITS + CHUNK_BITS)
     clipped, nonfinite = (jnp.sum(flag) for flag in flags)
     return total, clipped, nonfinite

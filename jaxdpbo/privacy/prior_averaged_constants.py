@@ -1,21 +1,21 @@
-"""The events that prior-averaged guarantees rest on: Kusner et al. (2015), Algorithms 1 and 2 of DP-GP-UCB, corrected.
+"""The events behind prior-averaged guarantees: Kusner et al. (2015), Algorithms 1 and 2 of DP-GP-UCB, corrected.
 
 The paper's theorems rest on Assumption 1: the utilities of all data sets are one draw of a Gaussian process with
 covariance ``k1(V, V') k2(x, x')``, both kernels known, normalised to 1 on the diagonal. ``correlation`` is the least
 ``k1`` of any two neighbouring data sets. Values are in units of the prior's standard deviation.
 
-What the proofs need is one good event for a fixed pair of neighbours: confidence bounds that hold at every step on
+The proofs need one good event for a fixed pair of neighbours: confidence bounds that hold at every step on
 ``V`` and on ``V'`` (Srinivas et al. 2010, lemma 5.1), a gap between the two functions under ``sensitivity.utilities``
-everywhere, and no observation noise above half of ``noise_gap`` in either run. ``Shares`` says how ``delta`` is divided
-among them, ``finite_constants`` and ``box_constants`` what ``sensitivity`` makes of them.
+everywhere, and no observation noise above half of ``noise_gap`` in either run. ``Shares`` divides ``delta`` among them;
+``finite_constants`` and ``box_constants`` compute the sensitivities on this event.
 
-Where the printed statement is false, what its proof can be made to give is implemented, and the printed one is kept
-under ``constants="paper"``:
+If the printed result is false, this module implements a provable version, and keeps the printed version under
+``constants="paper"``:
 
-- Theorem 3 bounds the noise of the largest of ``T`` observations as if it were the noise of one, and charges the regret
+- Theorem 3 bounds the noise of the largest of ``T`` observations as if of a single observation, and charges the regret
   bound, needed on ``V`` and on ``V'``, once: its failures sum to more than ``delta`` (tests/test_dp_gp_ucb_theory.py).
 - Theorem 5 charges the regret bound once, and holds with constants ``A`` and ``tau`` that depend on the data.
-- Theorem 7 bounds ``|g(w, z) - g(w, z')|`` by ``L^2 / lambda_min``; it can reach ``2 L^2 / lambda_min``
+- Theorem 7 bounds ``|g(w, z) - g(w, z')|`` by ``L^2 / lambda_min``; the difference can reach ``2 L^2 / lambda_min``
   (``sensitivity.mean_gain``).
 """
 
@@ -40,11 +40,11 @@ def _release(name, value):
 
 
 class Box(NamedTuple):
-    """What Srinivas et al. (2010), theorem 2, knows of a search over a box.
+    """Parameters of a search over a box: Srinivas et al. (2010), theorem 2.
 
     Attributes:
       dimension: ``d``.
-      side: ``r``, its longest.
+      side: ``r``, the longest.
       slope_mass: ``a``, and
       slope_scale: ``b``: each partial derivative of a draw exceeds ``L`` somewhere with probability at most
         ``a exp(-(L / b)^2)``.
@@ -62,7 +62,7 @@ class Shares(NamedTuple):
     Attributes:
       confidence: of lemma 5.1, for each of the two data sets.
       gap: of ``|f - f'| <= gap`` on all candidates.
-      noise: of all ``2 T`` observation noises staying under ``noise_gap / 2``; 0 where there is none.
+      noise: of all ``2 T`` observation noises staying under ``noise_gap / 2``; 0 without noise.
     """
 
     confidence: float
@@ -71,16 +71,16 @@ class Shares(NamedTuple):
 
     @property
     def total(self) -> float:
-        """``2 confidence + gap + noise``."""
+        """Return ``2 confidence + gap + noise``."""
         return 2.0 * self.confidence + self.gap + self.noise
 
 
 @_checks.takes(exact=_checks.flag)
 def shares(delta: float, release: str, *, exact: bool, constants: str = "corrected") -> Shares:
-    """How ``delta`` is divided: into thirds where no noise matters, into quarters otherwise.
+    """Divide ``delta``: into thirds where no noise matters, into quarters otherwise.
 
     The posterior mean's sensitivity (theorem 1) does not involve the observation noise; the largest observation's does
-    (theorem 3), unless observations are exact. With ``constants="paper"`` the printed formulas' shares, which total
+    (theorem 3), unless observations are exact. ``constants="paper"`` gives the printed formulas' shares, of total
     ``4/3 delta`` or more: ``3 delta`` under the logarithm of ``beta`` is lemma 5.1 at ``delta / 2``.
 
     Args:
@@ -99,19 +99,19 @@ def shares(delta: float, release: str, *, exact: bool, constants: str = "correct
 
 @_checks.takes(candidates=_checks.size, step=_checks.size, share=_checks.probability)
 def confidence_beta(candidates: float, step: int, share: float) -> float:
-    """``beta_t = 2 log(c t^2 pi^2 / (6 share))``: Srinivas et al. (2010), lemma 5.1, on one data set."""
+    """Return ``beta_t = 2 log(c t^2 pi^2 / (6 share))``: Srinivas et al. (2010), lemma 5.1, on one data set."""
     return 2.0 * math.log(candidates * step**2 * math.pi**2 / (6.0 * share))
 
 
 @_checks.takes(candidates=_checks.size, share=_checks.probability)
 def final_confidence_beta(candidates: float, share: float) -> float:
-    """``2 log(c / share)``: the same at one step that was fixed beforehand, which is all that theorem 1 looks at."""
+    """Return ``2 log(c / share)``: ``confidence_beta`` at a single step fixed in advance, enough for theorem 1."""
     return 2.0 * math.log(candidates / share)
 
 
 @_checks.takes(step=_checks.size, share=_checks.probability)
 def box_confidence_beta(box: Box, step: int, share: float) -> float:
-    """``beta_t`` over a box: Srinivas et al. (2010), theorem 2, on one data set, its Lipschitz event included.
+    """Return ``beta_t`` over a box: Srinivas et al. (2010), theorem 2, on one data set, its Lipschitz event included.
 
     ``2 log(2 t^2 pi^2 / (3 share)) + 2 d log(t^2 d b r sqrt(log(4 d a / share)))``.
     """
@@ -121,9 +121,9 @@ def box_confidence_beta(box: Box, step: int, share: float) -> float:
 
 @_checks.takes(step=_checks.size, share=_checks.probability)
 def net_size(box: Box, step: int, share: float) -> float:
-    """``(d t^2 b r sqrt(log(4 d a / share)))^d``: the points of the proof's net at step ``t``.
+    """Return ``(d t^2 b r sqrt(log(4 d a / share)))^d``: the points of the proof's net at step ``t``.
 
-    No point of the box is farther from it, in utility, than ``1 / t^2``, where the Lipschitz event holds.
+    No point of the box is farther from the net, in utility, than ``1 / t^2``, if the Lipschitz event holds.
     """
     d = box.dimension
     slope = box.slope_scale * math.sqrt(math.log(max(1.0, 4.0 * d * box.slope_mass / share)))
@@ -132,10 +132,10 @@ def net_size(box: Box, step: int, share: float) -> float:
 
 @_checks.takes(deviation=_checks.nonnegative, steps=_checks.size, share=_checks.probability, constants=_constants)
 def noise_gap(deviation: float, steps: int, share: float, constants: str = "corrected") -> float:
-    """``q``: bounds the difference of two noises, whichever steps are looked at, ``2 deviation sqrt(2 log(2 T / s))``.
+    """Return ``q = 2 deviation sqrt(2 log(2 T / s))``: bounds the difference of two noises, at any steps.
 
-    With ``constants="paper"`` the printed theorem 3's: the noise at ONE step that was fixed beforehand, which the step
-    of the largest observation is not.
+    ``constants="paper"`` gives the printed theorem 3's: for the noise at ONE step fixed in advance, unlike the step of
+    the largest observation.
     """
     noises = 2 * steps if constants == "corrected" else 1
     return 2.0 * deviation * math.sqrt(2.0 * math.log(noises / share))
@@ -148,10 +148,10 @@ def noise_gap(deviation: float, steps: int, share: float, constants: str = "corr
     steps=_checks.size,
 )
 def average_regret(noise_variance: float, beta: float, information: float, steps: int) -> float:
-    """``Omega = sqrt(C_1 beta_T gamma_T / T)``, ``C_1 = 8 / log(1 + 1 / noise)``: Srinivas et al., theorem 1.
+    """Return ``Omega = sqrt(C_1 beta_T gamma_T / T)``, ``C_1 = 8 / log(1 + 1 / noise)``: Srinivas et al., theorem 1.
 
-    Bounds ``f(x*) - max_t f(x_t)`` where lemma 5.1 holds, the kernel is normalised and every query maximises the upper
-    confidence bound.
+    The result bounds ``f(x*) - max_t f(x_t)`` if lemma 5.1 holds, the kernel is normalised and every query maximises
+    the upper confidence bound.
     """
     return math.sqrt(8.0 / math.log1p(1.0 / noise_variance) * beta * information / steps)
 
@@ -165,11 +165,11 @@ def average_regret(noise_variance: float, beta: float, information: float, steps
 def exact_regret(
     beta: float, steps: int, candidates: int, information: Callable[[float], float], *, skip_threshold: float
 ) -> float:
-    """``Omega_0``: bounds ``f(x*) - max_t f(x_t)`` for exact observations, in place of theorem 5's unknown constants.
+    """Return ``Omega_0``: bounds ``f(x*) - max_t f(x_t)`` for exact observations, in place of theorem 5's unknowns.
 
-    Exact observations leave no more variance than noisy ones at the same points would, so ``average_regret`` bounds
+    Exact observations leave no more variance than noisy observations at the same points, so ``average_regret`` bounds
     the regret for ANY noise variance ``s``: the least over ``FICTITIOUS_NOISE`` is taken. With as many steps as
-    candidates, or more, a point repeats or all are observed: what is left is what was not learnt.
+    candidates, or more, a point repeats or all are observed: the rest is what was not learnt.
 
     Args:
       beta: ``beta_T``.
@@ -195,13 +195,13 @@ def exact_regret(
     constants=_constants,
 )
 def decayed_regret(steps: int, dimension: int, amplitude: float, rate: float, constants: str = "corrected") -> float:
-    """``A exp(-tau T / (log T)^(d/4))``: de Freitas et al. (2012), for PUBLIC ``A`` and ``tau``.
+    """Return ``A exp(-tau T / (log T)^(d/4))``: de Freitas et al. (2012), for PUBLIC ``A`` and ``tau``.
 
-    They depend on the utility itself, so they must come from elsewhere. The printed theorem 5 has ``T = 2``; valid at
-    ``T`` from ``e^(d/4)`` on, where the bound begins to fall.
+    They depend on the utility itself: take them from elsewhere. The printed theorem 5 has ``T = 2``; the bound
+    is valid at ``T`` from ``e^(d/4)`` on, where its values begin to fall.
 
     Raises:
-      ValueError: fewer steps than that.
+      ValueError: fewer steps.
     """
     _checks.positive("amplitude", amplitude)
     _checks.positive("rate", rate)
@@ -213,16 +213,16 @@ def decayed_regret(steps: int, dimension: int, amplitude: float, rate: float, co
 
 
 class Constants(NamedTuple):
-    """All that a run of Algorithm 1 or 2 needs, and what its utility statements are made of.
+    """All numbers for a run of Algorithm 1 or 2, and the parts of its utility guarantees.
 
     Attributes:
       beta_offset: ``beta_t = beta_offset + beta_slope log t``.
-      beta_slope: as said.
-      regret: bounds ``f(x*) - max_t f(x_t)``; inf where no value is released.
+      beta_slope: see ``beta_offset``.
+      regret: bounds ``f(x*) - max_t f(x_t)``; inf if no value is released.
       noise_gap: ``q``; 0 where no noise matters.
-      last_width: ``beta_{T+1}``, of the confidence bounds that the released point rests on; inf where none is.
+      last_width: ``beta_{T+1}``, of the confidence bounds behind the released point; inf without a point.
       point_sensitivity: of the posterior mean; over a box, on the grid.
-      value_sensitivity: of the largest observation; inf where no value is released.
+      value_sensitivity: of the largest observation; inf if no value is released.
     """
 
     beta_offset: float
@@ -258,7 +258,7 @@ def finite_constants(
     decay: tuple[float, float] | None = None,
     skip_threshold: float = 0.0,
 ) -> Constants:
-    """Algorithm 1, lines 2 and 5 to 9, or Algorithm 2 where ``noise_variance`` is 0.
+    """Compute the constants of Algorithm 1, lines 2 and 5 to 9, or of Algorithm 2 if ``noise_variance`` is 0.
 
     Args:
       candidates: ``c``.
@@ -278,7 +278,7 @@ def finite_constants(
     """
     exact = noise_variance == 0
     if decay is not None and not exact:
-        raise ValueError(f"decay is for exact observations, got noise_variance = {noise_variance}")
+        raise ValueError(f"decay must be None unless observations are exact, got noise_variance={noise_variance}")
     share = shares(delta, release, exact=exact, constants=constants)
     everywhere = sensitivity.utilities(candidates, correlation, share.gap)
     if release == "point" and constants == "corrected":
@@ -295,7 +295,7 @@ def finite_constants(
             amplitude, rate = _checks.vector("decay", decay, 2).tolist()
             regret = decayed_regret(steps, dimension, amplitude, rate, constants=constants)
         elif constants == "paper":
-            raise ValueError("decay must be given where constants are the paper's and observations exact, got None")
+            raise ValueError("decay must be given with constants='paper' and exact observations, got None")
         else:
             regret = exact_regret(beta, steps, candidates, information, skip_threshold=skip_threshold)
     offset = confidence_beta(candidates, 1, share.confidence)
@@ -324,18 +324,18 @@ def box_constants(
     release: str,
     information: Callable[[float], float],
 ) -> Constants:
-    """Algorithm 1 over a box (the paper's supplement; derived anew, its text being lost).
+    """Compute the constants of Algorithm 1 over a box (the paper's supplement; derived anew, its text being lost).
 
-    The value: the four parts of ``shares``, the gap on the proof's net, and what lies between its points. The point:
-    the exponential mechanism on a public ``grid``, with the three parts of theorem 1 there, whatever was evaluated.
-    Released together they split ``delta``, ``delta_point`` of it to the point: two statements, composed.
+    The value takes the four parts of ``shares``, the gap on the proof's net, and the error between its points. The
+    point takes the exponential mechanism on a public ``grid``, with the three parts of theorem 1 there, after any
+    evaluations. Released together they split ``delta``, with ``delta_point`` for the point: two guarantees, composed.
 
     Args:
-      box: see ``Box``; unused where only a point is released.
-      grid: ``g``; unused where only a value is released.
+      box: see ``Box``; unused if only a point is released.
+      grid: ``g``; unused if only a value is released.
       steps: ``T``.
       delta: the whole failure probability.
-      delta_point: the point's part of it.
+      delta_point: the point's part of ``delta``.
       correlation: the least ``k1`` of neighbours.
       noise_variance: of an observation, positive.
       release: "point", "value" or "both".

@@ -1,8 +1,7 @@
-"""The noisy mean over users: one triad of exact, floating-point and no noise, for vectors and for losses.
+"""The noisy mean over users, with exact, floating-point or no noise, for vectors and for losses.
 
-A mean is released by noising the sum over users, in the units of the grid where the noise is exact, and dividing by
-the public ``n``. How far one user moves the sum is ``sensitivity``'s to say; how the budget is divided over the
-releases is ``calibration``'s.
+Release a mean by noising the sum over users, in the units of the grid if the noise is exact, and dividing by the public
+``n``. ``sensitivity`` says how far one user moves the sum; ``calibration`` divides the budget over the releases.
 """
 
 import jax
@@ -14,9 +13,9 @@ from jaxdpbo.privacy import accounting, calibration, clipping, mechanisms, sensi
 def perturb_vectors(
     key: jax.Array, budget: calibration.SumBudget, total: totals.Sum, clip_norm: jax.Array
 ) -> totals.Sum:
-    """The sum over users of vectors clipped to ``clip_norm``, with the noise of one of ``steps`` releases.
+    """Noise the sum over users of vectors clipped to ``clip_norm``, for one of ``steps`` releases.
 
-    Formal guarantee: the part of one of ``T`` releases in what ``calibration.statement`` says of all; none where
+    Formal guarantee: the part of one of ``T`` releases in the guarantee of all, ``calibration.statement``; none where
     ``budget.noise`` is "none" or ``mu = inf``. ``mu``-GDP over ``T`` releases is ``mu / sqrt(T)`` each (Dong et al.
     2022, corollary 3.3), so the noise of the mean has standard deviation ``2 B sqrt(T) / (n mu)`` (Sopa et al. 2025,
     Algorithm 1, line 8). Exact noise is at most 4 % wider, see ``calibration``.
@@ -24,19 +23,18 @@ def perturb_vectors(
     Args:
       key: for the noise; used once.
       budget: of the run.
-      total: ``(d,)``, of ``clipping.clip_and_sum`` with ``calibration.grid(budget)``: ``Wide`` where the noise is
-        exact.
-      clip_norm: ``B ()``, that it was clipped to; exact noise does not depend on it.
+      total: ``(d,)``, of ``clipping.clip_and_sum`` with ``calibration.grid(budget)``: ``Wide`` if the noise is exact.
+      clip_norm: ``B ()``, of the clip; exact noise does not depend on ``B``.
 
     Returns:
-      ``Wide (d,)`` where the noise is exact, otherwise the noisy mean ``(d,)``: ``mean_of_vectors`` takes either.
+      ``Wide (d,)`` if the noise is exact, otherwise the noisy mean ``(d,)``: ``mean_of_vectors`` takes either.
     """
     deviation = sensitivity.clipped_sum(clip_norm) * budget.steps**0.5 / (budget.users * budget.mu)
     return _perturb(key, budget, total, deviation)
 
 
 def mean_of_vectors(budget: calibration.SumBudget, released: totals.Sum, clip_norm: jax.Array) -> jax.Array:
-    """The mean ``(d,)`` over users that ``perturb_vectors`` released; or of ``skip_noise``, which is raw."""
+    """Return the mean ``(d,)`` over users from ``perturb_vectors``; or, raw, from ``skip_noise``."""
     if not isinstance(released, wide_integers.Wide):
         return released
     step = clipping.grid_step(clip_norm, budget.radius, budget.dimension) / budget.users
@@ -46,18 +44,18 @@ def mean_of_vectors(budget: calibration.SumBudget, released: totals.Sum, clip_no
 def noisy_mean_loss(
     key: jax.Array, budget: calibration.SumBudget, losses: jax.Array, low: jax.Array, high: jax.Array
 ) -> jax.Array:
-    """Noised means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, NaN as the middle.
+    """Return noisy means ``(b,)`` over users of ``losses (b, n)`` clipped to ``[low, high]``, NaN as the middle.
 
-    Formal guarantee: the part of ``b`` of ``steps releases`` evaluations in what ``calibration.statement`` says of all.
-    One user moves each mean by ``sensitivity.mean_loss``, whatever the losses are; on the grid, where each loss is an
-    integer within ``radius``, each sum by ``sensitivity.integer_sum`` exactly.
+    Formal guarantee: the part of ``b`` of ``steps releases`` evaluations in the guarantee of all,
+    ``calibration.statement``. One user moves each mean by ``sensitivity.mean_loss``, for any losses; on the grid, with
+    each loss an integer within ``radius``, each sum by ``sensitivity.integer_sum`` exactly.
 
     Args:
       key: for the noise; used once.
       budget: of the run.
       losses: ``(b, n)``.
-      low: ``()``, and
-      high: ``()``, the public range.
+      low: ``()``, the lower end of the public range.
+      high: ``()``, the upper end.
     """
     total, _ = sum_losses(budget, losses, low, high)
     return mean_of_losses(budget, perturb_losses(key, budget, total, low, high), low, high)
@@ -66,22 +64,22 @@ def noisy_mean_loss(
 def sum_losses(
     budget: calibration.SumBudget, losses: jax.Array, low: jax.Array, high: jax.Array, present: jax.Array | None = None
 ) -> tuple[totals.Sum, jax.Array]:
-    """What users add to the means ``noisy_mean_loss``.
+    """Sum users' clipped losses for the means of ``noisy_mean_loss``.
 
     Args:
       budget: of the run.
       losses: ``(b, s)``, of any ``s`` users.
-      low: ``()``, and
-      high: ``()``, the public range.
+      low: ``()``, the lower end of the public range.
+      high: ``()``, the upper end.
       present: ``(s,)``, False at columns that stand for nobody.
 
     Returns:
-      Sums ``(b,)``: ``Wide`` in units of the grid where the noise is exact, otherwise of clipped losses; and how many
-      losses ``(b,)`` were moved by the clip. Both are raw.
+      Sums ``(b,)``: ``Wide`` in units of the grid if the noise is exact, otherwise of clipped losses; and the numbers
+      ``(b,)`` of losses moved by the clip. Both are raw.
     """
     middle, half = (low + high) / 2, (high - low) / 2
-    known = jnp.where(jnp.isnan(losses), middle, losses)
-    parts = jnp.clip(known, low, high)
+    filled = jnp.where(jnp.isnan(losses), middle, losses)
+    parts = jnp.clip(filled, low, high)
     moved = parts != losses
     if budget.noise == "exact":
         scaled = jnp.rint((parts - middle) / half * jnp.asarray(budget.radius, half.dtype)).astype(jnp.int32)
@@ -97,13 +95,13 @@ def sum_losses(
 def perturb_losses(
     key: jax.Array, budget: calibration.SumBudget, total: totals.Sum, low: jax.Array, high: jax.Array
 ) -> totals.Sum:
-    """The ``sum_losses`` of all users with the noise of ``noisy_mean_loss``: ``Wide``, or means where not exact."""
-    each = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
-    return _perturb(key, budget, total, sensitivity.mean_loss(low, high, budget.users) / each)
+    """Add the noise of ``noisy_mean_loss`` to all users' ``sum_losses``: ``Wide``, or means if not exact."""
+    level = budget.mu / jnp.sqrt(jnp.asarray(budget.steps * budget.releases, budget.mu.dtype))
+    return _perturb(key, budget, total, sensitivity.mean_loss(low, high, budget.users) / level)
 
 
 def mean_of_losses(budget: calibration.SumBudget, released: totals.Sum, low: jax.Array, high: jax.Array) -> jax.Array:
-    """The means ``(b,)`` that ``perturb_losses`` released; or of ``skip_noise``, which are raw."""
+    """Return the means ``(b,)`` from ``perturb_losses``; or, raw, from ``skip_noise``."""
     if not isinstance(released, wide_integers.Wide):
         return released
     middle, half = (low + high) / 2, (high - low) / 2
@@ -112,12 +110,12 @@ def mean_of_losses(budget: calibration.SumBudget, released: totals.Sum, low: jax
 
 
 def skip_noise(budget: calibration.SumBudget, total: totals.Sum) -> totals.Sum:
-    """A total of all users in place of what is released, for diagnostics. Raw."""
+    """Return a total of all users in place of a release, for diagnostics. Raw."""
     return total if isinstance(total, wide_integers.Wide) else total / budget.users
 
 
 def loss_deviation(budget: calibration.SumBudget, low: float, high: float) -> float:
-    """The standard deviation of the noise on one mean of ``noisy_mean_loss``; 0 for none. On the host.
+    """Return the standard deviation of the noise on a mean of ``noisy_mean_loss``; 0 for none. On the host.
 
     Raises:
       ValueError: a range so narrow that floats lose one user's part.
@@ -131,12 +129,12 @@ def loss_deviation(budget: calibration.SumBudget, low: float, high: float) -> fl
         return 0.0
     if budget.noise == "exact":
         return moved * budget.sigma / sensitivity.integer_sum(int(budget.radius))
-    each = accounting.split_gdp(float(budget.mu), budget.steps * budget.releases)
-    return accounting.gaussian_standard_deviation(moved, each)
+    level = accounting.split_gdp(float(budget.mu), budget.steps * budget.releases)
+    return accounting.gaussian_standard_deviation(moved, level)
 
 
 def _perturb(key: jax.Array, budget: calibration.SumBudget, total: totals.Sum, deviation: jax.Array) -> totals.Sum:
-    """A sum over users plus Gaussian noise: of integers where it is exact, otherwise of ``deviation`` on the mean."""
+    """Add Gaussian noise to a sum over users: in integers if exact, otherwise of ``deviation`` on the mean."""
     if isinstance(total, wide_integers.Wide):
         noise = mechanisms.rounded_gaussian(key, total.low.shape, budget.sigma)
         return wide_integers.add(total, wide_integers.widen(noise))

@@ -1,9 +1,9 @@
-"""The scale of the users' numbers, found privately: for a clip norm or the range of a loss that nobody can state.
+"""The private scale of users' numbers: for a clip norm or a loss range that nobody can state.
 
-Each user has one number, such as the norm of a gradient. Its median over users is sought by bisection among the powers
-of two from 2^-40 to 2^40: each step counts the numbers up to the middle of what is left, adds noise, and keeps the half
-that seems to hold the median. The grid is public, so no input of a user's is needed to begin with. The median, and not
-a high quantile: with few users a high quantile of noisy counts is anywhere above the largest number.
+Each user has a single number, such as the norm of a gradient. Bisection seeks the median over users among the powers
+of two from 2^-40 to 2^40: each step counts the numbers up to the middle of the remaining range, adds noise, and keeps
+the half that seems to hold the median. The grid is public, so the search starts without any user's input. A high
+quantile would not do: with few users a high quantile of noisy counts is anywhere above the largest number.
 """
 
 import math
@@ -19,9 +19,9 @@ from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
 
 LOWEST, HIGHEST = -40, 40  # exponents
-COUNTS = math.ceil(math.log2(HIGHEST - LOWEST + 1))  # steps of the bisection, each a noisy count
+COUNTS = math.ceil(math.log2(HIGHEST - LOWEST + 1))  # steps of the bisection, each with a noisy count
 SHARE = 0.05  # of the squared budget
-FACTOR = 1.0  # of the median, which is rounded up to a power of two
+FACTOR = 1.0  # of the median, rounded up to a power of two
 PRIVATE = "private"  # in place of a clip norm or a range
 SIGMA = 65536  # of the integers' noise
 MIN_UNITS, MAX_UNITS = 32, 2**20  # twice the second times 2^40 users has 61 bits; a larger budget gets no more
@@ -30,7 +30,7 @@ MIN_UNITS, MAX_UNITS = 32, 2**20  # twice the second times 2^40 users has 61 bit
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ScaleBudget:
-    """What sets the noise of the counts; made by ``budget``.
+    """Settings for the noise of the counts; made by ``budget``.
 
     Attributes:
       mu: ``()``, traced: the GDP budget of all counts together.
@@ -44,7 +44,7 @@ class ScaleBudget:
 
 
 def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ScaleBudget:
-    """A checked budget.
+    """Make a checked budget.
 
     Args:
       mu: of all counts together; ``inf`` with ``noise="none"``.
@@ -65,22 +65,22 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ScaleBudget:
 
 
 def level(budget: ScaleBudget) -> float:
-    """The GDP level of all counts together: ``mu``, or what the integers give."""
+    """Return the GDP level of all counts together: ``mu``, or the level of the integers."""
     if budget.noise != "exact":
         return float(budget.mu)
     return accounting.rounded_gaussian_mu(sensitivity.count(int(budget.units)), SIGMA, COUNTS)
 
 
 def total_variation(budget: ScaleBudget) -> float:
-    """Of all counts, from that with the noise that ``level`` is of."""
+    """Bound the total variation of all counts from counts with the noise of ``level``."""
     return COUNTS * tables.gaussian_total_variation(SIGMA) if budget.noise == "exact" else 0.0
 
 
 def median(key: jax.Array, budget: ScaleBudget, numbers: jax.Array) -> jax.Array:
-    """The least power of two ``()`` that half of ``numbers (n,)`` do not exceed, as far as noisy counts tell.
+    """Return the least power of two ``()`` with half of ``numbers (n,)`` at most as large, by noisy counts.
 
-    Formal guarantee: ``level(budget)``-GDP, replace-one: a user moves each count by ``sensitivity.count``, and which
-    numbers are counted next depends on noisy counts alone. NaN counts as more than any number.
+    Formal guarantee: ``level(budget)``-GDP, replace-one: a user moves each count by ``sensitivity.count``, and the
+    choice of the next count depends on noisy counts alone. NaN counts as more than any number.
 
     Args:
       key: for the noise; used once.
@@ -98,7 +98,7 @@ def median(key: jax.Array, budget: ScaleBudget, numbers: jax.Array) -> jax.Array
 
 
 def count(numbers: jax.Array, present: jax.Array | None = None) -> wide_integers.Wide:
-    """How many of ``numbers (s,)`` are at most each power of two, ``(81,)``: what users add to the median.
+    """Count how many of ``numbers (s,)`` are at most each power of two, ``(81,)``, for the median.
 
     Args:
       numbers: one for each user; raw.
@@ -116,7 +116,7 @@ def count(numbers: jax.Array, present: jax.Array | None = None) -> wide_integers
 def median_of_counts(
     key: jax.Array, budget: ScaleBudget, counts: wide_integers.Wide, users: int, dtype: DTypeLike
 ) -> jax.Array:
-    """``median`` of ``users`` numbers by their ``count``, as ``dtype``; it looks at seven of the 81."""
+    """Return the ``median`` of ``users`` numbers by their ``count``, as ``dtype``, from seven of the 81 counts."""
 
     def halve(ends, key):
         low, high = ends
@@ -126,21 +126,21 @@ def median_of_counts(
         return (jnp.where(enough, low, jnp.minimum(middle + 1, high)), jnp.where(enough, middle, high)), None
 
     ends = jnp.asarray(LOWEST, jnp.int32), jnp.asarray(HIGHEST, jnp.int32)
-    (found, _), _ = jax.lax.scan(halve, ends, jax.random.split(key, COUNTS))
-    return jnp.ldexp(jnp.ones((), dtype), found)
+    (exponent, _), _ = jax.lax.scan(halve, ends, jax.random.split(key, COUNTS))
+    return jnp.ldexp(jnp.ones((), dtype), exponent)
 
 
 def largest_differences(losses: jax.Array, reference: jax.Array) -> jax.Array:
-    """Of each user ``(n,)``, over points: of ``losses (m, n)`` from ``reference (n,)``; NaN where one is NaN.
+    """Return each user's largest difference ``(n,)`` of ``losses (m, n)`` from ``reference (n,)``; NaN if any is NaN.
 
-    What users' losses differ by from one point to another needs no offset to be known, and it is all that a search
-    needs: ``mean(losses - reference)`` has its minimum where the mean loss has.
+    Differences of a user's losses between points need no known offset, and a search needs no more:
+    ``mean(losses - reference)`` has its minimum where the mean loss has.
     """
     return jnp.max(jnp.abs(losses - reference[None]), axis=0)
 
 
 def clip_norm(value: Any, dtype: DTypeLike) -> float:
-    """A checked ``clip_norm`` as ``dtype`` holds it; 0 for "private"."""
+    """Return a checked ``clip_norm`` as ``dtype`` holds the number; 0 for "private"."""
     if isinstance(value, str):
         _checks.choice("clip_norm", value, (PRIVATE,))
         return 0.0
@@ -151,9 +151,9 @@ def _reaches_half(key, budget, counted, users):
     if budget.noise == "exact":
         noise = wide_integers.widen(mechanisms.rounded_gaussian(key, (), SIGMA))
         noisy = wide_integers.add(wide_integers.multiply(counted, budget.units), noise)
-        one, all_of_them = wide_integers.widen(jnp.ones((), jnp.int32)), wide_integers.constant(users)
-        twice = wide_integers.add(wide_integers.add(noisy, noisy), one)  # at least half, rounded down
-        return wide_integers.is_at_least(twice, wide_integers.multiply(all_of_them, budget.units))
+        unit, everyone = wide_integers.widen(jnp.ones((), jnp.int32)), wide_integers.constant(users)
+        twice = wide_integers.add(wide_integers.add(noisy, noisy), unit)  # at least half, rounded down
+        return wide_integers.is_at_least(twice, wide_integers.multiply(everyone, budget.units))
     noisy = wide_integers.to_float(counted, budget.mu.dtype)
     if budget.noise == "float":
         noisy = mechanisms.gaussian(key, noisy, sensitivity.count(1) * COUNTS**0.5 / budget.mu)

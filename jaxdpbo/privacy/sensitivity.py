@@ -1,8 +1,7 @@
-"""What one user can move: the one place for every sensitivity that a guarantee rests on.
+"""Sensitivities: how far one user moves a statistic. Every guarantee takes its sensitivity from here.
 
 The relation is replace-one throughout: neighbouring data sets have the same public ``n`` and differ in the record of
-one user, or for a transform in one row of ``X``. Each function states how far that moves one statistic, and every
-mechanism takes its sensitivity from here:
+one user, or for a transform in one row of ``X``. Each function bounds the move of a single statistic:
 
 ===================================  ==========================================  =======================================
 statistic                            moves by at most                            used by
@@ -10,19 +9,19 @@ statistic                            moves by at most                           
 sum of vectors of norm ``B``         ``clipped_sum``: ``2 B`` in l2              DP-GIBO, DP-GD, DP-SGD
 sum of integers of norm ``radius``   ``integer_sum``: ``2 radius`` in l2         the first two and ``mean_loss``, exact
 mean of losses in a range            ``mean_loss``: ``(high - low) / n``         private evaluations
-how many numbers are below another   ``count``: 1                                ``private_scale``
-difference of two scores             ``between_scores``: twice one score's       private choice, sparse vector
+count of numbers below another       ``count``: 1                                ``private_scale``
+difference of two scores             ``between_scores``: twice a score's         private choice, sparse vector
 gains of ``n`` users, Algorithm 3    ``gains_in_order``, ``gains_along_lambda``  ``dp_gp_ucb.in_order_config``,
                                      or ``gains_anywhere``                       ``lipschitz_config``
-posterior mean                       ``posterior_mean``                          ``prior_averaged_constants``:
-``dp_gp_ucb``, largest observation                  ``largest_observation``                     on one draw of the prior
-only a row of ``X``                       ``row_distance``; on a grid ``cells_l1``    ``transforms``
+posterior mean, largest observation  ``posterior_mean``,                         ``dp_gp_ucb``, on one draw of the prior
+                                     ``largest_observation``                     only: ``prior_averaged_constants``
+a row of ``X``                       ``row_distance``; on a grid ``cells_l1``    ``transforms``
                                      or ``cells_fit``
 last iterate of permutation SGD      ``permutation_sgd``                         ``training.permutation_sgd``
 ===================================  ==========================================  =======================================
 
-Functions of a clip norm, a radius or a score take numbers and traced arrays alike, and check nothing: the config makers
-check. The others run on the host and name what they refuse.
+Functions of a clip norm, a radius or a score take numbers or traced arrays, and check nothing: the config makers
+check. The others run on the host and name the argument that they refuse.
 """
 
 import math
@@ -35,7 +34,7 @@ import numpy as np
 
 from jaxdpbo import _checks
 
-Real = TypeVar("Real", float, jax.Array)  # traced or not: what comes back is of the same kind
+Real = TypeVar("Real", float, jax.Array)  # traced or not: the result is of the same kind
 Number = TypeVar("Number", int, float, Fraction, jax.Array, "jax.Array | float")
 Whole = TypeVar("Whole", int, jax.Array)
 LEARNER_BOUNDS = ("tight", "paper")
@@ -43,12 +42,12 @@ GAIN_CONSTANTS = ("corrected", "paper")
 
 
 def clipped_sum(clip_norm: Real) -> Real:
-    """A sum over users of vectors of l2 norm at most ``clip_norm``: ``2 B``, in l2.
+    """Return the l2 sensitivity of a sum over users of vectors of l2 norm at most ``clip_norm``: ``2 B``.
 
-    Replacing a user takes one vector out and puts another in (Sopa et al. 2025, lemma 3.1, whose mean is this over
-    ``n``). A user whose vector is not finite counts as the zero vector, so NaN and infinities move it no further
-    (``clipping.clip_by_l2_norm``). In floating point up to rounding; ``integer_sum`` is exact. The sum over a sampled
-    batch moves as far, if the user is in the batch.
+    Replacing a user takes a vector out and puts another in (Sopa et al. 2025, lemma 3.1, for the mean: this over
+    ``n``). A user with a vector that is not finite counts as the zero vector, so NaN and infinities move the sum no
+    further (``clipping.clip_by_l2_norm``). Floats hold this up to rounding; ``integer_sum`` is exact. The sum over a
+    sampled batch moves as far, if the user is in the batch.
 
     >>> from jaxdpbo.privacy import sensitivity
     >>> sensitivity.clipped_sum(0.7)
@@ -58,10 +57,10 @@ def clipped_sum(clip_norm: Real) -> Real:
 
 
 def integer_sum(radius: Number) -> Number:
-    """A sum over users of integer vectors of l2 norm at most ``radius``: ``2 radius``, in l2, exactly.
+    """Return the exact l2 sensitivity of a sum over users of integer vectors of norm at most ``radius``: ``2 radius``.
 
-    Whatever the vectors are and in whatever order they are added, if the sum fits the integers. One dimension: integers
-    in ``[-radius, radius]``.
+    This holds for any vectors in any order of addition, if the sum fits the integers. In one dimension, integers lie in
+    ``[-radius, radius]``.
 
     >>> from jaxdpbo.privacy import sensitivity
     >>> sensitivity.integer_sum(56)
@@ -71,14 +70,14 @@ def integer_sum(radius: Number) -> Number:
 
 
 def largest_radius(distance: Whole) -> Whole:
-    """The largest radius whose ``integer_sum`` is at most ``distance``."""
+    """Return the largest radius with an ``integer_sum`` of at most ``distance``."""
     return distance // 2
 
 
 def mean_loss(low: Real, high: Real, users: int) -> Real:
-    """The mean of ``n`` losses, each clipped to ``[low, high]``: ``(high - low) / n``.
+    """Return the sensitivity of the mean of ``n`` losses, each clipped to ``[low, high]``: ``(high - low) / n``.
 
-    ``n`` is public, so it is the same on both sides. NaN counts as the middle of the range, infinities as its ends.
+    ``n`` is public and the same on both sides. NaN counts as the middle of the range, infinities as its ends.
 
     >>> from jaxdpbo.privacy import sensitivity
     >>> sensitivity.mean_loss(0.0, 3.0, 6)
@@ -88,9 +87,9 @@ def mean_loss(low: Real, high: Real, users: int) -> Real:
 
 
 def count(units: Number) -> Number:
-    """How many users' numbers are at most a given one, each user counting ``units``: ``units``.
+    """Return the sensitivity of a count of users' numbers up to a bound, each counting ``units``: ``units``.
 
-    A user has one number: replacing it changes whether it is counted, and no other's.
+    A user has a single number: a replacement changes only whether this number is counted.
 
     >>> from jaxdpbo.privacy import sensitivity
     >>> sensitivity.count(1)
@@ -100,11 +99,11 @@ def count(units: Number) -> Number:
 
 
 def between_scores(moved: Number) -> Number:
-    """The difference of two statistics, each of which moves by at most ``moved``: twice that.
+    """Return the sensitivity of a difference of two statistics, each moving by at most ``moved``: twice ``moved``.
 
     One score may rise while the other falls. So a choice among scores costs ``epsilon = 2 moved rate`` (McSherry and
-    Talwar 2007, theorem 6), and an answer of the sparse vector technique twice what the query moves: it and the
-    threshold differ (Lyu, Su and Li 2017, theorem 4). A single released value moves by ``moved`` alone.
+    Talwar 2007, theorem 6), and an answer of the sparse vector technique twice the query's move, for the difference
+    from the threshold (Lyu, Su and Li 2017, theorem 4). A single released value moves by ``moved`` alone.
 
     >>> from jaxdpbo.privacy import sensitivity
     >>> sensitivity.between_scores(3)
@@ -114,21 +113,21 @@ def between_scores(moved: Number) -> Number:
 
 
 def add_computation_error(exact: Number, error: Number) -> Number:
-    """A statistic computed to within ``error`` on both sides: ``exact + 2 error``."""
+    """Return the sensitivity of a statistic computed to within ``error`` on both sides: ``exact + 2 error``."""
     return exact + 2 * error
 
 
-# Algorithm 3 of Kusner et al. (2015): gains, as shares of the largest g* that they are clipped to.
+# Algorithm 3 of Kusner et al. (2015): gains, as shares of the bound g* of their clip.
 
 
 class Gains(NamedTuple):
-    """How far one user moves what is released of the gains.
+    """How far one user moves the released gains.
 
     Attributes:
-      share: of ``g*``, the mean gain of the best.
+      share: of ``g*``, by which the best mean gain moves at most.
       slope: the sum of gains rounded to integers in ``[0, levels]`` moves by at most ``slope levels + rest``.
-      rest: for rounding, where the bound is one of real gains: both sums are within ``n`` of what they stand for. 0
-        where it is the range of one gain, or of all: integers keep it as they are.
+      rest: for rounding, if the bound is for real gains: both integer sums are within ``n`` of the real sums. 0 if the
+        bound is the range of a gain, or of all: integers keep this range.
     """
 
     share: Fraction
@@ -137,9 +136,9 @@ class Gains(NamedTuple):
 
 
 def gains_in_order(users: int) -> Gains:
-    """Every candidate is evaluated whatever is observed: one user moves the mean gain of each by at most ``g* / n``.
+    """Return the sensitivity if every candidate is always evaluated: a user moves each mean gain by at most ``g* / n``.
 
-    Gains are clipped to ``[0, g*]``; one that is no number counts as 0, for that user alone.
+    Gains are clipped to ``[0, g*]``; a gain that is no number counts as 0, for this user alone.
 
     >>> from jaxdpbo.privacy import sensitivity
     >>> sensitivity.gains_in_order(10).share
@@ -149,7 +148,7 @@ def gains_in_order(users: int) -> Gains:
 
 
 def gains_anywhere(users: int) -> Gains:
-    """Neighbours may query different candidates: the largest mean gain moves by its whole range, ``g*``."""
+    """Return the sensitivity if neighbours may query different candidates: the largest mean gain's range, ``g*``."""
     return Gains(Fraction(1), Fraction(users), 0)
 
 
@@ -162,23 +161,23 @@ def gains_along_lambda(
     loss_lipschitz: float,
     constants: str = "corrected",
 ) -> Gains:
-    """The largest mean gain of two runs whose queries differ in ``lambda`` alone: theorem 7, or ``gains_anywhere``.
+    """Bound the largest mean gain's move if queries differ in ``lambda`` alone: theorem 7, or ``gains_anywhere``.
 
     Let ``f`` and ``f'`` be the mean gains of neighbours, ``R`` the ``regularisation`` of the smallest and the largest
     candidate. Training records are public, so ``w`` is the same function of ``lambda`` on both sides:
     ``|f(a) - f(b)| <= R`` and ``|f(b) - f'(b)| <= g* / n`` for any two candidates, so ``f(a) <= f'(b) + R + g* / n``.
-    Let ``a`` be the best of those queried on one side, and ``b`` ANY of those queried on the other, whose best is no
-    lower than it: neither maximum is above the other by more than ``R + g* / n``, whatever the two sets are.
+    Let ``a`` be the best queried on a side, and ``b`` ANY queried on the other; the best there is no lower than ``b``:
+    neither maximum is above the other by more than ``R + g* / n``, for any two sets.
 
-    ``g* / n`` in place of the second term of theorem 7: that is no bound for a user whose gain is no number, which
-    counts as 0. With ``constants="paper"`` the printed one, which is half of what can be attained: no guarantee.
+    ``g* / n`` replaces the second term of theorem 7: the printed term is no bound for a user with a gain that is no
+    number, counting as 0. ``constants="paper"`` takes the printed term, half of the attainable move: no guarantee.
 
     Raises:
       ValueError: a ``lambda`` that is not positive.
     """
     least, most = float(np.min(lambdas)), float(np.max(lambdas))
     if least <= 0:
-        raise ValueError(f"candidates must be positive, each its own lambda, got {least:g}")
+        raise ValueError(f"candidates must be positive, as each is a lambda, got {least:g}")
     slopes = {"gain_lipschitz": gain_lipschitz, "loss_lipschitz": loss_lipschitz}
     one_user = Fraction(largest_gain) / users
     if constants == "paper":
@@ -211,10 +210,10 @@ def mean_gain(
     loss_lipschitz: float,
     constants: str = "corrected",
 ) -> float:
-    """The mean gain of one model, theorem 7's second term: ``min(g*, 2 L_g L_l / lambda_min) / n``.
+    """Return the sensitivity of a model's mean gain, theorem 7's second term: ``min(g*, 2 L_g L_l / lambda_min) / n``.
 
-    The second needs ``g(0, z)`` equal for all ``z``, as margin losses have it. With ``constants="paper"``, without the
-    2: the example in the tests exceeds it.
+    The second bound needs ``g(0, z)`` equal for all ``z``, as in margin losses. ``constants="paper"`` leaves out the
+    2: the example in the tests exceeds this value.
     """
     factor = 2.0 if constants == "corrected" else 1.0
     return min(largest_gain, factor * gain_lipschitz * loss_lipschitz / smallest) / users
@@ -229,10 +228,10 @@ def mean_gain(
 def regularisation(
     *, smallest: float, largest: float, gain_lipschitz: float, loss_lipschitz: float
 ) -> Fraction | float:
-    """The gain between two ``lambda``, theorem 7's first term: ``L_g L_l (1 / lambda_min - 1 / lambda_max)``.
+    """Return the gain between two ``lambda``, theorem 7's first term: ``L_g L_l (1 / lambda_min - 1 / lambda_max)``.
 
-    Exact, or inf where a constant is. ``w`` is the exact minimiser of ``lambda |w|^2 / 2 + mean loss``; add
-    ``2 L_g error`` for one ``error`` away.
+    The result is exact, or inf for an infinite constant. ``w`` is the exact minimiser of
+    ``lambda |w|^2 / 2 + mean loss``; add ``2 L_g error`` for a ``w`` up to ``error`` away.
 
     Raises:
       ValueError: ``smallest`` above ``largest``.
@@ -253,18 +252,18 @@ def regularisation(
 
 @_checks.takes(candidates=_checks.positive, correlation=_checks.fraction, share=_checks.probability)
 def utilities(candidates: float, correlation: float, share: float) -> float:
-    """The utility of any candidate: ``c = 2 sqrt((1 - k1) log(c / share))`` (proof of theorem 1).
+    """Return the sensitivity of any candidate's utility: ``c = 2 sqrt((1 - k1) log(c / share))`` (proof of theorem 1).
 
-    ``f(x) - f'(x)`` is normal with variance ``2 (1 - k1)``; fails with probability ``share``.
+    ``f(x) - f'(x)`` is normal with variance ``2 (1 - k1)``; the bound fails with probability ``share``.
     """
     return 2.0 * math.sqrt((1.0 - correlation) * math.log(max(1.0, candidates / share)))
 
 
 @_checks.takes(beta=_checks.nonnegative_or_infinite, gap=_checks.nonnegative_or_infinite)
 def posterior_mean(beta: float, gap: float) -> float:
-    """The posterior mean of any candidate: ``2 sqrt(beta_{T+1}) + c`` (theorem 1), with ``gap`` of ``utilities``.
+    """Return the posterior mean's sensitivity: ``2 sqrt(beta_{T+1}) + c`` (theorem 1), with ``gap`` of ``utilities``.
 
-    The printed ``beta_{T+1}`` counts failures at every step; the corrected one, where a point alone is released, at the
+    The printed ``beta_{T+1}`` counts failures at every step; the corrected value, for a point released alone, at the
     last only: the bound is a fifth to a quarter smaller, and holds with the same probability.
     """
     return 2.0 * math.sqrt(beta) + gap
@@ -276,7 +275,7 @@ def posterior_mean(beta: float, gap: float) -> float:
     noise_gap=_checks.nonnegative_or_infinite,
 )
 def largest_observation(regret: float, gap: float, noise_gap: float = 0.0) -> float:
-    """The largest observation: ``Omega + c + q`` (theorems 3 and 5), of the parts in ``prior_averaged_constants``."""
+    """Return the largest observation's sensitivity: ``Omega + c + q`` (theorems 3, 5; ``prior_averaged_constants``)."""
     return regret + gap + noise_gap
 
 
@@ -284,9 +283,9 @@ def largest_observation(regret: float, gap: float, noise_gap: float = 0.0) -> fl
 
 
 def row_distance(radius: float | None) -> float:
-    """A row and its replacement, in l2: a unit ("unit_distance"), or the diameter of the ball ("replace_one").
+    """Return the l2 distance of a row from its replacement: a unit ("unit_distance") or a diameter ("replace_one").
 
-    With ``radius`` all rows are brought into that ball; one that is not finite counts as the centre.
+    With ``radius`` all rows are brought into this ball; a row that is not finite counts as the centre.
 
     Raises:
       ValueError: ``radius`` not positive and finite.
@@ -299,27 +298,27 @@ def row_distance(radius: float | None) -> float:
 
 
 def cells_apart(unit: Fraction, limit: float) -> Fraction:
-    """``row_distance`` in cells, exactly: the cells of a ``unit``, or of the diameter of a ball of ``limit`` cells."""
+    """Return ``row_distance`` in cells, exactly: of a ``unit``, or of the diameter of a ball of ``limit`` cells."""
     return unit if math.isinf(limit) else 2 * Fraction(limit)
 
 
 def row_l1(dimension: int) -> float:
-    """Rows a unit apart in l2, in l1: ``sqrt(d)``."""
+    """Return the l1 distance of rows a unit apart in l2: ``sqrt(d)``."""
     return math.sqrt(dimension)
 
 
 def cells_l1(apart: int, dimension: int) -> int:
-    """Whole cells in l1 between the cells of two rows ``apart`` cells from each other in l2.
+    """Return the whole cells in l1 between the cells of two rows ``apart`` cells from each other in l2.
 
-    Rounding down moves each coordinate of the difference by less than a cell; one more is kept back for floats.
+    Rounding down moves each coordinate of the difference by less than a cell; another is kept back for floats.
     """
     return math.ceil(row_l1(dimension) * apart) + 2 * dimension
 
 
 def rounding_l2(dimension: int, each: float = 2.0) -> float:
-    """What rounding adds to the distance of two rows in l2, in cells, ``each`` of them in every coordinate.
+    """Return the cells that rounding adds to the l2 distance of two rows, ``each`` of them in every coordinate.
 
-    Rounding down moves each coordinate of the difference by less than a cell; by default one more is kept for floats.
+    Rounding down moves each coordinate of the difference by less than a cell; by default another is kept for floats.
     """
     return each * math.sqrt(dimension)
 
@@ -327,7 +326,7 @@ def rounding_l2(dimension: int, each: float = 2.0) -> float:
 def cells_fit(
     paid: int | Fraction, apart: Fraction, dimension: int, rounding: Fraction, *, in_l1: bool = False
 ) -> bool:
-    """Whether two rows ``apart`` cells from each other move their cells by at most ``paid``; exact, roots by squaring.
+    """Return whether rows ``apart`` cells from each other move cells by at most ``paid``; exact, roots by squaring.
 
     Each coordinate of the difference moves by at most ``rounding`` more: a cell for rounding down, and the floats'.
     """
@@ -339,9 +338,9 @@ def cells_fit(
 
 
 def projected_row(projection: Any) -> float:
-    """A row a unit of distance from its replacement, times ``projection (d, r)``: the largest singular value.
+    """Return the move of a row times ``projection (d, r)``, for a unit's replacement: the largest singular value.
 
-    And more than the rounding of float64's LAPACK.
+    The result is larger by more than the rounding of float64's LAPACK.
     """
     return float(np.linalg.norm(np.asarray(projection, np.float64), ord=2)) * (1 + 2.0**-16)
 
@@ -350,14 +349,14 @@ def projected_row(projection: Any) -> float:
 
 
 def permutation_sgd(*, regularisation: float, records: int, batch: int = 1, bound: str = "tight") -> float:
-    """The last iterate of ``training.permutation_sgd``, in l2, one record replaced, whatever the number of passes.
+    """Bound the l2 move of ``training.permutation_sgd``'s last iterate by one record, for any number of passes.
 
     Wu et al. (2017), "Bolt-on differential privacy", algorithm 2: projected permutation SGD on
     ``log(1 + exp(-y w.x)) + gamma |w|^2 / 2`` with ``|x| <= 1``, steps ``min(1 / beta, 1 / (gamma t))`` and
     ``|w| <= 1 / gamma``. "paper" is ``2 L / (gamma n)`` with ``L = 1 + gamma R = 2``, of the regularised loss. "tight"
-    is half of it: the regulariser is the same for both records, and without it the loss is 1-Lipschitz. A batch does
-    not divide it: its mean moves by ``1 / b``, but there are ``b`` times fewer steps for the difference to shrink in.
-    Where ``b`` does not divide ``n`` the remainder of each pass is dropped: ``n`` becomes ``b floor(n / b)``.
+    is half as much: both records have the same regulariser, and the rest of the loss is 1-Lipschitz. A batch does not
+    divide the sensitivity: its mean moves by ``1 / b``, but the difference shrinks over ``b`` times fewer steps. If
+    ``b`` does not divide ``n``, each pass drops the remainder: ``n`` becomes ``b floor(n / b)``.
 
     Args:
       regularisation: ``gamma``, positive.

@@ -1,7 +1,7 @@
-"""Totals: what some of the users add up to in one step, before any noise. Raw.
+"""Totals: sums over some of the users in a step, before any noise. Raw.
 
-Totals of disjoint users add up, over chunks, devices, processes and partitions. Where the noise is exact they are whole
-numbers of 64 bits, so the sum is the same in whatever order it is taken.
+Totals of disjoint users add up, over chunks, devices, processes and partitions. With exact noise they are whole
+numbers of 64 bits, so the sum is the same in any order.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ Sum: TypeAlias = wide_integers.Wide | jax.Array  # whole numbers where the noise
 
 
 class Total(NamedTuple):
-    """The sum of what some users contribute. NOT PRIVATE.
+    """The sum of some users' contributions. NOT PRIVATE.
 
     Attributes:
-      whole: a pytree, the only part that ``perturb`` gets: ``wide_integers.Wide`` where the noise is exact, otherwise
+      whole: a pytree, the only part passed to ``perturb``: ``wide_integers.Wide`` if the noise is exact, otherwise
         floats.
       facts: a pytree of sums over the same users for diagnostics, such as how many were clipped.
     """
@@ -30,7 +30,7 @@ class Total(NamedTuple):
 
 
 def add(one: Tree, other: Tree) -> Tree:
-    """The total of two disjoint groups of users, for pytrees of one structure.
+    """Add the totals of two disjoint groups of users, for pytrees of equal structure.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo.privacy import totals
@@ -41,17 +41,17 @@ def add(one: Tree, other: Tree) -> Tree:
 
 
 def psum(total: Tree, axis_name: str) -> Tree:
-    """The sum over the devices of a mapped axis."""
+    """Sum over the devices of a mapped axis."""
     return _each(lambda a: (wide_integers.psum if _is_wide(a) else jax.lax.psum)(a, axis_name), total)
 
 
 def make_zeros(function: Callable[..., Tree], *arguments: Tree) -> Tree:
-    """Make zeros in the shapes that ``function(*arguments)`` returns, without computing it: the total of no users."""
+    """Make zeros in the shapes of ``function(*arguments)``, without computing: the total of no users."""
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, *arguments))
 
 
 def only_if(condition: jax.Array, tree: Tree) -> Tree:
-    """Return ``tree`` if the ``condition ()`` holds, otherwise zeros, for what a step does not pay for."""
+    """Return ``tree`` if the ``condition ()`` holds, otherwise zeros, for parts that a step does not pay for."""
     return jax.tree.map(lambda leaf: jnp.where(condition, leaf, jnp.zeros_like(leaf)), tree)
 
 

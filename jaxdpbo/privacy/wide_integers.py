@@ -37,23 +37,23 @@ def constant(number: int) -> Wide:
       OverflowError: ``number`` does not fit 64 bits.
     """
     if not -(2**63) <= number < 2**63:
-        raise OverflowError("number must have 64 bits")
+        raise OverflowError(f"number must fit 64 bits, got {number}")
     return Wide(jnp.asarray(number & 0xFFFFFFFF, jnp.uint32), jnp.asarray(number >> 32, jnp.int32))
 
 
 def add(one: Wide, other: Wide) -> Wide:
-    """The sum, element by element."""
+    """Add, element by element."""
     low = one.low + other.low
     return Wide(low, one.high + other.high + (low < one.low).astype(jnp.int32))
 
 
 def negate(one: Wide) -> Wide:
-    """``-one``."""
+    """Return ``-one``."""
     return add(Wide(~one.low, ~one.high), widen(jnp.ones((), jnp.int32)))
 
 
 def multiply(one: Wide, factor: jax.Array) -> Wide:
-    """``one`` times an ``int32`` in ``[0, 2^31)``, element by element, by shifts and additions."""
+    """Multiply ``one`` by an ``int32`` in ``[0, 2^31)``, element by element, by shifts and additions."""
 
     def step(bit, carry):
         shifted, product = carry
@@ -66,7 +66,7 @@ def multiply(one: Wide, factor: jax.Array) -> Wide:
 
 
 def divide(one: Wide, divisor: jax.Array) -> Wide:
-    """``one // divisor``, rounded down, for ``one >= 0`` and an ``int32`` divisor ``()`` in ``[1, 2^30]``."""
+    """Return ``one // divisor``, rounded down, for ``one >= 0`` and an ``int32`` divisor ``()`` in ``[1, 2^30]``."""
 
     def step(number, carry):
         rest, quotient = carry
@@ -82,7 +82,7 @@ def divide(one: Wide, divisor: jax.Array) -> Wide:
 
 
 def shift_right(one: Wide, places: jax.Array) -> Wide:
-    """``one >> places``, rounded down, for ``one >= 0`` and ``int32`` places in ``[0, 63]``."""
+    """Return ``one >> places``, rounded down, for ``one >= 0`` and ``int32`` places in ``[0, 63]``."""
     low, high, by = one.low, one.high.astype(jnp.uint32), places.astype(jnp.uint32)
     few = by < 32
     within = jnp.where(few, by, by - 32)
@@ -92,29 +92,29 @@ def shift_right(one: Wide, places: jax.Array) -> Wide:
 
 
 def maximum(wide: Wide) -> Wide:
-    """The largest element of ``Wide (m,)`` above ``-2^63``, as ``Wide ()``."""
+    """Return the largest element of ``Wide (m,)`` above ``-2^63``, as ``Wide ()``."""
     return negate(minimum(negate(wide)))
 
 
 def minimum(wide: Wide) -> Wide:
-    """The smallest element of ``Wide (m,)``, as ``Wide ()``."""
+    """Return the smallest element of ``Wide (m,)``, as ``Wide ()``."""
     high = jnp.min(wide.high)
     return Wide(jnp.min(jnp.where(wide.high == high, wide.low, jnp.uint32(0xFFFFFFFF))), high)
 
 
 def narrow(wide: Wide, most: int) -> jax.Array:
-    """``min(wide, most)`` as ``int32``, for ``wide >= 0`` and ``most < 2^31``."""
+    """Return ``min(wide, most)`` as ``int32``, for ``wide >= 0`` and ``most < 2^31``."""
     fits = (wide.high == 0) & (wide.low <= most)
     return jnp.where(fits, wide.low, most).astype(jnp.int32)
 
 
 def is_at_least(one: Wide, other: Wide) -> jax.Array:
-    """``one >= other``, element by element."""
+    """Return ``one >= other``, element by element."""
     return (one.high > other.high) | ((one.high == other.high) & (one.low >= other.low))
 
 
 def total(whole: jax.Array, bits: int) -> Wide:
-    """The sum of ``int32`` ``(..., n)`` along the last axis, for any ``n``.
+    """Sum ``int32`` ``(..., n)`` along the last axis, for any ``n``.
 
     Args:
       whole: within ``[-2^bits, 2^bits]``.
@@ -127,7 +127,7 @@ def total(whole: jax.Array, bits: int) -> Wide:
 
 
 def _sum_last_axis(wide: Wide) -> Wide:
-    """The sum of ``Wide (..., n)`` along the last axis."""
+    """Sum ``Wide (..., n)`` along the last axis."""
     while wide.low.shape[-1] > 1:
         blocks = Wide(*(_split_blocks(word, MOST) for word in wide))
         wide = _sum_limbs(blocks, partial(jnp.sum, axis=-1, dtype=jnp.int32))
@@ -144,7 +144,7 @@ def _split_blocks(whole: jax.Array, size: int) -> jax.Array:
 
 
 def psum(wide: Wide, axis_name: str) -> Wide:
-    """The sum over the devices of a mapped axis, of which there may be 2^15."""
+    """Sum over the devices of a mapped axis, at most 2^15 of them."""
     return _sum_limbs(wide, lambda limb: jax.lax.psum(limb, axis_name))
 
 

@@ -1,4 +1,4 @@
-"""What mechanisms cost, proved: Gaussian DP, batches, selection, output perturbation, SVT; `total` of their stages."""
+"""Proved privacy costs of mechanisms: Gaussian DP, batches, selection, output perturbation, SVT; `total` of stages."""
 
 from jaxdpbo.privacy.accounting import stage
 from jaxdpbo.privacy.accounting.bounded_range import bounded_range_eta, bounded_range_mu

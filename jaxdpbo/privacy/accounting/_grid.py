@@ -1,4 +1,4 @@
-"""Sums of privacy losses on a grid, by FFT, every rounding upwards (Doroshenko et al. 2022, connecting the dots).
+"""Sums of privacy losses on a grid, by FFT, with every rounding upwards (Doroshenko et al. 2022, connecting the dots).
 
 A pair of distributions is held as the masses of its loss under the first, on ``-K step ... K step``, and the mass at
 infinity. Pairs are symmetric: their profiles satisfy ``h(a) = 1 - a + a h(1 / a)``, ``a = e^epsilon``.
@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 
 from jaxdpbo.privacy.accounting import renyi
 
-TRUNCATED = 1e-12  # of delta, at most, spent on what the grid leaves out
+TRUNCATED = 1e-12  # largest part of delta spent on losses outside the grid
 MAX_POINTS = 2**22  # points of a convolution
-MAX_EPSILON = 600.0  # epsilon beyond which the grid is coarse and the Renyi bound is near
-LARGEST = 700.0  # of an exponent
-FAINT = 1e-20  # of a frequency of a sum that is left out
-TILTS = np.geomspace(0.02, 5.0, 24)  # of Chernoff's bound, in units of the best for Gaussian losses
-BLOCK = 4096  # losses whose exponentials are taken at once
-ABOVE = 1 + 1e-12  # beyond the errors of the functions that profiles are made of
+MAX_EPSILON = 600.0  # beyond this epsilon the grid is coarse and the Renyi bound close
+LARGEST = 700.0  # largest exponent passed to exp
+FAINT = 1e-20  # magnitude below which a frequency of a sum is left out
+TILTS = np.geomspace(0.02, 5.0, 24)  # exponents in Chernoff's bound, in units of the best for Gaussian losses
+BLOCK = 4096  # losses in a block of exponentials
+ABOVE = 1 + 1e-12  # factor above the rounding errors of a profile's functions
 
 Vector = renyi.Vector
 Profile = Callable[[float], float]
 
 
 class Part(NamedTuple):
-    """Losses that are added ``times`` times: masses ``(2 K + 1,)`` and the mass at infinity."""
+    """Losses to add ``times`` times: masses ``(2 K + 1,)`` and the mass at infinity."""
 
     mass: Vector
     infinite: float
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """Masses of a sum's positive losses, these losses, and of delta what infinity, truncation and rounding take."""
+    """Masses of a sum's positive losses, these losses, and the delta lost to infinity, truncation and rounding."""
 
     mass: Vector
     losses: Vector
@@ -45,16 +45,16 @@ class Sum(NamedTuple):
 
 
 def add_losses(parts: Sequence[Part], step: float, slack: float, delta: float) -> Sum | None:
-    """The sum of all parts' losses; None where it would be too long, too coarse for ``delta``, or all of it is lost."""
+    """Return the sum of all parts' losses; None if too long, too coarse for ``delta``, or all of the sum is lost."""
     if any(part.infinite >= 1 for part in parts):
         return None
     count = sum(part.times for part in parts)
     kept = sum(part.times * math.log1p(-part.infinite) for part in parts)
-    if kept <= math.log(2 * slack):  # less than the window may leave out
+    if kept <= math.log(2 * slack):  # less mass than the window may leave out
         return None
     low, high = _window(parts, step, slack)
     least = math.ceil((high - low) / step + 4)
-    # Of a transform of the next power of two, whose errors are no smaller; and what faint frequencies may add.
+    # Bound the errors by those of a transform of the next power of two, and add the faint frequencies left out.
     whole = 2 ** math.ceil(math.log2(least))
     rounding = 1e-16 * (whole + 16 * count) + FAINT * whole
     if whole > MAX_POINTS or delta < 1e3 * (slack + rounding):
@@ -70,18 +70,18 @@ def add_losses(parts: Sequence[Part], step: float, slack: float, delta: float) -
 
 
 def _wrap(mass: Vector, length: int) -> Vector:
-    """On a circle of so many points, the loss 0 first."""
+    """Wrap masses onto a circle of ``length`` points, the loss 0 first."""
     half = len(mass) // 2
     if len(mass) > length:
         return np.asarray(np.bincount(np.arange(-half, half + 1) % length, mass), float)
-    found = np.zeros(length)
-    found[: half + 1] = mass[half:]
-    found[length - half :] = mass[:half]
-    return found
+    circle = np.zeros(length)
+    circle[: half + 1] = mass[half:]
+    circle[length - half :] = mass[:half]
+    return circle
 
 
 def _power(transform: NDArray[np.complexfloating[Any]], times: int) -> NDArray[np.complexfloating[Any]]:
-    """``transform ** times``, 0 where that is below ``FAINT``: of many smooth losses few frequencies are left."""
+    """Return ``transform ** times``, 0 where below ``FAINT``: many smooth losses leave few frequencies."""
     kept = np.flatnonzero(np.abs(transform) > FAINT ** (1 / times))
     square, power = transform[kept], np.ones(len(kept), transform.dtype)
     while times:  # NumPy's power takes a logarithm, of every frequency
@@ -90,13 +90,13 @@ def _power(transform: NDArray[np.complexfloating[Any]], times: int) -> NDArray[n
         times >>= 1
         if times:
             square *= square
-    found = np.zeros_like(transform)
-    found[kept] = power
-    return found
+    result = np.zeros_like(transform)
+    result[kept] = power
+    return result
 
 
 def _window(parts: Sequence[Part], step: float, slack: float) -> tuple[float, float]:
-    """Outside of which ``slack`` of the sum of losses lies, on either side: Chernoff's bound."""
+    """Return two ends outside which at most ``slack`` of the sum of losses lies, on either side: Chernoff's bound."""
     halves = [len(part.mass) // 2 for part in parts]
     furthest = step * sum(part.times * half for part, half in zip(parts, halves, strict=True))
     squares = [np.square(step * np.arange(-half, half + 1)) for half in halves]
@@ -110,29 +110,29 @@ def _window(parts: Sequence[Part], step: float, slack: float) -> tuple[float, fl
 
 
 def _log_moments(mass: Vector, step: float, tilts: Vector) -> Vector:
-    """``log E e^(t L)`` and ``log E e^(-t L)``, ``(2, tilts)``, of losses on a symmetric grid."""
+    """Return ``log E e^(t L)`` and ``log E e^(-t L)``, ``(2, tilts)``, of losses on a symmetric grid."""
     half = len(mass) // 2
     sides = np.stack([mass[half + 1 :], mass[:half][::-1]])
     near = int(np.searchsorted(tilts, LARGEST / 2 / (step * max(half, 1))))
-    found = np.full((2, near), mass[half])
+    moments = np.full((2, near), mass[half])
     for first in range(0, half, BLOCK):
-        some = sides[:, first : first + BLOCK]
-        losses = step * np.arange(first + 1, first + 1 + some.shape[1])
+        block = sides[:, first : first + BLOCK]
+        losses = step * np.arange(first + 1, first + 1 + block.shape[1])
         factors = np.exp(losses[:, None] * tilts[:near])
-        found += some @ factors + (some @ (1 / factors))[::-1]
-    found = np.log(found)
+        moments += block @ factors + (block @ (1 / factors))[::-1]
+    moments = np.log(moments)
     if near == len(tilts):
-        return found
+        return moments
     losses = step * np.arange(-half, half + 1)
     with np.errstate(divide="ignore"):
         far = [[renyi.log_sum(np.log(side) + tilt * losses) for tilt in tilts[near:]] for side in (mass, mass[::-1])]
-    return np.concatenate([found, np.array(far)], axis=1)
+    return np.concatenate([moments, np.array(far)], axis=1)
 
 
 def find_epsilon(mass: Vector, losses: Vector, delta: float) -> float:
-    """The ``epsilon >= 0`` at which ``sum_{l > epsilon} mass (1 - e^(epsilon - l))`` is ``delta``; rounded up.
+    """Return the ``epsilon >= 0`` at which ``sum_{l > epsilon} mass (1 - e^(epsilon - l))`` is ``delta``, rounded up.
 
-    Of positive losses that rise.
+    ``losses`` are positive and increasing.
     """
     if delta <= 0:
         return math.inf
@@ -140,7 +140,7 @@ def find_epsilon(mass: Vector, losses: Vector, delta: float) -> float:
     scaled = np.cumsum((mass * np.exp(-losses))[::-1])[::-1]
     if above.size == 0 or above[0] - scaled[0] <= delta:
         return 0.0
-    # Between two losses the sum is above - e^epsilon scaled, of the upper one; at a loss it is that of the next.
+    # Between two losses the sum is above - e^epsilon scaled at the upper loss; at a loss, at the next loss.
     lower, upper = -1, len(losses)
     while upper - lower > 1:
         middle = (lower + upper) // 2
@@ -151,22 +151,22 @@ def find_epsilon(mass: Vector, losses: Vector, delta: float) -> float:
     return float(min(losses[upper], math.log((above[upper] - delta) / scaled[upper]) * (1 + 1e-12) + 1e-15))
 
 
-def make_profile(found: Sum) -> Profile:
-    """``epsilon -> delta`` of a sum: between two losses it is straight in ``a``."""
-    losses = found.losses
-    above = np.append(np.cumsum(found.mass[::-1])[::-1], 0.0)
-    scaled = np.append(np.cumsum((found.mass * np.exp(-losses))[::-1])[::-1], 0.0)
+def make_profile(sum_of_losses: Sum) -> Profile:
+    """Return the profile ``epsilon -> delta`` of a sum, linear in ``a`` between two losses."""
+    losses = sum_of_losses.losses
+    above = np.append(np.cumsum(sum_of_losses.mass[::-1])[::-1], 0.0)
+    scaled = np.append(np.cumsum((sum_of_losses.mass * np.exp(-losses))[::-1])[::-1], 0.0)
 
     def profile(epsilon: float) -> float:
         upper = int(np.searchsorted(losses, epsilon, side="right"))
         beyond = float(above[upper] - math.exp(min(epsilon, LARGEST)) * scaled[upper])
-        return min(1.0, max(beyond, 0.0) * ABOVE + found.lost)
+        return min(1.0, max(beyond, 0.0) * ABOVE + sum_of_losses.lost)
 
     return profile
 
 
 def clamp_profile(profile: Profile) -> Profile:
-    """1 where a profile says nothing: NaN, or no probability."""
+    """Replace a profile's values outside [0, 1], NaN included, by 1."""
 
     def clamp(epsilon: float) -> float:
         delta = float(profile(epsilon))
@@ -176,7 +176,7 @@ def clamp_profile(profile: Profile) -> Profile:
 
 
 def first_below(profile: Profile, delta: float) -> float:
-    """An ``epsilon`` at which the profile is at most ``delta``, close to the least; inf where none is found."""
+    """Return an ``epsilon``, close to the least, with profile at most ``delta``; inf if the search finds none."""
     if profile(0.0) <= delta:
         return 0.0
     low, high = 0.0, 1.0
@@ -191,27 +191,27 @@ def first_below(profile: Profile, delta: float) -> float:
 
 
 def chords(epsilons: Vector, deltas: Vector) -> Profile:
-    """The profile through ``deltas`` at ``epsilons``, which begin at 0 and rise: straight in ``a`` between, 1 at most.
+    """Return the profile through ``deltas`` at increasing ``epsilons`` from 0: linear in ``a`` between, at most 1.
 
-    It bounds every profile that lies under ``deltas`` at ``epsilons``, as profiles are convex in ``a`` and fall.
+    The result bounds every profile below ``deltas`` at ``epsilons``, as profiles are convex and nonincreasing in ``a``.
     """
-    known = np.minimum.accumulate(np.where((deltas >= 0) & (deltas <= 1), deltas, 1.0))
+    bounds = np.minimum.accumulate(np.where((deltas >= 0) & (deltas <= 1), deltas, 1.0))
 
     def profile(epsilon: float) -> float:
         upper = int(np.searchsorted(epsilons, epsilon, side="right"))
         if upper == len(epsilons):
-            return float(known[-1])
+            return float(bounds[-1])
         share = math.expm1(epsilon - epsilons[upper - 1]) / math.expm1(epsilons[upper] - epsilons[upper - 1])
-        return min(1.0, float(known[upper - 1] + share * (known[upper] - known[upper - 1])) * ABOVE)
+        return min(1.0, float(bounds[upper - 1] + share * (bounds[upper] - bounds[upper - 1])) * ABOVE)
 
     return profile
 
 
 def from_profile(profile: Profile, step: float, tail: float, most: int) -> Part | None:
-    """The pair of the largest profile under ``profile`` at ``0, stride, 2 stride ...`` steps, joined by straight lines.
+    """Build the pair of the largest profile under ``profile`` at ``0, stride, 2 stride ...`` steps, linear between.
 
-    At most ``most`` points; what is left of the profile at the last is mass at infinity, of which ``tail`` may be for
-    the truncation. None where the profile reaches too far for the grid.
+    Use at most ``most`` points. The rest of the profile at the last point becomes mass at infinity, with up to ``tail``
+    for the truncation. Return None if the profile reaches too far for the grid.
     """
     floor = profile(MAX_EPSILON)
     reach = first_below(profile, floor + tail)
@@ -222,13 +222,13 @@ def from_profile(profile: Profile, step: float, tail: float, most: int) -> Part 
     if step * stride * count > LARGEST:
         return None
     epsilons = step * stride * np.arange(count + 1)
-    return _dots(epsilons, np.array([profile(float(each)) for each in epsilons]), stride)
+    return _dots(epsilons, np.array([profile(float(epsilon)) for epsilon in epsilons]), stride)
 
 
 def _dots(epsilons: Vector, bounds: Vector, stride: int) -> Part:
-    """The pair under ``bounds``: the lower convex envelope in ``a`` of all that they and symmetry say.
+    """Build the pair under ``bounds``: the lower convex envelope in ``a`` of the bounds and of symmetry's bound at 1.
 
-    A pair that is (epsilon, delta)-DP in both directions is ``(a - 1 + 2 delta) / (a + 1)`` apart in total variation:
+    A pair with (epsilon, delta)-DP in both directions has a total variation of at most ``(a - 1 + 2 delta) / (a + 1)``:
     the chord from ``1 / a`` to ``a``.
     """
     a = np.exp(epsilons)
@@ -238,20 +238,20 @@ def _dots(epsilons: Vector, bounds: Vector, stride: int) -> Part:
     places, h = a[vertices], h[vertices]
     lengths = np.diff(places)
     slopes = np.append(np.diff(h) / lengths, 0.0)
-    second = np.maximum(np.diff(slopes), 0.0)  # of the losses under the second distribution, from the first vertex on
+    second = np.maximum(np.diff(slopes), 0.0)  # masses under the second distribution, from the first vertex on
     mass = np.zeros(2 * (len(a) - 1) * stride + 1)
     middle = len(mass) // 2
     at = stride * vertices[1:]
     mass[middle + at] = places[1:] * second
     mass[middle - at] = second
     mass[middle] = max(1 - h[0] + 2 * slopes[0], 0.0)
-    # A mass is wrong by a few roundings of the slopes beside it, and delta by no more than all masses together.
+    # A mass errs by a few roundings of the adjacent slopes, and delta by at most the errors of all masses together.
     rounding = 1e-15 * float(np.sum(places * np.abs(slopes)))
     return Part(mass, min(1.0, float(h[-1]) + rounding))
 
 
 def _hull(a: Vector, h: Vector) -> np.ndarray:
-    """Which points are on the lower convex envelope."""
+    """Return the indices of the points on the lower convex envelope."""
     kept: list[int] = []
     x, y = a.tolist(), h.tolist()
     for new in range(len(x)):

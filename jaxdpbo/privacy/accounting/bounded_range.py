@@ -1,23 +1,23 @@
-"""What the exponential mechanism costs in Gaussian DP: the bounded-range formula.
+"""Gaussian DP of the exponential mechanism: the bounded-range formula.
 
 The exponential mechanism has bounded range: for neighbours, the logarithms of the ratios of all its probabilities lie
 in an interval of length ``eta`` (Dong, Durfee and Rogers 2020, "Optimal differential privacy composition for
 exponential mechanisms", definition 3). It is then ``mu``-GDP, ``mu = 2 Phi^-1(e^(eta/2) / (1 + e^(eta/2)))``, and no
-less: ours, docs/theorems.md. Half as much as ``eta``-DP alone would cost where ``eta`` is small. A mechanism that adds
-noise to scores and takes the largest has no bounded range unless the noise is Gumbel's: then ``eta``-DP is all.
+less: ours, docs/theorems.md. For small ``eta`` this is half the cost of ``eta``-DP alone. Taking the largest of noisy
+scores has this range only with Gumbel noise: with other noise, rely on ``eta``-DP.
 """
 
 import math
 
-import scipy  # its submodules load where they are first used
+import scipy  # submodules load on first use
 
 from jaxdpbo import _checks
 
-MARGIN = 1 + 2.0**-40  # beyond the errors of the functions used
+MARGIN = 1 + 2.0**-40  # factor above the rounding errors of the functions used
 
 
 def bounded_range_mu(eta: float) -> float:
-    """The GDP level of a mechanism of range ``eta``; rounded up.
+    """Return the GDP level of a mechanism of range ``eta``, rounded up.
 
     Raises:
       ValueError: ``eta`` not positive and finite.
@@ -35,7 +35,7 @@ def bounded_range_mu(eta: float) -> float:
 
 
 def bounded_range_eta(mu: float) -> float:
-    """The largest range that is ``mu``-GDP; rounded down: the calibration.
+    """Return the largest range with ``mu``-GDP, rounded down: the calibration.
 
     ``bounded_range_mu(bounded_range_eta(mu)) <= mu`` always.
 

@@ -1,9 +1,9 @@
-"""Everything that leaves, in one statement: stages composed under one relation, replace-one.
+"""Composition of all releases into a single guarantee: stages under the replace-one relation.
 
-Each stage is dominated by one pair of distributions, fixed beforehand; the pairs' product dominates any adaptive
-composition of the stages (Zhu, Dong and Wang 2022, theorem 10; docs/theorems.md). Its losses are added by FFT on one
-grid, every rounding upwards (Doroshenko et al. 2022). The smallest of all bounds that are proved is returned: that one,
-the closed form where all stages are Gaussian DP, and basic composition.
+Each stage is dominated by a pair of distributions, fixed in advance; the pairs' product dominates any adaptive
+composition of the stages (Zhu, Dong and Wang 2022, theorem 10; docs/theorems.md). Losses are added by FFT on a shared
+grid, with every rounding upwards (Doroshenko et al. 2022). ``total`` takes the smallest proved bound: the grid's, the
+closed form if all stages are Gaussian DP, or basic composition.
 """
 
 import math
@@ -20,14 +20,14 @@ from jaxdpbo.privacy.accounting.stage import Stage
 from jaxdpbo.types import Unchecked
 
 RELATION = "replace_one"
-SHARES = (0.1, 0.2, 0.4, 0.8, 1.6)  # the grid's step, in mean standard deviations: the next where one is too fine
-POINTS = 10_000  # of a profile at most
-LEVELS_AT = 4096  # points at which a profile is held under a Gaussian's
-FURTHEST = 20.0  # a step beyond which quadrature between grid points would be long, in deviations of a stage's loss
+SHARES = (0.1, 0.2, 0.4, 0.8, 1.6)  # grid steps in mean standard deviations: the first that gives a short enough grid
+POINTS = 10_000  # largest number of points of a profile
+LEVELS_AT = 4096  # points of comparison of a profile with a Gaussian's
+FURTHEST = 20.0  # beyond this step, in deviations of a stage's loss, quadrature between grid points would be long
 
 
 class Item(NamedTuple):
-    """A stage of a total: its words, what is claimed of it, and its own ``epsilon`` at the total's ``delta``."""
+    """A stage of a total: its description, its guarantee in words, and its own ``epsilon`` at the total's ``delta``."""
 
     what: str
     how: str
@@ -35,15 +35,15 @@ class Item(NamedTuple):
 
 
 class Total(NamedTuple):
-    """One statement for all stages: ``(epsilon, delta)``-DP under ``relation``.
+    """A single guarantee for all stages: ``(epsilon, delta)``-DP under ``relation``.
 
     Attributes:
       epsilon: inf where nothing is proved.
-      delta: as asked for.
+      delta: as requested.
       relation: "replace_one".
-      by: the smallest bound: "gaussian", "grid", "basic", or "alone" for one stage.
+      by: the smallest bound: "gaussian", "grid", "basic", or "alone" for a single stage.
       items: a row for each stage.
-      stages: as given.
+      stages: as passed to ``total``.
     """
 
     epsilon: float
@@ -54,16 +54,16 @@ class Total(NamedTuple):
     stages: tuple[Stage, ...]
 
     def to_dp_event(self) -> Any:
-        """The stages as one dp-accounting event, for a composition with what is accounted for there.
+        """Convert the stages to a dp-accounting event, to compose with mechanisms accounted for there.
 
-        Gaussian, pure and bounded-range stages become Gaussian mechanisms of their GDP level, sampled ones
+        Gaussian, pure and bounded-range stages become Gaussian mechanisms of their GDP level, sampled stages
         SampledWithoutReplacementDpEvents, selections RepeatAndSelectDpEvents. Noise multipliers are over replace-one
-        sensitivities, as in ``dp_event``. So account for the event under ADD_OR_REMOVE_ONE, whose Gaussian has
-        sensitivity 1, or, where a stage is sampled, by the RDP accountant under REPLACE_ONE, which takes no other
-        relation for it. The epsilon is then a bound for replace-one, and not smaller than this total's own proof gives.
+        sensitivities, as in ``dp_event``: account for the event under ADD_OR_REMOVE_ONE, with Gaussian sensitivity 1.
+        With a sampled stage use the RDP accountant under REPLACE_ONE, the only relation for sampling there. The
+        epsilon is then a bound for replace-one, and not smaller than this total's own proof gives.
 
         Raises:
-          ValueError: a stage for which there is no such event, by name.
+          ValueError: a stage without such an event, by name.
           ImportError: no dp_accounting.
 
         >>> from jaxdpbo import accounting
@@ -72,32 +72,34 @@ class Total(NamedTuple):
         ComposedDpEvent(events=[GaussianDpEvent(noise_multiplier=2.0)])
         """
         events = _checks.extra("dp_accounting", "accounting", "to_dp_event").dp_event
-        return events.ComposedDpEvent([_event(events, one.what, one.kind, one.arguments) for one in self.stages])
+        return events.ComposedDpEvent(
+            [_event(events, stage.what, stage.kind, stage.arguments) for stage in self.stages]
+        )
 
     def __str__(self) -> str:
-        """The statement, and a line for each stage."""
-        rows = [f"- {one.what}: {one.how}; alone epsilon {one.epsilon:.4g}" for one in self.items]
+        """Format the guarantee, and a line for each stage."""
+        rows = [f"- {item.what}: {item.how}; alone epsilon {item.epsilon:.4g}" for item in self.items]
         return "\n".join([f"epsilon {self.epsilon:.6g} at delta {self.delta:g} ({self.relation})", *rows])
 
 
 def total(stages: Sequence[Stage], delta: float) -> Total:
-    """The smallest proved ``epsilon`` at which all that the stages release is ``(epsilon, delta)``-DP, replace-one.
+    """Compose stages: the smallest proved ``epsilon`` at ``delta`` of everything the stages release, replace-one.
 
-    Holds if every stage's profile does for these rows whatever the stages before it released, and all parameters were
-    fixed without the rows. A stage chosen by an earlier release enters by one curve above all of its options:
-    ``stage.from_curve``. The order of stages does not matter.
+    The guarantee needs every stage's profile to hold for these rows after any releases of earlier stages, and all
+    parameters to be fixed without the rows. Pass a stage chosen by an earlier release as a curve above all of its
+    options: ``stage.from_curve``. The order of stages does not matter.
 
     Args:
       stages: made by ``accounting.stage``; all about the same rows.
-      delta: of the statement.
+      delta: of the guarantee.
 
     Returns:
-      The total, itemised. Its ``epsilon`` is rounded upwards, by some .2 % where the grid gives it.
+      The itemised total. Its ``epsilon`` is rounded upwards, by some .2 % from the grid.
 
     Raises:
       ValueError: ``delta`` not in (0, 1).
-      TypeError: something else among the stages. A bare epsilon says neither its relation nor its profile, and epsilons
-        of two relations do not add up: ``stage.foreign`` takes what another relation bounds.
+      TypeError: an element is no stage. A bare epsilon has neither relation nor profile, and epsilons of two relations
+        do not add up: ``stage.foreign`` takes a bound under another relation.
 
     >>> from jaxdpbo import accounting
     >>> from jaxdpbo.privacy.accounting import stage
@@ -107,30 +109,30 @@ def total(stages: Sequence[Stage], delta: float) -> Total:
     - the search: 0.5-GDP; alone epsilon 1.993
     - the choice: 0.3-DP; alone epsilon 0.3
     """
-    delta, given = _checks.probability("delta", delta), _stages(stages)
-    alone = {id(one): one.epsilon(delta) for one in {id(one): one for one in given}.values()}
-    items = tuple(Item(one.what, one.how, alone[id(one)]) for one in given)
-    mu, rest = _split_gaussian(given)
+    delta, checked = _checks.probability("delta", delta), _stages(stages)
+    alone = {id(stage): stage.epsilon(delta) for stage in {id(stage): stage for stage in checked}.values()}
+    items = tuple(Item(stage.what, stage.how, alone[id(stage)]) for stage in checked)
+    mu, rest = _split_gaussian(checked)
     if not rest:
-        found = [(gdp.gdp_epsilon(mu, delta), "gaussian")]
+        bounds = [(gdp.gdp_epsilon(mu, delta), "gaussian")]
     else:
         level, rest_alone = (
             _gaussian_level(mu, rest, 0.0),
             [rest[0].epsilon(delta)] if mu == 0 and len(rest) == 1 else [],
         )
-        found = [(gdp.gdp_epsilon(level, delta), "gaussian"), (_basic(mu, rest, delta), "basic")]
-        found += [(each, "alone") for each in rest_alone] + [(_grid_epsilon(mu, rest, delta), "grid")]
-    epsilon, by = min(found, key=lambda each: each[0])
-    return Total(epsilon, delta, RELATION, by, items, given)
+        bounds = [(gdp.gdp_epsilon(level, delta), "gaussian"), (_basic(mu, rest, delta), "basic")]
+        bounds += [(bound, "alone") for bound in rest_alone] + [(_grid_epsilon(mu, rest, delta), "grid")]
+    epsilon, by = min(bounds, key=lambda bound: bound[0])
+    return Total(epsilon, delta, RELATION, by, items, checked)
 
 
 def compose_profile(stages: Sequence[Stage]) -> _grid.Profile:
-    """The whole profile ``epsilon -> delta`` of stages composed: of a selection's run that releases several.
+    """Return the whole profile ``epsilon -> delta`` of composed stages, such as all releases of a selection's run.
 
-    By the grid, so that no delta is under some 1e-10; 1 where nothing is proved.
+    Exact for Gaussian stages alone, otherwise by the grid, with no delta under some 1e-10; 1 where nothing is proved.
 
     Raises:
-      TypeError: something else among the stages.
+      TypeError: an element is no stage.
 
     >>> from jaxdpbo import accounting
     >>> from jaxdpbo.privacy.accounting import stage
@@ -141,30 +143,30 @@ def compose_profile(stages: Sequence[Stage]) -> _grid.Profile:
     mu, rest = _split_gaussian(_stages(stages))
     if not rest:
         return partial(gdp.gdp_delta, mu)
-    found = _sum(mu, rest, 1.0, _grid.TRUNCATED)
-    return _grid.make_profile(found) if found is not None else lambda epsilon: 1.0
+    sum_of_losses = _sum(mu, rest, 1.0, _grid.TRUNCATED)
+    return _grid.make_profile(sum_of_losses) if sum_of_losses is not None else lambda epsilon: 1.0
 
 
 def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
-    """A proved ``mu`` at which all that the stages release is ``mu``-GDP but for ``delta``, replace-one.
+    """Return a proved ``mu``: everything the stages release is ``mu``-GDP but for ``delta``, replace-one.
 
-    Formal guarantee: the composed profile is at most ``gdp_delta(mu, epsilon) + delta`` at every ``epsilon``. Such
-    levels add up in squares and such deltas in sums, also of stages that are chosen by earlier releases: what a ledger
-    of notion "gdp" adds up (docs/theorems.md).
+    Formal guarantee: the composed profile is at most ``gdp_delta(mu, epsilon) + delta`` at every ``epsilon``. These
+    levels add up in squares and these deltas in sums, also for stages chosen by earlier releases: the sums of a ledger
+    of notion "gdp" (docs/theorems.md).
 
-    Without a delta a sampled training is no better than whole batches, ``sqrt(steps) / noise_multiplier``: far out its
-    losses are theirs. A small delta is what sampling needs to count.
+    Without a delta a sampled training is no better than whole batches, ``sqrt(steps) / noise_multiplier``: far out the
+    losses are the same. Sampling needs a small delta to count.
 
     Args:
       stages: as in ``total``.
       delta: in [0, 1).
 
     Returns:
-      ``mu``, rounded up; inf where nothing is proved, as of a selection, a curve or another library's event at 0.
+      ``mu``, rounded up; inf where nothing is proved: at 0, for a selection, a curve or another library's event.
 
     Raises:
       ValueError: ``delta`` out of range.
-      TypeError: something else among the stages.
+      TypeError: an element is no stage.
 
     >>> from jaxdpbo import accounting
     >>> from jaxdpbo.privacy.accounting import stage
@@ -172,60 +174,60 @@ def gdp_level(stages: Sequence[Stage], delta: float = 0.0) -> float:
     >>> [round(accounting.gdp_level([training], delta), 2) for delta in (0.0, 1e-6)]
     [10.0, 0.22]
     """
-    given = _stages(stages)
+    checked = _stages(stages)
     if (delta := _checks.number("delta", delta)) != 0:
         delta = _checks.probability("delta", delta)
-    mu, rest = _split_gaussian(given)
+    mu, rest = _split_gaussian(checked)
     least = _gaussian_level(mu, rest, delta)
     if not rest or delta == 0:
         return least
-    return min(least, _level_above(compose_profile(given), delta))
+    return min(least, _level_above(compose_profile(checked), delta))
 
 
 def _level_above(profile: _grid.Profile, delta: float) -> float:
-    """A ``mu`` whose profile, plus ``delta``, is above this one everywhere.
+    """Return a ``mu`` with the Gaussian's profile, plus ``delta``, above ``profile`` everywhere.
 
-    Between two points both fall: this one at the first and the Gaussian's at the second are compared.
+    Both decrease between two points: compare ``profile`` at the first with the Gaussian's at the second.
     """
     reach = _grid.first_below(profile, delta)
     if math.isinf(reach):
         return math.inf
     places, mu = np.linspace(0.0, reach, LEVELS_AT).tolist(), 0.0
-    # In any order: in a mixed one few points ask for more than those before them, and each that does is a root.
+    # The order is free. In random order few points need a larger mu than all points before, and only those cost a root.
     for number in np.random.default_rng(0).permutation(LEVELS_AT - 1) if reach > 0 else ():
-        wanted = (profile(places[number]) - delta) * _grid.ABOVE
-        if wanted >= 1:
+        needed = (profile(places[number]) - delta) * _grid.ABOVE
+        if needed >= 1:
             return math.inf
-        if wanted > 0 and gdp.gdp_delta(mu, places[number + 1]) < wanted:
-            mu = gdp.gdp_mu(places[number + 1], wanted) * (1 + 1e-9)
+        if needed > 0 and gdp.gdp_delta(mu, places[number + 1]) < needed:
+            mu = gdp.gdp_mu(places[number + 1], needed) * (1 + 1e-9)
     return mu
 
 
 def _stages(stages: Unchecked) -> tuple[Stage, ...]:
     if isinstance(stages, Stage) or not isinstance(stages, (list, tuple)):
         raise TypeError(f"stages must be a list of stages made by accounting.stage, got {stages!r:.80}")
-    for one in stages:
-        if not isinstance(one, Stage):
+    for item in stages:
+        if not isinstance(item, Stage):
             raise TypeError(
-                f"stages must be made by accounting.stage, got {one!r:.80}: a bare epsilon has no relation, no profile"
+                f"stages must be made by accounting.stage, got {item!r:.80}: a bare epsilon has no relation, no profile"
             )
     return tuple(stages)
 
 
 def _split_gaussian(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
-    """The level of all stages that are Gaussian, rounded up, and the others that cost anything."""
+    """Return the level of all Gaussian stages, rounded up, and the other stages with any cost."""
     levels = [_level_as_gaussian(stage) for stage in stages]
     rest = [stage for stage, level in zip(stages, levels, strict=True) if level is None]
-    known = [level for level in levels if level]
-    if math.inf in known:
+    positive = [level for level in levels if level]
+    if math.inf in positive:
         return math.inf, rest
-    return (rounded_gaussian.compose_gdp_rounded_up(*known) if known else 0.0), rest
+    return (rounded_gaussian.compose_gdp_rounded_up(*positive) if positive else 0.0), rest
 
 
 def _level_as_gaussian(stage: Stage) -> float | None:
-    """The level of a stage that counts as Gaussian, 0 of one that costs nothing, None of others.
+    """Return the level of a stage that counts as Gaussian, 0 for a stage without cost, None for others.
 
-    A sampled training counts as Gaussian where it takes whole batches, or has too little noise for the grid.
+    A sampled training counts as Gaussian with whole batches, or with too little noise for the grid.
     """
     if stage.kind == "gaussian":
         return stage.arguments[0]
@@ -242,7 +244,7 @@ def _level_as_gaussian(stage: Stage) -> float | None:
 
 
 def _level(kind: str, arguments: tuple[Any, ...]) -> float:
-    """The GDP level; of an approximate stage but for its delta; inf where there is none.
+    """Return the GDP level of a stage, apart from an approximate stage's delta; inf where there is none.
 
     Pure ``epsilon``-DP has a range of ``2 epsilon``; a sampled training is no worse than whole batches, and far out no
     better.
@@ -256,83 +258,87 @@ def _level(kind: str, arguments: tuple[Any, ...]) -> float:
         return 0.0 if arguments[0] == 0 else math.inf
     try:
         return bounded_range.bounded_range_mu(arguments[0] if kind == "bounded_range" else 2 * arguments[0])
-    except ValueError:  # no float holds it
+    except ValueError:  # no float holds the level
         return math.inf
 
 
 def _gaussian_level(mu: float, rest: Sequence[Stage], slack: float) -> float:
-    """Of all stages together but for ``slack``, where each is Gaussian DP but for a delta of its own; else inf."""
-    if math.fsum(one.arguments[1] for one in rest if one.kind == "approximate") * (1 + 1e-15) > slack:
+    """Return the level of all stages but for ``slack``, if each is Gaussian DP but for its delta; otherwise inf."""
+    if math.fsum(stage.arguments[1] for stage in rest if stage.kind == "approximate") * (1 + 1e-15) > slack:
         return math.inf
-    return math.hypot(mu, *(_level(one.kind, one.arguments) for one in rest)) * (1 + 1e-15)
+    return math.hypot(mu, *(_level(stage.kind, stage.arguments) for stage in rest)) * (1 + 1e-15)
 
 
 def _basic(mu: float, rest: Sequence[Stage], delta: float) -> float:
-    """The sum of the stages' own epsilons, which share ``delta``; pure ones take none of it."""
-    charged = [one for one in rest if one.kind != "pure"]
-    share = delta / max(1, len(charged) + (mu > 0)) * (1 - 1e-15)
-    if share == 0:  # of a delta among the least floats
+    """Return the sum of the stages' own epsilons; all but pure stages share ``delta``."""
+    impure = [stage for stage in rest if stage.kind != "pure"]
+    share = delta / max(1, len(impure) + (mu > 0)) * (1 - 1e-15)
+    if share == 0:  # delta is among the smallest floats
         return math.inf
-    found = [one.arguments[0] for one in rest if one.kind == "pure"]
-    found += [one.epsilon(share) for one in charged] + ([gdp.gdp_epsilon(mu, share)] if mu > 0 else [])
-    return math.fsum(found) * (1 + 1e-15)
+    epsilons = [stage.arguments[0] for stage in rest if stage.kind == "pure"]
+    epsilons += [stage.epsilon(share) for stage in impure] + ([gdp.gdp_epsilon(mu, share)] if mu > 0 else [])
+    return math.fsum(epsilons) * (1 + 1e-15)
 
 
 def _grid_epsilon(mu: float, rest: Sequence[Stage], delta: float) -> float:
     slack = min(_grid.TRUNCATED, 1e-4 * delta)
-    found = _sum(mu, rest, delta, slack)
-    return math.inf if found is None else _grid.find_epsilon(found.mass, found.losses, delta - found.lost)
+    sum_of_losses = _sum(mu, rest, delta, slack)
+    return (
+        math.inf
+        if sum_of_losses is None
+        else _grid.find_epsilon(sum_of_losses.mass, sum_of_losses.losses, delta - sum_of_losses.lost)
+    )
 
 
 def _sum(mu: float, rest: Sequence[Stage], delta: float, slack: float) -> _grid.Sum | None:
-    """All losses added, on the finest grid that is short enough."""
+    """Add all losses on the finest grid short enough."""
     groups = _groups(mu, rest)
     count = sum(times for _, times in groups)
     if math.isinf(mu) or slack / count < 1e-300:
         return None
-    shape = [(times, _deviation(one, slack / count)) for one, times in groups]
+    shape = [(times, _deviation(stage, slack / count)) for stage, times in groups]
     mean = math.sqrt(sum(times * deviation**2 for times, deviation in shape) / count)
     for share in SHARES if mean > 0 else ():
         step = share * mean
         parts = [
-            _part(one, times, step, slack / count, deviation)
-            for (one, times), (_, deviation) in zip(groups, shape, strict=True)
+            _part(stage, times, step, slack / count, deviation)
+            for (stage, times), (_, deviation) in zip(groups, shape, strict=True)
         ]
-        known = [part for part in parts if part is not None]
-        if len(known) == len(parts) and (found := _grid.add_losses(known, step, slack, delta)) is not None:
-            return found
+        placed = [part for part in parts if part is not None]
+        if len(placed) == len(parts) and (sum_of_losses := _grid.add_losses(placed, step, slack, delta)) is not None:
+            return sum_of_losses
     return None
 
 
 def _groups(mu: float, rest: Sequence[Stage]) -> list[tuple[Stage, int]]:
-    """Stages that are alike, once each, and how often: one transform serves all of them."""
-    found: list[tuple[Stage, int]] = []
+    """Group equal stages and count them: a single transform serves each group."""
+    groups: list[tuple[Stage, int]] = []
     if mu > 0:
-        found.append((Stage("", "gaussian", (mu,), "", partial(gdp.gdp_delta, mu)), 1))
-    for one in rest:
-        times = one.arguments[2] if one.kind == "sampled_gaussian" else 1
-        key = one.kind, one.arguments[:2]
-        same = [place for place, (other, _) in enumerate(found) if (other.kind, other.arguments[:2]) == key]
+        groups.append((Stage("", "gaussian", (mu,), "", partial(gdp.gdp_delta, mu)), 1))
+    for stage in rest:
+        times = stage.arguments[2] if stage.kind == "sampled_gaussian" else 1
+        key = stage.kind, stage.arguments[:2]
+        same = [place for place, (other, _) in enumerate(groups) if (other.kind, other.arguments[:2]) == key]
         if same:
-            found[same[0]] = (one, found[same[0]][1] + times)
+            groups[same[0]] = (stage, groups[same[0]][1] + times)
         else:
-            found.append((one, times))
-    return found
+            groups.append((stage, times))
+    return groups
 
 
-def _group_profile(one: Stage) -> tuple[_grid.Profile, tuple[float, float] | None]:
-    """The profile of one of a group, and ``(rate, noise_multiplier)`` where its losses have densities."""
-    if one.kind == "gaussian":
-        return one.profile, (1.0, 1 / one.arguments[0])
-    if one.kind == "sampled_gaussian":
-        rate, z, _ = one.arguments
+def _group_profile(stage: Stage) -> tuple[_grid.Profile, tuple[float, float] | None]:
+    """Return the profile of a group's stage, and ``(rate, noise_multiplier)`` if its losses have densities."""
+    if stage.kind == "gaussian":
+        return stage.profile, (1.0, 1 / stage.arguments[0])
+    if stage.kind == "sampled_gaussian":
+        rate, z, _ = stage.arguments
         return partial(sampling.step_delta, rate, z), (rate, z)
-    return one.profile, None
+    return stage.profile, None
 
 
-def _deviation(one: Stage, tail: float) -> float:
-    """The standard deviation of a stage's loss, from a grid of a few hundred points where it has no density."""
-    profile, density = _group_profile(one)
+def _deviation(stage: Stage, tail: float) -> float:
+    """Return the standard deviation of a stage's loss, by a grid of a few hundred points without a density."""
+    profile, density = _group_profile(stage)
     if density is not None:
         return sampling.deviation(*density)
     reach = _grid.first_below(profile, profile(_grid.MAX_EPSILON) + 1e-6)
@@ -344,9 +350,9 @@ def _deviation(one: Stage, tail: float) -> float:
     return float(math.sqrt(part.mass @ losses**2))
 
 
-def _part(one: Stage, times: int, step: float, tail: float, deviation: float) -> _grid.Part | None:
-    """A stage's losses on the grid; None where it has not the points for it."""
-    profile, density = _group_profile(one)
+def _part(stage: Stage, times: int, step: float, tail: float, deviation: float) -> _grid.Part | None:
+    """Place a stage's losses on the grid; None if the grid has too few points."""
+    profile, density = _group_profile(stage)
     if profile(0.0) <= tail:
         return _grid.Part(np.ones(1), tail, times)
     if density is None or step > FURTHEST * deviation:
@@ -371,7 +377,7 @@ def _event(events: Any, what: str, kind: str, arguments: tuple[Any, ...]) -> Any
         batch = events.SampledWithoutReplacementDpEvent(share.denominator, share.numerator, step)
         return events.SelfComposedDpEvent(batch if share < 1 and z > 0 else step, steps)
     if kind not in ("gaussian", "pure", "bounded_range"):
-        raise ValueError(f"stages must have dp-accounting events, got {what!r}, which is {kind} and has none")
+        raise ValueError(f"stages must have dp-accounting events, got {what!r} of kind {kind!r}: leave it out")
     if arguments[0] == 0:
         return events.NoOpDpEvent()
     level = _level(kind, arguments)

@@ -1,8 +1,8 @@
 """Gaussian differential privacy: exact conversion, composition, calibration. Host numerics, float64.
 
-Dong, Roth and Su (2022), "Gaussian differential privacy". A mechanism is ``mu``-GDP if telling neighbours apart is at
-least as hard as telling ``N(0, 1)`` from ``N(mu, 1)``. All conversions are exact for GDP (corollary 2.13); what is
-rounded is rounded towards less privacy claimed.
+Dong, Roth and Su (2022), "Gaussian differential privacy". A mechanism is ``mu``-GDP if distinguishing neighbours is at
+least as hard as distinguishing ``N(0, 1)`` from ``N(mu, 1)``. All conversions are exact for GDP (corollary 2.13); every
+rounding weakens the guarantee.
 """
 
 import math
@@ -10,21 +10,21 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import scipy  # its submodules load where they are first used: half of the time to import this package
+import scipy  # submodules load on first use: this halves the package's import time
 
 from jaxdpbo import _checks
 
-ROUNDING = 2.0**-53  # of one operation, relative
-FARTHEST = -39.0  # standard deviations: the density beyond is under the smallest double
-SMALL = 0.1  # levels below which what is left of two tails is integrated
+ROUNDING = 2.0**-53  # of an operation, relative
+FARTHEST = -39.0  # standard deviations: beyond, the density is below the smallest double
+SMALL = 0.1  # below this level, integrate the difference of two tails
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """The smallest ``delta`` with ``mu``-GDP implying ``(epsilon, delta)``-DP; rounded up.
+    """Return the smallest ``delta`` with ``mu``-GDP implying ``(epsilon, delta)``-DP, rounded up.
 
     ``Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2)`` (Dong et al. 2022, corollary 2.13), plus a bound on
-    its rounding error, relative 1e-14 or so and at most 2e-12 above 1e-300. 0 at ``mu = 0`` and where it is far under
-    the smallest double; 1 at ``mu = inf``.
+    the rounding error, relative 1e-14 or so and at most 2e-12 above 1e-300. The result is 0 at ``mu = 0`` and for
+    values far below the smallest double; 1 at ``mu = inf``.
 
     Raises:
       ValueError: ``mu`` or ``epsilon`` negative or NaN.
@@ -43,10 +43,10 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """The smallest ``epsilon`` with ``mu``-GDP implying ``(epsilon, delta)``-DP; rounded up.
+    """Return the smallest ``epsilon`` with ``mu``-GDP implying ``(epsilon, delta)``-DP, rounded up.
 
     ``gdp_delta(mu, gdp_epsilon(mu, delta)) <= delta`` always, and ``gdp_delta`` is itself rounded up.
-    0 where ``delta`` is large enough; inf at ``mu = inf``.
+    The result is 0 for large ``delta``; inf at ``mu = inf`` and above 1e150.
 
     Raises:
       ValueError: ``mu`` negative, ``delta`` not strictly between 0 and 1.
@@ -64,7 +64,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
-    """The largest ``mu`` such that ``mu``-GDP implies ``(epsilon, delta)``-DP; rounded down: the calibration.
+    """Return the largest ``mu`` with ``mu``-GDP implying ``(epsilon, delta)``-DP, rounded down: the calibration.
 
     ``gdp_delta(gdp_mu(epsilon, delta), epsilon) <= delta`` always.
 
@@ -83,37 +83,37 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
 
 def compose_gdp(mus: Iterable[float]) -> float:
-    """``sqrt(sum mu_t^2)``: adaptive composition (Dong et al. 2022, corollary 3.3; Sopa et al. 2025, corollary 2.5)."""
+    """Return ``sqrt(sum mu_t^2)``: adaptive composition (Dong et al. 2022, cor. 3.3; Sopa et al. 2025, cor. 2.5)."""
     if not isinstance(mus, Iterable) or getattr(mus, "shape", None) == ():
-        raise TypeError(f"mus must be levels, got {mus!r}")
+        raise TypeError(f"mus must be an iterable of levels, got {mus!r}")
     return math.hypot(*(_nonnegative("mu", mu) for mu in mus))
 
 
 def split_gdp(mu: float, steps: int) -> float:
-    """The level ``mu / sqrt(T)`` of each of ``T`` equal steps that compose to ``mu``."""
+    """Return the level ``mu / sqrt(T)`` of each of ``T`` equal steps composing to ``mu``."""
     return _nonnegative("mu", mu) / math.sqrt(_checks.size("steps", steps))
 
 
 def gaussian_standard_deviation(sensitivity: float, mu: float) -> float:
-    """Noise that makes a statistic of this l2 ``sensitivity`` ``mu``-GDP: ``sensitivity / mu`` (0 at ``mu = inf``)."""
+    """Return the noise scale ``sensitivity / mu`` for ``mu``-GDP at this l2 ``sensitivity``; 0 at ``mu = inf``."""
     return _checks.positive("sensitivity", sensitivity) / _checks.positive("mu", mu, finite=False)
 
 
 def gaussian_mu(sensitivity: float, standard_deviation: float) -> float:
-    """The GDP level of Gaussian noise of this ``standard_deviation``; inf where it is 0."""
+    """Return the GDP level of Gaussian noise of this ``standard_deviation``; inf at 0."""
     sensitivity = _checks.positive("sensitivity", sensitivity)
     deviation = _nonnegative("standard_deviation", standard_deviation)
     return math.inf if deviation == 0 else sensitivity / deviation
 
 
 def dp_event(mu: float, steps: int = 1) -> Any:
-    """The run as a dp-accounting event: ``steps`` Gaussian mechanisms that compose to ``mu``-GDP.
+    """Return the run as a dp-accounting event: ``steps`` Gaussian mechanisms composing to ``mu``-GDP.
 
     Needs the ``accounting`` extra. The noise multiplier is noise over the sensitivity UNDER THE RUN'S OWN RELATION
-    (2B/n for replace-one), so account for the event under dp-accounting's ADD_OR_REMOVE_ONE, whose Gaussian has
+    (2B/n for replace-one), so account for the event under dp-accounting's ADD_OR_REMOVE_ONE, with a Gaussian of
     sensitivity 1; under its REPLACE_ONE some accountants would double the sensitivity a second time.
     """
-    import dp_accounting  # an extra: imported where it is used
+    import dp_accounting  # an extra: import on use
 
     mu = _checks.positive("mu", mu, finite=False)
     if math.isinf(mu):
@@ -123,7 +123,7 @@ def dp_event(mu: float, steps: int = 1) -> Any:
 
 
 def _nonnegative(name: str, value: float) -> float:
-    """A number of at least zero; infinity is allowed: it means no privacy."""
+    """Check a number of at least zero; infinity is allowed and means no privacy."""
     result = _checks.number(name, value)
     if result < 0:
         raise ValueError(f"{name} must be at least zero, got {result}")
@@ -131,15 +131,15 @@ def _nonnegative(name: str, value: float) -> float:
 
 
 def _delta_and_error(mu: float, upper: float, lower: float) -> tuple[float, float]:
-    """The delta for ``upper = mu / 2 - epsilon / mu`` and ``lower = mu / 2 + epsilon / mu``, and how far off it may be.
+    """Return the delta for ``upper = mu / 2 - epsilon / mu``, ``lower = mu / 2 + epsilon / mu``, and its error bound.
 
     ``e^epsilon = phi(upper) / phi(lower)``, so with Mills' ratio ``R(x) = Phi(-x) / phi(x)`` the delta is
     ``Phi(upper) - phi(upper) R(lower)``, or for ``upper < 0`` ``phi(upper) (R(-upper) - R(lower))``. For a small ``mu``
-    the two ratios nearly cancel: their difference is the integral of ``1 + x R(-x)``, by Gauss-Legendre, nothing
-    subtracted.
+    the two ratios nearly cancel: their difference is the integral of ``1 + x R(-x)``, by Gauss-Legendre, without
+    subtraction.
 
-    The error in units of rounding: 8 for every function and product; and what ``upper`` and ``lower``, which are
-    rounded themselves, move: the density by ``|upper|`` relative to it, a ratio by ``1 / (1 + x^2)`` at most, as
+    The error in units of rounding: 8 for every function and product, plus the effect of the roundings of ``upper`` and
+    ``lower``: they move the density by ``|upper|`` relative to its value, a ratio by ``1 / (1 + x^2)`` at most, as
     ``R(x) > x / (1 + x^2)``.
     """
     density = math.exp(-upper * upper / 2) / math.sqrt(2 * math.pi)
@@ -172,7 +172,7 @@ def _root(function, low: float, high: float) -> float:
 
 
 def _nudge(value: float, towards: float, holds) -> float:
-    """The first value at or beyond ``value`` where ``holds``: a root-finder may stop on the wrong side."""
+    """Return the first value at or beyond ``value`` where ``holds``: a root-finder may stop on the wrong side."""
     step = math.ulp(value)
     while not holds(value):
         value = value + step if towards > value else max(value - step, 0.0)

@@ -6,9 +6,9 @@ from jaxdpbo.privacy.accounting import gdp
 
 
 def learner_epsilon(*, sensitivity: float, standard_deviation: float, delta: float) -> float:
-    """Of the last iterate with normal noise, ``sensitivity.permutation_sgd``: the exact Gaussian mechanism.
+    """Return the ``epsilon`` of a last iterate with normal noise: the exact Gaussian mechanism.
 
-    inf without noise.
+    ``sensitivity.permutation_sgd`` bounds ``sensitivity``. Without noise the result is inf.
     """
     mu = gdp.gaussian_mu(sensitivity, standard_deviation)
     return math.inf if math.isinf(mu) else gdp.gdp_epsilon(mu, delta)

@@ -1,8 +1,8 @@
-"""Renyi divergences of DP-SGD with batches without replacement, replace-one: of the dominating pair, and the paper's.
+"""Renyi divergences of DP-SGD with batches without replacement, replace-one: the dominating pair's, and the paper's.
 
-``rate`` is ``q = m / n`` and ``z`` the noise multiplier (noise over the sensitivity ``2 L / m``), as in ``sampling``,
-whose pair ``pair_divergences`` is of. ``published_divergence`` is theorem 27 of Wang, Balle and Kasiviswanathan (2019),
-which Avent et al. (2020) and dp-accounting use; it is never smaller.
+``rate`` is ``q = m / n`` and ``z`` the noise multiplier (noise over the sensitivity ``2 L / m``). ``pair_divergences``
+takes the pair of ``sampling``. ``published_divergence`` is theorem 27 of Wang, Balle and Kasiviswanathan (2019), as
+used by Avent et al. (2020) and dp-accounting, and is never smaller.
 """
 
 import math
@@ -15,28 +15,28 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.floating[Any]]
 ORDERS = 1.0 + np.geomspace(0.01, 1e4, 90)
-MAX_DEVIATIONS = 2000.0  # standard deviations that an order's integral may reach
+MAX_DEVIATIONS = 2000.0  # longest reach of an order's integral, in standard deviations
 
 
 def pair_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
-    """The least ``epsilon`` over ``ORDERS`` for the dominating pair."""
+    """Return the least ``epsilon`` over ``ORDERS`` for the dominating pair."""
     return renyi_epsilon(ORDERS, steps * pair_divergences(rate, z), delta)
 
 
 @lru_cache(maxsize=1024)
 def pair_divergences(rate: float, z: float) -> Vector:
-    """At each of ``ORDERS``, not to be written on; infinite where the integral would reach too far."""
-    found = np.full(len(ORDERS), np.inf)
+    """Return read-only divergences at ``ORDERS``; infinite where the integral would reach too far."""
+    divergences = np.full(len(ORDERS), np.inf)
     near = (ORDERS + 1) / z + 12 <= MAX_DEVIATIONS
-    found[near] = _divergences(rate, z, ORDERS[near])
-    found.setflags(write=False)
-    return found
+    divergences[near] = _divergences(rate, z, ORDERS[near])
+    divergences.setflags(write=False)
+    return divergences
 
 
 def _divergences(rate: float, z: float, orders: Vector) -> Vector:
-    """``log(int_{w > mu/2} phi(w) (e^(a L) + e^((1 - a) L)) dw + (1 - q) (2 Phi(mu / 2) - 1)) / (a - 1)``.
+    """Compute ``log(int_{w > mu/2} phi(w) (e^(a L) + e^((1 - a) L)) dw + (1 - q) (2 Phi(mu / 2) - 1)) / (a - 1)``.
 
-    Divergences at increasing orders ``a > 1``. All orders share one grid; each sum stops where its integrand vanishes.
+    Orders ``a > 1`` increase. All orders share a grid; each sum stops where its integrand vanishes.
     """
     mu = 1 / z
     pieces = np.ceil(2 * ((orders + 0.5) * mu + 12)).astype(int)
@@ -44,19 +44,20 @@ def _divergences(rate: float, z: float, orders: Vector) -> Vector:
     size = loss(rate, mu, w)
     density = -(w**2) / 2 - 0.5 * math.log(2 * math.pi) + np.log(weights)
     atom = math.log1p(-rate) + math.log(scipy.special.erf(mu / math.sqrt(8.0))) if rate < 1 else -math.inf
-    found = np.empty(len(orders))
+    divergences = np.empty(len(orders))
     for number, (order, end) in enumerate(zip(orders.tolist(), pieces.tolist(), strict=True)):
-        some = size[:end]
-        powers = order * some + density[:end]
+        losses = size[:end]
+        powers = order * losses + density[:end]
         largest = float(np.max(powers))
-        integral = np.sum(np.exp(powers - largest) * (1 + np.exp((1 - 2 * order) * some)))
+        integral = np.sum(np.exp(powers - largest) * (1 + np.exp((1 - 2 * order) * losses)))
         total = np.logaddexp(largest + math.log(integral), atom)
-        found[number] = max(float(total), 0.0) / (order - 1)
-    return found
+        divergences[number] = max(float(total), 0.0) / (order - 1)
+    return divergences
 
 
 def published_divergence(rate: float, z: float, orders: NDArray[np.int64]) -> Vector:
-    """Theorem 27 of Wang et al. at whole ``orders`` from 2 on:
+    """Return theorem 27 of Wang et al. at whole ``orders`` from 2 on.
+
     ``log(1 + sum_{j=2}^a C(a, j) q^j zeta_j) / (a - 1)``, ``zeta_2 = min(4 (e^(1/z^2) - 1), 2 e^(1/z^2))``,
     ``zeta_j = min(4 sqrt(B_(2 floor(j/2)) B_(2 ceil(j/2))), 2 e^(j (j-1) / (2 z^2)))``,
     ``B_l = E (e^(x/z - 1/(2 z^2)) - 1)^l`` of a standard normal ``x``.
@@ -68,43 +69,43 @@ def published_divergence(rate: float, z: float, orders: NDArray[np.int64]) -> Ve
     squares = np.array([log_even[2 * (k // 2)] + log_even[2 * ((k + 1) // 2)] for k in j.tolist()])
     log_zeta = np.minimum(math.log(4) + 0.5 * squares, math.log(2) + j * (j - 1) / (2 * z**2))
     log_zeta[0] = min(math.log(4) + _log_expm1(1 / z**2), math.log(2) + 1 / z**2)
-    found = []
+    divergences = []
     for order in orders.tolist():
-        some = j[: order - 1]
+        terms = j[: order - 1]
         log_factorial = scipy.special.gammaln
-        choose = log_factorial(order + 1) - log_factorial(some + 1) - log_factorial(order - some + 1)
-        total = log_sum(np.append(choose + some * math.log(rate) + log_zeta[: order - 1], 0.0))
-        found.append(float(total) / (order - 1))
-    return np.array(found)
+        choose = log_factorial(order + 1) - log_factorial(terms + 1) - log_factorial(order - terms + 1)
+        total = log_sum(np.append(choose + terms * math.log(rate) + log_zeta[: order - 1], 0.0))
+        divergences.append(float(total) / (order - 1))
+    return np.array(divergences)
 
 
 def published_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
-    """As in the paper: theorem 27 at whole orders to 256, by the conversion of its time."""
+    """Return the paper's ``epsilon``: theorem 27 at whole orders to 256, by the conversion of its time."""
     orders = np.arange(2, 257)
     return renyi_epsilon(orders, steps * published_divergence(rate, z, orders), delta, "classic")
 
 
 def renyi_epsilon(orders: NDArray[Any], divergences: Vector, delta: float, conversion: str = "improved") -> float:
-    """``(epsilon, delta)`` of Renyi divergences at some orders, the least of them.
+    """Convert Renyi divergences at several orders to the least ``epsilon`` at ``delta``.
 
     "improved" is Canonne, Kamath and Steinke (2020), proposition 12: ``+ log(1 - 1/a) - log(delta a) / (a - 1)``;
     "classic", of Mironov (2017) and the paper, is ``+ log(1 / delta) / (a - 1)``.
     """
     if conversion == "classic":
-        found = divergences - math.log(delta) / (orders - 1)
+        epsilons = divergences - math.log(delta) / (orders - 1)
     else:
-        found = divergences + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
-    return max(float(np.min(found)), 0.0)
+        epsilons = divergences + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(float(np.min(epsilons)), 0.0)
 
 
 def renyi_delta(orders: NDArray[Any], divergences: Vector, epsilon: float) -> float:
-    """The least ``delta`` over some orders: "improved" of ``renyi_epsilon`` the other way round."""
+    """Return the least ``delta`` over some orders: the inverse of ``renyi_epsilon`` with "improved"."""
     logarithms = (orders - 1) * (divergences + np.log1p(-1 / orders) - epsilon) - np.log(orders)
     return math.exp(min(float(np.min(logarithms)), 0.0))
 
 
 def loss(rate: float, mu: float, w: Vector) -> Vector:
-    """``L(w)`` of the pair, ``w >= mu / 2``: see ``sampling``."""
+    """Return the loss ``L(w)`` of the pair, ``w >= mu / 2``: see ``sampling``."""
     t = np.maximum(mu * w - mu**2 / 2, 0.0)
     if np.max(t, initial=0.0) < 700:  # no exponential is infinite
         return np.log1p(rate * np.expm1(t))
@@ -113,13 +114,13 @@ def loss(rate: float, mu: float, w: Vector) -> Vector:
 
 
 def panels(edges: Vector) -> tuple[Vector, Vector]:
-    """Gauss-Legendre nodes and weights ``(k, 8)`` between each pair of edges."""
+    """Return Gauss-Legendre nodes and weights ``(k, 8)`` between consecutive edges."""
     width = np.diff(edges)[:, None]
     return edges[:-1, None] + width * _NODES, width * _WEIGHTS
 
 
 def rule(nodes: int) -> tuple[Vector, Vector]:
-    """Gauss-Legendre nodes and weights on [0, 1]."""
+    """Return Gauss-Legendre nodes and weights on [0, 1]."""
     places, weights = np.polynomial.legendre.leggauss(nodes)
     return (places + 1) / 2, weights / 2
 
@@ -128,12 +129,12 @@ _NODES, _WEIGHTS = rule(8)
 
 
 def log_sum(logarithms: Vector) -> Vector:
-    """SciPy's ``logsumexp`` over the last axis; its type admits a sign, which is not asked for."""
+    """Apply SciPy's ``logsumexp`` to the last axis, typed without its optional sign."""
     return np.asarray(scipy.special.logsumexp(logarithms, axis=-1))
 
 
 def _even_moments(z: float, powers: NDArray[np.int64]) -> Vector:
-    """``log B_l``, by quadrature: nothing cancels, as it does in forward differences."""
+    """Return ``log B_l`` by quadrature: nothing cancels, unlike in forward differences."""
     far = float(powers[-1]) / z + 12
     edges = np.linspace(-12.0, far, 1 + math.ceil(2 * (far + 12)))
     x, weights = map(np.ravel, panels(edges))

@@ -1,4 +1,4 @@
-"""What rounded Gaussian noise on the integers costs: exact fractions, rounded towards less privacy claimed.
+"""Cost of rounded Gaussian noise on the integers, in exact fractions, rounded to weaken the guarantee.
 
 An integer vector ``x`` plus ``round(sigma N)`` is ``round(x + sigma N)``: post-processing of the Gaussian mechanism.
 So a shift of ``x`` by a vector of length ``D`` costs ``D / sigma`` in terms of GDP (docs/theorems.md).
@@ -11,9 +11,9 @@ from jaxdpbo import _checks
 
 
 def rounded_gaussian_mu(distance: float, sigma: int, releases: int = 1) -> float:
-    """The GDP level of ``releases`` draws around integers that move by at most ``distance`` in l2 norm; rounded up.
+    """Return the GDP level of ``releases`` draws around integers moving by at most ``distance`` in l2 norm, rounded up.
 
-    ``sqrt(releases) distance / sigma``.
+    The level is ``sqrt(releases) distance / sigma``.
 
     Raises:
       ValueError: ``distance`` not positive, ``sigma`` or ``releases`` below 1.
@@ -23,37 +23,35 @@ def rounded_gaussian_mu(distance: float, sigma: int, releases: int = 1) -> float
 
 
 def largest_distance(mu: float, sigma: int, releases: int = 1) -> int:
-    """The largest integer distance that costs at most ``mu``: the calibration. It may be 0.
+    """Return the largest integer distance of cost at most ``mu``, possibly 0: the calibration.
 
-    ``rounded_gaussian_mu(largest_distance(mu, sigma, T), sigma, T) <= mu`` wherever it is positive.
+    ``rounded_gaussian_mu(largest_distance(mu, sigma, T), sigma, T) <= mu`` for every positive distance.
 
     Raises:
       ValueError: ``mu`` not positive and finite, ``sigma`` or ``releases`` below 1.
     """
-    each = Fraction(_checks.positive("mu", mu)) * _checks.size("sigma", sigma)
-    return math.isqrt(math.floor(each**2 / _checks.size("releases", releases)))
+    scaled = Fraction(_checks.positive("mu", mu)) * _checks.size("sigma", sigma)
+    return math.isqrt(math.floor(scaled**2 / _checks.size("releases", releases)))
 
 
 def compose_gdp_rounded_up(*levels: float) -> float:
-    """``sqrt(sum mu_t^2)`` of GDP levels, rounded up: adaptive composition (Dong et al. 2022, corollary 3.3)."""
+    """Return ``sqrt(sum mu_t^2)`` of GDP levels, rounded up: adaptive composition (Dong et al. 2022, corollary 3.3)."""
     return _root_above(sum((Fraction(_checks.positive("level", level)) ** 2 for level in levels), Fraction(0)))
 
 
 def round_up(value: Fraction) -> float:
-    """The least float that is at least ``value``."""
+    """Return the least float of at least ``value``."""
     try:
-        found = float(value)
+        nearest = float(value)
     except OverflowError:
         return math.inf
-    return found if Fraction(found) >= value else math.nextafter(found, math.inf)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def _root_above(squared: Fraction) -> float:
-    shift = (
-        60 - (squared.numerator.bit_length() - squared.denominator.bit_length()) // 2
-    )  # the squares of few floats are
+    shift = 60 - (squared.numerator.bit_length() - squared.denominator.bit_length()) // 2  # a root of about 60 bits
     root = math.isqrt(math.ceil(squared * Fraction(4) ** shift)) + 1
-    found = round_up(root / Fraction(2) ** shift)
-    while Fraction(lower := math.nextafter(found, 0.0)) ** 2 >= squared:
-        found = lower
-    return found
+    upper = round_up(root / Fraction(2) ** shift)
+    while Fraction(lower := math.nextafter(upper, 0.0)) ** 2 >= squared:
+        upper = lower
+    return upper

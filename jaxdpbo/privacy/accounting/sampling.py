@@ -1,18 +1,17 @@
-"""DP-SGD with batches of fixed size: every step a fresh uniform ``m`` of ``n`` records, without replacement.
-Replace-one.
+"""DP-SGD with fixed-size batches, replace-one: each step a fresh uniform ``m`` of ``n`` records without replacement.
 
-A step adds ``N(0, (z D)^2 I)`` to the mean of the batch's clipped gradients, whose sensitivity is ``D = 2 L / m``; ``q
-= m / n``. For all neighbours and all that was released before, its privacy profile is at most
+A step adds ``N(0, (z D)^2 I)`` to the mean of the batch's clipped gradients, of sensitivity ``D = 2 L / m``;
+``q = m / n``. For all neighbours and all earlier releases, the step's privacy profile is at most
 
   ``h(a) = q G(1 + (a - 1) / q)`` for ``a >= 1``, ``1 - a + a h(1 / a)`` below,  ``a = e^epsilon``,
 
 with ``G`` the Gaussian mechanism's (Balle, Barthe and Gaboardi 2018: advanced joint convexity, and a coupling of
-batches that differ by one record). A pair of distributions with that profile dominates the step, and ``T`` such pairs
+batches that differ by a record). A pair of distributions with this profile dominates the step, and ``T`` such pairs
 dominate ``T`` adaptive steps (Zhu, Dong and Wang 2022, theorem 10). Their losses are added by FFT on a grid, every
 rounding upwards (Doroshenko et al. 2022, connecting the dots), or bounded by the pair's Renyi divergence.
 
-This is an upper bound, the best that the profile of one step allows; no data set need attain it over many steps. The
-figure for Poisson sampling at the same ``z`` is smaller and bounds nothing here.
+This is an upper bound, the best from the profile of a single step; no data set need attain the bound over many steps.
+The figure for Poisson sampling at the same ``z`` is smaller and bounds nothing here.
 
 Assumed: batches are drawn anew at every step and never released; ``n``, ``m``, ``T`` and ``z`` are chosen without the
 data; nothing else is released.
@@ -35,28 +34,28 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy.accounting import _grid, gdp, renyi
 
 TRUNCATED, MAX_EPSILON = _grid.TRUNCATED, _grid.MAX_EPSILON
-GRID_SHARE = 0.1  # the grid's step, in standard deviations of a step's loss: epsilon is then at most 0.15 % too large
-BROAD, NARROW = 0.5, 0.01  # widths: of a bin too wide for eight nodes; of one that three integrate but for 1e-16
-MIN_NOISE_MULTIPLIER = 1e-3  # a multiplier under which grids and integrals would be too long
+GRID_SHARE = 0.1  # grid step, in standard deviations of a step's loss: makes epsilon at most 0.15 % too large
+BROAD, NARROW = 0.5, 0.01  # bin widths: too wide for eight nodes; narrow enough for three, but for 1e-16
+MIN_NOISE_MULTIPLIER = 1e-3  # below this multiplier grids and integrals would be too long
 
 Vector = renyi.Vector
 
 
 class Bound(NamedTuple):
-    """``epsilon``, and by which argument: "profile", "renyi", "gaussian" or "union"."""
+    """An ``epsilon`` and the argument that gives this bound: "profile", "renyi", "gaussian" or "union"."""
 
     epsilon: float
     by: str
 
 
 def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int, delta: float) -> Bound:
-    """The smallest proved ``epsilon`` of ``steps`` steps; inf where nothing is proved.
+    """Return the smallest proved ``epsilon`` of ``steps`` steps; inf where nothing is proved.
 
     Args:
       rate: ``q = m / n``, in [0, 1].
       noise_multiplier: ``z``, the noise's standard deviation over the sensitivity ``2 L / m``; at least 0.
       steps: ``T``, at least 0.
-      delta: of the statement.
+      delta: of the guarantee.
 
     Raises:
       ValueError: a number out of range.
@@ -68,15 +67,15 @@ def sampled_gaussian_epsilon(*, rate: float, noise_multiplier: float, steps: int
 def sampled_gaussian_epsilons(
     *, rates: ArrayLike, noise_multipliers: ArrayLike, steps: ArrayLike, delta: float
 ) -> NDArray[np.float64]:
-    """``(k,)``, of each of ``k`` settings what ``sampled_gaussian_epsilon`` says: a whole search's in one call.
+    """Return ``(k,)`` epsilons by ``sampled_gaussian_epsilon``, for each of ``k`` settings: a whole search in a call.
 
-    Equal settings are accounted for once. The rest one by one: each has a grid and a transform of its own length.
+    Equal settings are accounted for once, the rest in turn: each has a grid and a transform of its own length.
 
     Args:
       rates: ``(k,)``.
       noise_multipliers: ``(k,)``.
       steps: ``(k,)``, whole numbers.
-      delta: of every statement.
+      delta: of every guarantee.
 
     Raises:
       ValueError: vectors of different lengths, a number out of range.
@@ -94,10 +93,10 @@ def sampled_gaussian_epsilons(
     if np.any(z < 0):
         raise ValueError(f"noise_multipliers must be at least zero, got {z}")
     _checks.vector("steps", steps, len(q))
-    counts = [_checks.size("steps", one, minimum=0) for one in np.asarray(steps).tolist()]
+    counts = [_checks.size("steps", entry, minimum=0) for entry in np.asarray(steps).tolist()]
     settings = list(zip(q.tolist(), z.tolist(), counts, strict=True))
-    found = {one: _bound(*one, delta).epsilon for one in set(settings)}
-    return np.array([found[one] for one in settings])
+    epsilons = {entry: _bound(*entry, delta).epsilon for entry in set(settings)}
+    return np.array([epsilons[entry] for entry in settings])
 
 
 def _bound(rate: float, z: float, steps: int, delta: float) -> Bound:
@@ -111,7 +110,7 @@ def _bound(rate: float, z: float, steps: int, delta: float) -> Bound:
         return Bound(0.0, "union")
     if (
         z < MIN_NOISE_MULTIPLIER
-    ):  # the profile grows with the rate (G is convex and falls to 0), and at rate 1 it is the Gaussian's
+    ):  # the profile grows with the rate (G is convex and falls to 0), up to the Gaussian's at rate 1
         return Bound(gdp.gdp_epsilon(math.sqrt(steps) / z, delta), "gaussian")
     by_profile = profile_epsilon(rate, z, steps, delta)
     if by_profile <= MAX_EPSILON:
@@ -120,9 +119,10 @@ def _bound(rate: float, z: float, steps: int, delta: float) -> Bound:
 
 
 def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int) -> _grid.Profile:
-    """The whole profile ``epsilon -> delta`` of ``steps`` steps, replace-one: what a selection takes as that of a run.
+    """Return the whole profile ``epsilon -> delta`` of ``steps`` steps, replace-one, for use in a selection.
 
-    The least of three bounds: by the grid (no delta under some 1e-10), by Renyi divergences, and the Gaussian's.
+    The least of four bounds is taken: by the grid (no delta under some 1e-10), by Renyi divergences, the Gaussian's and
+    the union's.
 
     Raises:
       ValueError: a number out of range.
@@ -144,8 +144,8 @@ def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int
         return lambda epsilon: union
     step = GRID_SHARE * deviation(rate, z)
     parts = [discretise_loss(rate, z, step, TRUNCATED / steps, steps)] if fits(rate, z, step) else []
-    found = _grid.add_losses(parts, step, TRUNCATED, 1.0) if parts else None
-    by_grid = _grid.make_profile(found) if found is not None else lambda epsilon: 1.0
+    sum_of_losses = _grid.add_losses(parts, step, TRUNCATED, 1.0) if parts else None
+    by_grid = _grid.make_profile(sum_of_losses) if sum_of_losses is not None else lambda epsilon: 1.0
     divergences = steps * renyi.pair_divergences(rate, z)
 
     def profile(epsilon: float) -> float:
@@ -160,36 +160,36 @@ def sampled_gaussian_profile(*, rate: float, noise_multiplier: float, steps: int
 
 
 def fits(rate: float, z: float, step: float) -> bool:
-    """Whether one step's losses have the points for this grid: they reach far where the noise is small."""
+    """Return whether a step's losses fit this grid: they reach far with little noise."""
     return float(renyi.loss(rate, 1 / z, np.array(1 / z + 10))) <= min(_grid.MAX_POINTS / 8 * step, 10 * MAX_EPSILON)
 
 
 def step_delta(rate: float, z: float, epsilon: float) -> float:
-    """``h`` of one step: ``q G(1 + (a - 1) / q)``, ``epsilon >= 0``."""
+    """Return ``h`` of a single step: ``q G(1 + (a - 1) / q)``, ``epsilon >= 0``."""
     if epsilon < 30:
         return rate * gdp.gdp_delta(1 / z, math.log1p(math.expm1(epsilon) / rate))
     return rate * gdp.gdp_delta(1 / z, epsilon + math.log1p(-(1 - rate) * math.exp(-epsilon)) - math.log(rate))
 
 
 def compose_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float) -> float:
-    """Of several trainings on the same records, all published. inf where nothing is proved.
+    """Return the ``epsilon`` of several published trainings on the same records; inf where nothing is proved.
 
-    Holds if the settings, and which of the trainings are published, did not depend on the records: their Renyi
-    divergences add up at every order, and the least over orders is returned. For a search, which chooses by what it
-    measured, it is what one must at least expect, and no guarantee: a proof needs an order and a budget fixed before
+    The bound holds if the settings, and the choice of published trainings, did not depend on the records: Renyi
+    divergences add up at every order, and the least over orders is returned. For a search, with choices that depend on
+    measurements, expect at least this epsilon, without guarantee: a proof needs an order and a budget fixed in advance
     (Feldman and Zrnic 2021).
 
     Args:
       trainings: ``(rate, noise_multiplier, steps)`` of each.
-      delta: of the statement.
+      delta: of the guarantee.
 
     Raises:
       ValueError: a number out of range.
     """
     delta, orders = _checks.probability("delta", delta), renyi.ORDERS
     total = np.zeros(len(orders))
-    if not isinstance(trainings, Sequence) or any(np.shape(one) != (3,) for one in trainings):
-        raise TypeError("trainings must be a sequence of (rate, noise_multiplier, steps)")
+    if not isinstance(trainings, Sequence) or any(np.shape(training) != (3,) for training in trainings):
+        raise TypeError(f"trainings must be a sequence of (rate, noise_multiplier, steps), got {trainings!r:.80}")
     for rate, noise_multiplier, steps in trainings:
         rate, z = _checks.fraction("rate", rate), _checks.nonnegative("noise_multiplier", noise_multiplier)
         steps = _checks.size("steps", steps, minimum=0)
@@ -198,19 +198,23 @@ def compose_epsilon(trainings: Sequence[tuple[float, float, int]], delta: float)
     return renyi.renyi_epsilon(orders, total, delta) if np.any(total > 0) else 0.0
 
 
-@lru_cache(maxsize=4096)  # a search of many seeds asks for the same noise again and again
+@lru_cache(maxsize=4096)  # a search over many seeds repeats the same noise
 def profile_epsilon(rate: float, z: float, steps: int, delta: float, share: float = GRID_SHARE) -> float:
-    """By convolution on a grid of step ``share`` standard deviations; inf where it would be too long or too coarse."""
+    """Return ``epsilon`` by convolution, grid step ``share`` standard deviations; inf if too long or too coarse."""
     slack = min(TRUNCATED, 1e-4 * delta)
-    if slack / steps < sys.float_info.min:  # of a delta among the least floats
+    if slack / steps < sys.float_info.min:  # delta is among the smallest floats
         return math.inf
     step = share * deviation(rate, z)
-    found = _grid.add_losses([discretise_loss(rate, z, step, slack / steps, steps)], step, slack, delta)
-    return math.inf if found is None else _grid.find_epsilon(found.mass, found.losses, delta - found.lost)
+    sum_of_losses = _grid.add_losses([discretise_loss(rate, z, step, slack / steps, steps)], step, slack, delta)
+    return (
+        math.inf
+        if sum_of_losses is None
+        else _grid.find_epsilon(sum_of_losses.mass, sum_of_losses.losses, delta - sum_of_losses.lost)
+    )
 
 
 def _place(rate: float, mu: float, loss: Vector) -> Vector:
-    """Where a loss is attained, of losses that rise: the inverse of ``renyi.loss``."""
+    """Return the places of increasing losses: the inverse of ``renyi.loss``."""
     first = int(np.searchsorted(loss, 30.0))
     t = np.empty(len(loss))
     t[:first] = np.log1p(np.expm1(loss[:first]) / rate)
@@ -220,7 +224,7 @@ def _place(rate: float, mu: float, loss: Vector) -> Vector:
 
 @lru_cache(maxsize=4096)
 def deviation(rate: float, z: float) -> float:
-    """The standard deviation of one step's loss."""
+    """Return the standard deviation of a single step's loss."""
     mu = 1 / z
     reach = mu / 2 + 9
     w = mu / 2 + reach * _PLACES
@@ -235,8 +239,9 @@ _SHARES /= math.sqrt(2 * math.pi)
 
 
 def discretise_loss(rate: float, z: float, step: float, tail: float, steps: int) -> _grid.Part:
-    """One step's losses on ``-K step ... K step``, and the mass at infinity: each loss split between its neighbours so
-    that the profile is that of the grid points joined by straight lines in ``a``.
+    """Place a step's losses on ``-K step ... K step``, and the mass at infinity.
+
+    Each loss is split between its neighbours: the profile joins the grid points by straight lines in ``a``.
     """
     mu = 1 / z
     far = mu - scipy.special.ndtri(tail)
@@ -257,33 +262,34 @@ def discretise_loss(rate: float, z: float, step: float, tail: float, steps: int)
 
 
 def _masses(rate: float, mu: float, edges: Vector) -> Vector:
-    """Of the losses between each pair of edges: the mass, and the integral of ``1 - e^(l - L)``, ``l`` the least, ``(2,
-    k)``. Each bin is narrower than the one before, as ``L`` is convex.
+    """Return, between consecutive edges, the mass and the integral of ``1 - e^(l - L)``, ``l`` the least, ``(2, k)``.
+
+    Each bin is narrower than the bin before, as ``L`` is convex.
     """
     widths = np.diff(edges)
     broad, wide = (int(np.count_nonzero(widths > least)) for least in (BROAD, NARROW * min(1.0, 3 / mu)))
-    found = np.empty((2, len(widths)))
+    masses = np.empty((2, len(widths)))
     if broad:
         pieces = np.ceil(widths[:broad] / BROAD).astype(int)
         bins = np.repeat(np.arange(broad), pieces)
         part = (widths[:broad] / pieces)[bins]
         since = part * (np.arange(len(bins)) - np.repeat(np.cumsum(pieces) - pieces, pieces))
-        each = _integrals(rate, mu, edges[bins] + since, part, since, _EIGHT)
-        found[:, :broad] = [np.bincount(bins, one) for one in each]
+        integrals = _integrals(rate, mu, edges[bins] + since, part, since, _EIGHT)
+        masses[:, :broad] = [np.bincount(bins, integral) for integral in integrals]
     if wide > broad:
-        found[:, broad:wide] = _integrals(rate, mu, edges[broad:wide], widths[broad:wide], 0.0, _EIGHT)
+        masses[:, broad:wide] = _integrals(rate, mu, edges[broad:wide], widths[broad:wide], 0.0, _EIGHT)
     if wide < len(widths):
-        found[:, wide:] = _integrals(rate, mu, edges[wide:-1], widths[wide:], 0.0, _THREE)
-    return found
+        masses[:, wide:] = _integrals(rate, mu, edges[wide:-1], widths[wide:], 0.0, _THREE)
+    return masses
 
 
 def _integrals(rate: float, mu: float, left: Vector, widths: Vector, since: Vector | float, rule: Vector) -> Vector:
-    """``_masses`` between ``left`` and ``left + widths``, of bins that begin ``since`` before ``left``."""
+    """Compute ``_masses`` between ``left`` and ``left + widths``, for bins that begin ``since`` before ``left``."""
     nodes, weights = rule
     x = nodes[:, None] * widths
     w = left + x
     below, above = np.exp(-0.5 * w**2), rate * np.exp(-0.5 * (w - mu) ** 2)
-    # e^L - e^l is rate (e^t - e^u), u that of l: nothing cancels, as in the difference of two losses.
+    # e^L - e^l is rate (e^t - e^u), with u the t of l: nothing cancels, unlike in the difference of two losses.
     integrals = weights @ ((1 - rate) * below + above), -(weights @ (above * np.expm1(-mu * (x + since))))
     return widths / math.sqrt(2 * math.pi) * integrals
 

@@ -1,18 +1,18 @@
-"""What private selection costs: of a random and hidden number of private runs, the best alone is released.
+"""Cost of private selection: release only the best of a random, hidden number of private runs.
 
-Liu and Talwar (2019), Papernot and Steinke (2022). ``K`` is drawn from a truncated negative binomial law and shown to
-nobody: with ``K`` known the theorem is false. The bound is ours, by profiles (docs/theorems.md): sharper than that of
-Koskela, Redberg and Wang (2024), and for Gaussian runs than Papernot and Steinke's by Renyi divergences.
+Liu and Talwar (2019), Papernot and Steinke (2022). ``K`` has a truncated negative binomial distribution and stays
+hidden: with ``K`` known the theorem is false. The bound is ours, by profiles (docs/theorems.md): sharper than Koskela,
+Redberg and Wang (2024), and for Gaussian runs sharper than Papernot and Steinke by Renyi divergences.
 
-Notation: ``d_Q`` is the privacy profile of one run, ``epsilon -> delta``, over both directions of neighbours; ``m`` is
-the mean of ``K``; ``eta > -1`` is the law's shape (1 is geometric, 0 logarithmic) and ``gamma`` in (0, 1) its rate.
+Notation: ``d_Q`` is the privacy profile of a run, ``epsilon -> delta``, over both directions of neighbours; ``m`` is
+the mean of ``K``; ``eta > -1`` is the shape (1 is geometric, 0 logarithmic) and ``gamma`` in (0, 1) the rate.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its submodules load where they are first used
+import scipy  # submodules load on first use
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy.accounting import _grid
@@ -22,7 +22,7 @@ LARGEST = _grid.LARGEST
 
 
 class Repetitions(NamedTuple):
-    """The law of ``K``: ``eta``, ``gamma`` and the mean; made by ``repetitions``."""
+    """The distribution of ``K``: ``eta``, ``gamma`` and the mean; made by ``repetitions``."""
 
     eta: float
     gamma: float
@@ -30,10 +30,10 @@ class Repetitions(NamedTuple):
 
 
 def repetitions(eta: float, mean: float) -> Repetitions:
-    """The truncated negative binomial law of this shape and mean (Papernot and Steinke 2022, definition 1).
+    """Return the truncated negative binomial of this shape and mean (Papernot and Steinke 2022, definition 1).
 
     Raises:
-      ValueError: ``eta`` not above -1, ``mean`` not above 1, or a law that the floats do not hold.
+      ValueError: ``eta`` not in (-1, 1e3), ``mean`` not in (1, 1e9), or no distribution in floats.
 
     >>> from jaxdpbo import accounting
     >>> round(accounting.repetitions(1.0, 16).gamma, 6)
@@ -41,17 +41,17 @@ def repetitions(eta: float, mean: float) -> Repetitions:
     """
     eta, mean = _checks.number("eta", eta), _checks.number("mean", mean)
     if not -1 < eta < 1e3 or not 1 < mean < 1e9:
-        raise ValueError(f"eta must be above -1 and mean above 1, got {eta:g}, {mean:g}")
+        raise ValueError(f"eta must lie in (-1, 1000) and mean in (1, 1e9), got {eta:g}, {mean:g}")
     low, high = -LARGEST, -1e-12  # of log gamma
     if not _mean(eta, math.exp(low)) > mean > _mean(eta, math.exp(high)):
-        raise ValueError(f"no such law: eta {eta:g} with a mean of {mean:g}")
+        raise ValueError(f"eta and mean must give a distribution that floats hold, got {eta:g}, {mean:g}")
     logarithm = scipy.optimize.brentq(lambda at: math.log(_mean(eta, math.exp(at)) / mean), low, high, xtol=1e-14)
     gamma = math.exp(float(logarithm))
     return Repetitions(eta, gamma, max(mean, _mean(eta, gamma)))
 
 
 def repetition_probabilities(law: Repetitions, largest: int) -> np.ndarray:
-    """``P(K = k)`` for ``k`` from 1 to ``largest``; what is left of 1 is the tail.
+    """Return ``P(K = k)`` for ``k`` from 1 to ``largest``; the rest of 1 is the tail.
 
     Raises:
       ValueError: ``largest`` is not positive.
@@ -61,7 +61,7 @@ def repetition_probabilities(law: Repetitions, largest: int) -> np.ndarray:
 
 
 def tail_probability(law: Repetitions, largest: int) -> float:
-    """``P(K > largest)``, from above: by a geometric series of its first term."""
+    """Bound ``P(K > largest)`` from above by a geometric series of its first term."""
     following = _checks.size("largest", largest) + 1
     first = float(np.exp(_log_probabilities(law, np.array([following]))[0]))
     ratio = (1 - law.gamma) * max(1.0, (following + law.eta) / (following + 1))
@@ -69,15 +69,15 @@ def tail_probability(law: Repetitions, largest: int) -> float:
 
 
 def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float:
-    """An ``epsilon`` of the selection: ``epsilon_Q(delta / m) + rho``.
+    """Return an ``epsilon`` of the selection: ``epsilon_Q(delta / m) + rho``.
 
-    ``rho`` is the least of ``(eta + 1) log max(e^e1, 1 + (1 - gamma) / gamma d_Q(e1))`` over ``e1 >= 0``. Rounded up:
-    any ``e1`` gives a bound that holds.
+    ``rho`` is the least of ``(eta + 1) log max(e^e1, 1 + (1 - gamma) / gamma d_Q(e1))`` over ``e1 >= 0``, rounded up:
+    any ``e1`` gives a valid bound.
 
     Args:
       law: of the number of runs.
       profile: an upper bound on ``d_Q``, nonincreasing, such as ``lambda epsilon: gdp_delta(mu, epsilon)``.
-      delta: of the statement.
+      delta: of the guarantee.
 
     Returns:
       The ``epsilon``; inf where nothing is proved.
@@ -90,12 +90,12 @@ def selection_epsilon(law: Repetitions, profile: Profile, delta: float) -> float
     >>> round(accounting.selection_epsilon(law, lambda epsilon: accounting.gdp_delta(0.5, epsilon), 1e-5), 5)
     3.09303
     """
-    delta, known = _checks.probability("delta", delta), _grid.clamp_profile(profile)
-    return _grid.first_below(known, delta / law.mean) + _exponent(law, known)
+    delta, clamped = _checks.probability("delta", delta), _grid.clamp_profile(profile)
+    return _grid.first_below(clamped, delta / law.mean) + _exponent(law, clamped)
 
 
 def selection_profile(law: Repetitions, profile: Profile) -> Profile:
-    """The whole profile of the selection, ``epsilon -> m d_Q(epsilon - rho)``, at most 1: what compositions take.
+    """Return the selection's whole profile, ``epsilon -> m d_Q(epsilon - rho)``, at most 1, for compositions.
 
     >>> from jaxdpbo import accounting
     >>> law = accounting.repetitions(0.0, 16)
@@ -103,17 +103,17 @@ def selection_profile(law: Repetitions, profile: Profile) -> Profile:
     >>> selected(3.09304) <= 1e-5
     True
     """
-    known = _grid.clamp_profile(profile)
-    rho = _exponent(law, known)
+    clamped = _grid.clamp_profile(profile)
+    rho = _exponent(law, clamped)
 
     def profile_of_selection(epsilon: float) -> float:
-        return min(1.0, law.mean * known(epsilon - rho)) if epsilon >= rho else 1.0
+        return min(1.0, law.mean * clamped(epsilon - rho)) if epsilon >= rho else 1.0
 
     return profile_of_selection
 
 
 def _exponent(law: Repetitions, profile: Profile) -> float:
-    """The least ``rho``, or a little more."""
+    """Return the least ``rho``, or a little more."""
     odds = (1 - law.gamma) / law.gamma
 
     def gap(at: float) -> float:
@@ -131,7 +131,7 @@ def _exponent(law: Repetitions, profile: Profile) -> float:
 
 
 def _mean(eta: float, gamma: float) -> float:
-    """``phi'(1)``."""
+    """Return the mean, ``phi'(1)``."""
     logarithm = math.log(gamma)
     if abs(eta * logarithm) < 1e-9:
         return (1 / gamma - 1) / -logarithm
@@ -139,9 +139,9 @@ def _mean(eta: float, gamma: float) -> float:
 
 
 def _log_probabilities(law: Repetitions, k: np.ndarray) -> np.ndarray:
-    """``(1 - gamma)^k Gamma(k + eta) / (k! Gamma(eta) (gamma^-eta - 1))``, or its limit at ``eta = 0``."""
+    """Return ``log((1 - gamma)^k Gamma(k + eta) / (k! Gamma(eta) (gamma^-eta - 1)))``, or its limit at ``eta = 0``."""
     eta, logarithm = law.eta, math.log(law.gamma)
-    # Gamma(k + eta) / Gamma(1 + eta) times eta / (gamma^-eta - 1), which is positive for all eta.
+    # Gamma(k + eta) / Gamma(1 + eta) times eta / (gamma^-eta - 1): both are positive for all eta.
     power = -eta * logarithm
     share = -math.log(-logarithm)
     if abs(power) >= 1e-9:

@@ -1,8 +1,8 @@
-"""Stages of what leaves: a search, a private training, a selection. ``accounting.total`` composes them.
+"""Stages of a release: a search, a private training, a selection. ``accounting.total`` composes them.
 
-A stage is one release, or several, about the same rows. It has one privacy profile ``epsilon -> delta`` for the
-replace-one relation, an upper bound in both directions of neighbours and given all that was released before. Parameters
-of a stage are fixed beforehand; of a stage that was chosen by an earlier release, see ``from_curve``.
+A stage is a release, or several, about the same rows. Its privacy profile ``epsilon -> delta`` for the replace-one
+relation is an upper bound in both directions of neighbours, given all earlier releases. Fix a stage's parameters in
+advance; for a stage chosen by an earlier release, see ``from_curve``.
 """
 
 import math
@@ -19,21 +19,21 @@ from jaxdpbo.types import Unchecked
 
 RELATIONS = ("replace_one", "add_or_remove")
 GROUP_PRIVACY = "add-or-remove made replace-one by group privacy, d_R(2e) <= (1 + e^e) d(e)"
-POINTS = 2**13  # of a converted profile
-INTERVALS = (3.2e-3, 1.6e-3, 8e-4, 4e-4, 2e-4, 1e-4)  # of dp-accounting's grid, whose default is the last
-CLOSE_AT, CLOSE = (1e-9, 1e-6, 1e-3), 3e-4  # deltas whose epsilons are the same on two grids, within this share
-MAX_REACH = 300.0  # epsilon beyond which a foreign profile is level
+POINTS = 2**13  # points of a converted profile
+INTERVALS = (3.2e-3, 1.6e-3, 8e-4, 4e-4, 2e-4, 1e-4)  # steps of dp-accounting's grid; the last is its default
+CLOSE_AT, CLOSE = (1e-9, 1e-6, 1e-3), 3e-4  # deltas at which to compare two grids' epsilons, and the tolerance
+MAX_REACH = 300.0  # beyond this epsilon a foreign profile is constant
 Profile = _grid.Profile
 
 
 class Stage(NamedTuple):
-    """One stage; made by the functions of this module.
+    """A single stage; made by the functions of this module.
 
     Attributes:
-      what: in the caller's words.
+      what: description in the caller's words.
       kind: "gaussian", "pure", "bounded_range", "approximate", "sampled_gaussian", "selection", "curve" or "foreign".
       arguments: the kind's parameters.
-      how: what is claimed of it, and why it may be, in words.
+      how: the guarantee and its reason, in words.
       profile: ``epsilon -> delta``, replace-one, for ``epsilon >= 0``.
     """
 
@@ -44,7 +44,7 @@ class Stage(NamedTuple):
     profile: Profile
 
     def epsilon(self, delta: float) -> float:
-        """Of this stage alone; rounded up, inf where nothing is proved."""
+        """Return the ``epsilon`` of this stage alone, rounded up; inf where nothing is proved."""
         delta = _checks.probability("delta", delta)
         if self.kind == "gaussian":
             return gdp.gdp_epsilon(self.arguments[0], delta)
@@ -55,7 +55,7 @@ class Stage(NamedTuple):
 
 
 def gaussian(mu: float, what: str = "a Gaussian mechanism") -> Stage:
-    """A ``mu``-GDP stage, such as a search of this package.
+    """Make a ``mu``-GDP stage, such as a search of this package.
 
     Raises:
       ValueError: ``mu`` negative.
@@ -71,7 +71,7 @@ def gaussian(mu: float, what: str = "a Gaussian mechanism") -> Stage:
 
 
 def pure(epsilon: float, what: str = "a mechanism of pure DP") -> Stage:
-    """An ``epsilon``-DP stage: ``(e^epsilon - a) / (1 + e^epsilon)`` (Kairouz, Oh and Viswanath 2015).
+    """Make an ``epsilon``-DP stage: ``(e^epsilon - a) / (1 + e^epsilon)`` (Kairouz, Oh and Viswanath 2015).
 
     Raises:
       ValueError: ``epsilon`` negative or infinite.
@@ -84,7 +84,7 @@ def pure(epsilon: float, what: str = "a mechanism of pure DP") -> Stage:
 
 
 def approximate(epsilon: float, delta: float, what: str = "a mechanism of approximate DP") -> Stage:
-    """An ``(epsilon, delta)``-DP stage: the largest profile through that one point (Kairouz et al. 2015).
+    """Make an ``(epsilon, delta)``-DP stage: the largest profile through this point (Kairouz et al. 2015).
 
     Raises:
       ValueError: ``epsilon`` negative or infinite, ``delta`` not in (0, 1).
@@ -98,10 +98,10 @@ def approximate(epsilon: float, delta: float, what: str = "a mechanism of approx
 
 
 def bounded_range(eta: float, what: str = "an exponential mechanism") -> Stage:
-    """A stage whose log-ratios lie in an interval of length ``eta``, such as the exponential mechanism.
+    """Make a stage with all log-ratios in an interval of length ``eta``, such as the exponential mechanism.
 
-    ``(1 - e^((epsilon - eta) / 2))^2 / (1 - e^-eta)`` up to ``eta``, 0 beyond (Dong, Durfee and Rogers 2020; ours,
-    docs/theorems.md): the sup over all pairs of that range.
+    The profile is ``(1 - e^((epsilon - eta) / 2))^2 / (1 - e^-eta)`` up to ``eta``, 0 beyond (Dong, Durfee and Rogers
+    2020; ours, docs/theorems.md): the sup over all pairs of this range.
 
     Raises:
       ValueError: ``eta`` not positive and finite.
@@ -119,13 +119,13 @@ def bounded_range(eta: float, what: str = "an exponential mechanism") -> Stage:
 
 
 def sampled_gaussian(*, rate: float, noise_multiplier: float, steps: int, what: str = "a private training") -> Stage:
-    """``steps`` steps of DP-SGD with batches of fixed size: as in ``accounting.sampled_gaussian_epsilon``.
+    """Make a stage of ``steps`` DP-SGD steps with batches of fixed size: as in ``accounting.sampled_gaussian_epsilon``.
 
     Args:
       rate: ``q = m / n``, in [0, 1].
       noise_multiplier: the noise's standard deviation over the sensitivity ``2 L / m``.
       steps: at least 0.
-      what: in words.
+      what: description.
 
     Raises:
       ValueError: a number out of range.
@@ -143,15 +143,15 @@ def sampled_gaussian(*, rate: float, noise_multiplier: float, steps: int, what: 
 
 
 def selection(law: selections.Repetitions, run: Stage | Profile, what: str = "a private selection") -> Stage:
-    """The best alone of ``K`` private runs, ``K`` random and hidden: as in ``accounting.selection_epsilon``.
+    """Make a stage for the best alone of a random, hidden number of private runs: ``accounting.selection_epsilon``.
 
     Args:
-      law: of the number of runs, made by ``accounting.repetitions``.
-      run: one run, a stage or its profile (``compose_profile`` of several stages, ``average_profile`` of settings).
-      what: in words.
+      law: distribution of the number of runs, made by ``accounting.repetitions``.
+      run: a run's stage or profile (``compose_profile`` of several stages, ``average_profile`` of settings).
+      what: description.
 
     Raises:
-      TypeError: ``law`` or ``run`` is something else.
+      TypeError: ``law`` or ``run`` of another type.
 
     >>> from jaxdpbo import accounting
     >>> from jaxdpbo.privacy.accounting import stage
@@ -169,12 +169,12 @@ def selection(law: selections.Repetitions, run: Stage | Profile, what: str = "a 
 
 
 def from_curve(curve: Profile, what: str = "a stage under a curve") -> Stage:
-    """A stage whose profile, replace-one and in both directions, is at most ``curve``, whatever was released before.
+    """Make a stage with a replace-one profile of at most ``curve``, in both directions, after any earlier releases.
 
-    For a stage that was CHOSEN by an earlier release, such as a training with the setting that a search returned: the
-    curve must be fixed beforehand and lie above the whole profile of every option (``worst_profile``). That each option
-    is within the same (epsilon, delta) is not enough: options may trade one part of their profiles for another, and
-    whoever chooses among them by what was released has the best of all (docs/theorems.md has the numbers).
+    Use this for a stage CHOSEN by an earlier release, such as a training with the setting returned by a search. Fix the
+    curve in advance, above the whole profile of every option (``worst_profile``). The same (epsilon, delta) for each
+    option is not enough: options may trade one part of their profiles for another, and a choice by earlier releases
+    combines the worst of all (docs/theorems.md has the numbers).
 
     Raises:
       TypeError: ``curve`` is no function.
@@ -185,25 +185,25 @@ def from_curve(curve: Profile, what: str = "a stage under a curve") -> Stage:
     >>> round(stage.from_curve(accounting.worst_profile(options), "the chosen training").epsilon(1e-5), 3)
     1.993
     """
-    known = _grid.clamp_profile(_function("curve", curve))
-    return Stage(_words(what), "curve", (curve,), "under a curve fixed beforehand", known)
+    clamped = _grid.clamp_profile(_function("curve", curve))
+    return Stage(_words(what), "curve", (curve,), "under a curve fixed in advance", clamped)
 
 
 def foreign(of: Unchecked, relation: str, what: str = "a mechanism of another library") -> Stage:
-    """What another library accounts for: a ``dp_accounting`` event, or a profile ``epsilon -> delta``.
+    """Make a stage from another library's accounting: a ``dp_accounting`` event, or a profile ``epsilon -> delta``.
 
-    Events and profiles carry no relation: it is for the caller to say. An add-or-remove profile, of both directions,
-    becomes a replace-one one by group privacy: a replacement is a removal and an addition, so ``d_R(2e) <= (1 + e^e)
-    d(e)``. An event's profile is what dp-accounting's PLD accountant computes for it (the ``accounting`` extra).
+    Events and profiles carry no relation: you must pass the relation. An add-or-remove profile, of both directions,
+    becomes replace-one by group privacy: a replacement is a removal and an addition, so ``d_R(2e) <= (1 + e^e) d(e)``.
+    dp-accounting's PLD accountant (the ``accounting`` extra) computes an event's profile.
 
     Args:
       of: the event, or the profile.
-      relation: "replace_one" or "add_or_remove", that the profile is of, or that the event's multipliers are meant for.
-      what: in words.
+      relation: "replace_one" or "add_or_remove", of the profile or as meant by the event's multipliers.
+      what: description.
 
     Raises:
       ValueError: another relation (dp-accounting's REPLACE_SPECIAL, a record against none, is not replace-one, and no
-        theorem makes it so), or an event that the accountant does not support under this relation.
+        theorem converts them), or an event unsupported by the accountant under this relation.
       TypeError: ``of`` is neither.
 
     >>> from jaxdpbo.privacy.accounting import stage
@@ -215,24 +215,24 @@ def foreign(of: Unchecked, relation: str, what: str = "a mechanism of another li
         raise ValueError(f"relation must be one of {RELATIONS}, got {relation!r}: a record against none is neither")
     relation = _checks.choice("relation", relation, RELATIONS)
     event = not callable(of)
-    known = _profile_of_event(of, relation) if event else _grid.clamp_profile(_function("of", of))
+    profile = _profile_of_event(of, relation) if event else _grid.clamp_profile(_function("of", of))
     how = f"a dp-accounting event, {relation}" if event else f"a profile, {relation}"
     if relation == "replace_one":
-        return Stage(_words(what), "foreign", (of, relation), how, known)
-    reach = min(_grid.first_below(known, known(_grid.MAX_EPSILON / 2) + 1e-15), _grid.MAX_EPSILON / 2)
+        return Stage(_words(what), "foreign", (of, relation), how, profile)
+    reach = min(_grid.first_below(profile, profile(_grid.MAX_EPSILON / 2) + 1e-15), _grid.MAX_EPSILON / 2)
     at = np.linspace(0.0, max(reach, 1e-3), POINTS)
-    pairs = np.array([(1 + math.exp(each)) * known(float(each)) for each in at])
+    pairs = np.array([(1 + math.exp(epsilon)) * profile(float(epsilon)) for epsilon in at])
     how = f"{'a dp-accounting event' if event else 'a profile'}, {GROUP_PRIVACY}"
     return Stage(_words(what), "foreign", (of, relation), how, _grid.chords(2 * at, pairs * _grid.ABOVE))
 
 
 def average_profile(weights: Sequence[float], profiles: Sequence[Profile]) -> Profile:
-    """The profile of a run whose setting is drawn from a public law and part of the outcome.
+    """Return the profile of a run with a setting drawn from a public distribution, as part of the outcome.
 
-    ``d(e) <= sum_h weight_h d_h(e)``: an average, not the worst setting, as the law is the same for neighbours.
+    ``d(e) <= sum_h weight_h d_h(e)``: an average, not the worst setting, as neighbours share the distribution.
 
     Raises:
-      ValueError: weights that are no law, or not one for each profile.
+      ValueError: weights that are no distribution, or not as many as profiles.
 
     >>> from jaxdpbo import accounting
     >>> from jaxdpbo.privacy.accounting import stage
@@ -240,18 +240,20 @@ def average_profile(weights: Sequence[float], profiles: Sequence[Profile]) -> Pr
     >>> round(mean(1.0), 4)
     0.0669
     """
-    known = _profiles(profiles)
-    law = _checks.vector("weights", weights, len(known))
-    if np.any(law < 0) or not math.isclose(float(np.sum(law)), 1.0, rel_tol=1e-9):
-        raise ValueError(f"weights must be at least zero and add up to 1, got {law.tolist()}")
-    shares = [float(weight) * _grid.ABOVE for weight in law]
-    return lambda epsilon: min(1.0, sum(share * one(epsilon) for share, one in zip(shares, known, strict=True)))
+    clamped = _profiles(profiles)
+    distribution = _checks.vector("weights", weights, len(clamped))
+    if np.any(distribution < 0) or not math.isclose(float(np.sum(distribution)), 1.0, rel_tol=1e-9):
+        raise ValueError(f"weights must be at least zero and add up to 1, got {distribution.tolist()}")
+    shares = [float(weight) * _grid.ABOVE for weight in distribution]
+    return lambda epsilon: min(
+        1.0, sum(share * profile(epsilon) for share, profile in zip(shares, clamped, strict=True))
+    )
 
 
 def worst_profile(profiles: Sequence[Profile]) -> Profile:
-    """The curve above all of these profiles, fixed beforehand: what a stage chosen among them is composed by.
+    """Return the curve above all of these profiles, fixed in advance: compose a stage chosen among them by this curve.
 
-    The largest delta at every epsilon. The largest of convex functions of ``e^epsilon`` is convex.
+    The curve is the largest delta at every epsilon. The largest of convex functions of ``e^epsilon`` is convex.
 
     Raises:
       ValueError: no profile.
@@ -262,12 +264,12 @@ def worst_profile(profiles: Sequence[Profile]) -> Profile:
     >>> round(worst(0.0), 4), round(worst(1.5), 6)
     (0.4621, 0.000394)
     """
-    known = _profiles(profiles)
-    return lambda epsilon: max(one(epsilon) for one in known)
+    clamped = _profiles(profiles)
+    return lambda epsilon: max(profile(epsilon) for profile in clamped)
 
 
 class _Later:
-    """A profile that is made where it is first asked for."""
+    """A profile built on first use."""
 
     def __init__(self, make: Callable[[], Profile]) -> None:
         self.make, self.made = make, None
@@ -279,7 +281,7 @@ class _Later:
 
 
 def _is_usual(rate: float, z: float, steps: int) -> bool:
-    """Whether the training's own accountant is quick: its grid has no limit of its own."""
+    """Return whether the training's own accountant is quick: its grid has no limit of its own."""
     if rate in (0, 1) or steps == 0 or z < sampling.MIN_NOISE_MULTIPLIER:
         return True
     return sampling.fits(rate, z, sampling.GRID_SHARE * sampling.deviation(rate, z))
@@ -310,18 +312,18 @@ def _profile_of_event(event: Any, relation: str) -> Profile:
 
 
 def _first_close(make: Any, neighbours: Any, event: Any, relation: str) -> Any:
-    """The accountant on the first grid that is fine enough: each bounds from above, the finer the slower."""
+    """Return the accountant on the first grid fine enough: each bounds from above, finer grids are slower."""
     accountant, before = None, np.array([])
     for interval in INTERVALS:
         accountant = make(neighbours, value_discretization_interval=interval)
         try:
             accountant.compose(event)
-        except Exception as error:  # whatever that library says of an event, or of the numbers in it
+        except Exception as error:  # any complaint of the library about an event or its numbers
             raise ValueError(f"of must be an event that dp-accounting supports for {relation}: {error}") from None
-        found = np.array([accountant.get_epsilon(delta) for delta in CLOSE_AT])
-        if before.size and np.allclose(found, before, rtol=CLOSE, atol=CLOSE):
+        epsilons = np.array([accountant.get_epsilon(delta) for delta in CLOSE_AT])
+        if before.size and np.allclose(epsilons, before, rtol=CLOSE, atol=CLOSE):
             break
-        before = found
+        before = epsilons
     return accountant
 
 
@@ -329,8 +331,8 @@ def _profiles(profiles: Sequence[Profile]) -> list[Profile]:
     if not isinstance(profiles, Sequence) or isinstance(profiles, str) or not all(map(callable, profiles)):
         raise TypeError(f"profiles must be a sequence of functions of epsilon, got {profiles!r:.80}")
     if not profiles:
-        raise ValueError("profiles must be at least one, got none")
-    return [_grid.clamp_profile(one) for one in profiles]
+        raise ValueError("profiles must hold at least one profile, got none")
+    return [_grid.clamp_profile(profile) for profile in profiles]
 
 
 def _function(name: str, value: Unchecked) -> Profile:

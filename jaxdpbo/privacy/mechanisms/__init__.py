@@ -1,4 +1,4 @@
-"""Mechanisms: what turns a statistic of bounded sensitivity into something that may be published.
+"""Mechanisms: turn a statistic of bounded sensitivity into a release.
 
 ``discrete_noise`` and ``selection`` are exact, on the integers, for release; ``float_noise`` is for research sweeps.
 """

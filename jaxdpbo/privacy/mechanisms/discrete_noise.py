@@ -1,8 +1,8 @@
-"""Exact noise on the integers, by comparing random bits, 128 of them, with a table (``tables``): no rejection.
+"""Exact noise on the integers: compare 128 random bits with a table (``tables``), without rejection.
 
-Which bits were drawn decides no branch and no address of the traced program (but ``planar_laplace``'s, which searches);
-what XLA and the machine make of it is not promised. Same integers under jit, vmap and scan, x64 on or off. The key may
-be of any kind; with a ``chacha20`` key of ``secret_key`` the bits are uniform to anyone with bounded computing power.
+The bits decide no branch and no address of the traced program (except the search in ``planar_laplace``); the behaviour
+of XLA and the machine is not promised. jit, vmap, scan and x64 do not change the integers. The key may be of any kind;
+with a ``chacha20`` key of ``secret_key`` the bits are uniform to anyone with bounded computing power.
 """
 
 import functools
@@ -18,11 +18,11 @@ from jaxdpbo.privacy.mechanisms import tables
 
 
 def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int, bits: int = 128) -> jax.Array:
-    """``round(sigma N)`` for standard normal ``N``: integers, at most some 19 widths.
+    """Draw ``round(sigma N)`` for standard normal ``N``: integers, at most some 19 widths.
 
     Formal guarantee: added to integers that neighbours move by at most ``s`` in l2 norm, the result is within
-    ``tables.gaussian_total_variation(sigma, bits)`` a draw, in total variation, of ``round(x + sigma N)``, which is
-    post-processing of the Gaussian mechanism: ``s / sigma``-GDP. A sum that wraps around 2^32 is post-processing too.
+    ``tables.gaussian_total_variation(sigma, bits)`` a draw, in total variation, of ``round(x + sigma N)``:
+    post-processing of the Gaussian mechanism, so ``s / sigma``-GDP. A sum wrapping around 2^32 is post-processing too.
 
     Args:
       key: a typed key, used for these draws only.
@@ -42,11 +42,11 @@ def rounded_gaussian(key: jax.Array, shape: tuple[int, ...], sigma: int, bits: i
     count, places = limbs.shape[2], _checks.shape("shape", shape)
     words = jax.random.bits(key, (count * len(factors) + 1, *places), jnp.uint32)
     drawn = _draw_signed(words[1:].reshape(count, len(factors), *places), words[0], limbs)
-    return functools.reduce(jnp.add, (factor * one for factor, one in zip(factors, drawn, strict=True)))
+    return functools.reduce(jnp.add, (factor * part for factor, part in zip(factors, drawn, strict=True)))
 
 
 def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Array:
-    """Integers with ``P(g)`` proportional to ``exp(-rate g)``, ``0 <= g < 2^tables.digits(rate)``; ``int32``.
+    """Draw integers with ``P(g)`` proportional to ``exp(-rate g)``, ``0 <= g < 2^tables.digits(rate)``; ``int32``.
 
     >>> from fractions import Fraction
     >>> from jaxdpbo import secret_key
@@ -58,7 +58,7 @@ def geometric(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Arr
 
 
 def geometric_from_table(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
-    """The same from a table of ``tables.geometric``, traced: of at most 31 digits, those whose row is 0 being 0."""
+    """Draw as ``geometric`` from a traced table of ``tables.geometric``: at most 31 digits, 0 for rows of 0."""
     places = (len(table), *(1,) * len(shape))
     words = jax.random.bits(key, (tables.WORDS, len(table), *shape), jnp.uint32)
     ones = ~is_at_least(words, [table[:, i].reshape(places) for i in range(tables.WORDS)])
@@ -67,11 +67,11 @@ def geometric_from_table(key: jax.Array, shape: tuple[int, ...], table: jax.Arra
 
 
 def discrete_laplace(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> jax.Array:
-    """Integers with ``P(x)`` proportional to ``exp(-rate |x|)``: the difference of two geometric ones; ``int32``.
+    """Draw integers with ``P(x)`` proportional to ``exp(-rate |x|)``: the difference of two geometric draws; ``int32``.
 
     Formal guarantee: added to integers that neighbours move by at most ``s`` in l1 norm, the result is within twice
     ``tables.geometric_total_variation(rate)`` a draw of an ``s rate``-DP mechanism (Ghosh, Roughgarden and Sundararajan
-    2009). On ``d`` coordinates that move by ``s`` in l2 norm it is ``s sqrt(d) rate``-DP.
+    2009). On ``d`` coordinates moving by ``s`` in l2 norm the mechanism is ``s sqrt(d) rate``-DP.
 
     >>> from fractions import Fraction
     >>> from jaxdpbo import secret_key
@@ -83,17 +83,17 @@ def discrete_laplace(key: jax.Array, shape: tuple[int, ...], rate: Fraction) -> 
 
 
 def discrete_laplace_from_table(key: jax.Array, shape: tuple[int, ...], table: jax.Array) -> jax.Array:
-    """The same from a table, see ``geometric_from_table``."""
+    """Draw as ``discrete_laplace`` from a table, see ``geometric_from_table``."""
     plus, minus = jax.random.split(key)
     return geometric_from_table(plus, shape, table) - geometric_from_table(minus, shape, table)
 
 
 def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
-    """Points ``(count, 2)`` of the integer plane with ``P(z)`` proportional to ``exp(-rate |z|)``; ``int32``.
+    """Draw points ``(count, 2)`` of the integer plane with ``P(z)`` proportional to ``exp(-rate |z|)``; ``int32``.
 
-    Formal guarantee: added to integer points it is within ``tables.planar_total_variation(rate)`` a draw of a mechanism
-    that is metric DP, ``rate`` for each unit of Euclidean distance, by the triangle inequality alone. The table is
-    searched: addresses depend on the draw.
+    Formal guarantee: added to integer points, the result is within ``tables.planar_total_variation(rate)`` a draw of a
+    metric DP mechanism, ``rate`` for each unit of Euclidean distance, by the triangle inequality alone. The draw
+    searches the table: addresses depend on the draw.
 
     >>> from fractions import Fraction
     >>> from jaxdpbo import secret_key
@@ -111,9 +111,9 @@ def planar_laplace(key: jax.Array, count: int, rate: Fraction) -> jax.Array:
 
 
 def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fraction, ...]) -> jax.Array:
-    """Outcomes ``0, 1, ...`` drawn with these probabilities, which sum to 1; ``int32``.
+    """Draw outcomes ``0, 1, ...`` with these probabilities of sum 1; ``int32``.
 
-    To within 2^-128 each, and exactly where all are multiples of it.
+    Each probability holds to within 2^-128, and exactly if all are multiples of 2^-128.
 
     >>> from fractions import Fraction
     >>> from jaxdpbo import secret_key
@@ -127,15 +127,15 @@ def outcome(key: jax.Array, shape: tuple[int, ...], probabilities: tuple[Fractio
 
 
 def is_at_least(words: Any, thresholds: Any) -> jax.Array:
-    """Whether numbers of several ``words (w, ...)`` are at least ``thresholds``, of as many; all are looked at."""
-    found = words[-1] >= thresholds[-1]
+    """Return whether numbers of several ``words (w, ...)`` are at least ``thresholds``; compare all words."""
+    reached = words[-1] >= thresholds[-1]
     for word, threshold in zip(reversed(words[:-1]), reversed(thresholds[:-1]), strict=True):
-        found = (word > threshold) | ((word == threshold) & found)
-    return found
+        reached = (word > threshold) | ((word == threshold) & reached)
+    return reached
 
 
 def _draw_signed(words, signs, limbs):
-    """A magnitude from each of ``k`` tables ``limbs (k, T, 4)``, by ``words (4, k, ...)`` and a bit of ``signs (...)``.
+    """Draw from ``k`` tables ``limbs (k, T, 4)`` of magnitudes, by ``words (4, k, ...)`` and a bit of ``signs (...)``.
 
     -0 is 0, so 0 keeps its probability.
     """
@@ -145,21 +145,21 @@ def _draw_signed(words, signs, limbs):
 
 
 def _count_thresholds(words, limbs):
-    """``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``: all thresholds are compared with."""
+    """Return ``#{x: u >= t_x}`` for ``words (4, k, ...)`` and ``limbs (k, T, 4)``; compare all thresholds."""
     places = (*limbs.shape[1::-1], *(1,) * (words.ndim - 2))
     thresholds = [jnp.asarray(limbs[:, :, i].T.reshape(places)) for i in range(len(words))]
-    begun = words, jnp.zeros(words.shape[1:], jnp.int32)
-    return jax.lax.scan(_count, begun, thresholds, unroll=8)[0][1]
+    start = words, jnp.zeros(words.shape[1:], jnp.int32)
+    return jax.lax.scan(_count, start, thresholds, unroll=8)[0][1]
 
 
 def _count(carry, threshold):
-    """One function for all draws, or one outside of a program would be compiled anew each time."""
-    words, found = carry
-    return (words, found + is_at_least(words, threshold).astype(jnp.int32)), None
+    """Count a threshold: a shared function, so that draws outside a program are not compiled anew each time."""
+    words, count = carry
+    return (words, count + is_at_least(words, threshold).astype(jnp.int32)), None
 
 
 def _search_thresholds(words, table):
-    """The same by halving: the number of steps is fixed, the addresses are not."""
+    """Count thresholds by halving: the number of steps is fixed, the addresses are not."""
     limbs, count = jnp.asarray(table), len(table)
 
     def halve(_, bounds):

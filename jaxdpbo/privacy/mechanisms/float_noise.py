@@ -1,4 +1,4 @@
-"""Noise in floating point: fast, for research sweeps. Its gaps identify what was noised; nothing to release by."""
+"""Noise in floating point: fast, for research sweeps. Gaps identify the noised value: never release by this module."""
 
 import jax
 import jax.numpy as jnp
@@ -6,15 +6,15 @@ import jax.numpy as jnp
 from jaxdpbo import _checks
 from jaxdpbo.privacy.sensitivity import between_scores
 
-FLOOR = 500.0  # the least exponent of the exponential mechanism, under the best one's 0: nobody draws exp(-500)
+FLOOR = 500.0  # largest drop of an exponent below the best score's 0: exp(-500) is never drawn
 
 
 def gaussian(key: jax.Array, value: jax.Array, standard_deviation: jax.Array | float) -> jax.Array:
-    """``value + standard_deviation Z``, ``Z`` standard normal (Dong et al. 2022, theorem 1).
+    """Add ``standard_deviation Z`` to ``value``, ``Z`` standard normal (Dong et al. 2022, theorem 1).
 
     Formal guarantee: if neighbours move ``value`` by at most ``s`` in l2 norm, the result is
-    ``s / standard_deviation``-GDP, for ideal real-number noise. Floating-point noise has gaps that identify the
-    value by its last bits, so a guarantee that rests on this function says "ideal noise".
+    ``s / standard_deviation``-GDP, for ideal real-number noise. Gaps of floating-point noise identify the value by
+    its last bits, so a guarantee by this function says "ideal noise".
 
     ====================  ===========================================
     standard_deviation    result
@@ -46,7 +46,7 @@ def gaussian(key: jax.Array, value: jax.Array, standard_deviation: jax.Array | f
 
 
 def laplace(key: jax.Array, value: jax.Array, scale: jax.Array | float) -> jax.Array:
-    """``value + scale L``, ``L`` of density ``exp(-|x|) / 2`` (Dwork et al. 2006; Kusner et al. 2015, definition 3).
+    """Add ``scale L`` to ``value``, ``L`` of density ``exp(-|x|) / 2`` (Dwork et al. 2006; Kusner et al. 2015, def. 3).
 
     Formal guarantee: if neighbours move ``value`` by at most ``s`` in l1 norm, the result is ``s / scale``-DP, for
     ideal real-number noise. The standard deviation of the noise is ``sqrt(2) scale``.
@@ -82,7 +82,7 @@ def laplace(key: jax.Array, value: jax.Array, scale: jax.Array | float) -> jax.A
 def exponential(
     key: jax.Array, scores: jax.Array, epsilon: jax.Array | float, sensitivity: jax.Array | float
 ) -> jax.Array:
-    """A row drawn with probability proportional to ``exp(epsilon score / (2 sensitivity))``.
+    """Draw a row with probability proportional to ``exp(epsilon score / (2 sensitivity))``.
 
     McSherry and Talwar (2007); Kusner et al. (2015), definition 4. The higher the score, the likelier the row.
 
@@ -92,9 +92,9 @@ def exponential(
     ==============================  =======================================================================
     scores                          result
     ==============================  =======================================================================
-    equal, or all not finite        every row as likely
-    one not finite                  as if it were ``FLOOR`` below the best, in units of the exponent
-    further than that below         as if it were there, which moves no score by more than it moved before
+    equal, or all not finite        every row equally likely
+    a score not finite              counts as ``FLOOR`` below the best, in units of the exponent
+    further below than ``FLOOR``    counts as ``FLOOR`` below, and no score moves by more than before
     ==============================  =======================================================================
 
     Args:
@@ -122,7 +122,7 @@ def exponential(
 def exponential_log_probabilities(
     scores: jax.Array, epsilon: jax.Array | float, sensitivity: jax.Array | float
 ) -> jax.Array:
-    """The logarithms ``(c,)`` of the probabilities of ``exponential``'s rows; finite always. Raw, not private."""
+    """Return the log-probabilities ``(c,)`` of ``exponential``'s rows, always finite. Raw, not private."""
     finite = jnp.isfinite(scores)
     best = jnp.max(jnp.where(finite, scores, -jnp.inf))
     below = jnp.where(finite, scores, best) - best  # -inf where the difference is beyond the floats

@@ -1,7 +1,7 @@
-"""Exact choice of one of many candidates by integer scores.
+"""Exact choice among many candidates by integer scores.
 
-Both mechanisms clamp scores to a fixed range, which moves none by more than it moved before; neither looks at the best
-score first, which would double its sensitivity.
+Both mechanisms clamp scores to a fixed range, so no score moves by more than before; neither looks at the best
+score first: this would double its sensitivity.
 """
 
 from fractions import Fraction
@@ -18,13 +18,13 @@ LIMB = 16  # bits of a limb in a 32-bit word: sums of 2^16 limbs, and products o
 
 
 def noisy_argmax(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.Array:
-    """The first row of largest score plus geometric noise: a discrete relative of permute-and-flip.
+    """Return the first row of largest score plus geometric noise: a discrete relative of permute-and-flip.
 
-    Formal guarantee: if neighbours move each of the ``scores`` by at most ``m``, the result is within
-    ``len(scores)`` times ``tables.geometric_total_variation(rate)`` of a ``2 m rate``-DP mechanism. With the other
-    draws fixed, row ``i`` wins where its draw is at least some ``t``, neighbours move ``t`` by ``2 m`` at most, and
-    ``P(g >= t) = exp(-rate max(t, 0))``. Ties go to the first: a fixed rule, which the proof needs. At equal epsilon
-    never worse in the mean than the exponential mechanism (McKenna and Sheldon 2020, for permute-and-flip).
+    Formal guarantee: if neighbours move each of the ``scores`` by at most ``m``, the result is within ``len(scores)``
+    times ``tables.geometric_total_variation(rate)`` of a ``2 m rate``-DP mechanism. With the other draws fixed, row
+    ``i`` wins where its draw is at least some ``t``, neighbours move ``t`` by ``2 m`` at most, and
+    ``P(g >= t) = exp(-rate max(t, 0))``. Ties go to the first: the proof needs this fixed rule. At equal epsilon the
+    mean is never worse than the exponential mechanism's (McKenna and Sheldon 2020, for permute-and-flip).
 
     Args:
       key: a typed key, used for this draw only.
@@ -46,7 +46,7 @@ def noisy_argmax(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.Array
 
 
 def largest_score(rate: Fraction) -> int:
-    """Beyond this a noised score could wrap around, which inside a comparison is no post-processing.
+    """Return the largest score that cannot wrap around with noise: in a comparison, wrapping is no post-processing.
 
     Raises:
       ValueError: the noise alone would not fit.
@@ -58,7 +58,7 @@ def largest_score(rate: Fraction) -> int:
 
 
 def exact_exponential(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.Array:
-    """A row drawn with probability proportional to an integer weight, ``exp(rate score)`` rounded up.
+    """Draw a row with probability proportional to an integer weight, ``exp(rate score)`` rounded up.
 
     Formal guarantee: if neighbours move each of the ``scores`` by at most ``m``, the result is within ``2^-128`` of a
     ``2 m rate``-DP mechanism: weights of neighbouring scores differ by a factor of ``e^rate`` at most, exactly
@@ -94,7 +94,7 @@ def exact_exponential(key: jax.Array, scores: jax.Array, rate: Fraction) -> jax.
 
 
 def top(rate: Fraction) -> int:
-    """The largest score that ``exact_exponential`` tells from higher ones."""
+    """Return the score at and above which ``exact_exponential`` treats scores as equal."""
     return len(tables.ladder(rate)) - 1
 
 
@@ -104,17 +104,17 @@ def _limbs_of_ladder(rate):
 
 
 def _carry(limbs):
-    """Limbs ``(..., k)`` of up to 32 bits made 16 each; what would leave at the top is known to be nothing."""
-    found, carry = [], jnp.zeros(limbs.shape[:-1], jnp.uint32)
+    """Carry limbs ``(..., k)`` of up to 32 bits into 16 bits each; nothing leaves at the top."""
+    carried, carry = [], jnp.zeros(limbs.shape[:-1], jnp.uint32)
     for i in range(limbs.shape[-1]):
-        found.append((limbs[..., i] & 0xFFFF) + (carry & 0xFFFF))
-        carry = (limbs[..., i] >> LIMB) + (carry >> LIMB) + (found[-1] >> LIMB)
-        found[-1] = found[-1] & 0xFFFF
-    return jnp.stack(found, axis=-1)
+        carried.append((limbs[..., i] & 0xFFFF) + (carry & 0xFFFF))
+        carry = (limbs[..., i] >> LIMB) + (carry >> LIMB) + (carried[-1] >> LIMB)
+        carried[-1] = carried[-1] & 0xFFFF
+    return jnp.stack(carried, axis=-1)
 
 
 def _product(first, second):
-    """Limbs of a product, not carried: each is a sum of at most twice as many 16-bit numbers as the shorter has."""
+    """Return limbs of a product, not carried: each sums at most twice as many 16-bit numbers as the shorter has."""
     low = jnp.zeros(first.shape[0] + second.shape[0] + 1, jnp.uint32)
     for i in range(second.shape[0]):
         parts = first * second[i]
@@ -124,8 +124,8 @@ def _product(first, second):
 
 
 def _is_at_most(first, second):
-    """Whether ``first <= second``, limbs least first."""
-    found = jnp.ones(first.shape[:-1], bool)
+    """Return whether ``first <= second``, limbs least first."""
+    smaller = jnp.ones(first.shape[:-1], bool)
     for i in range(first.shape[-1]):
-        found = (first[..., i] < second[..., i]) | ((first[..., i] == second[..., i]) & found)
-    return found
+        smaller = (first[..., i] < second[..., i]) | ((first[..., i] == second[..., i]) & smaller)
+    return smaller

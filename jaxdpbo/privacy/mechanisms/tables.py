@@ -1,12 +1,12 @@
-"""Probabilities as integers over 2^128, made on the host in decimals: what the exact mechanisms compare bits with.
+"""Probabilities as integers over 2^128, made on the host in decimals: thresholds for the bits of exact mechanisms.
 
-A table of thresholds ``t_0 <= t_1 <= ...`` is drawn from by ``#{x: u >= t_x}``, ``u`` uniform on 128 bits: outcome
-``x`` has the probability ``(t_x - t_(x-1)) / 2^128``, which is within ``2^-128`` of the distribution's own. The
-``total_variation`` functions bound the total variation distance of one draw from its distribution; they are theorems
-about tables, not measurements.
+A table of thresholds ``t_0 <= t_1 <= ...`` gives the draw ``#{x: u >= t_x}``, ``u`` uniform on 128 bits: outcome ``x``
+has the probability ``(t_x - t_(x-1)) / 2^128``, within ``2^-128`` of the distribution's own. The ``total_variation``
+functions bound the total variation distance of a draw from its distribution; they are theorems about tables, not
+measurements.
 
-Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; each is made once. Those of Gaussians
-are made of 64 bits too, where a great many draws are wanted and ``2^-54`` of total variation each is little.
+Tables are NumPy arrays ``(T, 4)`` of 32-bit words, the most significant first; each is made once. Gaussian tables also
+come with 64 bits, for a great many draws that can afford ``2^-54`` of total variation each.
 """
 
 import itertools
@@ -22,17 +22,17 @@ import numpy as np
 from jaxdpbo import _checks
 
 DIGITS = 80
-SMALLEST = Decimal(10) ** -50  # terms of a series that are added up, of masses near 1
+SMALLEST = Decimal(10) ** -50  # smallest term of a series to add up, for masses near 1
 WORDS = 4
 TOTAL = 2**128
 MAX_DIGITS = 31  # digits of a geometric variable
 TAIL = 92  # e^-92 < 2^-132: where an exponential tail is cut
-MAX_SIGMA = 2**24  # of a Gaussian
-FINEST, FINEST_LADDER, FINEST_PLANE = Fraction(1, 2**31), Fraction(1, 2**14), Fraction(1, 16)  # longer: no memory
+MAX_SIGMA = 2**24  # largest width of a Gaussian
+FINEST, FINEST_LADDER, FINEST_PLANE = Fraction(1, 2**31), Fraction(1, 2**14), Fraction(1, 16)  # smaller: no memory
 
 
 def _make_once(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A table made once for each argument, which is checked before."""
+    """Make a table once for each argument, after a check of the argument."""
 
     def wrap(make: Any) -> Any:
         made = cache(make)
@@ -55,7 +55,8 @@ def _probabilities(probabilities: Any) -> tuple[Fraction, ...]:
     if not isinstance(probabilities, tuple | list):
         raise TypeError(f"probabilities must be a tuple of Fractions, got {probabilities!r}")
     exact = tuple(
-        _checks.rational("probabilities", one, minimum=Fraction(0), maximum=Fraction(1)) for one in probabilities
+        _checks.rational("probabilities", probability, minimum=Fraction(0), maximum=Fraction(1))
+        for probability in probabilities
     )
     if sum(exact) != 1:
         raise ValueError(f"probabilities must sum to 1, got {sum(exact)}")
@@ -65,7 +66,7 @@ def _probabilities(probabilities: Any) -> tuple[Fraction, ...]:
 class Sum(NamedTuple):
     """A sum of ``factors[i] x_i``, ``x_i`` drawn from table ``limbs[i]`` of ``limbs (k, T, 4)``.
 
-    Shorter tables are filled up with 2^128 - 1, which one ``u`` in 2^128 reaches.
+    Shorter tables are filled up with 2^128 - 1, reached by a single ``u`` in 2^128.
     """
 
     limbs: np.ndarray
@@ -73,13 +74,13 @@ class Sum(NamedTuple):
 
 
 class Precision(NamedTuple):
-    """What a Gaussian's tables are made with.
+    """Parameters of a Gaussian's tables.
 
     Attributes:
       words: of 32 bits, in each threshold.
-      deviations: that a table covers; beyond lies less than ``2^-(bits + 11)``.
+      deviations: range of a table; beyond lies less than ``2^-(bits + 11)``.
       part: the variance of all but the last of its parts.
-      factor: how many steps of one part make, at most, one of the next.
+      factor: the most steps of a part in a step of the next.
     """
 
     words: int
@@ -92,11 +93,11 @@ PRECISIONS = {128: Precision(4, 14, 361, 8), 64: Precision(2, 10, 100, 6)}
 
 
 def gaussian(sigma: int, bits: int = 128) -> Sum:
-    """Tables of the rounded Gaussian, ``round(sigma N)`` for a standard normal ``N``.
+    """Return tables of the rounded Gaussian, ``round(sigma N)`` for a standard normal ``N``.
 
-    Wide ones as ``x_0 + c_1 (x_1 + c_2 (x_2 + ...))``, ``x_0`` a rounded Gaussian and the others discrete ones,
+    Wide Gaussians are ``x_0 + c_1 (x_1 + c_2 (x_2 + ...))``, ``x_0`` a rounded Gaussian and the others discrete ones,
     ``P(x)`` proportional to ``exp(-x^2 / (2 a))``; all but the last of variance ``a = part``, and the last of at least
-    that. By Poisson's summation ``x_i + c y``, ``y`` of variance ``b``, is within ``(1 + e) / (1 - e)`` of the
+    ``part``. By Poisson's summation ``x_i + c y``, ``y`` of variance ``b``, is within ``(1 + e) / (1 - e)`` of the
     distribution of variance ``a + c^2 b`` at every integer, ``e <= 2.001 exp(-2 pi^2 a b / (a + c^2 b))``
     (docs/theorems.md). So the tables stay small, and their number grows with the logarithm of the width.
 
@@ -109,7 +110,7 @@ def gaussian(sigma: int, bits: int = 128) -> Sum:
 
 
 def gaussian_total_variation(sigma: int, bits: int = 128) -> float:
-    """How far, at most, a draw is from the rounded Gaussian."""
+    """Bound the total variation of a draw from the rounded Gaussian."""
     count, length, _ = gaussian(sigma, bits).limbs.shape
     return count * ((length + 1) * 2.0**-bits + 2.0 ** -(bits + 9))
 
@@ -125,21 +126,21 @@ def _parts(sigma: int, bits: int) -> Sum:
         factors.append(factors[-1] * factor)
         variance = rest
     first, *others = [*parts, variance]
-    found = [_rounded_gaussian(first, bits), *(_gaussian(other, bits) for other in others)]
-    limbs = np.full((len(found), max(map(len, found)), precision.words), 2**32 - 1, np.uint32)
-    for row, table in zip(limbs, found, strict=True):
+    tables = [_rounded_gaussian(first, bits), *(_gaussian(other, bits) for other in others)]
+    limbs = np.full((len(tables), max(map(len, tables)), precision.words), 2**32 - 1, np.uint32)
+    for row, table in zip(limbs, tables, strict=True):
         row[: len(table)] = table
     return Sum(limbs, tuple(factors))
 
 
 @_make_once(_rate(FINEST))
 def geometric(rate: Fraction) -> np.ndarray:
-    """Of the binary digits of a geometric variable, ``P(g)`` proportional to ``exp(-rate g)``: they are independent.
+    """Return a table of a geometric variable's independent binary digits, ``P(g)`` proportional to ``exp(-rate g)``.
 
-    Digit ``i`` is 1 with probability ``1 / (1 + e^(rate 2^i))``; a row for each, where a draw below it says 1.
+    Digit ``i`` is 1 with probability ``1 / (1 + e^(rate 2^i))``; a row for each, with draws below the row giving 1.
 
     Raises:
-      ValueError: it would have more than the 31 that an ``int32`` holds.
+      ValueError: more digits than the 31 of an ``int32``.
     """
     if digits(rate) > MAX_DIGITS:
         raise ValueError(f"rate must be at least {TAIL / 2**MAX_DIGITS:.2g}, got {float(rate):g}")
@@ -151,27 +152,27 @@ def geometric(rate: Fraction) -> np.ndarray:
 
 
 def pad_geometric(rate: Fraction) -> np.ndarray:
-    """``geometric(rate)`` with digits that are never 1 added up to 31: one shape for all rates."""
+    """Pad ``geometric(rate)`` to 31 digits that are never 1: the same shape for all rates."""
     table = geometric(rate)
     return np.concatenate([table, np.zeros((MAX_DIGITS - len(table), WORDS), np.uint32)])
 
 
 def digits(rate: Fraction) -> int:
-    """How many binary digits a geometric variable of this rate is drawn with."""
+    """Return the number of binary digits of a geometric draw with this rate."""
     return max(1, math.ceil(math.log2(TAIL / _checks.rational("rate", rate, minimum=FINEST))))
 
 
 def geometric_total_variation(rate: Fraction) -> float:
-    """How far, at most, a geometric draw is from its distribution."""
+    """Bound the total variation of a geometric draw from its distribution."""
     count = digits(rate)
     return count * 2.0**-128 + math.exp(-float(rate) * 2**count)
 
 
 @_make_once(_rate(FINEST_LADDER))
 def ladder(rate: Fraction) -> tuple[int, ...]:
-    """Integer weights ``W_0 = 2^96``, ``W_(j+1) = ceil(W_j q)`` down to 1, ``q >= e^-rate`` rational.
+    """Return integer weights ``W_0 = 2^96``, ``W_(j+1) = ceil(W_j q)`` down to 1, ``q >= e^-rate`` rational.
 
-    ``W_j <= e^rate W_(j+1)`` holds EXACTLY, whatever the rounding: each weight is rounded up.
+    ``W_j <= e^rate W_(j+1)`` holds EXACTLY, under any rounding: each weight is rounded up.
     """
     with localcontext() as context:
         context.prec, context.rounding = DIGITS, ROUND_CEILING
@@ -184,7 +185,7 @@ def ladder(rate: Fraction) -> tuple[int, ...]:
 
 
 class Octant(NamedTuple):
-    """Thresholds ``(T, 4)`` of cells of one eighth of the plane, and the cells ``(T, 2)`` themselves."""
+    """Thresholds ``(T, 4)`` of cells of an eighth of the plane, and the cells ``(T, 2)`` themselves."""
 
     thresholds: np.ndarray
     cells: np.ndarray
@@ -192,7 +193,7 @@ class Octant(NamedTuple):
 
 @_make_once(_rate(FINEST_PLANE))
 def planar(rate: Fraction) -> Octant:
-    """Of ``P(z)`` proportional to ``exp(-rate |z|)`` on the integer plane, folded to ``0 <= y <= x``.
+    """Return the table of ``P(z)`` proportional to ``exp(-rate |z|)`` on the integer plane, folded to ``0 <= y <= x``.
 
     Cells on an axis or the diagonal stand for 4 cells, the origin for 1, the others for 8.
     """
@@ -211,25 +212,25 @@ def planar(rate: Fraction) -> Octant:
 
 
 def planar_total_variation(rate: Fraction) -> float:
-    """How far, at most, a planar draw is from its distribution: rounding, and what lies beyond 82 scales."""
+    """Bound the total variation of a planar draw from its distribution: rounding, and the mass beyond 82 scales."""
     return (len(planar(rate).cells) + 1) * 2.0**-128 + 100.0 * math.exp(-82.0)
 
 
 @_make_once(_probabilities)
 def choice(probabilities: tuple[Fraction, ...]) -> np.ndarray:
-    """Of outcomes ``0, 1, ...`` with these probabilities, which sum to 1: exact for multiples of 2^-128."""
+    """Return the table of outcomes ``0, 1, ...`` with these probabilities of sum 1: exact for multiples of 2^-128."""
     below = itertools.accumulate(probabilities[:-1])
     return _words([min(round(part * TOTAL), TOTAL - 1) for part in below])
 
 
 def truth(epsilon: float, count: int) -> Fraction:
-    """The probability of the true one of ``count`` answers, the others all alike, with odds of at most ``e^epsilon``.
+    """Return the true answer's probability among ``count``, the others equal, with odds of at most ``e^epsilon``.
 
-    A multiple of 2^-128, as the others' are: with ``q <= e^epsilon`` rational they are ``ceil(2^128 / (q + count - 1))
-    / 2^128`` each, and the true one's is the rest, at most ``q`` times as much and more than another's.
+    A multiple of 2^-128: with ``q <= e^epsilon`` rational the others have ``ceil(2^128 / (q + count - 1)) / 2^128``
+    each, and the true answer the rest, at most ``q`` times as much and more than another.
 
     Raises:
-      ValueError: ``epsilon`` under ``count^2 2^-127``, which no multiples of 2^-128 have.
+      ValueError: ``epsilon`` under ``count^2 2^-127``, out of reach for multiples of 2^-128.
     """
     epsilon, count = _checks.positive("epsilon", epsilon), _checks.size("count", count, minimum=2)
     if epsilon < count**2 * 2.0**-127:
@@ -242,7 +243,7 @@ def truth(epsilon: float, count: int) -> Fraction:
 
 
 def _rounded_gaussian(variance: Fraction, bits: int) -> np.ndarray:
-    """Of ``|round(x)|`` for a normal ``x``."""
+    """Return the table of ``|round(x)|`` for a normal ``x``."""
     with localcontext() as context:
         context.prec = DIGITS
         exact = _decimal(variance)
@@ -251,7 +252,7 @@ def _rounded_gaussian(variance: Fraction, bits: int) -> np.ndarray:
 
 
 def _gaussian(variance: Fraction, bits: int) -> np.ndarray:
-    """Of ``|x|`` for a discrete Gaussian ``x``."""
+    """Return the table of ``|x|`` for a discrete Gaussian ``x``."""
     with localcontext() as context:
         context.prec = DIGITS
         first, *others = _weights(variance, bits)
@@ -259,7 +260,7 @@ def _gaussian(variance: Fraction, bits: int) -> np.ndarray:
 
 
 def _weights(variance: Fraction, bits: int) -> Iterator[Decimal]:
-    """``exp(-x^2 / (2 variance))`` for ``x = 0, 1, ...``, to the last of a table."""
+    """Yield ``exp(-x^2 / (2 variance))`` for ``x = 0, 1, ...``, to the last of a table."""
     exact = _decimal(variance)
     weight, ratio, step = Decimal(1), (-1 / (2 * exact)).exp(), (-1 / exact).exp()
     yield weight
@@ -270,9 +271,9 @@ def _weights(variance: Fraction, bits: int) -> Iterator[Decimal]:
 
 
 def _integrate(x: int, weight: Decimal, variance: Decimal) -> Decimal:
-    """The integral of ``exp(-t^2 / (2 variance))``, ``weight`` at ``x``, over ``x - 1/2 < t < x + 1/2``, by Taylor.
+    """Integrate ``exp(-t^2 / (2 variance))``, ``weight`` at ``x``, over ``x - 1/2 < t < x + 1/2``, by Taylor.
 
-    The ``k``-th coefficient, times ``2^-k``, follows from the two before it; the even ones count, over ``k + 1``.
+    The ``k``-th coefficient, times ``2^-k``, follows from the two before; the even coefficients count, over ``k + 1``.
     """
     half, quarter = Decimal(x) / (2 * variance), 1 / (4 * variance)
     before, term, total, order = Decimal(0), weight, weight, 0
@@ -289,12 +290,12 @@ def _decimal(value: Fraction) -> Decimal:
 
 
 def _thresholds(masses: list[Decimal], bits: int = 128) -> np.ndarray:
-    """Cumulated, all but the last: what no threshold stops is the last outcome."""
-    total, below, found = sum(masses), Decimal(0), []
+    """Cumulate all masses but the last: a draw past all thresholds is the last outcome."""
+    total, below, thresholds = sum(masses), Decimal(0), []
     for mass in masses[:-1]:
         below += mass
-        found.append(_round(below / total, bits))
-    return _words(found, bits)
+        thresholds.append(_round(below / total, bits))
+    return _words(thresholds, bits)
 
 
 def _round(probability: Decimal, bits: int = 128) -> int:

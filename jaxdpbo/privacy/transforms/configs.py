@@ -1,4 +1,4 @@
-"""The public numbers of each transform, from which its noise, its grid and its guarantee follow."""
+"""Public numbers of each transform: they determine its noise, its grid and its guarantee."""
 
 import math
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import ArrayLike
 
 NOISES = ("exact", "float")
-CELLS = 4096  # of the product Laplace grid, as far as neighbours may be apart
-PLANAR = Fraction(1, 8)  # rate of the planar noise for a cell: its table grows with the square of the inverse
-TOTAL_VARIATION = 2.0**-100  # one row's noise is within this of its distribution, whichever it is
-SIGMAS = (4096, 65536)  # of Gaussian noise in cells, the second where the first would leave neighbours too few of them
-END = 2.0**29  # cells from the centre: rows end there, in every coordinate
+CELLS = 4096  # of the product Laplace grid, between neighbours
+PLANAR = Fraction(1, 8)  # rate of the planar noise for a cell: the table grows with the inverse square
+TOTAL_VARIATION = 2.0**-100  # bounds the total variation of a row's noise, for every transform
+SIGMAS = (4096, 65536)  # of Gaussian noise in cells; the second if the first leaves neighbours too few cells
+END = 2.0**29  # cells from the centre where rows end, in every coordinate
 MAX_CELLS = 2**28  # cells between neighbours
-STEPS = (2.0**-960, 2.0**960)  # of a cell's side: beyond, float64 loses digits to its range
+STEPS = (2.0**-960, 2.0**960)  # range of a cell's side: beyond, float64 loses digits
 
 ROWS = "the rows of X; NOT the outputs that the curator returns for them"
 PROJECTED = (
@@ -29,7 +29,7 @@ PROJECTED = (
 
 @dataclass(frozen=True)
 class Config:
-    """Made by one of the functions below; all of it is public.
+    """A transform's numbers, all public; made by the functions below.
 
     Attributes:
       kind: of the transform.
@@ -37,7 +37,7 @@ class Config:
       scale: the unit of distance.
       radius: rows are brought into this ball around the centre, in units of distance; inf for none.
       dimension: ``r``, of a released row.
-      distribution: of the noise, or of the cell that is named; None where there is none.
+      distribution: of the noise, or of the reported cell; otherwise None.
       threshold: ``omega`` of the random projection.
       guarantee: of the release.
       cell: the side of the grid's cells, in units of distance; 0 for noise in floating point.
@@ -58,20 +58,20 @@ class Config:
 
 
 def random_projection(*, dimension: int, projected: int, epsilon: float, delta: float, scale: float = 1.0) -> Config:
-    """The published transform, Algorithm 1: it carries NO guarantee, whatever its ``epsilon`` and ``delta`` say.
+    """Configure the published transform, Algorithm 1: NO guarantee, for any ``epsilon`` and ``delta``.
 
-    They only set the ``threshold`` under which the singular values of the centred inputs are raised. Centring
+    They only set the ``threshold``: a smaller singular value of the centred inputs raises all singular values. Centring
     subtracts the inputs' own mean, as printed.
 
     Args:
       dimension: ``d``, of the inputs.
       projected: ``r``.
-      epsilon: as claimed.
-      delta: as claimed.
-      scale: the inputs are divided by it first.
+      epsilon: of the paper.
+      delta: of the paper.
+      scale: the inputs are divided by ``scale`` first.
 
     Raises:
-      ValueError: a number out of range; names it.
+      ValueError: an argument out of range, by name.
 
     >>> from jaxdpbo import transforms
     >>> transforms.random_projection(dimension=4, projected=2, epsilon=1.0, delta=1e-5).guarantee.notion
@@ -91,16 +91,16 @@ def random_projection(*, dimension: int, projected: int, epsilon: float, delta: 
 
 @_checks.takes(projected=_checks.size, epsilon=_checks.positive, delta=_checks.probability)
 def threshold(projected: int, epsilon: float, delta: float) -> float:
-    """``omega = 16 sqrt(r ln(2 / delta)) ln(16 r / delta) / epsilon``: line 5 of the published Algorithm 1."""
+    """Return ``omega = 16 sqrt(r ln(2 / delta)) ln(16 r / delta) / epsilon``: line 5 of the published Algorithm 1."""
     return 16.0 * math.sqrt(projected * math.log(2.0 / delta)) * math.log(16.0 * projected / delta) / epsilon
 
 
 @_checks.takes(smallest_singular=_checks.nonnegative, epsilon=_checks.positive, delta=_checks.probability)
 def largest_rank(smallest_singular: float, epsilon: float, delta: float) -> int:
-    """The largest ``r`` whose threshold is at most the smallest singular value of the centred inputs; 0 where none is.
+    """Return the largest ``r`` with a threshold of at most the smallest singular value of the centred inputs, or 0.
 
-    What the paper finds best for its transform. The singular value is private, and so is this number: one more reason
-    why that transform carries no guarantee.
+    The paper finds this rank best for its transform. The singular value is private, and so is this number: another
+    reason against a guarantee for this transform.
     """
     most = 1
     while threshold(most, epsilon, delta) <= smallest_singular and most < _checks.MAX_SIZE:
@@ -115,10 +115,10 @@ def largest_rank(smallest_singular: float, epsilon: float, delta: float) -> int:
 def product_laplace(
     *, centre: ArrayLike, scale: float, epsilon: float, radius: float | None = None, noise: str = "exact"
 ) -> Config:
-    """Laplace noise on every coordinate of every row: of any dimension, and the one to take.
+    """Configure Laplace noise on every coordinate of every row: for any dimension, and the recommended transform.
 
     Formal guarantee: metric DP, ``epsilon`` for each unit between a row and its replacement: a unit is at most
-    ``sqrt(d)`` in l1 norm. With ``radius`` rows are brought into that ball, and the guarantee is ``epsilon``-DP for
+    ``sqrt(d)`` in l1 norm. With ``radius`` rows are brought into this ball, and the guarantee is ``epsilon``-DP for
     replacing a row by any other. The root mean square of the noise is 1.15 times the planar distribution's for ``d =
     2``, and tends to 1.41 times.
 
@@ -130,7 +130,7 @@ def product_laplace(
       noise: "exact" or "float".
 
     Raises:
-      ValueError: a number out of range; names it.
+      ValueError: an argument out of range, by name.
 
     >>> from jaxdpbo import transforms
     >>> transforms.product_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=1.0).guarantee.notion
@@ -156,14 +156,14 @@ def product_laplace(
 def planar_laplace(
     *, centre: ArrayLike, scale: float, epsilon: float, radius: float | None = None, noise: str = "exact"
 ) -> Config:
-    """Noise of density proportional to ``exp(-epsilon |w|)``, ``w`` in units of distance, on every row.
+    """Configure noise of density proportional to ``exp(-epsilon |w|)``, ``w`` in units of distance, on every row.
 
     Formal guarantee: metric DP, ``epsilon`` for each unit between a row and its replacement (Andres et al. 2013, in
-    ``d`` dimensions). With ``radius`` rows are brought into that ball, ``w`` has density ``exp(-epsilon |w| /
+    ``d`` dimensions). With ``radius`` rows are brought into this ball, ``w`` has density ``exp(-epsilon |w| /
     (2 radius))``, and the guarantee is ``epsilon``-DP for replacing a row by any other.
 
-    Exact for ``d = 2`` alone, on cells of an eighth of the noise's scale: rounding costs 22 % more noise at ``epsilon =
-    1``, 6 % at 3, so that below 1.5 ``product_laplace`` is better there too.
+    Exact noise is for ``d = 2`` alone, on cells of an eighth of the noise's scale: rounding costs 22 % more noise at
+    ``epsilon = 1``, 6 % at 3, so below 1.5 prefer ``product_laplace`` for ``d = 2`` too.
 
     Args:
       centre: ``(d,)``, public.
@@ -173,7 +173,7 @@ def planar_laplace(
       noise: "exact" or "float".
 
     Raises:
-      ValueError: a number out of range; names it.
+      ValueError: an argument out of range, by name.
 
     >>> from jaxdpbo import transforms
     >>> transforms.planar_laplace(centre=[0.0, 0.0], scale=1.0, epsilon=1.0).guarantee.notion
@@ -186,8 +186,8 @@ def planar_laplace(
         return _make("planar_laplace", origin, scale, distribution, radius, "metric_dp", "dp", epsilon)
     if len(origin) != 2 or epsilon < 0.5:
         raise ValueError(
-            f"planar_laplace is exact for 2 dimensions and epsilon of at least 0.5, got {len(origin)} and {epsilon:g}: "
-            "product_laplace is for any"
+            "centre must have 2 coordinates and epsilon be at least 0.5 for exact planar_laplace, "
+            f"got {len(origin)} and {epsilon:g}: use product_laplace"
         )
     cell = reach / (epsilon / float(PLANAR) - sensitivity.rounding_l2(2, each=1.0) - 2.0**-10)
     distribution = input_noise.distribution("planar_laplace", cell / float(PLANAR), 2)
@@ -199,20 +199,20 @@ def planar_laplace(
 def gaussian(
     *, centre: ArrayLike, scale: float, epsilon: float, delta: float, radius: float | None = None, noise: str = "exact"
 ) -> Config:
-    """Normal noise on every row, of the exact calibration: ``mu = gdp_mu(epsilon, delta)``.
+    """Configure normal noise on every row, by the exact calibration: ``mu = gdp_mu(epsilon, delta)``.
 
-    Formal guarantee: ``mu``-GDP for rows a unit of distance apart, or with ``radius`` for any two rows in that ball.
+    Formal guarantee: ``mu``-GDP for rows a unit of distance apart, or with ``radius`` for any two rows in this ball.
 
     Args:
       centre: ``(d,)``, public.
       scale: the unit of distance, public.
-      epsilon: of the ``(epsilon, delta)`` that ``mu`` implies.
-      delta: likewise.
+      epsilon: of the ``(epsilon, delta)`` implied by ``mu``.
+      delta: of the same pair.
       radius: in units of distance, for "replace_one".
       noise: "exact" or "float".
 
     Raises:
-      ValueError: a number out of range; names it.
+      ValueError: an argument out of range, by name.
 
     >>> from jaxdpbo import transforms
     >>> transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, delta=1e-5).guarantee.notion
@@ -232,22 +232,22 @@ def private_projection(
     radius: float | None = None,
     noise: str = "exact",
 ) -> Config:
-    """A public random ``P (d, r)``, ``r < d``, and normal noise on what is left of a row.
+    """Configure a public random ``P (d, r)``, ``r < d``, and normal noise on the projected rows.
 
-    Formal guarantee: as ``gaussian``; the noise grows with the largest singular value of ``P``, which ``curate`` draws
+    Formal guarantee: as ``gaussian``; the noise grows with the largest singular value of ``P``, as drawn by ``curate``
     (Kenthapadi et al. 2013, their row norms replaced by the operator norm: neighbours differ in a whole row).
 
     Args:
       centre: ``(d,)``, public.
       scale: the unit of distance, public.
       projected: ``r``; at ``d`` and above ``gaussian`` is better at everything.
-      epsilon: of the ``(epsilon, delta)`` that ``mu`` implies.
-      delta: likewise.
+      epsilon: of the ``(epsilon, delta)`` implied by ``mu``.
+      delta: of the same pair.
       radius: in units of distance, for "replace_one".
       noise: "exact" or "float".
 
     Raises:
-      ValueError: a number out of range; names it.
+      ValueError: an argument out of range, by name.
 
     >>> from jaxdpbo import transforms
     >>> place = {'centre': [0.0, 0.0], 'scale': 1.0}
@@ -263,10 +263,10 @@ def private_projection(
 def randomised_response(
     *, centre: ArrayLike, scale: float, epsilon: float, cells: ArrayLike, noise: str = "exact"
 ) -> Config:
-    """Every row becomes one of ``K`` public cells: the nearest with ``e^epsilon`` times the probability of any other.
+    """Configure a random public cell of ``K`` for every row: the nearest is ``e^epsilon`` times as likely as any other.
 
     Formal guarantee: ``epsilon``-DP for replacing a row by any other. Exact probabilities are multiples of 2^-128, the
-    others' all alike, whose odds are at most ``e^epsilon``: nothing is left to a variation distance.
+    others' all equal, with odds of at most ``e^epsilon``: nothing is left to a variation distance.
 
     Args:
       centre: ``(d,)``, public.
@@ -276,7 +276,7 @@ def randomised_response(
       noise: "exact" or "float".
 
     Raises:
-      ValueError: a number out of range; names it.
+      ValueError: an argument out of range, by name.
 
     >>> from jaxdpbo import transforms
     >>> place = {'centre': [0.0, 0.0], 'scale': 1.0, 'cells': [[0.0, 0.0], [1.0, 1.0]]}
@@ -324,24 +324,24 @@ def _normal(kind, origin, scale, radius, mu, dimension, noise) -> Config:
 
 
 def step(config: Config) -> float:
-    """The side of a cell in the inputs' own units, as ``curate`` divides by it."""
+    """Return the side of a cell in the inputs' own units: the divisor in ``curate``."""
     return config.scale * config.cell
 
 
 def limit(config: Config) -> float:
-    """The ball's radius in cells, as ``curate`` uses it; inf for none."""
+    """Return the ball's radius in cells, as in ``curate``; inf for none."""
     return config.radius / config.cell
 
 
 def rounding_bound(config: Config) -> float:
-    """How far float64 moves a row, at most, in cells of each coordinate: ``u = 2^-53``, from public numbers alone.
+    """Bound how far float64 moves a row, in cells of each coordinate: ``u = 2^-53``, from public numbers alone.
 
-    A coordinate is ``clip((x - c) / step)``. The difference is rounded once, relative to ITSELF (twice where ``x`` is
-    an integer of over 53 bits or a longer float), so that a far centre costs nothing: what ``x`` itself lacks in
-    digits is the input as given. The quotient is rounded once more. Clipped to ``END`` either way that is at most ``4 u
-    END`` cells. Bringing a row of ``d`` coordinates into the ball adds ``(d / 2 + 12) u`` of a radius of at most
-    ``END`` cells. A projection adds the error of a sum of ``d`` products, ``(d + 4) u`` of ``|row| |P|``, where a row
-    is at most ``sqrt(d) END`` cells long (Higham 2002, section 3.1, in any order of the sum).
+    A coordinate is ``clip((x - c) / step)``. The difference is rounded once, relative to ITSELF (twice for an integer
+    ``x`` of over 53 bits or a longer float), so a far centre costs nothing: missing digits of ``x`` belong to the input
+    as passed. The quotient is rounded once more. Clipped to ``END`` either way, the two are at most ``4 u END`` cells.
+    Bringing a row of ``d`` coordinates into the ball adds ``(d / 2 + 12) u`` of a radius of at most ``END`` cells. A
+    projection adds the error of a sum of ``d`` products, ``(d + 4) u`` of ``|row| |P|``, for a row at most
+    ``sqrt(d) END`` cells long (Higham 2002, section 3.1, in any order of the sum).
     """
     dimension = len(config.centre)
     longer = math.sqrt(dimension) if config.kind == "private_projection" else 1.0
@@ -349,7 +349,7 @@ def rounding_bound(config: Config) -> float:
 
 
 def _check_cost(config: Config, paid: int | Fraction, *, in_l1: bool = False) -> Config:
-    """``config``, once the cells that neighbours may move by, all rounding included, are seen to be ``paid`` for.
+    """Return ``config`` if the noise, in cells ``paid`` for, covers the distance of neighbours with all rounding.
 
     Neighbours are ``reach / step`` cells apart. Rounding down moves the difference of a coordinate by less than a cell,
     floats by ``2 rounding_bound``; in exact fractions, the root taken by squaring.
@@ -366,7 +366,7 @@ def _check_cost(config: Config, paid: int | Fraction, *, in_l1: bool = False) ->
     if not sensitivity.cells_fit(paid, apart, config.dimension, rounding, in_l1=in_l1):
         raise ValueError(
             f"centre must have fewer coordinates with exact noise, got {len(config.centre)}: float64 would round rows "
-            "by more than is kept back for it"
+            "by more than the noise covers"
         )
     return config
 

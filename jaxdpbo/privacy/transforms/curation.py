@@ -1,4 +1,4 @@
-"""The curator's one act: rows become what may leave."""
+"""Curate inputs: turn a curator's rows into rows for release."""
 
 import math
 from fractions import Fraction
@@ -19,15 +19,15 @@ from jaxdpbo.privacy.transforms import configs
 from jaxdpbo.privacy.transforms.configs import Config
 from jaxdpbo.types import ArrayLike
 
-FAR = 2.0**100  # units from the centre where there are no cells: rows end there
+FAR = 2.0**100  # units from the centre where rows end, without a grid
 
 
 class Metadata(NamedTuple):
-    """What the modeler gets besides the rows: public, or a post-processing of them.
+    """Facts for the modeler besides the rows: public, or a post-processing of the rows.
 
     Attributes:
       kind: of the transform.
-      distribution: of the noise on a row, or of the cell it names, for the modeler's kernel; None where there is none.
+      distribution: of the noise on a row, or of the reported cell, for the modeler's kernel; otherwise None.
       projection: ``(d, r)``, the public ``P`` of ``private_projection``; otherwise None.
       scale: the unit of distance.
     """
@@ -39,7 +39,7 @@ class Metadata(NamedTuple):
 
 
 class Curated(NamedTuple):
-    """``z (n, r)`` to be sent, its public ``metadata``, and under which ``guarantee``."""
+    """Rows ``z (n, r)`` to send, their public ``metadata``, and their ``guarantee``."""
 
     z: jax.Array
     metadata: Metadata
@@ -55,27 +55,26 @@ def curate(
     insecure_key: bool = False,
     ledger: recordings.Recording | None = None,
 ) -> Curated:
-    """What may leave, once: A SECOND CALL IS A SECOND SPEND, and two releases of one row average their noise away.
+    """Curate rows for release, once: A SECOND CALL IS A SECOND SPEND, and two releases of a row average noise away.
 
-    Runs on the host: rows become cells of the grid in NumPy's float64, whatever JAX's default dtype, and only integers
-    are noised by JAX. A row is the float64 numbers that it is given as; arrays of 64-bit integers or of longer floats
-    count in full.
+    Curation runs on the host. For exact noise rows become cells of the grid in NumPy's float64, under any JAX default
+    dtype, and JAX adds noise to integers only. Rows count as the float64 numbers passed; arrays of 64-bit integers or
+    of longer floats count in full.
 
     No value raises: a row with a number that is not finite, or in a list a row of another length, counts as the centre.
 
     Args:
-      key: None draws one from the operating system; a typed key is for tests, and the guarantee then rests on its
-        being secret.
+      key: None draws from the operating system; a typed key is for tests, and the guarantee then assumes a secret key.
       config: of a transform.
-      inputs: ``(n, d)``, private, in an order that says nothing of them: a sorted table tells on every row.
-      insecure_key: permit a key of a generator without a security claim where the noise is exact.
-      ledger: ``Recording(path, run)``: charge the release to a ledger (``privacy.ledger``). The same run is then
-        given the same rows again, and one that failed has spent its charge. No ``key`` may be given.
+      inputs: ``(n, d)``, private, in an order independent of the values: a sorted table reveals something of every row.
+      insecure_key: permit a key of a generator without a security claim for exact noise.
+      ledger: ``Recording(path, run)``: charge the release to a ledger (``privacy.ledger``). The same run then gets
+        the same rows again, and a failed run has spent its charge. Pass no ``key``.
 
     Raises:
       ledger.LedgerError: the budget does not suffice, or the name stands for another release.
       TypeError: ``key`` is not a typed key, or of such a generator; ``key`` or ``inputs`` is traced.
-      ValueError: ``inputs`` is not ``(n, d)``; it says no value.
+      ValueError: ``inputs`` is not ``(n, d)``; the message shows no value.
 
     >>> from jaxdpbo import transforms
     >>> chosen = transforms.gaussian(centre=[0.0, 0.0], scale=1.0, epsilon=1.0, delta=1e-5)
@@ -109,7 +108,7 @@ def curate(
 
 
 def project(key: jax.Array, config: Config, inputs: jax.Array) -> jax.Array:
-    """The rows of ``random_projection`` by themselves, in JAX's default dtype: traceable, NO guarantee. For attacks.
+    """Return the rows of ``random_projection`` alone, in JAX's default dtype: traceable, NO guarantee. For attacks.
 
     Kharkovskii et al. (2020), Algorithm 1, lines 2 to 10.
 
@@ -133,7 +132,7 @@ def project(key: jax.Array, config: Config, inputs: jax.Array) -> jax.Array:
 
 
 def _release(draw_key, noise_key, raw, config):
-    """Rows that may leave, and the projection."""
+    """Return rows for release, and the projection."""
     projection, stretch = None, 1.0
     if config.distribution is None:
         return project(draw_key, config, jnp.asarray(raw.astype(np.float64), jnp.result_type(float))), None
@@ -153,7 +152,7 @@ def _release(draw_key, noise_key, raw, config):
 
 
 def _shapes(config: Config, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Of what ``_release`` returns."""
+    """Return the shapes of ``_release``'s results."""
     count, dimension = shape
     dtype = jnp.result_type(float)
     projection = jax.ShapeDtypeStruct((dimension, config.dimension), dtype)
@@ -164,15 +163,15 @@ def _shapes(config: Config, shape: tuple[int, ...]) -> tuple[Any, Any]:
 def _distribution(
     config: Config, projection: jax.Array | None
 ) -> input_noise.NoiseDistribution | input_noise.Response | None:
-    """Of the noise on a row: as wide as what the projection stretches most."""
+    """Return the distribution of a row's noise, as wide as the projection's largest stretch."""
     if projection is None or not isinstance(config.distribution, input_noise.NoiseDistribution):
         return config.distribution
     return config.distribution._replace(scale=config.distribution.scale * sensitivity.projected_row(projection))
 
 
 def _add_noise(key, cells, config) -> np.ndarray:
-    """Cells moved by whole cells of noise; what wraps around 2^32 is post-processed."""
-    if config.kind == "product_laplace":  # its table is traced: budgets do not compile anew
+    """Move cells by whole cells of noise; wrapping around 2^32 is post-processing."""
+    if config.kind == "product_laplace":  # the table is traced: budgets do not compile anew
         return np.asarray(_add_laplace(key, cells, tables.pad_geometric(Fraction(config.grid_scale))))
     return np.asarray(_add_kind(key, cells, config.kind, config.grid_scale))
 
@@ -190,14 +189,14 @@ def _add_kind(key, cells, kind, grid_scale):
 
 
 def _to_default_dtype(rows: np.ndarray) -> jax.Array:
-    """In JAX's default dtype, finite there."""
+    """Convert to JAX's default dtype, finite there."""
     dtype = jnp.result_type(float)
     most = float(jnp.finfo(dtype).max)
     return jnp.asarray(np.clip(rows, -most, most), dtype)
 
 
 def _to_rows(inputs: Any, dimension: int) -> np.ndarray:
-    """Rows of numbers; a row of a list that has another length is NaN."""
+    """Convert inputs to rows of numbers; a list's row of another length becomes NaN."""
     if isinstance(inputs, Tracer):
         raise TypeError("inputs must not be traced: curate runs on the host, outside jit, vmap and grad")
     rows = len(inputs) if isinstance(inputs, (list, tuple)) else 0
@@ -206,7 +205,7 @@ def _to_rows(inputs: Any, dimension: int) -> np.ndarray:
 
 
 def _to_standard(inputs: np.ndarray, config: Config) -> np.ndarray:
-    """float64 rows ``(n, d)`` from the centre, in cells, or in units of distance where there are none.
+    """Return float64 rows ``(n, d)`` from the centre, in cells, or in units of distance without a grid.
 
     Finite, and inside the ball. ``configs.rounding_bound`` is about these lines.
     """
@@ -216,7 +215,7 @@ def _to_standard(inputs: np.ndarray, config: Config) -> np.ndarray:
     apart = _differences(inputs, config.centre)
     rows = apart / unit
     if math.isfinite(limit):
-        largest = np.max(np.abs(apart), axis=1, keepdims=True)  # first, so that no square leaves the floats
+        largest = np.max(np.abs(apart), axis=1, keepdims=True)  # divide first, so that no square leaves the floats
         shape = apart / np.where(largest > 0, largest, 1.0)
         length = np.sqrt(np.sum(np.square(shape), axis=1, keepdims=True))
         rows = np.where(largest / unit * length > limit, shape * (limit / length), rows)
@@ -224,16 +223,16 @@ def _to_standard(inputs: np.ndarray, config: Config) -> np.ndarray:
 
 
 def _differences(inputs: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """Rows less the centre, each number rounded relative to itself; 0 for a row that is not finite."""
+    """Subtract the centre from rows, each number rounded relative to itself; 0 for a row that is not finite."""
     if inputs.dtype.kind in "iu" and inputs.dtype.itemsize == 8:
         high, low = (inputs >> 32).astype(np.float64), (inputs & 0xFFFFFFFF).astype(np.float64)
         exact = np.abs(high) < 2**20  # float64 holds the whole number
         apart = np.where(exact, (high * 2.0**32 + low) - centre[None], (high * 2.0**32 - centre[None]) + low)
     else:
         wide = np.result_type(inputs.dtype, np.float64)
-        given = inputs.astype(wide)
-        usable = np.all(np.isfinite(given), axis=1, keepdims=True)
-        apart = np.where(usable, given - centre[None], 0.0).astype(np.float64)
+        numbers = inputs.astype(wide)
+        usable = np.all(np.isfinite(numbers), axis=1, keepdims=True)
+        apart = np.where(usable, numbers - centre[None], 0.0).astype(np.float64)
     most = np.finfo(np.float64).max
     return np.clip(apart, -most, most)
 

@@ -1,4 +1,4 @@
-"""``scripts/audit [NAME] [--trials N]``: attack every guarantee, and print the measured level beside the guaranteed one.
+"""``scripts/audit [NAME] [--trials N]``: attack every guarantee and print the measured levels beside the guaranteed.
 
 All rows take about 2 minutes on two cores, and about 5 with 100,000 trials, as in docs/results/audit.json.
 """

@@ -222,10 +222,10 @@ def kharkovskii_replace_one() -> str:
     loans = stored("kharkovskii_regret")["mean"]["loans"]
     hidden, chance = loans["replace-one: planar Laplace"], loans["random rows"][0]
     return (
-        "Under replace-one, a row is hidden among all places. On the grids, a search then does no better than random "
+        "Under replace-one, a row is hidden among all places. On the grids, a search then does about as well as random "
         f"rows. On the loans, planar Laplace leaves {hidden[0]:.3f}, {hidden[1]:.3f} and {hidden[2]:.3f}, and random "
-        f"rows leave {chance:.3f}: only the smallest budget is no better than random. The loans are one data set, and "
-        "at their budgets of e^1 to e^2.9 a released row says much more about its place."
+        f"rows leave {chance:.3f}: only the smallest budget does about as well as random rows. The loans are one data "
+        "set, and at their budgets of e^1 to e^2.9 a released row says much more about its place."
     )
 
 
@@ -313,7 +313,7 @@ def avent_accountants() -> str:
         f"The paper's accountant gives the same settings {min(middles):.1f} to {max(middles):.1f} times the `epsilon` "
         f"of ours (median; {min(ends):.0f} to {max(ends):.0f} times at the upper 5 %), "
         "[figure](results/avent_accountants.png). The 272 trainings of one search would compose to `epsilon` = "
-        f"{one['publishing the search']:,.0f} if their settings had been fixed in advance, and the settings of a search "
+        f"{one['publishing the search']:,.0f} if their settings had been fixed in advance, and a search's settings "
         f"are not. The {one['front']} trainings of the front alone compose to {one['publishing the front']:.1f}; this "
         "is no guarantee, because all errors chose these settings. Show a front only to those who hold the records."
     )

@@ -212,11 +212,11 @@ def page() -> str:
     names = ", ".join(f"`{name}`" for name in without())
     return f"""# The contribution of a user
 
-Read this page to see how far each user can move the sums of a step. Every user adds a short vector of whole numbers to
-a sum. The library adds noise to the sum once, or draws a choice from it once. The table lists these vectors for
-{USERS:,} users, `mu = {MU:g}`, {STEPS} steps, {DIMENSION} parameters and {BATCH} points a step. `scripts/contributions`
-wrote the page from the traced programs and the configurations; `tests/test_contribute.py` gives `contribute` extreme
-records and checks the bounds.
+Read this page to see how far each of your users can move the sums of a step. Every user adds a short vector of whole
+numbers to a sum. The library adds noise to the sum once, or draws a choice from it once. The table lists these vectors
+for {USERS:,} users, `mu = {MU:g}`, {STEPS} steps, {DIMENSION} parameters and {BATCH} points a step.
+`scripts/contributions` wrote the page from the traced programs and the configurations; `tests/test_contribute.py` gives
+`contribute` extreme records and checks the bounds.
 
 | algorithm | part that a user adds | steps | numbers | bound on the numbers | numbers that a user carries |
 |---|---|---|---|---|---|

@@ -1,4 +1,4 @@
-"""The counts of ``--full``: a row for each case under results/, kept between runs; a line a test on docs/evidence.md."""
+"""The counts of ``--full``: rows under results/, kept between runs, and docs/evidence.md, a line for each test."""
 
 import json
 import re

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def selected(name: str | None) -> list[audits.Row]:
-    """All rows, those of a family, or those whose name has ``name`` in it."""
+    """All rows, the rows of a family, or the rows with ``name`` in their name."""
     if name in audits.FAMILIES:
         return audits.FAMILIES[name]()
     every = [row for rows in audits.FAMILIES.values() for row in rows()]

@@ -1,6 +1,6 @@
-"""``scripts/audit [NAME] [--trials N]``: what is claimed beside what an attack measures.
+"""``scripts/audit [NAME] [--trials N]``: attack every guarantee and print the measured levels beside the guaranteed.
 
-All of it takes some 2 minutes on two cores; with 100,000 trials, as in docs/results/audit.json, some 5.
+All rows take about 2 minutes on two cores, and about 5 with 100,000 trials, as in docs/results/audit.json.
 """
 
 import argparse
@@ -25,12 +25,12 @@ SAID = {"dp": "eps", "gdp": "mu", "metric_dp": "eps"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table and write both files; 1 where something did not come out as it must."""
+    """Print the table and write both files; return 1 if a row is wrong."""
     parser = argparse.ArgumentParser(
-        prog="scripts/audit", description="Claimed privacy beside what attacks measure: lower bounds, each at 95 %."
+        prog="scripts/audit", description="Attack every guarantee: lower bounds at 95 % beside the guaranteed level."
     )
-    parser.add_argument("name", nargs="?", help="a family, or a part of a row's name; all where not given")
-    parser.add_argument("--trials", type=int, default=TRIALS, help=f"under each neighbour, {TRIALS} where not given")
+    parser.add_argument("name", nargs="?", help="a family, or part of a row's name; all rows by default")
+    parser.add_argument("--trials", type=int, default=TRIALS, help=f"trials under each neighbour, {TRIALS} by default")
     chosen = parser.parse_args(arguments)
     if chosen.trials < 100:
         parser.error(f"--trials must be at least 100, got {chosen.trials}")
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def selected(name: str | None) -> list[audits.Row]:
-    """All rows, those of a family, or those whose name has ``name`` in it."""
+    """All rows, the rows of a family, or the rows with ``name`` in their name."""
     if name in audits.FAMILIES:
         return audits.FAMILIES[name]()
     every = [row for rows in audits.FAMILIES.values() for row in rows()]

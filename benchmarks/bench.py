@@ -1,6 +1,6 @@
-"""``scripts/bench [NAME] [--quick] [options of one NAME]``: without a name, what there is.
+"""``scripts/bench [NAME] [--quick] [options of one NAME]``: measure; without a name, list the measurements.
 
-``scripts/bench all`` is all measurements of speed in turn, and what was aimed at beside what came out.
+``scripts/bench all`` runs all measurements of speed, one at a time, and prints their main figures.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from benchmarks import report
 from benchmarks.speed import ABOUT, NAMES
-from benchmarks.tables import aims
+from benchmarks.tables import summary
 
 SEARCHES = {  # of losses, not of speed
     "search": "benchmarks.search.minimize",
@@ -37,29 +37,31 @@ ALL = "all"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="scripts/bench", description="Speed and memory beside a peer's, in one run.")
-    parser.add_argument("name", nargs="?", choices=(*MODULES, ALL), help="all are listed where not given")
-    parser.add_argument(
-        "--quick", action="store_true", help="few repetitions and small sizes: for a look, not a figure"
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench", description="Measure speed and memory, and those of a peer in the same run."
     )
-    parser.add_argument("--against", type=Path, help="of first_answer and commits: another checkout, timed too")
-    parser.add_argument("--problems", nargs="+", help="of search and private_tuning: some problems, where not all")
-    parser.add_argument("--methods", nargs="+", help="of search and private_tuning: what to compare")
+    parser.add_argument("name", nargs="?", choices=(*MODULES, ALL), help="a measurement; without it, list them")
+    parser.add_argument(
+        "--quick", action="store_true", help="use few repetitions and small sizes; report no figure from such a run"
+    )
+    parser.add_argument("--against", type=Path, help="first_answer and commits: another checkout to time as well")
+    parser.add_argument("--problems", nargs="+", help="search and private_tuning: problems to run; all by default")
+    parser.add_argument("--methods", nargs="+", help="search and private_tuning: methods to compare")
     parser.add_argument(
         "--mu",
         nargs="+",
         type=float,
         dest="budgets",
-        help="of search: budgets, inf among them; of private_tuning: epsilons",
+        help="search: budgets, such as 1 or inf; private_tuning: epsilons",
     )
-    parser.add_argument("--seeds", type=int, help="of the comparisons of losses: how many")
+    parser.add_argument("--seeds", type=int, help="comparisons of losses: number of seeds")
     arguments = parser.parse_args()
     if arguments.name is None:
         rows = [
             (name, report.last_time(report.stored(f"bench_{name}")), report.first_line(module))
             for name, module in MODULES.items()
         ]
-        report.print_table(("name", "last took", "what"), rows, flush=(0, 2))
+        report.print_table(("name", "last took", "measurement"), rows, flush=(0, 2))
         return
     options = {name: value for name, value in vars(arguments).items() if value is not None}
     own = set(options) - {"name", "quick"}
@@ -73,7 +75,7 @@ def main() -> None:
 def everything(quick: bool) -> int:
     """Each measurement of speed in a process of its own; 1 where one failed."""
     commands = {f"bench_{name}": ("benchmarks.bench", name) for name in ABOUT}
-    commands[aims.OVERHEAD] = ("benchmarks.reproduce", *aims.OVERHEAD.split("_"))
+    commands[summary.OVERHEAD] = ("benchmarks.reproduce", *summary.OVERHEAD.split("_"))
     failed = []
     for name, (module, *item) in tqdm(commands.items(), unit="measurement"):
         log = report.folder("all") / f"{name}.log"
@@ -87,7 +89,7 @@ def everything(quick: bool) -> int:
         path = report.folder(folder) / f"{item}{'_quick' * quick}.json"
         return json.loads(path.read_text()) if path.exists() else None
 
-    report.print_table(("what", "measured", "aimed at", ""), aims.rows(measured))
+    report.print_table(("", "measured"), summary.rows(measured))
     print(*failed, sep="\n")
     return min(len(failed), 1)
 

@@ -1,6 +1,6 @@
-"""``scripts/contributions [--check]``: what one user adds in a step of every algorithm, to docs/contributions.md.
+"""``scripts/contributions [--check]``: write docs/contributions.md, the numbers a user adds in a step of an algorithm.
 
-Lengths are those of the traced ``contribute``, bounds those of the configs.
+Lengths come from the traced ``contribute``, bounds from the configs.
 """
 
 import argparse
@@ -45,15 +45,15 @@ NORMS: dict[str, Callable[[Any], float]] = {
 
 
 class Part(NamedTuple):
-    """Numbers that one user adds up to a total.
+    """Numbers that a user adds to a total.
 
     Attributes:
-      words: what they are.
-      when: in which steps they count.
-      function: that makes them, ``SUMMED`` or ``SURVEYED``.
-      pick: the ``Wide`` of a total's ``whole``.
-      norm: of ``NORMS``, that is bounded.
-      bound: of a config.
+      words: their meaning.
+      when: the steps in which they count.
+      function: their origin, ``SUMMED`` or ``SURVEYED``.
+      pick: gives their ``Wide`` from the ``whole`` of a total.
+      norm: the bounded norm, of ``NORMS``.
+      bound: gives the bound from a config.
     """
 
     words: str
@@ -65,7 +65,7 @@ class Part(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An algorithm, a config of it, and what its users add."""
+    """An algorithm, a config, and the parts that its users add."""
 
     name: str
     algorithm: Algorithm
@@ -78,7 +78,7 @@ def _clipped(pick: Callable[[Any], Any], budget: Callable[[Any], Any], when: str
 
 
 def _counted(pick: Callable[[Any], Any], function: str, of: str) -> Part:
-    return Part(f"which powers of two {of} does not exceed", "one step", function, pick, "each", lambda _: 1)
+    return Part(f"flags of the powers of two at or above {of}", "a single step", function, pick, "each", lambda _: 1)
 
 
 def _losses(words: str, pick: Callable[[Any], Any], when: str = "each step") -> Part:
@@ -90,7 +90,7 @@ def _whole(whole: Any) -> Any:
 
 
 def rows() -> list[Row]:
-    """Every algorithm with a ``contribute``, with all that its users may add."""
+    """Every algorithm with a ``contribute``, with all parts that its users add."""
     shared = {"users": USERS, "mu": MU}
     descent = {**shared, "steps": STEPS, "bounds": BOX}
     own = _clipped(_whole, lambda config: config.budget)
@@ -135,7 +135,7 @@ def rows() -> list[Row]:
             "private_search", private_search.make_algorithm(), private_search.config(**around, choice_mu=[MU]),
             (
                 Part(
-                    "losses at the points of a choice, less the user's own least one", CHOOSING, SUMMED,
+                    "losses at the points of a choice, minus the user's least loss", CHOOSING, SUMMED,
                     lambda whole: whole.choice, "each",
                     lambda config: int(config.choices[0].units) * int(config.choices[0].digits),
                 ),
@@ -146,7 +146,7 @@ def rows() -> list[Row]:
             private_search.config(**around, choice_mu=[MU / 2, MU / 2], inner_config=half),
             (
                 Part(
-                    "losses at the points of a choice, less the user's own least one", CHOOSING, SUMMED,
+                    "losses at the points of a choice, minus the user's least loss", CHOOSING, SUMMED,
                     lambda whole: whole.choice, "each",
                     lambda config: int(config.choices[0].units) * int(config.choices[0].digits),
                 ),
@@ -172,18 +172,18 @@ def without() -> list[str]:
 
 
 def first_query(row: Row) -> Query:
-    """Of a run that begins."""
+    """The first query of a run."""
     key = jax.random.key(0)
     return row.algorithm.ask(key, row.config, row.algorithm.init(key, row.config))
 
 
 def values_of(row: Row, query: Query, users: int) -> tuple[int, ...]:
-    """The shape of what the objective returns for so many users."""
+    """The shape of the objective's values for this number of users."""
     return (1, DIMENSION, users) if row.algorithm is dp_gd.algorithm else (len(query.mask), users)
 
 
 def added(row: Row, function: str, query: Query, memory: Any, values: jax.Array) -> Any:
-    """The ``whole`` of these users' total."""
+    """The ``whole`` of the total of these users."""
     if function == SURVEYED:
         assert row.algorithm.survey is not None
         return row.algorithm.survey(row.config, query, memory, values)
@@ -210,14 +210,15 @@ def page() -> str:
             )
     table = "\n".join(lines)
     names = ", ".join(f"`{name}`" for name in without())
-    return f"""# What one user adds
+    return f"""# The contribution of a user
 
-In each step every user adds a short vector of whole numbers to a sum. Noise is added to the sum once, or one choice is
-drawn by it. This page lists these vectors for {USERS:,} users, `mu = {MU:g}`, {STEPS} steps, {DIMENSION} parameters
-and {BATCH} points a step. `scripts/contributions` wrote the page from the traced programs and the configurations;
-`tests/test_contribute.py` gives `contribute` extreme records and checks the bounds.
+Read this page to see how far each of your users can move the sums of a step. Every user adds a short vector of whole
+numbers to a sum. The library adds noise to the sum once, or draws a choice from it once. The table lists these vectors
+for {USERS:,} users, `mu = {MU:g}`, {STEPS} steps, {DIMENSION} parameters and {BATCH} points a step.
+`scripts/contributions` wrote the page from the traced programs and the configurations; `tests/test_contribute.py` gives
+`contribute` extreme records and checks the bounds.
 
-| algorithm | what one user adds | when | numbers | bound on one user's numbers | numbers a user carries |
+| algorithm | part that a user adds | steps | numbers | bound on the numbers | numbers that a user carries |
 |---|---|---|---|---|---|
 {table}
 
@@ -232,7 +233,7 @@ values until the release: {names}.
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/contributions", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 where the page is another")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page differs")
     options = parser.parse_args(arguments)
     text = page()
     if options.check:

@@ -1,4 +1,4 @@
-"""`scripts/counts [CHECKOUT]`: how large and how plain the package is, of this checkout and, beside it, of another."""
+"""`scripts/counts [CHECKOUT]`: size and plainness of the package, in this checkout and, optionally, in another."""
 
 import argparse
 import ast
@@ -206,9 +206,11 @@ def counts(root: Path) -> dict[str, object]:
 def main() -> None:
     """Print both."""
     parser = argparse.ArgumentParser(prog="scripts/counts", description=__doc__)
-    parser.add_argument("checkout", nargs="?", type=Path, help="another checkout, such as an older commit's")
-    parser.add_argument("--names", action="store_true", help="list the functions named by a participle or preposition")
-    parser.add_argument("--prose", action="store_true", help="list words that point back and words to you, by file")
+    parser.add_argument(
+        "checkout", nargs="?", type=Path, help="another checkout to compare with, such as an older commit's"
+    )
+    parser.add_argument("--names", action="store_true", help="list functions with a participle or preposition as name")
+    parser.add_argument("--prose", action="store_true", help='list the rates of pointing words and of "you", by file')
     arguments = parser.parse_args()
     if arguments.prose:
         return prose.print_rates(ROOT)

@@ -1,7 +1,7 @@
-"""``scripts/functions [--check]``: which functions of JAX a loss of one person may call, written to docs/functions.md.
+"""``scripts/functions [--check]``: write docs/functions.md, the functions of JAX that a loss of one person may call.
 
-Every function of the modules below is called with the forms below, a record of four numbers among the arguments; what
-JAX cannot trace so is no form of that function.
+The script calls every function of the modules below with the forms below; the arguments contain a record of four
+numbers. A call that JAX cannot trace is no form of the function.
 """
 
 import argparse
@@ -93,14 +93,14 @@ FORMS: dict[str, Callable[[Callable[..., Any], Any, Any], Any]] = {
 
 
 class Case(NamedTuple):
-    """A call of one function, and what came of it.
+    """A call of a function, and its refusals.
 
     Attributes:
-      function: its name.
-      form: of the call.
-      refusal: why ``per_user`` refuses it; empty where it does not.
-      of_all: why ``check_separable`` refuses the same, mapped over all users by ``jax.vmap``.
-      constants: it holds arrays, which ``public_constants=True`` calls public.
+      function: name of the function.
+      form: form of the call.
+      refusal: reason of ``per_user`` to refuse the call; empty if the call is taken.
+      of_all: reason of ``check_separable`` to refuse the call mapped over all users by ``jax.vmap``.
+      constants: whether the call holds arrays, to be declared by ``public_constants=True``.
     """
 
     function: str
@@ -111,7 +111,7 @@ class Case(NamedTuple):
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """All public functions of the modules, by name; each once."""
+    """All public functions of the modules by name, without repetition."""
     found: dict[str, Callable[..., Any]] = {}
     seen: set[int] = set()
     for name in MODULES:
@@ -126,7 +126,7 @@ def functions() -> dict[str, Callable[..., Any]]:
 
 
 def loss_of(function: Callable[..., Any], form: str) -> Callable[[Any, Any], jax.Array]:
-    """``(point, record) -> numbers``: all that a call returns, in one array of float64."""
+    """``(point, record) -> numbers``: all results of a call in an array of float64."""
 
     def loss(point: Any, record: Any) -> jax.Array:
         leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(FORMS[form](function, point, record))]
@@ -145,7 +145,7 @@ def _parts(leaf: jax.Array) -> Iterator[jax.Array]:
 
 
 def cases(name: str, function: Callable[..., Any]) -> list[Case]:
-    """Every form of a function that JAX traces and that depends on the record."""
+    """Every traceable form of a function, if its values depend on the record."""
     found = []
     for form in FORMS:
         loss = loss_of(function, form)
@@ -163,7 +163,7 @@ def cases(name: str, function: Callable[..., Any]) -> list[Case]:
 
 
 def _refusal(loss: Callable[..., Any]) -> tuple[str, bool]:
-    """Why ``per_user`` refuses a loss, and whether it holds arrays."""
+    """The reason of ``per_user`` to refuse a loss, and whether the loss holds arrays."""
     for constants in (False, True):
         try:
             jax.eval_shape(separable.per_user(loss, public_constants=constants), POINT, np.zeros((USERS, WIDTH)))
@@ -193,7 +193,7 @@ def _reason(error: Exception) -> str:
 
 
 def page(rows: list[Case]) -> str:
-    """The page: how many pass, and which are refused, why."""
+    """The page: the numbers of functions taken, and the refused functions with reasons."""
     names = {row.function for row in rows}
     apart = {row.function for row in rows if not row.refusal}
     held = sorted({row.function for row in rows if row.constants and not row.refusal})
@@ -244,7 +244,7 @@ def lines_of(rows: list[tuple[Case, str]]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/functions", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 where the page is another")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page differs")
     options = parser.parse_args(arguments)
     text = page([case for name, function in functions().items() for case in cases(name, function)])
     if options.check:

@@ -1,7 +1,7 @@
-"""``scripts/numbers [--check]``: write what README and docs say in figures, out of docs/results.
+"""``scripts/numbers [--check]``: write the figures of README and docs from docs/results.
 
-A table stands between ``<!-- numbers: NAME -->`` and ``<!-- end -->``, on lines of their own; a figure in a sentence
-between ``<!-- number: NAME -->`` and ``<!-- end -->``. ``--names`` prints both kinds of names.
+Put a table between ``<!-- numbers: NAME -->`` and ``<!-- end -->``, on lines of their own. Put a figure of a sentence
+between ``<!-- number: NAME -->`` and ``<!-- end -->``. ``--names`` prints all names.
 """
 
 import argparse
@@ -54,14 +54,16 @@ def fill_page(path: Path) -> str:
 
 
 def differences() -> list[Path]:
-    """Documents in which a figure is not what the results say."""
+    """Documents with a figure that differs from the results."""
     return [path for path in documents() if fill_page(path) != path.read_text()]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/numbers", description="What the documents say, out of docs/results.")
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 where a document differs")
-    parser.add_argument("--names", action="store_true", help="the names that a marker may have")
+    parser = argparse.ArgumentParser(
+        prog="scripts/numbers", description="Write the figures of README and docs from docs/results."
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a document differs")
+    parser.add_argument("--names", action="store_true", help="print the names for markers")
     arguments = parser.parse_args()
     if arguments.names:
         print("tables:", *BLOCKS, "figures in sentences:", *SENTENCES, sep="\n")
@@ -70,7 +72,7 @@ def main() -> int:
     if arguments.check:
         print(
             "\n".join(f"{path.name} differs from docs/results: run scripts/numbers" for path in wrong)
-            or "all as docs/results have it"
+            or "all documents agree with docs/results"
         )
         return int(bool(wrong))
     for path in wrong:

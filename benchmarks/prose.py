@@ -1,4 +1,4 @@
-"""How plainly the pages and the docstrings speak: words that point back and words to the reader, per thousand."""
+"""Plainness of pages and docstrings: words that point back, and words to the reader, per thousand."""
 
 import ast
 import re

@@ -1,7 +1,7 @@
-"""``scripts/reproduce [PAPER [ITEM]] [--quick | --full] [--seeds N]``: without an item, what there is.
+"""``scripts/reproduce [PAPER [ITEM]] [--quick | --full] [--seeds N]``: run an item; without one, list them.
 
-``scripts/reproduce all`` is all of them, in hours: stopped and started again it goes on, and results/reproduction.md
-says what the papers say beside what came out. ``--quick``: minutes, all of them small, from which no verdict follows.
+``scripts/reproduce all`` runs all items in hours and writes results/reproduction.md, the papers' sentences beside the
+measurements. Stop it and start it again: it goes on. ``--quick`` runs small sizes in minutes and gives no verdict.
 """
 
 import argparse
@@ -25,14 +25,20 @@ GROWING = ("fig3",)  # of Sopa et al.: written after every run
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="scripts/reproduce", description="A figure or table of one of the papers.")
-    parser.add_argument("paper", nargs="?", choices=(*reproductions.PAPERS, ALL), help="listed where not given")
-    parser.add_argument("item", nargs="?", help="such as fig1; the paper's are listed where not given")
-    parser.add_argument("--quick", action="store_true", help="small sizes and few seeds: for a look, not a figure")
-    parser.add_argument(
-        "--full", action="store_true", help="as many runs as the paper, where the item has fewer: hours"
+    parser = argparse.ArgumentParser(
+        prog="scripts/reproduce", description="Reproduce a figure or table of one of the papers."
     )
-    parser.add_argument("--seeds", type=int, help="how many seeds to report; the paper's number where not given")
+    parser.add_argument(
+        "paper", nargs="?", choices=(*reproductions.PAPERS, ALL), help="a paper, or all; without it, list the papers"
+    )
+    parser.add_argument("item", nargs="?", help="an item, such as fig1; without it, list the paper's items")
+    parser.add_argument(
+        "--quick", action="store_true", help="use small sizes and few seeds; report no figure from such a run"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="use as many runs as the paper, where the item has fewer; takes hours"
+    )
+    parser.add_argument("--seeds", type=int, help="number of seeds to report; the paper's number by default")
     arguments = parser.parse_args()
     if arguments.paper == ALL:
         if arguments.item or arguments.seeds or arguments.full:
@@ -52,12 +58,12 @@ def main() -> None:
 
 
 def everything(quick: bool) -> int:
-    """Each item in a process of its own, but for those that this commit measured before; how many failed."""
+    """Run each item in its own process, unless this commit has measured it; return 1 if an item failed."""
     wanted = [(paper, item) for paper in reproductions.PAPERS for item in reproductions.items(paper)]
     rows, failed = [], 0
     for paper, item in tqdm(wanted, unit="item"):
         log, started = report.folder("all") / f"{paper}_{item}.log", time.perf_counter()
-        said = "there already"
+        said = "measured before"
         if not _is_new(paper, item, quick):
             with log.open("w") as file:
                 command = [sys.executable, "-m", "benchmarks.reproduce", paper, item, *["--quick"] * quick]
@@ -65,7 +71,7 @@ def everything(quick: bool) -> int:
             said = "done" if status == 0 else f"FAILED, see results/all/{log.name}"
             failed += status != 0
         rows.append((f"{paper} {item}", said, f"{time.perf_counter() - started:.0f} s"))
-    report.print_table(("item", "what", "took"), rows, flush=(0, 1))
+    report.print_table(("item", "status", "time"), rows, flush=(0, 1))
     if not quick:
         path = report.folder() / "reproduction.md"
         path.write_text(verdicts.page(lambda name: _measured(*name.split("_", 1))) + "\n")
@@ -79,7 +85,7 @@ def _measured(paper: str, item: str, quick: bool = False) -> Any:
 
 
 def _is_new(paper: str, item: str, quick: bool) -> bool:
-    """Whether this commit's code wrote a whole result: one that is written as it grows has its figure at the end."""
+    """Whether this commit's code wrote a whole result; a growing result has its figure only at the end."""
     found = _measured(paper, item, quick)
     path = report.RESULTS / paper / f"{item}{'_quick' * quick}"
     whole = path.with_suffix(".png").exists() or item not in GROWING
@@ -87,14 +93,14 @@ def _is_new(paper: str, item: str, quick: bool) -> bool:
 
 
 def listed(papers: list[str] | tuple[str, ...]) -> None:
-    """A line for each item: what it is, and how long it last took."""
+    """A line for each item: its title, and its last time."""
     rows = []
     for paper in papers:
         for item, function in reproductions.items(paper).items():
             stored = report.stored(f"{paper}_{item}")
             title = stored["figure"] if stored else (inspect.getdoc(function) or item).partition("\n")[0]
             rows.append((f"{paper} {item}", report.last_time(stored), title))
-    report.print_table(("item", "last took", "what"), rows, flush=(0, 2))
+    report.print_table(("item", "last took", "title"), rows, flush=(0, 2))
 
 
 if __name__ == "__main__":

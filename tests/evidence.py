@@ -1,4 +1,4 @@
-"""What ``--full`` counted: each row under results/, kept between runs, and docs/evidence.md, a line for each test."""
+"""The counts of ``--full``: rows under results/, kept between runs, and docs/evidence.md, a line for each test."""
 
 import json
 import re
@@ -7,10 +7,11 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 ROWS, PAGE = ROOT / "results" / "evidence.json", ROOT / "docs" / "evidence.md"
-HEAD = """# What the tests counted
+HEAD = """# Counts of the tests
 
-`scripts/test --full` writes this page: for each test with a count, how many cases it ran, the least count of a case,
-and the date and commit of the run. `scripts/test` runs the same tests with smaller counts.
+Read this page to see how often each statistical test repeated its trial. `scripts/test --full` writes the page: for
+each test with a count, the number of cases, the least count of a case, and the date and commit of the run. Run
+`scripts/test` to repeat the same tests with smaller counts, or `scripts/test --full` for these counts.
 
 | test | cases | count | date | commit |
 |---|---|---|---|---|
@@ -20,7 +21,7 @@ MUTANTS = re.compile(r"^`scripts/test --mutants`: .*$", re.MULTILINE)
 
 
 def record(rows: list[dict[str, Any]], path: Path = ROWS, page: Path = PAGE) -> None:
-    """Add rows, each with "test", "count", "date" and "commit", in the place of earlier rows of these tests."""
+    """Add rows, each with "test", "count", "date" and "commit"; they replace earlier rows of these tests."""
     kept = json.loads(path.read_text()) if path.exists() else []
     ran = {row["test"] for row in rows}
     rows = rows + [row for row in kept if row["test"] not in ran and is_defined(row["test"])]
@@ -38,7 +39,7 @@ def record(rows: list[dict[str, Any]], path: Path = ROWS, page: Path = PAGE) -> 
 
 
 def record_mutants(counts: dict[str, Any], date: str, commit: str, page: Path = PAGE) -> None:
-    """Say on the page how many mutants of the package a test saw."""
+    """Write on the page how many mutants of the package a test saw."""
     sentence = (
         f"`scripts/test --mutants`: {counts['count']} mutants, {counts['killed']} killed, {counts['time']} killed by "
         f"time, {counts['survived']} survived, {counts['equivalent']} equivalent; {counts['score']:.1%} killed "
@@ -48,7 +49,7 @@ def record_mutants(counts: dict[str, Any], date: str, commit: str, page: Path = 
 
 
 def write_page(page: Path, lines: dict[str, str], mutants: str) -> None:
-    """Lines by test, those of tests that are gone left out."""
+    """Write the lines of all tests that still exist."""
     rows = "".join(f"{line}\n" for test, line in sorted(lines.items()) if is_defined(test))
     page.write_text(HEAD + rows + (f"\n{mutants}\n" if mutants else ""))
 

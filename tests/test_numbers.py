@@ -6,7 +6,7 @@ import evidence
 import pytest
 
 from benchmarks import bench, numbers, report, reproductions
-from benchmarks.tables import BLOCKS, SENTENCES, aims, markdown, verdicts
+from benchmarks.tables import BLOCKS, SENTENCES, markdown, summary, verdicts
 
 RESULTS = sorted(report.STORED.glob("*.json"))
 
@@ -93,17 +93,11 @@ def test_every_figure_of_a_sentence_is_used():
     assert used == SENTENCES.keys()
 
 
-@pytest.mark.parametrize(
-    ("aimed", "at_least", "expected"),
-    [(2.0, True, "met"), (3.0, True, "missed"), (3.0, False, "met"), (2.0, False, "missed"), (2.5, True, "met")],
-)
-def test_an_aim_is_met_on_its_own_side(monkeypatch, aimed, at_least, expected):
-    of = aims.Aim("it", "bench_it", lambda result: result["it"], aimed, at_least=at_least)
-    monkeypatch.setattr(aims, "AIMS", (of, of._replace(source="bench_other")))
-    measured, not_measured = aims.rows({"bench_it": {"it": 2.5}}.get)
-    assert (measured[0], measured[1], measured[3]) == ("it", "2.5", expected)
-    assert not_measured == ("it", "not measured", measured[2], "")
-    assert aims.rows({"bench_it": {"other": 2.5}}.get)[0][1] == "not measured at this size"
+def test_a_summary_says_what_was_not_measured(monkeypatch):
+    of = summary.Figure("it", "bench_it", lambda result: result["it"])
+    monkeypatch.setattr(summary, "FIGURES", (of, of._replace(source="bench_other"), of._replace(seconds=True)))
+    assert summary.rows({"bench_it": {"it": 2.5}}.get) == [("it", "2.5"), ("it", "not measured"), ("it", "2.5 s")]
+    assert summary.rows({"bench_it": {"other": 2.5}}.get)[0][1] == "not measured at this size"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""``scripts/bench blocks``: how many blocks a search should have, and how settings are carried from one to all rows.
+"""``scripts/bench blocks``: the best number of blocks for a search, and carrying settings from blocks to all rows.
 
-Regret is the loss, on rows held out, of the learner fitted to all rows with the setting chosen, less that of the best
-setting: in expectation over the private choice, which has no other randomness.
+Regret is a difference of losses on held-out rows, of the learner fitted to all rows: with the chosen setting, minus
+with the best setting. Regret is an expectation over the private choice, which has no other randomness.
 """
 
 import time

@@ -1,8 +1,9 @@
-"""``scripts/bench fronts``: a front that may be published beside DPareto's, which may not, in minutes.
+"""``scripts/bench fronts``: a front for publication compared with DPareto's, which may not be published, in minutes.
 
-Logistic regression on Adult, by DP-SGD. The unprotected search is that of ``scripts/reproduce avent table2``: 16 and
-256 settings, raw errors on the records that judge all ways. A front is judged by the error on those records of the
-model that it shows as best within an epsilon for one training.
+The task is logistic regression on Adult by DP-SGD. The unprotected search is that of
+``scripts/reproduce avent table2``: 16 and 256 settings, with raw errors on the records that judge all ways. The script
+judges a front by the error, on those records, of the model that the front shows as best within an epsilon for one
+training.
 """
 
 import os

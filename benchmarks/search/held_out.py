@@ -1,7 +1,7 @@
-"""``scripts/bench sklearn``: ``PrivateSearchCV`` at an epsilon of 1 beside an estimator's defaults, on held-out rows.
+"""``scripts/bench sklearn``: ``PrivateSearchCV`` at an epsilon of 1 compared with defaults, on held-out rows.
 
-Rows of the search are halved as by default: both models are fitted to the training half, the other half is private.
-The noise has a seed, so that a run can be repeated.
+The rows of the search are halved, as by default: both models are fitted to the training half, and the other half is
+private. The noise has a seed, so that you can repeat a run.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""``scripts/bench search``: how low the default search gets, beside random search without privacy and others, in hours.
+"""``scripts/bench search``: the losses of the default search, random search without privacy and others, in hours.
 
-Every search is given as many evaluations of a problem, and the same seeds: differences are paired.
+Every search has equally many evaluations of a problem, and the same seeds: differences are paired.
 """
 
 import math

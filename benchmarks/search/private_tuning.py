@@ -1,4 +1,4 @@
-"""``scripts/bench private_tuning``: test errors of models that were tuned AND trained under one epsilon, in hours."""
+"""``scripts/bench private_tuning``: test errors of models tuned AND trained under one epsilon, in hours."""
 
 import os
 import time

@@ -1,7 +1,7 @@
-"""``scripts/bench repetitions``: which law of the number of runs a private selection does best with, in minutes.
+"""``scripts/bench repetitions``: errors of a private selection by distribution of its number of runs, in minutes.
 
-Every setting is trained a few times with the noise that a law asks for; what a selection would return is then drawn
-from these trainings thousands of times. No seed of ``scripts/bench private_tuning`` is used.
+Every setting is trained a few times with the noise for a distribution; the results of selections are then drawn from
+these trainings thousands of times. The seeds differ from those of ``scripts/bench private_tuning``.
 """
 
 import os

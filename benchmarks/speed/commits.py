@@ -1,7 +1,7 @@
-"""``scripts/bench commits --against PATH``: this checkout beside another one, such as a clone of the commit before.
+"""``scripts/bench commits --against PATH``: this checkout compared with another, such as a clone of the last commit.
 
-Both run the same measurements in processes of their own, interleaved; the figures are medians, and peaks of memory. The
-result is for the closing note of a change, not for a page.
+Both run the same measurements in their own processes, alternating. The figures are medians and peaks of memory. Use the
+result in the closing note of a change, not on a page.
 """
 
 import statistics

@@ -1,4 +1,4 @@
-"""``scripts/bench demo``: the demo's table, with the losses of each seed, and its time."""
+"""``scripts/bench demo``: the demo's table, with the losses of each seed and the time."""
 
 import time
 

@@ -1,8 +1,8 @@
-"""``scripts/bench dp_gibo``: whole runs beside BoTorch, the per-user step beside the machine's own ceilings.
+"""``scripts/bench dp_gibo``: whole runs compared with BoTorch, and the per-user step with the machine's ceilings.
 
-Every process is timed interleaved with the others, in one run of this script; imports are never counted, compilation is
-counted apart. Ours runs on two host devices unless a row says otherwise, by ``policy="shard"``: neither side's problem
-factors matrices in batches, so the caution behind the default of ``drivers.distribute`` is not needed.
+All processes alternate in one run of this script. Imports are never counted, and compilation is counted apart. Ours
+runs on two host devices by ``policy="shard"`` unless a row says otherwise. Neither side's problem factors matrices in
+batches, so the cautious default of ``drivers.distribute`` is not needed.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""``scripts/bench dp_gp_ucb``: a sweep of 100 seeds beside the same loop on scikit-learn, interleaved.
+"""``scripts/bench dp_gp_ucb``: a sweep of 100 seeds compared with the same loop on scikit-learn.
 
-Ours runs on two host devices, the peer with one BLAS thread and with two, of which the faster counts. Both see the same
-values, so their picks are compared as well, up to the first step at which the peer's two best scores are closer than
-1e-9: beyond it rounding decides.
+The sides alternate. Ours runs on two host devices; the peer runs with one BLAS thread and with two, and the faster time
+counts. Both see the same values, so their picks are compared as well, up to the first step at which the peer's two best
+scores are closer than 1e-9: beyond this step rounding decides.
 """
 
 import statistics

@@ -1,5 +1,7 @@
-"""``scripts/bench dp_sgd``: useful examples a second over the paper's mix of settings, beside padding every batch; one
-training beside Opacus; and one with exact noise beside one with noise in floats.
+"""``scripts/bench dp_sgd``: DP-SGD over a search's settings compared with padding, Opacus and noise in floats.
+
+The first figure is useful examples a second over the paper's mix of settings, compared with padding every batch. Then
+come one training compared with Opacus, and one with exact noise compared with one with noise in floats.
 """
 
 import statistics

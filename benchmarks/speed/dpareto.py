@@ -1,6 +1,7 @@
-"""``scripts/bench dpareto``: 16 seeds and 256 proposals with a free oracle, beside the same loop on BoTorch.
+"""``scripts/bench dpareto``: 16 seeds and 256 proposals with a free oracle, compared with the same loop on BoTorch.
 
-The peer proposes fewer settings, later steps cost more: the ratio is of the same number, interleaved.
+The peer proposes fewer settings, since later steps cost more. The ratio compares equal numbers of proposals; the sides
+alternate.
 """
 
 import statistics

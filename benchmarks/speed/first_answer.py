@@ -1,8 +1,8 @@
-"""``scripts/bench first_answer [--against PATH]``: how long a new user waits, in fresh processes without any cache.
+"""``scripts/bench first_answer [--against PATH]``: time until a new user's first answer, in fresh processes, no cache.
 
-Each part runs in a process of its own, the parts and the checkouts interleaved, and the least of three is the figure:
-what a machine that does something else adds is never negative. Beside it stands the import of JAX and optax, which
-nobody can save. With ``--against`` a second checkout, such as a clone of an earlier commit, runs in the same way.
+Each part runs in its own process. The parts and the checkouts alternate, and the least of three is the figure, since
+other work on the machine only adds time. The import of JAX and optax is the reference, because nobody can avoid this
+import. Pass ``--against`` to time a second checkout, such as a clone of an earlier commit.
 """
 
 import os

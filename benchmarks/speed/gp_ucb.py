@@ -1,11 +1,11 @@
-"""``scripts/bench gp_ucb``: GP-UCB on a box beside Optuna's ``GPSampler`` and BoTorch, on four functions.
+"""``scripts/bench gp_ucb``: GP-UCB on a box compared with Optuna's ``GPSampler`` and BoTorch, on four functions.
 
-Measured are seconds a suggestion, warm; the regret of the best point evaluated, over seeds; and a whole first run in a
-new process, compilation included, imports not. All sides evaluate as many points, the first ones drawn and the same for
-all. Ours has the library's defaults and refits every 5 evaluations. BoTorch does that too, and a second time refits at
-every step, as Optuna always does; that is slower, so it has fewer seeds. Seconds a suggestion are those of a whole run
-over its suggestions: the model, the acquisition and the function, which costs microseconds. A peer's regret is of one
-thread; its time is that of one thread or two, whichever is faster on the seeds that run with both.
+The script measures the seconds of a warm suggestion, the regret of the best point evaluated, over seeds, and a whole
+first run in a new process, with compilation and without imports. All sides evaluate equally many points; the first
+points are drawn and the same for all. Ours has the library's defaults and refits every 5 evaluations. BoTorch does the
+same, and on fewer seeds refits at every step, as Optuna always does. Seconds a suggestion are the seconds of a whole
+run over its suggestions: the model, the acquisition and the function, a matter of microseconds. A peer's regret comes
+from runs with one thread; its time is the faster of one thread and two on the seeds with both.
 """
 
 import statistics

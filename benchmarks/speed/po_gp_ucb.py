@@ -1,9 +1,8 @@
-"""``scripts/bench po_gp_ucb``: the modeler of an outsourced search beside a posterior recomputed at every step, beside
-the machine's memory, and beside scikit-learn.
+"""``scripts/bench po_gp_ucb``: the modeler of an outsourced search, recomputation, memory and scikit-learn.
 
-Ours runs on two host devices, and so does the recomputed posterior; scikit-learn has one BLAS thread or two, the faster
-counting. All sides begin with the same row, so their picks are compared too, up to the first step at which the peer's
-two best scores are closer than 1e-9: beyond it rounding decides.
+Ours runs on two host devices, and so does a posterior recomputed at every step. Scikit-learn has one BLAS thread or
+two, and the faster time counts. All sides begin with the same row, so their picks are compared too, up to the first
+step at which the peer's two best scores are closer than 1e-9: beyond this step rounding decides.
 """
 
 import statistics

@@ -1,6 +1,7 @@
-"""``scripts/bench problems``: losses of all users as one array program, beside those of one person by ``per_user``.
+"""``scripts/bench problems``: the loss of one person, by ``per_user``, compared with one array program for all users.
 
-At the sizes of the experiments, in one process, interleaved; the time of one evaluation, compiled before.
+Problems have the sizes of the experiments. Both forms alternate in one process; the time is of one evaluation, compiled
+before.
 """
 
 import statistics

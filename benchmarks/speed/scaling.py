@@ -1,8 +1,9 @@
-"""``scripts/bench scaling``: how cost grows with each size, beside what the code says, and what fits in 24 GiB.
+"""``scripts/bench scaling``: growth of cost with each size, compared with the code, and the largest sizes in 24 GiB.
 
-One size is doubled, the others stay. The exponent is the slope of log time over log size by least squares, over the
-upper half of the sizes; time is the median of three runs of a compiled program, compilation apart. What fits is XLA's
-statement about a program compiled at that size: arguments, results and temporaries. Nothing of that size is allocated.
+The script doubles one size and keeps the others. The exponent is the slope of log time over log size by least squares,
+over the upper half of the sizes. Time is the median of three runs of a compiled program, without compilation. The
+largest sizes come from XLA's report on a program compiled at that size: arguments, results and temporaries. Nothing of
+this size is allocated.
 """
 
 import statistics

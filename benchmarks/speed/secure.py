@@ -1,7 +1,7 @@
-"""``scripts/bench secure``: what exact noise and ChaCha20 keys cost a sweep of DP-GIBO, and one draw, interleaved.
+"""``scripts/bench secure``: the cost of exact noise and ChaCha20 keys in a sweep of DP-GIBO and in one draw.
 
-The peer is our own floating-point noise with JAX's default keys: the same problem as ``scripts/bench dp_gibo``, in the
-same process, on two host devices.
+The peer is our own floating-point noise with JAX's default keys, on the problem of ``scripts/bench dp_gibo``,
+alternating in the same process on two host devices.
 """
 
 import statistics

@@ -1,4 +1,4 @@
-"""``scripts/bench streamed``: DP-GD with exact noise on a billion users, of whom a shard is in memory at a time."""
+"""``scripts/bench streamed``: DP-GD with exact noise on a billion users, with one shard in memory at a time."""
 
 from benchmarks.speed import rows, streamed_problem
 from benchmarks.speed.worker import Worker

@@ -1,4 +1,4 @@
-"""``scripts/bench users``: DP-GIBO on ten million users, memory and time beside reading what it must read once.
+"""``scripts/bench users``: DP-GIBO on ten million users, its memory, and its time compared with one reading.
 
 A step evaluates eleven points, each of which reads all records, and multiplies the losses in memory by the weights.
 """

@@ -1,11 +1,11 @@
-"""What the documents say in figures, out of docs/results: tables (``BLOCKS``) and figures in ``SENTENCES``."""
+"""The figures of the documents, read from docs/results: tables (``BLOCKS``) and figures in ``SENTENCES``."""
 
-from benchmarks.tables import aims, facts, papers, scaling, search, sentences, speed, tuning, verdicts
+from benchmarks.tables import facts, papers, scaling, search, sentences, speed, summary, tuning, verdicts
 
 SENTENCES = sentences.SENTENCES
 
 BLOCKS = {
     name: block
-    for module in (papers, search, tuning, speed, scaling, aims, facts, verdicts)
+    for module in (papers, search, tuning, speed, scaling, summary, facts, verdicts)
     for name, block in module.BLOCKS.items()
 }

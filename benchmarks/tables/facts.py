@@ -1,4 +1,4 @@
-"""Ten measured facts for the front page, and where every stored result comes from."""
+"""Measured facts for the front page, and the origin of every stored result."""
 
 import json
 from collections import Counter
@@ -33,29 +33,28 @@ def facts() -> str:
     forest = stored("bench_sklearn")["data"]["adult"]["losses"]
     private, default = (float(np.mean(forest[which])) for which in ("private", "default"))
     lines = [
-        f"13 hyper-parameters tuned on 300 patients at mu = 1: mean loss {gibo:.3f}, random search without privacy "
-        f"{random:.3f} (`scripts/demo`).",
-        f"A random forest by `PrivateSearchCV` at epsilon = 1, rows of Adult held out: log loss {private:.3f}, with "
-        f"its defaults {default:.3f}.",
-        f"Regret of all candidates in order (logistic regression, epsilon = 1): {ordered:.3f}; a random choice "
-        f"{chance:.3f} ({noise_of('kusner_regret')} noise).",
-        f"A sound planar Laplace transform for a unit of distance: regret {planar:.3f}; the published one, which "
-        f"protects nobody, {published:.3f}.",
-        f"Less time than peers, noise in floats: a run of a sweep of 100 seeds ({time_of(sweep['ours_s'], 2)}) "
-        f"{sweep['ratio']:.0f} times less than BoTorch, alone in a new process {figures(cold['ratio'], 2)}; "
-        f"DP-GP-UCB over 1,000 candidates "
-        f"{figures(candidates['ratio'], 2)} times less than scikit-learn; a front by DPareto "
-        f"{figures(front['ratio'], 2)} times less than BoTorch, which refits at every step and finds the larger "
-        f"hypervolume on {less} of {len(volumes['ours'])} seeds; DP-SGD over a search's settings "
-        f"{figures(batches['ratio'], 2)} times less than padding.",
-        f"{claims} claims attacked with up to {audits['trials']:,} trials each: {verdicts['EXCEEDED']} exceeded; "
-        f"{broken} of {len(audits['rows']) - claims} attacks on what carries no guarantee succeed.",
+        f"Tune 13 hyper-parameters on 300 patients at mu = 1 (`scripts/demo`): mean loss {gibo:.3f}, and "
+        f"{random:.3f} by random search without privacy.",
+        f"Tune a random forest by `PrivateSearchCV` at epsilon = 1: log loss {private:.3f} on held-out rows of Adult, "
+        f"and {default:.3f} with the default parameters.",
+        f"Choose among all candidates in order (logistic regression, epsilon = 1, {noise_of('kusner_regret')} noise): "
+        f"regret {ordered:.3f}, and {chance:.3f} of a random choice.",
+        f"Publish rows by the sound planar Laplace transform, for a unit of distance: regret {planar:.3f}, and "
+        f"{published:.3f} by the published transform, which protects nobody.",
+        f"Compare times with peers (noise in floats): BoTorch takes {sweep['ratio']:.0f} times ours in a run of a "
+        f"sweep of 100 seeds (ours: {time_of(sweep['ours_s'], 2)}), and {figures(cold['ratio'], 2)} times ours in one "
+        f"run in a new process. Scikit-learn takes {figures(candidates['ratio'], 2)} times ours in DP-GP-UCB over "
+        f"1,000 candidates. BoTorch takes {figures(front['ratio'], 2)} times ours in a front by DPareto, refits at "
+        f"every step and finds the larger hypervolume on {less} of {len(volumes['ours'])} seeds. Padding takes "
+        f"{figures(batches['ratio'], 2)} times ours in DP-SGD over a search's settings.",
+        f"{claims} guarantees attacked with up to {audits['trials']:,} trials each: {verdicts['EXCEEDED']} exceeded. "
+        f"{broken} of {len(audits['rows']) - claims} attacks on releases without a guarantee against them succeed.",
     ]
     return "\n".join(f"- {line}" for line in lines)
 
 
 def results() -> str:
-    """Every stored result: when, of which commit, with which noise."""
+    """Every stored result: its date, commit, dtype, noise and time."""
     rows = []
     for path in sorted(report.STORED.glob("*.json")):
         one = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""Tables and numbers in Markdown, and the stored results they come from."""
+"""Tables and numbers in Markdown, and reading stored results."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -21,7 +21,7 @@ def stored(name: str) -> dict[str, Any]:
 
 
 def row_of(name: str, start: str, **fields: Any) -> dict[str, Any]:
-    """The row of a measurement whose name begins so and whose fields are these."""
+    """The one row with this beginning of its name and these fields."""
     rows = [one for one in stored(name)["rows"] if one["name"].startswith(start)]
     (found,) = [one for one in rows if all(one[field] == value for field, value in fields.items())]
     return found

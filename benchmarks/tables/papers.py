@@ -17,15 +17,15 @@ GRID = "grid of side 7.5"
 TRANSFORMS = {
     "not private": ("none", "none"),
     "random projection, as published": ("random projection, as published", "none"),
-    "planar Laplace": ("planar Laplace, kernel aware of it", "metric, for a unit of 50 across"),
+    "planar Laplace": ("planar Laplace, kernel aware of it", "metric, for one unit of a ball 50 across"),
     "Gaussian": ("Gaussian, kernel aware of it", "the same, by GDP"),
     "replace-one: planar Laplace": ("planar Laplace, replace-one", "for any two places"),
     "replace-one: randomised response, 4 cells": (
         "randomised response of 4 cells, replace-one",
         "for any two places",
     ),
-    "replace-one: no method below": ("no transform of pure epsilon-DP, replace-one, is below", "a proof"),
-    "random rows": ("random rows", "reads nothing"),
+    "replace-one: no method below": ("lower bound for pure epsilon-DP transforms, replace-one", "proved"),
+    "random rows": ("random rows", "reads no row"),
 }
 TASKS = {
     "LogReg+SGD": "logistic regression, SGD",
@@ -48,7 +48,9 @@ def demo() -> str:
         for name, one in found["methods"].items()
     ]
     took = f"{found['seconds']:.0f} s, compilation included; noise: {found['noise'].partition(':')[0]}."
-    return table(("method", "mean validation loss", "range", "evaluations", "users"), rows) + f"\n\n{took}"
+    return (
+        table(("method", "mean validation loss", "range", "evaluations", "guarantee for users"), rows) + f"\n\n{took}"
+    )
 
 
 def sopa_fig1() -> str:
@@ -92,9 +94,9 @@ def sopa_figures() -> str:
     rows = [
         (
             "[2](results/sopa_fig2.png)",
-            "Huber regression beside DP-GD, d = 4, mu = 1, 100 seeds: distance to the minimiser, median",
+            "Huber regression, d = 4, mu = 1, 100 seeds: median distance of DP-GIBO and DP-GD to the minimiser",
             f"{gibo:.3f} against {descent:.3f}, ratio {ratio['ratio']:.3f} "
-            f"(95 % {ratio['95%'][0]:.3f} to {ratio['95%'][1]:.3f}); half the way {lag:.1f} steps later",
+            f"(95 % {ratio['95%'][0]:.3f} to {ratio['95%'][1]:.3f}); DP-GIBO halves the distance {lag:.1f} steps later",
         ),
         (
             "[3](results/sopa_fig3.png)",
@@ -118,13 +120,13 @@ def sopa_figures() -> str:
         ),
         (
             "[5](results/sopa_fig5.png)",
-            f"the same, every user with one noise of deviation 0.01, {fifth['seeds'][1]} seeds: mean loss by the "
+            f"the same, all users with one noise of deviation 0.01, {fifth['seeds'][1]} seeds: mean loss by the "
             "deviation assumed",
             f"right {shared['0.01']:.3f}, too large (1) {shared['1']:.3f}, too small (0.0001) {shared['0.0001']:.3f}; "
             f"random search {random:.3f}",
         ),
     ]
-    return table(("figure", "what", "measured"), rows)
+    return table(("figure", "problem", "measured"), rows)
 
 
 def sopa_clip_norms() -> str:
@@ -144,13 +146,13 @@ def kusner_fig1() -> str:
     grid = {f"{one['to 0.95']:g}" for one in found["likeliest"].values()}
     least = 1 - min(one["extended"] for one in found["likeliest"].values())
     return (
-        f"`scripts/reproduce kusner fig1`: the likeliest correlation of neighbouring validation sets of "
-        f"{int(sizes[0]):,} to {int(sizes[-1]):,} records (kernel SVM on covertype, "
-        f"{found['settings']['chosen here']['train']:,} training records) is the largest on the paper's grid, "
-        f"{' or '.join(grid)}, and at least 1 - {least:.0e} beyond it. ".replace("e-0", "e-")
-        + "One record moves an accuracy by at most one over their number, which forces it: "
-        "[figure](results/kusner_fig1.png). The paper's own sizes and counts are from memory: the text at hand has "
-        "lost them."
+        f"For validation sets of {int(sizes[0]):,} to {int(sizes[-1]):,} records (kernel SVM on covertype, "
+        f"{found['settings']['chosen here']['train']:,} training records), the likeliest correlation of neighbouring "
+        f"sets is {' or '.join(grid)} on the paper's grid, the largest there, and at least 1 - {least:.0e} on an "
+        "extended grid. ".replace("e-0", "e-")
+        + "One record moves the accuracy on n records by at most 1 / n, so neighbours are this close: "
+        "[figure](results/kusner_fig1.png). The paper's own sizes and counts are from memory, because the text at hand "
+        "lacks them."
     )
 
 
@@ -207,11 +209,11 @@ def kharkovskii_paired() -> str:
     wide, loans = means["grid of side 10"], means["loans"]
     published, sound = "random projection, as published", "planar Laplace"
     return (
-        "For a unit of distance the sound planar Laplace transform is not inferior to the published one (paired 95 % "
-        f"intervals of the difference end at {ends}; the margin of {margin:+.2f} was fixed beforehand). On a grid of "
-        "side 10 it is worse at e^1.1 "
-        f"({wide[sound][2]:.3f} against {wide[published][2]:.3f}), and on the loans, one "
-        f"data set, at every budget ({min(loans[sound]):.2f} to {max(loans[sound]):.2f} against "
+        "For a unit of distance, the sound planar Laplace transform is not inferior to the published transform: the "
+        f"paired 95 % intervals of the difference end at {ends}, and the margin of {margin:+.2f} was fixed before the "
+        "runs. On a grid of side 10 the sound transform is worse at e^1.1 "
+        f"({wide[sound][2]:.3f} against {wide[published][2]:.3f}). On the loans, one data set, the sound transform is "
+        f"worse at every budget ({min(loans[sound]):.2f} to {max(loans[sound]):.2f} against "
         f"{np.mean(loans[published]):.2f})."
     )
 
@@ -220,10 +222,10 @@ def kharkovskii_replace_one() -> str:
     loans = stored("kharkovskii_regret")["mean"]["loans"]
     hidden, chance = loans["replace-one: planar Laplace"], loans["random rows"][0]
     return (
-        "Under replace-one, where a row is hidden among all places, a user gets what random rows give on the grids. "
-        "On the loans that holds at the smallest budget only: planar Laplace leaves "
-        f"{hidden[0]:.3f}, {hidden[1]:.3f} and {hidden[2]:.3f} where random rows leave {chance:.3f}; one data set "
-        "and budgets of e^1 to e^2.9, at which a released row says much more about where it is."
+        "Under replace-one, a row is hidden among all places. On the grids, a search then does about as well as random "
+        f"rows. On the loans, planar Laplace leaves {hidden[0]:.3f}, {hidden[1]:.3f} and {hidden[2]:.3f}, and random "
+        f"rows leave {chance:.3f}: only the smallest budget does about as well as random rows. The loans are one data "
+        "set, and at their budgets of e^1 to e^2.9 a released row says much more about its place."
     )
 
 
@@ -259,7 +261,13 @@ def avent_luck() -> str:
             + tuple(f"{mean:.3f} ({low:.3f} to {high:.3f})" for mean, low, high in less)
         )
     count = len(next(iter(found.values())))
-    header = ("", f"{count} searches, ours, mean", "range", "less random, ours", "less random, the paper's accountant")
+    header = (
+        "",
+        f"{count} searches, ours, mean",
+        "range",
+        "minus random, ours",
+        "minus random, the paper's accountant",
+    )
     return table(header, rows)
 
 
@@ -291,8 +299,8 @@ def avent_fig7() -> str:
     ]
     where = next(iter(found["spread"].values()))
     return table(
-        ("", "as searched", "that front, trained again", "mean", "best", "worst",
-         *(f"worst less best error, {one}" for one in where)),
+        ("", "as searched", "the same front, trained again", "mean", "best", "worst",
+         *(f"worst minus best error, {one}" for one in where)),
         rows,
     )  # fmt: skip
 
@@ -302,12 +310,12 @@ def avent_accountants() -> str:
     middles, ends = ([one["paper's epsilon over ours"][i] for one in found.values()] for i in (1, 2))
     one = found["LogReg+SGD"]
     return (
-        f"`scripts/reproduce avent accountants`: the paper's accountant gives the same settings {min(middles):.1f} to "
-        f"{max(middles):.1f} times the `epsilon` of ours (median; {min(ends):.0f} to {max(ends):.0f} times at the "
-        "upper 5 %), [figure](results/avent_accountants.png). The 272 trainings of one search compose to `epsilon` = "
-        f"{one['publishing the search']:,.0f}, were their settings fixed beforehand, and a search's are not; the "
-        f"{one['front']} of its front alone to {one['publishing the front']:.1f}, which is no guarantee, since all "
-        "errors chose them. A front is for the eyes of those who hold the records."
+        f"The paper's accountant gives the same settings {min(middles):.1f} to {max(middles):.1f} times the `epsilon` "
+        f"of ours (median; {min(ends):.0f} to {max(ends):.0f} times at the upper 5 %), "
+        "[figure](results/avent_accountants.png). The 272 trainings of one search would compose to `epsilon` = "
+        f"{one['publishing the search']:,.0f} if their settings had been fixed in advance, and a search's settings "
+        f"are not. The {one['front']} trainings of the front alone compose to {one['publishing the front']:.1f}; this "
+        "is no guarantee, because all errors chose these settings. Show a front only to those who hold the records."
     )
 
 
@@ -329,7 +337,7 @@ def audit() -> str:
     projection = "random_projection (paper: theorem 1)"
     claimed = {name: rows[name]["claimed"] for name in rows}
     return table(
-        ("", "claimed", "measured"),
+        ("", "guaranteed", "measured"),
         [
             ("DP-GIBO, DP-GD, private evaluations, exact", f"mu = {claimed[private[0]]:.4f}", measured(*private)),
             ("DP-GP-UCB in order: point, value, both", f"epsilon = {claimed[ordered[0]]:g}", measured(*ordered)),

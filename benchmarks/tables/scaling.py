@@ -1,4 +1,4 @@
-"""How cost grows with each size, what fits, and very many users: of ``scripts/bench scaling`` and ``users``."""
+"""Growth of cost with each size, largest sizes, and very many users: ``scripts/bench scaling`` and ``users``."""
 
 from typing import Any
 
@@ -14,7 +14,15 @@ def bench_scaling() -> str:
     if found is None:
         return NOTHING
     return table(
-        ("algorithm", "variable", "others", "largest run", "exponent", "by the code", "operations of a run"),
+        (
+            "algorithm",
+            "variable",
+            "fixed sizes",
+            "largest run",
+            "exponent",
+            "exponent from the code",
+            "operations of a run",
+        ),
         [
             (f"[{NAMES[name]}](results/bench_scaling_{name}.png)", _sizes(one), _others(one["fixed"]))
             + (time_of(one["seconds"][-1], 2), f"{one['exponent']:.2f}", _theory(one["theory"]), _cost(one))
@@ -29,7 +37,7 @@ def bench_scaling_largest() -> str:
     if found is None:
         return NOTHING
     return table(
-        ("algorithm", "what", "largest", "memory", "bound by"),
+        ("algorithm", "size", "largest", "memory", "limit"),
         [
             (NAMES[one["algorithm"]], one["what"], _size(one), f"{one['bytes'] / GIB:.1f} GiB", one["bound"])
             for one in found["largest"]

@@ -1,4 +1,4 @@
-"""How low the searches get."""
+"""Losses that the searches reach."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def compared() -> str:
 
 
 def models() -> str:
-    """The models of a ``Space`` at an epsilon of 1, beside the parameters that their library has chosen."""
+    """The models of a ``Space`` at an epsilon of 1, beside the default parameters of their library."""
     result = stored(RESULT)
     level = result["settings"]["chosen here"]["mu of epsilon = 1 at delta = 1e-5"]
     rows = []
@@ -104,7 +104,7 @@ def block_counts() -> str:
 
 
 def block_exponents() -> str:
-    """What carrying a setting changes, a row for each learner."""
+    """Regret with and without carrying a setting to all rows, a row for each learner."""
     result = stored("bench_blocks")
     names = result["counts"]
     exponents = result["settings"]["chosen here"]["exponents"]

@@ -1,4 +1,4 @@
-"""Figures within sentences of the documents, each from a stored result."""
+"""Figures within sentences of the documents, read from stored results."""
 
 from benchmarks.tables.markdown import row_of, stored
 
@@ -37,13 +37,13 @@ def grid_regret() -> str:
 
 
 def random_settings_share() -> str:
-    """By how much random settings' hypervolume is below the search's for logistic regression by SGD, at most."""
+    """The most by which random settings fall below the search's hypervolume, for logistic regression by SGD."""
     task = stored("avent_table2")["tasks"]["LogReg+SGD, ours"]
     return f"{100 * max(0.0, 1 - min(task['random']) / task['search']):.1g} %"
 
 
 def few_users_lost() -> str:
-    """Of the problems that the default search loses at mu = 1: how many have fewer than 400 users."""
+    """The number of problems with under 400 users, among those that the default search loses at mu = 1."""
     problems = [
         one
         for one in stored("bench_search")["problems"].values()

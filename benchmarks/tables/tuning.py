@@ -1,4 +1,4 @@
-"""What is left of tuning AND training under one epsilon."""
+"""Errors after tuning AND training under one epsilon."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ PRIVATE = "selection", "blocks", "trials", "selection, by Renyi"
 
 
 def compared() -> str:
-    """A row for each problem and way, by epsilon."""
+    """A row for each problem and method, by epsilon."""
     rows = []
     problems = stored("bench_private_tuning")["problems"]
     epsilons = list(dict.fromkeys(epsilon for one in problems.values() for epsilon in one["epsilons"]))
@@ -22,11 +22,11 @@ def compared() -> str:
             }
             seconds = f"{one['seconds a run'][method]:.1f} s"
             rows.append((name, method, *(said.get(epsilon, "") for epsilon in epsilons), seconds))
-    return table(("data", "way", *(f"epsilon {epsilon}" for epsilon in epsilons), "a run"), rows)
+    return table(("data", "method", *(f"epsilon {epsilon}" for epsilon in epsilons), "a run"), rows)
 
 
 def kept() -> str:
-    """Of what tuning without counting gains over the default setting, the share that each way keeps."""
+    """The share of the gain of uncounted tuning over the default setting that each method keeps."""
     rows, problems = [], stored("bench_private_tuning")["problems"]
     for name, one in problems.items():
         means = one["mean"]
@@ -35,11 +35,11 @@ def kept() -> str:
             shares = [_share(*each) for each in gains]
             said = (f"{epsilon}: {share}" for epsilon, share in zip(one["epsilons"], shares, strict=True))
             rows.append((name, method, "; ".join(said)))
-    return table(("data", "way", "share, by epsilon"), rows)
+    return table(("data", "method", "share, by epsilon"), rows)
 
 
 def laws() -> str:
-    """What a selection's model errs by, by the law of the number of runs."""
+    """Test error of a selection's model, by distribution of the number of runs."""
     rows = []
     problems = stored("bench_repetitions")["problems"]
     for name, by_epsilon in problems.items():
@@ -51,7 +51,7 @@ def laws() -> str:
 
 
 def fronts() -> str:
-    """Least test errors of fronts that may be published, and of one that may not."""
+    """Least test errors of fronts that may be published, and of an unprotected front."""
     found, rows = stored("bench_fronts"), []
     for one in found["fronts"]:
         least = ("" if error is None else f"{error:.4f}" for error in one["least error"])

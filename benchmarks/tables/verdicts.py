@@ -1,4 +1,4 @@
-"""What each paper says, what was measured here, and by a rule whether that agrees: docs/results/reproduction.md."""
+"""The papers' sentences beside our measurements, with a verdict by rule: docs/results/reproduction.md."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from scipy import stats
 from benchmarks import report
 from benchmarks.tables.markdown import table
 
-HOLDS, REVERSED, UNSEEN, OTHER = "holds", "the other way round", "no difference seen", "not alike"
+HOLDS, REVERSED, UNSEEN, OTHER = "holds", "reversed", "no difference seen", "differs"
 ONCE = "no interval"  # of one search
 Read = Callable[[str], dict[str, Any] | None]
 Measured = Callable[..., tuple[str, str]]
@@ -19,9 +19,9 @@ class Claim(NamedTuple):
     """A sentence or a number of a paper.
 
     Attributes:
-      results: that it is compared with, by name, commas between.
-      printed: what the paper says.
-      measured: of these results, ``(what was measured, verdict)``.
+      results: names of the results to compare with, separated by commas.
+      printed: the paper's words.
+      measured: gives ``(measurement, verdict)`` for these results.
     """
 
     results: str
@@ -105,7 +105,7 @@ def _hypervolume(task: str) -> Measured:
 def _above_random(task: str) -> Measured:
     def measured(table2: dict[str, Any], luck: dict[str, Any]) -> tuple[str, str]:
         if task not in luck["hypervolumes"]:
-            return f"one search, less random settings: {table2['tasks'][task]['difference']:.3f}", ONCE
+            return f"one search minus random settings: {table2['tasks'][task]['difference']:.3f}", ONCE
         said, low, high = _compared(table2, luck, task)
         return said, HOLDS if low > 0 else REVERSED if high < 0 else UNSEEN
 
@@ -121,12 +121,14 @@ def less_random(searched: Sequence[float], random: Sequence[float]) -> tuple[flo
 def _compared(table2: dict[str, Any], luck: dict[str, Any], task: str) -> tuple[str, float, float]:
     searched, random = luck["hypervolumes"][task], table2["tasks"][task]["random"]
     mean, low, high = less_random(searched, random)
-    said = f"{len(searched)} searches less {len(random)} parts of random settings: {mean:.3f} ({low:.3f} to {high:.3f})"
+    said = (
+        f"{len(searched)} searches minus {len(random)} parts of random settings: {mean:.3f} ({low:.3f} to {high:.3f})"
+    )
     return said, low, high
 
 
 def _grids(task: str) -> Measured:
-    """A search's hypervolume should be above every grid's, of which there is one each."""
+    """A search's hypervolume should be above that of every grid; each grid ran once."""
 
     def measured(found: dict[str, Any], luck: dict[str, Any]) -> tuple[str, str]:
         searched = luck["hypervolumes"][f"{task}, ours"]
@@ -143,7 +145,7 @@ def _grids(task: str) -> Measured:
 def _variability(task: str) -> Measured:
     def measured(found: dict[str, Any]) -> tuple[str, str]:
         (small, at_small), (large, at_large) = found["spread"][task].items()
-        said = f"worst less best error, mean over settings: {at_small:.3f} at {small}, {at_large:.3f} at {large}"
+        said = f"worst minus best error, mean over settings: {at_small:.3f} at {small}, {at_large:.3f} at {large}"
         return said, HOLDS if at_small > at_large else REVERSED
 
     return measured
@@ -181,14 +183,14 @@ CLAIMS = (
         Claim(TABLE2, f"DPareto's front is above random settings', {task}", _above_random(f"{task}, ours"))
         for task in TASKS
     ),
-    *(Claim(f"avent_fig6, {LUCK}", f"DPareto's front is above those of grids, {task}", _grids(task)) for task in ADULT),
+    *(Claim(f"avent_fig6, {LUCK}", f"DPareto's front is above the grids', {task}", _grids(task)) for task in ADULT),
     *(Claim("avent_fig7", f"errors vary more at small epsilons, {task}", _variability(task)) for task in ADULT),
 )
 PRINTED = tuple(f"{task}, the paper's" for task in TASKS)
 
 
 def page(read: Read) -> str:
-    """A table of the claims, by the results that ``read`` finds by name."""
+    """A table of the papers' claims; ``read`` gives a result by name."""
     rows = []
     for claim in claims(read):
         found = [read(name) for name in claim.results.split(", ")]
@@ -196,16 +198,21 @@ def page(read: Read) -> str:
         rows.append((claim.results, claim.printed, *said))
     counts = {verdict: sum(row[3] == verdict for row in rows) for verdict in (HOLDS, UNSEEN, OTHER, REVERSED, ONCE)}
     said = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items())
-    return f"{len(rows)} claims. {said}.\n\n" + table(("results", "the paper", "measured here", "verdict"), rows)
+    return f"{len(rows)} claims of the papers: {said}.\n\n" + table(
+        ("results", "the paper", "measured here", "verdict"), rows
+    )
 
 
 def claims(read: Read) -> list[Claim]:
-    """With those whose numbers the paper prints."""
+    """All claims, including the comparisons with printed numbers."""
     found = read("avent_table2") or {"tasks": {}}
     printed = [task for task in PRINTED if found["tasks"].get(task, {}).get("printed")]
     return [
         *CLAIMS,
-        *(Claim(TABLE2, f"by so much, {task.partition(',')[0]}", _hypervolume(task)) for task in printed),
+        *(
+            Claim(TABLE2, f"the difference is the printed one, {task.partition(',')[0]}", _hypervolume(task))
+            for task in printed
+        ),
         Claim("avent_overhead", "a search takes 45 s besides its trainings", _overhead),
     ]
 

@@ -1,16 +1,16 @@
-"""Mutants: one small change to the package at a time; a change that no test sees is a test that is missing.
+"""Mutants: one small change to the package at a time; a change that no test sees reveals a missing test.
 
-``scripts/test --mutants [N]`` draws N mutants (400 by default) of ``privacy/``, ``training/``, ``drivers/`` and of what
-``tell`` and ``release`` of each algorithm do, runs for each the tests that enter the changed function, and prints the
-survivors. Results are appended to ``results/mutants/mutants.jsonl``; a mutant that has one is not run again until its
-function changes.
+``scripts/test --mutants [N]`` draws N mutants (400 by default) of ``privacy/``, ``training/``, ``drivers/`` and of the
+code of ``tell`` and ``release`` of each algorithm. For each mutant, the command runs the tests that enter the changed
+function. It prints the survivors and appends results to ``results/mutants/mutants.jsonl``. A mutant with a result runs
+again only after its function has changed.
 
     scripts/test --mutants                     400 mutants; the score goes to docs/evidence.md when all have a result
-    scripts/test --mutants 20 --only gdp       20 of the modules or functions whose name holds "gdp"
-    scripts/test --mutants --again             run survivors again, after tests were added
-    scripts/test --mutants --map [FILES]       measure again which tests enter which functions (all, or those of FILES)
+    scripts/test --mutants 20 --only gdp       20 mutants of modules or functions with "gdp" in the name
+    scripts/test --mutants --again             run survivors again, after you have added tests
+    scripts/test --mutants --map [FILES]       record again the tests that enter each function (all, or those of FILES)
 
-A test that was red without any change kills nobody: at the end each test that killed is run on the tree as it is.
+A test that fails without any change kills nobody: at the end, each killing test runs on the unchanged tree.
 """
 
 import argparse

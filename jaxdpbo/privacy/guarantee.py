@@ -30,17 +30,13 @@ SEPARABLE_LOSSES = "each user's loss is computed from that user's record alone"
 SEPARABLE_GAINS = "each user's gain is computed from that user's record alone"
 OWN_ROWS = "row i of the data was made from record i and public values alone, and everything declared public is public"
 WHOSE_ROWS = "the owner of each row, and the number of rows of each user, are public"
-BLOCKS_APART = (
-    "the loss of a block depends on that block's rows and public values alone: the learner keeps nothing between calls"
-)
+BLOCKS_APART = "a block's loss depends on its own rows and public values alone: its learner keeps nothing between calls"
 RUN_COST = "one run, including its score, costs these rows no more than stated for one run"
 STAGE_COSTS = "each stage costs these rows no more than stated, for all outputs of the stages before it"
 POISSON_BATCHES = (
     "every batch includes each row independently with the stated probability, and nobody learns which rows it includes"
 )
-FOREIGN_DRAWS = (
-    "nobody can distinguish the random draws of the training's own library from ideal ones, or guess their seed"
-)
+FOREIGN_DRAWS = "nobody can distinguish the training library's random draws from ideal ones, or guess their seed"
 RUNS_UNKNOWN = "nobody learns the number of runs, from running time or otherwise"
 FAILS_BY_NOISE = "failure and stopping of a run depend only on its noised values"
 ROWS_APART = "no row is used for both training and validation"

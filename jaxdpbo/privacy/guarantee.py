@@ -20,44 +20,44 @@ DELTA = 1e-5  # that a summary shows an epsilon at, unless another is given
 USERS = ledger.USERS
 ALL_ROWS = "all rows, training and validation"
 
-# Assumptions, in words for whoever answers for the data. An empty ``assumptions`` means always.
-IDEAL_NOISE = "the noise is of ideal real numbers, not of floating-point ones"
-KEY_SECRET = "the key that was passed in is secret and used once"
+# Assumptions, in words for the people who answer for the data. A guarantee with no ``assumptions`` always holds.
+IDEAL_NOISE = "the noise is made of ideal real numbers, not of floating-point numbers"
+KEY_SECRET = "the key that was passed in is secret and is used only once"
 PUBLIC_CONFIG = (
     "all settings, the number of users, and the types and shapes of arrays were chosen without the users' data"
 )
 SEPARABLE_LOSSES = "each user's loss is computed from that user's record alone"
 SEPARABLE_GAINS = "each user's gain is computed from that user's record alone"
-OWN_ROWS = "row i was made from record i and public values alone, and what is called public is public"
-WHOSE_ROWS = "which rows are whose, and how many each user has, is public"
-BLOCKS_APART = "the loss of a block follows from that block's rows and public values alone: a learner keeps nothing"
-RUN_COST = "one run, its score included, costs those rows what is stated of one run"
-STAGE_COSTS = "each stage costs those rows what is stated of it, whatever the stages before it released"
+OWN_ROWS = "row i of the data was made from record i and public values alone, and everything declared public is public"
+WHOSE_ROWS = "the owner of each row, and the number of rows of each user, are public"
+BLOCKS_APART = "a block's loss depends on its own rows and public values alone: its learner keeps nothing between calls"
+RUN_COST = "one run, including its score, costs these rows no more than stated for one run"
+STAGE_COSTS = "each stage costs these rows no more than stated, for all outputs of the stages before it"
 POISSON_BATCHES = (
-    "every batch takes each row by a coin of its own, with the stated probability, and nobody learns which"
+    "every batch includes each row independently with the stated probability, and nobody learns which rows it includes"
 )
-FOREIGN_DRAWS = "nobody tells the draws of the training's own library from random ones, or guesses their seed"
-RUNS_UNKNOWN = "nobody learns how many runs there were, by the clock or otherwise"
-FAILS_BY_NOISE = "whether a run fails, and when it ends, follows from what it noised"
-ROWS_APART = "no row trains and validates"
-PREDICTED_APART = "what is predicted of a record does not depend on which other records are predicted with it"
-SPLIT_UNSEEN = "which records train and which validate was decided without looking at any of them"
-RANDOM_BITS = "nobody can tell the output of the generator ChaCha20 from random bits"
-UNCHECKED = "the statement is what a file says, which nobody checked here"
-WIRE = "nobody reads what the processes of a run say to each other: keys, and sums without noise"
-WEAK_KEY = "nobody inverts the key's generator, which claims no security, or guesses the key"
+FOREIGN_DRAWS = "nobody can distinguish the training library's random draws from ideal ones, or guess their seed"
+RUNS_UNKNOWN = "nobody learns the number of runs, from running time or otherwise"
+FAILS_BY_NOISE = "failure and stopping of a run depend only on its noised values"
+ROWS_APART = "no row is used for both training and validation"
+PREDICTED_APART = "the prediction for a record does not depend on the other records that are predicted with it"
+SPLIT_UNSEEN = "the split into training and validation records was made without looking at any record"
+RANDOM_BITS = "nobody can distinguish the output of the ChaCha20 generator from random bits"
+UNCHECKED = "the file that this guarantee was read from is correct, which nobody checked here"
+WIRE = "nobody reads the messages between the processes of a run: keys, and sums without noise"
+WEAK_KEY = "nobody guesses the key or inverts its generator, which has no security claim"
 # Of DP-GP-UCB.
 GAUSSIAN_PROCESS = "the utilities of all data sets are one draw of the stated Gaussian process (Assumption 1)"
 GAUSSIAN_NOISE = "each utility is observed with independent Gaussian noise of the stated variance"
 EXACT_UTILITY = "each utility is observed without noise"
 BEST_QUERIES = "every query maximises the upper confidence bound over the box"
-COMPUTED_MEAN = "the posterior mean is computed to within 0.05 deviations of the prior"
+COMPUTED_MEAN = "the computed posterior mean is within 0.05 prior standard deviations of the exact one"
 EXACT_TRAINING = (
-    "w is the exact minimiser of lambda |w|^2 / 2 + a convex loss on public records, lambda the candidate itself; "
-    "gains and losses Lipschitz in w as stated"
+    "w is the exact minimiser of lambda |w|^2 / 2 + a convex loss on public records, lambda is the candidate itself, "
+    "and gains and losses are Lipschitz in w as stated"
 )
 
-PAGE = "docs/assumptions.md"  # what breaks where one is false, and who can check it
+PAGE = "docs/assumptions.md"  # the consequences of a false assumption, and who can check it
 SECTIONS = {
     IDEAL_NOISE: "ideal-noise", KEY_SECRET: "key-secret", PUBLIC_CONFIG: "public-configuration",
     SEPARABLE_LOSSES: "separable-losses", SEPARABLE_GAINS: "separable-gains", OWN_ROWS: "own-rows",

@@ -64,7 +64,7 @@ def test_tuning_and_training_take_ten_lines_and_print_one_epsilon(capsys):
     _, _, example = examples()
     assert len(example.splitlines()) <= 10
     with jax.numpy_rank_promotion("allow"):
-        exec(compile(example, "README.md", "exec"), {"np": np})
+        exec(compile(example, "README.md", "exec"), {})
     assert 1.8 < float(capsys.readouterr().out.splitlines()[-1]) <= 2
 
 

@@ -1,56 +1,77 @@
-"""Run the Python blocks of README and of the pages that are not notebooks, each page in one namespace.
+"""Run every Python block of README and of the pages, each one alone: ``python docs/run_blocks.py [PAGE ...]``.
 
-What a block needs and a reader does not stands before it in a comment, ``<!-- run`` and ``-->`` on lines of their own.
-A block after ``<!-- not run: REASON -->`` is listed with its reason.
+A block is a fence of ``python``, or a cell of a notebook, ``{code-cell}``. Each block runs as a reader pastes it: in an
+empty namespace and an empty folder, without the blocks before it. A block after ``<!-- not run: REASON -->`` is listed
+with the reason.
 """
 
+import contextlib
+import io
 import os
 import re
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
-DOCS = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
-    r"(?:<!-- not run: (?P<reason>[^>]*) -->\n)?```python\n(?P<shown>.*?)```|<!-- run\n(?P<hidden>.*?)-->", re.DOTALL
+    r"^(?:<!-- not run: (?P<reason>[^>]*) -->\n)?```(?:python|\{code-cell\}[^\n]*)\n(?P<options>(?::[^\n]*\n)*)"
+    r"(?P<source>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
 )
-NOTEBOOK = "file_format: mystnb"
+
+
+class Block(NamedTuple):
+    """A block of a page: its first line, its source, and why it does not run, if it does not."""
+
+    line: int
+    source: str
+    reason: str | None
 
 
 def pages() -> list[Path]:
-    found = [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
-    return [path for path in found if NOTEBOOK not in path.read_text()]
+    """README and all pages of the site."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def run(path: Path) -> tuple[int, list[str]]:
-    """How many blocks ran, and why others did not."""
-    space: dict[str, object] = {"__name__": path.stem}
-    count, reasons = 0, []
+def blocks(path: Path) -> list[Block]:
+    """All Python blocks of a page."""
     text = path.read_text()
-    for found in BLOCK.finditer(text):
-        if found["reason"]:
-            reasons.append(found["reason"])
-            continue
-        source = found["shown"] if found["shown"] is not None else found["hidden"]
-        line = text[: found.start()].count("\n") + 1
-        exec(compile("\n" * line + source, str(path), "exec"), space)
-        count += found["shown"] is not None
-    return count, reasons
+    return [
+        Block(text.count("\n", 0, match.start("source")) + 1, match["source"], match["reason"])
+        for match in BLOCK.finditer(text)
+    ]
+
+
+def run(path: Path, block: Block) -> None:
+    """Run one block alone; a traceback names the page and the line."""
+    code = compile("\n" * (block.line - 1) + block.source, str(path), "exec")
+    home, printed = Path.cwd(), io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(printed):
+        os.chdir(folder)
+        try:
+            exec(code, {"__name__": "__main__"})
+        finally:
+            os.chdir(home)
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 def main() -> None:
-    sys.path.insert(0, str(DOCS.parent))
-    for path in pages():
-        started, home = time.perf_counter(), Path.cwd()
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            count, reasons = run(path)
-            os.chdir(home)
-        if count or reasons:
-            said = "".join(f"; not run: {reason}" for reason in reasons)
+    os.environ.setdefault("MPLBACKEND", "agg")
+    sys.path.insert(0, str(ROOT))
+    for path in [Path(name).resolve() for name in sys.argv[1:]] or pages():
+        started, found = time.perf_counter(), blocks(path)
+        for block in found:
+            if block.reason is None:
+                run(path, block)
+        if found:
+            reasons = [f"; line {block.line} not run: {block.reason}" for block in found if block.reason is not None]
+            seconds = time.perf_counter() - started
             print(
-                f"{path.relative_to(DOCS.parent)}: {count} blocks, {time.perf_counter() - started:.0f} s{said}",
+                f"{path.relative_to(ROOT)}: {len(found) - len(reasons)} blocks, {seconds:.0f} s{''.join(reasons)}",
                 file=sys.stderr,
             )
 

@@ -1,7 +1,10 @@
 """The README's example runs, and what README and scripts name exists."""
 
+import ast
+import builtins
 import os
 import re
+import runpy
 from pathlib import Path
 
 import jax
@@ -64,8 +67,31 @@ def test_tuning_and_training_take_ten_lines_and_print_one_epsilon(capsys):
     _, _, example = examples()
     assert len(example.splitlines()) <= 10
     with jax.numpy_rank_promotion("allow"):
-        exec(compile(example, "README.md", "exec"), {"np": np})
+        exec(compile(example, "README.md", "exec"), {})
     assert 1.8 < float(capsys.readouterr().out.splitlines()[-1]) <= 2
+
+
+def unbound(source):
+    """Names that a block reads and neither binds nor imports."""
+    nodes = list(ast.walk(ast.parse(source)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | set(dir(builtins))
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    bound |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler))}
+    bound |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+    return {node.id for node in names} - bound
+
+
+def test_every_block_of_a_page_stands_alone():
+    """``scripts/docs`` runs each block alone; here no block may need a name from another."""
+    docs = runpy.run_path(str(ROOT / "docs" / "run_blocks.py"))
+    blocks = [(path, block) for path in docs["pages"]() for block in docs["blocks"](path)]
+    assert len(blocks) > 30
+    for path, block in blocks:
+        assert block.reason is not None or unbound(block.source) == set(), f"{path.name}, line {block.line}"
+    assert sum(block.reason is not None for _, block in blocks) <= 5
+    assert not any("<!-- run" in path.read_text() for path in docs["pages"]())
+    assert unbound("x = [y for y in z]\nfrom a.b import c as d\nd(print, w)") == {"z", "w"}  # a planted one is seen
 
 
 def anchors(page):

@@ -187,9 +187,10 @@ def optimizer(name: str, value: Unchecked, dimension: int) -> None:
     """An optax factory whose update needs gradients alone: one that asks for the loss would read raw data."""
     function(name, value)
     try:
-        made = value(jnp.ones(dimension))
+        made = value(np.ones(dimension))
         with jax.numpy_dtype_promotion("standard"):  # some of optax mixes floats and integers
-            jax.eval_shape(lambda theta: made.update(theta, made.init(theta), theta), jnp.zeros(dimension))
+            theta = jax.ShapeDtypeStruct((dimension,), jnp.result_type(float))
+            jax.eval_shape(lambda theta: made.update(theta, made.init(theta), theta), theta)
     except Exception as error:
         raise ValueError(f"{name} must be an optax factory whose update needs only gradients, got {value!r}") from error
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxdpbo import _checks, types
+from jaxdpbo import _arrays, _checks, types
 from jaxdpbo.privacy import calibration, clipping, guarantee, private_mean, private_scale, totals, wide_integers
 from jaxdpbo.privacy.separable import ByPerson
 from jaxdpbo.surrogate import descent
@@ -126,7 +126,7 @@ def config(
     dtype = jnp.result_type(float)
 
     def leaf(value: Any) -> jax.Array:
-        return jnp.asarray(value, dtype)
+        return _arrays.to_device(value, dtype)
 
     return Config(
         budget=calibration.budget(

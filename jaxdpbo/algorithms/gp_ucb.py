@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.space import Space
@@ -118,7 +118,7 @@ def config(
     dtype = jnp.result_type(float)
 
     def leaf(value: ArrayLike) -> jax.Array:
-        return jnp.asarray(value, dtype)
+        return _arrays.to_device(value, dtype)
 
     return Config(
         bounds=None if limits is None else leaf(limits),

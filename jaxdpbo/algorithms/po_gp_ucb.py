@@ -17,7 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo.privacy import guarantee, transforms
 from jaxdpbo.surrogate import finite_gp, gp, maximize, noisy_inputs, preprocessing
 from jaxdpbo.surrogate.acquisition import beta_of_candidates
@@ -94,7 +94,7 @@ def config(
     kernel, params, rows = noisy_inputs.make_kernel(distribution, curated.z, lengthscale)
 
     def leaf(value: float) -> jax.Array:
-        return jnp.asarray(value, dtype)
+        return _arrays.to_device(value, dtype)
 
     return Config(
         released=rows,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import _checks, types
+from jaxdpbo import _arrays, _checks, types
 from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean, totals, wide_integers
 from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike, Memory, Query, State
@@ -78,7 +78,7 @@ def config(inner_config: types.Config, *, users: int, mu: float, loss_range: Arr
     budget = calibration.budget(mu, noise, users=users, steps=1, dimension=1, dtype=dtype)
     if inner_config.users != budget.users:
         raise ValueError(f"inner_config must be of {budget.users} users, got {inner_config.users}")
-    return Config(inner_config, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
+    return Config(inner_config, budget, _arrays.to_device(low, dtype), _arrays.to_device(high, dtype))
 
 
 def estimate_deviation(config: Config) -> float:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.privacy import guarantee
 from jaxdpbo.space import Space
@@ -39,7 +39,7 @@ def config(*, users: int, steps: int, bounds: Bounds, batch: int = 1) -> Config:
     """
     bounds, space = spaces.box(bounds)
     return Config(
-        bounds=jnp.asarray(_checks.box("bounds", bounds), jnp.result_type(float)),
+        bounds=_arrays.to_device(_checks.box("bounds", bounds), jnp.result_type(float)),
         users=_checks.size("users", users),
         steps=_checks.size("steps", steps),
         batch=_checks.size("batch", batch),

@@ -8,7 +8,6 @@ may be said is what everybody sees: ``path_note`` compares the released path wit
 import math
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -168,15 +167,16 @@ def step_deviation(config: dp_gibo.Config) -> float:
     if budget.noise == "none":
         return 0.0
     if budget.noise == "exact":
-        unit = clipping.grid_step(_clip_norm(config), budget.radius, config.bounds.shape[1])
+        unit = clipping.grid_step(_clip_norm(config), np.asarray(budget.radius), config.bounds.shape[1])
         return float(unit) * budget.sigma / budget.users
-    moved = float(sensitivity.clipped_sum(_clip_norm(config)))
+    moved = float(sensitivity.clipped_sum(float(_clip_norm(config))))
     return moved * math.sqrt(budget.steps) / (budget.users * float(budget.mu))
 
 
-def _clip_norm(config: dp_gibo.Config) -> jax.Array:
-    """As the optimizer meets it: 1 in box units, and where it is found privately."""
-    return config.clip_norm / config.gradient_unit if config.budget.scale is None else jnp.ones_like(config.clip_norm)
+def _clip_norm(config: dp_gibo.Config) -> np.ndarray:
+    """The clipping norm in the optimizer's units: 1 in box units, and if the search finds the norm privately."""
+    norm, unit = np.asarray(config.clip_norm), np.asarray(config.gradient_unit)
+    return norm / unit if config.budget.scale is None else np.ones_like(norm)
 
 
 def _wander(deviation: float, steps: int) -> float:

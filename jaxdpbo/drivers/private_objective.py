@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks, _silence, _user_values
+from jaxdpbo import _arrays, _checks, _silence, _user_values
 from jaxdpbo.algorithms import private_evaluations
 from jaxdpbo.drivers import result, separability, sharding
 from jaxdpbo.drivers.execution import Execution, check_execution
@@ -131,7 +131,9 @@ class PrivateObjective:
             return calibration.budget(mu, noise, **sizes, dtype=dtype, find_scale=find_scale)
 
         budget = requested_budget.configure(make_budget, level, epsilon, delta)
-        self._config = private_evaluations.Config(None, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype))
+        self._config = private_evaluations.Config(
+            None, budget, _arrays.to_device(low, dtype), _arrays.to_device(high, dtype)
+        )
         if design is None:
             self.deviation = self._deviation()
         if ledger is not None and run.key is not None:
@@ -246,7 +248,7 @@ class PrivateObjective:
             key = jax.random.fold_in(self._key, self._evaluations)  # evaluations use the smaller numbers
             self._high = float(private_scale.FACTOR * private_scale.median(key, scale, numbers))
             self._note({"high": self._high})
-        high = jnp.asarray(self._high, self._config.high.dtype)
+        high = _arrays.to_device(self._high, self._config.high.dtype)
         self._config = replace(self._config, low=-high, high=high)
 
     def _note(self, line: dict[str, Any]) -> None:

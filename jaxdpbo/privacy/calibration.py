@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo.privacy import accounting, guarantee, private_scale, requested_budget, sensitivity
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
@@ -98,8 +98,8 @@ def budget(
         share = 1.0 if scale is None else math.sqrt(1 - private_scale.SHARE)
         radius, sigma = _grid_noise(min(typed, mu), dimension, steps * releases, share)
     return SumBudget(
-        mu=jnp.asarray(mu, dtype),
-        radius=jnp.asarray(radius, jnp.int32),
+        mu=_arrays.to_device(mu, dtype),
+        radius=_arrays.to_device(radius, jnp.int32),
         noise=noise,
         sigma=sigma,
         users=users,

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
 from jaxdpbo import _checks
+from jaxdpbo._arrays import to_device
 from jaxdpbo.privacy import accounting, mechanisms, requested_budget, sensitivity, totals, wide_integers
 from jaxdpbo.types import ArrayLike, DTypeLike
 
@@ -63,7 +64,7 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ChoiceBudget:
             least = accounting.bounded_range_mu(float(_range(1)))
             raise requested_budget.BudgetError("least", 1.01 * least, mu, "for an exact choice, got {}")
         digits = MAX_LEVELS // units
-    return ChoiceBudget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), jnp.asarray(digits, jnp.int32), noise)
+    return ChoiceBudget(to_device(mu, dtype), to_device(units, jnp.int32), to_device(digits, jnp.int32), noise)
 
 
 def level(budget: ChoiceBudget) -> float:

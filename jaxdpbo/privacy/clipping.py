@@ -4,12 +4,16 @@ A user with a vector that is not finite counts as the zero vector, before the cl
 (``min(1, B / NaN)`` is NaN), and an error would itself tell an observer something.
 """
 
+from typing import TypeVar
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxdpbo.privacy import totals, wide_integers
 from jaxdpbo.types import DTypeLike
 
+Real = TypeVar("Real", jax.Array, np.ndarray)  # traced, or known on the host
 RADIUS_BITS = 16  # of one user's integers
 # Users at a time: their vectors stay in cache, and no (d, n) array is ever written. The size is fixed, so that a user's
 # part is rounded equally in any group of many users, and in a group padded to this size. With few users a loop
@@ -95,12 +99,12 @@ def quantise(vectors: jax.Array, clip_norm: jax.Array, radius: jax.Array) -> jax
     return jnp.where(within[None], whole, 0)
 
 
-def reach(radius: jax.Array, dimension: int, dtype: DTypeLike) -> jax.Array:
+def reach(radius: Real, dimension: int, dtype: DTypeLike) -> Real:
     """Return the radius ``()`` to scale vectors to before rounding to integers of norm at most ``radius``."""
     return (radius.astype(dtype) - dimension**0.5 / 2) * (1 - 2.0**-16)
 
 
-def grid_step(clip_norm: jax.Array, radius: jax.Array, dimension: int) -> jax.Array:
+def grid_step(clip_norm: Real, radius: Real, dimension: int) -> Real:
     """Return the value of a unit of a quantised sum."""
     return clip_norm / reach(radius, dimension, clip_norm.dtype)
 

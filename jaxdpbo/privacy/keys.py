@@ -27,7 +27,7 @@ import numpy as np
 from jax._src.core import Tracer, trace_state_clean
 from jax.extend.random import define_prng_impl
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo.privacy import guarantee
 
 WORDS = 8  # of a key, 32 bits each
@@ -132,7 +132,7 @@ def generator(key: jax.Array) -> str:
 
 
 def _words(data: bytes) -> jax.Array:
-    return jnp.asarray(np.frombuffer(data, "<u4").astype(np.uint32))
+    return _arrays.to_device(np.frombuffer(data, "<u4").astype(np.uint32))
 
 
 def _quarter_rounds(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> tuple[jax.Array, ...]:

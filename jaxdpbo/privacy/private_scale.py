@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo.privacy import accounting, mechanisms, requested_budget, sensitivity, wide_integers
 from jaxdpbo.privacy.mechanisms import tables
 from jaxdpbo.types import DTypeLike
@@ -61,7 +61,7 @@ def budget(mu: float, noise: str, *, dtype: DTypeLike) -> ScaleBudget:
             least = accounting.rounded_gaussian_mu(MIN_UNITS, SIGMA, COUNTS) / SHARE**0.5
             reason = f"to find a scale with exact noise for {100 * SHARE:g} % of mu^2, got {{}}"
             raise requested_budget.BudgetError("least", 1.01 * least, mu / SHARE**0.5, reason)
-    return ScaleBudget(jnp.asarray(mu, dtype), jnp.asarray(units, jnp.int32), noise)
+    return ScaleBudget(_arrays.to_device(mu, dtype), _arrays.to_device(units, jnp.int32), noise)
 
 
 def level(budget: ScaleBudget) -> float:

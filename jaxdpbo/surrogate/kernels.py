@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
 
@@ -66,7 +66,9 @@ def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0)
     if not np.all(scales > 0):
         raise ValueError(f"lengthscale must be positive, got {scales.tolist()}")
     dtype = jnp.result_type(float)
-    return Stationary(jnp.asarray(scales, dtype), jnp.asarray(_checks.positive("variance", variance), dtype))
+    return Stationary(
+        _arrays.to_device(scales, dtype), _arrays.to_device(_checks.positive("variance", variance), dtype)
+    )
 
 
 def stationary_from_box(extent: np.ndarray) -> Stationary:
@@ -88,8 +90,8 @@ def polynomial_of_degree(degree: int, *, offset: float = 1.0, variance: float = 
     """
     dtype = jnp.result_type(float)
     return Polynomial(
-        jnp.asarray(_checks.positive("offset", offset), dtype),
-        jnp.asarray(_checks.positive("variance", variance), dtype),
+        _arrays.to_device(_checks.positive("offset", offset), dtype),
+        _arrays.to_device(_checks.positive("variance", variance), dtype),
         _checks.size("degree", degree),
     )
 

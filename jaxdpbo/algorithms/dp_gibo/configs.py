@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.privacy import calibration, private_scale
 from jaxdpbo.space import Space
@@ -188,7 +188,7 @@ def config(
     if memory == "recent" and remembered % points:
         raise ValueError(f"remembered must be a multiple of batch = {points} with memory='recent', got {remembered}")
     dtype = jnp.result_type(float)
-    leaf = partial(jnp.asarray, dtype=dtype)
+    leaf = partial(_arrays.to_device, dtype=dtype)
     clip = private_scale.clip_norm(clip_norm, dtype)
     return Config(
         budget=calibration.budget(

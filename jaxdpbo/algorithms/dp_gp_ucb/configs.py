@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.privacy import calibration, guarantee, prior_averaged_constants, sensitivity
 from jaxdpbo.space import Space
@@ -364,14 +364,14 @@ def unit_prior(kernel: Kernel, params: KernelParams, points: np.ndarray, noise: 
         params = kernels.stationary_from_box(np.stack([points.min(axis=0), points.max(axis=0)]))
     kernels.check(kernel, params, dimension)
     dtype = jnp.result_type(float)
-    variances = np.asarray(kernels.diagonal(kernel, params, jnp.asarray(points, dtype)))
+    variances = np.asarray(kernels.diagonal(kernel, params, _arrays.to_device(points, dtype)))
     if np.max(np.abs(variances - 1.0)) > 1e-5:
         raise ValueError(f"kernel must have variance 1 (scale is for the utility's), got {variances.max():g}")
-    return gp.Model(kernel, params, jnp.asarray(noise, dtype))
+    return gp.Model(kernel, params, _arrays.to_device(noise, dtype))
 
 
 def _set_noise(model: gp.Model, noise: float) -> gp.Model:
-    return replace(model, noise_variance=jnp.asarray(noise, model.noise_variance.dtype))
+    return replace(model, noise_variance=_arrays.to_device(noise, model.noise_variance.dtype))
 
 
 def canonical_config(*, shares: tuple[float, float], units: Any, **fields: Any) -> Config:
@@ -381,7 +381,7 @@ def canonical_config(*, shares: tuple[float, float], units: Any, **fields: Any) 
     given: dict[str, Any] = {**absent, "gain_grids": (), **fields}
 
     def leaf(value: Any) -> Any:
-        return None if value is None else jnp.asarray(value, jnp.result_type(float))
+        return None if value is None else _arrays.to_device(value, jnp.result_type(float))
 
     return Config(
         **{name: leaf(value) if name in TRACED else value for name, value in given.items()},

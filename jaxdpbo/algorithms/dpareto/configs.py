@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.space import Space
 from jaxdpbo.surrogate import gp, kernels, maximize
@@ -121,12 +121,12 @@ def config(
     worst = _checks.positive("reference", largest), _checks.probability("reference", worst)
     dtype = jnp.result_type(float)
     params = kernels.stationary(0.5 * math.sqrt(dimension), dimension)
-    exact = gp.Model(kernels.matern52, params, jnp.asarray(max(1e-6, gp.jitter(dtype)), dtype))
-    measured = gp.Model(kernels.matern52, params, jnp.asarray(1e-2, dtype))
+    exact = gp.Model(kernels.matern52, params, _arrays.to_device(max(1e-6, gp.jitter(dtype)), dtype))
+    measured = gp.Model(kernels.matern52, params, _arrays.to_device(1e-2, dtype))
     return Config(
-        bounds=jnp.asarray(box, dtype),
-        initial_design=jnp.asarray(seeds, dtype),
-        reference=jnp.asarray(worst, dtype),
+        bounds=_arrays.to_device(box, dtype),
+        initial_design=_arrays.to_device(seeds, dtype),
+        reference=_arrays.to_device(worst, dtype),
         model=(exact, measured),
         steps=(len(seeds) + proposed) // size,
         batch=size,

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks, types
+from jaxdpbo import _arrays, _checks, types
 from jaxdpbo.privacy import calibration, private_mean, private_scale
 from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike
@@ -108,8 +108,8 @@ def config(
         dtype=dtype,
         find_scale=points is not None,
     )
-    rows = None if points is None else jnp.asarray(points, dtype)
-    return Config(inner_config, budget, jnp.asarray(low, dtype), jnp.asarray(high, dtype), rows)
+    rows = None if points is None else _arrays.to_device(points, dtype)
+    return Config(inner_config, budget, _arrays.to_device(low, dtype), _arrays.to_device(high, dtype), rows)
 
 
 def _design(design: Any, loss_range: Any, batch: int, dimension: int) -> np.ndarray | None:

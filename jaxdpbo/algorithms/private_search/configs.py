@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxdpbo import _checks
+from jaxdpbo import _arrays, _checks
 from jaxdpbo import space as spaces
 from jaxdpbo.privacy import calibration, choice
 from jaxdpbo.space import Space
@@ -128,11 +128,11 @@ def config(
     return Config(
         inner=inner_config,
         choices=tuple(choice.budget(mu, kind, dtype=dtype) for mu in levels),
-        width=jnp.asarray(high - low, dtype),
-        bounds=jnp.asarray(box, dtype),
-        fresh=jnp.asarray(np.concatenate([each.fresh for each in designs]), dtype),
-        offset=jnp.asarray(np.concatenate([each.offset for each in designs]), dtype),
-        kept=jnp.asarray(np.concatenate([each.kept for each in designs])),
+        width=_arrays.to_device(high - low, dtype),
+        bounds=_arrays.to_device(box, dtype),
+        fresh=_arrays.to_device(np.concatenate([each.fresh for each in designs]), dtype),
+        offset=_arrays.to_device(np.concatenate([each.offset for each in designs]), dtype),
+        kept=_arrays.to_device(np.concatenate([each.kept for each in designs])),
         users=users,
         batch=batch,
         rounds=tuple(len(each.fresh) for each in designs),

@@ -145,7 +145,7 @@ def test_a_statement_beyond_what_was_asked_for_is_refused():
     stated = guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
     guarantee.expect_budget(stated, None, None)
     guarantee.expect_budget(stated, 10.0, 1e-5)
-    with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be stated for so many draws"):
+    with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be guaranteed for so many draws"):
         guarantee.expect_budget(stated, 4.0, 1e-5)
 
 

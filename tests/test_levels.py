@@ -190,7 +190,7 @@ def test_parts_of_a_dp_statement_cost_no_more_than_all():
     assert (
         of(parts=[("one", 1.0), ("two", 0.9)]).claim == "dp 1, alone 1 for one and 0.9 for two (replace_one) for rows"
     )
-    with pytest.raises(ValueError, match="parts must be of a gdp statement, or of a dp one and at most its level"):
+    with pytest.raises(ValueError, match="parts must belong to a gdp guarantee, or to a dp one and be at most its level"):
         of(parts=[("one", 1.1)])
-    with pytest.raises(ValueError, match="parts must be of a gdp statement"):
+    with pytest.raises(ValueError, match="parts must belong to a gdp guarantee"):
         guarantee.guarantee("metric_dp", 1.0, "unit_distance", "rows", unit=1.0, parts=[("one", 0.5)])

@@ -297,7 +297,7 @@ def test_a_program_that_failed_after_it_drew_has_spent_its_charge(tmp_path, monk
         again = [attempt(driver, path, left) for driver in (drivers.run_scan, drivers.run_loop) * 2]
     assert not left
     assert [type(one) for one in again] == [ledger.LedgerError] * 4
-    assert "did not end: what it drew may have been seen, so its budget is spent" in str(again[0])
+    assert "did not end: somebody may have seen its draws, so its budget is spent" in str(again[0])
 
 
 def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):

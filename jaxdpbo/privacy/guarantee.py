@@ -107,7 +107,7 @@ class Guarantee:
     def epsilon(self, delta: float) -> float:
         """The ``epsilon`` of the implied ``(epsilon, delta)``-DP guarantee, under the same assumptions.
 
-        inf for "none", and if ``delta`` is below the guarantee's own delta plus ``(1 + e^epsilon) total_variation``.
+        inf for "none", and unless ``delta`` covers the guarantee's own delta plus ``(1 + e^epsilon) total_variation``.
 
         Raises:
           ValueError: "metric_dp" and "prior_averaged_dp" imply no (epsilon, delta)-DP; ``delta`` not in (0, 1).

@@ -331,7 +331,7 @@ def test_a_chacha_key_must_be_secret(statement, insecure):
 
 @pytest.mark.parametrize("key", WEAK, ids=KINDS)
 def test_a_key_of_another_generator_is_refused_where_noise_is_exact(key):
-    message = rf"^key must be None or a chacha20 key where noise is exact, got one of {keys.generator(key)}: insecure"
+    message = rf"^key must be None or a chacha20 key for exact noise, got a {keys.generator(key)} key: insecure"
     with pytest.raises(TypeError, match=message) as caught:
         keys.for_release(key, EXACT, False)
     assert not any(str(word) in str(caught.value) for word in words(key) if word > 100)

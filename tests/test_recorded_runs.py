@@ -783,7 +783,7 @@ def test_a_second_worker_is_refused_before_a_loss_is_evaluated(tmp_path):
         called.append(point)
         return data
 
-    with pytest.raises(run_lock.RunInUse, match="another process goes on with run 'bo': one worker at a time"):
+    with pytest.raises(run_lock.RunInUse, match="another process continues run 'bo', and only one worker may evaluate"):
         private_objective(path, loss=loss)
     link = tmp_path / "link.jsonl"
     link.symlink_to(path)

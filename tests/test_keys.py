@@ -410,7 +410,7 @@ def test_a_run_with_the_same_key_is_the_same_and_says_that_the_key_must_be_secre
     runs = [drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0), key=KEY) for _ in range(2)]
     assert released(runs[0]) == released(runs[1])
     assert guarantee.KEY_SECRET in runs[0].guarantee.assumptions
-    with pytest.raises(TypeError, match="key must be None or a chacha20 key where noise is exact"):
+    with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
         drivers.run_scan(case.algorithm, case.objective, records(), case.config(1.0), key=jax.random.key(0))
 
 
@@ -435,7 +435,7 @@ def test_a_statement_of_an_algorithm_is_of_keys_from_the_operating_system():
     stated = CASES["dp_gd"].algorithm.privacy(CASES["dp_gd"].config(1.0))
     assert guarantee.RANDOM_BITS in stated.assumptions
     assert not {guarantee.WEAK_KEY, guarantee.KEY_SECRET} & set(stated.assumptions)
-    with pytest.raises(TypeError, match="key must be None or a chacha20 key where noise is exact"):
+    with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
         keys.for_release(jax.random.key(1), stated, False)
     _, honest = keys.for_release(jax.random.key(1), stated, True)
     assert {guarantee.WEAK_KEY, guarantee.KEY_SECRET} < set(honest.assumptions)

@@ -64,8 +64,8 @@ def _lock(path: Path, recording: recording.Recording) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise RunInUse(
-            f"{recording.path}: another process continues run {recording.run!r}, and only one worker may evaluate: give "
-            "a second worker its own run name and budget"
+            f"{recording.path}: another process continues run {recording.run!r}, and only one worker may evaluate: "
+            "give a second worker its own run name and budget"
         ) from None
     except OSError as error:  # a file system without locks
         os.close(descriptor)

@@ -697,9 +697,9 @@ def test_the_modeler_hears_nothing_that_the_owners_code_prints(tmp_path, table):
 FAILURES = {
     "an evaluation fails": ("def function(row, inputs): raise ValueError(f'patient {inputs}')", "failed: ask again"),
     "an evaluation exits": ("def function(row, inputs): raise SystemExit(f'patient {inputs}')", "failed: ask again"),
-    "the module fails": ("raise OSError('patient')", "slow failed; for the reason see curator.log"),
-    "the module lacks it": ("def __getattr__(name): raise ValueError('patient')", "slow failed; for the reason see curator.log"),
-    "the module exits": ("import sys; sys.exit('patient')", "slow failed; for the reason see curator.log"),
+    "the module fails": ("raise OSError('patient')", "slow failed; for the reason see"),
+    "the module lacks it": ("def __getattr__(name): raise ValueError('patient')", "slow failed; for the reason see"),
+    "the module exits": ("import sys; sys.exit('patient')", "slow failed; for the reason see"),
     "the curator is stopped": (
         "def function(row, inputs):\n    try: 1 / 0\n    except ZeroDivisionError: raise KeyboardInterrupt('patient')",
         "curator: stopped; for the reason see",

@@ -66,7 +66,7 @@ def search(
     if set(greeting) != GREETING:
         raise ProtocolError("the curator's greeting has other fields than this version's")
     if greeting["released"] != published.digest:
-        raise ProtocolError("the released file is not the curator's: get the curator's current released.jsonl")
+        raise ProtocolError("the released file is not the curator's: use the released.jsonl of this curator and search")
     count, steps = len(published.curated.z), parse_integer(greeting, "queries", 1, MAX_QUERIES)
     parse_integer(greeting, "rows", count, count)
     earlier = greeting["answers"]

@@ -201,7 +201,7 @@ def serve_all(arguments: argparse.Namespace, channel: Channel, held: PrivateSide
             answer = serve(opened, held.evaluate, channel)
         except OSError:  # the modeler closed its side
             answer = None
-    channel.say("the connection ended without the modeler's answer" if answer is None else f"the modeler's answer is row {answer}")
+    channel.say("the modeler sent no answer" if answer is None else f"the modeler's answer is row {answer}")
 
 
 def open_record(

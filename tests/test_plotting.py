@@ -64,7 +64,7 @@ def test_an_audit_is_a_share_of_its_claim():
     axes = plotting.plot_audit([found, found], [GDP, DP], ["one", "two"])
     assert [bar.get_width() for bar in axes.patches] == [1.2, 0.8]
     assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor()  # one is refuted
-    with pytest.raises(ValueError, match="as many"):
+    with pytest.raises(ValueError, match="must have one length"):
         plotting.plot_audit([found], [GDP, DP], ["one"])
 
 

@@ -128,11 +128,11 @@ def test_a_second_release_is_refused_and_the_first_stays(tmp_path):
         ('"version": 1', '"version": 2', "z speaks version 2, this is version 1"),
         ("jaxdpbo.outsourcing", "other", "z does not speak jaxdpbo.outsourcing"),
         ('"rows": 40', '"rows": 41', "z has 40 rows, its header says 41"),
-        ('"dimension": 2', '"dimension": 3', "z is damaged: a row that is not 3 finite numbers"),
+        ('"dimension": 2', '"dimension": 3', "z is damaged: a row must be 3 finite numbers"),
         ('"notion": "metric_dp"', '"notion": "perfect"', "z is damaged: notion must be one of"),
         ('"kind": "planar_laplace", "scale": 0.5', '"kind": "none", "scale": 0.5', "z is damaged: kind must be one of"),
         ('"distribution": ', '"lore": ', "z is damaged: 'distribution'"),
-        ("\n[", "\n[NaN, ", "z is damaged: a row that is not 2 finite numbers"),
+        ("\n[", "\n[NaN, ", "z is damaged: a row must be 2 finite numbers"),
         ('{"schema"', '["schema"', "a line must be a JSON object"),
     ],
 )

@@ -92,7 +92,7 @@ def by_person(
     Args:
       objective: ``(point, data) -> values (..., m)``, rows along the last axis; of JAX or of Python.
       person_of_row: ``(m,)`` integers in ``[0, n)``, chosen without the users' data.
-      persons: ``n``; where not given, one more than the largest of ``person_of_row``.
+      persons: the number ``n`` of people; by default, one more than the largest of ``person_of_row``.
       average: True for the mean over a person's rows, with equal weight for each person and the same loss range; False
         for the sum. A person without rows has the value 0.
 

@@ -58,19 +58,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--centre", type=parse_numbers, help="a public centre of the divided inputs, chosen without the table: 50,5"
     )
     parser.add_argument("--unit", type=float, help="the public unit of distance of the guarantee")
-    parser.add_argument("--transform", choices=TRANSFORMS, default=TRANSFORMS[0], help="the transform of the rows")
+    parser.add_argument(
+        "--transform", choices=TRANSFORMS, default=TRANSFORMS[0], help="the transform of the rows (default %(default)s)"
+    )
     parser.add_argument(
         "--epsilon", type=float, required=True, help="the budget for a unit of distance; see also --radius"
     )
-    parser.add_argument("--delta", type=float, default=1e-5, help="of gaussian and random_projection")
+    parser.add_argument(
+        "--delta", type=float, default=1e-5, help="delta of gaussian and random_projection (default %(default)s)"
+    )
     parser.add_argument(
         "--radius", type=float, help="in units: bring rows into this ball; epsilon then covers any replacement in it"
     )
     parser.add_argument(
-        "--projected", type=int, default=10, help="dimension of random_projection, a transform without protection"
+        "--projected",
+        type=int,
+        default=10,
+        help="dimension of random_projection, which protects nobody (default %(default)s)",
     )
-    parser.add_argument("--queries", type=int, default=50, help="the number of queries to answer")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="the folder for the curator's files")
+    parser.add_argument("--queries", type=int, default=50, help="the number of queries to answer (default %(default)s)")
+    parser.add_argument(
+        "--folder", type=Path, default=FOLDER, help="the folder for the curator's files (default %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:

@@ -53,7 +53,10 @@ class Comparison(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     parser.add_argument(
-        "--folder", type=Path, default=Path("results") / "demo", help="the folder for release.json and plot.png"
+        "--folder",
+        type=Path,
+        default=Path("results") / "demo",
+        help="the folder for release.json and plot.png (default %(default)s)",
     )
 
 

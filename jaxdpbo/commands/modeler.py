@@ -25,15 +25,29 @@ END_TIME = 10.0  # seconds to wait for the curator's exit before a kill
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     parser.add_argument(
-        "released", nargs="?", type=Path, default=FOLDER / "released.jsonl", help="the curator's released file"
+        "released",
+        nargs="?",
+        type=Path,
+        default=FOLDER / "released.jsonl",
+        help="the curator's released file (default %(default)s)",
     )
     parser.add_argument("--curator", required=True, metavar="COMMAND", help="the command to start the curator")
     parser.add_argument(
-        "--lengthscale", type=float, required=True, help="in units of distance, as the released rows are"
+        "--lengthscale",
+        type=float,
+        required=True,
+        help="lengthscale of the model, in units of distance, as the released rows are",
     )
-    parser.add_argument("--noise-variance", type=float, default=1e-4, help="noise variance of standardised outputs")
-    parser.add_argument("--centre", type=float, default=0.0, help="mean of the outputs")
-    parser.add_argument("--scale", type=float, default=1.0, help="standard deviation of the outputs")
+    parser.add_argument(
+        "--noise-variance",
+        type=float,
+        default=1e-4,
+        help="noise variance of standardised outputs (default %(default)s)",
+    )
+    parser.add_argument("--centre", type=float, default=0.0, help="mean of the outputs (default %(default)s)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="standard deviation of the outputs (default %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:

@@ -44,14 +44,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--epsilon", type=float, required=True, help="the privacy budget, with --delta")
     parser.add_argument("--delta", type=float, required=True, help="far below 1 / (number of rows)")
-    parser.add_argument("--loss", default="auto", help="auto, log_loss, hinge, zero_one, squared or absolute")
+    parser.add_argument(
+        "--loss", default="auto", help="auto, log_loss, hinge, zero_one, squared or absolute (default %(default)s)"
+    )
     parser.add_argument(
         "--loss-range",
         nargs="+",
         metavar="NUMBER",
         help="lowest and highest loss, chosen without the data; or: private; give this option after the table",
     )
-    parser.add_argument("--n-iter", type=int, default=100, help="the largest number of settings to try")
+    parser.add_argument(
+        "--n-iter", type=int, default=100, help="the largest number of settings to try (default %(default)s)"
+    )
     parser.add_argument("--n-jobs", type=int, help="the number of settings to fit in parallel")
     parser.add_argument("--quiet", action="store_true", help="hide the progress bar")
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON object")

@@ -116,7 +116,7 @@ def talk(arguments: argparse.Namespace, curator: subprocess.Popen[str], answers:
             bar.set_postfix(row=answer.row, output=answer.output)
             bar.update()
 
-        found = outsourcing.search(
+        answer = outsourcing.search(
             published,
             chain([greeting], lines),
             send,
@@ -126,4 +126,4 @@ def talk(arguments: argparse.Namespace, curator: subprocess.Popen[str], answers:
             centre=arguments.centre,
             scale=arguments.scale,
         )
-    print(f"row {found.row}: output {found.output:.6g}, the largest of {len(found.answers)}", file=sys.stderr)
+    print(f"row {answer.row}: output {answer.output:.6g}, the largest of {len(answer.answers)}", file=sys.stderr)

@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         train, validation = halves(len(targets))
         estimator = _estimator(arguments.estimator, arguments.set)
         pipeline, targets = prepare(estimator, inputs, targets, train)
-        found = PrivateSearchCV(
+        search = PrivateSearchCV(
             pipeline,
             Space({f"{MODEL}__{name}": of for name, of in searched.items()}),
             epsilon=arguments.epsilon,
@@ -87,13 +87,13 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         if isinstance(error, ModuleNotFoundError):
             raise
         parser.error(str(error))
-    params = {name.removeprefix(f"{MODEL}__"): value for name, value in found.best_params_.items()}
+    params = {name.removeprefix(f"{MODEL}__"): value for name, value in search.best_params_.items()}
     if arguments.json:
-        print(json.dumps({"params": params, "guarantee": found.guarantee_.to_dict(), "method": found.method_}))
+        print(json.dumps({"params": params, "guarantee": search.guarantee_.to_dict(), "method": search.method_}))
         return
     for name, value in params.items():
         print(f"{name} = {value!r}")
-    print(f"\n{found.guarantee_}\nmethod {found.method_}")
+    print(f"\n{search.guarantee_}\nmethod {search.method_}")
 
 
 def read(path: Path, target: str) -> tuple[np.ndarray, np.ndarray]:

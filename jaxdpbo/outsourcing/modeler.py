@@ -90,11 +90,11 @@ def search(
         state = learn(state, answer)
     while len(answers) < config.steps:
         query = _ask(jax.random.fold_in(ask_key, len(answers)), config, state)
-        asked = {"query": len(answers) + 1, "row": int(query.rows[0])}
-        send(json.dumps(asked))
-        answer = parse_answer(_reply(replies), asked["query"], count)
-        if answer.row != asked["row"]:
-            raise ProtocolError(f"query {answer.query} asked for row {asked['row']}, answered for row {answer.row}")
+        request = {"query": len(answers) + 1, "row": int(query.rows[0])}
+        send(json.dumps(request))
+        answer = parse_answer(_reply(replies), request["query"], count)
+        if answer.row != request["row"]:
+            raise ProtocolError(f"query {answer.query} asked for row {request['row']}, answered for row {answer.row}")
         state = learn(state, answer)
     row = int(po_gp_ucb.release(release_key, config, state).row)
     send(json.dumps({"answer": row}))

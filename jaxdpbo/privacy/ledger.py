@@ -6,7 +6,7 @@ previous line.
 
 The hashes detect any changed byte, and any removed, inserted, repeated or moved line. They cannot detect the removal of
 whole lines at the end, or a rewritten file with new hashes. Keep ``head(path)`` out of reach of everybody with write
-access to the file, and pass it to ``account`` as ``expected_head``: the chain up to that hash holds every release.
+access to the file, and pass it to ``account`` as ``expected_head``: the chain up to that hash holds every past release.
 
 A charge pays for ONE transcript: after any failure, all releases under a charge form one sequence. The file records a
 step before the step draws noise, so no second draw can follow (``note``). A charged run of one step without a stored

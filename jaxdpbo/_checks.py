@@ -1,6 +1,6 @@
-"""Host-side validators: each names the argument and shows the value it refuses.
+"""Host-side validators: each error names the argument and shows the refused value.
 
-They run before anything is traced and see configuration only.
+Validators run before any trace and read configuration only.
 """
 
 import functools
@@ -19,14 +19,14 @@ from jax.core import Tracer
 
 from jaxdpbo.types import DTypeLike, Unchecked
 
-MAX_SIZE = 2**53  # of a size: beyond it floats skip whole numbers
+MAX_SIZE = 2**53  # the largest size: above, floats skip whole numbers
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def takes(**checks: Callable[[str, Any], Any]) -> Callable[[Function], Function]:
-    """A function of plain numbers, each argument checked by the check of its name before the formula sees it.
+    """Decorate a function of plain numbers: check each argument with the check of the same name.
 
-    A result that the floats do not hold is a ``ValueError`` too.
+    The decorated function raises ``ValueError`` for a result out of the range of floats.
     """
 
     def wrap(function: Any) -> Any:
@@ -34,17 +34,17 @@ def takes(**checks: Callable[[str, Any], Any]) -> Callable[[Function], Function]
 
         @functools.wraps(function)
         def call(*positional: Any, **named: Any) -> Any:
-            given = signature.bind(*positional, **named)
-            for name in given.arguments.keys() & checks.keys():
-                given.arguments[name] = checks[name](name, given.arguments[name])
+            bound = signature.bind(*positional, **named)
+            for name in bound.arguments.keys() & checks.keys():
+                bound.arguments[name] = checks[name](name, bound.arguments[name])
             try:
-                found = function(*given.args, **given.kwargs)
+                result = function(*bound.args, **bound.kwargs)
             except ArithmeticError:
-                found = math.nan
-            if isinstance(found, float) and math.isnan(found):
-                said = ", ".join(f"{name}={value!r}" for name, value in given.arguments.items())
-                raise ValueError(f"{function.__name__} is beyond what floats hold at {said}")
-            return found
+                result = math.nan
+            if isinstance(result, float) and math.isnan(result):
+                values = ", ".join(f"{name}={value!r}" for name, value in bound.arguments.items())
+                raise ValueError(f"{function.__name__} is beyond what floats hold at {values}")
+            return result
 
         return call
 
@@ -52,7 +52,7 @@ def takes(**checks: Callable[[str, Any], Any]) -> Callable[[Function], Function]
 
 
 def size(name: str, value: Unchecked, *, minimum: int = 1) -> int:
-    """A Python integer of at least ``minimum``; booleans and floats are refused."""
+    """Check an integer of at least ``minimum``; refuse booleans and floats."""
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     try:
@@ -67,7 +67,7 @@ def size(name: str, value: Unchecked, *, minimum: int = 1) -> int:
 
 
 def rational(name: str, value: Unchecked, *, minimum: Fraction, maximum: Fraction = Fraction(2**10)) -> Fraction:
-    """An exact number within limits: a fraction or an integer, never a float."""
+    """Check an exact number within limits: a fraction or an integer, never a float."""
     if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
         raise TypeError(f"{name} must be a Fraction, got {value!r}")
     if not minimum <= value <= maximum:
@@ -76,25 +76,25 @@ def rational(name: str, value: Unchecked, *, minimum: Fraction, maximum: Fractio
 
 
 def shape(name: str, value: Unchecked) -> tuple[int, ...]:
-    """The shape of an array."""
+    """Check the shape of an array."""
     if not isinstance(value, (tuple, list)):
         raise TypeError(f"{name} must be a tuple of integers, got {value!r}")
-    return tuple(size(name, each, minimum=0) for each in value)
+    return tuple(size(name, length, minimum=0) for length in value)
 
 
 def flag(name: str, value: Unchecked) -> bool:
-    """True or False, nothing that merely counts as one of them."""
+    """Check True or False; refuse other values with a truth value."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
 
 
 def number(name: str, value: Unchecked) -> float:
-    """One real number, not NaN."""
+    """Check a single real number, not NaN."""
     if isinstance(value, Tracer):
         raise TypeError(
-            f"{name} must be a number that is known outside jit, vmap and grad, got a traced one: make configs on the "
-            "host and pass them to the traced function as arguments"
+            f"{name} must be a number known outside jit, vmap and grad, got a traced number: make configs on the host "
+            "and pass them to the traced function as arguments"
         )
     try:
         if (
@@ -115,7 +115,7 @@ def number(name: str, value: Unchecked) -> float:
 
 
 def positive(name: str, value: Unchecked, *, finite: bool = True, dtype: DTypeLike = np.float64) -> float:
-    """A real number above zero, as ``dtype`` holds it; infinity only where ``finite`` is False."""
+    """Check a real number above zero, rounded to ``dtype``; infinity only if ``finite`` is False."""
     with np.errstate(over="ignore"):
         result = float(np.asarray(number(name, value)).astype(dtype))
     if result <= 0:
@@ -126,14 +126,14 @@ def positive(name: str, value: Unchecked, *, finite: bool = True, dtype: DTypeLi
 
 
 def single_or_double(name: str, value: Unchecked) -> None:
-    """An array or dtype of float32 or float64; it sees no value."""
+    """Check an array or dtype of float32 or float64, without reading values."""
     dtype = np.dtype(getattr(value, "dtype", value))
     if dtype not in (np.float32, np.float64):
         raise TypeError(f"{name} must be float32 or float64, got {dtype.name}")
 
 
 def nonnegative(name: str, value: Unchecked) -> float:
-    """A finite real number of at least zero."""
+    """Check a finite real number of at least zero."""
     result = number(name, value)
     if result < 0 or math.isinf(result):
         raise ValueError(f"{name} must be at least zero and finite, got {result}")
@@ -141,7 +141,7 @@ def nonnegative(name: str, value: Unchecked) -> float:
 
 
 def nonnegative_or_infinite(name: str, value: Unchecked) -> float:
-    """A real number of at least zero, or infinity."""
+    """Check a real number of at least zero, or infinity."""
     result = number(name, value)
     if result < 0:
         raise ValueError(f"{name} must be at least zero, got {result}")
@@ -149,7 +149,7 @@ def nonnegative_or_infinite(name: str, value: Unchecked) -> float:
 
 
 def probability(name: str, value: Unchecked) -> float:
-    """A real number strictly between zero and one."""
+    """Check a real number strictly between zero and one."""
     result = number(name, value)
     if not 0 < result < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {result}")
@@ -157,7 +157,7 @@ def probability(name: str, value: Unchecked) -> float:
 
 
 def fraction(name: str, value: Unchecked) -> float:
-    """A real number in [0, 1]."""
+    """Check a real number in [0, 1]."""
     result = number(name, value)
     if not 0 <= result <= 1:
         raise ValueError(f"{name} must lie in [0, 1], got {result}")
@@ -165,14 +165,14 @@ def fraction(name: str, value: Unchecked) -> float:
 
 
 def choice(name: str, value: Unchecked, options: tuple[str, ...]) -> str:
-    """One of the named options."""
+    """Check a value against the named options."""
     if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
     return value
 
 
 def function(name: str, value: Unchecked) -> Callable[..., Any]:
-    """A module-level function: a fresh lambda or partial would compile anew each time."""
+    """Check a module-level function: a fresh lambda or partial would compile anew each time."""
     if not callable(value):
         raise TypeError(f"{name} must be a function, got {value!r}")
     if getattr(value, "__name__", "<lambda>") == "<lambda>":
@@ -184,7 +184,7 @@ def function(name: str, value: Unchecked) -> Callable[..., Any]:
 
 
 def optimizer(name: str, value: Unchecked, dimension: int) -> None:
-    """An optax factory whose update needs gradients alone: one that asks for the loss would read raw data."""
+    """Check an optax factory with an update from gradients alone: an update with the loss would read raw data."""
     function(name, value)
     try:
         made = value(np.ones(dimension))
@@ -192,15 +192,15 @@ def optimizer(name: str, value: Unchecked, dimension: int) -> None:
             theta = jax.ShapeDtypeStruct((dimension,), jnp.result_type(float))
             jax.eval_shape(lambda theta: made.update(theta, made.init(theta), theta), theta)
     except Exception as error:
-        raise ValueError(f"{name} must be an optax factory whose update needs only gradients, got {value!r}") from error
+        raise ValueError(f"{name} must be an optax factory with gradient-only updates, got {value!r}") from error
 
 
 def reals(name: str, value: Unchecked) -> np.ndarray:
-    """Real numbers of any shape as NumPy float64: no text, no complex number, nothing missing."""
+    """Convert real numbers of any shape to NumPy float64; refuse text, complex numbers and masked entries."""
     try:
         array = np.asarray(value)
         if array.dtype.kind == "O":
-            return np.array([number(name, each) for each in array.ravel()], np.float64).reshape(array.shape)
+            return np.array([number(name, entry) for entry in array.ravel()], np.float64).reshape(array.shape)
         if array.dtype.kind in "cSUMm" or array.dtype.names or np.ma.is_masked(value):
             raise TypeError
         return array.astype(np.float64)
@@ -211,41 +211,41 @@ def reals(name: str, value: Unchecked) -> np.ndarray:
 
 
 def vector(name: str, value: Unchecked, length: int | None = None) -> np.ndarray:
-    """A finite vector ``(length,)`` as a NumPy float64 array."""
+    """Convert a finite vector ``(length,)`` to NumPy float64."""
     array = reals(name, value)
     if array.ndim != 1 or array.size == 0 or (length is not None and array.size != length):
-        wanted = "(d,)" if length is None else f"({length},)"
-        raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
+        expected = "(d,)" if length is None else f"({length},)"
+        raise ValueError(f"{name} must have shape {expected}, got {array.shape}")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite, got {array}")
     return array
 
 
 def interval(name: str, value: Unchecked, dtype: DTypeLike = np.float64) -> tuple[float, float]:
-    """Two finite numbers in order, neither too far apart nor too near for ``dtype``."""
+    """Check two finite numbers in order, with a width representable in ``dtype``."""
     low, high = vector(name, value, 2).tolist()
     if not low < high:
         raise ValueError(f"{name} must have low < high, got {low}, {high}")
     limits = np.finfo(dtype)
     if not float(limits.tiny) <= high - low <= float(limits.max) or max(-low, high) > float(limits.max):
-        raise ValueError(f"{name} must be of a width that {np.dtype(dtype).name} holds, got {low}, {high}")
+        raise ValueError(f"{name} must have a width that {np.dtype(dtype).name} holds, got {low}, {high}")
     return low, high
 
 
 def round_down(value: float, dtype: DTypeLike) -> float:
-    """The largest number of ``dtype`` that is at most ``value``, positive."""
-    with np.errstate(over="ignore"):  # beyond the largest: that
+    """Round a positive ``value`` down to ``dtype``."""
+    with np.errstate(over="ignore"):  # an infinite result steps down to the largest number
         held = np.asarray(value, dtype)
     return float(held if float(held) <= value else np.nextafter(held, np.zeros((), dtype)))
 
 
 def install_hint(name: str) -> str:
-    """How to install an extra of this package. By path: no package index has its name, so anybody could register it."""
+    """The command to install an extra of this package, by path: anybody could register its name at a package index."""
     return f"pip install -e '.[{name}]' in the checkout of jaxdpbo"
 
 
 def extra(module: str, name: str, what: str) -> Any:
-    """An optional module, or an ``ImportError`` that names the extra of this package that brings it."""
+    """Import an optional module, or raise an ``ImportError`` with the extra of this package to install."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -253,7 +253,7 @@ def extra(module: str, name: str, what: str) -> Any:
 
 
 def box(name: str, value: Unchecked, *, finite: bool = True) -> np.ndarray:
-    """Bounds in any of their spellings, lower strictly under upper, as NumPy float64 ``(2, d)``: rows lower, upper.
+    """Convert bounds in any spelling, lower strictly below upper, to NumPy float64 ``(2, d)``: rows lower, upper.
 
     ===================================================  ========================================================
     spelling                                             read as
@@ -262,7 +262,7 @@ def box(name: str, value: Unchecked, *, finite: bool = True) -> np.ndarray:
     ``scipy.optimize.Bounds(low, high)``                 itself
     shape ``(d, 2)``, ``d != 2``                         SciPy's pairs ``[(low, high), ...]``
     shape ``(2, d)``, ``d != 2``                         rows lower and upper
-    shape ``(2, 2)``                                     refused: it may be either
+    shape ``(2, 2)``                                     refused as ambiguous
     ===================================================  ========================================================
     """
     array = _rows_of_box(name, value)
@@ -276,12 +276,12 @@ def box(name: str, value: Unchecked, *, finite: bool = True) -> np.ndarray:
 
 
 def low_high(bounds: np.ndarray) -> dict[str, np.ndarray]:
-    """Rows ``(2, d)``, which ``box`` made, in the spelling that ``box`` reads in one way for every ``d``."""
+    """Convert rows ``(2, d)`` from ``box`` to a spelling of ``box`` without ambiguity for any ``d``."""
     return {"low": bounds[0], "high": bounds[1]}
 
 
 def _rows_of_box(name: str, value: Any) -> np.ndarray:
-    """Rows ``(2, d)`` as NumPy float64, their values not checked yet."""
+    """Rows ``(2, d)`` as NumPy float64, with unchecked values."""
     ends = _named_ends(name, value)
     if ends is not None:
         low, high = (reals(f"{name} {end}", side) for end, side in zip(("low", "high"), ends, strict=True))
@@ -302,12 +302,12 @@ def _rows_of_box(name: str, value: Any) -> np.ndarray:
 
 
 def _named_ends(name: str, value: Any) -> tuple[Any, Any] | None:
-    """Low and high of bounds that name them, unchecked; None of others."""
+    """Unchecked low and high of named bounds; None for other bounds."""
     if isinstance(value, Mapping):
         if set(value) != {"low", "high"}:
             raise ValueError(f"{name} must have the names 'low' and 'high' alone, got {', '.join(map(repr, value))}")
         return value["low"], value["high"]
-    if hasattr(value, "lb") and hasattr(value, "ub"):  # scipy.optimize.Bounds, which need not be imported
+    if hasattr(value, "lb") and hasattr(value, "ub"):  # scipy.optimize.Bounds, without an import
         return value.lb, value.ub
     return None
 
@@ -325,17 +325,17 @@ def half_width(bounds: np.ndarray) -> np.ndarray:
 def from_box(
     name: str, value: Unchecked, bounds: np.ndarray, default: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """A vector ``(d,)``, or one number for all coordinates; where not given, ``default`` of a box that is finite."""
+    """Convert a vector ``(d,)`` or one number for all coordinates; for None, return ``default`` of a finite box."""
     if value is None:
         if not np.all(np.isfinite(bounds)):
-            raise ValueError(f"{name} must be given where bounds are infinite, got {bounds.tolist()}")
+            raise ValueError(f"{name} must be given if bounds are infinite, got {bounds.tolist()}")
         return default(bounds)
     dimension = bounds.shape[1]
     return vector(name, np.full(dimension, number(name, value)) if is_one(value) else value, dimension)
 
 
 def step_size(value: Unchecked, limits: np.ndarray) -> np.ndarray:
-    """One positive number a side; the half-width of the box where not given."""
+    """Check a positive number for each side; for None, return the half-widths of the box."""
     sizes = from_box("step_size", value, limits, half_width)
     if not np.all(sizes > 0):
         raise ValueError(f"step_size must be positive, got {sizes.tolist()}")
@@ -343,12 +343,12 @@ def step_size(value: Unchecked, limits: np.ndarray) -> np.ndarray:
 
 
 def is_one(value: Unchecked) -> bool:
-    """Whether a value is no sequence: a number, or nothing that could be an array."""
+    """True if a value is no sequence: a number, text, or anything else without a length."""
     return isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or getattr(value, "shape", None) == ()
 
 
 def rows(name: str, value: Unchecked) -> np.ndarray:
-    """Finite points ``(c, d)``, at least one, as NumPy float64."""
+    """Convert finite points ``(c, d)``, at least one, to NumPy float64."""
     array = reals(name, value)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must have shape (c, d), got {array.shape}")
@@ -358,7 +358,7 @@ def rows(name: str, value: Unchecked) -> np.ndarray:
 
 
 def distinct_rows(name: str, value: Unchecked) -> np.ndarray:
-    """Finite points ``(c, d)``, at least one, no two equal, as NumPy float64."""
+    """Convert finite distinct points ``(c, d)``, at least one, to NumPy float64."""
     array = rows(name, value)
     unique, counts = np.unique(array, axis=0, return_counts=True)
     if len(unique) < len(array):
@@ -367,21 +367,21 @@ def distinct_rows(name: str, value: Unchecked) -> np.ndarray:
 
 
 def inside(name: str, point: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """A point that lies inside the box."""
+    """Check a point inside the box."""
     if not (np.all(bounds[0] <= point) and np.all(point <= bounds[1])):
         raise ValueError(f"{name} must lie inside bounds, got {point.tolist()} for {bounds.tolist()}")
     return point
 
 
 def key(name: str, value: Unchecked) -> jax.Array:
-    """One typed JAX key; integers, None and old-style uint32 keys are refused."""
+    """Check a single typed JAX key; refuse integers, None and old-style uint32 keys."""
     if _check_typed_key(name, value).ndim != 0:
         raise ValueError(f"{name} must be one key, got shape {value.shape}")
     return value
 
 
 def keys(name: str, value: Unchecked) -> jax.Array:
-    """Typed JAX keys of any shape with an axis, at least one, no two equal; on the host."""
+    """Check an array of typed JAX keys, at least one, no two equal; on the host."""
     if not _check_typed_key(name, value).ndim or not value.size:
         raise ValueError(f"{name} must be an array of at least one key, got shape {value.shape}")
     words = np.asarray(jax.random.key_data(value)).reshape(value.size, -1)

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, and private files: owned by you, closed to others, not links."""
+"""Files written completely or not at all, and private files: owned by you, closed to others, not links."""
 
 import errno
 import os
@@ -14,17 +14,17 @@ class NotPrivate(ValueError):
 
 
 def write_once(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a new file completely or not at all. Only a process that is killed leaves an unfinished file behind.
+    """Write a new file completely or not at all. Only a killed process leaves an unfinished file behind.
 
     Raises:
-      FileExistsError: the file exists; it is not changed.
+      FileExistsError: the file exists, and stays unchanged.
       NotPrivate: ``mode`` is ``PRIVATE``, and any user may replace files in the folder.
     """
     if mode == PRIVATE:
         expect_guarded_folder(path)
     unfinished = _write_unfinished(path, content, mode)
     try:
-        os.link(unfinished, path)  # unlike a rename it never replaces
+        os.link(unfinished, path)  # unlike a rename, a link never replaces
     finally:
         unfinished.unlink(missing_ok=True)
     sync_folder(path)
@@ -41,15 +41,15 @@ def replace(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def unlink(path: Path) -> None:
-    """Remove a file, if it exists, and the unfinished files of processes that were killed while they wrote it."""
+    """Remove a file, if present, and the unfinished files of processes killed during its writing."""
     unfinished = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}")
-    for each in (path, *(each for each in path.parent.iterdir() if unfinished.fullmatch(each.name))):
-        each.unlink(missing_ok=True)
+    for stale in (path, *(other for other in path.parent.iterdir() if unfinished.fullmatch(other.name))):
+        stale.unlink(missing_ok=True)
     sync_folder(path)
 
 
 def write_all(descriptor: int, content: bytes, start: int) -> None:
-    """Write all bytes at offset ``start``. A full file system may take a part of them before it raises."""
+    """Write all bytes at offset ``start``. A full file system may take a part of them and then raise."""
     while content:
         written = os.pwrite(descriptor, content, start)
         content, start = content[written:], start + written
@@ -90,7 +90,7 @@ def open_private(path: str | Path, flags: int) -> int:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise NotPrivate(f"{name} is a symbolic link: give the file that it leads to") from None
+        raise NotPrivate(f"{name} is a symbolic link: give its target instead") from None
     try:
         status = os.fstat(descriptor)
         _expect_own(name, status)

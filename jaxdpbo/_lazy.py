@@ -1,4 +1,4 @@
-"""Modules of a package that are imported where they are first asked for."""
+"""Lazy packages: import a module at its first use."""
 
 import importlib
 import pkgutil
@@ -7,11 +7,11 @@ from types import ModuleType
 
 
 def lazy_modules(package: str, path: Iterable[str]) -> tuple[Callable[[str], ModuleType], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package: its modules are its attributes, imported or not.
+    """Make ``__getattr__`` and ``__dir__`` of a package with all its modules as attributes, imported or not.
 
     Args:
-      package: its ``__name__``.
-      path: its ``__path__``.
+      package: the package's ``__name__``.
+      path: the package's ``__path__``.
     """
     names = frozenset(module.name for module in pkgutil.iter_modules(path))
 

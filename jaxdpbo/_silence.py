@@ -1,11 +1,11 @@
 """Silence third-party code while it handles private records: warnings, prints and logs quote values.
 
-Warnings and streams belong to the process, not to a thread, so silences are counted: the first thread that enters
-switches them off, the last one that leaves puts them back. Silenced are Python's warnings and logging, ``sys.stdout``,
-``sys.stderr``, and file descriptors 1 and 2, which C and Fortran libraries print to. The descriptors point to
-``os.devnull`` meanwhile; a child process that is started meanwhile inherits that. NumPy's floating-point errors and
-JAX's ``debug_nans`` and ``debug_infs``, which raise by value, are off in the thread that enters. A compiled run is
-never silenced: a run may take hours, and all that the process says in other threads would be lost.
+Warnings and streams belong to the process, not to a thread, so the module counts silences: the first thread to enter
+switches output off, the last thread to leave restores it. The silence covers Python's warnings and logging,
+``sys.stdout``, ``sys.stderr``, and file descriptors 1 and 2, used by C and Fortran libraries. The descriptors point to
+``os.devnull`` meanwhile; a child process started meanwhile inherits them. NumPy's floating-point errors, and JAX's
+``debug_nans`` and ``debug_infs``, which raise by value, are off in the entering thread. Compiled runs are never
+silenced: a run may take hours, and the process would lose the output of all other threads.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ from typing import Any, TextIO, TypeVar
 import jax
 import numpy as np
 
-EVERYTHING = 10**9  # a level of logs above all that have names
-STOPS = KeyboardInterrupt, GeneratorExit  # all else may follow from a record: exits, and panics of other languages
+EVERYTHING = 10**9  # a log level above all named levels
+STOPS = KeyboardInterrupt, GeneratorExit  # all other exceptions may follow from a record, even exits and panics
 Returned = TypeVar("Returned")
 
 
 class Failed:
-    """What ``attempt`` returns in place of a result where the call raised; which error it was is forgotten."""
+    """The result of ``attempt`` if the call raised; the error itself is dropped."""
 
 
 FAILED = Failed()
@@ -41,7 +41,7 @@ _restore = contextlib.ExitStack()
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Silence the process, see the module; threads may be inside at once, and one thread several times."""
+    """Silence the process, see the module; threads may enter together, and a thread several times."""
     _enter()
     try:
         with debug_checks_off(), np.errstate(all="ignore"):
@@ -52,7 +52,7 @@ def silence() -> Iterator[None]:
 
 @contextlib.contextmanager
 def isolate() -> Iterator[None]:
-    """Silence the process, one thread at a time, and put NumPy's and Python's global generators back afterwards."""
+    """Silence the process, one thread at a time, and restore NumPy's and Python's global generators afterwards."""
     with _GENERATORS_LOCK, silence():
         numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
         try:
@@ -63,11 +63,11 @@ def isolate() -> Iterator[None]:
 
 
 def attempt(function: Callable[..., Returned], *args: Any) -> Returned | Failed:
-    """Call third-party code on private records in ``isolate``; ``FAILED`` where it raises, so that no error is heard.
+    """Call third-party code on private records in ``isolate``; return ``FAILED`` if the call raises.
 
     Raises:
-      KeyboardInterrupt: the user's.
-      GeneratorExit: a generator that called it was closed.
+      KeyboardInterrupt: typed by the person at the keyboard.
+      GeneratorExit: the calling generator was closed.
     """
     with isolate():
         try:
@@ -79,16 +79,16 @@ def attempt(function: Callable[..., Returned], *args: Any) -> Returned | Failed:
 
 
 def call(function: Callable[..., Returned], *args: Any) -> Returned:
-    """Call third-party code on private records in ``silence``; what it raises is raised."""
+    """Call third-party code on private records in ``silence``; pass exceptions on."""
     with silence():
         return settle(function(*args))
 
 
 def settle(returned: Returned) -> Returned:
-    """Wait until JAX's programs that made ``returned`` are done: a callback in them may fail, or print, afterwards."""
-    for each in returned if isinstance(returned, (list, tuple)) else (returned,):
-        if _is_jax_array(each):
-            jax.block_until_ready(each)
+    """Wait for the JAX programs behind ``returned``: a callback inside may fail, or print, later."""
+    for value in returned if isinstance(returned, (list, tuple)) else (returned,):
+        if _is_jax_array(value):
+            jax.block_until_ready(value)
     jax.effects_barrier()
     return returned
 
@@ -96,19 +96,19 @@ def settle(returned: Returned) -> Returned:
 def _is_jax_array(value: Any) -> bool:
     try:
         return isinstance(value, jax.Array)
-    except Exception:  # of a stranger's type
+    except Exception:  # from a third-party type
         return False
 
 
 @contextlib.contextmanager
 def debug_checks_off() -> Iterator[None]:
-    """Switch off ``jax_debug_nans`` and ``jax_debug_infs``, which raise where one user's value is NaN or infinite."""
+    """Switch off ``jax_debug_nans`` and ``jax_debug_infs``: they raise if a user's value is NaN or infinite."""
     with jax.debug_nans(False), jax.debug_infs(False):
         yield
 
 
 def seed_generators(words: np.ndarray) -> None:
-    """Seed NumPy's and Python's global generators, until ``isolate`` puts them back."""
+    """Seed NumPy's and Python's global generators, until ``isolate`` restores them."""
     random.seed(words.tobytes())
     np.random.seed(words)  # noqa: NPY002
 
@@ -121,7 +121,7 @@ def _enter() -> None:
                 _silence_streams(entered)
                 entered.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
-                warnings.showwarning = _ignore  # where code inside changes the filters; put back with them
+                warnings.showwarning = _ignore  # in case code inside changes the filters; restored with them
                 entered.callback(logging.disable, logging.root.manager.disable)
                 logging.disable(EVERYTHING)
                 _restore = entered.pop_all()
@@ -137,7 +137,7 @@ def _leave() -> None:
 
 
 def _silence_streams(entered: contextlib.ExitStack) -> None:
-    """Redirect descriptors and streams; Python's buffers are flushed before and after, to where they belong."""
+    """Redirect descriptors and streams; flush Python's buffers before and after, to their own targets."""
     streams = {sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__}
     _flush(streams)
     for descriptor in (1, 2):
@@ -154,12 +154,12 @@ def _flush(streams: set[Any]) -> None:
 
 
 def _ignore(*_: Any, **__: Any) -> None:
-    """No warning is shown."""
+    """Show no warning."""
 
 
 @functools.cache
 def _nowhere() -> TextIO:
-    """Never closed: a handler of logs that is made meanwhile keeps it."""
+    """An open ``os.devnull``, never closed: a log handler made meanwhile keeps it."""
     return open(os.devnull, "w", encoding="utf-8", errors="replace")
 
 
@@ -177,22 +177,22 @@ def _redirect(entered: contextlib.ExitStack, descriptor: int) -> None:
 
 
 def _renew_locks() -> None:
-    """Another thread may have held one when this process was forked."""
+    """Make new locks in a forked child: another thread may have held the old locks at the fork."""
     global _STATE_LOCK, _GENERATORS_LOCK
     _STATE_LOCK, _GENERATORS_LOCK = threading.RLock(), threading.RLock()
 
 
 def _duplicate(descriptor: int) -> int:
-    """A copy above 2: a lower number may be that of a stream which is closed."""
+    """Duplicate a descriptor, to a number above 2: lower numbers may belong to a closed stream."""
     try:
-        import fcntl  # POSIX alone has it
+        import fcntl  # POSIX only
     except ImportError:
         return os.dup(descriptor)
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _flush_c_streams() -> None:
-    """C's own buffers, while nobody hears them."""
+    """Flush C's own buffers during the silence."""
     with contextlib.suppress(Exception):  # no such library on this system
         ctypes.CDLL(None).fflush(None)
 

@@ -1,10 +1,10 @@
-"""Convert users' values to arrays so that one user's value cannot raise, warn, print, or affect another user's.
+"""Convert users' values to arrays so a user's value cannot raise, warn, print, or affect another user's value.
 
-A loss or a leaf of data may hold any object. NumPy derives one dtype from all of them: one integer of 70 bits or one
-string turns every element into an object or a string, one list prevents the array, and NumPy's error quotes the values.
+A loss or a leaf of data may hold any object. NumPy derives a common dtype: a single integer of 70 bits or a single
+string turns every element into an object or a string, a list prevents the array, and NumPy's error quotes the values.
 The functions of this module accept any value. They raise only because of container types and shapes, which are public.
 The dtype of a numeric array is public too (``guarantee.PUBLIC_CONFIG``), and stays the same. All other arrays become
-float64, element by element; an element that is not a number becomes NaN.
+float64, element by element; elements other than numbers become NaN.
 """
 
 from collections import Counter
@@ -20,16 +20,16 @@ import numpy as np
 from jaxdpbo import _silence
 from jaxdpbo.types import DTypeLike, Tree, Unchecked
 
-LEVELS = 4  # nested lists that are read; deeper ones are NaN, so a list that contains itself ends
+LEVELS = 4  # depth of nested lists; deeper lists are NaN, so a list inside itself ends
 PLAIN = {bool, int, float, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQefd")}
 LISTS = (
-    "data must not hold lists, whose types follow from their values: numpy.asarray(data) makes one array, tuple(data) "
-    "keeps several arrays apart, and traceable=False passes data to a Python objective untouched"
+    "data must not hold lists, since their types follow from their values: numpy.asarray(data) makes one array, "
+    "tuple(data) keeps several arrays apart, and traceable=False passes data to a Python objective untouched"
 )
 
 
 def to_losses(name: str, returned: Unchecked, shape: tuple[int, ...] | None, dtype: DTypeLike) -> np.ndarray:
-    """Convert what the function ``name`` returned to real numbers.
+    """Convert the values returned by the function ``name`` to real numbers.
 
     Args:
       name: the function's name, for error messages.
@@ -51,7 +51,7 @@ def to_losses(name: str, returned: Unchecked, shape: tuple[int, ...] | None, dty
 def to_data(data: Tree) -> Any:
     """Convert masked arrays and arrays of objects, strings and other non-numbers to float64; keep all other leaves.
 
-    Tuples, dicts and other registered containers are trees. A leaf that is not a NumPy array is returned unchanged.
+    Tuples, dicts and other registered containers are trees. Leaves other than NumPy arrays stay unchanged.
 
     Raises:
       TypeError: the tree holds a list.
@@ -66,7 +66,7 @@ def to_jax(data: Tree) -> Any:
     """Convert data with ``to_data``, then to JAX arrays. Python integers are clipped to the range of JAX's integers.
 
     Raises:
-      TypeError: the tree holds a list, or a leaf that is neither an array nor a number.
+      TypeError: the tree holds a list, or a leaf other than an array or a number.
     """
     result = to_data(data)
     if not all(map(is_numeric, jax.tree.leaves(result))):
@@ -76,22 +76,22 @@ def to_jax(data: Tree) -> Any:
 
 
 def leaves(data: Tree) -> list[Any]:
-    """The leaves of data, where a list is a leaf: it holds records, and ``jax.tree`` fails on some objects."""
+    """The leaves of data, with lists as leaves: a list holds records, and ``jax.tree`` fails on some objects."""
     return jax.tree.leaves(data, is_leaf=lambda leaf: isinstance(leaf, list))
 
 
 def is_numeric(leaf: Unchecked) -> bool:
-    """True if JAX can make an array of a leaf that ``to_data`` returned. Reads its type and dtype only."""
+    """True if JAX can make an array of a leaf from ``to_data``. Reads the type and dtype only."""
     if isinstance(leaf, (np.ndarray, np.generic)):
         return jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool
     return isinstance(leaf, (jax.Array, bool, int, float, complex))
 
 
 def to_numbers(values: Unchecked, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Convert values to an array of real numbers; elements that are not real numbers become NaN.
+    """Convert values to an array of real numbers; other elements become NaN.
 
-    Call it in ``silence``. Numeric arrays keep their dtype, except complex ones, which become real:
-    ``numpy.emath.sqrt`` of all users' values is complex if one of them is negative.
+    Call ``to_numbers`` in ``silence``. Numeric arrays keep their dtype, but complex arrays become real:
+    ``numpy.emath.sqrt`` of all users' values is complex if a single value is negative.
 
     Args:
       values: any object.

@@ -1,11 +1,11 @@
-"""Distributions of the noise on inputs: one object that a curator draws from, and that a modeler's kernel is
-averaged over.
+"""Distributions of the noise on inputs: a curator draws from the noise, a modeler averages a kernel over the noise.
 
-A ``Response`` names a cell in place of a row. A ``NoiseDistribution`` is of added noise: isotropic, and normal of
-random variance, ``w | t ~ N(0, t I)``. ``t`` is fixed for the Gaussian, and for the planar Laplace distribution, of
-density proportional to ``exp(-|w| / scale)`` in ``d`` dimensions, a gamma variable of shape ``(d + 1) / 2`` and scale
-``2 scale^2``, since both have the characteristic function ``(1 + scale^2 |s|^2)^(-(d + 1) / 2)``. The product Laplace
-distribution is the planar one of one dimension, in every coordinate by itself.
+A ``Response`` replaces a row by the name of a cell. A ``NoiseDistribution`` describes added noise: isotropic, and
+normal with a random variance, ``w | t ~ N(0, t I)``. For the Gaussian, ``t`` is fixed. For the planar Laplace
+distribution, with density proportional to ``exp(-|w| / scale)`` in ``d`` dimensions, ``t`` is a gamma variable of shape
+``(d + 1) / 2`` and scale ``2 scale^2``, since both have the characteristic function
+``(1 + scale^2 |s|^2)^(-(d + 1) / 2)``. The product Laplace distribution is the planar distribution in one dimension,
+independent in every coordinate.
 """
 
 from typing import Any, NamedTuple
@@ -19,15 +19,15 @@ from jaxdpbo import _checks
 from jaxdpbo.types import ArrayLike
 
 KINDS = ("gaussian", "planar_laplace", "product_laplace")
-NODES = 24  # of the quadrature over the variance
+NODES = 24  # number of quadrature nodes over the variance
 
 
 class NoiseDistribution(NamedTuple):
-    """Noise on one input of ``dimension`` coordinates.
+    """Noise on an input of ``dimension`` coordinates.
 
     Attributes:
       kind: "gaussian", "planar_laplace" or "product_laplace".
-      scale: the standard deviation of a coordinate; for the Laplace distributions the length in the exponent.
+      scale: the standard deviation of a coordinate; for the Laplace distributions, the length in the exponent.
       dimension: ``d``.
     """
 
@@ -37,11 +37,11 @@ class NoiseDistribution(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A row that names a cell: its own with probability ``truth``, each of the others alike.
+    """A row replaced by a cell: its own cell with probability ``truth``, all others with equal probabilities.
 
     Attributes:
-      cells: the places of ``K`` cells, each of ``d`` numbers.
-      truth: a probability, as a float: what is drawn with is a fraction (``tables.truth``).
+      cells: the positions of ``K`` cells, each of ``d`` numbers.
+      truth: a probability, as a float; the draws use a fraction (``tables.truth``).
     """
 
     cells: tuple[tuple[float, ...], ...]
@@ -49,10 +49,10 @@ class Response(NamedTuple):
 
 
 def distribution(kind: str, scale: float, dimension: int) -> NoiseDistribution:
-    """A checked distribution.
+    """Check and make a distribution of added noise.
 
     Raises:
-      ValueError: an unknown kind, a scale that is not positive and finite, a dimension below 1.
+      ValueError: an unknown kind, a scale not positive and finite, a dimension below 1.
     """
     return NoiseDistribution(
         _checks.choice("kind", kind, KINDS), _checks.positive("scale", scale), _checks.size("dimension", dimension)
@@ -60,7 +60,7 @@ def distribution(kind: str, scale: float, dimension: int) -> NoiseDistribution:
 
 
 def response(cells: ArrayLike, truth: float) -> Response:
-    """A checked response.
+    """Check and make a response.
 
     Raises:
       ValueError: fewer than 2 cells or equal ones, ``truth`` not in (0, 1).
@@ -72,16 +72,16 @@ def response(cells: ArrayLike, truth: float) -> Response:
 
 
 def from_dict(fields: dict[str, Any]) -> NoiseDistribution | Response:
-    """What ``_asdict`` of either made, checked as above."""
+    """Read and check the ``_asdict`` fields of a distribution or a response."""
     if isinstance(fields, dict):
-        for made, names in ((response, Response._fields), (distribution, NoiseDistribution._fields)):
+        for make, names in ((response, Response._fields), (distribution, NoiseDistribution._fields)):
             if set(fields) == set(names):
-                return made(**fields)
+                return make(**fields)
     raise ValueError(f"fields must be {', '.join(NoiseDistribution._fields)}, or {', '.join(Response._fields)}")
 
 
 def draw(key: jax.Array, distribution: NoiseDistribution, count: int) -> jax.Array:
-    """``count`` independent draws ``(count, d)``, in the default floating dtype."""
+    """Draw ``count`` independent vectors of noise ``(count, d)``, in the default floating dtype."""
     shape, dtype = (count, distribution.dimension), jnp.result_type(float)
     if distribution.kind == "gaussian":
         return distribution.scale * jax.random.normal(key, shape, dtype)
@@ -94,7 +94,7 @@ def draw(key: jax.Array, distribution: NoiseDistribution, count: int) -> jax.Arr
 
 
 def variance(distribution: NoiseDistribution) -> float:
-    """Of one coordinate: ``(d + 1) scale^2`` for the planar Laplace distribution, ``2 scale^2`` for the product."""
+    """The variance of a coordinate: ``(d + 1) scale^2`` for planar Laplace, ``2 scale^2`` for product Laplace noise."""
     return (
         distribution.scale**2
         * {"gaussian": 1, "planar_laplace": distribution.dimension + 1, "product_laplace": 2}[distribution.kind]
@@ -102,7 +102,7 @@ def variance(distribution: NoiseDistribution) -> float:
 
 
 def difference_variances(distribution: NoiseDistribution) -> tuple[np.ndarray, np.ndarray]:
-    """The variance of a coordinate of the difference of two draws, as a random variable: nodes and their weights.
+    """Quadrature nodes and weights of the random variance of a coordinate, for the difference of two draws.
 
     The sum of two independent gamma variables is gamma of shape ``d + 1``: a generalised Gauss-Laguerre rule. For the
     product distribution each coordinate has its own such variable, with ``d = 1``.
@@ -115,14 +115,14 @@ def difference_variances(distribution: NoiseDistribution) -> tuple[np.ndarray, n
 
 
 def probabilities(response: Response) -> np.ndarray:
-    """``(K, K)``: with what probability a row of each cell names each cell."""
+    """The probabilities ``(K, K)`` that a row of each cell names each cell."""
     count = len(response.cells)
     other = (1.0 - response.truth) / (count - 1)
     return np.full((count, count), other) + (response.truth - other) * np.eye(count)
 
 
 def cell_variances(response: Response) -> np.ndarray:
-    """The variance ``(K,)`` of a coordinate in each cell: a cube's, as wide as the nearest other cell is far."""
+    """The variance ``(K,)`` of a coordinate in each cell, as in a cube of the distance to the nearest cell as width."""
     places = np.array(response.cells)
     squared = np.sum(np.square(places[:, None] - places[None]), axis=2)
     np.fill_diagonal(squared, np.inf)

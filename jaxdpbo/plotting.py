@@ -1,6 +1,6 @@
-"""Pictures of results: each function takes a result, draws on ``axes`` or on a new figure's, and returns the axes.
+"""Plots of results: each function draws a result on ``axes``, or on a new figure, and returns the axes.
 
-What they show is what the result holds: releases, statements and public numbers. Needs the ``plotting`` extra.
+Plots show the contents of a result: releases, guarantees and public numbers. Needs the ``plotting`` extra.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from jaxdpbo.types import ArrayLike
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-RATES = np.linspace(0.0, 1.0, 401)  # of type I errors
+RATES = np.linspace(0.0, 1.0, 401)  # type I error rates
 
 
 def plot_path(
@@ -29,26 +29,26 @@ def plot_path(
     high: ArrayLike | None = None,
     axes: "Axes | None" = None,
 ) -> "Axes":
-    """The released path of a descent, a line a parameter; of several runs the medians, with bands of quartiles.
+    """Plot the released path of a descent, a line for each parameter; for several runs, medians and quartile bands.
 
     Args:
-      runs: whose release has a ``path (T + 1, d)``, as that of ``dp_gibo``, alone or between choices.
-      low: ``(d,)``, and
-      high: ``(d,)``, of the box: parameters are then drawn over it, 0 to 1.
-      axes: matplotlib's.
+      runs: runs with a ``path (T + 1, d)`` in the release, as from ``dp_gibo``, alone or between choices.
+      low: ``(d,)``, the lower ends of the box.
+      high: ``(d,)``, the upper ends; with both, parameters are drawn relative to the box, from 0 to 1.
+      axes: the matplotlib axes.
 
     Raises:
       ValueError: no runs, or a release without a path.
     """
-    given = [runs] if isinstance(runs, Run) else list(runs)
-    paths = [_find_path(run.release) for run in given]
-    if not paths or any(each is None for each in paths):
-        raise ValueError("runs must be of a descent: their release has no path")
-    found = np.stack([np.asarray(each, float) for each in paths if each is not None])
+    listed = [runs] if isinstance(runs, Run) else list(runs)
+    paths = [_find_path(run.release) for run in listed]
+    if not paths or any(path is None for path in paths):
+        raise ValueError("runs must be runs of a descent, with a path in the release")
+    stacked = np.stack([np.asarray(path, float) for path in paths if path is not None])
     if low is not None and high is not None:
-        found = (found - np.asarray(low)) / (np.asarray(high) - np.asarray(low))
+        stacked = (stacked - np.asarray(low)) / (np.asarray(high) - np.asarray(low))
     drawn = _axes(axes)
-    for number, values in enumerate(np.moveaxis(found, 2, 0)):
+    for number, values in enumerate(np.moveaxis(stacked, 2, 0)):
         lower, middle, upper = np.percentile(values, (25, 50, 75), axis=0)
         drawn.plot(middle, color=f"C{number % 10}", label=f"parameter {number}")
         if len(values) > 1:
@@ -57,11 +57,11 @@ def plot_path(
 
 
 def plot_front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
-    """Epsilon and error of the settings that ``dpareto`` measured, and its front as a line.
+    """Plot epsilon and error of the settings measured by ``dpareto``, and the front as a line.
 
     Args:
-      release: of ``dpareto``.
-      axes: matplotlib's.
+      release: a release of ``dpareto``.
+      axes: the matplotlib axes.
     """
     values, usable = np.asarray(release.values, float), np.asarray(release.failed) == USABLE
     best = np.asarray(release.front)
@@ -76,12 +76,12 @@ def plot_front(release: Release, *, axes: "Axes | None" = None) -> "Axes":
 def plot_trade_off(
     statement: Guarantee, *, measured: auditing.TradeOff | None = None, axes: "Axes | None" = None
 ) -> "Axes":
-    """What a statement leaves to any attack: the least share of wrong answers on one data set for that on the other.
+    """Plot the trade-off of a guarantee: the least type II error of any attack, for each type I error.
 
-    The diagonal is guessing. ``measured``, of ``auditing.trade_off``, is one attack's.
+    The diagonal is guessing. ``measured``, from ``auditing.trade_off``, shows an attack.
 
     Raises:
-      ValueError: a statement that is neither "gdp" nor "dp".
+      ValueError: a guarantee other than "gdp" or "dp".
     """
     drawn = _axes(axes)
     drawn.plot(RATES, 1 - RATES, color="0.7", linestyle=":", label="guessing")
@@ -100,54 +100,54 @@ def plot_audit(
     *,
     axes: "Axes | None" = None,
 ) -> "Axes":
-    """Lower bounds that attacks showed, over what was claimed: a bar beyond 1 refutes its claim.
+    """Plot lower bounds from attacks, relative to the guaranteed levels: a bar above 1 refutes the guarantee.
 
     Args:
-      audits: bounds, one each.
-      statements: what they are of, each "gdp" or "dp".
-      names: for the axis.
-      axes: matplotlib's.
+      audits: the lower bounds.
+      statements: the audited guarantees, each "gdp" or "dp".
+      names: labels for the axis.
+      axes: the matplotlib axes.
 
     Raises:
-      ValueError: of different lengths, or a statement of another notion.
+      ValueError: arguments of different lengths, or a guarantee of another notion.
     """
     if not len(audits) == len(statements) == len(names):
         raise ValueError(
-            f"audits, statements and names must be as many, got {len(audits)}, {len(statements)}, {len(names)}"
+            f"audits, statements and names must have one length, got {len(audits)}, {len(statements)}, {len(names)}"
         )
     shares = []
-    for found, statement in zip(audits, statements, strict=True):
+    for audit, statement in zip(audits, statements, strict=True):
         notion = _checks.choice("notion", statement.notion, ("gdp", "dp"))
-        shares.append((found.mu if notion == "gdp" else found.epsilon) / statement.level)
+        shares.append((audit.mu if notion == "gdp" else audit.epsilon) / statement.level)
     drawn = _axes(axes)
     places = np.arange(len(shares))
     drawn.barh(places, shares, color=["C3" if share > 1 else "C0" for share in shares])
     drawn.axvline(1.0, color="0.3", linestyle=":")
     drawn.set_yticks(places, names)
     drawn.invert_yaxis()
-    return _name_params(drawn, "lower bound over claim", "", legend=False)
+    return _name_params(drawn, "lower bound over guaranteed level", "", legend=False)
 
 
 def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "Axes":
-    """The noise of searches that were not run, by how many users they would have.
+    """Plot the noise of previewed searches against the number of users.
 
     Args:
-      found: of ``preview``, with other numbers of users and nothing else changed.
-      axes: matplotlib's.
+      found: previews from ``preview``, different in the number of users alone.
+      axes: the matplotlib axes.
 
     Raises:
-      ValueError: none.
+      ValueError: no previews.
     """
     if not found:
-        raise ValueError("found must hold a preview at least")
-    ordered = sorted(found, key=lambda one: one.users)
-    users = [one.users for one in ordered]
+        raise ValueError("found must hold at least one preview")
+    ordered = sorted(found, key=lambda preview: preview.users)
+    users = [preview.users for preview in ordered]
     drawn = _axes(axes)
     for name, label in (
         ("relative_noise", "of a step, over the largest gradient"),
         ("loss_noise", "of the loss, over its range"),
     ):
-        values = [getattr(one, name) for one in ordered]
+        values = [getattr(preview, name) for preview in ordered]
         if all(value is not None for value in values):
             drawn.plot(users, values, marker="o", label=label)
     drawn.axhline(1.0, color="0.7", linestyle=":", label="helpful below")
@@ -157,10 +157,10 @@ def plot_previews(found: Sequence[Preview], *, axes: "Axes | None" = None) -> "A
 
 
 def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
-    """What a "gdp" budget is spent on: shares of ``mu^2``, which add up to 1.
+    """Plot the parts of a "gdp" budget as shares of ``mu^2``, with sum 1.
 
     Raises:
-      ValueError: a statement of another notion.
+      ValueError: a guarantee of another notion.
     """
     _checks.choice("notion", statement.notion, ("gdp",))
     parts = statement.parts or (("all releases", statement.level),)
@@ -173,9 +173,9 @@ def plot_budget(statement: Guarantee, *, axes: "Axes | None" = None) -> "Axes":
 
 
 def _find_path(release: Any) -> Any:
-    """Of a release, or of the search inside of it."""
-    found = getattr(release, "path", None)
-    return found if found is not None or not hasattr(release, "inner") else _find_path(release.inner)
+    """The path of a release, or of the search inside the release."""
+    path = getattr(release, "path", None)
+    return path if path is not None or not hasattr(release, "inner") else _find_path(release.inner)
 
 
 def _axes(axes: "Axes | None") -> "Axes":

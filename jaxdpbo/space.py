@@ -1,9 +1,9 @@
-"""The space of a search: named dimensions, real, integer or of categories, and the unit box that algorithms search in.
+"""The space of a search: named real, integer and categorical dimensions, and the unit box for algorithms.
 
-``Space`` is the one place where a point of ``[0, 1]^d`` becomes parameters by name, and back. Every dimension has one
-coordinate: a real one is spread over it, evenly or in its logarithm; whole numbers and categories have an interval
-each, of equal length unless ``log``. A dimension that exists only for some values of another is refused: a user's
-record could then be read from which dimensions a release has.
+``Space`` converts points of ``[0, 1]^d`` to parameters by name, and back. Every dimension has a coordinate: real
+numbers are spread over it, evenly or in their logarithm; whole numbers and categories have an interval each, of equal
+length unless ``log``. Conditional dimensions, present only for some values of another, are refused: the set of
+dimensions in a release could reveal a user's record.
 """
 
 import math
@@ -20,17 +20,17 @@ from jaxdpbo import _checks
 from jaxdpbo._checks import Unchecked
 from jaxdpbo.types import ArrayLike
 
-Scalar = bool | int | float | str | None  # what a category may be, and what a release holds
-MAX_INTEGER, MAX_LEVELS = 2**31 - 1, 2**24  # of an integer dimension: 32 bits, and what float32 tells apart
+Scalar = bool | int | float | str | None  # the types of categories, and of released parameters
+MAX_INTEGER, MAX_LEVELS = 2**31 - 1, 2**24  # limits of an integer dimension: 32 bits, and the precision of float32
 CONDITIONAL = (
-    "conditional dimensions are not supported: give every dimension a value that is ignored where it does not apply, "
+    "conditional dimensions are not supported: give every dimension a value and ignore it where it does not apply, "
     "or search each branch on its own"
 )
 SPELLINGS = (
     "real(low, high), integer(low, high), categorical(...), a list of choices, or a frozen uniform, loguniform or "
     "randint of scipy.stats"
 )
-ENDS = {"low", "high", "lower", "upper", "lb", "ub", "min", "max"}  # of a box, in whatever spelling
+ENDS = {"low", "high", "lower", "upper", "lb", "ub", "min", "max"}  # names of the ends of a box, in any spelling
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Real:
 
     @property
     def levels(self) -> None:
-        """As many as there are floats."""
+        """None: a real dimension has no levels."""
         return
 
     def decode(self, place: Unchecked, library: ModuleType) -> Any:
-        """The value at a coordinate in [0, 1]; ``library`` is NumPy or JAX's."""
+        """The value at a coordinate in [0, 1]; ``library`` is ``numpy`` or ``jax.numpy``."""
         if not self.log:
             return library.clip(self.low + place * (self.high - self.low), self.low, self.high)
         low, high = math.log(self.low), math.log(self.high)
@@ -57,17 +57,17 @@ class Real:
     def encode(self, name: str, value: Unchecked) -> float:
         """The coordinate of a value."""
         value = _check_range(name, _checks.number(name, value), self.low, self.high)
-        low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, value))
+        low, high, at = (math.log(end) if self.log else end for end in (self.low, self.high, value))
         return (at - low) / (high - low)
 
     def plain(self, value: Unchecked) -> Scalar:
-        """As a Python number."""
+        """Convert to a Python number."""
         return float(value)
 
 
 @dataclass(frozen=True)
 class Integer:
-    """Whole numbers from ``low`` to ``high``, both among them; made by ``integer``."""
+    """Whole numbers from ``low`` to ``high``, both included; made by ``integer``."""
 
     low: int
     high: int
@@ -75,11 +75,11 @@ class Integer:
 
     @property
     def levels(self) -> int:
-        """How many there are."""
+        """The number of whole numbers."""
         return self.high - self.low + 1
 
     def decode(self, place: Unchecked, library: ModuleType) -> Any:
-        """The value at a coordinate in [0, 1]; ``library`` is NumPy or JAX's."""
+        """The value at a coordinate in [0, 1]; ``library`` is ``numpy`` or ``jax.numpy``."""
         if not self.log:
             return _floor(place, self.levels, library) + self.low
         low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
@@ -97,7 +97,7 @@ class Integer:
         return (math.log(whole) - low) / (high - low)
 
     def plain(self, value: Unchecked) -> Scalar:
-        """As a Python number."""
+        """Convert to a Python number."""
         return int(value)
 
 
@@ -109,11 +109,11 @@ class Categorical:
 
     @property
     def levels(self) -> int:
-        """How many there are."""
+        """The number of choices."""
         return len(self.choices)
 
     def decode(self, place: Unchecked, library: ModuleType) -> Any:
-        """The row of the choice at a coordinate; of a traced one the choice itself, which must be a number then."""
+        """The row of the choice at a coordinate; for ``jax.numpy`` the choice itself, a number."""
         row = _floor(place, self.levels, library)
         if library is np:
             return row
@@ -137,11 +137,11 @@ Dimension = Real | Integer | Categorical
 
 
 def real(low: float, high: float, *, log: bool = False) -> Real:
-    """A real number between ``low`` and ``high``; with ``log`` searched in its logarithm, and positive.
+    """Make a dimension of real numbers between ``low`` and ``high``; ``log`` searches in the logarithm, above 0.
 
     Raises:
       ValueError: ends not finite, not in order, or not positive with ``log``.
-      TypeError: an argument of the wrong kind.
+      TypeError: an argument of the wrong type.
 
     >>> from jaxdpbo import space
     >>> space.real(1e-3, 1e3, log=True)
@@ -152,29 +152,29 @@ def real(low: float, high: float, *, log: bool = False) -> Real:
 
 
 def integer(low: int, high: int, *, log: bool = False) -> Integer:
-    """A whole number from ``low`` to ``high``, both among them; with ``log`` searched in its logarithm, and positive.
+    """Make a dimension of whole numbers from ``low`` to ``high``; ``log`` searches in the logarithm, above 0.
 
     Raises:
       ValueError: ends not in order, too far apart, or not positive with ``log``.
-      TypeError: an argument of the wrong kind.
+      TypeError: an argument of the wrong type.
 
     >>> from jaxdpbo import space
     >>> space.integer(1, 10).levels
     10
     """
     low, high = (_checks.size(name, value, minimum=-MAX_INTEGER) for name, value in (("low", low), ("high", high)))
-    found = Integer(*_check_order(low, high, log))
-    if high > (MAX_LEVELS if log else MAX_INTEGER) or found.levels > MAX_LEVELS:
+    dimension = Integer(*_check_order(low, high, log))
+    if high > (MAX_LEVELS if log else MAX_INTEGER) or dimension.levels > MAX_LEVELS:
         raise ValueError(f"high must be at most 2^31 - 1, with log 2^24, and within 2^24 of low, got {low}, {high}")
-    return found
+    return dimension
 
 
 def categorical(*choices: Scalar) -> Categorical:
-    """One of two or more: text, numbers, True, False and None, in an order that carries no meaning.
+    """Make a dimension of two or more choices: text, numbers, True, False or None, in any order.
 
     Raises:
-      ValueError: fewer than two, or two alike.
-      TypeError: something else than those.
+      ValueError: fewer than two choices, or two equal ones.
+      TypeError: a choice of another type.
 
     >>> from jaxdpbo import space
     >>> space.categorical("rbf", "poly").choices
@@ -197,26 +197,26 @@ class Space:
     >>> searched.params([0.0, 0.9])
     {'C': 0.01, 'kernel': 'poly'}
 
-    A list is ``categorical(*list)``. Frozen distributions of scipy.stats give their ends: ``uniform`` those of a
-    ``real``, ``loguniform`` those of a ``real`` with ``log``, ``randint`` those of an ``integer``.
+    A list means ``categorical(*list)``. A frozen distribution of scipy.stats gives its ends: ``uniform`` to a ``real``,
+    ``loguniform`` to a ``real`` with ``log``, ``randint`` to an ``integer``.
 
     >>> Space({"depth": [2, 4, 8]}).dimensions
     (Categorical(choices=(2, 4, 8)),)
 
     Attributes:
-      names: of the dimensions.
-      dimensions: made by ``real``, ``integer`` or ``categorical``.
+      names: the names of the dimensions.
+      dimensions: the dimensions, made by ``real``, ``integer`` or ``categorical``.
     """
 
     names: tuple[str, ...]
     dimensions: tuple[Dimension, ...]
 
     def __init__(self, dimensions: Mapping[str, Any]):
-        """Check and keep.
+        """Check the dimensions and store them.
 
         Raises:
-          TypeError: no mapping of text to dimensions; one that is conditional, or of another spelling.
-          ValueError: none; a list of fewer than two choices, a distribution with ends that are no ends of a dimension.
+          TypeError: no mapping of text to dimensions; a conditional dimension, or another spelling.
+          ValueError: no dimensions; a list of fewer than two choices, a distribution with invalid ends.
         """
         if not isinstance(dimensions, Mapping):
             raise TypeError(f"dimensions must be a dict of names, got {type(dimensions).__name__}")
@@ -235,15 +235,15 @@ class Space:
 
     @property
     def real_axes(self) -> np.ndarray:
-        """Which coordinates ``(d,)`` are of real numbers."""
+        """The mask ``(d,)`` of the real coordinates."""
         return np.array([dimension.levels is None for dimension in self.dimensions])
 
     def params(self, point: ArrayLike) -> dict[str, Any]:
-        """The parameters at a point ``(d,)``: Python scalars by name, or JAX's where the point is traced.
+        """The parameters at a point ``(d,)``: Python scalars by name, or JAX scalars for a traced point.
 
         Raises:
           ValueError: a point of another shape, or not finite.
-          TypeError: no numbers; categories that are no numbers, of a traced point.
+          TypeError: a point of non-numbers; for a traced point, categories other than numbers.
         """
         if isinstance(point, Tracer):
             if point.shape != (len(self.names),):
@@ -257,18 +257,18 @@ class Space:
         }
 
     def point(self, params: Mapping[str, Any]) -> np.ndarray:
-        """The point ``(d,)`` of parameters: whole numbers and categories lie in the middle of their intervals.
+        """The point ``(d,)`` of parameters: whole numbers and categories are in the middle of their intervals.
 
         Raises:
-          ValueError: names that are not those of the space, a value outside.
-          TypeError: a value of the wrong kind.
+          ValueError: other names than those of the space, or a value outside.
+          TypeError: a value of the wrong type.
         """
         if not isinstance(params, Mapping) or set(params) != set(self.names):
             raise ValueError(f"params must be a dict of {', '.join(map(repr, self.names))}, got {params!r}")
         return np.array([dimension.encode(name, params[name]) for name, dimension in self._items()])
 
     def snap(self, points: ArrayLike) -> np.ndarray:
-        """Points ``(..., d)`` with whole numbers and categories moved to the middle of their intervals.
+        """Move whole numbers and categories in points ``(..., d)`` to the middle of their intervals.
 
         Raises:
           ValueError: points of another number of coordinates, or not finite.
@@ -287,14 +287,14 @@ class Space:
 
 
 def _dimension(name: str, value: Any) -> Dimension:
-    """A dimension, in any of ``SPELLINGS``."""
+    """Convert any of ``SPELLINGS`` to a dimension."""
     if isinstance(value, Dimension):
         return value
     try:
         if isinstance(value, list):
             return categorical(*(choice.item() if isinstance(choice, np.generic) else choice for choice in value))
-        if (found := _from_scipy(value)) is not None:
-            return found
+        if (dimension := _from_scipy(value)) is not None:
+            return dimension
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
     if isinstance(value, (Space, Mapping)) or (callable(value) and not hasattr(value, "rvs")):
@@ -303,11 +303,11 @@ def _dimension(name: str, value: Any) -> Dimension:
 
 
 def _from_scipy(value: Any) -> Dimension | None:
-    """The dimension of a frozen distribution, None of anything else. By SciPy's own class: a name proves nothing."""
+    """The dimension of a frozen distribution, recognised by SciPy's class and not by name; None for other values."""
     kind = getattr(value, "dist", None)
     if not type(kind).__module__.startswith("scipy.stats"):
         return None
-    from scipy import stats  # there already
+    from scipy import stats  # imported already
 
     low, high = value.support()
     if type(kind) is type(stats.uniform):
@@ -316,26 +316,26 @@ def _from_scipy(value: Any) -> Dimension | None:
         return integer(low, high)
     if type(kind) is not type(stats.loguniform):
         return None
-    found = real(low, high, log=True)
-    if not math.isclose(value.median(), math.sqrt(found.low * found.high)):
-        raise ValueError("loguniform must have loc=0, without which its logarithm is not uniform")
-    return found
+    dimension = real(low, high, log=True)
+    if not math.isclose(value.median(), math.sqrt(dimension.low * dimension.high)):
+        raise ValueError("loguniform must have loc=0, for a uniform logarithm")
+    return dimension
 
 
 def _is_named_box(bounds: Mapping[Any, Any]) -> bool:
-    """Whether a dict names the ends of a box: by its names, where no value is a dimension."""
+    """True if a dict names the ends of a box, and no value is a dimension."""
     return ENDS.issuperset(bounds) and not any(
         isinstance(value, Dimension) or hasattr(value, "dist") for value in bounds.values()
     )
 
 
 def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
-    """What ``_checks.box`` reads, and the space whose unit box that is: ``bounds``, ``space`` of candidates, or None.
+    """Bounds for ``_checks.box``, and the space with these bounds as unit box: ``bounds``, ``space``, or None.
 
-    A dict of dimensions is a ``Space`` of them; one of low and high is a box.
+    A dict of dimensions is a ``Space``; a dict of low and high is a box.
 
     Raises:
-      TypeError: ``space`` is none.
+      TypeError: ``space`` is no ``Space``.
     """
     if isinstance(bounds, Mapping) and not _is_named_box(bounds):
         bounds = Space(bounds)
@@ -347,12 +347,12 @@ def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
 
 
 def place(space: Space | None, point: Unchecked) -> Any:
-    """What an objective gets: ``point (d,)``, or the parameters there."""
+    """The argument of an objective: ``point (d,)``, or the parameters at the point."""
     return point if space is None else space.params(point)
 
 
 def _floor(place: Any, levels: int, library: Any) -> Any:
-    """Which of ``levels`` equal intervals a coordinate lies in."""
+    """The number of a coordinate's interval among ``levels`` equal intervals."""
     return library.clip(library.floor(place * levels), 0, levels - 1).astype(library.int32)
 
 

@@ -1,18 +1,18 @@
-"""The contract every algorithm keeps, and the letters every shape is written in.
+"""The contract of all algorithms, and the letters of all shapes.
 
 ========  ==========================================================
 letter    counts
 ========  ==========================================================
 ``n``     users (one loss each)
 ``m``     evaluated points: the capacity of a buffer, not its filling
-``b``     points in one query
+``b``     points in a query
 ``d``     parameters (the dimension of a point)
 ``T``     steps
-``k``     points predicted at, in one call
+``k``     points of a call to predict
 ``c``     candidates of a finite set
 ========  ==========================================================
 
-Points come first and users last, in every buffer: ``(m, d)``, ``(m, n)``. Shapes stand in docstrings.
+Points come first and users last, in every buffer: ``(m, d)``, ``(m, n)``. Docstrings give the shapes.
 """
 
 import functools
@@ -27,23 +27,23 @@ import numpy.typing as npt
 ArrayLike: TypeAlias = jax.Array | npt.ArrayLike  # arrays, numbers, nested sequences
 DTypeLike: TypeAlias = jax.typing.DTypeLike
 Bounds: TypeAlias = Any  # a box, in any spelling of ``minimize``
-Data: TypeAlias = Any  # what the objective is given: a pytree of arrays, or anything where it runs in Python
+Data: TypeAlias = Any  # the data of the objective: a pytree of arrays, or any object for an objective in Python
 Tree: TypeAlias = Any  # a pytree of arrays
 KernelParams: TypeAlias = Any  # the numbers of a kernel: a pytree, such as kernels.Stationary
-Unchecked: TypeAlias = Any  # what a caller gave, before it is checked
-Values: TypeAlias = Any  # what an objective returns: an array, or what becomes one
-Memory: TypeAlias = Any  # what users carry from step to step: a pytree of arrays with users on the last axis
+Unchecked: TypeAlias = Any  # a caller's argument before its check
+Values: TypeAlias = Any  # the result of an objective: an array, or an array-like
+Memory: TypeAlias = Any  # the memory of users between steps: a pytree of arrays with users on the last axis
 Kernel = Callable[[KernelParams, jax.Array, jax.Array], jax.Array]  # (params, x (d,), y (d,)) -> ()
 Objective = Callable[[Any, Data], Values]  # (point (d,), data) -> values
 
 
 class Config(Protocol):
-    """What every config has; made by an algorithm's ``config(...)``.
+    """The fields of every config; made by an algorithm's ``config(...)``.
 
     Attributes:
-      users: ``n``, where the objective returns a value for each user; None where it returns one for all.
+      users: ``n`` for an objective with a value for each user; None for an objective with a single value for all users.
       steps: ``T``, the number of steps of a run.
-      space: a ``jaxdpbo.Space``, whose parameters the drivers give to the objective by name; None where it gets points.
+      space: a ``jaxdpbo.Space``; the drivers then pass parameters by name to the objective. None to pass points.
     """
 
     @property
@@ -57,13 +57,13 @@ class Config(Protocol):
 
 
 class PublicState(Protocol):
-    """What every ``State.public`` has: released, or independent of the users' data.
+    """The fields of every ``State.public``: released, or independent of the users' data.
 
     Attributes:
-      step: ``()``, steps taken.
-      budget: all that sets the noise of the run as it was begun, a NamedTuple of arrays: ``calibration.NoiseSettings``
-        where ``tell`` pays, another where ``release`` does; None where nothing is paid. No driver goes on from a state
-        under another budget.
+      step: ``()``, the number of steps taken.
+      budget: all noise settings at the start of the run, a NamedTuple of arrays: ``calibration.NoiseSettings`` if
+        ``tell`` pays, another type if ``release`` pays; None if nothing is paid. No driver resumes a state under
+        another budget.
     """
 
     @property
@@ -74,11 +74,11 @@ class PublicState(Protocol):
 
 
 class Info(Protocol):
-    """What every ``Info`` has: raw diagnostics of one step. NOT PRIVATE.
+    """The fields of every ``Info``: raw diagnostics of one step. NOT PRIVATE.
 
     Attributes:
-      factorisation_failed: ``()``, that the covariance of PUBLIC points could not be factored: the drivers raise on it.
-        None where there is no such covariance, or where its points follow the users' values.
+      factorisation_failed: ``()``, True if the covariance of PUBLIC points could not be factored; the drivers then
+        raise. None if there is no such covariance, or if its points depend on the users' values.
     """
 
     @property
@@ -86,7 +86,7 @@ class Info(Protocol):
 
 
 def missing_fields(value: object, contract: type) -> list[str]:
-    """The fields of ``contract``, one of the protocols above, that ``value`` lacks.
+    """The fields of ``contract``, a protocol above, missing from ``value``.
 
     >>> from jaxdpbo import types
     >>> types.missing_fields(types.State(public=()), types.PublicState)
@@ -97,7 +97,7 @@ def missing_fields(value: object, contract: type) -> list[str]:
 
 
 def remember_nothing(config: Config, users: int) -> tuple[()]:
-    """The default of ``Algorithm.remember``: users carry nothing from step to step."""
+    """Remember nothing between steps: the default of ``Algorithm.remember``."""
     del config, users
     return ()
 
@@ -106,7 +106,7 @@ class Facts(NamedTuple):
     """The default ``Info``: NOT PRIVATE.
 
     Attributes:
-      facts: as ``contribute`` gave them, summed over all users.
+      facts: the ``facts`` of ``contribute``, summed over all users.
       factorisation_failed: None.
     """
 
@@ -115,43 +115,43 @@ class Facts(NamedTuple):
 
 
 def inform_facts(config: Config, query: "Query", total: Tree) -> Facts:
-    """The default of ``Algorithm.inform``."""
+    """Return the facts of a step: the default of ``Algorithm.inform``."""
     del config, query
     return Facts(total.facts)
 
 
 class Algorithm(NamedTuple):
-    """The functions of an algorithm: pure, and jit-compatible but for ``privacy``.
+    """The functions of an algorithm: pure, and jit-compatible except ``privacy``.
 
     A step is ``ask``, the objective, ``contribute``, ``perturb``, ``tell``. Users' values enter ``contribute`` alone,
-    randomness that protects users enters ``perturb`` alone, and ``tell`` is arithmetic on public numbers.
+    randomness to protect users enters ``perturb`` alone, and ``tell`` is arithmetic on public numbers.
 
-    An algorithm whose objective returns one value for all users, or that keeps raw values until ``release``, has
+    An algorithm for an objective with a single value for all users, or with raw values kept until ``release``, has
     ``contribute=None``: its ``tell`` is ``(key, config, state, query, values) -> (State, Info)``.
 
     Attributes:
       init: ``(key, config) -> State``, independent of the users' data. ``config`` is a ``Config``, ``State.public`` a
         ``PublicState``.
-      ask: ``(key, config, state) -> Query``, where to evaluate next, and what users need to know for their part.
+      ask: ``(key, config, state) -> Query``, the next points, and public inputs of the users' contributions.
       tell: ``(config, state, query, released) -> State``: sees no user, no total and no key.
-      release: ``(key, config, state) -> Release``, the only thing to publish.
-      privacy: ``(config) -> Guarantee``, on the host: of a run of ``steps`` steps whose keys ``secret_key`` drew, each
-        used once. With other keys it is what ``privacy.keys.for_release`` makes of it: the drivers ask there, and so
-        must a loop of one's own. The other functions take any key, as tests and research need, and no key shows where
-        it came from.
+      release: ``(key, config, state) -> Release``, the only value to publish.
+      privacy: ``(config) -> Guarantee``, on the host: for a run of ``steps`` steps with keys from ``secret_key``, each
+        used once. For other keys, ``privacy.keys.for_release`` adjusts the guarantee: the drivers call it, and your own
+        loop must call it too. The other functions accept any key, for tests and research: a key does not show its
+        origin.
       contribute: ``(config, query, memory, values, present=None) -> (Total, memory)``, for any ``s`` of the users:
-        ``values (..., s)``, and ``present (s,)`` is False at columns that stand for nobody and add nothing. Reads no
-        key and no state. The query may say in which units a user's part is counted, and whether the step has this part
-        at all, never how large the part may be: that is the config's to say. (With ``noise="float"``, for research, a
-        clip norm or range that is found privately is the query's.)
+        ``values (..., s)``, and ``present (s,)`` is False at columns without a user, to add nothing. Reads no key and
+        no state. The query may set the units of a user's contribution, and whether the step has the contribution, but
+        never a bound on its size: the config sets bounds. (With ``noise="float"``, for research, the query holds a
+        privately found clip norm or range.)
       perturb: ``(key, config, query, whole) -> released``, the noise or the choice, on the total of all users. The
-        privacy guarantee is earned here: ``released`` is public, and zeros in steps that do not pay for it.
+        privacy guarantee comes from this function: ``released`` is public, and zeros in steps without payment.
       inform: ``(config, query, total) -> Info``, diagnostics of a step. NOT PRIVATE.
-      remember: ``(config, s) -> memory``, what ``s`` users carry from step to step: a pytree of arrays with users on
-        the last axis. Raw.
-      survey: ``(config, query, memory, values, present=None) -> whole``, of a first round in steps whose
-        ``query.survey`` is True; for algorithms that find a scale privately.
-      refine: ``(key, config, query, whole) -> Query``, with what the noised survey says; it is perturbed here.
+      remember: ``(config, s) -> memory``, the memory of ``s`` users between steps: a pytree of arrays with users on the
+        last axis. Raw.
+      survey: ``(config, query, memory, values, present=None) -> whole``, the first round of steps with ``query.survey``
+        True; for algorithms with a privately found scale.
+      refine: ``(key, config, query, whole) -> Query``, perturbs the survey and adds the result to the query.
     """
 
     init: Callable[..., Any]
@@ -168,7 +168,7 @@ class Algorithm(NamedTuple):
 
 
 def bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
-    """``function`` with its ``first`` arguments given, for an algorithm that is made of another one."""
+    """Bind the ``first`` arguments of a function, to build an algorithm from another algorithm."""
 
     @functools.wraps(function)
     def bound(*arguments: Any, **options: Any) -> Any:
@@ -181,11 +181,11 @@ def bind(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
 
 
 class State(NamedTuple):
-    """What a run knows. ``public`` is released or data-independent; ``raw`` is neither.
+    """The state of a run. ``public`` is released or data-independent; ``raw`` is neither.
 
-    ``public`` is a ``PublicState``: a run goes on under the budget it was begun with, since otherwise the guarantee
-    would be of a run that never was. What acts on released values alone (an optimizer, a box, a kernel) may change.
-    ``raw`` is ``()`` where there is a ``contribute``. A state with raw arrays prints them: keep it out of logs.
+    ``public`` is a ``PublicState``: a run resumes only under its original budget, since the guarantee would not hold
+    otherwise. Settings for released values alone (an optimizer, a box, a kernel) may change. ``raw`` is ``()`` for an
+    algorithm with ``contribute``. A state with raw arrays prints them: keep it out of logs.
     """
 
     public: Any
@@ -193,15 +193,15 @@ class State(NamedTuple):
 
 
 class Query(NamedTuple):
-    """Where to evaluate next; all of it is public, and belongs together: ``ask`` makes it, and nothing else changes it.
+    """The next points to evaluate, all fields public. ``ask`` makes the query; do not change single fields.
 
     Attributes:
       points: ``(b, d)`` points, all inside the box.
-      mask: ``(b,)`` True where the point is to be evaluated; values elsewhere are ignored.
-      rows: ``(b,)`` which candidates the points are, where the search is over a finite set; otherwise None.
-      work: what ``contribute`` needs besides, broadcast to whoever adds users up.
-      local: what ``tell`` needs besides, and no user's part does.
-      survey: ``()``, whether this step has a first round; None where no step has.
+      mask: ``(b,)`` True for points to evaluate; values at other points are ignored.
+      rows: ``(b,)`` the candidates' row numbers in a search over a finite set; otherwise None.
+      work: further inputs of ``contribute``, broadcast to all processes that sum users.
+      local: further inputs of ``tell``, not needed by ``contribute``.
+      survey: ``()``, True if this step has a first round; None if no step has.
     """
 
     points: jax.Array
@@ -218,14 +218,14 @@ def check_values(
     """Refuse values of another shape than ``(*leading, users)``, or ``(*leading, s)`` for any ``s``.
 
     Args:
-      values: what the objective returned.
-      leading: all axes but that of the users.
-      memory: of the same users: each leaf has as many on its last axis.
+      values: the result of the objective.
+      leading: the lengths of all axes except the axis of users.
+      memory: the memory of the same users, on the last axis of each leaf.
       present: ``(s,)``, or None.
-      users: how many there must be; any number where it is None.
+      users: the required number of users; None for any number.
 
     Raises:
-      ValueError: values, memory or ``present`` are of other shapes; at trace time.
+      ValueError: values, memory or ``present`` have other shapes; at trace time.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import types
@@ -234,12 +234,12 @@ def check_values(
     ...
     ValueError: values must have shape (3, 5), got (2, 5)
     """
-    found = jnp.shape(values)
-    wanted = (*leading, *found[-1:]) if users is None else (*leading, users)
-    if found != wanted:
-        raise ValueError(f"values must have shape {wanted}, got {found}")
+    shape = jnp.shape(values)
+    expected = (*leading, *shape[-1:]) if users is None else (*leading, users)
+    if shape != expected:
+        raise ValueError(f"values must have shape {expected}, got {shape}")
     for leaf in jax.tree.leaves(memory):
-        if jnp.shape(leaf)[-1:] != found[-1:]:
-            raise ValueError(f"memory must be of the {found[-1]} users of the values, got shape {jnp.shape(leaf)}")
-    if present is not None and jnp.shape(present) != found[-1:]:
-        raise ValueError(f"present must have shape {found[-1:]}, got {jnp.shape(present)}")
+        if jnp.shape(leaf)[-1:] != shape[-1:]:
+            raise ValueError(f"memory must be of the {shape[-1]} users of the values, got shape {jnp.shape(leaf)}")
+    if present is not None and jnp.shape(present) != shape[-1:]:
+        raise ValueError(f"present must have shape {shape[-1:]}, got {jnp.shape(present)}")

@@ -184,7 +184,7 @@ def test_huber_regression_is_learnt():
         ({"users": 0}, ValueError, "users must be at least 1"),
         ({"steps": 0}, ValueError, "steps must be at least 1"),
         ({"theta0": [9.0, 9.0]}, ValueError, "theta0 must lie inside bounds"),
-        ({"bounds": low_high(BOUNDS * np.inf)}, ValueError, "theta0 must be given where bounds are infinite"),
+        ({"bounds": low_high(BOUNDS * np.inf)}, ValueError, "theta0 must be given if bounds are infinite"),
         ({"step_size": -1.0}, ValueError, "step_size must be positive"),
         ({"optimizer": optax.lbfgs}, ValueError, "optimizer must be an optax factory"),
         ({"output": "best"}, ValueError, "output must be one of"),

@@ -149,7 +149,7 @@ def test_a_statement_beyond_what_was_asked_for_is_refused():
     stated = guarantee.guarantee("gdp", 1.0, "replace_one", "them", total_variation=1e-9)
     guarantee.expect_budget(stated, None, None)
     guarantee.expect_budget(stated, 10.0, 1e-5)
-    with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be stated for so many draws"):
+    with pytest.raises(ValueError, match="epsilon=4 at delta=1e-05 can not be guaranteed for so many draws"):
         guarantee.expect_budget(stated, 4.0, 1e-5)
 
 
@@ -553,7 +553,7 @@ def test_a_config_of_a_tracer_says_what_to_do():
         return dp_gibo.config(users=4, steps=1, mu=mu, bounds=SIDE).mu
 
     for trace in (jax.jit(made), jax.vmap(made)):
-        with pytest.raises(TypeError, match="mu must be a number that is known outside jit, vmap and grad") as caught:
+        with pytest.raises(TypeError, match="mu must be a number known outside jit, vmap and grad") as caught:
             trace(jnp.ones(2))
         assert "Traced" not in str(caught.value)
 

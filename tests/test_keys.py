@@ -331,7 +331,7 @@ def test_a_chacha_key_must_be_secret(statement, insecure):
 
 @pytest.mark.parametrize("key", WEAK, ids=KINDS)
 def test_a_key_of_another_generator_is_refused_where_noise_is_exact(key):
-    message = rf"^key must be None or a chacha20 key where noise is exact, got one of {keys.generator(key)}: insecure"
+    message = rf"^key must be None or a chacha20 key for exact noise, got a {keys.generator(key)} key: insecure"
     with pytest.raises(TypeError, match=message) as caught:
         keys.for_release(key, EXACT, False)
     assert not any(str(word) in str(caught.value) for word in words(key) if word > 100)
@@ -413,7 +413,7 @@ def test_a_run_with_the_same_key_is_the_same_and_says_that_the_key_must_be_secre
     ]
     assert released(runs[0]) == released(runs[1])
     assert guarantee.KEY_SECRET in runs[0].guarantee.assumptions
-    with pytest.raises(TypeError, match="key must be None or a chacha20 key where noise is exact"):
+    with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
         drivers.run_scan(
             case.algorithm, case.objective, records(), case.config(1.0), run=drivers.Execution(key=jax.random.key(0))
         )
@@ -440,7 +440,7 @@ def test_a_statement_of_an_algorithm_is_of_keys_from_the_operating_system():
     stated = CASES["dp_gd"].algorithm.privacy(CASES["dp_gd"].config(1.0))
     assert guarantee.RANDOM_BITS in stated.assumptions
     assert not {guarantee.WEAK_KEY, guarantee.KEY_SECRET} & set(stated.assumptions)
-    with pytest.raises(TypeError, match="key must be None or a chacha20 key where noise is exact"):
+    with pytest.raises(TypeError, match="key must be None or a chacha20 key for exact noise"):
         keys.for_release(jax.random.key(1), stated, False)
     _, honest = keys.for_release(jax.random.key(1), stated, True)
     assert {guarantee.WEAK_KEY, guarantee.KEY_SECRET} < set(honest.assumptions)

@@ -199,7 +199,7 @@ def test_what_is_no_number_is_refused(tmp_path, level):
     [
         (
             {"notion": "gdp"},
-            "the ledger's notion is 'dp', the spend's is 'gdp': a ledger of notion 'gdp' takes it",
+            "the ledger's notion is 'dp', the spend's is 'gdp': charge it to a ledger of notion 'gdp'",
         ),
         ({"notion": "prior_averaged_dp"}, "the ledger's notion is 'dp', the spend's is 'prior_averaged_dp'"),
         (
@@ -366,7 +366,7 @@ def test_steps_stand_in_the_order_in_which_they_were_noted(tmp_path):
         steps = len(ledger.charge(path, run, "w", spend()).steps)
         for wrong in (steps, steps + 2, -1, "1", True, None):
             if wrong is not True or steps:
-                with pytest.raises(Moved, match=f"run '{run}' has {steps} steps on record, and step {wrong!r} came"):
+                with pytest.raises(Moved, match=f"run '{run}' has {steps} steps on record, got step {wrong!r}"):
                     ledger.note(path, run, wrong, {})
         ledger.note(path, run, steps + 1, {"at": number})
     assert [step["at"] for step in ledger.charge(path, "a", "w", spend()).steps] == [1, 3, 4]
@@ -712,9 +712,7 @@ def test_a_copy_takes_no_charge_until_it_is_adopted(tmp_path):
         lambda: ledger.note(copy, "two", 1, {}),
         lambda: ledger.store_release(copy, "two", {}),
     ):
-        with pytest.raises(
-            LedgerError, match=r"copy\.jsonl is a copy: runs go on in the original, or after ledger\.adopt"
-        ):
+        with pytest.raises(LedgerError, match=r"copy\.jsonl is a copy: use the original, or call ledger\.adopt"):
             write()
     before = ledger.head(copy)
     ledger.adopt(copy, by="the new disk")
@@ -805,7 +803,7 @@ def test_a_ledger_without_its_mark_takes_no_charge(spent, gone):
         mark.unlink()
     if gone == "deleted with the file":
         put_back(path, older)
-    refused(path, r"ledger\.jsonl lacks its mark ledger-[0-9a-f]{32}\.head, as a file does that was deleted and put")
+    refused(path, r"ledger\.jsonl lacks its mark ledger-[0-9a-f]{32}\.head, as after a delete and restore: put")
     ledger.adopt(path)
     assert ledger.charge(path, "one", "w", spend()).charged_before
 

@@ -118,12 +118,12 @@ def test_a_ledger_takes_a_statement_by_the_level_it_proves_of_its_notion(tmp_pat
 def test_what_no_level_is_proved_of_is_refused_with_the_notion_that_takes_it(tmp_path):
     dp, gdp = begun(tmp_path / "dp", notion="dp", level=5, delta=0.1), begun(tmp_path / "gdp", mu=5)
     plain = guarantee.guarantee("gdp", 0.5, "replace_one", "rows")
-    with pytest.raises(ledger.LedgerError, match="spend's is 'gdp': a ledger of notion 'gdp' takes it"):
+    with pytest.raises(ledger.LedgerError, match="spend's is 'gdp': charge it to a ledger of notion 'gdp'"):
         recordings.charge(dp, "a release", plain)
     with pytest.raises(ledger.BudgetExceeded, match=r"would spend delta 0\.00000100000 of 0 left"):
         recordings.charge(gdp, "a release", STATED)
     loud = guarantee.guarantee("dp", 1e308, "replace_one", "rows")
-    with pytest.raises(ledger.LedgerError, match="spend's is 'dp': a ledger of notion 'dp' takes it"):
+    with pytest.raises(ledger.LedgerError, match="spend's is 'dp': charge it to a ledger of notion 'dp'"):
         recordings.charge(gdp, "a release", loud)
     averaged = guarantee.guarantee("prior_averaged_dp", 0.5, "replace_one", "rows")
     with pytest.raises(ValueError, match="a ledger adds up gdp, zcdp, dp, metric_dp"):
@@ -190,7 +190,9 @@ def test_parts_of_a_dp_statement_cost_no_more_than_all():
     assert (
         of(parts=[("one", 1.0), ("two", 0.9)]).claim == "dp 1, alone 1 for one and 0.9 for two (replace_one) for rows"
     )
-    with pytest.raises(ValueError, match="parts must be of a gdp statement, or of a dp one and at most its level"):
+    with pytest.raises(
+        ValueError, match="parts must belong to a gdp guarantee, or to a dp one and be at most its level"
+    ):
         of(parts=[("one", 1.1)])
-    with pytest.raises(ValueError, match="parts must be of a gdp statement"):
+    with pytest.raises(ValueError, match="parts must belong to a gdp guarantee"):
         guarantee.guarantee("metric_dp", 1.0, "unit_distance", "rows", unit=1.0, parts=[("one", 0.5)])

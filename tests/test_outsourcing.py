@@ -128,12 +128,12 @@ def test_a_second_release_is_refused_and_the_first_stays(tmp_path):
         ('"version": 1', '"version": 2', "z speaks version 2, this is version 1"),
         ("jaxdpbo.outsourcing", "other", "z does not speak jaxdpbo.outsourcing"),
         ('"rows": 40', '"rows": 41', "z has 40 rows, its header says 41"),
-        ('"dimension": 2', '"dimension": 3', "z is damaged: a row that is not 3 finite numbers"),
+        ('"dimension": 2', '"dimension": 3', "z is damaged: a row must be 3 finite numbers"),
         ('"notion": "metric_dp"', '"notion": "perfect"', "z is damaged: notion must be one of"),
         ('"kind": "planar_laplace", "scale": 0.5', '"kind": "none", "scale": 0.5', "z is damaged: kind must be one of"),
         ('"distribution": ', '"lore": ', "z is damaged: 'distribution'"),
-        ("\n[", "\n[NaN, ", "z is damaged: a row that is not 2 finite numbers"),
-        ('{"schema"', '["schema"', "a line that is not a JSON object"),
+        ("\n[", "\n[NaN, ", "z is damaged: a row must be 2 finite numbers"),
+        ('{"schema"', '["schema"', "a line must be a JSON object"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, old, new, message):
@@ -184,7 +184,7 @@ def test_a_row_asked_for_again_is_answered_without_another_evaluation(tmp_path, 
 
 
 REFUSALS = {
-    ask(2, 0): "query 2 came where 1 was due",
+    ask(2, 0): "query must be 1, the next number, got 2",
     ask(0, 0): "query must be an integer from 1 to 6",
     ask(7, 0): "query must be an integer from 1 to 6",
     ask(1, 40): "row must be an integer from 0 to 39",
@@ -192,13 +192,13 @@ REFUSALS = {
     ask(1, 2.0): "row must be an integer from 0 to 39",
     ask(1, True): "row must be an integer from 0 to 39",
     ask("1", 2): "query must be an integer from 1 to 6",
-    '{"query": 1}': "a query is",
-    '{"query": 1, "row": 2, "output": 3}': "a query is",
+    '{"query": 1}': "a query must be",
+    '{"query": 1, "row": 2, "output": 3}': "a query must be",
     '{"answer": 40}': "answer must be an integer from 0 to 39",
-    "{": "a line that is not a JSON object",
-    "": "a line that is not a JSON object",
-    "[1, 2]": "a line that is not a JSON object",
-    "[" * 100_000: "a line that is not a JSON object",
+    "{": "a line must be a JSON object",
+    "": "a line must be a JSON object",
+    "[1, 2]": "a line must be a JSON object",
+    "[" * 100_000: "a line must be a JSON object",
 }
 
 
@@ -273,7 +273,7 @@ def test_an_output_that_is_no_number_is_none_and_the_search_goes_on(tmp_path, pu
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"private": b"y"}, "the private data, or what the outputs come from, changed"),
+        ({"private": b"y"}, "the private data, or the source of the outputs, changed"),
         ({"queries": 7}, "the number of queries changed"),
         ({"released": True}, "the released file changed"),
     ],
@@ -307,8 +307,8 @@ def test_a_record_that_a_curator_did_not_write_is_refused_and_left_alone(tmp_pat
     path = tmp_path / "record.jsonl"
     whole = path.read_bytes()
     for content, message in (
-        (b"precious, and of one line", "record.jsonl is not a record"),
-        (b"precious,\nof two", "a line that is not a JSON object"),
+        (b"precious, and of one line", "record.jsonl must be a curator's record"),
+        (b"precious,\nof two", "a line must be a JSON object"),
         (whole.replace(b'"query": 1, ', b'"query":1, '), "was not written by a curator"),
         (whole + whole.splitlines(keepends=True)[1] * QUERIES, "has 7 answers to 6 queries"),
         (whole.replace(b'"version": 1', b'"version": 2'), "record.jsonl speaks version 2, this is version 1"),
@@ -323,7 +323,7 @@ def test_a_record_is_one_file_in_its_place(tmp_path, published):
     """A symbolic link is refused, a hard link lacks its key, and a file that was moved gets no more answers."""
     said_to(tmp_path, published, ask(1, 3))
     path, away = tmp_path / "record.jsonl", tmp_path / "away"
-    for link, message in ((away.symlink_to, "away is a symbolic link"), (away.hardlink_to, "away.key is gone")):
+    for link, message in ((away.symlink_to, "away is a symbolic link"), (away.hardlink_to, "away.key is missing")):
         link(path)
         with pytest.raises(ProtocolError, match=message), outsourcing.open_journal(away, published, b"x", QUERIES):
             pass
@@ -447,13 +447,13 @@ def test_a_record_without_its_key_is_refused_and_no_other_is_drawn(tmp_path, pub
     key = tmp_path / "record.jsonl.key"
     secret = key.read_bytes()
     key.unlink()
-    with pytest.raises(ProtocolError, match=r"record\.jsonl\.key is gone, .* restore it from a copy"):
+    with pytest.raises(ProtocolError, match=r"record\.jsonl\.key is missing, .* restore it from a copy"):
         said_to(tmp_path, published)
     assert not key.exists()
     for content, mode, message in (
         (secret[:-1], 0o600, "record.jsonl.key must be 32 bytes long"),
         (secret, 0o644, "record.jsonl.key must be closed to others"),
-        (bytes(32), 0o600, "the private data, or what the outputs come from, changed"),
+        (bytes(32), 0o600, "the private data, or the source of the outputs, changed"),
     ):
         key.write_bytes(content)
         key.chmod(mode)
@@ -505,27 +505,27 @@ def test_two_curators_do_not_serve_one_record(tmp_path, published):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([], "the curator went away"),
+        ([], "the curator stopped: its record holds all answers"),
         ([{"version": 2}], "the curator speaks version 2"),
         ([{"schema": "x"}], "the curator does not speak"),
         ([{"released": "0"}], "the released file is not the curator's"),
-        ([{"more": 1}], "the curator's greeting is not one"),
-        ([{}], "the curator went away"),
+        ([{"more": 1}], "the curator's greeting has other fields"),
+        ([{}], "the curator stopped: its record holds all answers"),
         ([{}, {"error": "no"}], "the curator refused: no"),
-        ([{}, {"query": 1, "row": 0}], "query 1 was answered by something else"),
+        ([{}, {"query": 1, "row": 0}], "the answer to query 1 must hold query, row and output"),
         ([{}, {"query": 2, "row": 0, "output": 0}], "query must be an integer from 1 to 1"),
-        ([{}, {"query": 1, "row": 0, "output": "x"}], "an output is a finite number or null"),
+        ([{}, {"query": 1, "row": 0, "output": "x"}], "output must be a finite number or null"),
         ([{}, {"query": 1, "row": 39, "output": 1.0}], "query 1 asked for row"),
-        ([{"answers": [3]}], "query 1 was answered by something else"),
-        ([{"answers": None}], "the curator's answers are not a list of at most 6"),
+        ([{"answers": [3]}], "the answer to query 1 must hold query, row and output"),
+        ([{"answers": None}], "the curator's answers must be a list of at most 6"),
         (
             [{"answers": [{"query": 1, "row": 0, "output": 0.0}] * 7}],
-            "the curator's answers are not a list of at most 6",
+            "the curator's answers must be a list of at most 6",
         ),
         ([{"rows": 41}], "rows must be an integer from 40 to 40"),
         ([{"queries": "6"}], "queries must be an integer from 1 to 10000"),
         ([{"queries": 2**53}], "queries must be an integer from 1 to 10000"),
-        ([{}, {"query": 1, "row": 0, "output": 10**400}], "an output is a finite number or null"),
+        ([{}, {"query": 1, "row": 0, "output": 10**400}], "output must be a finite number or null"),
         ([{}, {"error": "\x1b[2J" + "x" * 1000}], r"the curator refused: \?\[2Jx{196}$"),
         ([{"version": ["\x1b[2J"]}], "the curator speaks version"),
     ],
@@ -664,7 +664,7 @@ def test_the_two_programs_survive_being_killed(tmp_path, table):
     again = started(tmp_path, table)
     told = modeler.stderr.read() + again.communicate(timeout=120)[1]
     assert again.returncode == 0, told
-    assert "the curator went away after" in told
+    assert "the curator stopped after" in told
     with pytest.raises(ProcessLookupError):
         os.kill(second, 0)
     assert (tmp_path / "released.jsonl").read_bytes() == released
@@ -697,12 +697,12 @@ def test_the_modeler_hears_nothing_that_the_owners_code_prints(tmp_path, table):
 FAILURES = {
     "an evaluation fails": ("def function(row, inputs): raise ValueError(f'patient {inputs}')", "failed: ask again"),
     "an evaluation exits": ("def function(row, inputs): raise SystemExit(f'patient {inputs}')", "failed: ask again"),
-    "the module fails": ("raise OSError('patient')", "slow failed, curator.log says why"),
-    "the module lacks it": ("def __getattr__(name): raise ValueError('patient')", "slow failed, curator.log says why"),
-    "the module exits": ("import sys; sys.exit('patient')", "slow failed, curator.log says why"),
+    "the module fails": ("raise OSError('patient')", "slow failed; for the reason see"),
+    "the module lacks it": ("def __getattr__(name): raise ValueError('patient')", "slow failed; for the reason see"),
+    "the module exits": ("import sys; sys.exit('patient')", "slow failed; for the reason see"),
     "the curator is stopped": (
         "def function(row, inputs):\n    try: 1 / 0\n    except ZeroDivisionError: raise KeyboardInterrupt('patient')",
-        "curator.log says why",
+        "curator: stopped; for the reason see",
     ),
 }  # fmt: skip
 
@@ -729,7 +729,7 @@ def test_why_the_owners_signal_handler_fails_is_in_the_log_alone(tmp_path, table
 
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(outsourcing, "serve", fails)
-    with pytest.raises(SystemExit, match=r"curator: stopped, curator\.log says why"):
+    with pytest.raises(SystemExit, match=r"curator: stopped; for the reason see curator\.log"):
         curate(*table)
     assert "patient" not in "".join(capfd.readouterr())
     assert "patient" in (tmp_path / "curator.log").read_text()
@@ -855,7 +855,7 @@ def test_a_curator_waits_for_the_one_that_has_the_record_open(tmp_path, table, m
         ("", "--curator must be a command"),
         ("'", "--curator: No closing quotation"),
         ("no-such-program", "no-such-program"),
-        ("true", "the curator ended before it spoke"),
+        ("true", "the curator ended before its greeting"),
     ],
 )
 def test_a_modeler_without_a_curator_says_so(capsys, command, message):
@@ -879,11 +879,11 @@ def test_a_table_may_lack_cells_and_is_published_once(tmp_path, table, monkeypat
     for each in tmp_path.glob("record*"):
         each.unlink()
     (tmp_path / "table.csv").write_text("\n".join(lines[:-1]) + "\n")
-    with pytest.raises(SystemExit, match="is of 40 rows, not of 39"):
+    with pytest.raises(SystemExit, match="has 40 rows, the table has 39"):
         curate(*table)
 
 
-CHANGED = "the private data, or what the outputs come from, changed"
+CHANGED = "the private data, or the source of the outputs, changed"
 
 
 @pytest.mark.parametrize(

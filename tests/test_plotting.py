@@ -29,7 +29,7 @@ def test_a_path_is_drawn_once_a_parameter_and_several_with_bands():
     middle = np.median([walk(seed).release.path[:, 0] for seed in range(3)], axis=0)
     np.testing.assert_allclose(again.lines[0].get_ydata(), (middle + 1) / 2)
     assert len(again.collections) == 2
-    with pytest.raises(ValueError, match="has no path"):
+    with pytest.raises(ValueError, match="with a path in the release"):
         plotting.plot_path(Run(None, GDP))
 
 
@@ -64,7 +64,7 @@ def test_an_audit_is_a_share_of_its_claim():
     axes = plotting.plot_audit([found, found], [GDP, DP], ["one", "two"])
     assert [bar.get_width() for bar in axes.patches] == [1.2, 0.8]
     assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor()  # one is refuted
-    with pytest.raises(ValueError, match="as many"):
+    with pytest.raises(ValueError, match="must have one length"):
         plotting.plot_audit([found], [GDP, DP], ["one"])
 
 

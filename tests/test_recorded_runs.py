@@ -299,7 +299,7 @@ def test_a_program_that_failed_after_it_drew_has_spent_its_charge(tmp_path, monk
         again = [attempt(driver, path, left) for driver in (drivers.run_scan, drivers.run_loop) * 2]
     assert not left
     assert [type(one) for one in again] == [ledger.LedgerError] * 4
-    assert "did not end: what it drew may have been seen, so its budget is spent" in str(again[0])
+    assert "did not end: somebody may have seen its draws, so its budget is spent" in str(again[0])
 
 
 def test_a_compiled_run_is_charged_and_given_out_again(tmp_path):
@@ -789,7 +789,7 @@ def test_a_second_worker_is_refused_before_a_loss_is_evaluated(tmp_path):
         called.append(point)
         return data
 
-    with pytest.raises(run_lock.RunInUse, match="another process goes on with run 'bo': one worker at a time"):
+    with pytest.raises(run_lock.RunInUse, match="another process continues run 'bo', and only one worker may evaluate"):
         private_objective(path, loss=loss)
     link = tmp_path / "link.jsonl"
     link.symlink_to(path)

@@ -597,8 +597,8 @@ def test_replay_passes_what_keeps_users_apart_and_leaves_the_data_as_they_are():
     [
         ({"users": 9}, "replace must be given"),
         ({"users": 0}, "users must be at least 1, got 0"),
-        ({"records": [7]}, "records must be of the 7 users"),
-        ({"records": []}, "records must be of the 7 users"),
+        ({"records": [7]}, "records must be numbers of users in .0, 7"),
+        ({"records": []}, "records must be numbers of users in .0, 7"),
         ({"objective": lambda p, x: x.sum()}, "losses of 7 users along the last axis"),
     ],
 )

@@ -1,9 +1,10 @@
-"""``jaxdpbo curator``: holds the rows and the function, publishes the rows transformed, answers queries.
+"""``jaxdpbo curator``: hold private rows and a function, publish the rows transformed, and answer queries.
 
-It speaks with the modeler over standard input and output, and ends when standard input ends: run it with ``</dev/null``
-to publish only. The modeler may read standard error (``ssh`` passes it on), so only public sentences go there. What the
-function and its libraries print, and why an evaluation failed, goes to ``curator.log``. Files in ``--folder``:
-``released.jsonl`` may leave; ``record.jsonl``, its key ``record.jsonl.key`` and ``curator.log`` may not.
+The curator talks to the modeler over standard input and output, and ends with standard input: run the command with
+``</dev/null`` to publish only. The modeler may read standard error (``ssh`` forwards it), so only public sentences go
+there. The output of the function and its libraries, and the reasons of failed evaluations, go to ``curator.log``. Files
+in ``--folder``: publish only ``released.jsonl``; keep ``record.jsonl``, its key ``record.jsonl.key`` and
+``curator.log`` private.
 """
 
 import argparse
@@ -30,12 +31,12 @@ from jaxdpbo.problems import gp_draws
 
 TRANSFORMS = ("product_laplace", "planar_laplace", "gaussian", "random_projection")
 FOLDER = Path("results") / "outsourcing"  # of the current directory
-WAIT = 0.2  # seconds between looks at a record that another curator has open
-SIDE, POINTS, LARGEST = 7.5, 100, 25.0  # of the example: the paper's synthetic problem, where the largest norm is 25
+WAIT = 0.2  # seconds between attempts to open a record in use
+SIDE, POINTS, LARGEST = 7.5, 100, 25.0  # of the example: the paper's synthetic problem, with largest norm 25
 
 
 class PrivateSide(NamedTuple):
-    """The private side: ``inputs (n, d)``, the output of a row, and the bytes that both come from."""
+    """The private side: ``inputs (n, d)``, a function from row number to output, and the source bytes of both."""
 
     inputs: np.ndarray
     evaluate: Any
@@ -43,33 +44,52 @@ class PrivateSide(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
-    parser.add_argument("table", nargs="?", type=Path, help="a CSV file with a header; an example where not given")
-    parser.add_argument("--inputs", help="columns that are the rows' coordinates: a,b,c")
-    parser.add_argument("--output", help="the column to be maximised")
-    parser.add_argument("--function", help="instead of a column: MODULE:NAME, called with a row number and its inputs")
+    """Add the arguments of this command."""
+    parser.add_argument("table", nargs="?", type=Path, help="a CSV file with a header; by default, a synthetic example")
+    parser.add_argument("--inputs", help="the columns with the coordinates of a row: a,b,c")
+    parser.add_argument("--output", help="the column to maximise")
     parser.add_argument(
-        "--lengthscales", type=parse_numbers, help="public, one for each input, which are divided by them"
+        "--function", help="in place of --output: MODULE:NAME, a function of a row number and the row's inputs"
     )
-    parser.add_argument("--centre", type=parse_numbers, help="public, chosen without the table, after that division")
-    parser.add_argument("--unit", type=float, help="public: the distance in which a guarantee is stated")
-    parser.add_argument("--transform", choices=TRANSFORMS, default=TRANSFORMS[0])
-    parser.add_argument("--epsilon", type=float, required=True, help="for a unit of distance; see --radius")
-    parser.add_argument("--delta", type=float, default=1e-5)
-    parser.add_argument("--radius", type=float, help="in units: then epsilon is for any replacement in that ball")
-    parser.add_argument("--projected", type=int, default=10, help="r of the random projection, which protects nobody")
-    parser.add_argument("--queries", type=int, default=50)
-    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument(
+        "--lengthscales", type=parse_numbers, help="divide the inputs by these public numbers: 1,2.5,10"
+    )
+    parser.add_argument(
+        "--centre", type=parse_numbers, help="a public centre of the divided inputs, chosen without the table: 50,5"
+    )
+    parser.add_argument("--unit", type=float, help="the public unit of distance of the guarantee")
+    parser.add_argument(
+        "--transform", choices=TRANSFORMS, default=TRANSFORMS[0], help="the transform of the rows (default %(default)s)"
+    )
+    parser.add_argument(
+        "--epsilon", type=float, required=True, help="the budget for a unit of distance; see also --radius"
+    )
+    parser.add_argument(
+        "--delta", type=float, default=1e-5, help="delta of gaussian and random_projection (default %(default)s)"
+    )
+    parser.add_argument(
+        "--radius", type=float, help="in units: bring rows into this ball; epsilon then covers any replacement in it"
+    )
+    parser.add_argument(
+        "--projected",
+        type=int,
+        default=10,
+        help="dimension of random_projection, which protects nobody (default %(default)s)",
+    )
+    parser.add_argument("--queries", type=int, default=50, help="the number of queries to answer (default %(default)s)")
+    parser.add_argument(
+        "--folder", type=Path, default=FOLDER, help="the folder for the curator's files (default %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Publish where nothing is published yet, then answer until the modeler gives its answer or goes away."""
+    """Publish unless published already, then answer queries until the modeler sends its answer or closes."""
     if arguments.table is not None:
         for name in ("inputs", "centre", "unit"):
             if getattr(arguments, name) is None:
-                parser.error(f"--{name} is needed: it is public, and is not estimated from the table")
+                parser.error(f"--{name} must be given with a table: it is public, and never estimated from the table")
         if (arguments.output is None) == (arguments.function is None):
-            parser.error("one of --output and --function is needed")
+            parser.error("give either --output or --function with a table")
     log = arguments.folder / "curator.log"
     with ExitStack() as streams:
         try:
@@ -83,7 +103,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
             message = f"curator: {error}"
         except BaseException:  # the message may come from the owner's module and contain private values
             traceback.print_exc()
-            message = f"curator: stopped, {log} says why"
+            message = f"curator: stopped; for the reason see {log}"
         else:
             return
         channel.say(message)
@@ -91,19 +111,19 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 
 
 def parse_numbers(text: str) -> list[float]:
-    """Of an argument, separated by commas."""
+    """Parse numbers separated by commas."""
     return [float(word) for word in text.split(",")]
 
 
 def example() -> PrivateSide:
-    """A draw of a Gaussian process on a grid, as in the paper."""
+    """Draw a Gaussian process on a grid, as in the paper."""
     outputs = np.asarray(gp_draws.draws(jax.random.key(0), 1, side=SIDE, points=POINTS, lengthscale=1.25)[0])
     inputs = np.asarray(gp_draws.grid(SIDE, POINTS))
     return PrivateSide(inputs, outputs.__getitem__, outsourcing.frame("example", inputs, outputs))
 
 
 def read_table(arguments: argparse.Namespace) -> PrivateSide:
-    """What a CSV file holds; no message tells a value of it."""
+    """Read a CSV file; no error message quotes its values."""
     content = arguments.table.read_bytes()
     try:
         header, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
@@ -116,10 +136,10 @@ def read_table(arguments: argparse.Namespace) -> PrivateSide:
 
     def column(name):
         place = header.index(name)
-        found = np.array([_number(row[place]) if place < len(row) else np.nan for row in rows])
-        if not np.any(np.isfinite(found)):
+        numbers = np.array([_number(row[place]) if place < len(row) else np.nan for row in rows])
+        if not np.any(np.isfinite(numbers)):
             raise ValueError(f"{arguments.table} has no number in column {name}")
-        return found
+        return numbers
 
     inputs = np.stack([column(name) for name in names], axis=1)
     if arguments.lengthscales is not None:
@@ -135,7 +155,7 @@ def read_table(arguments: argparse.Namespace) -> PrivateSide:
 
 
 def load(reference: str) -> tuple[Callable[..., Any], Path]:
-    """The owner's function and the file of its module. Where the module fails, the log says why."""
+    """Import the owner's function; return it and the file of its module. Errors of the module go to the log."""
     module, _, name = reference.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
@@ -143,14 +163,14 @@ def load(reference: str) -> tuple[Callable[..., Any], Path]:
         function, file = getattr(loaded, name), getattr(loaded, "__file__", None)
     except BaseException:
         traceback.print_exc()
-        raise outsourcing.ProtocolError(f"--function: {module} failed, curator.log says why") from None
+        raise outsourcing.ProtocolError(f"--function: {module} failed; for the reason see curator.log") from None
     if file is None:
-        raise ValueError(f"--function: {module} has no file; use a module of your own that calls it")
+        raise ValueError(f"--function: {module} has no file: call it from a module of your own")
     return function, Path(file)
 
 
 def _number(cell: str) -> float:
-    """NaN where there is none: such a row counts as the centre, such an output is none."""
+    """Parse a number; other text is NaN, in an input the centre, in an output none."""
     try:
         return float(cell)
     except ValueError:
@@ -158,43 +178,47 @@ def _number(cell: str) -> float:
 
 
 def serve_all(arguments: argparse.Namespace, channel: Channel, held: PrivateSide) -> None:
-    """Publish, or read what was published, and answer until the modeler gives its answer or goes away."""
+    """Publish or read the released file, and answer queries until the modeler sends its answer or closes."""
     released, record = arguments.folder / "released.jsonl", arguments.folder / "record.jsonl"
     config = choose_transform(arguments, held.inputs.shape[1])
     if not 0 < arguments.queries <= outsourcing.MAX_QUERIES:  # before anything is drawn
         raise ValueError(f"--queries must be 1 to {outsourcing.MAX_QUERIES}, got {arguments.queries}")
     if not released.exists():
         if record.exists():
-            raise outsourcing.ProtocolError(f"{released} is gone, and making another would spend its budget again")
-        with suppress(FileExistsError):  # another curator was first: what this one drew is dropped
+            raise outsourcing.ProtocolError(
+                f"{released} is missing, and another release would spend its budget again: restore it from a copy"
+            )
+        with suppress(FileExistsError):  # another curator was first: drop this release
             outsourcing.publish(released, transforms.curate(None, config, held.inputs))
-    _files.expect_own(released)  # what another user put there was not made of these rows
+    _files.expect_own(released)  # a file of another user was not made of these rows
     published = outsourcing.read_published(released)
     if published.curated.guarantee != guarantee.from_dict(config.guarantee.to_dict()):
         raise outsourcing.ProtocolError(
             f"{released} was made under other settings: {published.curated.guarantee.claim}"
         )
     if len(published.curated.z) != len(held.inputs):
-        raise outsourcing.ProtocolError(f"{released} is of {len(published.curated.z)} rows, not of {len(held.inputs)}")
+        raise outsourcing.ProtocolError(
+            f"{released} has {len(published.curated.z)} rows, the table has {len(held.inputs)}"
+        )
     private = outsourcing.frame(held.source, config.kind, np.asarray(config.centre))
-    channel.say(f"{released}: {len(held.inputs)} rows, may leave; {record}, its key and curator.log may not")
+    channel.say(f"{released}: {len(held.inputs)} rows to publish; keep {record}, its key and curator.log private")
     channel.say(f"guarantee: {published.curated.guarantee}")
     with ExitStack() as stack:
         opened = open_record(stack, record, published, private, arguments.queries, channel)
         channel.say(f"{len(opened.answers)} of {opened.queries} queries are answered")
         try:
             answer = serve(opened, held.evaluate, channel)
-        except OSError:  # nobody reads the answers
+        except OSError:  # the modeler closed its side
             answer = None
-    channel.say("the modeler went away" if answer is None else f"the modeler's answer is row {answer}")
+    channel.say("the modeler sent no answer" if answer is None else f"the modeler's answer is row {answer}")
 
 
 def open_record(
     stack: ExitStack, path: Path, published: outsourcing.Published, private: bytes, queries: int, channel: Channel
 ) -> outsourcing.Journal:
-    """Open the record. If another curator has it open, wait until that curator ends.
+    """Open the record. If another curator has the record open, wait for its end.
 
-    A curator that loses its modeler finishes its current evaluation first.
+    A curator without its modeler finishes its current evaluation first.
     """
     waiting = False
     while True:
@@ -208,7 +232,7 @@ def open_record(
 
 
 def choose_transform(arguments: argparse.Namespace, dimension: int) -> transforms.Config:
-    """The transform, of public numbers only."""
+    """Make the transform from public numbers only."""
     centre = np.zeros(dimension) if arguments.table is None else np.array(arguments.centre)
     unit = SIDE / math.sqrt(2) / LARGEST if arguments.table is None else arguments.unit
     if arguments.transform == "random_projection":
@@ -224,7 +248,7 @@ def choose_transform(arguments: argparse.Namespace, dimension: int) -> transform
 
 
 def serve(record: outsourcing.Journal, evaluate: Callable[[int], float], channel: Channel) -> int | None:
-    """Answer the modeler. The log says why an evaluation failed; the modeler does not hear that."""
+    """Answer the modeler. The reason of a failed evaluation goes to the log, not to the modeler."""
 
     def log_failure(row):
         try:
@@ -240,6 +264,6 @@ def serve(record: outsourcing.Journal, evaluate: Callable[[int], float], channel
 
     try:
         return outsourcing.serve(record, log_failure, channel.lines, send)
-    except ValueError:  # of a signal handler of the owner's, say
+    except ValueError:  # from a signal handler of the owner, say
         traceback.print_exc()
-        raise outsourcing.ProtocolError("stopped, curator.log says why") from None
+        raise outsourcing.ProtocolError("stopped; for the reason see curator.log") from None

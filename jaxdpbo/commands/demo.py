@@ -1,9 +1,9 @@
-"""``jaxdpbo demo``, the main job on real records: tune a kernel machine on 300 patients, under a guarantee for each.
+"""``jaxdpbo demo``: tune a kernel machine on the real records of 300 patients, with a guarantee for each patient.
 
-scikit-learn's bundled diabetes records: 142 patients train a support vector regression and count as public, the loss
-of the other 300 (the users) steers its 13 hyper-parameters. Two methods of budget mu = 1, DP-GIBO and GP-UCB by private
-evaluations, whose values may all be published; beside them random search, and DP-GIBO without privacy. Measured losses
-are raw: they can be shown here because these records are public.
+The records are scikit-learn's bundled diabetes data: 142 patients train a support vector regression and count as
+public; the losses of the other 300 (the users) steer 13 hyper-parameters. The demo runs two methods with budget mu = 1,
+DP-GIBO and GP-UCB by private evaluations with publishable values, and compares them with random search and with DP-GIBO
+without privacy. Measured losses are raw: the demo shows them because these records are public.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from jaxdpbo.types import Bounds
 
 MU, DELTA = 1.0, 1e-5
 STEPS, TRAIN = 25, 142
-EVALUATIONS, LOSS_RANGE = 60, (0.0, 4.0)  # of GP-UCB: each evaluation more makes all of them noisier
+EVALUATIONS, LOSS_RANGE = 60, (0.0, 4.0)  # of GP-UCB: every further evaluation adds noise to all of them
 SEEDS = range(5)
 GIBO, EVALUATED, BARE, SEARCH = "DP-GIBO, mu=1", "GP-UCB, private evaluations, mu=1", "DP-GIBO, mu=inf", "random search"
 METHODS: tuple[str, ...] = (GIBO, EVALUATED, BARE, SEARCH)
@@ -34,14 +34,14 @@ UNTUNED, NOT_PRIVATE = "untuned, middle of the box", "not private"
 
 
 class Comparison(NamedTuple):
-    """What the demo found.
+    """The results of the demo.
 
     Attributes:
-      rows: a dict for each method, the untuned machine first: "method", "losses" (one a seed), "mean", "min", "max",
-        "evaluations" of one seed, "private".
-      curves: of each method, the mean loss of its iterates, a list for each seed.
-      batch: evaluations a step of the methods that take steps.
-      run: what a hospital would publish: one run of DP-GIBO, its noise from the operating system.
+      rows: a dict for each method, the untuned machine first: "method", "losses" (a value for each seed), "mean",
+        "min", "max", "evaluations" of one seed, "private".
+      curves: for each method, the mean loss of the iterates, a list for each seed.
+      batch: evaluations in a step, for methods with steps.
+      run: a run for a hospital to publish: DP-GIBO, with noise from the operating system.
     """
 
     rows: list[dict[str, Any]]
@@ -51,12 +51,17 @@ class Comparison(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
-    parser.add_argument("--folder", type=Path, default=Path("results") / "demo", help="for release.json and plot.png")
+    """Add the arguments of this command."""
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("results") / "demo",
+        help="the folder for release.json and plot.png (default %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Compare, print the table, write what may be published and a plot."""
+    """Compare the methods, print the table, and write the publishable release and a plot."""
     del parser
     import matplotlib  # an extra: imported where it is used
 
@@ -66,17 +71,17 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     users, dimension = len(dataset.targets) - TRAIN, dataset.features.shape[1] + 3
     print(f"{dataset.source}: {TRAIN} patients train, {users} are the users; {dimension} hyper-parameters")
     print(f"{STEPS} steps of {dimension + 1} evaluations, {EVALUATIONS} for private evaluations; {len(SEEDS)} seeds\n")
-    found = compare(dataset)
-    show(found)
+    comparison = compare(dataset)
+    show(comparison)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     release, picture = arguments.folder / "release.json", arguments.folder / "plot.png"
-    release.write_text(json.dumps(publication(found.run), indent=1) + "\n")
-    plot(found, picture)
+    release.write_text(json.dumps(publication(comparison.run), indent=1) + "\n")
+    plot(comparison, picture)
     print(f"wrote {release}\nwrote {picture}\n{time.perf_counter() - start:.0f} s")
 
 
 def compare(dataset: datasets.Dataset) -> Comparison:
-    """Every method on every seed, then the run that would be published."""
+    """Run every method on every seed, then the run to publish."""
     from tqdm import tqdm  # an extra: imported where it is used
 
     bounds = kernel_svr.bounds(dataset.features.shape[1])
@@ -121,22 +126,22 @@ def compare(dataset: datasets.Dataset) -> Comparison:
 def run_seed(
     loss: Callable[..., Any], mean_loss: Callable[[Any], float], data: Any, bounds: Bounds, key: Any, untuned: float
 ) -> dict[str, tuple[float, Any]]:
-    """For each method the loss of what it releases, and of its iterates."""
-    found = {}
+    """The mean loss of the release, and of the iterates, for each method."""
+    losses = {}
     for method, mu in ((GIBO, MU), (BARE, np.inf)):
         released = run_gibo(loss, data, bounds, mu, key).release
-        found[method] = mean_loss(released.point), [mean_loss(theta) for theta in released.path]
+        losses[method] = mean_loss(released.point), [mean_loss(theta) for theta in released.path]
     released = run_evaluations(loss, data, bounds, key).release
-    found[EVALUATED] = mean_loss(released.point), [untuned, *map(mean_loss, best_so_far(released))]
+    losses[EVALUATED] = mean_loss(released.point), [untuned, *map(mean_loss, best_so_far(released))]
     run = run_random_search(loss, data, bounds, key)
     assert run.diagnostics is not None
     batches = np.asarray(run.diagnostics.info.mean_loss).min(axis=1)
-    found[SEARCH] = mean_loss(run.release.point), np.minimum.accumulate([untuned, *batches])
-    return found
+    losses[SEARCH] = mean_loss(run.release.point), np.minimum.accumulate([untuned, *batches])
+    return losses
 
 
 def run_gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key: Any) -> drivers.Run:
-    """DP-GIBO with the defaults of ``minimize``."""
+    """Run DP-GIBO with the defaults of ``minimize``."""
     users = len(data.validation_targets)
     return drivers.minimize(
         loss,
@@ -150,7 +155,7 @@ def run_gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key
 
 
 def run_evaluations(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
-    """GP-UCB, which sees noised mean losses alone."""
+    """Run GP-UCB on noised mean losses alone."""
     search = gp_ucb.config(
         steps=EVALUATIONS,
         bounds=bounds,
@@ -165,7 +170,7 @@ def run_evaluations(loss: Callable[..., Any], data: Any, bounds: Bounds, key: An
 
 
 def run_random_search(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
-    """Random search, which protects nobody."""
+    """Run random search, without protection."""
     config = random_search.config(
         users=len(data.validation_targets), steps=STEPS, batch=bounds.shape[1] + 1, bounds=bounds
     )
@@ -174,30 +179,30 @@ def run_random_search(loss: Callable[..., Any], data: Any, bounds: Bounds, key: 
     )
 
 
-def show(found: Comparison) -> None:
-    """The table on standard output."""
+def show(comparison: Comparison) -> None:
+    """Print the table."""
     print("\nmean validation loss of the released hyper-parameters (squared error; predicting the mean gives about 1)")
-    said = describe_privacy(found.run)
+    privacy = describe_privacy(comparison.run)
     tables.print_table(
         ("method", "mean", "min", "max", "evaluations", "privacy of the users"),
         [
             (row["method"], *(f"{row[name]:.3f}" for name in ("mean", "min", "max")), row["evaluations"] or "",
-             said[row["method"]])
-            for row in found.rows
+             privacy[row["method"]])
+            for row in comparison.rows
         ],
     )  # fmt: skip
-    print("The two marked 'not private' are shown because these records are public; they are not in release.json.")
-    print("So are the measured losses, of every row: a loss measured on users is not private either.\n")
+    print("The demo shows the two methods marked 'not private', and the measured losses of all methods, because these")
+    print("records are public; a loss measured on users is not private. release.json holds none of them.\n")
 
 
 def describe_privacy(run: drivers.Run) -> dict[str, str]:
-    """What each method of the table gives its users, in words."""
+    """The privacy of the users under each method of the table, in words."""
     private = f"mu={MU:g}: epsilon={run.guarantee.epsilon(DELTA):.2f} at delta={DELTA:g}"
     return {UNTUNED: "uses no user", **dict.fromkeys(METHODS, NOT_PRIVATE), **dict.fromkeys(PRIVATE, private)}
 
 
 def publication(run: drivers.Run) -> dict[str, Any]:
-    """What a hospital would publish: the hyper-parameters and their guarantee, nothing raw."""
+    """The publication of a hospital: the hyper-parameters and their guarantee, nothing raw."""
     point = np.asarray(run.release.point).tolist()
     names = [f"log_lengthscale_{i}" for i in range(len(point) - 3)] + ["epsilon", "C", "gamma"]
     return {
@@ -208,21 +213,21 @@ def publication(run: drivers.Run) -> dict[str, Any]:
 
 
 def best_so_far(released: Any) -> np.ndarray:
-    """The point of the least released value after each evaluation."""
+    """The point with the least released value after each evaluation."""
     values = np.asarray(released.values)
     best = [int(np.argmin(values[: t + 1])) for t in range(len(values))]
     return np.asarray(released.points)[best]
 
 
-def plot(found: Comparison, path: Path) -> None:
-    """The mean and range over seeds of every method's iterates."""
+def plot(comparison: Comparison, path: Path) -> None:
+    """Plot the mean and range over seeds of every method's iterates."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4.2))
     styles = dict(zip(METHODS, (("C0", "-"), ("C2", "-"), ("C0", "--"), ("C1", "-")), strict=True))
-    for method, seeds in found.curves.items():
+    for method, seeds in comparison.curves.items():
         seeds = np.asarray(seeds)
-        evaluations = np.arange(seeds.shape[1]) * (1 if method == EVALUATED else found.batch)
+        evaluations = np.arange(seeds.shape[1]) * (1 if method == EVALUATED else comparison.batch)
         colour, line = styles[method]
         label = method if method in PRIVATE else f"{method} ({NOT_PRIVATE})"
         axes.plot(evaluations, seeds.mean(axis=0), line, color=colour, label=label)

@@ -1,4 +1,4 @@
-"""``jaxdpbo ledger``: what an auditor asks of a ledger. It reads, and never writes."""
+"""``jaxdpbo ledger``: read and verify a ledger, for auditors. The command never writes."""
 
 import argparse
 import sys
@@ -8,21 +8,23 @@ from jaxdpbo.privacy import ledger
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of this command."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, summary in {
-        "describe": "a table of what was spent on what, by which program, when, and what is left",
-        "verify": "check every line, and that the ledger holds a line noted earlier",
-        "head": "the last line's hash, to be kept elsewhere",
+        "describe": "print all spends with purpose, author and time, and the remaining budget",
+        "verify": "check every line; with --head, also find a line noted earlier",
+        "head": "print the hash of the last line, to keep elsewhere",
     }.items():
-        one = actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
-        one.add_argument("path", type=Path, help="of the ledger")
+        action = actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        action.add_argument("path", type=Path, help="the path of the ledger")
         if name == "verify":
-            one.add_argument("--head", help="what 'jaxdpbo ledger head' printed earlier; the ledger may have grown")
+            action.add_argument(
+                "--head", help="an earlier output of 'jaxdpbo ledger head'; the ledger may have grown since"
+            )
 
 
 def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Print the answer; exit with status 1 where the file is not a whole ledger."""
+    """Print the answer; exit with status 1 if the file is damaged or no ledger."""
     del parser
     try:
         if arguments.action == "describe":

@@ -1,9 +1,9 @@
-"""``jaxdpbo modeler``: holds the released rows alone, asks for rows by number, finds the row of the largest output.
+"""``jaxdpbo modeler``: find the row of the largest output, from the released rows and queries by row number.
 
-It starts the curator as a child process and speaks with it over the child's standard input and output:
-``--curator "jaxdpbo curator --epsilon 3"`` on this machine, ``--curator "ssh hospital"`` on another one. It keeps
-nothing: the curator's greeting holds all answers so far, so that either party may be killed and started again.
-Everything it says to its owner goes to standard error, and so does what the curator says.
+The modeler starts the curator as a child process and uses the child's standard input and output:
+``--curator "jaxdpbo curator --epsilon 3"`` on this machine, ``--curator "ssh hospital"`` on another machine. The
+modeler keeps nothing: the curator's greeting holds all answers so far, so you may kill and restart either party. All
+messages for the modeler's owner, and all messages of the curator, go to standard error.
 """
 
 import argparse
@@ -19,21 +19,39 @@ from typing import TextIO, cast
 from jaxdpbo import outsourcing
 from jaxdpbo.commands.curator import FOLDER
 
-END_TIME = 10.0  # seconds to wait for the curator to exit before it is killed
+END_TIME = 10.0  # seconds to wait for the curator's exit before a kill
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
-    parser.add_argument("released", nargs="?", type=Path, default=FOLDER / "released.jsonl")
-    parser.add_argument("--curator", required=True, metavar="COMMAND", help="the command that starts the curator")
-    parser.add_argument("--lengthscale", type=float, required=True, help="in units of distance, as the rows are")
-    parser.add_argument("--noise-variance", type=float, default=1e-4, help="of an output, in standard units")
-    parser.add_argument("--centre", type=float, default=0.0, help="of the outputs")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the outputs: their standard deviation")
+    """Add the arguments of this command."""
+    parser.add_argument(
+        "released",
+        nargs="?",
+        type=Path,
+        default=FOLDER / "released.jsonl",
+        help="the curator's released file (default %(default)s)",
+    )
+    parser.add_argument("--curator", required=True, metavar="COMMAND", help="the command to start the curator")
+    parser.add_argument(
+        "--lengthscale",
+        type=float,
+        required=True,
+        help="lengthscale of the model, in units of distance, as the released rows are",
+    )
+    parser.add_argument(
+        "--noise-variance",
+        type=float,
+        default=1e-4,
+        help="noise variance of standardised outputs (default %(default)s)",
+    )
+    parser.add_argument("--centre", type=float, default=0.0, help="mean of the outputs (default %(default)s)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="standard deviation of the outputs (default %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Ask until every query is answered, then give the answer."""
+    """Query until the curator has answered all queries, then send the answer."""
     try:
         command = shlex.split(arguments.curator)
     except ValueError as error:
@@ -47,10 +65,10 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 
 
 def meet(arguments: argparse.Namespace, command: list[str]) -> None:
-    """Speak with the curator. If the curator stops, restart it, as long as every restart brings a new answer.
+    """Query the curator. If the curator stops, restart it, as long as every restart brings a new answer.
 
     Raises:
-      CuratorStopped: it stopped twice at one query.
+      CuratorStopped: the curator stopped twice at the same query.
     """
     answered = -1
     while True:
@@ -62,12 +80,12 @@ def meet(arguments: argparse.Namespace, command: list[str]) -> None:
             if len(answers) <= answered:
                 raise
             answered = len(answers)
-            print(f"modeler: the curator went away after {answered} answers: starting it again", file=sys.stderr)
+            print(f"modeler: the curator stopped after {answered} answers: starting it again", file=sys.stderr)
 
 
 @contextmanager
 def start(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A curator as a child process, which ends with this context."""
+    """Start a curator as a child process; end it with this context."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf8") as curator:
         try:
             yield curator
@@ -81,14 +99,14 @@ def start(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def talk(arguments: argparse.Namespace, curator: subprocess.Popen[str], answers: list[outsourcing.Answer]) -> None:
-    """One contact with the curator; ``answers`` receives each, those of earlier contacts first."""
+    """Connect to the curator once; append all answers to ``answers``, starting with those of earlier contacts."""
     from tqdm import tqdm  # an extra: imported where it is used
 
     lines, send = outsourcing.read_lines(cast(TextIO, curator.stdout)), outsourcing.sender(cast(TextIO, curator.stdin))
-    # The greeting comes first: once the curator speaks, its released file is there.
+    # Read the greeting first: the released file exists from then on.
     greeting = next(lines, None)
     if greeting is None:
-        raise outsourcing.ProtocolError("the curator ended before it spoke")
+        raise outsourcing.ProtocolError("the curator ended before its greeting: see its messages above")
     published = outsourcing.read_published(arguments.released)
     print(f"guarantee: {published.curated.guarantee}", file=sys.stderr)
     with tqdm(unit="query", file=sys.stderr) as bar:
@@ -98,7 +116,7 @@ def talk(arguments: argparse.Namespace, curator: subprocess.Popen[str], answers:
             bar.set_postfix(row=answer.row, output=answer.output)
             bar.update()
 
-        found = outsourcing.search(
+        answer = outsourcing.search(
             published,
             chain([greeting], lines),
             send,
@@ -108,4 +126,4 @@ def talk(arguments: argparse.Namespace, curator: subprocess.Popen[str], answers:
             centre=arguments.centre,
             scale=arguments.scale,
         )
-    print(f"row {found.row}: output {found.output:.6g}, the largest of {len(found.answers)}", file=sys.stderr)
+    print(f"row {answer.row}: output {answer.output:.6g}, the largest of {len(answer.answers)}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The standard streams of a program that runs somebody's code beside a protocol.
+"""The standard streams of a program with a protocol and third-party code.
 
-Three things must not mix: the lines of the protocol, sentences that anybody may read, and the output of
-that code and its libraries, which may hold private values.
+Three outputs must not mix: the lines of the protocol, public sentences, and the output of third-party code and its
+libraries, possibly with private values.
 """
 
 import io
@@ -16,7 +16,7 @@ from jaxdpbo import _files, outsourcing
 
 
 class Channel(NamedTuple):
-    """``lines`` from the other party, ``send`` to it, and ``say`` to standard error and the log."""
+    """A connection: ``lines`` from the other party, ``send`` to it, and ``say`` to standard error and the log."""
 
     lines: Iterator[str]
     send: Callable[[str], None]
@@ -27,12 +27,12 @@ def take_streams(log: Path, streams: ExitStack) -> Channel:
     """Keep the three standard streams for the protocol and for public sentences.
 
     Until the process ends, all other code, child processes included, prints to the log and reads nothing. A forked
-    child gets no line of the protocol: one that outlives this process would keep the other party waiting.
+    child gets no line of the protocol: a child alive after this process would keep the other party waiting.
 
     Raises:
-      OSError: ``log`` is not a file of this user that is closed to others, or a standard stream is closed.
+      OSError: ``log`` is not a private file of this user, or a standard stream is closed.
     """
-    heard = streams.enter_context(os.fdopen(os.dup(0), encoding="utf8"))
+    requests = streams.enter_context(os.fdopen(os.dup(0), encoding="utf8"))
     answers = os.fdopen(os.dup(1), "w", encoding="utf8")
     streams.callback(_close, answers)
     public = streams.enter_context(_write_what_fits(os.dup(2)))
@@ -44,7 +44,7 @@ def take_streams(log: Path, streams: ExitStack) -> Channel:
     sys.stdout = sys.stderr = log_stream = _write_what_fits(written)
 
     def drop_streams():
-        for number, stream in enumerate((heard, answers, public)):
+        for number, stream in enumerate((requests, answers, public)):
             if not stream.closed:
                 os.dup2(number, stream.fileno(), inheritable=False)
 
@@ -52,10 +52,10 @@ def take_streams(log: Path, streams: ExitStack) -> Channel:
 
     def say(text):
         for stream in (log_stream, public):
-            with suppress(ValueError):  # closed by the code that runs here
+            with suppress(ValueError):  # closed by third-party code
                 print(text, file=stream)
 
-    return Channel(outsourcing.read_lines(heard), outsourcing.sender(answers), say)
+    return Channel(outsourcing.read_lines(requests), outsourcing.sender(answers), say)
 
 
 def _open_log(path: Path) -> int:
@@ -66,7 +66,7 @@ def _open_log(path: Path) -> int:
 
 
 class _Lossy(io.FileIO):
-    """A file that never fails a writer: a full disk, or a reader that went away, must stop no run."""
+    """A file without write errors: a full disk, or a closed reader, must stop no run."""
 
     def write(self, data):
         try:
@@ -81,6 +81,6 @@ def _write_what_fits(descriptor: int) -> io.TextIOWrapper:
 
 
 def _close(stream: io.TextIOBase) -> None:
-    """Close a stream, even if its reader is gone: the record holds the unsent answers."""
+    """Close a stream, even after its reader: the record holds the unsent answers."""
     with suppress(OSError):
         stream.close()

@@ -1,11 +1,11 @@
-"""A table on standard output."""
+"""Tables on standard output."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Columns as wide as their widest cell, the first one flush left."""
+    """Print a table with columns as wide as their widest cell, the first column flush left."""
     cells = [list(header), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     for number, row in enumerate(cells):

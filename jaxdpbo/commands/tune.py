@@ -1,8 +1,8 @@
-"""``jaxdpbo tune``: the settings of a scikit-learn estimator for the rows of a CSV file, and the guarantee.
+"""``jaxdpbo tune``: tune a scikit-learn estimator on a CSV file, and print the setting and the guarantee.
 
-The first half of a public shuffle trains, the other half is protected. Nothing but the numbers of rows and columns is
-taken from protected rows to prepare the data: which columns are numbers, their means and scales and the categories are
-those of training rows; what a protected row has instead is missing, or no category. Nothing is printed but the answer.
+The first half of a public shuffle trains, the other half is protected. Data preparation takes only the number of rows
+and columns from protected rows: the training rows alone decide the numeric columns, their means and scales, and the
+categories; any other value in a protected row counts as missing, or as no category. The command prints only the answer.
 """
 
 import argparse
@@ -20,43 +20,49 @@ import numpy as np
 from jaxdpbo import _checks, space
 from jaxdpbo.space import Dimension, Space
 
-MODEL = "model"  # a step of the pipeline
+MODEL = "model"  # the estimator's step in the pipeline
 KINDS = {"real": space.real, "integer": space.integer}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of this command."""
+    """Add the arguments of this command."""
     parser.add_argument("table", type=Path, help="a CSV file with a header")
     parser.add_argument("--target", required=True, help="the column to predict")
-    parser.add_argument("--estimator", required=True, help="by import path: sklearn.linear_model.LogisticRegression")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="parameters that are not searched")
+    parser.add_argument(
+        "--estimator", required=True, help="an import path, such as sklearn.linear_model.LogisticRegression"
+    )
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="fixed parameters of the estimator")
     spaces = parser.add_mutually_exclusive_group(required=True)
     spaces.add_argument(
         "--space",
         nargs="+",
         metavar="NAME=DIMENSION",
-        help="C=real:0.01:100:log, max_depth=integer:1:20 or kernel=categorical:rbf,poly",
+        help="parameters to search, such as C=real:0.01:100:log, max_depth=integer:1:20 or kernel=categorical:rbf,poly",
     )
     spaces.add_argument(
-        "--space-file", type=Path, help="TOML: a table for each name, with type, low, high, log; choices"
+        "--space-file", type=Path, help="a TOML file: a table for each parameter, with type, low, high, log; or choices"
     )
-    parser.add_argument("--epsilon", type=float, required=True, help="the budget, with --delta")
-    parser.add_argument("--delta", type=float, required=True, help="far under one over the number of rows")
-    parser.add_argument("--loss", default="auto", help="log_loss, hinge, zero_one, squared or absolute")
+    parser.add_argument("--epsilon", type=float, required=True, help="the privacy budget, with --delta")
+    parser.add_argument("--delta", type=float, required=True, help="far below 1 / (number of rows)")
+    parser.add_argument(
+        "--loss", default="auto", help="auto, log_loss, hinge, zero_one, squared or absolute (default %(default)s)"
+    )
     parser.add_argument(
         "--loss-range",
         nargs="+",
         metavar="NUMBER",
-        help="after the table: lowest and highest loss, chosen without the data; or: private",
+        help="lowest and highest loss, chosen without the data; or: private; give this option after the table",
     )
-    parser.add_argument("--n-iter", type=int, default=100, help="settings tried at most")
-    parser.add_argument("--n-jobs", type=int, help="settings at once")
-    parser.add_argument("--quiet", action="store_true", help="no bar of steps")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--n-iter", type=int, default=100, help="the largest number of settings to try (default %(default)s)"
+    )
+    parser.add_argument("--n-jobs", type=int, help="the number of settings to fit in parallel")
+    parser.add_argument("--quiet", action="store_true", help="hide the progress bar")
+    parser.add_argument("--json", action="store_true", help="print the answer as a JSON object")
 
 
 def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Search, and print the answer."""
+    """Search, and print the setting and the guarantee."""
     from jaxdpbo.integrations.sklearn import PrivateSearchCV
 
     try:
@@ -65,7 +71,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         train, validation = halves(len(targets))
         estimator = _estimator(arguments.estimator, arguments.set)
         pipeline, targets = prepare(estimator, inputs, targets, train)
-        found = PrivateSearchCV(
+        search = PrivateSearchCV(
             pipeline,
             Space({f"{MODEL}__{name}": of for name, of in searched.items()}),
             epsilon=arguments.epsilon,
@@ -81,35 +87,35 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         if isinstance(error, ModuleNotFoundError):
             raise
         parser.error(str(error))
-    params = {name.removeprefix(f"{MODEL}__"): value for name, value in found.best_params_.items()}
+    params = {name.removeprefix(f"{MODEL}__"): value for name, value in search.best_params_.items()}
     if arguments.json:
-        print(json.dumps({"params": params, "guarantee": found.guarantee_.to_dict(), "method": found.method_}))
+        print(json.dumps({"params": params, "guarantee": search.guarantee_.to_dict(), "method": search.method_}))
         return
     for name, value in params.items():
         print(f"{name} = {value!r}")
-    print(f"\n{found.guarantee_}\nmethod {found.method_}")
+    print(f"\n{search.guarantee_}\nmethod {search.method_}")
 
 
 def read(path: Path, target: str) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of text ``(n, k)`` without the target, and the target ``(n,)``; short rows are filled with nothing.
+    """Read columns of text ``(n, k)`` without the target, and the target ``(n,)``; pad short rows with empty cells.
 
     Raises:
-      ValueError: no such column, or fewer rows than two.
+      ValueError: no such column, or fewer than two rows.
     """
-    csv.field_size_limit(sys.maxsize)  # a long cell, or one of another encoding, raises nothing
+    csv.field_size_limit(sys.maxsize)  # long cells, and cells of another encoding, must not raise
     with path.open(newline="", errors="replace") as file:
         header, *rows = [row for row in csv.reader(file) if row] or [[]]
     if target not in header:
         raise ValueError(f"target must be one of {', '.join(header)}, got {target!r}")
     if len(rows) < 2:
-        raise ValueError("table must have two rows or more, and a header")
+        raise ValueError(f"table must have a header and at least two rows, got {len(rows)} rows")
     width, column = len(header), header.index(target)
     cells = np.array([(row + [""] * width)[:width] for row in rows], object)
     return np.delete(cells, column, axis=1), cells[:, column]
 
 
 def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of a public shuffle: which rows train, and which are protected."""
+    """Divide row numbers by a public shuffle: training rows and protected rows."""
     order = np.random.default_rng(0).permutation(rows)
     return np.sort(order[: rows // 2]), np.sort(order[rows // 2 :])
 
@@ -125,7 +131,7 @@ def _loss_range(words: list[str] | None) -> Any:
 
 
 def prepare(estimator: Any, inputs: np.ndarray, targets: np.ndarray, train: np.ndarray) -> tuple[Any, np.ndarray]:
-    """A pipeline that reads the columns of text as training rows have them, and the targets."""
+    """Make a pipeline for columns of text, with column types from the training rows; return it and the targets."""
     from sklearn.base import is_regressor
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -149,65 +155,67 @@ def prepare(estimator: Any, inputs: np.ndarray, targets: np.ndarray, train: np.n
 
 
 def _is_numeric(cells: np.ndarray) -> bool:
-    """Whether all cells that are not empty are numbers."""
+    """True if all nonempty cells are finite numbers."""
     filled = cells[np.vectorize(lambda cell: bool(cell.strip()), otypes=[bool])(cells)]
     return len(filled) > 0 and bool(np.all(np.isfinite(_numbers(filled))))
 
 
 def _numbers(cells: np.ndarray) -> np.ndarray:
-    """Floats; NaN for what is none."""
+    """Convert cells to floats; other text becomes NaN."""
     return np.vectorize(_number, otypes=[float])(cells)
 
 
 def _number(cell: str) -> float:
     try:
-        found = float(cell)
+        number = float(cell)
     except ValueError:
         return float("nan")
-    return found if np.isfinite(found) else float("nan")
+    return number if np.isfinite(number) else float("nan")
 
 
 def _estimator(name: str, fixed: list[str]) -> Any:
     module, _, kind = name.rpartition(".")
     if not module:
         raise ValueError(f"estimator must be an import path such as sklearn.svm.SVC, got {name!r}")
-    made = getattr(importlib.import_module(module), kind)()
-    return made.set_params(**{key: _value(value) for key, value in map(_pair, fixed)})
+    estimator = getattr(importlib.import_module(module), kind)()
+    return estimator.set_params(**{key: _value(value) for key, value in map(_pair, fixed)})
 
 
 def _space(words: list[str]) -> dict[str, Dimension]:
-    return {name: _dimension(name, said) for name, said in map(_pair, words)}
+    return {name: _dimension(name, spelling) for name, spelling in map(_pair, words)}
 
 
-def _dimension(name: str, said: str) -> Dimension:
-    kind, *rest = said.split(":")
+def _dimension(name: str, spelling: str) -> Dimension:
+    kind, *rest = spelling.split(":")
     if kind == "categorical" and len(rest) == 1:
         return space.categorical(*map(_value, rest[0].split(",")))
     if kind not in KINDS or len(rest) not in (2, 3) or rest[2:] not in ([], ["log"]):
-        raise ValueError(f"{name} must be real:LOW:HIGH[:log], integer:LOW:HIGH[:log] or categorical:A,B, got {said!r}")
+        raise ValueError(
+            f"{name} must be real:LOW:HIGH[:log], integer:LOW:HIGH[:log] or categorical:A,B, got {spelling!r}"
+        )
     return KINDS[kind](_value(rest[0]), _value(rest[1]), log=len(rest) == 3)
 
 
 def _space_file(path: Path) -> dict[str, Dimension]:
     with path.open("rb") as file:
         tables = tomllib.load(file)
-    found: dict[str, Dimension] = {}
+    searched: dict[str, Dimension] = {}
     for name, table in tables.items():
         rest = dict(table) if isinstance(table, dict) else {}
         kind = _checks.choice(f"type of {name}", rest.pop("type", None), (*KINDS, "categorical"))
-        found[name] = space.categorical(*rest.pop("choices", ())) if kind == "categorical" else KINDS[kind](**rest)
-    return found
+        searched[name] = space.categorical(*rest.pop("choices", ())) if kind == "categorical" else KINDS[kind](**rest)
+    return searched
 
 
 def _pair(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or not name:
-        raise ValueError(f"{word!r} must be NAME=VALUE")
+        raise ValueError(f"a parameter must be NAME=VALUE, got {word!r}")
     return name, value
 
 
 def _value(word: str) -> Any:
-    """A Python literal, or the text itself."""
+    """Parse a Python literal; return other text unchanged."""
     try:
         return ast.literal_eval(word)
     except (ValueError, SyntaxError):

@@ -1,8 +1,8 @@
-"""The curator: its record, and how it answers.
+"""The curator: the record of all answers, and the answers to queries.
 
-The record holds every output that was returned, so it is for the curator's eyes only: mode 0600, locked while open.
-What it says of the private data is an HMAC-SHA256 of them. Its key stands beside it in ``<record>.key``, mode 0600, and
-not in the record: a plain hash would let a reader of the record test guesses at the data.
+The record holds every returned output, for the curator's eyes only: mode 0600, locked while open. The record identifies
+the private data by an HMAC-SHA256, with a key in the file ``<record>.key``, mode 0600. The key is not in the record,
+and there is no plain hash, because a reader of the record could then test guesses at the data.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from jaxdpbo.outsourcing.protocol import (
 from jaxdpbo.outsourcing.released_file import Published
 
 KEY_BYTES = 32
-MAX_REFUSED = 100  # lines of one contact
+MAX_REFUSED = 100  # lines of a contact
 _START = json.dumps({"schema": SCHEMA, "version": VERSION})[:-1].encode()
 
 
@@ -41,14 +41,14 @@ class Journal(NamedTuple):
     """The curator's record, open and locked.
 
     Attributes:
-      path: of its file.
-      descriptor: of its file.
-      header: its first line.
-      digest: of the released file.
-      rows: ``n``.
-      queries: ``T``, to be answered in all.
-      answers: so far; grows.
-      failed: rows whose evaluation failed since the record was opened; grows.
+      path: the path of the file.
+      descriptor: the file's descriptor.
+      header: the first line.
+      digest: the SHA-256 of the released file.
+      rows: the number ``n`` of rows.
+      queries: the total number ``T`` of queries to answer.
+      answers: the answers so far; grows.
+      failed: the rows with failed evaluations since the record was opened; grows.
     """
 
     path: Path
@@ -62,12 +62,12 @@ class Journal(NamedTuple):
 
 
 def frame(*parts: bytes | str | np.ndarray) -> bytes:
-    """One ``bytes`` for ``open_journal`` of all that rows and outputs come from. Different parts give different bytes.
+    """Join all sources of rows and outputs to ``bytes`` for ``open_journal``. Different parts give different bytes.
 
-    Each part stands with its kind and length, an array with its dtype and shape.
+    Each part is written with its kind and length, an array with its dtype and shape.
 
     Raises:
-      TypeError: a part is none of these, or an array of objects or of named fields.
+      TypeError: a part has another type, or is an array of objects or of named fields.
     """
     return b"".join(f"{len(piece)}:".encode() + piece for part in parts for piece in _pieces(part))
 
@@ -84,18 +84,18 @@ def _pieces(part: bytes | str | np.ndarray) -> tuple[bytes, ...]:
 
 @contextmanager
 def open_journal(path: str | Path, published: Published, private: bytes, queries: int) -> Iterator[Journal]:
-    """Begin a record, or go on with one: of the same released file, private data and number of queries. A context.
+    """Create a record, or open the record of the same released file, private data and number of queries. A context.
 
     Args:
-      path: of the record, for the curator's eyes only. Its key is ``<path>.key``, drawn where a record begins.
+      path: the path of the record, for the curator's eyes only. A new record draws its key to ``<path>.key``.
       published: the released file.
-      private: all that rows and outputs come from (``frame`` makes it of several), so that a change is noticed.
-      queries: ``T``, at most 10,000.
+      private: all sources of rows and outputs, to notice a change; ``frame`` joins several sources.
+      queries: the number ``T`` of queries, at most 10,000.
 
     Raises:
-      ProtocolError: the record is of another released file, other data or another number; its key is gone; the record
-        or its key is a symbolic link, belongs to another user or is open to others; or the disk did not take it.
-      RecordInUse: another curator has it open.
+      ProtocolError: the record has another released file, other data or another number of queries; its key is missing;
+        the record or its key is a symbolic link, belongs to another user or is open to others; or a write failed.
+      RecordInUse: another curator has the record open.
       ValueError: ``queries`` is above 10,000.
     """
     path = Path(path)
@@ -106,7 +106,7 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
             content = stream.read()
         kept, end, torn = content.rpartition(b"\n")
         if not end and torn[: len(_START)] != _START[: len(torn)]:
-            raise ProtocolError(f"{path.name} is not a record")
+            raise ProtocolError(f"{path.name} must be a curator's record: give another path, or restore it from a copy")
         header = {
             "schema": SCHEMA,
             "version": VERSION,
@@ -120,7 +120,7 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
         if not end:
             _write(record, 0, record.header)
             _files.sync_folder(path)
-        elif torn:  # a line that was being written when the curator was stopped: it was never sent
+        elif torn:  # an unfinished line of a stopped curator: never sent
             os.ftruncate(descriptor, _end(record))
         yield record
 
@@ -128,20 +128,20 @@ def open_journal(path: str | Path, published: Published, private: bytes, queries
 def serve(
     record: Journal, evaluate: Callable[[int], float], lines: Iterable[str], send: Callable[[str], None]
 ) -> int | None:
-    """Greet, then answer queries until the lines end or the modeler says its answer.
+    """Send the greeting, then answer queries until the lines end or the modeler sends its answer.
 
-    A row that was asked for before is answered as before, without another evaluation. The curator does not authenticate
-    ``lines``: make sure that only the modeler can write them.
+    A row queried before gets the same answer, without another evaluation. The curator does not authenticate ``lines``:
+    make sure that only the modeler can write them.
 
     Args:
-      record: of ``open_journal``.
-      evaluate: the output of a row; where it raises, the query is refused, without the reason. That costs no query, for
-        at most as many rows as there are queries until the record is opened again.
-      lines: what the modeler says.
-      send: takes a line without its end.
+      record: the record from ``open_journal``.
+      evaluate: returns the output of a row. If ``evaluate`` raises, the query is refused without the reason, at no cost
+        in queries, for at most ``queries`` rows until the record is opened again.
+      lines: the modeler's lines.
+      send: sends a line to the modeler, without the newline.
 
     Returns:
-      The modeler's answer, or None where the lines ended first, or 100 of them were refused.
+      The modeler's answer, or None if the lines ended first or 100 lines were refused.
     """
     greeting = {
         "schema": SCHEMA,
@@ -155,10 +155,10 @@ def serve(
     refused = 0
     for line in lines:
         try:
-            asked = parse(line)
-            if set(asked) == {"answer"}:
-                return parse_integer(asked, "answer", 0, record.rows - 1)
-            reply = _answer(record, evaluate, asked)._asdict()
+            request = parse(line)
+            if set(request) == {"answer"}:
+                return parse_integer(request, "answer", 0, record.rows - 1)
+            reply = _answer(record, evaluate, request)._asdict()
         except ProtocolError as refusal:
             reply, refused = {"error": str(refusal)}, refused + 1
         send(json.dumps(reply))
@@ -167,18 +167,18 @@ def serve(
     return None
 
 
-def _answer(record: Journal, evaluate: Callable[[int], float], asked: dict[str, Any]) -> Answer:
-    if set(asked) != {"query", "row"}:
-        raise ProtocolError('a query is {"query": its number, "row": a row number}')
+def _answer(record: Journal, evaluate: Callable[[int], float], request: dict[str, Any]) -> Answer:
+    if set(request) != {"query", "row"}:
+        raise ProtocolError('a query must be {"query": its number, "row": a row number}')
     due = len(record.answers) + 1
-    number = parse_integer(asked, "query", 1, record.queries)
-    row = parse_integer(asked, "row", 0, record.rows - 1)
+    number = parse_integer(request, "query", 1, record.queries)
+    row = parse_integer(request, "row", 0, record.rows - 1)
     if number < due:
         raise ProtocolError(f"query {number} was answered before: the greeting has its answer")
     if number > due:
-        raise ProtocolError(f"query {number} came where {due} was due")
-    known = {answer.row: answer.output for answer in record.answers}
-    answer = Answer(number, row, known[row] if row in known else _evaluate(record, evaluate, row))
+        raise ProtocolError(f"query must be {due}, the next number, got {number}")
+    outputs = {answer.row: answer.output for answer in record.answers}
+    answer = Answer(number, row, outputs[row] if row in outputs else _evaluate(record, evaluate, row))
     _write(record, _end(record), _line(answer._asdict()))
     record.answers.append(answer)
     return answer
@@ -186,17 +186,17 @@ def _answer(record: Journal, evaluate: Callable[[int], float], asked: dict[str, 
 
 def _evaluate(record: Journal, evaluate: Callable[[int], float], row: int) -> float | None:
     if row not in record.failed and len(record.failed) >= record.queries:
-        raise ProtocolError("as many evaluations failed as there are queries: the curator must be started again")
+        raise ProtocolError(f"evaluations of {record.queries} rows failed, the most allowed: restart the curator")
     process = os.getpid()
     try:
         output = float(evaluate(row))
-    except Exception:  # its reason may hold private values, so nothing is chained to it
+    except Exception:  # the reason may hold private values: chain nothing to it
         output = None
     finally:
-        if os.getpid() != process:  # a child that the function forked and did not end would be a second curator
+        if os.getpid() != process:  # a child forked by the function and still alive would be a second curator
             os._exit(1)
     if output is None:
-        record.failed.add(row)  # that it failed was said, and tells of the row
+        record.failed.add(row)  # the failure is sent, and reveals something about the row
         raise ProtocolError(f"the evaluation of row {row} failed: ask again")
     return output if math.isfinite(output) else None
 
@@ -204,7 +204,7 @@ def _evaluate(record: Journal, evaluate: Callable[[int], float], row: int) -> fl
 # The file
 
 
-_open_records: set[int] = set()  # descriptors: a forked child that outlives the curator would keep its lock
+_open_records: set[int] = set()  # descriptors; a forked child closes them, or would keep the curator's lock
 
 
 def _close_records() -> None:
@@ -218,8 +218,8 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _lock(path: Path) -> Iterator[int]:
-    """The record's descriptor; at most one process has it."""
-    import fcntl  # POSIX alone has it, and only a curator needs it
+    """Open and lock the record; at most one process has its descriptor."""
+    import fcntl  # POSIX only, and only for a curator
 
     try:
         descriptor = _files.open_private(path, os.O_RDWR | os.O_CREAT)
@@ -235,7 +235,7 @@ def _lock(path: Path) -> Iterator[int]:
             _expect_in_place(path, descriptor)
             yield descriptor
         finally:
-            if descriptor in _open_records:  # not in a forked child, where the number may be another file's by now
+            if descriptor in _open_records:  # not in a forked child, where the number may belong to another file
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         if descriptor in _open_records:
@@ -244,18 +244,18 @@ def _lock(path: Path) -> Iterator[int]:
 
 
 def _expect_in_place(path: Path, descriptor: int) -> None:
-    """Refuse to write where nobody would find it."""
+    """Refuse to write to a file no longer at its path."""
     ours = os.fstat(descriptor)
     try:
-        found = os.stat(path, follow_symlinks=False)
+        current = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
-        found = None
-    if found is None or (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino):
+        current = None
+    if current is None or (current.st_dev, current.st_ino) != (ours.st_dev, ours.st_ino):
         raise ProtocolError(f"{path.name} was moved, deleted or replaced: put it back and start the curator again")
 
 
 def _key(path: Path, *, begun: bool) -> bytes:
-    """Read the record's key, a file of mode 0600. A new key is drawn only if there is no record yet."""
+    """Read the record's key, a file of mode 0600. Draw a new key only if there is no record yet."""
     place = path.with_name(f"{path.name}.key")
     try:
         key = _files.read_private(place, KEY_BYTES + 1)
@@ -264,8 +264,8 @@ def _key(path: Path, *, begun: bool) -> bytes:
     except FileNotFoundError as error:
         if begun:
             raise ProtocolError(
-                f"{place.name} is gone, and without it nobody can tell whether the data are those of {path.name}: "
-                "restore it from a copy"
+                f"{place.name} is missing, and is needed to compare the data with those of {path.name}: restore it "
+                "from a copy"
             ) from error
         key = os.urandom(KEY_BYTES)
         _files.write_once(place, key, _files.PRIVATE)
@@ -275,17 +275,17 @@ def _key(path: Path, *, begun: bool) -> bytes:
 
 
 def _read(path: Path, kept: bytes, header: dict[str, Any], rows: int) -> list[Answer]:
-    """The answers in a record, whose lines must be as a curator writes them."""
+    """Read the answers in a record; refuse lines not written by a curator."""
     first, *rest = kept.split(b"\n")
-    begun = parse(first.decode(errors="replace"))
-    expect_schema(begun, path.name)
-    for name, said in (
+    recorded = parse(first.decode(errors="replace"))
+    expect_schema(recorded, path.name)
+    for name, what in (
         ("released", "the released file"),
-        ("private", "the private data, or what the outputs come from,"),
+        ("private", "the private data, or the source of the outputs,"),
         ("queries", "the number of queries"),
     ):
-        if begun.get(name) != header[name]:
-            raise ProtocolError(f"{said} changed since {path.name} was begun")
+        if recorded.get(name) != header[name]:
+            raise ProtocolError(f"{what} changed since {path.name} was begun")
     if len(rest) > header["queries"]:
         raise ProtocolError(f"{path.name} has {len(rest)} answers to {header['queries']} queries")
     answers = [parse_answer(parse(line.decode(errors="replace")), k, rows) for k, line in enumerate(rest, start=1)]
@@ -299,19 +299,19 @@ def _line(content: dict[str, Any]) -> bytes:
 
 
 def _end(record: Journal) -> int:
-    """Where the next line begins: from what was answered, so that what a failed write left is written over."""
+    """The offset of the next line, computed from the answers to overwrite the rest of a failed write."""
     return len(record.header) + sum(len(_line(answer._asdict())) for answer in record.answers)
 
 
 def _write(record: Journal, end: int, line: bytes) -> None:
-    """On the disk before anything is said; a line that was not taken in full is cut off again."""
+    """Write a line to disk before the answer is sent; remove an incomplete line."""
     _expect_in_place(record.path, record.descriptor)
     try:
         os.ftruncate(record.descriptor, end)
         _files.write_all(record.descriptor, line, end)
         os.fsync(record.descriptor)
     except BaseException as error:
-        with suppress(OSError):  # if this fails too, the next write or the next curator cuts it off
+        with suppress(OSError):  # if this fails too, the next write or the next curator removes it
             os.ftruncate(record.descriptor, end)
         if isinstance(error, OSError):
             name = record.path.name

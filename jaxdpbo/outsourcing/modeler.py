@@ -1,4 +1,4 @@
-"""The modeler: asks the curator until it has every answer it may have."""
+"""The modeler: queries the curator up to the permitted number of answers."""
 
 import json
 import math
@@ -45,33 +45,33 @@ def search(
     on_answer: Callable[[Answer], None] | None = None,
     **options: Any,
 ) -> SearchAnswer:
-    """Ask the curator until it has answered all its queries; what it answered before comes first.
+    """Query the curator until all queries are answered; start with the answers of earlier contacts.
 
     Args:
       published: the released file.
-      lines: what the curator says.
-      send: takes a line without its end.
-      key: of the first row; from the operating system where not given.
-      on_answer: called with every answer, those of earlier contacts included.
-      options: of ``po_gp_ucb.config``: ``lengthscale``, ``noise_variance`` and what has a default.
+      lines: the curator's lines.
+      send: sends a line to the curator, without the newline.
+      key: the key for the first row; by default from the operating system.
+      on_answer: called with every answer, including answers of earlier contacts.
+      options: arguments of ``po_gp_ucb.config``: ``lengthscale``, ``noise_variance`` and optional ones.
 
     Raises:
       ProtocolError: the curator has another released file or another version, or refused a query.
-      CuratorStopped: the curator's lines ended. Start it again and call this again: it goes on from the record.
+      CuratorStopped: the curator's lines ended. Restart the curator and call ``search`` again to continue.
     """
     init_key, ask_key, release_key = jax.random.split(keys.secret_key() if key is None else _checks.key("key", key), 3)
     replies = iter(lines)
     greeting = _reply(replies)
     expect_schema(greeting, "the curator")
     if set(greeting) != GREETING:
-        raise ProtocolError("the curator's greeting is not one")
+        raise ProtocolError("the curator's greeting has other fields than this version's")
     if greeting["released"] != published.digest:
-        raise ProtocolError("the released file is not the curator's: it was changed, or is of another search")
+        raise ProtocolError("the released file is not the curator's: use the released.jsonl of this curator and search")
     count, steps = len(published.curated.z), parse_integer(greeting, "queries", 1, MAX_QUERIES)
     parse_integer(greeting, "rows", count, count)
     earlier = greeting["answers"]
     if not isinstance(earlier, list) or len(earlier) > steps:
-        raise ProtocolError(f"the curator's answers are not a list of at most {steps}")
+        raise ProtocolError(f"the curator's answers must be a list of at most {steps}")
     earlier = [parse_answer(before, number, count) for number, before in enumerate(earlier, start=1)]
     config = po_gp_ucb.config(published.curated, steps=steps, **options)
     state = po_gp_ucb.init(init_key, config)
@@ -90,11 +90,11 @@ def search(
         state = learn(state, answer)
     while len(answers) < config.steps:
         query = _ask(jax.random.fold_in(ask_key, len(answers)), config, state)
-        asked = {"query": len(answers) + 1, "row": int(query.rows[0])}
-        send(json.dumps(asked))
-        answer = parse_answer(_reply(replies), asked["query"], count)
-        if answer.row != asked["row"]:
-            raise ProtocolError(f"query {answer.query} asked for row {asked['row']}, answered for row {answer.row}")
+        request = {"query": len(answers) + 1, "row": int(query.rows[0])}
+        send(json.dumps(request))
+        answer = parse_answer(_reply(replies), request["query"], count)
+        if answer.row != request["row"]:
+            raise ProtocolError(f"query {answer.query} asked for row {request['row']}, answered for row {answer.row}")
         state = learn(state, answer)
     row = int(po_gp_ucb.release(release_key, config, state).row)
     send(json.dumps({"answer": row}))
@@ -108,7 +108,7 @@ _ask, _tell = jax.jit(po_gp_ucb.ask), jax.jit(lambda *arguments: po_gp_ucb.tell(
 def _reply(replies: Iterator[str]) -> dict[str, Any]:
     line = next(replies, None)
     if line is None:
-        raise CuratorStopped("the curator went away: its answers are in its record, start it again to go on")
+        raise CuratorStopped("the curator stopped: its record holds all answers; start it again to continue")
     reply = parse(line)
     if "error" in reply:
         raise ProtocolError(f"the curator refused: {quote(reply['error'])}")

@@ -1,4 +1,4 @@
-"""What passes between the parties: lines of JSON, read with suspicion."""
+"""The messages between the parties: lines of JSON, fully checked."""
 
 import json
 import math
@@ -7,16 +7,16 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
 SCHEMA, VERSION = "jaxdpbo.outsourcing", 1
-MAX_LINE_LENGTH = 2**20  # characters of a line: longer ones are read past, not kept
-MAX_QUERIES = 10_000  # their answers, in one greeting, are shorter than such a line
+MAX_LINE_LENGTH = 2**20  # characters; longer lines are skipped
+MAX_QUERIES = 10_000  # their answers fit in a greeting of this length
 
 
 class ProtocolError(Exception):
-    """What the other party sent, or a file, is not what it should be. Says why; nothing was changed."""
+    """A message of the other party, or a file, is invalid; nothing was changed."""
 
 
 class CuratorStopped(ProtocolError):
-    """The curator's lines ended before the search did. Every answer is in the curator's record: start it again."""
+    """The curator's lines ended before the search. The curator's record holds every answer: start the curator again."""
 
 
 class RecordInUse(ProtocolError):
@@ -24,7 +24,7 @@ class RecordInUse(ProtocolError):
 
 
 class Answer(NamedTuple):
-    """One line of the record: ``output`` is None where it was no finite number."""
+    """A line of the record; ``output`` is None for a result other than a finite number."""
 
     query: int
     row: int
@@ -32,9 +32,9 @@ class Answer(NamedTuple):
 
 
 def read_lines(stream: TextIO) -> Iterator[str]:
-    """The lines of a stream; one that is too long comes out empty, one that the stream's end cut off not at all.
+    """Yield the lines of a stream: a line too long as an empty line, an unfinished last line not at all.
 
-    A stream that breaks, or is not UTF-8, has ended.
+    A broken stream, or other bytes than UTF-8, end the lines.
     """
     with suppress(ConnectionError, UnicodeDecodeError):
         while line := stream.readline(MAX_LINE_LENGTH):
@@ -48,7 +48,7 @@ def read_lines(stream: TextIO) -> Iterator[str]:
 
 
 def sender(stream: TextIO) -> Callable[[str], None]:
-    """Writes lines to a stream at once."""
+    """Make a function to write lines to a stream without delay."""
 
     def send(line: str) -> None:
         stream.write(line + "\n")
@@ -58,40 +58,40 @@ def sender(stream: TextIO) -> Callable[[str], None]:
 
 
 def parse(line: str) -> dict[str, Any]:
-    """The object that a line is.
+    """Parse a line as a JSON object.
 
     Raises:
-      ProtocolError: it is none.
+      ProtocolError: the line is no JSON object.
     """
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise ProtocolError("a line that is not a JSON object")
+        raise ProtocolError("a line must be a JSON object")
     return content
 
 
 def parse_answer(content: object, number: int, rows: int) -> Answer:
-    """The answer to query ``number``, or a refusal."""
+    """Check the answer to query ``number``; raise ``ProtocolError`` for other content."""
     if not isinstance(content, dict):
-        raise ProtocolError(f"query {number} was answered by something else")
+        raise ProtocolError(f"the answer to query {number} must hold query, row and output")
     try:
         query, row = parse_integer(content, "query", number, number), parse_integer(content, "row", 0, rows - 1)
         output = content["output"]
         if output is not None:
             output = float(output) if type(output) in (int, float) else math.nan
             if not math.isfinite(output):
-                raise ProtocolError("an output is a finite number or null")
+                raise ProtocolError("output must be a finite number or null")
     except OverflowError as error:
-        raise ProtocolError("an output is a finite number or null") from error
+        raise ProtocolError("output must be a finite number or null") from error
     except (KeyError, TypeError) as error:
-        raise ProtocolError(f"query {number} was answered by something else") from error
+        raise ProtocolError(f"the answer to query {number} must hold query, row and output") from error
     return Answer(query, row, output)
 
 
 def parse_integer(content: dict[str, Any], name: str, least: int, most: int) -> int:
-    """An integer in ``[least, most]``; anything else is refused."""
+    """Check an integer in ``[least, most]``; raise ``ProtocolError`` for other values."""
     value = content[name]
     if type(value) is not int or not least <= value <= most:
         raise ProtocolError(f"{name} must be an integer from {least} to {most}")
@@ -107,6 +107,6 @@ def expect_schema(content: dict[str, Any], who: str) -> None:
 
 
 def quote(value: object) -> str:
-    """What another party or a file says, as one short printable line."""
+    """Quote a value of another party or a file as a short printable line."""
     text = value if isinstance(value, str) else repr(value)
-    return "".join(each if each.isprintable() else "?" for each in text[:200])
+    return "".join(character if character.isprintable() else "?" for character in text[:200])

@@ -1,4 +1,4 @@
-"""The released file: written once, read with suspicion."""
+"""The released file: written once, fully checked by its reader."""
 
 import hashlib
 import json
@@ -15,17 +15,17 @@ from jaxdpbo.privacy import guarantee, transforms
 
 
 class Published(NamedTuple):
-    """The released file: what is in it, and the SHA-256 of its bytes."""
+    """The released file: its content, and the SHA-256 of its bytes."""
 
     curated: transforms.Curated
     digest: str
 
 
 def publish(path: str | Path, curated: transforms.Curated) -> None:
-    """Write what ``curate`` made, once, whole or not at all.
+    """Write the result of ``curate`` to a new file, completely or not at all.
 
     Raises:
-      FileExistsError: there is such a file. A second release of the same rows is a second spend.
+      FileExistsError: the file exists. A second release of the same rows is a second spend.
     """
     path = Path(path)
     distribution, projection = curated.metadata.distribution, curated.metadata.projection
@@ -45,10 +45,10 @@ def publish(path: str | Path, curated: transforms.Curated) -> None:
 
 
 def read_published(path: str | Path) -> Published:
-    """What ``publish`` wrote.
+    """Read and check a file written by ``publish``.
 
     Raises:
-      ProtocolError: it is not such a file, of another version, or damaged.
+      ProtocolError: the file is no released file, has another version, or is damaged.
     """
     path = Path(path)
     content = path.read_bytes()
@@ -72,5 +72,5 @@ def read_published(path: str | Path) -> Published:
 def _vector(line: str, dimension: int) -> list[float]:
     numbers = json.loads(line)
     if len(numbers) != dimension or not all(math.isfinite(number) for number in numbers):
-        raise ValueError(f"a row that is not {dimension} finite numbers")
+        raise ValueError(f"a row must be {dimension} finite numbers")
     return numbers

@@ -1,7 +1,7 @@
-"""Which run it is: a hash of everything public that a run on record depends on.
+"""Fingerprints of recorded runs: a hash of everything public behind a run.
 
-By bytes, never by names and ``repr``: two optimisers of one factory, numbers a bit apart and arrays too long to print
-are different questions, and an old release must not go out for a new one. What has no bytes to hash is refused.
+Fingerprints hash bytes, never names or ``repr``: two optimisers of one factory, numbers a bit apart and arrays too long
+to print make different runs, and a new run must not return an old release. A value without bytes to hash is refused.
 """
 
 import dataclasses
@@ -24,26 +24,26 @@ import numpy as np
 
 from jaxdpbo.types import Tree
 
-LIBRARIES = ("jaxdpbo", "jax", "optax", "numpy", "scipy")  # their functions go by name, and their versions with them
+LIBRARIES = ("jaxdpbo", "jax", "optax", "numpy", "scipy")  # hash their functions by name, and their versions
 PLAIN = bool, int, float, complex, str, bytes, Fraction, range
-NAMED = types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.WrapperDescriptorType  # by name too
+NAMED = types.BuiltinFunctionType, types.ModuleType, np.dtype, np.ufunc, types.WrapperDescriptorType  # hash by name
 
 
 def fingerprint(public: object) -> str:
-    """SHA-256 of everything public that a run depends on: arrays by their bytes, functions by code and all they reach.
+    """The SHA-256 of everything public behind a run: arrays by their bytes, functions by code and all values they use.
 
-    Equal in every process that runs the same versions of Python and of the libraries. Not for data nor for an
-    objective, whose values may be private: a hash of private values is a release. The name of a run stands for both,
-    and a loss may be mended between two attempts.
+    The hash is equal in every process with the same versions of Python and of the libraries. Do not pass data or an
+    objective, since their values may be private, and a hash of private values is a release. The name of a run
+    identifies both, and you may fix a loss between two attempts.
 
     Raises:
-      TypeError: something in it is neither numbers, text, arrays, functions nor records of them.
+      TypeError: ``public`` holds other values than numbers, text, arrays, functions and records of these.
     """
     return _digest((sys.version_info[:2], [_version(name) for name in LIBRARIES], public), ())
 
 
 def checksum(numbers: Tree, public: str) -> jax.Array:
-    """``(2,)`` of 32 bits: of numbers that are traced, and of a text. For what went wrong, not for what was made to.
+    """A checksum ``(2,)`` of 32 bits, of traced numbers and a text; against accidents, not against an adversary.
 
     Raises:
       TypeError: a leaf is no array of real numbers.
@@ -53,7 +53,7 @@ def checksum(numbers: Tree, public: str) -> jax.Array:
     words = jnp.concatenate([jax.lax.bitcast_convert_type(leaf, jnp.uint32).reshape(-1) for leaf in leaves])
     place = jnp.arange(words.size, dtype=jnp.uint32)
     weights = place * np.uint32(2), (place ^ (place >> np.uint32(7))) * np.uint32(0x9E3779B1)
-    sums = [jnp.sum(words * (each | np.uint32(1)), dtype=jnp.uint32) for each in weights]
+    sums = [jnp.sum(words * (weight | np.uint32(1)), dtype=jnp.uint32) for weight in weights]
     return jnp.stack(sums) + np.uint32(zlib.crc32(public.encode()))
 
 
@@ -64,7 +64,7 @@ def _digest(value: Any, within: tuple[Any, ...]) -> str:
 
 
 def _feed(update: Any, value: Any, within: tuple[Any, ...]) -> None:
-    """Every part with its kind and length before it, so that no two values feed the same bytes."""
+    """Feed every part after its kind and length, so that different values feed different bytes."""
 
     def part(kind: str, content: bytes) -> None:
         update(f"{kind}:{len(content)}:".encode() + content)
@@ -75,8 +75,8 @@ def _feed(update: Any, value: Any, within: tuple[Any, ...]) -> None:
         return
     kind = next((kind for kind in _KINDS if kind.holds(value)), None)
     if kind is None:
-        kinds = " in ".join(type(each).__qualname__ for each in (value, *reversed(within[2:])))
-        raise TypeError(f"a {kinds} has no bytes to hash: a ledger could take it for another")
+        kinds = " in ".join(type(outer).__qualname__ for outer in (value, *reversed(within[2:])))
+        raise TypeError(f"a {kinds} has no bytes to hash, so a ledger could not tell two of them apart")
     if isinstance(value, types.CodeType):
         part("code", value.co_code)
     inside = *within, value
@@ -87,25 +87,25 @@ def _feed(update: Any, value: Any, within: tuple[Any, ...]) -> None:
 
 
 def _leaf(value: Any, within: tuple[Any, ...]) -> tuple[str, bytes] | None:
-    """Kind and bytes of a value without parts, or None of one that has them."""
+    """Kind and bytes of a value without parts; None for a value with parts."""
     if value is None or value is Ellipsis or isinstance(value, PLAIN):
         return type(value).__name__, value if isinstance(value, bytes) else repr(value).encode()
     if _is_array(value):
         array = np.asarray(value)
         return "array", f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
-    if any(value is outer for outer in within):  # a function that names itself
+    if any(value is outer for outer in within):  # a recursive function
         return "again", str([value is outer for outer in within].index(True)).encode()
     if callable(value) and _is_of_a_library(value):
         return "library", _name(value)
     if isinstance(value, NAMED):
         return "name", _name(value)
-    if type(value) is object:  # a sentinel: nothing about it differs
+    if type(value) is object:  # a sentinel: all are equal
         return "object", b""
     return None
 
 
 class _Kind(NamedTuple):
-    """Values of one kind: which they are, and their parts, in order and in any order."""
+    """A kind of values: its test, and functions that list the ordered and the unordered parts of a value."""
 
     name: str
     holds: Callable[[Any], bool]
@@ -118,16 +118,16 @@ def _instance_check(*classes: type) -> Callable[[Any], bool]:
 
 
 def _is_array(value: Any) -> bool:
-    """An array whose bytes are all there is to it."""
+    """True for an array fully described by its dtype, shape and bytes."""
     if not isinstance(value, (jax.Array, np.ndarray, np.generic)) or isinstance(value, np.ma.MaskedArray):
         return False
     return not jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and not np.dtype(value.dtype).hasobject
 
 
 def _collect_values(function: types.FunctionType) -> tuple[Any, ...]:
-    """All that a function's values can depend on. Modules apart: their versions are in every fingerprint."""
+    """All inputs of a function besides its arguments, except modules: every fingerprint holds their versions."""
     names = sorted(_names(function.__code__) & function.__globals__.keys())
-    known = [(name, function.__globals__[name]) for name in names]
+    used = [(name, function.__globals__[name]) for name in names]
     cells = []
     for cell in function.__closure__ or ():
         try:
@@ -135,12 +135,12 @@ def _collect_values(function: types.FunctionType) -> tuple[Any, ...]:
         except ValueError:  # not assigned yet, or never
             cells.append("empty")
     own = function.__code__, function.__defaults__, function.__kwdefaults__
-    hidden = {name: each for name, each in vars(function).items() if name != "__wrapped__"}
-    return *own, hidden, cells, [(name, each) for name, each in known if not isinstance(each, types.ModuleType)]
+    hidden = {name: value for name, value in vars(function).items() if name != "__wrapped__"}
+    return *own, hidden, cells, [(name, value) for name, value in used if not isinstance(value, types.ModuleType)]
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """Those that code looks up, functions and comprehensions inside it included."""
+    """The names used in code, with nested functions and comprehensions."""
     inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     return set(code.co_names).union(*map(_names, inner))
 
@@ -161,32 +161,32 @@ def _parameters(signature: inspect.Signature) -> tuple[Any, ...]:
 
 
 def _methods(kind: type) -> list[Any]:
-    """What a class of the user's defines; a library's is its name."""
+    """The methods of a caller's class; none for a library's class, hashed by name."""
     if (
         kind.__module__.split(".")[0] in (*LIBRARIES, "builtins")
         or kind.__module__.split(".")[0] in sys.stdlib_module_names
     ):
         return []
-    made = (types.FunctionType, staticmethod, classmethod, property)
-    return [(name, each) for name, each in sorted(vars(kind).items()) if isinstance(each, made)]
+    methods = (types.FunctionType, staticmethod, classmethod, property)
+    return [(name, value) for name, value in sorted(vars(kind).items()) if isinstance(value, methods)]
 
 
 def _is_of_a_library(value: Any) -> bool:
-    """Whether its name stands for it: nothing captured, and code that changes with a version alone."""
+    """True if the name identifies a value: no captured values, and code fixed by the library's version."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
-    found = getattr(module, getattr(value, "__qualname__", ""), None)
+    by_name = getattr(module, getattr(value, "__qualname__", ""), None)
     root = str(getattr(value, "__module__", "")).split(".")[0]
-    return found is value and (root in LIBRARIES or root in sys.stdlib_module_names)
+    return by_name is value and (root in LIBRARIES or root in sys.stdlib_module_names)
 
 
 def _name(value: Any) -> bytes:
-    """Where it is found. A script is known by another name where it is imported."""
+    """The dotted name of a value. Omit the module of a script: an import gives the script another module name."""
     module = str(getattr(value, "__module__", ""))
     at = "" if module.startswith("__m") else module
     return f"{at}.{getattr(value, '__qualname__', getattr(value, '__name__', value))}".encode()
 
 
-_KINDS = (  # the first that holds
+_KINDS = (  # the first match counts
     _Kind("function", inspect.isfunction, _collect_values),
     _Kind("names", inspect.iscode, _code_names),
     _Kind("partial", _instance_check(functools.partial), attrgetter("func", "args", "keywords")),

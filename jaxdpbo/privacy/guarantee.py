@@ -1,4 +1,4 @@
-"""What a run guarantees, as a typed statement: never a bare epsilon."""
+"""The privacy guarantee of a run, as a typed record: never a bare epsilon."""
 
 import decimal
 import math
@@ -14,9 +14,9 @@ from jaxdpbo.privacy import accounting, ledger
 NOTIONS = ("gdp", "dp", "metric_dp", "prior_averaged_dp", "none")
 RELATIONS = ("replace_one", "unit_distance")
 LEAST = sys.float_info.min  # levels are positive
-DELTA = 1e-5  # that a summary shows an epsilon at, unless another is given
+DELTA = 1e-5  # the default delta of a summary
 
-# Whose records. One wording for all, so that one ledger can add up what is spent on the same people.
+# The protected users, in one wording, so that a ledger adds up all spends on the same people.
 USERS = ledger.USERS
 ALL_ROWS = "all rows, training and validation"
 
@@ -73,23 +73,23 @@ SECTIONS = {
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A privacy statement.
+    """A privacy guarantee.
 
     Attributes:
       notion: "gdp", "dp", "metric_dp", "prior_averaged_dp" or "none".
-      level: the notion's own number: mu, epsilon, epsilon per unit of distance, epsilon, inf.
-      relation: which data sets are neighbours: "replace_one", "unit_distance"; None for "none".
-      protects: whose records, in words.
-      assumptions: the assumptions by name that the statement rests on; empty means always.
-      delta: additive slack: for every epsilon, the delta that the notion gives, plus this.
+      level: the number of the notion: mu, epsilon, epsilon per unit of distance, epsilon, inf.
+      relation: the neighbouring relation, "replace_one" or "unit_distance"; None for "none".
+      protects: the protected users, in words.
+      assumptions: the assumptions of the guarantee, by name; if empty, the guarantee holds always.
+      delta: additive slack: for every epsilon, add ``delta`` to the delta of the notion.
       no_guarantee_reason: for "none", why there is no guarantee.
-      total_variation: the release is within this total variation distance of a mechanism of which all of this is true.
-      unit: of "unit_distance", how far apart neighbours are at most, in the records' own units; None for the others.
+      total_variation: the largest total variation distance between the release and a mechanism with this guarantee.
+      unit: for "unit_distance", the largest distance between neighbours, in the units of the records; otherwise None.
         Budgets for different units do not add up.
-      parts: what the budget is spent on, in words, and the level of each. Of "gdp" they compose to ``level``; of "dp" a
-        part is what that stage alone costs, at the same ``delta``. Empty for one.
-      also: another statement that holds of the same release, with the same ``delta``: "gdp" of one that is "dp", or
-        "dp" of one that is "gdp", and its level. None where there is no other.
+      parts: the parts of the budget, each a description and a level. The parts of "gdp" compose to ``level``; a part of
+        "dp" is the cost of the stage alone, at the same ``delta``. Empty if the budget has no parts.
+      also: a second notion and level for the same release, with the same ``delta``: "gdp" beside "dp", or "dp" beside
+        "gdp". None if there is no second notion.
     """
 
     notion: str
@@ -105,9 +105,9 @@ class Guarantee:
     also: tuple[str, float] | None = None
 
     def epsilon(self, delta: float) -> float:
-        """The ``epsilon`` of ``(epsilon, delta)``-DP that the statement implies, under the same conditions.
+        """The ``epsilon`` of the implied ``(epsilon, delta)``-DP guarantee, under the same assumptions.
 
-        inf for "none", and where ``delta`` does not cover the statement's own and ``(1 + e^epsilon) total_variation``.
+        inf for "none", and unless ``delta`` covers the guarantee's own delta plus ``(1 + e^epsilon) total_variation``.
 
         Raises:
           ValueError: "metric_dp" and "prior_averaged_dp" imply no (epsilon, delta)-DP; ``delta`` not in (0, 1).
@@ -116,7 +116,7 @@ class Guarantee:
         if self.notion in ("metric_dp", "prior_averaged_dp"):
             raise ValueError(f"{self.notion} does not convert to (epsilon, delta)-DP")
         epsilon, before = 0.0, -1.0
-        while epsilon > before:  # what the variation takes grows with epsilon: the least that fits, from below
+        while epsilon > before:  # the share of total variation grows with epsilon: iterate up to the least solution
             remaining = delta - self.delta
             if self.total_variation:
                 remaining -= (1.0 + math.exp(min(epsilon, 700.0))) * self.total_variation
@@ -131,17 +131,17 @@ class Guarantee:
         return min(pure, accounting.gdp_epsilon(levels["gdp"], delta)) if "gdp" in levels and delta else pure
 
     def assuming(self, *names: str) -> "Guarantee":
-        """The same statement, resting on these assumptions too. "none" rests on nothing."""
+        """Add assumptions to a copy of the guarantee. "none" has no assumptions."""
         if self.notion == "none":
             return self
         return replace(self, assumptions=tuple(dict.fromkeys(self.assumptions + names)))
 
     def without(self, name: str) -> "Guarantee":
-        """The same statement, no longer resting on ``name``: for what something stronger has taken the place of."""
-        return replace(self, assumptions=tuple(each for each in self.assumptions if each != name))
+        """Remove the assumption ``name`` from a copy of the guarantee, for callers with a stronger one instead."""
+        return replace(self, assumptions=tuple(assumption for assumption in self.assumptions if assumption != name))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; an infinite level becomes the string "inf"."""
+        """Convert to JSON types; an infinite level becomes the string "inf"."""
         fields = asdict(self)
         return fields | {
             "level": self.level if math.isfinite(self.level) else "inf",
@@ -152,7 +152,7 @@ class Guarantee:
 
     @property
     def claim(self) -> str:
-        """One line, without what it assumes."""
+        """The guarantee in one line, without its assumptions."""
         if self.notion == "none":
             return f"no privacy guarantee for {self.protects}: {self.no_guarantee_reason}"
         slack = f", delta={self.delta:g}" if self.delta else ""
@@ -164,14 +164,13 @@ class Guarantee:
 
     @property
     def _neighbours(self) -> str:
-        """The relation, with its unit."""
+        """The neighbouring relation, with its unit."""
         return f"{self.relation} {self.unit:g}" if self.unit else f"{self.relation}"
 
     def summary(self, delta: float = DELTA) -> str:
-        """Explain the guarantee in lines: epsilon at ``delta``, whom it protects and whom not, what it assumes.
+        """Explain the guarantee in lines: epsilon at ``delta``, protected and unprotected records, assumptions.
 
-        The epsilon is rounded up. A notion that implies no epsilon shows its claim alone, and a pure epsilon holds at
-        delta = 0.
+        The epsilon is rounded up; pure DP shows delta = 0. A notion without an epsilon shows ``claim`` instead.
 
         >>> from jaxdpbo.privacy import guarantee
         >>> print(guarantee.guarantee("gdp", 0.5, "replace_one", "voters; NOT their households").summary(1e-6))
@@ -199,10 +198,10 @@ class Guarantee:
         return "\n".join([*lines, *(["assuming that", *conditions] if conditions else [])])
 
     def __str__(self) -> str:
-        """The summary, at the first delta of its own, ``DELTA`` and twice its own at which there is an epsilon."""
+        """The summary at the first of ``self.delta``, ``DELTA`` and ``2 * self.delta`` with a finite epsilon."""
         deltas = [delta for delta in (self.delta, DELTA, 2 * self.delta) if 0 < delta < 1]
         converts = self.notion in ("gdp", "dp")
-        return self.summary(next((each for each in deltas if converts and math.isfinite(self.epsilon(each))), DELTA))
+        return self.summary(next((delta for delta in deltas if converts and math.isfinite(self.epsilon(delta))), DELTA))
 
 
 def guarantee(
@@ -218,17 +217,17 @@ def guarantee(
     parts: Sequence[tuple[str, float]] = (),
     also: tuple[str, float] | None = None,
 ) -> Guarantee:
-    """A checked statement.
+    """Check the fields of a guarantee and build it.
 
     Raises:
-      ValueError: an unknown notion or relation, a level that is not positive and finite, a delta or variation outside
-        [0, 1), words that are not one printable line, a "unit_distance" without its ``unit`` or a unit elsewhere, parts
-        that do not go with the level, or another statement of a notion that does not go with this one.
-      TypeError: ``assumptions`` is one string: a tuple of names is wanted; ``parts`` or ``also`` are no pairs.
+      ValueError: an unknown notion or relation, a level not positive and finite, a ``delta`` or ``total_variation``
+        outside [0, 1), text other than one printable line, a "unit_distance" without ``unit`` or a unit elsewhere,
+        parts inconsistent with the level, or a second notion inconsistent with the first.
+      TypeError: ``assumptions`` is one string instead of a tuple of names; ``parts`` or ``also`` are no pairs.
     """
     if not isinstance(assumptions, (tuple, list)) or not all(isinstance(name, str) for name in assumptions):
         raise TypeError(f"assumptions must be a tuple of names, got {assumptions!r}")
-    for name, value in (("protects", protects), *(("assumptions", each) for each in assumptions)):
+    for name, value in (("protects", protects), *(("assumptions", assumption) for assumption in assumptions)):
         _words(name, value)
     _checks.choice("notion", notion, NOTIONS[:-1])
     if (_checks.choice("relation", relation, RELATIONS) == "unit_distance") != (unit is not None):
@@ -253,28 +252,28 @@ def guarantee(
 
 
 def _check_parts(parts: Any, notion: str, level: float) -> tuple[tuple[str, float], ...]:
-    """Pairs of words and a level that go with the level of the whole."""
-    pairs = isinstance(parts, (tuple, list)) and all(isinstance(each, (tuple, list)) for each in parts)
-    if not pairs or any(len(each) != 2 for each in parts):
+    """Check pairs of a description and a level against the level of the whole guarantee."""
+    pairs = isinstance(parts, (tuple, list)) and all(isinstance(part, (tuple, list)) for part in parts)
+    if not pairs or any(len(part) != 2 for part in parts):
         raise TypeError(f"parts must be pairs of words and a level, got {parts!r}")
-    items = tuple((_words("parts", what), _checks.positive("parts", each)) for what, each in parts)
-    composed = accounting.compose_gdp_rounded_up(*(each for _, each in items)) if items else level
+    items = tuple((_words("parts", what), _checks.positive("parts", share)) for what, share in parts)
+    composed = accounting.compose_gdp_rounded_up(*(share for _, share in items)) if items else level
     if notion == "gdp" and not math.isclose(composed, level, rel_tol=1e-9):
-        raise ValueError(f"parts must compose to the level of a gdp statement, {level}, got {composed}")
-    if notion != "gdp" and any(notion != "dp" or each > level for _, each in items):
+        raise ValueError(f"parts of a gdp guarantee must compose to its level, {level}, got {composed}")
+    if notion != "gdp" and any(notion != "dp" or share > level for _, share in items):
         raise ValueError(
-            f"parts must be of a gdp statement, or of a dp one and at most its level, {level}, got {items}"
+            f"parts must belong to a gdp guarantee, or to a dp one and be at most its level, {level}, got {items}"
         )
     return items
 
 
 def _check_also(also: Any, notion: str) -> tuple[str, float]:
-    """A second notion, with its level, that may stand beside the first."""
+    """Check the second notion and its level against the first notion."""
     if not isinstance(also, (tuple, list)):
         raise TypeError(f"also must be a notion and a level, got {also!r}")
     if len(also) != 2 or not isinstance(also[0], str) or {notion, also[0]} != {"dp", "gdp"}:
         raise ValueError(
-            f"also must be a level of 'dp' for a 'gdp' statement, or of 'gdp' for a 'dp' one, got {also!r}"
+            f"also must be a level of 'dp' for a 'gdp' guarantee, or of 'gdp' for a 'dp' one, got {also!r}"
         )
     return also[0], _checks.positive("also", also[1])
 
@@ -282,11 +281,11 @@ def _check_also(also: Any, notion: str) -> tuple[str, float]:
 def from_total(
     total: accounting.Total, protects: str, *, assumptions: tuple[str, ...] = (), total_variation: float = 0.0
 ) -> Guarantee:
-    """Stages composed, as a typed statement, itemised by stage: what a result carries and a ledger charges.
+    """Build the guarantee of composed stages, itemised by stage, for a result to carry and a ledger to charge.
 
-    Formal guarantee: ``(epsilon, delta)``-DP as ``total`` says, and Gaussian DP but for the same ``delta`` (``also``,
-    by ``accounting.gdp_level``), so that a ledger of either notion takes it; resting on ``STAGE_COSTS``,
-    ``PUBLIC_CONFIG`` and ``assumptions``. The statement that there is none where nothing is proved at this ``delta``.
+    Formal guarantee: ``(epsilon, delta)``-DP with the epsilon and delta of ``total``, and Gaussian DP but for the same
+    ``delta`` (``also``, by ``accounting.gdp_level``), so that ledgers of both notions accept the charge; under
+    ``STAGE_COSTS``, ``PUBLIC_CONFIG`` and ``assumptions``. No guarantee if nothing is proved at this ``delta``.
 
     >>> from jaxdpbo import accounting
     >>> from jaxdpbo.privacy import guarantee
@@ -296,21 +295,21 @@ def from_total(
     dp 2.22774 and gdp 0.5..., alone 1.99 for a search and 0.3 for a choice, delta=1e-05 (replace_one) for the rows
 
     Args:
-      total: of ``accounting.total``: its stages are all that was released about these rows.
-      protects: whose records, in words.
-      assumptions: that the stages rest on, by name, such as ``IDEAL_NOISE`` of noise in floats.
-      total_variation: what the noise of all stages together is from ideal noise, at most.
+      total: from ``accounting.total``; its stages must be all releases about these rows.
+      protects: the protected users, in words.
+      assumptions: the assumptions of the stages, by name, such as ``IDEAL_NOISE`` for noise in floats.
+      total_variation: a bound on the total variation between the noise of all stages together and ideal noise.
 
     Raises:
-      TypeError: ``total`` is none.
-      ValueError: as ``guarantee``.
+      TypeError: ``total`` is no ``accounting.Total``.
+      ValueError: see ``guarantee``.
     """
     if not isinstance(total, accounting.Total):
         raise TypeError(f"total must be made by accounting.total, got {total!r:.80}")
     if math.isinf(total.epsilon):
         return no_guarantee(protects, f"nothing is proved of these stages at delta={total.delta:g}")
     level, mu = max(total.epsilon, LEAST), accounting.gdp_level(total.stages, total.delta)
-    alike = Counter((one.what, one.epsilon) for one in total.items)
+    counts = Counter((item.what, item.epsilon) for item in total.items)
     return guarantee(
         "dp",
         level,
@@ -319,17 +318,17 @@ def from_total(
         assumptions=tuple(dict.fromkeys((STAGE_COSTS, PUBLIC_CONFIG, *assumptions))),
         delta=total.delta,
         total_variation=total_variation,
-        # A stage alone is a part of what is released, so it costs no more than all.
+        # A stage is a part of the release, so its cost is at most the total.
         parts=[
             (what if times == 1 else f"{what} (each of {times})", min(max(epsilon, LEAST), level))
-            for (what, epsilon), times in alike.items()
+            for (what, epsilon), times in counts.items()
         ],
         also=("gdp", max(mu, LEAST)) if math.isfinite(mu) else None,
     )
 
 
 def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
-    """The statement that there is none, and why."""
+    """Build the guarantee of notion "none", with its reason."""
     return Guarantee(
         "none",
         math.inf,
@@ -340,39 +339,39 @@ def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
 
 
 def expect_budget(stated: Guarantee, epsilon: Any, delta: Any) -> None:
-    """Raise if the guarantee exceeds the requested ``(epsilon, delta)``; nothing is checked where ``epsilon`` is None.
+    """Raise if the guarantee exceeds the requested ``(epsilon, delta)``; skip the check if ``epsilon`` is None.
 
     Raises:
-      ValueError: the run draws noise so often that its total variation exceeds the amount that
-        ``requested_budget.requested_mu`` reserved.
+      ValueError: the run draws noise so often that its total variation exceeds the amount reserved by
+        ``requested_budget.requested_mu``.
     """
     if epsilon is not None and stated.epsilon(float(delta)) > float(epsilon):
         raise ValueError(
-            f"epsilon={float(epsilon):g} at delta={float(delta):g} can not be stated for so many draws of noise: "
+            f"epsilon={float(epsilon):g} at delta={float(delta):g} can not be guaranteed for so many draws of noise: "
             f"their total variation is {stated.total_variation:.2g}; raise delta"
         )
 
 
 def expect_gdp(name: str, stated: Guarantee) -> None:
-    """Nothing, where levels add up as those of Gaussian DP do, or there is no guarantee.
+    """Raise unless the level composes as in Gaussian DP, or there is no guarantee.
 
     Raises:
-      ValueError: it is of another notion, or has a delta.
+      ValueError: the guarantee has another notion, or a delta.
     """
     if stated.notion not in ("gdp", "none") or stated.delta:
         raise ValueError(f"{name} must be GDP for its level to compose, got {stated.claim}")
 
 
 def from_dict(fields: dict[str, Any]) -> Guarantee:
-    """What ``to_dict`` made, checked as in ``guarantee``, and resting on ``UNCHECKED``: a file can say anything.
+    """Read and check a guarantee from ``to_dict``; add the assumption ``UNCHECKED``, since a file may hold anything.
 
     Raises:
-      ValueError: it is no statement.
-      TypeError: a field is of the wrong kind.
+      ValueError: the fields are not those of a guarantee.
+      TypeError: a field has the wrong type.
     """
     if not isinstance(fields, dict) or set(fields) != set(Guarantee.__dataclass_fields__):
-        said = ", ".join(map(repr, fields)) if isinstance(fields, dict) else type(fields).__name__
-        raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {said}")
+        names = ", ".join(map(repr, fields)) if isinstance(fields, dict) else type(fields).__name__
+        raise ValueError(f"a guarantee has {', '.join(Guarantee.__dataclass_fields__)}; got {names}")
     if _checks.choice("notion", fields["notion"], NOTIONS) == "none":
         return no_guarantee(fields["protects"], fields["no_guarantee_reason"])
     rest = {name: fields[name] for name in ("assumptions", "delta", "total_variation", "unit", "parts", "also")}
@@ -381,7 +380,7 @@ def from_dict(fields: dict[str, Any]) -> Guarantee:
 
 
 def _round_up(epsilon: float) -> str:
-    """Four digits, and no less than ``epsilon``."""
+    """Round ``epsilon`` up to four digits."""
     if math.isinf(epsilon) or not epsilon:
         return f"{epsilon:g}"
     number = decimal.Decimal(epsilon)
@@ -390,7 +389,7 @@ def _round_up(epsilon: float) -> str:
 
 
 def _words(name: str, value: Any) -> str:
-    """One printable line: statements are printed, and read from files."""
+    """Check that ``value`` is one printable line: guarantees are printed, and read from files."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be text, got {value!r}")
     if not value.isprintable() or not value:

@@ -1,20 +1,20 @@
-"""Keys for release: 256 bits from the operating system, stretched by ChaCha20 (RFC 8439).
+"""Keys for releases: 256 bits from the operating system, stretched by ChaCha20 (RFC 8439).
 
-``chacha20`` is a generator for ``jax.random`` like JAX's own threefry, from which it differs in what a release needs:
-keys of 256 bits instead of 64, no seed (an integer cannot make a key), and words that no other use of the same key
-shares: the block that ``bits``, ``split`` and ``fold_in`` read differs in its last word. (Threefry's ``bits`` of
-a key are the exclusive or of the two words of the children that ``split`` makes of it.)
+``chacha20`` is a generator for ``jax.random``, like threefry in JAX, with three properties for releases: keys have 256
+bits instead of 64; there is no seed, so an integer cannot make a key; and no two uses of a key share words, because the
+blocks of ``bits``, ``split`` and ``fold_in`` differ in their last word. (Threefry's ``bits`` of a key are the exclusive
+or of the two words of its children from ``split``.)
 
-A key is as secret as the data: whoever holds it can subtract the noise, and ``repr`` prints it. Pass keys as arguments,
-use each once, store none. JAX does not erase memory, so nothing is promised about keys that were used and dropped.
+Keep a key as secret as the data: anybody with the key can subtract the noise, and ``repr`` prints the key. Pass keys as
+arguments, use each once, store none. JAX does not erase memory, so used and dropped keys may stay in memory.
 
-Under a trace (``jit``, ``vmap``, ``scan``, ``grad``) a key that is not an argument is a constant of the program: every
+Under a trace (``jit``, ``vmap``, ``scan``, ``grad``) a key outside the arguments is a constant of the program: every
 call, every row and every step has the same noise, and the program's text and any compilation cache on disk hold the
-key. So no key is drawn under a trace, and none taken that is not traced itself. What this cannot see: a trace that the
-caller suspends (``jax.core.eval_context``) or leaves by a thread of its own, and a traced key that all rows of an inner
-``vmap`` share, which is a key used twice.
+key. So this module draws no key under a trace, and refuses a key there unless the key itself is traced. Two cases go
+undetected: a trace suspended by the caller (``jax.core.eval_context``) or left in another thread, and a traced key
+shared by all rows of an inner ``vmap``, a key used twice.
 
-Threefry keys stay usable where nothing is released: tests, benchmarks, research sweeps.
+Use threefry keys where you release nothing: tests, benchmarks, research sweeps.
 """
 
 import math
@@ -30,14 +30,14 @@ from jax.extend.random import define_prng_impl
 from jaxdpbo import _arrays, _checks
 from jaxdpbo.privacy import guarantee
 
-WORDS = 8  # of a key, 32 bits each
+WORDS = 8  # in a key, of 32 bits each
 CONSTANTS = 0x61707865, 0x3320646E, 0x79622D32, 0x6B206574
-# Last words of a block, arbitrary but fixed: they keep the uses of a key apart, and releases reproducible from it.
+# The last word of a block, by use of the key; arbitrary, but fixed for reproducible releases.
 BITS, SPLIT, FOLD, SEEDED = 0x73746942, 0x74696C70, 0x646C6F66, 0x64656573
 
 
 def secret_key(shape: tuple[int, ...] = ()) -> jax.Array:
-    """Fresh ``chacha20`` keys of ``shape``, 256 bits each, from ``os.urandom``.
+    """Draw ``chacha20`` keys of ``shape``, 256 bits each, from ``os.urandom``.
 
     Raises:
       RuntimeError: under a trace.
@@ -53,11 +53,11 @@ def secret_key(shape: tuple[int, ...] = ()) -> jax.Array:
 
 
 def key_from_bytes(data: bytes) -> jax.Array:
-    """The ``chacha20`` key of 32 bytes, as secret and as random as they are.
+    """Make the ``chacha20`` key of 32 secret random bytes.
 
     Raises:
       TypeError: ``data`` is not bytes.
-      ValueError: it is not 32 of them; it says none.
+      ValueError: ``data`` is not 32 bytes long; the message quotes none.
       RuntimeError: under a trace.
     """
     refuse_trace("the key of key_from_bytes(...)")
@@ -71,25 +71,25 @@ def key_from_bytes(data: bytes) -> jax.Array:
 def for_release(
     key: jax.Array | None, statement: guarantee.Guarantee, insecure_key: bool
 ) -> tuple[jax.Array, guarantee.Guarantee]:
-    """The key of a run, and what its guarantee then rests on: every entry point that noises calls this.
+    """Check the key of a run, and add the key's assumptions to the guarantee. Every private entry point calls this.
 
-    ``algorithm.privacy(config)`` speaks of keys that ``secret_key`` drew. A caller who runs an algorithm's functions in
-    a loop of its own passes that statement here, and publishes the one that comes back.
+    ``algorithm.privacy(config)`` is the guarantee for keys from ``secret_key``. If you call an algorithm's functions in
+    your own loop, pass the guarantee here and publish the returned guarantee.
 
     ==========================  ==========================================================================
     ``key``                     result
     ==========================  ==========================================================================
-    None                        ``secret_key()``, the statement as it is
-    of ``chacha20``             the statement rests on "key secret" too: nobody can see where it came from
-    of another generator        likewise, and on that generator; refused where the statement is one of exact
+    None                        ``secret_key()`` and the unchanged guarantee
+    of ``chacha20``             adds ``KEY_SECRET``, since nobody can check the origin of the key
+    of another generator        adds ``KEY_SECRET``, replaces ``RANDOM_BITS`` by ``WEAK_KEY``; refused for exact
                                 noise, unless ``insecure_key``
-    any, no guarantee           as it is
+    any, no guarantee           unchanged
     ==========================  ==========================================================================
 
     Raises:
-      TypeError: ``key`` is not a typed key, or refused.
-      ValueError: it is more than one.
-      RuntimeError: under a trace, and ``key`` is None, or of ``chacha20`` and no argument of what is traced.
+      TypeError: ``key`` is not a typed key, or is refused.
+      ValueError: ``key`` is an array of keys.
+      RuntimeError: under a trace, if ``key`` is None, or a ``chacha20`` key and no argument of the traced function.
     """
     if key is None:
         return secret_key(), statement
@@ -102,17 +102,17 @@ def for_release(
         return key, statement.assuming(guarantee.KEY_SECRET)
     if guarantee.IDEAL_NOISE not in statement.assumptions and not insecure_key:
         raise TypeError(
-            f"key must be None or a chacha20 key where noise is exact, got one of {generator(key)}: insecure_key=True "
+            f"key must be None or a chacha20 key for exact noise, got a {generator(key)} key: insecure_key=True "
             "permits it for tests, noise='float' for research"
         )
     return key, statement.without(guarantee.RANDOM_BITS).assuming(guarantee.WEAK_KEY, guarantee.KEY_SECRET)
 
 
 def refuse_trace(what: str) -> None:
-    """Nothing, unless jit, vmap, scan, grad or another of JAX's transformations is tracing the caller.
+    """Raise if jit, vmap, scan, grad or another transformation of JAX traces the caller.
 
     Raises:
-      RuntimeError: it is; says that ``what`` would be a constant of the program, and what to do.
+      RuntimeError: under a trace; ``what`` would be a constant of the program.
     """
     if not trace_state_clean():
         raise RuntimeError(
@@ -122,12 +122,12 @@ def refuse_trace(what: str) -> None:
 
 
 def is_secret_kind(key: jax.Array) -> bool:
-    """Whether it is of the kind that ``secret_key`` draws; where it came from nobody can see."""
+    """True for a key of the ``chacha20`` generator, of any origin."""
     return key.dtype == _KIND
 
 
 def generator(key: jax.Array) -> str:
-    """The name of a typed key's generator, such as "threefry2x32"; no word of the key."""
+    """The name of a typed key's generator, such as "threefry2x32", without the key's words."""
     return str(jax.random.key_impl(key))
 
 
@@ -136,7 +136,7 @@ def _words(data: bytes) -> jax.Array:
 
 
 def _quarter_rounds(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> tuple[jax.Array, ...]:
-    """RFC 8439, section 2.1, on rows ``(4, k)``: the four columns of every block at once."""
+    """RFC 8439, section 2.1, on rows ``(4, k)``: all four columns of every block at once."""
 
     def rotate(value, count):
         return (value << np.uint32(count)) | (value >> np.uint32(32 - count))
@@ -150,7 +150,7 @@ def _quarter_rounds(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> t
 
 
 def _double_round(rows: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    """Section 2.3: the columns, then the diagonals, which are columns once row ``i`` is rolled by ``i``."""
+    """Section 2.3: the columns, then the diagonals, as columns after rolling row ``i`` by ``i``."""
     a, b, c, d = _quarter_rounds(*rows)
     a, b, c, d = _quarter_rounds(a, *(jnp.roll(row, -i, axis=0) for i, row in enumerate((b, c, d), start=1)))
     return a, *(jnp.roll(row, i, axis=0) for i, row in enumerate((b, c, d), start=1))
@@ -158,19 +158,19 @@ def _double_round(rows: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _blocks(key: jax.Array, counter: jax.Array, width: int, purpose: int) -> jax.Array:
-    """Blocks ``(k, 16)`` of a key ``(8,)`` for counters ``(k,)``: RFC 8439, section 2.3, its nonce our two labels.
+    """Blocks ``(k, 16)`` of a key ``(8,)`` for counters ``(k,)``: RFC 8439, section 2.3; the nonce is our two labels.
 
-    Four rows of four words, so that few and wide operations compile in little time. Compiled by itself: on the host a
-    key is split and folded outside any program, which would otherwise compile word by word.
+    Four rows of four words make few and wide operations, for short compilation. Compiled by itself, because host code
+    splits and folds keys outside any program, and would otherwise compile word by word.
     """
     wide = (4, *counter.shape)
     zero = jnp.zeros_like(counter)
     last = jnp.stack([counter, zero, zero + np.uint32(width), zero + np.uint32(purpose)])
     fixed = (jnp.asarray(CONSTANTS, jnp.uint32), key[:4], key[4:])
-    begun = (*(jnp.broadcast_to(row[:, None], wide) for row in fixed), last)
-    # Rolled: unrolled it is slower at large sizes and takes seconds to compile.
-    mixed = jax.lax.fori_loop(0, 10, lambda _, rows: _double_round(rows), begun)
-    return jnp.concatenate([x + y for x, y in zip(mixed, begun, strict=True)]).T
+    initial = (*(jnp.broadcast_to(row[:, None], wide) for row in fixed), last)
+    # A rolled loop: an unrolled one is slower at large sizes and takes seconds to compile.
+    mixed = jax.lax.fori_loop(0, 10, lambda _, rows: _double_round(rows), initial)
+    return jnp.concatenate([x + y for x, y in zip(mixed, initial, strict=True)]).T
 
 
 @partial(jax.jit, static_argnums=(1, 2))
@@ -198,7 +198,7 @@ def _fold(key: jax.Array, data: jax.Array) -> jax.Array:
     return _blocks(key, jnp.asarray(data).astype(jnp.uint32)[None], 0, FOLD)[0, :WORDS]
 
 
-# A pickled key names the functions of its generator, and a compiled function has no name to be found by.
+# Plain functions, because a pickled key names the functions of its generator, and a compiled function has no name.
 
 
 def _random_bits(key: jax.Array, width: int, shape: tuple[int, ...]) -> jax.Array:
@@ -228,5 +228,5 @@ _USES = {"key_shape": (WORDS,), "split": _split, "random_bits": _random_bits, "f
 chacha20 = define_prng_impl(seed=_refuse, name="chacha20", tag="chacha20", **_USES)
 chacha20_test = define_prng_impl(
     seed=_seed, name="chacha20_test", tag="chacha20_test", **_USES
-)  # the same distribution, from an integer
+)  # the same distribution, from an integer seed
 _KIND = jax.eval_shape(lambda: jax.random.wrap_key_data(jnp.zeros(WORDS, jnp.uint32), impl=chacha20)).dtype

@@ -1,29 +1,30 @@
-"""The ledger: every privacy spend, on the disk before the release that it pays for.
+"""The ledger: a file of all privacy spends, each on disk before its release.
 
-One file of JSON lines on a local disk: the budget, then charges, the steps that were taken under each, and releases.
-Lines are only added, by one process at a time. Each holds its own SHA-256 and that of the line before.
+One file of JSON lines on a local disk holds the budget, then the charges, the steps under each charge, and the
+releases. Processes only append lines, one process at a time. Each line holds its own SHA-256 and the SHA-256 of the
+previous line.
 
-Detected: any byte changed, any line removed, put in, repeated or moved. Not detected: whole lines cut off the end, or a
-file written anew, hashes and all; nothing inside a file can show these. Keep ``head(path)`` where whoever can write the
-file can not, and give it to ``account`` as ``expected_head``: everything that ever left is in the chain it stands for.
+The hashes detect any changed byte, and any removed, inserted, repeated or moved line. They cannot detect the removal of
+whole lines at the end, or a rewritten file with new hashes. Keep ``head(path)`` out of reach of everybody with write
+access to the file, and pass it to ``account`` as ``expected_head``: the chain up to that hash holds every past release.
 
-A charge pays for ONE transcript: whatever fails, all that ever leaves under it is one sequence of releases. A step
-whose noise may have been drawn is in the file before it is drawn, so that no second draw can follow (``note``); a run
-of one step that was charged and stored nothing is over. A release is stored before anybody sees it and given out again.
+A charge pays for ONE transcript: after any failure, all releases under a charge form one sequence. The file records a
+step before the step draws noise, so no second draw can follow (``note``). A charged run of one step without a stored
+release is over. The ledger stores a release before anybody sees it, and returns the stored release on a retry.
 
-The file knows its inode, and a random id. Beside it stands its mark, ``ledger-<id>.head``, which holds the hash of the
-last line that was written. A copy is refused until ``adopt`` says that it is the one that counts: two copies would
-spend one budget twice. So is a ledger whose mark is gone, and an older copy in the place of the file, even one that got
-the inode of the deleted file: the mark names a line that it lacks. Links, hard or symbolic, are the same file. This is
-against accidents: ``expected_head`` alone shows a folder that was put back as a whole, mark and inodes included.
+The file records its inode and a random id. A mark beside the file, ``ledger-<id>.head``, holds the hash of the last
+line. The ledger refuses to write to a copy until you ``adopt`` the copy: two copies would spend one budget twice. It
+also refuses a file without its mark, and an older copy in place of the file, even with the inode of the deleted file,
+because the older copy lacks the line named by the mark. Hard and symbolic links count as the same file. These checks
+guard against accidents: only ``expected_head`` detects a folder restored as a whole, with its mark and inodes.
 
-Only its owner writes a ledger: a file, a mark or a symbolic link of another user is refused, since that user may have
-written it. Anybody who may read a ledger, or a copy of it, may verify it.
+Only the owner writes a ledger: the ledger refuses a file, mark or symbolic link of another user, who may have written
+its content. Anybody with read access to a ledger, or to a copy, may verify it.
 
-A process killed while it writes leaves a torn line, the beginning of one. It was never acknowledged: readers pass over
-it, the next writer takes it off. A line of full length that ends in anything but a newline is damage.
+A process killed during a write leaves a torn line, the beginning of a line. Nobody received an acknowledgement for it:
+readers skip the torn line, the next writer removes it. A line of full length without a newline at its end is damage.
 
-The standard library alone, and nothing of this package: whoever audits a ledger loads this one file and needs no JAX.
+This module uses the standard library alone, nothing of this package: auditors load this one file, without JAX.
 """
 
 import decimal
@@ -46,24 +47,24 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 SCHEMA, VERSION = "jaxdpbo.ledger", 1
-LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # of each notion
-COSTS = LEVELS | {"gdp": "mu^2"}  # what adds up over releases
-USERS = "the users whose losses are evaluated; NOT the records a model is trained on"  # what runs protect
-BITS = 4096  # at most, of a numerator or denominator: any float has fewer, and Python writes such numbers in full
+LEVELS = {"gdp": "mu", "zcdp": "rho", "dp": "epsilon", "metric_dp": "epsilon"}  # the level's name, by notion
+COSTS = LEVELS | {"gdp": "mu^2"}  # the quantity to sum over releases
+USERS = "the users whose losses are evaluated; NOT the records a model is trained on"  # the default protected users
+BITS = 4096  # the most bits of a numerator or denominator: floats have fewer, and Python prints such integers in full
 
-Number: TypeAlias = Any  # an int, a Fraction, a float at its binary value, or a string such as "0.1" or "1/10"
+Number: TypeAlias = Any  # an int, a Fraction, a float (by its binary value), or a string such as "0.1" or "1/10"
 
 _BEFORE_THE_FIRST = "0" * 64
 _START, _CONTENT, _HASH = '{"previous": "%s", "length": ', ', "content": ', ', "hash": "%s"}'
 _LINE = re.compile(rb'\{"previous": "[0-9a-f]{64}", "length": [0-9]+, "content": (\{.*\})(, "hash": "[0-9a-f]{64}"})')
 _HASH_LENGTH = len(_HASH % _BEFORE_THE_FIRST)
-_MARK = "ledger-%s.head"  # of an id
+_MARK = "ledger-%s.head"  # % id
 _ID = re.compile(r"[0-9a-f]{32}")
 _MAX_LINKS = 40  # as Linux
 
 
 class LedgerError(Exception):
-    """What was asked is not allowed, or the file is not what it should be. Says why; nothing was written."""
+    """The request is not allowed, or the file is not a valid ledger; the ledger wrote nothing."""
 
 
 class BudgetExceeded(LedgerError):
@@ -71,15 +72,15 @@ class BudgetExceeded(LedgerError):
 
 
 class Damaged(LedgerError):
-    """The file is not what was written."""
+    """The file differs from the written ledger."""
 
 
 class Moved(LedgerError):
-    """Another process goes on with the run, or ended it."""
+    """Another process continued or ended the run."""
 
 
 class Chain(NamedTuple):
-    """The contents of a chain's lines, the hash of the last (which stands for the whole file), and all hashes."""
+    """The contents of a chain's lines, the last hash (which covers the whole file), and all hashes."""
 
     lines: tuple[dict[str, Any], ...]
     head: str
@@ -87,9 +88,9 @@ class Chain(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What one mechanism costs, exactly; a spend is several of them.
+    """The exact cost of one mechanism; a spend consists of events.
 
-    A budget adds up the events of its own notion.
+    A budget adds up events of its own notion.
 
     Attributes:
       type: the notion: "gdp", "zcdp", "dp" or "metric_dp".
@@ -105,14 +106,14 @@ class Event(NamedTuple):
 
 
 class Spend(NamedTuple):
-    """What a release costs: its events, and the words under which they hold.
+    """The cost of a release: its events, and the terms of its guarantee.
 
     Attributes:
-      events: at least one.
-      relation: which data sets are neighbours.
-      protects: whose records, in the ledger's words.
-      unit: of the relation "unit_distance", in the records' own units; otherwise None.
-      assumptions: by name; a ledger's total rests on those of all its spends.
+      events: at least one ``Event``.
+      relation: the neighbouring relation.
+      protects: the protected users, in the ledger's words.
+      unit: for the relation "unit_distance", a distance in the units of the records; otherwise None.
+      assumptions: assumptions by name; a ledger's total depends on the assumptions of all its spends.
     """
 
     events: tuple[Event, ...]
@@ -123,9 +124,7 @@ class Spend(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A spend that stands: its run, line and hash; whether it stood before; the steps noted under it; what was stored
-    for it, None if nothing.
-    """
+    """A recorded spend: its run, line number and hash; True if recorded earlier; its steps; its release, or None."""
 
     run: str
     number: int
@@ -136,7 +135,7 @@ class Charge(NamedTuple):
 
 
 class Amounts(NamedTuple):
-    """What adds up: mu^2 of "gdp", rho or epsilon of the others; delta; variation."""
+    """Additive amounts: mu^2 for "gdp", rho or epsilon for other notions; delta; total variation."""
 
     cost: Fraction
     delta: Fraction
@@ -144,7 +143,7 @@ class Amounts(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One spend of an account: its line, run and purpose, author and time, steps taken, and if a release is stored."""
+    """A spend of an account: line number, run, purpose, author, time, number of steps, and True if released."""
 
     number: int
     run: str
@@ -158,7 +157,7 @@ class Entry(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What a ledger may spend: numbers that add up, and the words that every spend must share."""
+    """The budget of a ledger: additive amounts, and the terms required of every spend."""
 
     notion: str
     level: Fraction
@@ -170,9 +169,7 @@ class Budget(NamedTuple):
 
 
 class Account(NamedTuple):
-    """A ledger's budget, who set it and when, where it was adopted; its spends, what they rest on together and
-    add up to, and what is left.
-    """
+    """A ledger's budget with its author and time, the adoptions, the spends, all their assumptions, and the sums."""
 
     budget: Budget
     by: str
@@ -202,7 +199,7 @@ def create(
     unit: Number | None = None,
     by: str | None = None,
 ) -> None:
-    """Begin a ledger with a budget: numbers that add up, as in ``Event``, and words that every spend must share.
+    """Create a ledger with a budget: additive amounts, as in ``Event``, and the terms required of every spend.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -213,25 +210,25 @@ def create(
     Fraction(4, 1)
 
     Args:
-      path: of the file, which must not exist.
+      path: the path of the new file.
       mu: a budget of the notion "gdp".
-      epsilon: with ``delta``, the same as the largest ``mu`` that implies both, rounded down; no default.
-      delta: in (0, 1) with ``epsilon``; with ``notion`` and ``level``, additive slack, 0 where not given.
-      notion: of another budget, of this ``level``.
+      epsilon: with ``delta``, a budget of the largest ``mu`` with this guarantee, rounded down; no default.
+      delta: in (0, 1) with ``epsilon``; with ``notion`` and ``level``, additive slack, by default 0.
+      notion: the notion of any other budget; give its ``level`` too.
       level: see ``notion``.
-      total_variation: what the total variations of all spends may add up to.
-      relation: which data sets are neighbours.
-      protects: whose records; where not given, the wording that runs of this package are charged with.
-      unit: of the relation "unit_distance".
-      by: the user and the machine unless said otherwise.
+      total_variation: the most that the total variations of all spends may add up to.
+      relation: the neighbouring relation.
+      protects: the protected users; by default, in the wording of runs of this package.
+      unit: the unit of the relation "unit_distance".
+      by: the author; by default, the user and the machine.
 
     Raises:
-      ValueError: the budget is given twice, in part or not at all, or a number is out of range; names it.
-      FileExistsError: there is such a file. A second budget for the same records is a second spend.
-      FileNotFoundError: its folder does not exist.
+      ValueError: the budget is given twice, in part or not at all, or a number is out of range.
+      FileExistsError: the file exists. A second budget for the same records is a second spend.
+      FileNotFoundError: the folder does not exist.
     """
-    asked = _requested_budget(mu, epsilon, delta, notion, level, total_variation)
-    budget = _to_json(_exact(Spend((Event(*asked, total_variation),), relation, protects, unit)))
+    requested = _requested_budget(mu, epsilon, delta, notion, level, total_variation)
+    budget = _to_json(_exact(Spend((Event(*requested, total_variation),), relation, protects, unit)))
     signed = {"when": _now(), "by": _text("by", _who() if by is None else by)}
     _begin(path, {"schema": SCHEMA, "version": VERSION} | budget | signed)
 
@@ -239,7 +236,7 @@ def create(
 def _requested_budget(
     mu: Any, epsilon: Any, delta: Any, notion: Any, level: Any, total_variation: Any
 ) -> tuple[Any, Any, Any]:
-    """Notion, level and slack of a budget that was given in one of three ways."""
+    """Notion, level and slack of a budget, typed in any of its three spellings."""
     if mu is None and epsilon is None and not (notion is None and level is None):
         if not isinstance(notion, str) or notion not in LEVELS:
             raise ValueError(f"notion must be one of {', '.join(map(repr, LEVELS))}, got {notion!r}")
@@ -250,7 +247,7 @@ def _requested_budget(
         raise ValueError("notion and level must not be given with mu or epsilon, which set a budget of notion 'gdp'")
     if mu is not None and epsilon is None and delta is None:
         return "gdp", _fraction("mu", mu), 0
-    from jaxdpbo.privacy.requested_budget import requested_mu  # an auditor loads this file alone, and creates none
+    from jaxdpbo.privacy.requested_budget import requested_mu  # here: auditors load this file alone, to read only
 
     return (
         "gdp",
@@ -262,7 +259,7 @@ def _requested_budget(
 def charge(
     path: str | Path, run: str, what: str, spend: Spend, *, fingerprint: str = "", timeout: float | None = None
 ) -> Charge:
-    """Pay for a release, before it is made. A run pays once, however often it asks.
+    """Pay for a release before you draw it. Repeated charges of the same run cost nothing.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -275,37 +272,37 @@ def charge(
     (False, Fraction(3, 1))
 
     Args:
-      path: of the ledger.
+      path: the path of the ledger.
       run: a name for the release.
-      what: it is, in words.
-      spend: its cost.
-      fingerprint: of all that the release depends on.
-      timeout: seconds to wait for other processes; by default without end.
+      what: a description of the release.
+      spend: the cost of the release.
+      fingerprint: a hash of everything public behind the release.
+      timeout: seconds to wait for other processes; by default without limit.
 
     Raises:
       BudgetExceeded: the budget does not suffice.
-      LedgerError: the spend is of another kind than the budget, the run was charged with another spend or fingerprint,
-        or the file is a copy.
+      LedgerError: the spend differs from the budget in its notion or terms, the run was charged with another spend or
+        fingerprint, or the file is a copy.
     """
     spend, run, what = _exact(spend), _text("run", run), _text("what", what)
     if not isinstance(fingerprint, str):
         raise TypeError(f"fingerprint must be text, got a {type(fingerprint).__name__}")
     with _open_ledger(path, writing=True, timeout=timeout) as opened:
-        found, kept = _account(opened)
-        _expect_same_kind(opened.path, found.budget, spend)
-        for entry in found.spends:
+        current, kept = _account(opened)
+        _expect_same_kind(opened.path, current.budget, spend)
+        for entry in current.spends:
             if entry.run != run:
                 continue
             for name, equal in ("spend", entry.spend == spend), ("fingerprint", entry.fingerprint == fingerprint):
                 if not equal:
                     raise LedgerError(
-                        f"{opened.path}: run {run!r} was charged with another {name}, for {entry.what}: what differs "
-                        "needs a name of its own"
+                        f"{opened.path}: run {run!r} was charged with another {name}, for {entry.what}: give this "
+                        "release another run name"
                     )
-            _settle(opened)  # its writer may have been killed before it was on the disk
+            _settle(opened)  # its writer may have been killed before the flush to disk
             return Charge(run, entry.number, opened.chain.hashes[entry.number - 1], True, *kept[run])
         amounts = zip(
-            (COSTS[found.budget.notion], "delta", "total_variation"), _amounts(spend), found.left, strict=True
+            (COSTS[current.budget.notion], "delta", "total_variation"), _amounts(spend), current.left, strict=True
         )
         short = [f"{name} {_up(cost)} of {_down(left)} left" for name, cost, left in amounts if cost > left]
         if short:
@@ -316,13 +313,12 @@ def charge(
 
 
 def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, timeout: float | None = None) -> None:
-    """Record step ``number`` of a charged run, counted from 1: what is about to be drawn under it, or what left.
+    """Record step ``number`` of a charged run, counted from 1: the draw about to be made, or the release made.
 
-    It is on the disk when this returns. Of two processes that go on with one run the second is refused, before it
-    draws anything.
+    The step is on disk when ``note`` returns. If two processes continue one run, the second is refused before any draw.
 
     Raises:
-      Moved: the run has another number of steps by now, or its release.
+      Moved: the run now has another number of steps, or its release.
       LedgerError: the run was not charged.
     """
     run, content = _text("run", run), json.loads(_json("content", content))
@@ -332,8 +328,8 @@ def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, ti
             raise Moved(f"{opened.path}: run {run!r} has its release: nothing more may be drawn for it")
         if type(number) is not int or number != len(steps) + 1:
             raise Moved(
-                f"{opened.path}: run {run!r} has {len(steps)} steps on record, and step {number!r} came: another "
-                "process, or a call that was interrupted, went on"
+                f"{opened.path}: run {run!r} has {len(steps)} steps on record, got step {number!r}: another process "
+                "or an interrupted call continued the run"
             )
         _append(opened, {"kind": "step", "run": run, "number": number, "when": _now(), "content": content}, named=True)
 
@@ -341,7 +337,7 @@ def note(path: str | Path, run: str, number: int, content: dict[str, Any], *, ti
 def store_release(
     path: str | Path, run: str, payload: dict[str, Any], *, timeout: float | None = None
 ) -> dict[str, Any]:
-    """Record what a charged run is about to release, and return what it may release: the FIRST payload recorded.
+    """Record the release of a charged run, and return the payload to publish: the FIRST one recorded.
 
     Raises:
       LedgerError: the run was not charged.
@@ -357,11 +353,11 @@ def store_release(
 
 
 def adopt(path: str | Path, *, by: str | None = None) -> None:
-    """Say that this copy of a ledger is the one that counts: after a move to another disk, or from a backup.
+    """Make this copy of a ledger the valid file, after a move to another disk or from a backup.
 
-    The original must not be used any more: what is charged to two copies is not added up. It stands in the file. Of an
-    older copy, what was spent since is forgotten. The file gets another id; if the mark of its former id stands in the
-    same folder it is deleted, so that a former state of the file is refused.
+    Stop using the original: nobody adds up charges to two copies. The file records the adoption. If you adopt an older
+    copy, later spends are forgotten. The file gets a new id; ``adopt`` deletes the mark of the former id if it is in
+    the same folder, so that a former state of the file is refused.
     """
     with _open_ledger(path, writing=True, copies=True) as opened:
         _account(opened)
@@ -382,29 +378,29 @@ def adopt(path: str | Path, *, by: str | None = None) -> None:
 
 
 def account(path: str | Path, *, expected_head: str | None = None) -> Account:
-    """Verify a ledger, or a copy of one, and add it up.
+    """Verify a ledger or a copy, and add up its spends.
 
     Args:
-      path: of the ledger.
-      expected_head: what ``head`` once said; the ledger may have grown since.
+      path: the path of the ledger.
+      expected_head: an earlier result of ``head``; the ledger may have grown since.
 
     Raises:
-      Damaged: the file is not what was written, or holds no line of the expected hash.
-      LedgerError: it is no ledger, or one of another version.
+      Damaged: the file differs from the written ledger, or holds no line with the expected hash.
+      LedgerError: the file is no ledger, or has another version.
     """
     with _open_ledger(path, writing=False) as opened:
         if expected_head is not None and expected_head not in opened.chain.hashes:
-            raise Damaged(f"{opened.path} does not hold the expected line: it was cut short or written anew")
+            raise Damaged(f"{opened.path} does not hold the expected line: the file was cut short or written anew")
         return _account(opened)[0]
 
 
 def head(path: str | Path) -> str:
-    """The last line's hash, to be kept elsewhere: it stands for all that was charged and all that left."""
+    """The hash of the last line, which covers all charges and releases; keep it elsewhere."""
     return read(path).head
 
 
 def describe(path: str | Path) -> str:
-    """A table: what was spent on what, author and time, released or not, what is left, and what all of it rests on.
+    """Describe a ledger as text: each spend with author, time and release, the sums, the assumptions, and the head.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -414,25 +410,26 @@ def describe(path: str | Path) -> str:
     >>> print(ledger.describe(path))
     gdp (replace_one) for ...
     """
-    found = account(path)
-    budget = found.budget
+    current = account(path)
+    budget = current.budget
     sums = [["", COSTS[budget.notion], "delta", "total_variation"], ["budget", *map(_down, _budget_amounts(budget))]]
-    sums += [["spent", *map(_up, found.spent)], ["left", *map(_down, found.left)]]
+    sums += [["spent", *map(_up, current.spent)], ["left", *map(_down, current.left)]]
     rows = [["line", "run", "what", "spent", "delta", "total_variation", "steps", "released", "who", "when"]]
-    for entry in found.spends:
+    for entry in current.spends:
         amounts = _amounts(entry.spend)
         levels = " + ".join(f"{LEVELS[event.type]} {_up(event.level)}" for event in entry.spend.events)
         numbers = levels, _up(amounts.delta), _up(amounts.total_variation), str(entry.steps)
         released = "yes" if entry.released else "no"
         rows.append([str(entry.number), entry.run, entry.what, *numbers, released, entry.who, entry.when])
     relation = budget.relation if budget.unit is None else f"{budget.relation} {_up(budget.unit)}"
-    begun = [f"{budget.notion} ({relation}) for {budget.protects}, begun {found.when} by {found.by}", *found.adopted]
-    rests = ["", "The sums hold if:", *(f"- {name}" for name in found.assumptions)] if found.assumptions else []
-    return "\n".join([*begun, "", *_table(sums), *rests, "", *_table(rows), "", f"head {found.head}"])
+    terms = f"{budget.notion} ({relation}) for {budget.protects}, begun {current.when} by {current.by}"
+    rests = ["", "The sums hold if:", *(f"- {name}" for name in current.assumptions)] if current.assumptions else []
+    lines = [terms, *current.adopted, "", *_table(sums), *rests, "", *_table(rows), "", f"head {current.head}"]
+    return "\n".join(lines)
 
 
 class _Kept(NamedTuple):
-    """What stands under a charge."""
+    """The steps and the release of a charge."""
 
     steps: tuple[dict[str, Any], ...]
     release: dict[str, Any] | None
@@ -446,7 +443,7 @@ def _find_charge(opened: "_Opened", run: str) -> _Kept:
 
 
 def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
-    """What the lines of a ledger add up to, and what stands under each charge."""
+    """Add up the lines of a ledger; return the account, and the steps and release of each charge."""
     name = opened.path
     header, *lines = opened.chain.lines
     _expect_the_version(name, header)
@@ -465,13 +462,13 @@ def _account(opened: "_Opened") -> tuple[Account, dict[str, _Kept]]:
     costs = [_amounts(entry.spend) for entry in spends]
     spent = Amounts(*(sum((getattr(cost, name) for cost in costs), Fraction()) for name in Amounts._fields))
     left = Amounts(*(has - used for has, used in zip(_budget_amounts(budget), spent, strict=True)))
-    assumptions = tuple(dict.fromkeys(each for entry in spends for each in entry.spend.assumptions))
-    found = Account(budget, by, when, tuple(record.adopted), spends, assumptions, spent, left, opened.chain.head)
-    return found, {run: _Kept(tuple(steps[run]), releases.get(run)) for run in record.entries}
+    assumptions = tuple(dict.fromkeys(name for entry in spends for name in entry.spend.assumptions))
+    current = Account(budget, by, when, tuple(record.adopted), spends, assumptions, spent, left, opened.chain.head)
+    return current, {run: _Kept(tuple(steps[run]), releases.get(run)) for run in record.entries}
 
 
 class _Record(NamedTuple):
-    """What the lines of a ledger say, run by run."""
+    """The content of a ledger's lines, by run."""
 
     path: Path
     budget: Budget
@@ -482,7 +479,7 @@ class _Record(NamedTuple):
 
 
 def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
-    """Add what a line says; ValueError, KeyError or LedgerError where it may not stand there."""
+    """Add a line to the record; raise ValueError, KeyError or LedgerError if the line is not valid at its place."""
     _, budget, entries, steps, releases, adopted = record
     kind, run = line["kind"], line.get("run", "")
     if kind == "adopted":
@@ -500,7 +497,7 @@ def _add_line(record: _Record, number: int, line: dict[str, Any]) -> None:
 
 
 def _budget(spend: Spend) -> Budget:
-    """What a header says, as a spend of one event."""
+    """Convert a header, read as a spend of one event, to a budget."""
     (event,) = spend.events
     if event.type not in LEVELS:
         raise ValueError(event.type)
@@ -521,38 +518,38 @@ def _expect_the_version(name: Path, header: dict[str, Any]) -> None:
 def _expect_same_kind(path: Path, budget: Budget, spend: Spend) -> None:
     for event in spend.events:
         if event.type != budget.notion:
-            other = f": a ledger of notion {event.type!r} takes it" if event.type in LEVELS else ""
+            other = f": charge it to a ledger of notion {event.type!r}" if event.type in LEVELS else ""
             raise LedgerError(f"{path}: the ledger's notion is {budget.notion!r}, the spend's is {event.type!r}{other}")
     for name in ("relation", "unit", "protects"):
         ours, theirs = getattr(budget, name), getattr(spend, name)
         if ours != theirs:
-            ours, theirs = (_up(one) if isinstance(one, Fraction) else repr(one) for one in (ours, theirs))
+            ours, theirs = (_up(term) if isinstance(term, Fraction) else repr(term) for term in (ours, theirs))
             raise LedgerError(f"{path}: the ledger's {name} is {ours}, the spend's is {theirs}")
 
 
-# The chain that it is written on
+# The chain of lines
 
 
 def read(path: str | Path) -> Chain:
-    """Verify a chain and read it.
+    """Read and verify a chain.
 
     Raises:
-      Damaged: the file is not what was written.
+      Damaged: the file differs from the written chain.
     """
     with _open_ledger(path, writing=False) as opened:
         return opened.chain
 
 
 def _begin(path: str | Path, content: dict[str, Any]) -> None:
-    """Create a chain of one line, which holds its identity, whole or not at all. It never replaces a file.
+    """Create a chain of one line with its identity, completely or not at all, without replacing a file.
 
-    The mark is on the disk before the chain has its name: a process that was killed in between leaves no chain.
+    The mark is on disk before the chain has its name: a process killed in between leaves no chain.
     """
     path = Path(path)
     unfinished = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     try:
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as error:  # it would name the unfinished file
+    except OSError as error:  # replace the unfinished file's name
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         _expect_guarded_folder(path)
@@ -563,13 +560,13 @@ def _begin(path: str | Path, content: dict[str, Any]) -> None:
         place = _mark_place(identity)
         os.close(_create_mark(place, digest))
         try:
-            os.link(unfinished, path)  # a rename would replace
+            os.link(unfinished, path)  # a rename could replace an existing file
         except BaseException as error:
             place.unlink()
             if not isinstance(error, FileExistsError):
                 raise
-            said = "there is such a file, and a second budget for the same records would be a second spend"
-            raise FileExistsError(errno.EEXIST, said, str(path)) from None
+            message = "the file exists, and a second budget for the same records would be a second spend"
+            raise FileExistsError(errno.EEXIST, message, str(path)) from None
     finally:
         os.close(descriptor)
         unfinished.unlink()
@@ -581,15 +578,15 @@ class _Opened(NamedTuple):
     descriptor: int
     chain: Chain
     end: int  # of the last whole line
-    torn: bool  # something stands after it
-    mark: int | None  # a descriptor; None for a reader, and where there is none
+    torn: bool  # a torn line follows
+    mark: int | None  # a descriptor; None for readers, and for a chain without a mark
 
 
 @contextmanager
 def _open_ledger(
     path: str | Path, *, writing: bool, timeout: float | None = None, copies: bool = False
 ) -> Iterator[_Opened]:
-    """The file, locked and verified. Readers lock too: a torn line could be replaced while they read it."""
+    """Open, lock and verify the file. Readers lock too: a writer could replace a torn line during the read."""
     path, locks, mark = Path(path), _locks(), None
     descriptor = _open_locked(path, locks, writing, timeout)
     try:
@@ -601,7 +598,7 @@ def _open_ledger(
                 mark = _open_mark(path, descriptor, chain)
             yield _Opened(path, descriptor, chain, end, end < len(content), mark)
         finally:
-            locks.flock(descriptor, locks.LOCK_UN)  # closing leaves it to a child that another thread forked
+            locks.flock(descriptor, locks.LOCK_UN)  # a child forked by another thread would keep a closed lock
     finally:
         os.close(descriptor)
         if mark is not None:
@@ -610,14 +607,14 @@ def _open_ledger(
 
 def _locks() -> Any:
     try:
-        import fcntl  # POSIX alone has it
+        import fcntl  # POSIX only
     except ImportError as error:
         raise LedgerError("a ledger needs POSIX file locks (fcntl), which this system lacks") from error
     return fcntl
 
 
 def _open_locked(path: Path, locks: Any, writing: bool, timeout: float | None) -> int:
-    """A descriptor, locked, of the file that has the name then: it may be replaced while we wait."""
+    """Open and lock the file; reopen it if another process replaced it during the wait. Return its descriptor."""
     mode = (locks.LOCK_EX if writing else locks.LOCK_SH) | (0 if timeout is None else locks.LOCK_NB)
     until = math.inf if timeout is None else time.monotonic() + timeout
     while True:
@@ -641,7 +638,7 @@ def _open_locked(path: Path, locks: Any, writing: bool, timeout: float | None) -
 
 
 def _open(path: Path, flags: int) -> int:
-    """A descriptor of a file, where a pipe would keep its reader waiting."""
+    """Open a regular file and return its descriptor. Refuse others, such as a pipe, which could block."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -650,20 +647,20 @@ def _open(path: Path, flags: int) -> int:
 
 
 def _open_own(path: Path, flags: int) -> int:
-    """A descriptor of a file of this user, no link, whose name no other user can give to another file."""
+    """Open a file of this user, no link, in a folder where no other user can replace it; return its descriptor."""
     _expect_guarded_folder(path)
     descriptor = _open(path, flags | os.O_NOFOLLOW)
     if os.fstat(descriptor).st_uid != os.geteuid():
         os.close(descriptor)
         raise LedgerError(
-            f"{path} must be yours, and belongs to another user, who may have written it: ledger.adopt a copy that is "
-            "yours, or chown it if you wrote it"
+            f"{path} must be yours, and belongs to another user, who may have written it: ledger.adopt your own copy, "
+            "or chown it if you wrote it"
         )
     return descriptor
 
 
 def _own_target(path: Path) -> Path:
-    """What a symbolic link leads to; the links are this user's."""
+    """Resolve symbolic links; refuse links of other users."""
     for _ in range(_MAX_LINKS):
         status = os.lstat(path)
         if not stat.S_ISLNK(status.st_mode):
@@ -675,20 +672,20 @@ def _own_target(path: Path) -> Path:
 
 
 def _expect_guarded_folder(path: Path) -> None:
-    """A sticky bit, as of /tmp, keeps users from files that are not theirs."""
+    """Refuse a folder where other users can replace files; the sticky bit, as on /tmp, prevents replacement."""
     mode = os.stat(path.absolute().parent).st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise LedgerError(f"{path} must lie where no other user can replace it: chmod o-w its folder")
 
 
 def _identity(path: Path, descriptor: int) -> dict[str, Any]:
-    """What no copy of a file has: its inode, an id that no other file was given, and the folder of its mark."""
+    """The identity of a file, different for every copy: its inode, a random id, and the folder of its mark."""
     folder = str(path.resolve().parent)
     return {"inode": os.fstat(descriptor).st_ino, "id": os.urandom(16).hex(), "folder": folder}
 
 
 def _last_identity(chain: Chain) -> dict[str, Any] | None:
-    """Of the file that counts, as the chain says; None in a chain that says nothing."""
+    """The identity of the valid file, from the chain; None if the chain records none."""
     return next((line for line in reversed(chain.lines) if "inode" in line), None)
 
 
@@ -697,7 +694,7 @@ def _mark_place(identity: dict[str, Any]) -> Path:
 
 
 def _create_mark(place: Path, head: str) -> int:
-    """A descriptor of a new mark, which is on the disk."""
+    """Create a mark, flush it to disk, and return its descriptor."""
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         _write(descriptor, head.encode(), 0)
@@ -711,22 +708,22 @@ def _create_mark(place: Path, head: str) -> int:
 
 
 def _open_mark(path: Path, descriptor: int, chain: Chain) -> int | None:
-    """A descriptor of the mark of the file that counts; None of a chain that was begun before there were marks.
+    """Open the mark of the valid file and return its descriptor; None for a chain from before marks existed.
 
     Raises:
-      LedgerError: the file is a copy, its mark is gone, or it lacks what was written since.
+      LedgerError: the file is a copy, its mark is missing, or it lacks lines written since.
     """
     identity = _last_identity(chain)
-    after = "after ledger.adopt(path) in this file alone"
+    after = "call ledger.adopt(path) and use this file alone"
     if identity is not None and identity["inode"] != os.fstat(descriptor).st_ino:
-        raise LedgerError(f"{path} is a copy: runs go on in the original, or {after}")
+        raise LedgerError(f"{path} is a copy: use the original, or {after}")
     if identity is None or "id" not in identity:
         return None
     if not (isinstance(identity["id"], str) and _ID.fullmatch(identity["id"])):
         raise Damaged(f"{path} has an id that no ledger has")
     beside = _mark_place(identity | {"folder": path.resolve().parent})
     mark = None
-    for place in (beside, _mark_place(identity)):  # a hard link lies elsewhere, and a folder may have moved
+    for place in (beside, _mark_place(identity)):  # a hard link is elsewhere, and a folder may have moved
         try:
             mark = _open_own(place, os.O_RDWR)
             break
@@ -734,36 +731,35 @@ def _open_mark(path: Path, descriptor: int, chain: Chain) -> int | None:
             continue
     if mark is None:
         raise LedgerError(
-            f"{path} lacks its mark {beside.name}, as a file does that was deleted and put back: put the mark back, "
-            f"or runs go on {after}"
+            f"{path} lacks its mark {beside.name}, as after a delete and restore: put the mark back, or {after}"
         )
     if os.pread(mark, len(_BEFORE_THE_FIRST), 0).decode("ascii", "replace") not in chain.hashes:
         os.close(mark)
         raise LedgerError(
-            f"{path} is an older copy, as its mark {beside.name} says: put the newest back, or runs go on {after}, and "
-            "what was spent since is forgotten"
+            f"{path} is an older copy, as its mark {beside.name} says: put the newest back, or {after}, and later "
+            "spends are forgotten"
         )
     return mark
 
 
 class _Prefix(NamedTuple):
-    """Bytes that were verified before, by their hash, and what they hold: only what follows them is read again."""
+    """Verified bytes of a file, by their hash, and their chain: only the rest of the file is parsed again."""
 
     end: int
     digest: bytes
     chain: Chain
 
 
-_known: dict[Path, _Prefix] = {}
+_prefixes: dict[Path, _Prefix] = {}
 
 
 def _verify(path: Path, content: bytes) -> tuple[Chain, int]:
-    """The chain in a file, and where its last whole line ends."""
-    known = _known.get(path)
-    if known is None or hashlib.sha256(content[: known.end]).digest() != known.digest:
-        known = _Prefix(0, b"", Chain((), _BEFORE_THE_FIRST, ()))
-    *whole, tail = content[known.end :].split(b"\n")
-    lines, hashes, previous = [*known.chain.lines], [*known.chain.hashes], known.chain.head
+    """The chain in a file, and the offset after its last whole line."""
+    prefix = _prefixes.get(path)
+    if prefix is None or hashlib.sha256(content[: prefix.end]).digest() != prefix.digest:
+        prefix = _Prefix(0, b"", Chain((), _BEFORE_THE_FIRST, ()))
+    *whole, tail = content[prefix.end :].split(b"\n")
+    lines, hashes, previous = [*prefix.chain.lines], [*prefix.chain.hashes], prefix.chain.head
     for number, line in enumerate(whole, start=len(lines) + 1):
         body, digest = line[:-_HASH_LENGTH], hashlib.sha256(line[:-_HASH_LENGTH]).hexdigest()
         match = _LINE.fullmatch(line)
@@ -780,14 +776,14 @@ def _verify(path: Path, content: bytes) -> tuple[Chain, int]:
     if not lines or not _may_be_torn(tail, (_START % previous).encode()):
         raise Damaged(f"{path}: line {len(lines) + 1} is damaged")
     chain, end = Chain(tuple(lines), previous, tuple(hashes)), len(content) - len(tail)
-    _known[path] = _Prefix(end, hashlib.sha256(content[:end]).digest(), chain)
+    _prefixes[path] = _Prefix(end, hashlib.sha256(content[:end]).digest(), chain)
     return chain, end
 
 
 def _may_be_torn(tail: bytes, start: bytes) -> bool:
-    """Whether it begins as the next line would, and is shorter than the length that it says.
+    """True if ``tail`` begins like the next line and is shorter than its declared length.
 
-    So a whole line whose newline was changed is not taken for one that was cut short.
+    A whole line with a changed newline is therefore damage, not a torn line.
     """
     if len(tail) <= len(start):
         return start.startswith(tail)
@@ -796,7 +792,7 @@ def _may_be_torn(tail: bytes, start: bytes) -> bool:
 
 
 def _line(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
-    """A line and its hash, of all that stands before the hash."""
+    """A line and its hash, over all bytes before the hash."""
     inner = _json("content", content)
     body = f"{_START % previous}{len(inner)}{_CONTENT}{inner}"
     digest = hashlib.sha256(body.encode()).hexdigest()
@@ -804,7 +800,7 @@ def _line(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
 
 
 def _append(opened: _Opened, content: dict[str, Any], *, named: bool = False) -> str:
-    """Add a line; it is on the disk when this returns its hash. ``named``: so was the file's name before."""
+    """Append a line, flush it to disk and return its hash. ``named``: the file's name is on disk already."""
     line, digest = _line(opened.chain.head, content)
     if opened.torn:
         os.ftruncate(opened.descriptor, opened.end)
@@ -814,13 +810,13 @@ def _append(opened: _Opened, content: dict[str, Any], *, named: bool = False) ->
     else:
         _settle(opened)
     if opened.mark is not None:
-        with suppress(OSError):  # the line stands; a mark that is behind names one that stands too
+        with suppress(OSError):  # the line is written; an outdated mark names an earlier line of the file
             os.pwrite(opened.mark, digest.encode(), 0)
     return digest
 
 
 def _write(descriptor: int, line: bytes, end: int) -> None:
-    """The whole line, or none of it: what a full disk cut off is taken back."""
+    """Write the whole line or nothing: remove a part written to a full disk."""
     try:
         if os.write(descriptor, line) < len(line):
             raise OSError(errno.ENOSPC, "the line was not written in full")
@@ -830,7 +826,7 @@ def _write(descriptor: int, line: bytes, end: int) -> None:
 
 
 def _settle(opened: _Opened) -> None:
-    """The whole file on the disk, and its name."""
+    """Flush the file and its name to disk."""
     os.fsync(opened.descriptor)
     _sync_folder(opened.path)
 
@@ -847,7 +843,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _exact(spend: Spend) -> Spend:
-    """The same, checked, its numbers fractions."""
+    """Check a spend and convert its numbers to fractions."""
     if not isinstance(spend, Spend) or not isinstance(spend.events, (tuple, list)) or not spend.events:
         raise TypeError("spend must be a Spend of at least one Event")
     unit = None if spend.unit is None else Fraction(float(_fraction("unit", spend.unit)))  # as in a ``Guarantee``
@@ -874,7 +870,7 @@ def _exact_event(event: Event) -> Event:
 
 
 def _fraction(name: str, value: Any) -> Fraction:
-    value = _plain(value) if getattr(value, "shape", ()) == () else value  # a list of an array may fill the memory
+    value = _plain(value) if getattr(value, "shape", ()) == () else value  # an array's list could exhaust memory
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Fraction)):
         raise TypeError(f"{name} must be a number, or a string that is one, got {value!r}")
     try:
@@ -887,20 +883,20 @@ def _fraction(name: str, value: Any) -> Fraction:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of NumPy and JAX as Python's own, their arrays as lists; anything else as it is."""
+    """Convert numbers of NumPy and JAX to Python's, and arrays to lists; return other values unchanged."""
     convert = getattr(value, "tolist", None)
     return convert() if callable(convert) else value
 
 
 def _amounts(spend: Spend) -> Amounts:
-    """Of a spend whose events are all of one notion."""
+    """The amounts of a spend with events of one notion."""
     costs = (event.level**2 if event.type == "gdp" else event.level for event in spend.events)
     slack = (sum((getattr(event, name) for event in spend.events), Fraction()) for name in ("delta", "total_variation"))
     return Amounts(sum(costs, Fraction()), *slack)
 
 
 def _to_json(spend: Spend) -> dict[str, Any]:
-    """For JSON: of each number the exact fraction and, for a human, a decimal rounded up."""
+    """Convert to JSON types: each number as an exact fraction and, for readers, as a decimal rounded up."""
     unit = None if spend.unit is None else _exact_and_decimal(spend.unit)
     words = {"relation": spend.relation, "unit": unit, "protects": spend.protects}
     return {"events": [_event_to_json(event) for event in spend.events]} | words | {"assumptions": [*spend.assumptions]}
@@ -917,7 +913,7 @@ def _exact_and_decimal(value: Fraction) -> list[str]:
 
 
 def _spend(line: dict[str, Any]) -> Spend:
-    """What ``_to_json`` made."""
+    """Read and check a spend from ``_to_json``."""
     unit = None if line["unit"] is None else _number(line["unit"])
     events = tuple(map(_event, line["events"]))
     return _exact(Spend(events, line["relation"], line["protects"], unit, tuple(line["assumptions"])))
@@ -934,9 +930,9 @@ def _number(written: list[str]) -> Fraction:
 
 
 @lru_cache
-def _parse_fraction(text: str) -> Fraction:  # a ledger says the same few numbers thousands of times
+def _parse_fraction(text: str) -> Fraction:  # cached: a ledger repeats a few numbers thousands of times
     if not isinstance(text, str):
-        raise TypeError("a number on record is text")
+        raise TypeError("number must be text")
     return _fraction("number", text)
 
 
@@ -950,20 +946,20 @@ def _down(value: Fraction) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    """Words that fit in a table."""
+    """Check text for a table."""
     if not (isinstance(value, str) and value.isprintable() and 0 < len(value) <= 200):
         raise ValueError(f"{name} must be 1 to 200 printable characters, got {value!r}")
     return value
 
 
 def _json(name: str, value: Any) -> str:
-    """One line of strict JSON."""
+    """Encode as one line of strict JSON."""
     if not isinstance(value, dict):
         raise TypeError(f"{name} must be a dictionary, got a {type(value).__name__}")
     try:
         return json.dumps(value, allow_nan=False, default=_plain)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be JSON, its numbers finite") from None
+        raise ValueError(f"{name} must be JSON with finite numbers") from None
 
 
 def _table(rows: list[list[str]]) -> list[str]:
@@ -979,5 +975,5 @@ def _who() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):
-        user = str(os.getuid())  # a container may have no name for it
+        user = str(os.getuid())  # a container may have no name for the user
     return f"{user}@{socket.gethostname()}"

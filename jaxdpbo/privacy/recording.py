@@ -1,4 +1,4 @@
-"""What the ledger holds of a run: its cost, which run it is, and arrays as text, bit for bit."""
+"""Ledger entries of a run: its cost, its fingerprint, and its arrays as text, bit for bit."""
 
 import base64
 import math
@@ -15,11 +15,11 @@ from jaxdpbo.types import Tree
 
 
 class Recording(NamedTuple):
-    """Where a release goes on record: a budget that it is paid out of, and a name.
+    """The ledger that pays for a release, and the name of the run there.
 
     Attributes:
-      path: of a ledger that ``ledger.create`` began.
-      run: its name there, and of its data and objective: a crash or a retry under one name does not pay twice.
+      path: the path of a ledger made by ``ledger.create``.
+      run: a name for the run with its data and objective; a retry under the same name does not pay twice.
     """
 
     path: str | Path
@@ -27,10 +27,10 @@ class Recording(NamedTuple):
 
 
 def check_recording(recording: Any) -> Recording:
-    """A checked recording with an absolute path: an objective may change the working directory.
+    """Check a recording and make its path absolute, since an objective may change the working directory.
 
     Raises:
-      TypeError: it is no ``Recording``, or its path is none.
+      TypeError: ``recording`` is no ``Recording``, or its ``path`` is no path.
       ValueError: its ``run`` is no name.
     """
     if not isinstance(recording, Recording):
@@ -43,23 +43,23 @@ def check_recording(recording: Any) -> Recording:
 
 
 def charge(recording: Recording, what: str, statement: guarantee.Guarantee, *public: object) -> ledger.Charge:
-    """Pay for all that a run will release, before it begins.
+    """Pay for all releases of a run, before the run begins.
 
-    A ledger of notion "gdp" takes a "dp" statement too, with its delta: by the GDP level that the statement proves of
-    itself (``also``), or by that of every mechanism of pure DP, whose log-ratios have a range of ``2 epsilon``
-    (``accounting.bounded_range_mu``; docs/theorems.md). A ledger of notion "dp" takes a "gdp" statement by its
-    ``also`` alone: from a ``mu`` no one epsilon follows.
+    A ledger of notion "gdp" also accepts a "dp" guarantee, with its delta. The charged GDP level is the ``also`` of the
+    guarantee, or the level of any pure DP mechanism, since its log-ratios have a range of ``2 epsilon``
+    (``accounting.bounded_range_mu``; docs/theorems.md). A ledger of notion "dp" accepts a "gdp" guarantee by its
+    ``also`` alone: a ``mu`` implies no single epsilon.
 
     Args:
-      recording: where, and its name there.
-      what: it is, in words.
-      statement: what it guarantees, which is its cost.
-      public: all public that it depends on, such as the algorithm and its config.
+      recording: the ledger, and the name of the run.
+      what: a description of the release.
+      statement: the guarantee of the run, charged as its cost.
+      public: all public values behind the release, such as the algorithm and its config.
 
     Raises:
-      ValueError: no name, or a guarantee that does not add up with others.
-      TypeError: something in ``public`` has no bytes to hash, or ``recording`` is none.
-      ledger.LedgerError: the budget does not suffice, or the name stands for something else.
+      ValueError: no name, or a guarantee of a notion without composition in a ledger.
+      TypeError: a value in ``public`` has no bytes to hash, or ``recording`` is no ``Recording``.
+      ledger.LedgerError: the budget does not suffice, or the name belongs to another run.
     """
     path, run = check_recording(recording)
     if statement.notion not in ledger.LEVELS:
@@ -72,21 +72,21 @@ def charge(recording: Recording, what: str, statement: guarantee.Guarantee, *pub
 
 
 def _level_for(path: str | Path, statement: guarantee.Guarantee) -> tuple[str, float]:
-    """Notion and level of a statement, of the ledger's notion where one is proved; else its own, which is refused."""
+    """Notion and level to charge: of the ledger's notion if proved, else of the guarantee's (refused by the ledger)."""
     levels = {statement.notion: statement.level} | dict([statement.also] if statement.also else [])
     if "dp" in levels:
-        wanted = ledger.account(path).budget.notion
-        if wanted in levels:
-            return wanted, levels[wanted]
-        if wanted == "gdp" and math.isfinite(2 * levels["dp"]):
-            return wanted, max(accounting.bounded_range_mu(2 * levels["dp"]), guarantee.LEAST)
+        notion = ledger.account(path).budget.notion
+        if notion in levels:
+            return notion, levels[notion]
+        if notion == "gdp" and math.isfinite(2 * levels["dp"]):
+            return notion, max(accounting.bounded_range_mu(2 * levels["dp"]), guarantee.LEAST)
     return statement.notion, statement.level
 
 
 def charge_once(recording: Recording, what: str, statement: guarantee.Guarantee, *public: object) -> ledger.Charge:
-    """``charge`` for a release that is drawn in one go: a second attempt is refused where the first stored nothing.
+    """Charge for a release drawn in one step; refuse a second attempt if the first stored no release.
 
-    What a failed attempt drew may have been seen, and trying until it succeeds is itself an output.
+    Somebody may have seen the draws of a failed attempt, and retrying until success is itself an output.
 
     Raises:
       ledger.LedgerError: see ``charge``; or the run was charged before and stored no release.
@@ -97,20 +97,20 @@ def charge_once(recording: Recording, what: str, statement: guarantee.Guarantee,
 
 
 def expect_first(recording: Recording, charged: ledger.Charge) -> None:
-    """Nothing, unless a run was charged before and stored no release.
+    """Raise if the run was charged before and stored no release.
 
     Raises:
-      ledger.LedgerError: it was.
+      ledger.LedgerError: see above.
     """
     if charged.charged_before and charged.release is None:
         raise ledger.LedgerError(
-            f"{recording.path}: run {charged.run!r} was charged before and did not end: what it drew may have been "
-            "seen, so its budget is spent; a new attempt needs a name, and a charge, of its own"
+            f"{recording.path}: run {charged.run!r} was charged before and did not end: somebody may have seen its "
+            "draws, so its budget is spent; start a new attempt under another run name"
         )
 
 
 def to_text(tree: Tree) -> list[dict[str, Any]]:
-    """The arrays of a pytree, for JSON."""
+    """Encode the arrays of a pytree for JSON."""
     arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     return [
         {
@@ -123,24 +123,24 @@ def to_text(tree: Tree) -> list[dict[str, Any]]:
 
 
 def from_text(like: Tree, written: list[dict[str, Any]]) -> Any:
-    """What ``to_text`` was given, in the shape of ``like``.
+    """Decode arrays from ``to_text``, in the structure of ``like``.
 
     Raises:
-      ledger.Damaged: it is of another shape.
+      ledger.Damaged: the arrays have other shapes or dtypes than ``like``.
     """
     leaves, shape = jax.tree.flatten(like)
     if not isinstance(written, list) or len(written) != len(leaves):
-        raise ledger.Damaged(f"what was recorded is not the {len(leaves)} arrays of this run")
+        raise ledger.Damaged(f"the ledger's entry must hold the {len(leaves)} arrays of this run, and does not")
     return jax.tree.unflatten(shape, [jnp.asarray(_array(*pair)) for pair in zip(leaves, written, strict=True)])
 
 
 def _array(like: Any, written: Any) -> np.ndarray:
     kinds = {"dtype": str, "shape": list, "data": str}
     if not isinstance(written, dict) or {name: type(value) for name, value in written.items()} != kinds:
-        raise ledger.Damaged("what was recorded is no array")
+        raise ledger.Damaged("the ledger's entry holds no array")
     if (written["dtype"], written["shape"]) != (str(like.dtype), list(like.shape)):
-        raise ledger.Damaged("what was recorded is of other shapes than this run's")
+        raise ledger.Damaged("the ledger's entry holds arrays of other shapes than this run's")
     try:
         return np.frombuffer(base64.b64decode(written["data"], validate=True), like.dtype).reshape(like.shape)
     except ValueError as error:
-        raise ledger.Damaged("what was recorded is no array") from error
+        raise ledger.Damaged("the ledger's entry holds no array") from error

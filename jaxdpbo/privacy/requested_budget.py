@@ -1,6 +1,6 @@
-"""The budget that you ask for: either ``mu``, or ``epsilon`` and ``delta``. There is no default.
+"""The requested budget: either ``mu``, or ``epsilon`` and ``delta``. There is no default.
 
-Errors name the arguments that you typed.
+Errors name the arguments as you typed them.
 """
 
 import math
@@ -13,12 +13,12 @@ from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting
 
 Made = TypeVar("Made")
-MOST_PARTS = 8  # parts of a budget; each may refuse another level
+MOST_PARTS = 8  # parts of a budget; each part may refuse another level
 TOTAL_VARIATION = 2.0**-85  # set aside for exact noise: 2^-110 or so for each of up to some 2^25 draws
 
 
 class LargeDelta(float):
-    """Permit a ``delta`` of one over the number of users or more, which is refused as a plain number.
+    """Permit a ``delta`` of ``1 / users`` or more, refused as a plain number.
 
     Such a ``delta`` protects little: publishing one record, drawn at random from ``n``, is ``(0, 1 / n)``-DP.
 
@@ -45,14 +45,14 @@ class BudgetError(ValueError):
 
 
 def configure(make: Callable[[float], Made], level: float, epsilon: Any = None, delta: Any = None) -> Made:
-    """Return ``make(level)``; turn a ``BudgetError`` into an error about the typed argument, with a number that works.
+    """Return ``make(level)``; turn a ``BudgetError`` into an error about the typed argument, with a usable value.
 
-    A budget may be divided into parts, which are shares of ``level``. A ``BudgetError`` is about the first refused part
-    only, so further levels are tried until ``make`` accepts one, ``MOST_PARTS`` at most.
+    A budget may be divided into parts, as shares of ``level``. A ``BudgetError`` concerns the first refused part only,
+    so ``configure`` tries further levels until ``make`` accepts, ``MOST_PARTS`` at most.
 
     Args:
-      make: a function of a level that reads no data.
-      level: the level that ``requested_mu`` returned.
+      make: a function of a level; reads no data.
+      level: the result of ``requested_mu``.
       epsilon: the typed ``epsilon``, or None if ``mu`` was typed.
       delta: the typed ``delta``, or None if ``mu`` was typed.
 
@@ -105,8 +105,8 @@ def requested_mu(
 ) -> float:
     """The GDP level of the requested budget, rounded down to ``dtype``.
 
-    Formal guarantee: a mechanism within ``total_variation`` of a ``mu``-GDP one is ``(epsilon, delta)``-DP for the
-    ``epsilon`` and ``delta`` asked for (Dong et al. 2022, corollary 2.13).
+    Formal guarantee: a mechanism within ``total_variation`` of a ``mu``-GDP mechanism is ``(epsilon, delta)``-DP for
+    the requested ``epsilon`` and ``delta`` (Dong et al. 2022, corollary 2.13).
 
     >>> from jaxdpbo.privacy import requested_budget
     >>> round(requested_budget.requested_mu(epsilon=3.0, delta=1e-5), 3)
@@ -115,9 +115,9 @@ def requested_mu(
     Args:
       mu: the GDP level; ``inf`` for no privacy.
       epsilon: at least zero and finite; with ``delta``, in place of ``mu``.
-      delta: in (0, 1). If ``users`` is given, below ``1 / users`` or a ``LargeDelta``. It has no default.
-      users: the number of protected users, if it is known.
-      total_variation: how far the mechanism may be from the ideal one; taken out of ``delta``.
+      delta: in (0, 1). If ``users`` is given, below ``1 / users`` or a ``LargeDelta``. No default.
+      users: the number of protected users, if known.
+      total_variation: the distance between the mechanism and the ideal mechanism, at most; taken out of ``delta``.
       dtype: float32 or float64, the dtype of the config's level.
 
     Raises:
@@ -144,12 +144,12 @@ def requested_mu(
     reserved = (1.0 + math.exp(min(epsilon, 700.0))) * total_variation
     if reserved > delta / 2:
         raise ValueError(_total_variation_message(epsilon, delta, total_variation))
-    least = (delta - reserved) * (1 - 2.0**-30)  # more than converting back can round up
+    least = (delta - reserved) * (1 - 2.0**-30)  # a margin above the rounding error of the reverse conversion
     return _checks.round_down(accounting.gdp_mu(epsilon, least), dtype)
 
 
 def _total_variation_message(epsilon: float, delta: float, total_variation: float) -> str:
-    """The error if ``total_variation`` uses up ``delta``: lower ``epsilon``, or raise ``delta`` if that cannot help."""
+    """The error if ``total_variation`` uses up ``delta``: lower ``epsilon``, or raise ``delta`` if no epsilon works."""
     because = f"noise from tables is within a total variation of {total_variation:.2g} of ideal noise"
     room = delta / (2 * total_variation) - 1
     if room > 1:
@@ -159,5 +159,5 @@ def _total_variation_message(epsilon: float, delta: float, total_variation: floa
 
 
 def _quote(mu: Any, epsilon: Any, delta: Any) -> str:
-    given = {"mu": mu, "epsilon": epsilon, "delta": delta}
-    return ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+    budget = {"mu": mu, "epsilon": epsilon, "delta": delta}
+    return ", ".join(f"{name}={value!r}" for name, value in budget.items() if value is not None)

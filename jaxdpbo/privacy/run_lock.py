@@ -1,7 +1,7 @@
-"""One process at a time goes on with a run on record that is evaluated point by point.
+"""Locks for recorded runs with point-by-point evaluation: only a single process continues a run.
 
-Two workers of one Optuna study, say, would each draw noise by a count of their own. The second would be stopped by
-the ledger, but only after a loss was evaluated; the lock refuses it before. Objects of one process share a lock.
+Without a lock, two workers of an Optuna study, say, would each draw noise by their own count. The ledger would stop the
+second worker only after the evaluation of a loss; the lock stops it first. Objects of the same process share a lock.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from jaxdpbo.privacy import ledger, recording
 
 
 class RunInUse(ledger.LedgerError):
-    """Another process goes on with this run."""
+    """Another process continues this run."""
 
 
 class _Held:
-    """A lock of this process, and how many objects hold it."""
+    """A lock of this process, and its number of holders."""
 
     def __init__(self, descriptor: int):
         self.descriptor, self.holders = descriptor, 0
@@ -48,12 +48,12 @@ def hold(recording: recording.Recording, holder: object) -> None:
 
 def _path(recording: recording.Recording) -> Path:
     name = hashlib.sha256(recording.run.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    path = Path(recording.path).resolve()  # of a link to the ledger too
+    path = Path(recording.path).resolve()  # one lock also for links to the ledger
     return path.with_name(f"{path.name}.{name}.lock")
 
 
 def _lock(path: Path, recording: recording.Recording) -> int:
-    import fcntl  # POSIX alone has it, as the ledger says
+    import fcntl  # POSIX only, as for the ledger
 
     try:
         descriptor = _files.open_private(path, os.O_RDWR | os.O_CREAT)
@@ -64,8 +64,8 @@ def _lock(path: Path, recording: recording.Recording) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise RunInUse(
-            f"{recording.path}: another process goes on with run {recording.run!r}: one worker at a time may evaluate; "
-            "give a second one a run, and a budget, of its own"
+            f"{recording.path}: another process continues run {recording.run!r}, and only one worker may evaluate: "
+            "give a second worker its own run name and budget"
         ) from None
     except OSError as error:  # a file system without locks
         os.close(descriptor)
@@ -85,7 +85,7 @@ def _release(path: Path, process: int) -> None:
 
 
 def _forget_in_child() -> None:
-    """A forked child would keep the lock as long as it lives."""
+    """Close the locks in a forked child, which would otherwise keep them for its lifetime."""
     global _lock_of_held
     _lock_of_held = threading.RLock()
     for held in _held.values():

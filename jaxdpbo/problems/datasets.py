@@ -1,4 +1,4 @@
-"""Real records that scikit-learn bundles: nothing is downloaded."""
+"""Real records bundled with scikit-learn, without downloads."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ class Dataset(NamedTuple):
     Attributes:
       features: ``(N, p)`` float64.
       targets: ``(N,)`` float64: a response, or a class number.
-      source: which data these are, and what they stand for.
+      source: the name of the data.
     """
 
     features: np.ndarray
@@ -25,11 +25,11 @@ class Dataset(NamedTuple):
 
 
 def load(name: str) -> Dataset:
-    """A numeric data set of ``NAMES``.
+    """Load a numeric data set of ``NAMES``.
 
     Raises:
       ValueError: an unknown name.
-      ModuleNotFoundError: scikit-learn is needed and missing.
+      ModuleNotFoundError: scikit-learn is missing.
 
     >>> from jaxdpbo.problems import datasets
     >>> datasets.load("diabetes").features.shape

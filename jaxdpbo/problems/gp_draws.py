@@ -8,16 +8,16 @@ from jaxdpbo import _checks
 
 
 def grid(side: float, points: int) -> np.ndarray:
-    """``(points^2, 2)``: a square of that side around the origin."""
+    """A grid of points ``(points^2, 2)`` on a square around the origin, with sides of length ``side``."""
     side, points = _checks.positive("side", side), _checks.size("points", points)
     axis = np.linspace(-side / 2, side / 2, points)
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
 
 
 def draws(key: jax.Array, count: int, *, side: float, points: int, lengthscale: float) -> jax.Array:
-    """``count`` draws ``(count, points^2)`` of a squared-exponential process of variance 1 on ``grid(side, points)``.
+    """Draws ``(count, points^2)`` of a squared-exponential process of variance 1 on ``grid(side, points)``.
 
-    Exact: the covariance is the Kronecker product of those of the two axes.
+    Exact: the covariance is the Kronecker product of the covariances of the two axes.
     """
     axis = jnp.linspace(-side / 2, side / 2, points)
     covariance = jnp.exp(-0.5 * jnp.square((axis[:, None] - axis[None, :]) / lengthscale))

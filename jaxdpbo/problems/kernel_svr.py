@@ -1,9 +1,9 @@
 """Hyper-parameters of a kernel support vector regression, Sopa et al. (2025), example 4.4 and appendix C.4.
 
-One point is ``(log lengthscales (p,), epsilon, C, gamma)``: ``d = p + 3`` parameters for ``p`` features. A user is one
-validation record, whose loss is its squared error. The training records are not protected: the loss of a user may
-depend on them, and the paper takes them as public. scikit-learn fits the machine, so the objective is a Python callable
-for ``run_loop``, not traceable.
+A point is ``(log lengthscales (p,), epsilon, C, gamma)``: ``d = p + 3`` parameters for ``p`` features. A user is a
+validation record, with its squared error as loss. The training records are not protected: the loss of a user may depend
+on them, and the paper takes them as public. scikit-learn fits the machine, so the objective is a Python callable for
+``run_loop``, not traceable.
 """
 
 import numpy as np
@@ -27,19 +27,18 @@ def split(
     ordered: bool = False,
     features: int | None = None,
 ) -> splits.Split:
-    """Train and validation records, standardised by the TRAINING records alone.
+    """Split a data set into training and validation records, standardised by the TRAINING records alone.
 
     Args:
       dataset: numeric records.
-      seed: of the permutation, and of the features.
-      train: how many records to train on.
-      validation: how many users; all that is left where not given.
-      ordered: no permutation: the first records train, later ones validate (a time series).
-      features: how many of them, drawn at random without looking at a record; all where not given. Appendix C.4
-        draws 30.
+      seed: the seed of the permutation and of the features.
+      train: the number of training records.
+      validation: the number of users; by default, all other records.
+      ordered: True for no permutation: the first records train, later ones validate (a time series).
+      features: the number of features, drawn at random without reading records; by default all. Appendix C.4 draws 30.
 
     Raises:
-      ValueError: more records or features asked for than there are, or a size below 1.
+      ValueError: more records or features than the data set has, or a size below 1.
     """
     first, second = splits.divide(len(dataset.targets), seed, train=train, validation=validation, ordered=ordered)
     if features is not None:
@@ -64,23 +63,23 @@ def loss(point: np.ndarray, data: splits.Split) -> np.ndarray:
     train = data.train / lengthscales
     machine = SVR(kernel="precomputed", epsilon=epsilon, C=c)
     machine.fit(correlations(gamma, train, train), data.train_targets)
-    with np.errstate(invalid="ignore", over="ignore"):  # a user who is not finite has a loss that is not
+    with np.errstate(invalid="ignore", over="ignore"):  # a non-finite record has a non-finite loss
         kernel = correlations(gamma, data.validation / lengthscales, train[machine.support_])
         predictions = kernel @ machine.dual_coef_[0] + machine.intercept_[0]
         return np.square(predictions - data.validation_targets)
 
 
 def _columns(total: int, features: int, seed: int) -> np.ndarray:
-    """``features`` of ``total`` column numbers, ascending; their stream is apart from the permutation's."""
+    """Draw ``features`` of ``total`` column numbers, ascending, by another random stream than the permutation's."""
     if _checks.size("features", features) > total:
         raise ValueError(f"features must be at most {total}, got {features}")
     return np.sort(np.random.default_rng([seed, 1]).choice(total, features, replace=False))
 
 
 def correlations(gamma: float, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
-    """``exp(-gamma |x - y|^2)`` for ``xs (p, d)`` and ``ys (q, d)``, by one matrix product, in one array ``(p, q)``.
+    """``exp(-gamma |x - y|^2)`` for ``xs (p, d)`` and ``ys (q, d)``, by a matrix product in place, ``(p, q)``.
 
-    libsvm's own, formed entry by entry, doubles the time of an evaluation.
+    The entry-by-entry kernel of libsvm would double the time of an evaluation.
     """
     result = 2.0 * (xs @ ys.T)
     result -= np.sum(np.square(xs), axis=1)[:, None]

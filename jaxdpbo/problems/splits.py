@@ -1,4 +1,4 @@
-"""Who trains and who is a user; and a scale for features that the users do not touch."""
+"""Splits into training records and users, and standardisation by training records alone."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from jaxdpbo import _checks
 
 
 class Split(NamedTuple):
-    """Records that train a model, and the users' validation records.
+    """The training records of a model, and the users' validation records.
 
     Attributes:
       train: ``(N, p)``.
@@ -23,23 +23,23 @@ class Split(NamedTuple):
     validation_targets: Any
 
 
-OF_USERS = Split(None, None, 0, 0)  # which axes count users
+OF_USERS = Split(None, None, 0, 0)  # the axis of users in each field
 
 
 def divide(
     total: int, seed: int, *, train: int, validation: int | None = None, ordered: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which of ``total`` records train ``(N,)`` and which are users ``(n,)``.
+    """Divide ``total`` record numbers into training records ``(N,)`` and users ``(n,)``.
 
     Args:
-      total: how many records there are.
-      seed: of the permutation.
-      train: ``N``.
-      validation: ``n``; all that are left where not given.
-      ordered: no permutation: the first records train, later ones validate (a time series).
+      total: the number of records.
+      seed: the seed of the permutation.
+      train: the number ``N`` of training records.
+      validation: the number ``n`` of users; by default, all other records.
+      ordered: True for no permutation: the first records train, later ones validate (a time series).
 
     Raises:
-      ValueError: more records asked for than there are, or a size below 1.
+      ValueError: ``train + validation`` is above ``total``, or a size is below 1.
     """
     train, total, seed = (
         _checks.size("train", train),
@@ -54,10 +54,10 @@ def divide(
 
 
 def standardise(values: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """``values (N + n, ...)`` less the mean, over the deviation, of the ``train`` rows alone.
+    """Standardise ``values (N + n, ...)`` by the mean and standard deviation of the ``train`` rows alone.
 
-    Means and deviations of validation records would let one user move another's loss, and void the guarantee. A
-    constant column says nothing, and becomes 0.
+    With the mean and deviation of validation records, a user could move another user's loss, against the guarantee. A
+    column constant in the ``train`` rows is centred only.
     """
     mean, deviation = values[train].mean(axis=0), values[train].std(axis=0)
     return (values - mean) / np.where(deviation == 0, 1.0, deviation)

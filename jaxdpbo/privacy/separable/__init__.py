@@ -1,4 +1,4 @@
-"""Proofs that a user's loss depends on that user's record alone: by construction, or read off the traced program."""
+"""Proofs of separability, each user's loss a function of the user's record alone: by construction or by analysis."""
 
 from jaxdpbo.privacy.separable.blocks import Blocks, blocks, cut, usual_count
 from jaxdpbo.privacy.separable.by_person import ByPerson, by_person

@@ -1,8 +1,8 @@
-"""Any learner as an objective of blocks of rows, so that a search protects ALL rows, those that train among them.
+"""Objectives of blocks of rows, for any learner: a search protects ALL rows, including the training rows.
 
-Sample and aggregate (Nissim, Raskhodnikova and Smith 2007): rows are cut into ``k`` blocks by a public permutation of
-row numbers. Block ``j`` fits the learner to its own training rows and measures it on its own held-out rows: entry ``j``
-of the losses depends on block ``j``'s rows alone, whatever the learner does. A replaced row is in one block.
+Sample and aggregate (Nissim, Raskhodnikova and Smith 2007): a public permutation of row numbers cuts the rows into
+``k`` blocks. Block ``j`` fits the learner to its own training rows and measures the loss on its own held-out rows, so
+entry ``j`` of the losses depends on block ``j``'s rows alone, for any learner. A replaced row is in a single block.
 """
 
 import random
@@ -23,21 +23,21 @@ from jaxdpbo.types import ArrayLike, Data
 Learner = Callable[[Any, Any, Any], Any]
 ON_ERROR = ("worst", "raise")
 TRAIN_SHARE = 0.75  # of a block's rows
-ROWS_OF_BLOCK, MOST_BLOCKS = 30, 100  # where nobody says how many: ``scripts/bench blocks``
+ROWS_OF_BLOCK, MOST_BLOCKS = 30, 100  # defaults: ``scripts/bench blocks``
 
 
 class Block(NamedTuple):
-    """Numbers of rows: ``train`` and ``held_out``."""
+    """The row numbers of a block: ``train`` and ``held_out``."""
 
     train: np.ndarray
     held_out: np.ndarray
 
 
 class Blocks:
-    """``(params, data) -> losses (k,)``; made by ``blocks``.
+    """An objective ``(params, data) -> losses (k,)``; made by ``blocks``.
 
     Attributes:
-      partition: a ``Block`` each: public.
+      partition: the ``k`` blocks of row numbers, public.
     """
 
     def __init__(
@@ -51,17 +51,17 @@ class Blocks:
         on_error: str,
         take: Any,
     ):
-        """See ``blocks``, which checks."""
+        """Store the arguments; ``blocks`` checks them."""
         self.learner, self.rows, self.partition, self.grouped = learner, rows, partition, grouped
         self.traceable, self._on_error, self._take = traceable, on_error, take
 
     @property
     def count(self) -> int:
-        """``k``."""
+        """The number of blocks, ``k``."""
         return len(self.partition)
 
     def __call__(self, params: Any, data: Data) -> Any:
-        """The loss of each block.
+        """Evaluate the loss ``(k,)`` of each block.
 
         Raises:
           ValueError: a leaf of the data has another number of rows.
@@ -77,7 +77,7 @@ class Blocks:
         return np.array([self._loss(params, data, number) for number in range(self.count)])
 
     def _vmap_blocks(self, params: Any, train: Any, held_out: Any) -> jax.Array:
-        """Of all blocks by ``jax.vmap``, of a learner that holds nothing which that may mix."""
+        """The losses of all blocks by ``jax.vmap``; raise if the learner uses an operation that may mix blocks."""
         leaves, inputs = jax.tree.flatten((train, held_out))
 
         def one_loss(*rows: Any) -> Any:
@@ -89,29 +89,29 @@ class Blocks:
         return losses
 
     def _loss(self, params: Any, data: Data, number: int) -> float:
-        """Of one block, as if there were no other: with generators of its own, silenced, whatever it raises."""
+        """The loss of a block, independent of all other blocks: own random generators, silence, errors caught."""
         take = _copy_rows if self._take is None else self._take
         with _silence.isolate():
             _seed(params, number)
             try:
                 rows = [take(data, of) for of in self.partition[number]]
-                found = np.asarray(self.learner(deepcopy(params), *rows), float)  # a learner may write on what it gets
-                return float(found) if found.shape == () and not np.isnan(found) else np.inf
+                loss = np.asarray(self.learner(deepcopy(params), *rows), float)  # a learner may modify its arguments
+                return float(loss) if loss.shape == () and not np.isnan(loss) else np.inf
             except _silence.STOPS:
                 raise
             except BaseException:
                 if self._on_error == "raise":
                     raise
-                return np.inf  # the largest loss, whatever the range
+                return np.inf  # the largest loss of any range
 
     def _expect(self, data: Data) -> None:
-        """Rows as many as were cut: beyond the last one, JAX would give every block the same row."""
+        """Check the number of rows: for a missing row, JAX would silently read the last row."""
         for leaf in jax.tree.leaves(data):
             if np.shape(leaf)[:1] != (self.rows,):
                 raise ValueError(f"data must have {self.rows} rows in every leaf, got shape {np.shape(leaf)}")
 
     def __repr__(self) -> str:
-        """Code and numbers of rows, no data."""
+        """Show the code and the numbers of rows, no data."""
         name = getattr(self.learner, "__qualname__", type(self.learner).__name__)
         return f"Blocks({name}, {self.count} blocks of {self.rows} rows)"
 
@@ -127,10 +127,10 @@ def blocks(
     take: Callable[[Any, np.ndarray], Any] | None = None,
     seed: int = 0,
 ) -> Blocks:
-    """An objective whose users are blocks of rows: what a run protects is then all rows, training and validation.
+    """Make an objective with blocks of rows as users: a run then protects all rows, training and validation.
 
-    Formal guarantee: that of the run, for replacing one row (with ``groups``, all rows of one person). It covers what
-    the run releases, such as ``params``: a model that is fitted to the rows afterwards is a release of its own.
+    Formal guarantee: the guarantee of the run, for the replacement of one row (with ``groups``, of all rows of one
+    person). It covers the releases of the run, such as ``params``; a model fitted to the rows later is another release.
 
     >>> import numpy as np
     >>> import jaxdpbo
@@ -145,36 +145,35 @@ def blocks(
     'all rows, training and validation'
 
     Args:
-      learner: ``(params, training rows, held-out rows) -> mean loss of the held-out rows``, ``params`` a point or, of a
-        ``Space``, a dict. It must keep nothing from one call for the next. What it learns of the rows beforehand,
-        classes, means, a vocabulary, types of columns, which rows to drop, it must learn inside, from the training
-        rows it is given.
-      rows: how many there are, public: the leading length of all leaves of ``data``.
-      k: how many blocks; more blocks mean less noise and smaller models. Each has ``rows // k`` rows; what is left over
-        is not used.
-      groups: ``(rows,)``, whose row each is: public, chosen without what the rows hold. All rows of one person are in
-        one block, and blocks then differ in size.
-      traceable: the learner is one of JAX: all blocks are fitted at once by ``jax.vmap``, and what that may mix is
-        refused where it is traced (``NotSeparable``, see ``per_user``). Without ``groups``.
-      on_error: "worst": a block whose fit fails, or that returns NaN, has the largest loss; NaN of a traceable learner
-        is the middle of the range, as everywhere. "raise", for looking for mistakes on data that
-        nobody minds: that something failed tells of the rows.
-      take: ``(data, numbers of rows) -> copies of these rows``; indexing of every leaf where not given.
-      seed: of the permutation, public.
+      learner: ``(params, training rows, held-out rows) -> mean loss of the held-out rows``; ``params`` is a point or,
+        for a ``Space``, a dict. The learner must keep nothing between calls. It must derive classes, means, a
+        vocabulary, column types or rows to drop inside the call, from the training rows of the call.
+      rows: the number of rows, public: the leading length of all leaves of ``data``.
+      k: the number of blocks; more blocks mean less noise and smaller models. Each block has ``rows // k`` rows; the
+        remaining rows are not used.
+      groups: ``(rows,)``, the owner of each row: public, chosen without the content of the rows. All rows of one person
+        are in the same block, so blocks differ in size.
+      traceable: True for a learner in JAX: ``jax.vmap`` fits all blocks at once, and the trace refuses operations that
+        may mix blocks (``NotSeparable``, see ``per_user``). Without ``groups``.
+      on_error: "worst": a block with a failed fit or a NaN loss has the largest loss; NaN of a traceable learner is the
+        middle of the range, as everywhere. "raise": raise the error, to find mistakes on harmless data; an error
+        reveals something about the rows.
+      take: ``(data, row numbers) -> copies of these rows``; by default, index every leaf.
+      seed: the public seed of the permutation.
 
     Returns:
-      A function of ``(params, data)``. ``minimize`` takes its ``users``, ``k``, from it.
+      A function of ``(params, data)``. ``minimize`` reads ``users``, ``k``, from the function.
 
     Raises:
-      ValueError: fewer than two rows (or persons) a block, a number out of range, ``groups`` of another length or of a
-        traceable learner.
+      ValueError: fewer than two rows (or persons) in a block, a number out of range, ``groups`` of another length or
+        with a traceable learner.
       TypeError: ``learner`` is no function.
     """
     if not callable(learner):
         raise TypeError(f"learner must be a function of params and two sets of rows, got {type(learner).__name__}")
     rows = _checks.size("rows", rows)
     if traceable and groups is not None:
-        raise ValueError("groups must not be given for a traceable learner: its blocks are of one size")
+        raise ValueError("groups must not be given for a traceable learner: jax.vmap needs blocks of one size")
     return Blocks(
         learner,
         rows,
@@ -187,15 +186,15 @@ def blocks(
 
 
 def usual_count(rows: int) -> int:
-    """How many blocks, where nobody says: a 30th of the rows (or persons), at most 100 and at least two."""
+    """The default number of blocks: a 30th of the rows (or persons), at most 100 and at least two."""
     return max(2, min(MOST_BLOCKS, _checks.size("rows", rows) // ROWS_OF_BLOCK))
 
 
 def cut(rows: int, k: int, *, groups: ArrayLike | None = None, seed: int = 0) -> tuple[Block, ...]:
-    """The ``k`` blocks of ``blocks``, which says what the arguments are.
+    """Cut row numbers into ``k`` blocks; see ``blocks`` for the arguments.
 
     Raises:
-      ValueError: as there.
+      ValueError: see ``blocks``.
     """
     rows, k = _checks.size("rows", rows), _checks.size("k", k)
     persons, owners = rows, None
@@ -204,12 +203,12 @@ def cut(rows: int, k: int, *, groups: ArrayLike | None = None, seed: int = 0) ->
         if len(owners) != rows:
             raise ValueError(f"groups must have {rows} entries, one a row, got {len(owners)}")
         persons = int(owners.max()) + 1
-    each = persons // k
-    train = min(max(round(TRAIN_SHARE * each), 1), each - 1)
-    if each < 2:
+    size = persons // k
+    train = min(max(round(TRAIN_SHARE * size), 1), size - 1)
+    if size < 2:
         raise ValueError(f"k must leave two rows (with groups, persons) a block, at most {persons // 2}, got {k}")
     order = np.random.default_rng(_checks.size("seed", seed, minimum=0)).permutation(persons)
-    parts = [order[number * each : (number + 1) * each] for number in range(k)]
+    parts = [order[number * size : (number + 1) * size] for number in range(k)]
     return tuple(Block(_take_rows(part[:train], owners), _take_rows(part[train:], owners)) for part in parts)
 
 
@@ -218,16 +217,16 @@ def _take_rows(persons: np.ndarray, owners: np.ndarray | None) -> np.ndarray:
 
 
 def _copy_rows(data: Any, numbers: np.ndarray) -> Any:
-    """Copies: a learner may write on what it is given."""
+    """Copy rows: a learner may modify its arguments."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[numbers], data)
 
 
 def _seed(params: Any, number: int) -> None:
-    """Global generators that depend on the block and the setting alone; ``isolate`` puts them back.
+    """Seed the global generators by the block and the setting alone; ``isolate`` restores them.
 
-    Of one generator for all blocks the second block's numbers would depend on how many the first one drew.
+    With a shared generator, the second block's numbers would depend on the number of draws by the first block.
     """
-    said = repr(sorted(params.items()) if isinstance(params, dict) else np.asarray(params).tolist())
-    seed = int.from_bytes(blake2b(f"{number}:{said}".encode(), digest_size=4).digest(), "little")
+    setting = repr(sorted(params.items()) if isinstance(params, dict) else np.asarray(params).tolist())
+    seed = int.from_bytes(blake2b(f"{number}:{setting}".encode(), digest_size=4).digest(), "little")
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002

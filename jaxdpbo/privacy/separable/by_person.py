@@ -1,4 +1,4 @@
-"""Several rows of data to a person: one entry a person, where whose row is whose is public."""
+"""Objectives for people with several rows of data each: one value for each person; the owner of each row is public."""
 
 from typing import Any
 
@@ -11,18 +11,18 @@ from jaxdpbo.types import ArrayLike, Data, Objective
 
 
 class ByPerson:
-    """``(point, data) -> values (..., n)``: the mean, or the sum, of what an objective gives for each person's rows.
+    """An objective ``(point, data) -> values (..., n)``: the mean, or the sum, over the values of each person's rows.
 
-    Two of equal objectives and the same rows are equal, so that neither compiles what the other has compiled.
+    Two instances with equal objectives and the same rows are equal, and share compiled programs.
     """
 
     def __init__(self, rows: Objective, person_of_row: np.ndarray, persons: int, average: bool):
-        """See ``by_person``, which checks."""
+        """Store the arguments; ``by_person`` checks them."""
         self.rows, self.person_of_row, self.persons, self.average = rows, person_of_row, persons, average
         self._same = rows, person_of_row.tobytes(), persons, average
 
     def __call__(self, point: ArrayLike, data: Data) -> Any:
-        """The values at a point: NumPy's for an objective in Python, JAX's for one of JAX."""
+        """Evaluate a point: return NumPy arrays for an objective in Python, JAX arrays for an objective in JAX."""
         returned = self.rows(point, data)
         library: Any = jnp if isinstance(returned, jax.Array) else np
         with _silence.debug_checks_off() if library is jnp else _silence.silence():
@@ -45,41 +45,41 @@ class ByPerson:
         return whole / library.broadcast_to(library.asarray(counts, whole.dtype), whole.shape)
 
     def replace_objective(self, rows: Objective) -> "ByPerson":
-        """The same people, of another objective."""
+        """Use another objective of rows, for the same people."""
         return ByPerson(rows, self.person_of_row, self.persons, self.average)
 
     def __eq__(self, other: object) -> bool:
-        """Of equal objectives, and the same rows of the same people."""
+        """Compare the objectives, and the rows of the people."""
         return isinstance(other, ByPerson) and self._same == other._same
 
     def __hash__(self) -> int:
-        """As equal as they are."""
+        """Hash the compared fields."""
         return hash(self._same)
 
     def __repr__(self) -> str:
-        """Code, no data."""
+        """Show the code, no data."""
         name = getattr(self.rows, "__qualname__", None) or repr(self.rows)
         return f"ByPerson({name}, {len(self.person_of_row)} rows of {self.persons} persons)"
 
 
 def _to_floats(values: Any, rows: int) -> Any:
-    """Sums of Booleans would be Boolean, of bytes modulo 256."""
+    """Convert to floats: sums of Booleans would be Boolean, sums of bytes modulo 256."""
     if isinstance(values, jax.Array):
         return values.astype(jnp.result_type(float)) if values.dtype.kind in "biu" else values
     listed = isinstance(values, (list, tuple)) and len(values) == rows
-    found = _user_values.to_numbers(values, (rows,) if listed else None)
-    return found if found.dtype.kind == "f" else found.astype(np.float64)
+    numbers = _user_values.to_numbers(values, (rows,) if listed else None)
+    return numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
 
 
 def by_person(
     objective: Objective, person_of_row: ArrayLike, *, persons: int | None = None, average: bool = True
 ) -> ByPerson:
-    """An objective of people who have several rows each, made of one of rows.
+    """Make an objective for people with several rows each from an objective of rows.
 
-    What a run protects is then everything that one person's rows hold. How many rows each person has, and where they
-    stand, is public: the guarantee says so (``guarantee.WHOSE_ROWS``). Entry ``p`` of the values is a function of the
-    entries of person ``p``'s rows alone: where the objective is one of ``per_user``, or a run is given its
-    ``user_axes``, which count rows, the condition on the losses leaves the guarantee.
+    A run then protects the content of all rows of a person. The number and the positions of each person's rows are
+    public: the guarantee assumes this (``guarantee.WHOSE_ROWS``). Entry ``p`` of the values is a function of the
+    entries of person ``p``'s rows alone: if the objective comes from ``per_user``, or you pass a run ``user_axes`` to
+    count the rows, the guarantee no longer assumes separable losses.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import by_person, per_user
@@ -92,18 +92,18 @@ def by_person(
     Args:
       objective: ``(point, data) -> values (..., m)``, rows along the last axis; of JAX or of Python.
       person_of_row: ``(m,)`` integers in ``[0, n)``, chosen without the users' data.
-      persons: ``n``; where not given, one more than the largest of ``person_of_row``.
-      average: the mean over a person's rows, so that each person counts alike and a loss keeps its range; False for the
-        sum. A person without rows has the value 0.
+      persons: the number ``n`` of people; by default, one more than the largest of ``person_of_row``.
+      average: True for the mean over a person's rows, with equal weight for each person and the same loss range; False
+        for the sum. A person without rows has the value 0.
 
     Returns:
-      A function of ``(point, data)``; ``data`` are those of the rows. ``minimize`` takes its ``users`` from it. To look
-      for mixed rows in Python code give ``objective`` itself to ``audit_separable``.
+      A function of ``(point, data)``, with the data of the rows. ``minimize`` reads ``users`` from the function. To
+      look for mixed rows in Python code, pass ``objective`` itself to ``audit_separable``.
 
     Raises:
       TypeError: ``objective`` is no function, ``person_of_row`` no array of integers.
-      ValueError: it is not of shape ``(m,)``, or names a person that is none of ``n``. Called: values of other than
-        ``m`` rows.
+      ValueError: ``person_of_row`` is not of shape ``(m,)``, or holds a number outside ``[0, n)``; on a call, the
+        values are not those of ``m`` rows.
     """
     if not callable(objective):
         raise TypeError(f"objective must be a function of a point and data, got {type(objective).__name__}")

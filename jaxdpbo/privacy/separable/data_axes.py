@@ -19,7 +19,7 @@ def find_axes(data: Data, user_axes: Tree) -> list[int | None]:
 
     Raises:
       TypeError: a leaf of ``user_axes`` is neither an integer nor None.
-      ValueError: ``user_axes`` is not a prefix of the tree of ``data``, or names an axis that a leaf does not have.
+      ValueError: ``user_axes`` is not a prefix of the tree of ``data``, or names an axis missing from a leaf.
     """
     expect_axes(user_axes)
     try:

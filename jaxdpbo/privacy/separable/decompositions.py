@@ -9,11 +9,11 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as
 
 from jaxdpbo.privacy.separable.primitives import CALLS
 
-DECOMPOSITIONS = "svd", "eigh", "eig", "schur", "hessenberg", "tridiagonal"  # of the last two axes of one operand
+DECOMPOSITIONS = "svd", "eigh", "eig", "schur", "hessenberg", "tridiagonal"  # of the last two axes of an operand
 
 
 def guard(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Rewrite a program so that the decomposition of a matrix with a non-finite entry is NaN, and prints nothing.
+    """Rewrite a program so the decomposition of a matrix with a non-finite entry is NaN, and prints nothing.
 
     The decomposition gets zeros in place of non-finite entries, and its results are replaced by NaN. Each matrix of a
     batch is guarded on its own; results of finite matrices keep their bits. A program without decompositions is

@@ -1,4 +1,4 @@
-"""Objectives that keep users apart whatever data they get: made so, or checked whenever they are traced."""
+"""Separable objectives for all data: separable by construction, or checked at every trace."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +14,12 @@ from jaxdpbo.types import ArrayLike, Data, Objective, Tree
 class SeparableObjective:
     """``(point, data) -> values (..., n)``: entry ``i`` depends on record ``i`` and public values alone, or it raises.
 
-    A run on it does not rest on the assumption that somebody wrote it so. Two of one function and the same axes are
-    equal, so that neither compiles what the other has compiled.
+    The guarantee of a run with this objective does not assume separable losses. Two instances of the same function and
+    axes are equal, and share compiled programs.
     """
 
     def __init__(self, function: Callable[..., Any], user_axes: Tree, public_constants: bool = False):
-        """``user_axes``: which axis of each leaf of ``data`` counts users, None for public leaves; see ``per_user``."""
+        """``user_axes``: the axis of users in each leaf of ``data``, None for public leaves; see ``per_user``."""
         data_axes.expect_axes(user_axes)
         self.function, self.user_axes = function, user_axes
         self.public_constants = _checks.flag("public_constants", public_constants)
@@ -28,33 +28,33 @@ class SeparableObjective:
         self._compiled = jax.jit(self._trace)
 
     def __call__(self, point: ArrayLike, data: Data) -> jax.Array:
-        """The values at a point."""
+        """Evaluate the values at a point."""
         return self._compiled(point, data)
 
     def _trace(self, point: Any, data: Any) -> jax.Array:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        """Of one function and the same axes."""
+        """Compare the function and the axes."""
         return isinstance(other, SeparableObjective) and self._same == other._same
 
     def __hash__(self) -> int:
-        """As equal as they are."""
+        """Hash the compared fields."""
         return hash(self._same)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it was made of."""
+        """Pickle the arguments of the constructor."""
         return type(self), (self.function, self.user_axes, self.public_constants)
 
     def __repr__(self) -> str:
-        """Code, no data."""
+        """Show the code, no data."""
         name = getattr(self.function, "__qualname__", type(self.function).__name__)
         constants = ", public_constants=True" if self.public_constants else ""
         return f"{type(self).__name__}({name}, {self.user_axes}{constants})"
 
 
 class CheckedObjective(SeparableObjective):
-    """An objective that ``check_separable`` reads whenever it is traced; what was read is what runs."""
+    """An objective checked by ``check_separable`` at every trace; the checked program runs."""
 
     function: Objective
 
@@ -76,7 +76,7 @@ class CheckedObjective(SeparableObjective):
 
 
 class PerUser(SeparableObjective):
-    """The loss of one person, mapped over all of them; see ``per_user``."""
+    """The loss of one person, mapped over all people; see ``per_user``."""
 
     function: Callable[..., jax.Array]
 
@@ -89,18 +89,18 @@ class PerUser(SeparableObjective):
         def one_loss(*record):
             return self.function(*jax.tree.unflatten(inputs, record))
 
-        parts = [_slice(*one) for one in zip(leaves, axes, strict=True)]
+        parts = [_slice(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)]
         program = separability_check.program_of_one(one_loss, parts, axes, public_constants=self.public_constants)
         (losses,) = jax.vmap(core.jaxpr_as_fun(program), in_axes=axes, out_axes=-1)(*leaves)
         return losses
 
 
 def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0, *, public_constants: bool = False) -> PerUser:
-    """An objective made of the loss of one person, ``loss(point, record) -> ()``.
+    """Make an objective from the loss of one person, ``loss(point, record) -> ()``.
 
     Entry ``i`` of the losses is a function of record ``i`` and of public values by construction. The guarantee of a run
-    on this objective does not rest on somebody's having written it so; it names what no program can show, that row
-    ``i`` of ``data`` was made from record ``i`` (``guarantee.OWN_ROWS``).
+    does not assume separable losses. It assumes ``guarantee.OWN_ROWS`` instead, which no program can show: row ``i`` of
+    ``data`` was made from record ``i``.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo import per_user
@@ -110,21 +110,21 @@ def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0, *, public_cons
     [1. 5.]
 
     Args:
-      loss: traceable; ``record`` is ``data`` with one person's slice of each leaf, and public leaves whole. It returns
-        one array, a scalar for a loss; users are the last axis of all of them. A loop in it may run until this person
-        is done; how long all take is then the slowest person's time, which whoever watches the clock sees.
-      user_axes: which axis counts users: a prefix of the tree of ``data``, as for ``jax.vmap``; None for public leaves.
-      public_constants: every array that ``loss`` captures or writes down is public: no record is in it. The guarantee
-        rests on that by ``guarantee.OWN_ROWS``. Say so where ``loss`` multiplies by ``jnp.array([...])``, or calls a
-        function of JAX that holds an array of its own, such as ``jax.scipy.special.ndtri``.
+      loss: a traceable function; ``record`` is ``data`` with one person's slice of each leaf, and public leaves whole.
+        It returns an array, a scalar for a loss; the results of all people have users on the last axis. A loop may run
+        until this person is done; the total time is then the slowest person's, visible to anybody with a clock.
+      user_axes: the axis of users: a prefix of the tree of ``data``, as for ``jax.vmap``; None for public leaves.
+      public_constants: True if all arrays captured or written down by ``loss`` are public and hold no record; the
+        guarantee assumes this by ``guarantee.OWN_ROWS``. Set it if ``loss`` multiplies by ``jnp.array([...])``, or
+        calls a function of JAX with an array inside, such as ``jax.scipy.special.ndtri``.
 
     Returns:
-      A function of ``(point, data)``. Where it is traced it raises ``NotSeparable`` if ``loss`` holds what ``jax.vmap``
-      does not promise to keep apart (callbacks, foreign code, collectives, ``custom_vmap``, primitives that are not
-      JAX's, records as keys of another generator than threefry, ``betainc``, a convolution by one's own kernel, and on
-      accelerators decompositions that a batch iterates until all have converged), and ValueError if it captures an
-      array, which may be made of all records, or if no axis counts users. docs/functions.md lists the functions of JAX
-      that are refused. A matrix that is not finite is decomposed into NaN, so that LAPACK prints nothing about it.
+      A function of ``(point, data)``. Its trace raises ``NotSeparable`` if ``loss`` holds operations without a promise
+      of ``jax.vmap`` to separate users (callbacks, foreign code, collectives, ``custom_vmap``, primitives from outside
+      JAX, records as keys of another generator than threefry, ``betainc``, a convolution by the person's own kernel,
+      and on accelerators decompositions iterated until the whole batch has converged). It raises ValueError if ``loss``
+      captures an array, possibly made of all records, or if no axis counts users. docs/functions.md lists the refused
+      functions of JAX. The decomposition of a matrix with a non-finite entry is NaN, so LAPACK prints nothing.
 
     Raises:
       TypeError: ``loss`` is no function, an axis no integer, ``public_constants`` no Boolean.
@@ -135,7 +135,7 @@ def per_user(loss: Callable[..., jax.Array], user_axes: Tree = 0, *, public_cons
 
 
 def _slice(leaf: Any, axis: int | None) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of one person's part."""
+    """The shape and dtype of one person's slice."""
     shape = list(leaf.shape)
     if axis is not None:
         del shape[axis]

@@ -1,4 +1,4 @@
-"""JAX's own operations and generators, recognised by identity: any code may define a primitive of the same name."""
+"""The operations and generators of JAX, recognised by identity: any code may define a primitive of the same name."""
 
 import functools
 import sys
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn, Literal, Primitive, Var, primitives
 
-CALLS = {  # primitive -> its parameter that holds a program
+CALLS = {  # primitive -> the name of its program parameter
     "jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
 }  # fmt: skip
@@ -34,7 +34,7 @@ _GENERATORS = "threefry2x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32", "
 
 
 def collect_primitives() -> dict[str, Primitive]:
-    """The primitives in JAX's loaded ``lax`` and ``random`` modules, by name, without names that two of them share."""
+    """The primitives in JAX's loaded ``lax`` and ``random`` modules, by name; names of two primitives are left out."""
     objects: dict[str, dict[int, Primitive]] = {}
     for name, module in list(sys.modules.items()):
         if name.startswith(_MODULES):
@@ -48,12 +48,12 @@ OF_JAX = collect_primitives()  # collected once, when this package is imported
 
 
 def is_of_jax(equation: JaxprEqn) -> bool:
-    """True if the operation's primitive is JAX's own, not another one of the same name."""
+    """True if the operation's primitive is JAX's own, not another with the same name."""
     return OF_JAX.get(equation.primitive.name) is equation.primitive
 
 
 def key_kinds(variables: Sequence[Var | Literal]) -> list[int | None]:
-    """For each variable that holds keys, the index of its generator in ``_GENERATORS``; None if it is not there."""
+    """For each variable of keys, the index of its generator in ``_GENERATORS``; None for other generators."""
     kinds = [getattr(variable.aval, "dtype", None) for variable in variables]
     return [_generator_index(kind) for kind in kinds if kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key)]
 

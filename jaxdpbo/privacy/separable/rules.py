@@ -1,8 +1,8 @@
-"""What each primitive does to the axis that counts users: one function a family, in one table.
+"""Rules for the effect of each primitive on the axis of users: a function for each family, in a table.
 
-A rule is given an equation and, for each operand, the axis along which it counts users, or None where it is public; at
-least one is not. Slice ``i`` along that axis is a function of record ``i`` and of public values. The rule answers the
-axis of the results (one for all), or says in words why there is none. It may say less than is true and never more.
+A rule gets an equation and, for each operand, the axis of users, or None if the operand is public; at least one operand
+is not. Slice ``i`` along the axis is a function of record ``i`` and of public values. The rule returns the axis of
+users in all results, or the reason why there is none. A rule may refuse a separable result, never accept another.
 """
 
 import math
@@ -20,30 +20,30 @@ DIFFERENT = "combines arrays whose users lie along different axes"
 
 
 def atom_shape(variable: Var | Literal) -> tuple[int, ...]:
-    """Of a variable or a literal of a program."""
+    """The shape of a variable or a literal of a program."""
     return tuple(getattr(variable.aval, "shape", ()))
 
 
 def _shared_axis(axes: Axes) -> int | None:
-    """The axis of all operands that are not public, or None where they differ."""
+    """The common axis of all private operands; None if the axes differ."""
     private = {axis for axis in axes if axis is not None}
     return private.pop() if len(private) == 1 else None
 
 
 def _private_operand(axes: Axes) -> int:
-    """The one operand that is not public, by its place."""
+    """The place of the only private operand."""
     (place,) = (place for place, axis in enumerate(axes) if axis is not None)
     return place
 
 
 def _elementwise(equation: JaxprEqn, axes: Axes) -> int | str:
-    """Entry by entry of operands of one shape, public scalars among them."""
+    """Rule for operations entry by entry, on operands of one shape and public scalars."""
     axis = _shared_axis(axes)
     return DIFFERENT if axis is None else axis
 
 
 def _make_rule(crosses: Callable[[JaxprEqn, int], str]) -> Rule:
-    """The shared axis, kept as it is, unless ``crosses(equation, axis)`` says what the operation does to users."""
+    """Make a rule that keeps the shared axis, unless ``crosses(equation, axis)`` returns a reason to refuse."""
 
     def rule(equation: JaxprEqn, axes: Axes) -> int | str:
         axis = _shared_axis(axes)
@@ -53,7 +53,7 @@ def _make_rule(crosses: Callable[[JaxprEqn, int], str]) -> Rule:
 
 
 def _resolve_axes(equation: JaxprEqn, named: int | Sequence[int], operand: int = 0) -> list[int | None]:
-    """Axes of an operand, from the front: JAX takes some from behind."""
+    """Convert axes of an operand to nonnegative numbers: JAX accepts negative axes."""
     rank = len(atom_shape(equation.invars[operand]))
     return [int(axis) % rank for axis in np.atleast_1d(named)]
 
@@ -64,7 +64,7 @@ def _broadcast_in_dim(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _reshape(equation: JaxprEqn, axes: Axes) -> int | str:
-    """The axis survives where the sizes before it multiply to the same and its own is the same."""
+    """Keep the axis if its own size, and the product of the sizes before it, stay the same."""
     axis, old, new = axes[0], atom_shape(equation.invars[0]), tuple(equation.params["new_sizes"])
     if axis is not None and equation.params.get("dimensions") is None:
         for place, size in enumerate(new):
@@ -125,7 +125,7 @@ def _pad(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _axis_rule(name: str, what: str) -> Rule:
-    """Works along the axis ``params[name]``, or the last."""
+    """Make a rule for operations along the axis ``params[name]``, by default the last."""
 
     def crosses(equation: JaxprEqn, axis: int) -> str:
         return f"{what} users" if axis in _resolve_axes(equation, equation.params.get(name, -1)) else ""
@@ -143,7 +143,7 @@ def _unstack(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _last_axes_rule(kept: int, what: str) -> Rule:
-    """Works on the last ``kept`` axes of the first operand; the axes before them are those of all."""
+    """Make a rule for operations on the last ``kept`` axes of the first operand, with batch axes before them."""
     return _make_rule(
         lambda equation, axis: f"{what} users" if axis >= len(atom_shape(equation.invars[0])) - kept else ""
     )
@@ -178,8 +178,8 @@ def _dot_general(equation: JaxprEqn, axes: Axes) -> int | str:
     if places:
         return places[0]
     side, free = private[0], []
-    for one, variable in enumerate(equation.invars):
-        taken = {*contracted[one], *batch[one]}
+    for operand, variable in enumerate(equation.invars):
+        taken = {*contracted[operand], *batch[operand]}
         free.append([axis for axis in range(len(atom_shape(variable))) if axis not in taken])
     return len(batch[0]) + (len(free[0]) if side else 0) + free[side].index(axes[side])
 
@@ -200,7 +200,7 @@ def _window(equation: JaxprEqn, axis: int) -> str:
 
 
 def _gather(equation: JaxprEqn, axes: Axes) -> int | str:
-    """Users along a whole window, along a batching axis, or, of a public operand, along the indices."""
+    """Keep users along a whole window, along a batching axis, or, for a public operand, along the indices."""
     (operand, indices), numbers = axes, equation.params["dimension_numbers"]
     rank, shapes = len(atom_shape(equation.outvars[0])), [atom_shape(variable) for variable in equation.invars]
     beside = [axis for axis in range(rank) if axis not in numbers.offset_dims]  # the indices' own axes, in order
@@ -221,7 +221,7 @@ def _gather(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _scatter(equation: JaxprEqn, axes: Axes) -> int | str:
-    """Users along a whole window of operand and updates, or along a batching axis of all three."""
+    """Keep users along a whole window of operand and updates, or along a batching axis of all three operands."""
     (operand, indices, updates), numbers = axes, equation.params["dimension_numbers"]
     shapes = [atom_shape(variable) for variable in equation.invars]
     beside = [axis for axis in range(len(shapes[2])) if axis not in numbers.update_window_dims]
@@ -242,7 +242,7 @@ def _scatter(equation: JaxprEqn, axes: Axes) -> int | str:
 
 
 def _batching_axis(numbers: Any, axes: Axes, beside: Sequence[int]) -> int | None:
-    """Return the batching axis of the operand that indexes users in every private operand of the scatter, or None."""
+    """The operand's batching axis of users, if every private operand of the scatter shares it; else None."""
     operand, indices, updates = axes
     for axis, theirs in zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True):
         if operand in (None, axis) and indices in (None, theirs) and updates in (None, beside[theirs]):
@@ -256,7 +256,7 @@ def _bitcast(equation: JaxprEqn, axis: int) -> str:
 
 
 def has_negative_axis(equation: JaxprEqn) -> bool:
-    """Whether an axis among the parameters is negative, which JAX's rules for vmap do not expect."""
+    """True if an axis among the parameters is negative, since JAX's rules for vmap do not expect negative axes."""
     named = [value for name, value in equation.params.items() if name in AXES]
     return any(axis < 0 for axis in jax.tree.leaves(named) if isinstance(axis, (int, np.integer)))
 
@@ -306,11 +306,11 @@ RULES: dict[str, Rule] = {
     "lu_pivots_to_permutation": _last_axes_rule(1, "permutes"),
     "triangular_solve": _triangular_solve,
     "bitcast_convert_type": _make_rule(_bitcast),
-    # Each threefry key has a stream of its own; keys of records by other generators do not get here.
+    # Each threefry key has its own stream; the walk refuses keys of records by other generators earlier.
     **{f"random_{name}": _elementwise for name in ("bits", "split", "fold_in", "wrap", "unwrap", "clone", "seed")},
 }
-# One loop multiplies what all have found until the last one has converged (``jax.scipy.special.betainc``): how often
-# one is multiplied, by what may be NaN, depends on the others.
+# A loop multiplies the values of all users until the last user has converged (``jax.scipy.special.betainc``): the count
+# of multiplications of a user's value, by factors that may be NaN, depends on the others.
 TOGETHER = ("regularized_incomplete_beta",)
-ONE_STREAM = "rng_bit_generator", "rng_uniform"  # a batch of states draws from its first
-ITERATIVE = ("eigh", "svd")  # on accelerators a batch may be iterated until all have converged
+ONE_STREAM = "rng_bit_generator", "rng_uniform"  # a batch of states draws from its first state
+ITERATIVE = ("eigh", "svd")  # on accelerators, a batch may be iterated until all matrices have converged

@@ -1,4 +1,4 @@
-"""A search for users that are mixed, in an objective that no program shows: Python code is run again and compared."""
+"""An audit for mixed users in objectives without a traceable program: rerun Python code and compare the losses."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,12 +11,12 @@ from jaxdpbo.types import ArrayLike, Data, Objective
 
 
 class SeparabilityAudit(NamedTuple):
-    """What ``audit_separable`` saw. NOT PRIVATE: for the holder of the data alone.
+    """The result of ``audit_separable``. NOT PRIVATE: for the holder of the data alone.
 
     Attributes:
-      mixed: pairs ``(i, j)``: the loss of user ``j`` moved when the record of user ``i`` was replaced.
-      largest: how far the furthest moved, inf where a number became none or the other way round.
-      replaced: how many replacements were tried, over all points.
+      mixed: pairs ``(i, j)``: the loss of user ``j`` moved after a replacement of the record of user ``i``.
+      largest: the largest move of a loss; inf if a number became NaN or the reverse.
+      replaced: the number of tried replacements, over all points.
     """
 
     mixed: tuple[tuple[int, int], ...]
@@ -24,7 +24,7 @@ class SeparabilityAudit(NamedTuple):
     replaced: int
 
     def __bool__(self) -> bool:
-        """Whether no user was seen to move another's loss."""
+        """True if no user moved another user's loss."""
         return not self.mixed
 
 
@@ -38,11 +38,11 @@ def audit_separable(
     replace: Callable[[Data, int], Data] | None = None,
     tolerance: float = 0.0,
 ) -> SeparabilityAudit:
-    """Replace one user's record at a time, and see whether another user's loss moves.
+    """Replace one user's record at a time, and find moves of another user's loss.
 
-    It finds bugs and proves nothing: a condition that these records, replacements and points do not meet is not met
-    here. What it returns depends on the data: show it to nobody who may not see them. Where JAX can trace the
-    objective, ``check_separable`` proves what this one looks for.
+    The audit finds bugs and proves nothing: it tests only these records, replacements and points. The result depends on
+    the data: show it only to people with access to the data. If JAX can trace the objective, ``check_separable`` proves
+    separability.
 
     >>> import numpy as np
     >>> from jaxdpbo.privacy import separable
@@ -58,26 +58,26 @@ def audit_separable(
 
     Args:
       objective: ``(point, data) -> losses (..., n)``, users along the last axis; deterministic, or every loss moves.
-      points: where to evaluate.
-      data: what the objective needs.
-      users: ``n``.
-      records: which users' records are replaced, one at a time; the first, the last and up to eight between them where
-        not given.
-      replace: ``(data, i) -> data`` with the record of user ``i`` replaced, the original untouched. Where not given,
-        every array leaf of ``data`` of leading length ``n`` gets the next user's row there, and then ten times its
-        largest number.
-      tolerance: moves up to this are none; 0 compares to the last bit.
+      points: the points to evaluate.
+      data: the data of the objective.
+      users: the number ``n`` of users.
+      records: the users to replace, one at a time; by default the first, the last and up to eight between them.
+      replace: ``(data, i) -> data`` with the record of user ``i`` replaced, the original untouched. By default, every
+        array leaf of ``data`` of leading length ``n`` gets the next user's row there, and then ten times its largest
+        number.
+      tolerance: ignore moves up to this size; 0 compares to the last bit.
 
     Raises:
-      ValueError: the losses do not have ``n`` entries, a record is none of ``n``, nothing in ``data`` can be replaced.
+      ValueError: the losses do not have ``n`` entries, a record is outside ``[0, n)``, or nothing in ``data`` can be
+        replaced.
     """
     users = _checks.size("users", users)
     chosen = np.unique(np.linspace(0, users - 1, 10).astype(int)) if records is None else records
     rows = [int(row) for row in chosen]
     if not rows or not all(0 <= row < users for row in rows):
-        raise ValueError(f"records must be of the {users} users, at least one, got {len(rows)}")
+        raise ValueError(f"records must be numbers of users in [0, {users}), at least one, got {rows}")
     if replace is None and not any(_counts(leaf, users) for leaf in jax.tree.leaves(data)):
-        raise ValueError(f"replace must be given where no array of data has leading length users = {users}")
+        raise ValueError(f"replace must be given if no array of data has leading length users = {users}")
     mixed, largest, count = set(), 0.0, 0
     for point in points:
         before = _losses(objective, point, data, users)
@@ -95,7 +95,7 @@ def _counts(leaf: Any, users: int) -> bool:
 
 
 def _make_replacements(data: Data, row: int, users: int) -> Iterator[Data]:
-    """The next user's record in the place of this one's, and a record far outside."""
+    """Yield the data with the next user's record in place of this user's, and with an outlier there."""
 
     def replace_row(leaf: Any, record: Callable[[np.ndarray], Any]) -> Any:
         if not _counts(leaf, users):
@@ -109,7 +109,7 @@ def _make_replacements(data: Data, row: int, users: int) -> Iterator[Data]:
 
 
 def _make_outlier(rows: np.ndarray) -> Any:
-    """Ten times the largest number; for what is no number the first row."""
+    """Ten times the largest float of ``rows``; the first row of other types."""
     return 10 * np.max(np.abs(rows)) if np.issubdtype(rows.dtype, np.floating) else rows[0]
 
 
@@ -124,7 +124,7 @@ def _losses(objective: Objective, point: Any, data: Data, users: int) -> np.ndar
 
 
 def _differences(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """How far each user's loss moved ``(n,)``, none where it is the same, NaN and infinities among that."""
+    """The move ``(n,)`` of each user's loss: 0 for equal values, including NaN and infinities."""
     same = (before == after) | (np.isnan(before) & np.isnan(after))
     with np.errstate(invalid="ignore"):
         distance = np.abs(after - before)

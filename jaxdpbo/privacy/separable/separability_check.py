@@ -1,8 +1,8 @@
-"""Is entry ``i`` of a function's result a function of record ``i`` alone? Read off the traced program.
+"""Separability of traced programs: prove that entry ``i`` of the result is a function of record ``i`` alone.
 
-The program is walked equation by equation with the rules of ``rules``; what has a program of its own (``jit``,
-``scan``, ``while_loop``, ``cond``, ``checkpoint``, derivatives) is walked inside. The analysis is sound and not
-complete: what it passes is separable (docs/theorems.md), what it refuses need not be wrong.
+The analysis walks the program equation by equation with the rules of ``rules``, and enters operations with their own
+programs (``jit``, ``scan``, ``while_loop``, ``cond``, ``checkpoint``, derivatives). The analysis is sound, not
+complete: accepted programs are separable (docs/theorems.md), refused programs need not be wrong.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,31 +25,31 @@ JAX = str(Path(jax.__file__).parent)
 
 
 class NotSeparable(ValueError):
-    """The program was not shown to keep users apart; says which primitive, of which shape, at which line."""
+    """The analysis could not prove the program separable; the message names the primitive, its shapes and the line."""
 
 
 class Separable:
-    """A program that was checked, and is run as it was checked: ``(point, data) -> values``.
+    """A checked program, run exactly as checked: ``(point, data) -> values``.
 
     Attributes:
       program: the closed jaxpr.
-      axis: of the values, along which entry ``i`` depends on record ``i`` and on public values alone.
+      axis: the axis of users in the values; entry ``i`` depends on record ``i`` and on public values alone.
     """
 
     def __init__(self, program: ClosedJaxpr, axis: int, inputs: Tree):
-        """``inputs``: the structure of its arguments."""
+        """``inputs``: the tree structure of the arguments."""
         self.program, self.axis, self._inputs = program, axis, inputs
         self._compiled = jax.jit(core.jaxpr_as_fun(program))
 
     def __call__(self, point: ArrayLike, data: Data) -> jax.Array:
-        """The values at a point, of the shapes and dtypes that were checked; TypeError for others."""
+        """Evaluate a point; raise TypeError for other shapes or dtypes than the checked ones."""
         leaves, structure = jax.tree.flatten((point, data))
         if structure != self._inputs:
             raise TypeError(f"the checked program takes {self._inputs}, got {structure}")
         leaves = [jnp.asarray(leaf) for leaf in leaves]
-        given, checked = ([(one.shape, one.dtype) for one in avals] for avals in (leaves, self.program.in_avals))
-        if given != checked:
-            raise TypeError(f"the checked program takes arrays {checked}, got {given}")
+        passed, checked = ([(aval.shape, aval.dtype) for aval in avals] for avals in (leaves, self.program.in_avals))
+        if passed != checked:
+            raise TypeError(f"the checked program takes arrays {checked}, got {passed}")
         (values,) = self._compiled(*leaves)
         return values
 
@@ -63,12 +63,12 @@ def check_separable(
     users: int | None = None,
     public_constants: bool = False,
 ) -> Separable:
-    """Show that entry ``i`` of ``objective(point, data)`` depends on record ``i`` and on public values alone.
+    """Prove that entry ``i`` of ``objective(point, data)`` depends on record ``i`` and on public values alone.
 
-    The objective is traced once, by shapes and dtypes, and the traced program is read: what ``data`` holds plays no
-    part. Sound, not complete: what passes is separable, what is refused need not be wrong. No check can see that row
-    ``i`` of ``data`` was itself made from record ``i`` (a scaler fitted on all rows outside), nor that what is called
-    public is public.
+    The check traces the objective once, by shapes and dtypes, and reads the traced program: the values in ``data`` play
+    no part. Sound, not complete: accepted objectives are separable, refused objectives need not be wrong. No check can
+    see if row ``i`` of ``data`` was itself made from record ``i`` (a scaler may be fitted on all rows outside), or if
+    the leaves and arrays declared public are public.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo.privacy import separable
@@ -85,21 +85,21 @@ def check_separable(
     reduce_sum of (5, 2) reduces over users
 
     Args:
-      objective: traceable, see ``run_scan``.
+      objective: a traceable function, see ``run_scan``.
       point: arrays or ``jax.ShapeDtypeStruct``: public.
-      data: likewise; its leaves are public or have an axis that counts users.
-      user_axes: which: a prefix of the tree of ``data``, as ``in_axes`` of ``jax.vmap``; None for public leaves.
-      users: how many; where not given, the length that the axes share.
-      public_constants: arrays that the objective holds are public, see ``per_user``.
+      data: arrays or ``jax.ShapeDtypeStruct``; leaves are public or have an axis of users.
+      user_axes: the axis of users, as a prefix of the tree of ``data`` as in ``jax.vmap``; None for public leaves.
+      users: the number of users; by default, the common length of the axes.
+      public_constants: True if arrays held by the objective are public, see ``per_user``.
 
     Returns:
       The checked program, a function of ``(point, data)``.
 
     Raises:
-      NotSeparable: with the primitive, its shape, why, and the line of the source.
-      ValueError: axes of different lengths, no axis at all, one buffer both public and a user's, arrays that the
-        objective holds (they may be made of records: pass them in ``data``, or see ``public_constants``; a captured
-        number counts as public), values of no or several arrays.
+      NotSeparable: with the primitive, its shapes, the reason, and the source line.
+      ValueError: axes of different lengths, no axis at all, a buffer both public and a user's, arrays held by the
+        objective (possibly made of records: pass them in ``data``, or see ``public_constants``; a captured number
+        counts as public), or values other than a single array.
     """
     axes, leaves = data_axes.find_axes(data, user_axes), jax.tree.leaves(data)
     count = data_axes.expect_users(leaves, axes)
@@ -124,27 +124,27 @@ def program_of_one(
     *,
     public_constants: bool = False,
 ) -> ClosedJaxpr:
-    """The program of one person's values, shown to hold nothing that ``jax.vmap`` might mix between people.
+    """Trace one person's values, and prove that ``jax.vmap`` cannot mix people in the program.
 
     Args:
-      function: of one person's part of each leaf.
-      avals: of those parts.
-      axes: None for leaves that are public.
-      public_constants: it may hold arrays, which are public.
+      function: takes one person's slice of each leaf.
+      avals: the shapes and dtypes of the slices.
+      axes: None for public leaves.
+      public_constants: True to allow arrays in the function, all public.
 
     Raises:
-      NotSeparable: see ``per_user.per_user``.
-      ValueError: it holds an array, or returns none or several.
+      NotSeparable: see ``objectives.per_user``.
+      ValueError: the function holds an array, or does not return a single array.
     """
     program = _trace(function, *avals, public_constants=public_constants)
     return _guard(program, [PUBLIC if axis is None else OWN for axis in axes], _Walk(0, mapped=True))[0]
 
 
 def _guard(program: ClosedJaxpr, taints: Sequence[Taint], walk: "_Walk") -> tuple[ClosedJaxpr, Taint]:
-    """What runs, and the taint of its result: the program with its decompositions guarded, which is read again.
+    """Guard the program's decompositions and check it again; return the guarded program and the taint of its result.
 
     Raises:
-      NotSeparable: at a line of the program as it was written.
+      NotSeparable: naming a line of the original program.
     """
     (taint,) = walk.program(program, taints)
     if isinstance(taint, Mixed):
@@ -156,14 +156,14 @@ def _guard(program: ClosedJaxpr, taints: Sequence[Taint], walk: "_Walk") -> tupl
 
 
 def _trace(function: Callable[..., Any], *arguments: Any, public_constants: bool) -> ClosedJaxpr:
-    """The program of a function that returns one array and holds none, or some."""
+    """Trace a function; check that it returns a single array and, unless ``public_constants``, holds no array."""
 
-    def check_result(*given: Any) -> Any:
-        found = function(*given)
-        for leaf in jax.tree.leaves(found):
+    def check_result(*traced: Any) -> Any:
+        values = function(*traced)
+        for leaf in jax.tree.leaves(values):
             if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, bool, int, float, complex)):
                 raise TypeError(f"objective must return an array of real numbers, got {type(leaf).__name__}")
-        return found
+        return values
 
     program, returned = jax.make_jaxpr(check_result, return_shape=True)(*arguments)
     if not hasattr(returned, "shape"):
@@ -172,14 +172,15 @@ def _trace(function: Callable[..., Any], *arguments: Any, public_constants: bool
         if np.ndim(constant) and not public_constants:
             raise ValueError(
                 f"objective captures an array of shape {np.shape(constant)}, or calls a function of JAX that holds it, "
-                "such as ndtri: it may be made of records: pass it in data, as a public leaf if it is one, or say "
-                "public_constants=True to per_user, CheckedObjective or check_separable if no array in the code is"
+                "such as ndtri, and the array may be made of records: pass it in data, as a public leaf if it is "
+                "public, or pass public_constants=True to per_user, CheckedObjective or check_separable if no array in "
+                "the code holds records"
             )
     return program
 
 
 def _constants(closed: ClosedJaxpr) -> Iterator[Any]:
-    """All that a program and those inside it hold besides what they are given."""
+    """Yield all constants and literals of a program and of the programs inside it."""
     yield from closed.consts
     yield from _literals(closed.jaxpr)
 
@@ -195,34 +196,34 @@ def _literals(jaxpr: Jaxpr) -> Iterator[Any]:
 
 
 class _Walk:
-    """One analysis: of how many users, and whether on CPUs alone: the program may be called on any device there is."""
+    """A walk through a program, for a number of users; CPU rules apply only if every available device is a CPU."""
 
     def __init__(self, users: int, mapped: bool = False):
         self.users, self.mapped = users, mapped  # mapped: by vmap, from one record to all
         self.on_cpus = set(backend.backends()) == {"cpu"}
-        self.inside: list[JaxprEqn] = []  # equations whose own programs are being walked
+        self.inside: list[JaxprEqn] = []  # the stack of equations under analysis
 
     def refuse(self, why: str, equation: JaxprEqn) -> Mixed:
-        """Says the operation, the shapes it is given, why, and the line of the source that asked for it."""
+        """Describe a refusal: the operation, the shapes of its operands, the reason, and the source line."""
         shapes = ", ".join(str(rules.atom_shape(atom)) for atom in equation.invars)
-        lines = (_line(one) for one in reversed(self.inside))
-        line = next(filter(None, lines), "a line that JAX does not know")
+        lines = (_line(outer) for outer in reversed(self.inside))
+        line = next(filter(None, lines), "an unknown line")
         return Mixed(f"{equation.primitive.name} of {shapes} {why} at {line}")
 
     def program(self, closed: ClosedJaxpr, taints: Sequence[Taint]) -> list[Taint]:
-        """The taints of what a closed program returns. Its constants are public."""
-        jaxpr, known = closed.jaxpr, {}
+        """The taints of the results of a closed program. Constants are public."""
+        jaxpr, taint_of = closed.jaxpr, {}
 
         def read(atom: Var | Literal) -> Taint:
-            return PUBLIC if isinstance(atom, Literal) else known[atom]
+            return PUBLIC if isinstance(atom, Literal) else taint_of[atom]
 
-        known.update(zip(jaxpr.constvars, [PUBLIC] * len(jaxpr.constvars), strict=True))
-        known.update(zip(jaxpr.invars, taints, strict=True))
+        taint_of.update(zip(jaxpr.constvars, [PUBLIC] * len(jaxpr.constvars), strict=True))
+        taint_of.update(zip(jaxpr.invars, taints, strict=True))
         for equation in jaxpr.eqns:
             self.inside.append(equation)
-            found = self._equation(equation, [read(atom) for atom in equation.invars])
+            results = self._equation(equation, [read(atom) for atom in equation.invars])
             self.inside.pop()
-            known.update(zip(equation.outvars, found, strict=True))
+            taint_of.update(zip(equation.outvars, results, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
     def _equation(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
@@ -240,7 +241,7 @@ class _Walk:
         return self._apply_rule(equation, taints)
 
     def _fault(self, equation: JaxprEqn, taints: Sequence[Taint]) -> str:
-        """Why an operation is refused whatever is made of its results; empty where it is not."""
+        """The reason to refuse an operation for any use of its results; empty if there is none."""
         name, kinds = equation.primitive.name, primitives.key_kinds((*equation.invars, *equation.outvars))
         private = any(taint != PUBLIC for taint in taints)
         if name in primitives.OUTSIDE or equation.effects:
@@ -263,7 +264,7 @@ class _Walk:
             if isinstance(taint, Mixed):
                 return [taint] * results
         if not any(isinstance(taint, UserSlices) for taint in taints):
-            return [OWN] * results  # of one record and of public values, whatever is done to them
+            return [OWN] * results  # any function of one record and public values
         if OWN in taints:
             return [self.refuse("combines the record of one turn with other records", equation)] * results
         if name not in rules.RULES:
@@ -272,13 +273,13 @@ class _Walk:
             return [
                 self.refuse("iterates on accelerators until all users' matrices have converged", equation)
             ] * results
-        found = rules.RULES[name](equation, [taint.axis if isinstance(taint, UserSlices) else None for taint in taints])
-        if isinstance(found, str):
-            return [self.refuse(found, equation)] * results
-        return [self._fitting(UserSlices(found), out, equation) for out in equation.outvars]
+        axis = rules.RULES[name](equation, [taint.axis if isinstance(taint, UserSlices) else None for taint in taints])
+        if isinstance(axis, str):
+            return [self.refuse(axis, equation)] * results
+        return [self._fitting(UserSlices(axis), out, equation) for out in equation.outvars]
 
     def _fitting(self, taint: Taint, variable: Var, equation: JaxprEqn) -> Taint:
-        """A user axis is one of the result's, and as long as there are users: whatever a rule says."""
+        """Check, for any rule, that the result has the user axis, with the length of the number of users."""
         if isinstance(taint, UserSlices):
             shape = rules.atom_shape(variable)
             if taint.axis >= len(shape) or shape[taint.axis] != self.users:
@@ -286,12 +287,12 @@ class _Walk:
         return taint
 
     def _maps(self, equation: JaxprEqn, taints: Sequence[Taint]) -> bool:
-        """Whether vmap does to each record what is done to one."""
+        """True if vmap applies the operation to each record as if it were alone."""
         name = equation.primitive.name
         if taints.count(PUBLIC) == len(taints):
             return True
         if name == "conv_general_dilated" and PUBLIC not in taints:
-            return False  # XLA multiplies everyone's signal by kernels that are 0 where they are another's: NaN is not
+            return False  # XLA multiplies every signal by kernels with zeros for other users, and 0 * NaN is NaN
         if name in rules.TOGETHER:
             return False
         return not (name in rules.ITERATIVE and not self.on_cpus) and name not in rules.ONE_STREAM
@@ -301,7 +302,7 @@ class _Walk:
     def _find_fixed_point(
         self, carry: list[Taint], step: Callable[[list[Taint]], list[Taint]], equation: JaxprEqn
     ) -> list[Taint]:
-        """The least taints that a step does not change."""
+        """The least taints unchanged by a step."""
         while True:
             after = [self._join(pair, equation) for pair in zip(carry, step(carry), strict=True)]
             if after == carry:
@@ -328,8 +329,8 @@ class _Walk:
         if over_users and any(taint != PUBLIC for taint in carry):
             why = "carries values from one user's turn to the next"
             return [self.refuse(why, equation)] * len(equation.outvars)
-        each = [self._all_turns(taint, over_users) for taint in body(carry)[carried:]]
-        return [self._fitting(*one, equation) for one in zip([*carry, *each], equation.outvars, strict=True)]
+        stacked = [self._all_turns(taint, over_users) for taint in body(carry)[carried:]]
+        return [self._fitting(*pair, equation) for pair in zip([*carry, *stacked], equation.outvars, strict=True)]
 
     @staticmethod
     def _all_turns(taint: Taint, over_users: bool) -> Taint:
@@ -345,8 +346,9 @@ class _Walk:
 
     def _while(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         params = equation.params
-        asked, done = params["cond_nconsts"], params["body_nconsts"]
-        of_cond, of_body, carry = taints[:asked], taints[asked : asked + done], taints[asked + done :]
+        cond_count, body_count = params["cond_nconsts"], params["body_nconsts"]
+        of_cond, rest = taints[:cond_count], taints[cond_count:]
+        of_body, carry = rest[:body_count], rest[body_count:]
         carry = self._find_fixed_point(
             carry, lambda carry: self.program(params["body_jaxpr"], [*of_body, *carry]), equation
         )
@@ -361,15 +363,15 @@ class _Walk:
     def _cond(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
         index, *operands = taints
         branches = [self.program(branch, operands) for branch in equation.params["branches"]]
-        found = [self._join(one, equation) for one in zip(*branches, strict=True)]
+        joined = [self._join(results, equation) for results in zip(*branches, strict=True)]
         if index == PUBLIC:
-            return found
-        if index == OWN and not any(isinstance(taint, UserSlices) for taint in found):
-            return [taint if isinstance(taint, Mixed) else OWN for taint in found]
+            return joined
+        if index == OWN and not any(isinstance(taint, UserSlices) for taint in joined):
+            return [taint if isinstance(taint, Mixed) else OWN for taint in joined]
         return [self.refuse("chooses a branch by values that depend on records", equation)] * len(equation.outvars)
 
     def _custom_linear_solve(self, equation: JaxprEqn, taints: list[Taint]) -> list[Taint]:
-        """What runs is ``solve``; a constant of the matrix product that it does not read plays no part."""
+        """Walk ``solve``, the program to run; constants read only by the matrix product play no part."""
         lengths, programs = equation.params["const_lengths"], equation.params["jaxprs"]
         counts = [lengths.matvec, lengths.vecmat, lengths.solve, lengths.transpose_solve]
         begin = sum(counts[:2])
@@ -377,7 +379,7 @@ class _Walk:
 
 
 def _line(equation: JaxprEqn) -> str:
-    """File, line and function of the innermost frame outside JAX; empty where the trace was another call's."""
+    """File, line and function of the innermost frame outside JAX; empty for a trace cached by another call."""
     traceback = equation.source_info.traceback
     for frame in traceback.frames if traceback else ():
         if not frame.file_name.startswith(JAX) and not frame.file_name.startswith("<"):

@@ -1,4 +1,4 @@
-"""Which records a value of a traced program depends on: none, one for each slice, one alone, or any."""
+"""Taints: the records behind a value of a traced program, as none, one for each slice, a single record, or any."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Public:
-    """Depends on no record."""
+    """The value depends on no record."""
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,12 @@ class UserSlices:
 
 @dataclass(frozen=True)
 class Own:
-    """All of it depends on one record: the one whose turn it is in a loop over users."""
+    """The whole value depends on a single record: the current record of a loop over users."""
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """Anything else: which operation made it so, why, and where."""
+    """Any other dependence: ``said`` names the operation behind it, the reason, and the line."""
 
     said: str
 
@@ -33,7 +33,7 @@ PUBLIC, OWN = Public(), Own()
 
 
 def join(taints: Sequence[Taint]) -> Taint | None:
-    """Of values of which any may be the one at hand; None where no statement covers them all."""
+    """The taint of a value chosen from several; None if no taint covers all of them."""
     private = [taint for taint in taints if taint != PUBLIC]
     for taint in private:
         if isinstance(taint, Mixed):

@@ -496,9 +496,9 @@ def test_a_box_of_another_dimension_than_the_data_says_what_point_was_passed():
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        (np.zeros(USERS + 1), rf"objective must not return values of shape \({USERS + 1},\)"),
+        (np.zeros(USERS + 1), rf"loss must not return values of shape \({USERS + 1},\)"),
         (0.5, "one loss per user, not their mean"),
-        ("a", rf"objective must return one loss per user, not their mean: shape \({USERS},\), got shape \(\)"),
+        ("a", rf"loss must return one loss per user, not their mean: shape \({USERS},\), got shape \(\)"),
     ],
 )
 def test_wrong_first_values_are_refused_before_the_second_evaluation(returned, message):

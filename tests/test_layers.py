@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "jaxdpbo"
 FLOORS = {
-    "types": 0, "_arrays": 0, "_checks": 0, "_files": 0, "_lazy": 0, "_silence": 0, "_user_values": 0, "input_noise": 0, "space": 0,
-    "surrogate": 1, "privacy": 1, "theory": 1, "training": 2, "algorithms": 3,
+    "types": 0, "_arrays": 0, "_checks": 0, "_files": 0, "_lazy": 0, "_silence": 0, "_user_values": 0,
+    "input_noise": 0, "space": 0, "surrogate": 1, "privacy": 1, "theory": 1, "training": 2, "algorithms": 3,
     "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "tuning": 5, "integrations": 6, "commands": 7,
     "__init__": 8, "__main__": 8,
 }  # fmt: skip

@@ -5,6 +5,8 @@ import builtins
 import os
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -149,3 +151,21 @@ def test_the_skeleton_of_an_algorithm_runs():
 
 def distances(point, data):
     return jax.numpy.sum(jax.numpy.square(data - point[None]), axis=1)
+
+
+PROGRAMS = """
+import jax, sys
+started = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, _, **__: started.append(event) if event == "/jax/core/compile/backend_compile_duration" else None
+)
+exec(compile(sys.stdin.read(), "README.md", "exec"), {})
+print(len(started))
+"""
+
+
+def test_the_example_starts_three_programs_at_most():
+    """The run, and the user's own array: configs are arithmetic of NumPy."""
+    example, *_ = examples()
+    done = subprocess.run([sys.executable, "-c", PROGRAMS], input=example, capture_output=True, text=True, check=True)
+    assert 1 <= int(done.stdout.split()[-1]) <= 3

@@ -375,7 +375,7 @@ def test_what_a_ledger_cannot_hold_is_refused(driver, tmp_path):
     given = case.algorithm, case.objective, records(), case.config(1.0)
     with pytest.raises(ValueError, match="run must be given"):
         driver(*given, ledger=drivers.Recording(path, ""))
-    with pytest.raises(TypeError, match="recording must be Recording\\(path, run\\), got PosixPath"):
+    with pytest.raises(TypeError, match="ledger must be Recording\\(path, run\\), got PosixPath"):
         driver(*given, ledger=path)
     with pytest.raises(ValueError, match="key"):
         driver(

@@ -196,6 +196,8 @@ def _run_in_python(
     """``run_loop``. If tracing was tried before, an exception of the loss in the first step is raised unchanged."""
     try:
         return run_loop(plan.algorithm, loss, data, plan.config, ledger=ledger, run=run)
+    except result.ObjectiveError as error:
+        raise result.ObjectiveError(str(error).replace("objective", "loss", 1)) from None
     except result.RunInterrupted as error:
         failed = error.__cause__
         if not tried or error.step != 0 or not isinstance(failed, Exception):

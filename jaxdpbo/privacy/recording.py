@@ -34,7 +34,7 @@ def check_recording(recording: Any) -> Recording:
       ValueError: its ``run`` is no name.
     """
     if not isinstance(recording, Recording):
-        raise TypeError(f"recording must be Recording(path, run), got {type(recording).__name__}")
+        raise TypeError(f"ledger must be Recording(path, run), got {type(recording).__name__}")
     if not isinstance(recording.run, str) or not recording.run:
         raise ValueError(f"run must be given with a ledger, as a name of the release, got {recording.run!r}")
     if not isinstance(recording.path, (str, Path)):

@@ -119,7 +119,7 @@ def objective(
       >>> config = jaxdpbo.dpareto.config(
       ...     bounds=bounds, initial_design=bounds, proposals=1, integer_mask=spaces.INTEGER_MASK
       ... )
-      >>> run = jaxdpbo.run_loop(jaxdpbo.dpareto.algorithm, measure, data, config, key=jax.random.key(2))
+      >>> run = jaxdpbo.run_loop(jaxdpbo.dpareto.algorithm, measure, data, config)
       >>> run.release.values.shape, run.guarantee.notion
       ((3, 2), 'none')
 

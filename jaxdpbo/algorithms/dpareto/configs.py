@@ -92,7 +92,7 @@ def config(
       >>> config = jaxdpbo.dpareto.config(
       ...     bounds=[[0.0], [1.0]], initial_design=[[0.2], [0.8]], proposals=2, search=maximize.Search(16, 1, 2)
       ... )
-      >>> run = jaxdpbo.run_scan(jaxdpbo.dpareto.algorithm, objective, jnp.asarray(1.0), config, key=jax.random.key(0))
+      >>> run = jaxdpbo.run_scan(jaxdpbo.dpareto.algorithm, objective, jnp.asarray(1.0), config)
       >>> run.release.values.shape, int(run.release.front.sum()), run.guarantee.notion
       ((4, 2), 4, 'none')
     """

@@ -140,7 +140,7 @@ def blocks(
     ...     return np.mean(np.minimum(np.abs(held_out[:, -1] - held_out[:, :-1] @ w), 1))
     >>> rows = np.random.default_rng(0).normal(size=(3000, 4))
     >>> objective = jaxdpbo.blocks(learner, len(rows), 60)
-    >>> run = jaxdpbo.minimize(objective, rows, [(0.1, 10.0)], mu=1, loss_range=(0, 1), steps=4)
+    >>> run = jaxdpbo.minimize(objective, rows, [(0.1, 10.0)], mu=1, loss_range=(0, 1), search=jaxdpbo.Search(steps=4))
     >>> run.guarantee.protects
     'all rows, training and validation'
 

@@ -89,7 +89,7 @@ def propose(
         return jnp.clip(points, bounds[:1], bounds[1:])
 
     def place(offsets):
-        """Place points at ``theta + scale * offsets``, shift them as a whole into the box to keep their shape, and clip."""
+        """Place points at ``theta + scale * offsets``; shift them as a whole into the box (keeps their shape); clip."""
         points = jnp.where(mask[:, None], theta[None] + scale[None] * offsets, theta[None])
         points += jnp.maximum(bounds[0] - jnp.min(points, axis=0), 0.0)[None]
         points += jnp.minimum(bounds[1] - jnp.max(points, axis=0), 0.0)[None]
@@ -167,7 +167,7 @@ def propose_fewest(
     batch: int,
     polish_steps: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Propose the fewest points with best trace under ``tolerance``, or none if already under (Sopa et al. 2025, Algorithm 2).
+    """Propose the fewest points with best trace under ``tolerance``, possibly none (Sopa et al. 2025, Algorithm 2).
 
     Returns:
       The points ``(b, d)`` and the mask ``(b,)`` of the leading points to evaluate: all where the cap ``batch`` binds.

@@ -19,7 +19,7 @@ from jaxdpbo.surrogate import gp, kernels
 def log_marginal_likelihood(
     model: gp.Model, points: jax.Array, first: jax.Array, second: jax.Array, correlations: jax.Array
 ) -> jax.Array:
-    """Compute ``log p(first, second)`` of each pair of tasks and each correlation, ``(p, r)``. Reads values: NOT private.
+    """``log p(first, second)`` of each pair of tasks and each correlation, ``(p, r)``. Reads values: NOT private.
 
     Args:
       model: the process of one task, and the noise, positive.

@@ -1,4 +1,4 @@
-"""Predictions of a finished search: of any setting, and which setting to use at a wanted epsilon. NOT PRIVATE."""
+"""Predictions of a finished search: for any setting, and the best setting at a given epsilon. NOT PRIVATE."""
 
 from typing import NamedTuple
 
@@ -15,12 +15,12 @@ RAW_SAMPLES, NUM_RESTARTS, STEPS = 4096, 8, 60
 
 
 class Prediction(NamedTuple):
-    """A setting, and its posterior: medians and central 95 % intervals.
+    """A setting with its posterior: medians and central 95 % intervals.
 
     Attributes:
       point: ``(d,)``.
-      epsilon: ``(3,)``: 2.5 %, median, 97.5 %. A privacy oracle computes it exactly: use that before a release.
-      error: ``(3,)``, likewise, of the mean error.
+      epsilon: ``(3,)``: 2.5 %, median, 97.5 %. A privacy oracle computes epsilon exactly: call one before a release.
+      error: ``(3,)``: 2.5 %, median, 97.5 % of the mean error.
     """
 
     point: jax.Array
@@ -43,7 +43,7 @@ def _predict(config, released, points):
 
 @jax.jit
 def improvement(config: Config, released: Release, points: jax.Array) -> jax.Array:
-    """``config.acquisition`` at ``points (k, d)``: ``(k,)``, in its own units."""
+    """Acquisition ``config.acquisition`` at ``points (k, d)``: ``(k,)``, in its own units."""
     given = _standardise(config, released)
     both, left = _condition(given), surrogates.undominated_region(config, given)
     return jax.lax.map(
@@ -53,16 +53,16 @@ def improvement(config: Config, released: Release, points: jax.Array) -> jax.Arr
 
 
 def best_setting(key: jax.Array, config: Config, released: Release, *, epsilon: float) -> Prediction:
-    """The setting of least expected error among those expected to have at most this ``epsilon``.
+    """Find the setting of least expected error among those with an expected epsilon of at most ``epsilon``.
 
     The front has points only where the search measured; the surrogates predict everywhere (the open problem of Avent et
-    al. 2020, section 6). NOT PRIVATE: it reads the measured errors.
+    al. 2020, section 6). NOT PRIVATE: reads the measured errors.
 
     Args:
       key: for the search.
       config: of the finished search.
-      released: what it released.
-      epsilon: the largest wanted.
+      released: the release of the search.
+      epsilon: the largest allowed.
 
     Raises:
       ValueError: ``epsilon`` is not positive, or no setting counted.

@@ -1,4 +1,4 @@
-"""The surrogates of both objectives: how they are fitted, and which settings they propose.
+"""Surrogates of both objectives: fits and proposals.
 
 Two independent Gaussian processes over the unit cube, of ``log epsilon`` and of ``logit error``, each standardised to
 mean 0 and variance 1 over the measured settings.
@@ -20,11 +20,11 @@ class Measured(NamedTuple):
 
     Attributes:
       units: ``(m, d)``.
-      values: ``(m, 2)``, standardised; the worst observed of each objective where a setting failed, so that the search
+      values: ``(m, 2)``, standardised; the worst observed of each objective where a setting failed, so the search
         avoids it; 0 where there is none.
       mask: ``(m,)``, True where a setting counts.
-      known: ``(m,)``, True where it counts or failed.
-      mean: ``(2,)``, and
+      known: ``(m,)``, True where a setting counts or failed.
+      mean: ``(2,)``, of ``transform_values`` values.
       scale: ``(2,)``, of ``transform_values`` values.
       reference: ``(2,)``, standardised.
       models: of both processes.
@@ -41,7 +41,7 @@ class Measured(NamedTuple):
 
 
 def transform_values(values: jax.Array) -> jax.Array:
-    """``log epsilon`` and ``logit error``, ``(..., 2)``: increasing, so dominance stays."""
+    """Compute ``log epsilon`` and ``logit error``, ``(..., 2)``: increasing, so dominance stays."""
     error = jnp.clip(values[..., 1], CLIP, 1.0 - CLIP)
     return jnp.stack([jnp.log(values[..., 0]), jnp.log(error) - jnp.log1p(-error)], axis=-1)
 
@@ -54,7 +54,7 @@ def standardise_values(
     known: jax.Array,
     models: tuple[gp.Model, gp.Model],
 ) -> Measured:
-    """``values (m, 2)`` as returned, where ``known (m,)``, standardised over those ``usable (m,)``."""
+    """Standardise returned ``values (m, 2)``, where ``known (m,)``, over those ``usable (m,)``."""
     raw = transform_values(jnp.where(usable[:, None], values, 1.0))
     weight = usable.astype(raw.dtype)[:, None] / jnp.maximum(jnp.sum(usable.astype(raw.dtype)), 1)
     mean = jnp.sum(raw * weight, axis=0)
@@ -68,7 +68,7 @@ def standardise_values(
 
 
 def fit_models(config: Config, given: Measured, used: jax.Array) -> tuple[gp.Model, gp.Model]:
-    """Both models, by a few steps up the marginal likelihood from where the last fit ended; ``used ()`` rows count."""
+    """Fit both models by a few gradient steps on the marginal likelihood, from the last fit; ``used ()`` rows count."""
     first, second = batched_gp.unstack(
         batched_gp.fit(
             batched_gp.stack(config.model), given.units, given.values, given.known, used,
@@ -79,21 +79,21 @@ def fit_models(config: Config, given: Measured, used: jax.Array) -> tuple[gp.Mod
 
 
 def posterior(given: Measured) -> batched_gp.Posterior:
-    """Of both processes, given everything measured."""
+    """Posterior of both processes, given all measurements."""
     capacity, dimension = given.units.shape
     before = batched_gp.prior(batched_gp.stack(given.models), capacity, dimension)
     return batched_gp.extend(before._replace(points=given.units, mask=given.known), capacity)
 
 
 class Surrogates(NamedTuple):
-    """Both posteriors, and the values as ``batched_gp.predict`` needs them."""
+    """Both posteriors, with values in the form needed by ``batched_gp.predict``."""
 
     posterior: batched_gp.Posterior
     white: jax.Array
 
 
 def condition(given: Measured, posterior: batched_gp.Posterior) -> Surrogates:
-    """The posterior of the settings measured, with their values."""
+    """Combine the posterior of the measured settings with their values."""
     return Surrogates(posterior, batched_gp.whiten(posterior, given.values))
 
 
@@ -104,7 +104,7 @@ def predict(both: Surrogates, units: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def propose(key: jax.Array, config: Config, given: Measured, posterior: batched_gp.Posterior) -> jax.Array:
-    """The next batch ``(b, d)``: one after the other, each then taken as measured at its posterior mean.
+    """Propose the next batch ``(b, d)``, sequentially: each setting counts as measured, at its posterior mean.
 
     The rows from ``posterior.used`` on are free, at least ``b`` of them.
     """
@@ -128,14 +128,14 @@ def propose(key: jax.Array, config: Config, given: Measured, posterior: batched_
 
 
 class Undominated(NamedTuple):
-    """What the front does not dominate, of the standardised objectives and of epsilon and error."""
+    """Undominated region, of the standardised objectives and of epsilon and error."""
 
     standard: pareto.Strips
     original: pareto.Strips
 
 
 def undominated_region(config: Config, given: Measured) -> Undominated:
-    """Computed once for many calls of ``improvement``."""
+    """Compute the undominated region, once for many calls of ``improvement``."""
     standard = pareto.strips(given.values, given.mask, given.reference)
     edges = jax.vmap(lambda *edge: _to_original(given, jnp.stack(edge)))(standard.right, standard.height)  # increasing
     right, height = jnp.minimum(edges, config.reference[None]).T
@@ -145,7 +145,7 @@ def undominated_region(config: Config, given: Measured) -> Undominated:
 def improvement(
     config: Config, given: Measured, left: Undominated, mean: jax.Array, deviation: jax.Array, *, log: bool
 ) -> jax.Array:
-    """Of the front, by the posterior ``mean (2,)`` and ``deviation (2,)``: ``config.acquisition``, or its logarithm."""
+    """Acquisition ``config.acquisition``, or its logarithm, at the posterior ``mean (2,)`` and ``deviation (2,)``."""
     if config.acquisition == "ehvi":
         of = acquisition.log_ehvi if log else acquisition.expected_hypervolume_improvement
         return of(mean, deviation, left.standard)
@@ -158,7 +158,7 @@ def improvement(
 
 
 def _to_original(given: Measured, standard: jax.Array) -> jax.Array:
-    """Epsilon and error ``(2,)`` of standardised objectives, capped beyond the reference."""
+    """Convert standardised objectives to epsilon and error ``(2,)``, capped beyond the reference."""
     raw = given.mean + given.scale * jnp.minimum(standard, given.reference + 1.0)
     return jnp.stack([jnp.exp(raw[0]), jax.nn.sigmoid(raw[1])])
 
@@ -182,13 +182,13 @@ def _search_unit(key, config, given, both):
 
 
 def _draw_row(key, units, front):
-    """One of the front, each as likely; the first setting where there is none."""
+    """Draw a row of the front uniformly; the first setting where there is no front."""
     places = jnp.cumsum(front.astype(units.dtype))
     return units[jnp.argmax(places > jax.random.uniform(key, (), units.dtype) * places[-1])]
 
 
 def _draw_around(key, incumbent, count):
-    """Points ``(count, d)``: half uniform in the cube, half normal around the incumbent; from one draw."""
+    """Draw points ``(count, d)`` in one call: half uniform in the cube, half normal around the incumbent."""
     drawn = jax.random.uniform(key, (count, incumbent.shape[0]), incumbent.dtype)
     near = incumbent[None] + 0.05 * jax.scipy.special.ndtri(drawn[: count // 2])
     return jnp.concatenate([drawn[count // 2 :], jnp.clip(near, 0, 1)])

@@ -75,7 +75,7 @@ def config(
     Args:
       steps: ``T``, number of evaluations.
       bounds: ``(2, d)``, finite, to search a box; or a ``Space``, to search its unit box.
-      candidates: ``(c, d)``, finite, to search a finite set: pass ``candidates`` or ``bounds``.
+      candidates: ``(c, d)``, finite, to search a finite set: pass this or ``bounds``.
       users: ``n``, if the objective returns a loss for each user: the mean over finite losses is minimised. None if the
         objective returns one utility, maximised.
       kernel: of the surrogate, from ``jaxdpbo.surrogate.kernels``.
@@ -87,8 +87,8 @@ def config(
         Raised to ``gp.jitter(dtype) k(x, x)`` if lower.
       beta: a constant; default: the schedule of ``surrogate.acquisition`` for a finite set or a box.
       delta: of ``acquisition.beta_of_candidates``; unused otherwise.
-      refit_every: fit the kernel's parameters and the noise variance every ``refit_every`` steps, from the last fit on;
-        0 for never. The fit uses marginal likelihood and a log-normal prior around the given numbers, wide enough for a
+      refit_every: steps between fits of the kernel's parameters and the noise variance, each from the last fit on; 0
+        for no fit. A fit uses marginal likelihood and a log-normal prior around the given numbers, wide enough for a
         factor of e at one standard deviation.
       fit_steps: gradient steps of a fit.
       search: settings of the search over a box: ``maximize.Search(raw_samples, num_restarts, ascent_steps)``.

@@ -1,6 +1,6 @@
-"""What DPareto measures: models, differentially private optimisers, the oracles of privacy and utility, and objectives.
+"""Components of a DPareto search: models, differentially private optimisers, oracles of privacy and utility, objectives.
 
-``objectives.objective`` joins them: a setting in, its epsilon and its error out.
+``objectives.objective`` joins them: it maps a setting to its epsilon and its error.
 """
 
 from jaxdpbo import _lazy

@@ -247,7 +247,7 @@ class Grid(NamedTuple):
 
 
 def _units(epsilon: float, moves: int, rates: tuple[Fraction, ...]) -> calibration.Units:
-    """``calibration.units`` with one rate for usual budgets; for a choice, the coarsest rate, for the shortest table."""
+    """``calibration.units`` with one rate for usual budgets; for a choice, the coarsest (shortest table)."""
     if epsilon == 0:
         return calibration.Units(jnp.zeros((), jnp.int32), rates[0])
     usual = USUAL if rates is RATES else 0

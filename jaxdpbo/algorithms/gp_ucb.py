@@ -70,7 +70,7 @@ def config(
     answer: str = "observed",
     space: Space | None = None,
 ) -> Config:
-    """Check a configuration and make its leaves canonical. With many parameters, refit: ``refit_every=10``, for example.
+    """Check a configuration and make its leaves canonical. With many parameters, refit: try ``refit_every=10``.
 
     Args:
       steps: ``T``, number of evaluations.

@@ -102,7 +102,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """Keep the point of least mean loss, over users whose loss is finite. ``key`` is unused.
+    """Keep the point of least mean loss, over users with a finite loss. ``key`` is unused.
 
     Raises:
       ValueError: ``values`` is not ``(b, n)``, at trace time.

@@ -41,7 +41,7 @@ def ucb(
 
 def upper_bound(mean: jax.Array, variance: jax.Array, beta: jax.Array | float) -> jax.Array:
     """Upper confidence bound ``mean + sqrt(beta) deviation``, elementwise."""
-    smallest = jnp.finfo(variance.dtype).tiny  # a root has no slope at 0
+    smallest = jnp.finfo(variance.dtype).tiny  # a square root has no derivative at 0
     return mean + jnp.sqrt(beta * jnp.maximum(variance, smallest))
 
 

@@ -19,7 +19,7 @@ def move(
     theta: jax.Array,
 ) -> tuple[jax.Array, Any]:
     """Return the next iterate ``(d,)``, inside ``bounds (2, d)``, and the optimizer state after ``gradient (d,)``."""
-    with jax.numpy_dtype_promotion("standard"):  # some of optax mixes floats and integers
+    with jax.numpy_dtype_promotion("standard"):  # some optimizers of optax mix floats and integers
         updates, memory = optimizer(step_size).update(gradient, memory, theta)
     return jnp.clip(theta + jnp.asarray(updates), bounds[0], bounds[1]), memory
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxdpbo.surrogate import gp, kernels
 
 CACHED = 2**18  # numbers of ``cross`` up to which reading the unused rows costs nothing
-ROWS = 5  # read together above that
+ROWS = 5  # rows read together above CACHED
 
 
 class Posterior(NamedTuple):

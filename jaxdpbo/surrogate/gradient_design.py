@@ -15,7 +15,7 @@ import numpy as np
 from jaxdpbo.surrogate import gp, gradient, maximize
 
 RADII = tuple(2.0 ** np.linspace(-3.5, 1.5, 6))
-FINER = (0.5**0.5, 2.0**0.5)  # times the best of them
+FINER = (0.5**0.5, 2.0**0.5)  # factors on the best radius
 LARGE, NEAREST = 1024, 512  # above LARGE rows, the search uses the NEAREST
 STEP_SHARE = 0.2  # initial step of the polish, as a share of the winning radius
 

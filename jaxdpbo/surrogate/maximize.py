@@ -76,7 +76,7 @@ def ascend(
     Returns:
       The best point evaluated and its utility.
     """
-    adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # an ascent is short: longer memories would not fill
+    adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # short memories for a short ascent
     optimizer = optax.chain(adam, optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps, alpha=0.2)))
     size = jnp.asarray(step_size, start.dtype)
 
@@ -296,7 +296,7 @@ def search_box(
     near = jnp.clip(middle + 0.03 * (jnp.log(drawn) - jnp.log1p(-drawn)), 0, 1)
     tried = jnp.where((jnp.arange(count) % 2 == 1)[:, None], near, drawn)
     size = -(-count // search.num_restarts)
-    tried = tried[jnp.arange(size * search.num_restarts) % count]  # the last group repeats some
+    tried = tried[jnp.arange(size * search.num_restarts) % count]  # the last group repeats some samples
     heights = unit_utilities(tried)
     best = jnp.argmax(jnp.where(jnp.isnan(heights), -jnp.inf, heights).reshape(-1, size), axis=1)
     starts = tried[best + size * jnp.arange(search.num_restarts)]

@@ -1,6 +1,6 @@
-"""Components of a DPareto search: models, differentially private optimisers, oracles of privacy and utility, objectives.
+"""Parts of a DPareto search: models, differentially private optimisers, privacy and utility oracles, objectives.
 
-``objectives.objective`` joins them: it maps a setting to its epsilon and its error.
+``objectives.objective`` joins them, from a setting to its epsilon and error.
 """
 
 from jaxdpbo import _lazy

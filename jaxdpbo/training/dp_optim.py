@@ -23,7 +23,7 @@ OPTIMIZERS = {"sgd": optax.identity, "adam": optax.scale_by_adam}  # Adam's cons
 MIN_CAPACITY = 8
 NOISES = ("exact", "float")
 SIGMA, BITS = 2**13, 64  # of exact noise
-TOGETHER = 2**11  # parameters whose noise is drawn for a block of steps at once
+TOGETHER = 2**11  # up to this many parameters, noise is drawn for a block of steps at once
 
 
 @jax.tree_util.register_dataclass

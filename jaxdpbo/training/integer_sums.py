@@ -22,7 +22,7 @@ from jaxdpbo.training import models
 MAX_RADIUS = 2**15
 LARGEST_SUM = 2**30  # of a batch: half of the range of int32, the other half is for the noise
 MAX_BITS, MAX_WIDTH = 11, 2**12  # of a layer's input; scores of a layer: below these, sums of squares keep their digits
-MARGIN = 1 - 2.0**-10  # of squared lengths: more than 2^12 squares lose in float32
+MARGIN = 1 - 2.0**-10  # of squared lengths: above the rounding of 2^12 squares in float32
 MAX_FEATURES = 2**22
 
 
@@ -124,7 +124,7 @@ def largest_radius(batch: int) -> int:
 
 
 def _bits(radius: jax.Array, entering: int, scores: int) -> jax.Array:
-    """Length ``2^bits`` of a layer's rounded inputs, chosen to balance the rounding of inputs and gradients."""
+    """Bits of a layer's rounded inputs (length ``2^bits``), chosen to balance the rounding of inputs and gradients."""
     balanced = jnp.log2(radius.astype(float)) / 2 + jnp.log2((entering + 1) / scores) / 4
     return jnp.clip(jnp.round(balanced), 1, MAX_BITS).astype(jnp.int32)
 

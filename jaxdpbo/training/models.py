@@ -68,12 +68,12 @@ def logistic_regression(features: int) -> Model:
 
 
 def linear_svm(features: int) -> Model:
-    """Linear support vector machine: loss ``max(0, 1 - y s)``, ``y = +-1``."""
+    """Linear SVM: loss ``max(0, 1 - y s)``, ``y = +-1``."""
     return Model((_checks.size("features", features), 1), "hinge")
 
 
 def mlp(features: int, hidden: Sequence[int], classes: int) -> Model:
-    """Multilayer perceptron: ReLU layers and cross-entropy; Avent et al. (2020): ``(1000,)`` and ``(128, 64)`` on MNIST.
+    """ReLU layers and cross-entropy; Avent et al. (2020) use ``(1000,)`` and ``(128, 64)`` on MNIST.
 
     Raises:
       ValueError: fewer than two classes, an empty layer.
@@ -94,7 +94,7 @@ def regression(features: int, hidden: Sequence[int] = ()) -> Model:
 
 
 def init(key: jax.Array, model: Model, dtype: DTypeLike | None = None) -> Params:
-    """Draw Glorot's uniform weights, with zero bias; a linear model begins at 0. ``dtype`` defaults to JAX's float dtype."""
+    """Draw Glorot's uniform weights, with zero bias; a linear model begins at 0. Default ``dtype``: JAX's float."""
     dtype = jnp.result_type(float) if dtype is None else dtype
     pairs = list(zip(model.sizes[:-1], model.sizes[1:], strict=True))
     if len(pairs) == 1:
@@ -166,7 +166,7 @@ def clipped_sum(
 def passes(
     model: Model, params: Params, features: jax.Array, labels: jax.Array
 ) -> tuple[list[jax.Array], list[jax.Array]]:
-    """Return each layer's input ``(m, i)`` and backpropagated gradient ``(m, o)``: their outer product is the gradient."""
+    """Return the input ``(m, i)`` and the gradient ``(m, o)`` of each layer; the outer product is the whole gradient."""
     entering = _forward(params, features)
     back = [jax.vmap(jax.grad(lambda score, label: _loss(model.loss, score, label)))(entering[-1], labels)]
     for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):
@@ -176,7 +176,7 @@ def passes(
 
 
 def squared_norms(sizes: list[jax.Array], back: list[jax.Array], clip_norm: jax.Array) -> jax.Array:
-    """Squared norms of each example's whole gradient ``(m,)``, over ``B^2``; ``sizes`` are squared lengths of the inputs."""
+    """Squared norms ``(m,)`` of each example's whole gradient, over ``B^2``; ``sizes`` are those of the inputs."""
     of_layers = [  # in units of the clip norm: its own square could underflow
         jnp.square(jnp.sqrt(size + 1.0) * (_norms(delta) / clip_norm)) for size, delta in zip(sizes, back, strict=True)
     ]

@@ -61,7 +61,7 @@ def training_guarantee(
 ) -> guarantee.Guarantee:
     """Guarantee of ``dp_optim.train`` with these settings to each training example; host arithmetic, no data.
 
-    ``(epsilon, delta)``-DP, replace-one, of the final and all earlier parameters, and GDP except for the same ``delta``
+    ``(epsilon, delta)``-DP, replace-one, of the final and all earlier parameters, and GDP but for the same ``delta``
     (``accounting.gdp_level``): a ledger of notion "gdp" adds up this level. Exact noise is within the total variation
     of all draws; noise in floats is assumed to be ideal.
 
@@ -105,14 +105,14 @@ def training_errors(
     largest: int,
     optimizer: str = "sgd",
 ) -> Errors:
-    """Measure errors on ``test`` after training with each of ``keys (R,)``, vmapped. Pure; compiled once for all settings.
+    """Measure errors on ``test`` after training with each of ``keys (R,)``. Pure; compiled once for all settings.
 
     A diverged training, with a score that is not finite, has error 1.
 
     Formal guarantee: none. The errors are raw functions of the training and the test examples.
 
     Args:
-      keys: ``(R,)``, a key for each training.
+      keys: ``(R,)``, a key for each training; vmapped.
       model: static.
       train: of ``models.examples``.
       test: ``features (t, d)`` and ``labels (t,)``.
@@ -134,7 +134,7 @@ def training_errors(
 def sparse_vector_errors(
     keys: jax.Array, answers: jax.Array, noise: jax.Array, *, queries: int = 100, ones: int = 10
 ) -> Errors:
-    """Measure ``1 - F_1`` of the sparse vector technique on ``queries`` 0/1 queries in random order, ``ones`` of them 1.
+    """Measure ``1 - F_1`` of the sparse vector technique on ``queries`` 0/1 queries, ``ones`` of them 1, shuffled.
 
     The threshold is 1/2. Avent et al. (2020), Algorithm 1 and section 2.2.
 

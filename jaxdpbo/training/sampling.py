@@ -5,7 +5,7 @@ Abadi et al. (2016) and Avent et al. (2020) call a batch a lot.
 A small batch is drawn with replacement, and the first of equal draws are kept until there are enough. By symmetry every
 ordered subset is equally likely, also given enough different rows, so repeating the whole draw after too few is exact.
 A large batch is the rows of the ``m`` smallest of ``n`` random words of 64 bits in their order, all drawn again where
-two of them, or the last and the next, are equal: exact by the same symmetry. An example's rounding may depend on its
+two of them, or the last and the next, are equal: exact by the same symmetry. An example's value may depend on its
 place, so the order matters too. Random words are made for many steps at once, because the cost is per call.
 """
 
@@ -30,14 +30,14 @@ class History(NamedTuple):
 
 
 def empty_history(records: int) -> History:
-    """Make a history without draws. Restart from it after at most ``BLOCK`` batches, before ``time`` overflows int32."""
+    """Make a history without draws. Start again from it after at most ``BLOCK`` batches: ``time`` is int32."""
     return History(jnp.full(records, -1, jnp.int32), jnp.zeros((), jnp.int32))
 
 
 def draw_count(records: int, capacity: int) -> int:
-    """Number of draws with replacement that hold ``capacity`` different rows, for all but one batch in a million.
+    """Number of draws with replacement for ``capacity`` different rows, in all but one batch in a million.
 
-    0 for a batch too large for this method.
+    0: do not draw such a large batch this way.
     """
     records, capacity = _checks.size("records", records), _checks.size("capacity", capacity)
     if capacity * SPARSE > records:
@@ -70,7 +70,7 @@ def draw(
     count = draw_count(records, capacity)
     if not count:
         return _smallest(key, batch, records)[:capacity], jnp.arange(capacity, dtype=jnp.int32) < batch, history
-    whole = np.uint32(2**32 // records * records - 1)  # words above it would favour the first rows
+    whole = np.uint32(2**32 // records * records - 1)  # larger words would favour the first rows
     earlier_is_more = jnp.arange(count - 1, -1, -1, dtype=jnp.int32)
 
     def attempt(words, history):

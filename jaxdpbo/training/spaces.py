@@ -74,7 +74,7 @@ def random_settings(space: Ranges, count: int, seed: int) -> np.ndarray:
 
 
 def grid_settings(space: Ranges, size: int) -> np.ndarray:
-    """Make ``(size^5, 5)`` settings: all combinations of ``size`` equally spaced values of each; whole numbers rounded."""
+    """Make ``(size^5, 5)`` settings: all combinations of ``size`` equally spaced values; whole numbers rounded."""
     size = _checks.size("size", size)
     axes = [np.linspace(low, high, size) for low, high in space.sampled.T]
     settings = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))

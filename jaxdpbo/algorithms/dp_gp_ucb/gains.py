@@ -26,7 +26,7 @@ BETA = 4.0  # unused in order, except in the checksum of a state
 LEVELS_BITS = 20
 LEVELS = (
     2**LEVELS_BITS
-)  # of one gain; a float32 of this size is right to a quarter, so no gain is rounded by a whole one
+)  # of one gain; a float32 of this size is right to a quarter, so rounding moves no gain by a whole level
 RATES = tuple(Fraction(1, 2**digits) for digits in (6, 9, 12, 16))
 CHOICE_RATES = RATES[1:3]  # of a choice: coarser rates differ among usual budgets, finer tables would be large
 USUAL = 2  # of RATES, for usual budgets
@@ -169,7 +169,7 @@ def lipschitz_config(
         "loss_lipschitz": _checks.positive("loss_lipschitz", loss_lipschitz, finite=False),
     }
     rows, users, largest_gain = _check_gains(candidates, users, largest_gain, noise)
-    moved, assumptions = sensitivity.gains_anywhere(users), ()  # the range of a gain rests on nothing
+    moved, assumptions = sensitivity.gains_anywhere(users), ()  # the range of a gain needs no assumption
     if rows.shape[1] == 1 and np.all(np.isfinite(list(slopes.values()))):
         lambdas = rows.astype(jnp.result_type(float))[:, 0]
         moved = sensitivity.gains_along_lambda(lambdas, users, largest_gain, constants=constants, **slopes)
@@ -252,7 +252,7 @@ def _units(epsilon: float, moves: int, rates: tuple[Fraction, ...]) -> calibrati
         return calibration.Units(jnp.zeros((), jnp.int32), rates[0])
     usual = USUAL if rates is RATES else 0
     counts = {place: int(Fraction(epsilon) / (moves * rate) // 1) for place, rate in enumerate(rates)}
-    counts[0] = min(counts[0], LEVELS)  # a larger budget gets no more
+    counts[0] = min(counts[0], LEVELS)  # a cap for very large budgets
     fitting = [place for place, count in counts.items() if MIN_UNITS <= count <= LEVELS]
     if fitting:
         place = min(fitting, key=lambda place: abs(place - usual))

@@ -52,7 +52,7 @@ class Raw(NamedTuple):
         (``gains.score``); 0 where nothing was observed. Otherwise None.
     """
 
-    posterior: Any  # finite_gp.Belief, gp.Posterior or None
+    posterior: Any  # finite_gp.Posterior, gp.Factorization or None
     utilities: jax.Array
     scores: wide_integers.Wide | None
 

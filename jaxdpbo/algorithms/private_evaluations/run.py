@@ -185,7 +185,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
         given = -means if config.inner.users is None else means[:, None]
         within, said = inner.tell(released.key, config.inner, public.inner, query, given)
         if said.factorisation_failed is not None:
-            raise ValueError("inner must be an algorithm without a flag on its points: factorisation_failed must be None")
+            raise ValueError("inner must be an algorithm without a flag on its points (factorisation_failed)")
         start = jnp.minimum(public.step, config.steps - 1) * config.batch
         after = Public(
             step=jnp.where(active, public.step + 1, public.step),

@@ -106,7 +106,8 @@ def config(
     (3, 1)
     """
     if (bounds is None) == (candidates is None):
-        raise ValueError("exactly one of bounds and candidates must be given")
+        both = "neither" if bounds is None else "both"
+        raise ValueError(f"config takes exactly one of bounds and candidates, got {both}")
     bounds, space = spaces.box(bounds, space)
     limits = None if bounds is None else _checks.box("bounds", bounds)
     rows = None if candidates is None else _checks.rows("candidates", candidates)
@@ -215,11 +216,11 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     and ``key`` is otherwise unused.
     """
     raw = state.raw
-    known = jnp.any(raw.factorization.mask)
+    evaluated = jnp.any(raw.factorization.mask)
     if config.candidates is not None:
         heights = ucb(raw.model, raw.factorization, raw.values, config.candidates, beta(config, state.public.step))
         drawn = jax.random.randint(key, (), 0, config.candidates.shape[0]).astype(jnp.int32)
-        row = jnp.where(known, maximize.first_of_largest(heights)[0], drawn)[None]
+        row = jnp.where(evaluated, maximize.first_of_largest(heights)[0], drawn)[None]
         return Query(config.candidates[row], jnp.ones(1, bool), row)
 
     assert config.bounds is not None
@@ -233,7 +234,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
         incumbent=raw.factorization.points[jnp.argmax(raw.utilities)],
         search=config.search,
     )
-    return Query(jnp.where(known, point, _middle(config.bounds))[None], jnp.ones(1, bool))
+    return Query(jnp.where(evaluated, point, _middle(config.bounds))[None], jnp.ones(1, bool))
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
@@ -265,9 +266,9 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    wanted = (1,) if config.users is None else (1, config.users)
-    if values.shape != wanted:
-        raise ValueError(f"values must have shape {wanted}, got {values.shape}")
+    shape = (1,) if config.users is None else (1, config.users)
+    if values.shape != shape:
+        raise ValueError(f"values must have shape {shape}, got {values.shape}")
     raw, step = state.raw, state.public.step
     active = step < config.steps
     values = values.astype(raw.utilities.dtype)

@@ -220,8 +220,8 @@ def _contribute(
     total, memory = inner.contribute(config.inner, _inner_query(query), memory, values, present)
     values = values.astype(config.low.dtype)
     losses, _ = private_mean.sum_losses(config.budget, values[:1], config.low, config.high, present)
-    known = values if present is None else jnp.where(present[None], values, 0)
-    facts = Pair(total.facts, jnp.sum(known, axis=1))
+    present_losses = values if present is None else jnp.where(present[None], values, 0)
+    facts = Pair(total.facts, jnp.sum(present_losses, axis=1))
     return totals.Total(_paid(query, Pair(total.whole, losses)), facts), memory
 
 
@@ -269,30 +269,30 @@ def _tell(inner: Algorithm, config: Config, state: State, query: Query, released
 
 
 def _inform(inner: Algorithm, config: Config, query: Query, total: totals.Total) -> Info:
-    said = inner.inform(config.inner, _inner_query(query), totals.Total(total.whole.inner, total.facts.inner))
-    return Info(total.facts.loss / config.users, said.factorisation_failed)
+    info = inner.inform(config.inner, _inner_query(query), totals.Total(total.whole.inner, total.facts.inner))
+    return Info(total.facts.loss / config.users, info.factorisation_failed)
 
 
 def _release(inner: Algorithm, key: jax.Array, config: Config, state: State) -> Release:
-    found = inner.release(key, config.inner, _inner_state(state))
-    return Release(found.point, state.public.loss, found)
+    answer = inner.release(key, config.inner, _inner_state(state))
+    return Release(answer.point, state.public.loss, answer)
 
 
 def _privacy(inner: Algorithm, config: Config) -> guarantee.Guarantee:
     """Compose both guarantees; no guarantee if either part has none."""
-    own, stated = calibration.statement(config.budget, guarantee.USERS), inner.privacy(config.inner)
-    guarantee.expect_gdp("inner", stated)
-    if "none" in (own.notion, stated.notion):
+    own, inner_guarantee = calibration.statement(config.budget, guarantee.USERS), inner.privacy(config.inner)
+    guarantee.expect_gdp("inner", inner_guarantee)
+    if "none" in (own.notion, inner_guarantee.notion):
         return guarantee.no_guarantee(guarantee.USERS, "mu is infinite: no noise was added")
     return guarantee.guarantee(
         "gdp",
-        accounting.compose_gdp_rounded_up(stated.level, own.level),
+        accounting.compose_gdp_rounded_up(inner_guarantee.level, own.level),
         "replace_one",
         guarantee.USERS,
         assumptions=own.assumptions,
-        total_variation=own.total_variation + stated.total_variation,
-        parts=(*calibration.statement_parts(config.inner, stated), (ESTIMATE, own.level)),
-    ).assuming(*stated.assumptions)
+        total_variation=own.total_variation + inner_guarantee.total_variation,
+        parts=(*calibration.statement_parts(config.inner, inner_guarantee), (ESTIMATE, own.level)),
+    ).assuming(*inner_guarantee.assumptions)
 
 
 FUNCTIONS = {

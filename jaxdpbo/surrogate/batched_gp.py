@@ -79,7 +79,7 @@ def extend(posterior: Posterior, used: jax.Array | int) -> Posterior:
         below = matmul(whitening, jnp.where(mask[None, None], cross, 0.0))
         below = jnp.where((rows < start)[None, :, None], below, 0.0)
         transposed = below.transpose(0, 2, 1)
-        remaining = jax.vmap(lambda one: covariance(one, points, mask))(model) - matmul(transposed, below)
+        remaining = jax.vmap(lambda single: covariance(single, points, mask))(model) - matmul(transposed, below)
         inner = jax.lax.map(gp.inverse_factor, remaining)  # LAPACK: one after the other, see drivers.compiled_run
         added = jax.lax.dynamic_update_slice_in_dim(-matmul(inner, matmul(transposed, whitening)), inner, start, 2)
         return jax.lax.dynamic_update_slice_in_dim(whitening, added, start, 1)
@@ -98,8 +98,8 @@ def covariance(model: Model, points: jax.Array, mask: jax.Array) -> jax.Array:
 
 def _cross(model, evaluated, mask, points):
     """Cross-covariance ``k(D, points)`` of each process ``(p, m, k)``, with zero rows where nothing was evaluated."""
-    found = jax.vmap(lambda one: kernels.gram_of_many(one.kernel, one.params, evaluated, points))(model)
-    return jnp.where(mask[None, :, None], found, 0.0)
+    cross = jax.vmap(lambda single: kernels.gram_of_many(single.kernel, single.params, evaluated, points))(model)
+    return jnp.where(mask[None, :, None], cross, 0.0)
 
 
 def whiten(posterior: Posterior, values: jax.Array) -> jax.Array:
@@ -114,7 +114,7 @@ def predict(posterior: Posterior, white: jax.Array, points: jax.Array) -> tuple[
     """
     cross = _cross(posterior.model, posterior.points, posterior.mask, points)
     seen = matmul(posterior.whitening, cross)
-    before = jax.vmap(lambda one: kernels.diagonal(one.kernel, one.params, points))(posterior.model)
+    before = jax.vmap(lambda single: kernels.diagonal(single.kernel, single.params, points))(posterior.model)
     return matmul(white[:, None], seen)[:, 0], jnp.maximum(before - jnp.sum(jnp.square(seen), axis=1), 0.0)
 
 
@@ -142,8 +142,8 @@ def fit(
     counts = stages(points.shape[0])
     stage = sum(jnp.asarray(used > count, jnp.int32) for count in counts[:-1])
 
-    def one(of):
-        middle, start, targets = of
+    def fit_one(problem):
+        middle, start, targets = problem
         flat, unravel = ravel_pytree(middle)
         span = 2.0 * math.log(gp.FIT_FACTOR)
 
@@ -159,13 +159,13 @@ def fit(
             value, gradient = jax.lax.switch(stage, [on_prefix(count) for count in counts], numbers)
             return value, span * numbers * gradient
 
-        begun = 0.5 + jnp.log(jnp.where(flat == 0, 1.0, ravel_pytree(start)[0] / flat)) / span
-        found, _ = maximize.ascend(
-            value_and_gradient, lambda unit: jnp.clip(unit, 0, 1), begun, steps=steps, step_size=0.05
+        unit_start = 0.5 + jnp.log(jnp.where(flat == 0, 1.0, ravel_pytree(start)[0] / flat)) / span
+        unit_best, _ = maximize.ascend(
+            value_and_gradient, lambda unit: jnp.clip(unit, 0, 1), unit_start, steps=steps, step_size=0.05
         )
-        return unravel(flat * jnp.exp(span * (found - 0.5)))
+        return unravel(flat * jnp.exp(span * (unit_best - 0.5)))
 
-    return jax.lax.map(one, (model, initial, values.T))
+    return jax.lax.map(fit_one, (model, initial, values.T))
 
 
 def stages(capacity: int) -> tuple[int, ...]:
@@ -176,10 +176,10 @@ def stages(capacity: int) -> tuple[int, ...]:
 
 def likelihood(model: Model, points: jax.Array, values: jax.Array, mask: jax.Array) -> tuple[jax.Array, Model]:
     """Log marginal likelihood of one process, and its gradient in the model's parameters."""
-    known = jnp.sum(mask, dtype=values.dtype)
+    count = jnp.sum(mask, dtype=values.dtype)
 
     def height(model: Model) -> jax.Array:
         return gp.log_density(covariance(model, points, mask), gp.mask_rows(mask, values))
 
     value, gradient = jax.value_and_grad(height)(model)
-    return value - 0.5 * known * math.log(2 * math.pi), gradient
+    return value - 0.5 * count * math.log(2 * math.pi), gradient

@@ -70,9 +70,11 @@ def observe(
     capacity = posterior.cross.shape[0]
     here = posterior.columns[:, row]
     remaining = posterior.variance[row]
-    known = (model.noise_variance == 0) & (remaining <= gp.jitter(value.dtype) * model.kernel(model.params, here, here))
-    pivot = jnp.where(known, 1.0, remaining + model.noise_variance)
-    learn = when & ~known & (posterior.used < capacity)
+    is_known = (model.noise_variance == 0) & (
+        remaining <= gp.jitter(value.dtype) * model.kernel(model.params, here, here)
+    )
+    pivot = jnp.where(is_known, 1.0, remaining + model.noise_variance)
+    learn = when & ~is_known & (posterior.used < capacity)
 
     covariance = kernels.row(model.kernel, model.params, here, posterior.columns) - _explained_covariance(
         posterior, row

@@ -79,8 +79,8 @@ def jitter(dtype: jax.typing.DTypeLike, rows: int = 1) -> float:
     third of a lengthscale apart, and 1e-10 in float64. Crowded points need four units (tests/test_dp_gibo.py, 600
     points in float32).
     """
-    found = jnp.finfo(dtype)
-    return max(1e-4 if found.bits <= 32 else 1e-10, 8 * rows * float(found.eps))
+    info = jnp.finfo(dtype)
+    return max(1e-4 if info.bits <= 32 else 1e-10, 8 * rows * float(info.eps))
 
 
 def noise(model: Model, points: jax.Array) -> jax.Array:
@@ -127,8 +127,8 @@ def covariance(model: Model, points: jax.Array, mask: jax.Array) -> jax.Array:
 
 def _gram(model, xs, ys):
     """Gram matrix by the faster function: for few pairs, ``kernels.gram`` compiles in less time."""
-    of = kernels.gram_of_many if xs.size * ys.shape[0] >= MANY_NUMBERS else kernels.gram
-    return of(model.kernel, model.params, xs, ys)
+    gram = kernels.gram_of_many if xs.size * ys.shape[0] >= MANY_NUMBERS else kernels.gram
+    return gram(model.kernel, model.params, xs, ys)
 
 
 def inverse_factor(matrix: jax.Array) -> jax.Array:
@@ -306,8 +306,8 @@ def log_marginal_likelihood(
 
     Reads the values: NOT private.
     """
-    known = jnp.sum(mask, dtype=values.dtype)
-    return log_density(covariance(model, points, mask), mask_rows(mask, values)) - 0.5 * known * math.log(2 * math.pi)
+    count = jnp.sum(mask, dtype=values.dtype)
+    return log_density(covariance(model, points, mask), mask_rows(mask, values)) - 0.5 * count * math.log(2 * math.pi)
 
 
 @jax.custom_jvp

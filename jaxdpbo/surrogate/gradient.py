@@ -96,8 +96,8 @@ def information_gain_and_gradient(
     def blocks(points):
         return _blocks(model, posterior, points, mask)
 
-    found, pull_back = jax.vjp(blocks, points)
-    factor, deviation, half = _factor(posterior, *found)
+    block_values, pull_back = jax.vjp(blocks, points)
+    factor, deviation, half = _factor(posterior, *block_values)
     v = cho_solve((factor, True), deviation)  # (b, d)
     square = gp.matmul(v, v.T)
     solved = gp.matmul(half, posterior.factorization.whitening)  # (b, m): P^T
@@ -109,9 +109,9 @@ def information_gain_and_gradient(
 def _blocks(model, posterior, points, mask):
     """The three blocks that depend on the points: ``(b, d)``, ``(b, b)``, ``(b, m)``."""
 
-    def point_blocks(others, known):
-        found = kernels.gram_around(model.kernel, model.params, posterior.theta, points, others)
-        return jnp.where(mask[:, None] & known[None, :], found, 0.0)
+    def point_blocks(others, others_mask):
+        gram = kernels.gram_around(model.kernel, model.params, posterior.theta, points, others)
+        return jnp.where(mask[:, None] & others_mask[None, :], gram, 0.0)
 
     evaluated = posterior.factorization
     covariances = gp.mask_rows(mask, cross(model, posterior.theta, points))
@@ -119,8 +119,8 @@ def _blocks(model, posterior, points, mask):
     return covariances, point_blocks(points, mask) + noise, point_blocks(evaluated.points, evaluated.mask)
 
 
-def _factor(posterior, cross, block, known):
+def _factor(posterior, cross, block, cross_block):
     """Cholesky factor of ``S``, ``C^T`` and the whitened ``k(z, D)``."""
-    half = gp.matmul(known, posterior.factorization.whitening.T)
+    half = gp.matmul(cross_block, posterior.factorization.whitening.T)
     factor = jnp.linalg.cholesky(block - gp.matmul(half, half.T), symmetrize_input=False)
-    return factor, cross - gp.matmul(known, posterior.weights), half
+    return factor, cross - gp.matmul(cross_block, posterior.weights), half

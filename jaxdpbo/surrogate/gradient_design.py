@@ -108,8 +108,10 @@ def propose(
         radius, design = pick_best(gains[:-1])
         coarse = radii[jnp.minimum(turn, len(RADII) - 1)] * turned
         offsets = jnp.where(turn < len(RADII), coarse, (radius * finer)[:, None, None] * design[None])
-        found = jax.vmap(lambda one: gradient.information_gain(model, posterior, place(one), mask))(offsets)
-        return gains.at[turn].set(found), None
+        new_gains = jax.vmap(
+            lambda design_offsets: gradient.information_gain(model, posterior, place(design_offsets), mask)
+        )(offsets)
+        return gains.at[turn].set(new_gains), None
 
     nothing = jnp.full((len(RADII) + 1, len(designs)), -jnp.inf, theta.dtype)
     gains, _ = jax.lax.scan(look, nothing, jnp.arange(len(RADII) + 1))
@@ -187,7 +189,7 @@ def propose_fewest(
         designs = tables[count - 1]
         return count, *propose(model, factorization, theta, bounds, designs, mask(count), polish_steps=polish_steps)
 
-    known = gradient.gradient_information(model, factorization, theta)
-    nothing = jnp.zeros((), jnp.int32), jnp.broadcast_to(theta, (batch, *theta.shape)), known
+    initial_trace = gradient.gradient_information(model, factorization, theta)
+    nothing = jnp.zeros((), jnp.int32), jnp.broadcast_to(theta, (batch, *theta.shape)), initial_trace
     count, points, _ = jax.lax.while_loop(is_above_tolerance, one_more, nothing)
     return points, mask(count)

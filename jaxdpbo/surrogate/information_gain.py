@@ -84,12 +84,12 @@ def gain_bound_of_box(model: gp.Model, bounds: Bounds, steps: int) -> float:
     variance = float(model.params.variance)
     apart = 2.0 * (variance - float(model.kernel(model.params, middle, corner)))
     noise = float(model.noise_variance)
-    found = [0.5 * steps * math.log1p(variance / noise)]
+    gain_bounds = [0.5 * steps * math.log1p(variance / noise)]
     for share in SHARES:
         sharper = gp.Model(model.kernel, model.params, model.noise_variance / (1.0 + share))
         rest = 0.5 * steps * math.log1p((1.0 + 1.0 / share) * apart / noise)
-        found.append(gain_bound(sharper, net, steps) + rest)
-    return min(found)
+        gain_bounds.append(gain_bound(sharper, net, steps) + rest)
+    return min(gain_bounds)
 
 
 def _cells(extents: np.ndarray) -> np.ndarray:

@@ -59,8 +59,8 @@ def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0)
      [0.14 0.61 1.  ]]
     """
     dimension = _checks.size("dimension", dimension)
-    one = _checks.is_one(lengthscale)
-    scales = np.full(dimension, float(_checks.reals("lengthscale", lengthscale))) if one else lengthscale
+    is_scalar = _checks.is_one(lengthscale)
+    scales = np.full(dimension, float(_checks.reals("lengthscale", lengthscale))) if is_scalar else lengthscale
     scales = _checks.vector("lengthscale", scales, dimension)
     if not np.all(scales > 0):
         raise ValueError(f"lengthscale must be positive, got {scales.tolist()}")
@@ -193,7 +193,9 @@ def _squared_distances(xs: jax.Array, ys: jax.Array) -> jax.Array:
 def _distances_slope(primals, tangents):
     """``2 (x_i - y_j) . (dx_i - dy_j)`` by matrix products; fixed points cost nothing."""
     xs, ys = primals
-    of_xs, of_ys = (None if isinstance(one, jax.custom_derivatives.SymbolicZero) else one for one in tangents)
+    of_xs, of_ys = (
+        None if isinstance(tangent, jax.custom_derivatives.SymbolicZero) else tangent for tangent in tangents
+    )
     slope = jnp.zeros((xs.shape[0], ys.shape[0]), xs.dtype)
     if of_xs is not None:
         slope += jnp.sum(xs * of_xs, axis=1)[:, None] - jnp.matmul(of_xs, ys.T, precision="highest")

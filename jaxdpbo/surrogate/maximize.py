@@ -146,9 +146,9 @@ def multi_start(
     def ascent(unit):
         return ascend(value_and_gradient, lambda point: jnp.clip(point, 0, 1), unit, steps=steps, step_size=step_size)
 
-    found, values = jax.lax.map(ascent, units)
+    points, values = jax.lax.map(ascent, units)
     best = jnp.argmax(values)
-    return lower + width * found[best], values[best]
+    return lower + width * points[best], values[best]
 
 
 def sample_and_ascend(
@@ -204,7 +204,7 @@ def sample_and_ascend(
     far = jax.random.uniform(far_key, (raw_samples - raw_samples // 2, dimension), lower.dtype)
     near = jnp.clip(middle + 0.05 * jax.random.normal(near_key, (raw_samples // 2, dimension), lower.dtype), 0, 1)
     tried = jnp.concatenate([far, near])
-    found, value = ascend_from_best(
+    best, value = ascend_from_best(
         unit_utility,
         middle,
         tried,
@@ -213,7 +213,7 @@ def sample_and_ascend(
         steps=steps,
         step_size=step_size,
     )
-    return jnp.clip(lower + width * found, lower, upper), value
+    return jnp.clip(lower + width * best, lower, upper), value
 
 
 def ascend_from_best(
@@ -247,9 +247,9 @@ def ascend_from_best(
         )
 
     _, best = jax.lax.top_k(jnp.where(jnp.isnan(scores), -jnp.inf, scores), num_restarts)
-    found, values = jax.vmap(ascent)(jnp.concatenate([always, tried[best]]))
+    points, values = jax.vmap(ascent)(jnp.concatenate([always, tried[best]]))
     winner, value = first_of_largest(values)
-    return found[winner], value
+    return points[winner], value
 
 
 def search_box(
@@ -300,9 +300,9 @@ def search_box(
     heights = unit_utilities(tried)
     best = jnp.argmax(jnp.where(jnp.isnan(heights), -jnp.inf, heights).reshape(-1, size), axis=1)
     starts = tried[best + size * jnp.arange(search.num_restarts)]
-    found, values = jax.vmap(ascent)(jnp.concatenate([middle, starts]))
+    points, values = jax.vmap(ascent)(jnp.concatenate([middle, starts]))
     winner, value = first_of_largest(values)
-    return jnp.clip(lower + width * found[winner], lower, upper), value
+    return jnp.clip(lower + width * points[winner], lower, upper), value
 
 
 def make_search(search: Search) -> Search:
@@ -318,7 +318,9 @@ def make_search(search: Search) -> Search:
     """
     if not isinstance(search, Search):
         raise TypeError(f"search must be a maximize.Search, got {type(search).__name__}")
-    found = Search(*(_checks.size(name, value) for name, value in zip(Search._fields, search, strict=True)))
-    if found.num_restarts > found.raw_samples:
-        raise ValueError(f"num_restarts must be at most raw_samples = {found.raw_samples}, got {found.num_restarts}")
-    return found
+    checked = Search(*(_checks.size(name, value) for name, value in zip(Search._fields, search, strict=True)))
+    if checked.num_restarts > checked.raw_samples:
+        raise ValueError(
+            f"num_restarts must be at most raw_samples = {checked.raw_samples}, got {checked.num_restarts}"
+        )
+    return checked

@@ -108,7 +108,7 @@ def cell_covariance(response: input_noise.Response, lengthscale: float) -> Named
     """
     length = _checks.positive("lengthscale", lengthscale)
     if not np.isfinite(squared := length * length):
-        raise ValueError(f"lengthscale must have a square within the floats, got {length}")
+        raise ValueError(f"lengthscale must be smaller, got {length}: its square overflows")
     places = np.array(response.cells)
     variances = input_noise.cell_variances(response)
     widened = squared + variances[:, None] + variances[None, :]

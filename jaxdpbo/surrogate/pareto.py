@@ -73,7 +73,7 @@ def hypervolume(values: jax.Array, mask: jax.Array, reference: jax.Array) -> jax
     depths = jnp.diff(jnp.append(values[:, 2], reference[2]))
     earlier = jnp.tril(jnp.ones((len(values), len(values)), bool))
     areas = jax.lax.map(
-        lambda some: _area(jnp.where(some[:, None], values[:, :2], reference[None, :2]), reference), earlier
+        lambda prefix: _area(jnp.where(prefix[:, None], values[:, :2], reference[None, :2]), reference), earlier
     )
     return jnp.sum(areas * depths)
 

@@ -33,10 +33,10 @@ def _check_step(step_size, convexity):
 
 
 def _traces(name, value):
-    found = _checks.vector(name, value)
-    if np.any(found < 0):
-        raise ValueError(f"{name} must be at least zero, got {found.tolist()}")
-    return found.tolist()
+    traces = _checks.vector(name, value)
+    if np.any(traces < 0):
+        raise ValueError(f"{name} must be at least zero, got {traces.tolist()}")
+    return traces.tolist()
 
 
 @_checks.takes(

@@ -143,10 +143,13 @@ def train(
     )
     if _checks.choice("noise", noise, NOISES) == "exact":
         radius = _radius(settings.noise_multiplier, min(largest, count))
-        given, scale = integer_sums.examples(examples, model, radius), clip_norm / jnp.maximum(radius, 1).astype(dtype)
+        prepared, scale = (
+            integer_sums.examples(examples, model, radius),
+            clip_norm / jnp.maximum(radius, 1).astype(dtype),
+        )
     else:
-        radius, given, scale = None, examples, sensitivity.clipped_sum(clip_norm) * multiplier
-    problem = _Problem(model, given, rule, loop_key, rate, clip_norm, radius, scale)
+        radius, prepared, scale = None, examples, sensitivity.clipped_sum(clip_norm) * multiplier
+    problem = _Problem(model, prepared, rule, loop_key, rate, clip_norm, radius, scale)
     start = models.init(init_key, model, dtype)
     sizes = capacities(largest, count, smallest)
     choice = sum(jnp.asarray(settings.batch > size, jnp.int32) for size in sizes[:-1])

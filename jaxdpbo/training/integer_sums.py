@@ -112,8 +112,8 @@ def clipped_sum(
     scale = jnp.minimum(radius.astype(squared.dtype), reach * jax.lax.rsqrt(squared))
     scaled = [delta / clip_norm * (scale * row.units)[:, None] for delta, row in zip(back, rows, strict=True)]
     layers = [
-        _Layer(_round(one), jnp.trunc(one), row.counts, jnp.trunc(1 / row.units))
-        for one, row in zip(scaled, rows, strict=True)
+        _Layer(_round(numbers), jnp.trunc(numbers), row.counts, jnp.trunc(1 / row.units))
+        for numbers, row in zip(scaled, rows, strict=True)
     ]
     return _sum_groups(limit, usable, layers)
 
@@ -173,29 +173,31 @@ def _sum_groups(limit: jax.Array, usable: jax.Array, layers: list[_Layer]) -> mo
     def add(total, group):
         usable, layers = group
         chosen = _pick_rounding(usable, limit, layers)
-        found = tuple(_product(whole, layer) for whole, layer in zip(chosen, layers, strict=True))
-        return jax.tree.map(jnp.add, total, found), None
+        products = tuple(_product(whole, layer) for whole, layer in zip(chosen, layers, strict=True))
+        return jax.tree.map(jnp.add, total, products), None
 
     zero = tuple(
         models.Layer(
-            jnp.zeros((one.counts.shape[1], one.rounded.shape[1]), jnp.int32),
-            jnp.zeros(one.rounded.shape[1], jnp.int32),
+            jnp.zeros((layer.counts.shape[1], layer.rounded.shape[1]), jnp.int32),
+            jnp.zeros(layer.rounded.shape[1], jnp.int32),
         )
-        for one in layers
+        for layer in layers
     )
     return jax.lax.scan(add, zero, jax.tree.map(split_groups, (usable, layers)))[0]
 
 
 def _pick_rounding(usable: jax.Array, limit: jax.Array, layers: list[_Layer]) -> list[jax.Array]:
     """Return the first rounding of an example if within ``limit``; else the second; else zero."""
-    lengths = [jnp.sum(jnp.square(one.counts), axis=1) + jnp.square(one.bias) for one in layers]
+    lengths = [jnp.sum(jnp.square(layer.counts), axis=1) + jnp.square(layer.bias) for layer in layers]
 
     def fits(chosen):
         squares = (length * jnp.sum(jnp.square(number), axis=1) for length, number in zip(lengths, chosen, strict=True))
         return usable & (functools.reduce(jnp.add, squares) <= limit)  # False for NaN
 
-    first, second = fits([one.rounded for one in layers]), fits([one.shorter for one in layers])
-    return [jnp.where(first[:, None], one.rounded, jnp.where(second[:, None], one.shorter, 0.0)) for one in layers]
+    first, second = fits([layer.rounded for layer in layers]), fits([layer.shorter for layer in layers])
+    return [
+        jnp.where(first[:, None], layer.rounded, jnp.where(second[:, None], layer.shorter, 0.0)) for layer in layers
+    ]
 
 
 def _product(whole: jax.Array, layer: _Layer) -> models.Layer:

@@ -118,8 +118,8 @@ def losses(model: Model, params: Params, features: jax.Array, labels: jax.Array)
 
 def accuracy(params: Params, features: jax.Array, labels: jax.Array) -> jax.Array:
     """Share ``()`` of examples classified correctly."""
-    found = scores(params, features)
-    predicted = (found[:, 0] > 0).astype(labels.dtype) if found.shape[1] == 1 else jnp.argmax(found, axis=1)
+    outputs = scores(params, features)
+    predicted = (outputs[:, 0] > 0).astype(labels.dtype) if outputs.shape[1] == 1 else jnp.argmax(outputs, axis=1)
     return jnp.mean(predicted == labels)
 
 
@@ -166,7 +166,7 @@ def clipped_sum(
 def passes(
     model: Model, params: Params, features: jax.Array, labels: jax.Array
 ) -> tuple[list[jax.Array], list[jax.Array]]:
-    """Return the input ``(m, i)`` and the gradient ``(m, o)`` of each layer; the outer product is the whole gradient."""
+    """Return the input ``(m, i)`` and the gradient ``(m, o)`` of each layer; their outer product is the full gradient."""
     entering = _forward(params, features)
     back = [jax.vmap(jax.grad(lambda score, label: _loss(model.loss, score, label)))(entering[-1], labels)]
     for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):

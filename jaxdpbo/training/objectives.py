@@ -171,10 +171,10 @@ def _measure_point(measure, point, data, keys=None):
     epsilon = partial(_epsilon, measure, records)
     if isinstance(settings.steps, Tracer):
         like = jax.ShapeDtypeStruct((), error.dtype)
-        found = jax.pure_callback(epsilon, like, settings, vmap_method="sequential")
+        value = jax.pure_callback(epsilon, like, settings, vmap_method="sequential")
     else:
-        found = jnp.asarray(epsilon(settings), error.dtype)
-    return jnp.stack([found, error])
+        value = jnp.asarray(epsilon(settings), error.dtype)
+    return jnp.stack([value, error])
 
 
 @partial(jax.jit, static_argnames="measure")
@@ -201,7 +201,7 @@ def _settings_key(key, settings):
 
 def _epsilon(measure, records, settings):
     """Compute epsilon on the host, also from within a compiled program: NumPy alone."""
-    found = math.inf
+    epsilon = math.inf
     if float(settings.noise_multiplier) > 0:
-        found = measure.accountant(settings, records=records, delta=measure.delta).epsilon
-    return np.asarray(found, settings.noise_multiplier.dtype)
+        epsilon = measure.accountant(settings, records=records, delta=measure.delta).epsilon
+    return np.asarray(epsilon, settings.noise_multiplier.dtype)

@@ -77,14 +77,14 @@ def training_guarantee(
       dp 0.609406 and gdp 0.157..., delta=1e-05, total variation at most 1e-14 (replace_one) for training examples
     """
     exact = _checks.choice("noise", noise, dp_optim.NOISES) == "exact"
-    found = training_epsilon(settings, records=records, delta=delta)
-    if math.isinf(found.epsilon):
+    bound = training_epsilon(settings, records=records, delta=delta)
+    if math.isinf(bound.epsilon):
         return guarantee.no_guarantee("training examples", "no finite epsilon is proved for so little noise")
     rate, z, steps = int(settings.batch) / records, float(settings.noise_multiplier), int(settings.steps)
     mu = accounting.gdp_level([stage.sampled_gaussian(rate=rate, noise_multiplier=z, steps=steps)], delta)
     return guarantee.guarantee(
         "dp",
-        max(found.epsilon, guarantee.LEAST),
+        max(bound.epsilon, guarantee.LEAST),
         "replace_one",
         "training examples",
         assumptions=(guarantee.RANDOM_BITS if exact else guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG),
@@ -121,14 +121,14 @@ def training_errors(
       optimizer: of ``dp_optim.OPTIMIZERS``; static.
     """
 
-    def one(key):
+    def run_once(key):
         params = dp_optim.train(
             key, model, train, settings, largest=largest, optimizer=optimizer, noise="float"
         )  # faster, and the result is raw anyway
         finite = jnp.all(jnp.isfinite(models.scores(params, test[0])))
         return jnp.where(finite, 1.0 - models.accuracy(params, *test), 1.0)
 
-    return _summary(jax.vmap(one)(keys))
+    return _summary(jax.vmap(run_once)(keys))
 
 
 def sparse_vector_errors(
@@ -150,7 +150,7 @@ def sparse_vector_errors(
     answers = jnp.asarray(answers, jnp.result_type(float))
     threshold_scale = noise / (1.0 + jnp.cbrt(2.0 * answers))
 
-    def one(key):
+    def run_once(key):
         order_key, threshold_key, query_key = jax.random.split(key, 3)
         truth = jax.random.permutation(order_key, jnp.arange(queries) < ones)
         threshold = 0.5 + threshold_scale * jax.random.laplace(threshold_key)
@@ -160,7 +160,7 @@ def sparse_vector_errors(
         right = jnp.sum(answered & truth, dtype=answers.dtype)
         return 1.0 - 2.0 * right / (jnp.sum(answered, dtype=answers.dtype) + ones)
 
-    return _summary(jax.vmap(one)(keys))
+    return _summary(jax.vmap(run_once)(keys))
 
 
 def _summary(errors: jax.Array) -> Errors:

@@ -54,11 +54,11 @@ def random_settings(space: Ranges, count: int, seed: int) -> np.ndarray:
     low, high = space.sampled
 
     def clip(draw, column):
-        found = np.empty(0)
-        while len(found) < count:
-            some = draw(2 * count)
-            found = np.append(found, some[(some >= low[column]) & (some <= high[column])])
-        return found[:count]
+        values = np.empty(0)
+        while len(values) < count:
+            draws = draw(2 * count)
+            values = np.append(values, draws[(draws >= low[column]) & (draws <= high[column])])
+        return values[:count]
 
     columns = [
         clip(lambda size: rng.uniform(low[0], high[0], size), 0),

@@ -65,7 +65,7 @@ def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Ro
     if validation is None:
         return rows, None
     validation = _check_arrays("validation", validation, training)
-    if any(np.shares_memory(one, other) for one, other in zip(rows, validation, strict=True)):
+    if any(np.shares_memory(leaf, other) for leaf, other in zip(rows, validation, strict=True)):
         raise ValueError("validation must not share memory with rows: pass rows that do not train")
     return rows, validation
 
@@ -75,7 +75,7 @@ def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
     if not isinstance(rows, (tuple, list)) or len(rows) != 2:
         raise TypeError(f"{name} must be (features, labels), got {type(rows).__name__}")
     if not all(isinstance(leaf, (np.ndarray, jax.Array)) for leaf in rows):  # in a list, an odd label changes the dtype
-        raise TypeError(f"{name} must be two arrays of numbers")
+        raise TypeError(f"{name} must be two NumPy or JAX arrays of numbers")
     features, labels = map(np.asarray, _user_values.to_data(tuple(rows)))
     if not {features.dtype.kind, labels.dtype.kind} <= set("fiub"):
         raise TypeError(f"{name} must be two arrays of real numbers")
@@ -89,7 +89,7 @@ def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
 
 def ideal_delta(asked: TuningArguments, times: float, records: int) -> float:
     """Remaining ``delta`` for ideal noise, after the total variation of exact noise."""
-    variation = max(asked.training.total_variation(each, records) for each in asked.settings) + DRAWS
+    variation = max(asked.training.total_variation(setting, records) for setting in asked.settings) + DRAWS
     if asked.epsilon > LARGEST:
         raise ValueError(f"epsilon must be at most {LARGEST:g}, got {asked.epsilon:g}")
     left = asked.delta - (1 + np.exp(asked.epsilon)) * times * variation
@@ -152,17 +152,17 @@ def fit_silently(
 
 def noises(asked: TuningArguments, records: int, epsilon: float, delta: float) -> list[float]:
     """Noise of each setting at which one training costs ``(epsilon, delta)``."""
-    return [trainings.noise_for(asked.training, each, records, epsilon, delta) for each in asked.settings]
+    return [trainings.noise_for(asked.training, setting, records, epsilon, delta) for setting in asked.settings]
 
 
 def costs(asked: TuningArguments, noises: Sequence[float], records: int) -> list[stage.Stage]:
     """Cost of one training with each setting."""
-    return [asked.training.cost(each, noise, records) for each, noise in zip(asked.settings, noises, strict=True)]
+    return [asked.training.cost(setting, noise, records) for setting, noise in zip(asked.settings, noises, strict=True)]
 
 
 def worst_stage(what: str, costs: Sequence[stage.Stage]) -> stage.Stage:
     """Cost of a training with a drawn setting, or a setting chosen from releases: a curve above all costs."""
-    return stage.from_curve(accounting.worst_profile([each.profile for each in costs]), what)
+    return stage.from_curve(accounting.worst_profile([cost.profile for cost in costs]), what)
 
 
 def calibrate(
@@ -170,10 +170,10 @@ def calibrate(
 ) -> tuple[list[float], list[stage.Stage]]:
     """Calibrate the noise of each setting: equal cost a training, ``of_all`` within the requested epsilon; no data."""
     while True:
-        found = noises(asked, records, epsilon, delta)
-        of_each = costs(asked, found, records)
+        noise_levels = noises(asked, records, epsilon, delta)
+        of_each = costs(asked, noise_levels, records)
         if of_all(of_each) <= asked.epsilon:
-            return found, of_each
+            return noise_levels, of_each
         epsilon *= SHRUNK
         if epsilon < LEAST_SHARE * asked.epsilon:
             raise ValueError(f"delta must be smaller for epsilon = {asked.epsilon:g}, got {asked.delta:g}")

@@ -150,8 +150,8 @@ def private_front(
     settings = selection.check_settings(settings)
     typed_delta, epsilon, delta = delta, _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
     on_error, count = _checks.choice("on_error", on_error, selection.ON_ERROR), _checks.size("count", count, minimum=2)
-    given = np.multiply(LEVELS, epsilon) if levels is None else _checks.vector("levels", levels)
-    axis = np.unique([_checks.positive("levels", each) for each in given.tolist()])
+    level_values = np.multiply(LEVELS, epsilon) if levels is None else _checks.vector("levels", levels)
+    axis = np.unique([_checks.positive("levels", level) for level in level_values.tolist()])
     keys.refuse_trace("the key of private_front()")
     apart = validation is not None
     rows, validation = _fitting.check_rows(training, rows, validation)
@@ -160,11 +160,11 @@ def private_front(
     asked = asked._replace(delta=_fitting.ideal_delta(asked, count, len(rows[1])))
     rows, validation = _fitting.split_rows(rows, validation)
     plan = _plan(asked, axis, count, delta, len(rows[1]), len(validation[1]))
-    stated = _statements(plan, len(rows[1]), apart)
-    secret, first = keys.for_release(key, stated[0], insecure_key)
-    stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
-    selection.charge(recordings, stated, "a front", settings, axis.tolist(), count)
-    return _search(plan, (rows, validation), secret)._replace(guarantees=stated)
+    guarantees = _statements(plan, len(rows[1]), apart)
+    secret, first = keys.for_release(key, guarantees[0], insecure_key)
+    guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
+    selection.charge(recordings, guarantees, "a front", settings, axis.tolist(), count)
+    return _search(plan, (rows, validation), secret)._replace(guarantees=guarantees)
 
 
 def _plan(
@@ -190,7 +190,7 @@ def _candidates(
     Raises:
       ValueError: no noise suffices, or no level of Gaussian DP is proved.
     """
-    training, found = asked.training, []
+    training, candidate_rows = asked.training, []
     coordinates = _coordinates(asked.settings)
     for number, setting in enumerate(asked.settings):
         for level in axis.tolist():
@@ -198,8 +198,10 @@ def _candidates(
             mu = max(accounting.gdp_level([training.cost(setting, noise, records)], but_for), guarantee.LEAST)
             if math.isinf(mu):  # raise now, not in the middle of the search
                 raise ValueError(f"training must be Gaussian DP but for a delta of {but_for:g}, got {setting!r:.200}")
-            found.append((number, level, noise, mu, *coordinates[number], *_places(np.log(axis), math.log(level))))
-    table = np.array(found)
+            candidate_rows.append(
+                (number, level, noise, mu, *coordinates[number], *_places(np.log(axis), math.log(level)))
+            )
+    table = np.array(candidate_rows)
     number, level, noise, mu = table[:, :4].T
     return _Candidates(number.astype(int), level, noise, mu, table[:, 4:])
 
@@ -221,8 +223,8 @@ def _ranks(values: list[Any]) -> list[float]:
     """Ranks of values, in [0, 1]."""
     if not all(isinstance(value, (int, float)) for value in values):
         values = [list(map(repr, values)).index(repr(value)) for value in values]
-    known = sorted(set(values))
-    return [known.index(value) / max(len(known) - 1, 1) for value in values]
+    distinct = sorted(set(values))
+    return [distinct.index(value) / max(len(distinct) - 1, 1) for value in values]
 
 
 def _places(axis: np.ndarray, value: float) -> list[float]:
@@ -231,19 +233,19 @@ def _places(axis: np.ndarray, value: float) -> list[float]:
 
 
 def _statements(plan: _Plan, records: int, apart: bool) -> tuple[guarantee.Guarantee, ...]:
-    """Guarantee of training rows, by a curve above all trainings, and of validation rows, by the noise of the scores."""
+    """Guarantees of training rows, by a curve above all trainings, and of validation rows, by the scores' noise."""
     asked, count = plan.asked, plan.budget.steps
     but_for = SHARE * asked.delta
 
-    def curve(at: float) -> float:
-        return min(1.0, accounting.gdp_delta(plan.within, at) + but_for)
+    def curve(epsilon: float) -> float:
+        return min(1.0, accounting.gdp_delta(plan.within, epsilon) + but_for)
 
     trained = accounting.total(
         [stage.from_curve(curve, f"at most {count} trainings, chosen as they came")], asked.delta
     )
     of_scores = calibration.statement(plan.budget, VALIDATION)
     scored = accounting.total([stage.gaussian(of_scores.level, "noised scores")], asked.delta)
-    variation = count * max(asked.training.total_variation(each, records) for each in asked.settings)
+    variation = count * max(asked.training.total_variation(setting, records) for setting in asked.settings)
     rests = (guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, *asked.training.assumptions())
     rests += (guarantee.ROWS_APART,) if apart else ()
     return (
@@ -281,8 +283,8 @@ def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
         errors.append(float(np.clip(score, 0.0, 1.0)))
         measured = np.array([[candidates.epsilon[number], errors[-1]]])
         of_fit, unit = jax.random.fold_in(of_fits, step), candidates.units[number][None]
-        state, found = _observe(of_fit, config, state, unit, measured, candidates.units)
-        gains, front = map(np.asarray, found)
+        state, results = _observe(of_fit, config, state, unit, measured, candidates.units)
+        gains, front = map(np.asarray, results)
         tried.append(number)
     return Front(
         settings=tuple(asked.settings[candidates.setting[number]] for number in tried),

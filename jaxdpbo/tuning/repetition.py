@@ -44,15 +44,15 @@ def table(law: accounting.Repetitions) -> Table:
     with localcontext() as context:
         context.prec = DIGITS
         eta, gamma = Decimal(law.eta), Decimal(law.gamma)
-        at = (1 - gamma) * _share(eta, gamma)  # P(K = 1)
+        probability = (1 - gamma) * _share(eta, gamma)  # P(K = 1)
         total, ends, k = Decimal(0), [], 0
         while accounting.tail_probability(law, k) > CUT if k else True:
             k += 1
             if k > LONGEST:
                 raise ValueError(f"mean must be smaller: more than {LONGEST} runs have a probability over {CUT:g}")
-            total += at
+            total += probability
             ends.append(min(int(total * 2**BITS), 2**BITS))
-            at *= (1 - gamma) * (k + eta) / (k + 1)
+            probability *= (1 - gamma) * (k + eta) / (k + 1)
     ends[-1] = 2**BITS
     return Table(tuple(ends), CUT + (len(ends) + 1) * 2.0**-BITS)
 

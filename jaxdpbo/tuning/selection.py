@@ -106,14 +106,14 @@ def private_selection(
     law = accounting.repetitions(eta, mean)
     table = repetition.table(law)
     variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
-    stated = tuple(one.assuming(*assumptions) for one in statements(law, settings, costs, delta, variation))
+    guarantees = tuple(other.assuming(*assumptions) for other in statements(law, settings, costs, delta, variation))
     keep = _checks.choice("on_error", on_error, ON_ERROR) == "worst"
     keys.refuse_trace("the key of private_selection()")
-    secret, first = keys.for_release(key, stated[0], insecure_key)
-    stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
-    charge(recordings, stated, "private selection", law, settings)
+    secret, first = keys.for_release(key, guarantees[0], insecure_key)
+    guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
+    charge(recordings, guarantees, "private selection", law, settings)
     setting, output, score = _best(train_and_score, settings, table, secret, keep)
-    return Selected(setting, output, score, stated)
+    return Selected(setting, output, score, guarantees)
 
 
 def statements(
@@ -132,19 +132,19 @@ def statements(
     """
     if not isinstance(costs, Mapping) or not costs:
         raise ValueError(f"costs must map each set of rows to the cost of one run, got {costs!r}")
-    found = []
+    guarantees = []
     for whose, cost in costs.items():
         of_one = (cost,) if isinstance(cost, stage.Stage) else tuple(cost) if isinstance(cost, Sequence) else ()
-        if not of_one or not all(isinstance(each, stage.Stage) for each in of_one):
+        if not of_one or not all(isinstance(part, stage.Stage) for part in of_one):
             raise TypeError(f"costs must be stages of jaxdpbo.accounting, got {cost!r} for {whose!r}")
         if len(of_one) not in (1, len(settings)):
             raise ValueError(f"costs must be one stage, or one for each of {len(settings)} settings, got {len(of_one)}")
-        profile = accounting.average_profile([1 / len(of_one)] * len(of_one), [each.profile for each in of_one])
+        profile = accounting.average_profile([1 / len(of_one)] * len(of_one), [part.profile for part in of_one])
         epsilon = accounting.selection_epsilon(law, profile, delta)
         if not np.isfinite(epsilon):
             raise ValueError(f"costs must be smaller: nothing is proved for {whose!r} at delta={delta:g}")
         rests = (guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.RUN_COST, guarantee.RUNS_UNKNOWN)
-        found.append(
+        guarantees.append(
             guarantee.guarantee(
                 "dp",
                 max(epsilon, np.finfo(float).tiny),
@@ -155,7 +155,7 @@ def statements(
                 total_variation=variation,
             )
         )
-    return tuple(found)
+    return tuple(guarantees)
 
 
 def check_settings(settings: Sequence[Any]) -> tuple[Any, ...]:
@@ -172,13 +172,15 @@ def charge(recordings: Any, stated: Sequence[guarantee.Guarantee], what: str, *p
       ValueError: a set of rows without a guarantee.
       ledger.LedgerError: a budget does not suffice, or a name was used before.
     """
-    given = (
-        {} if recordings is None else {whose: records.check_recording(each) for whose, each in dict(recordings).items()}
+    checked = (
+        {}
+        if recordings is None
+        else {whose: records.check_recording(value) for whose, value in dict(recordings).items()}
     )
-    by_rows = {one.protects: one for one in stated}
-    if unknown := set(given) - set(by_rows):
+    by_rows = {entry.protects: entry for entry in stated}
+    if unknown := set(checked) - set(by_rows):
         raise ValueError(f"recordings must be of rows named in costs, got {', '.join(map(repr, sorted(unknown)))}")
-    for whose, recording in given.items():
+    for whose, recording in checked.items():
         charged = records.charge(recording, what, by_rows[whose], *public)
         if charged.charged_before:
             raise ledger.LedgerError(
@@ -230,7 +232,7 @@ def _leaves(output: Any) -> list[Any]:
         return jax.tree.leaves(output)
     except (TypeError, ValueError):  # a dict inside has keys without an order
         inside = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
-        return [leaf for each in inside for leaf in _leaves(each)]
+        return [leaf for item in inside for leaf in _leaves(item)]
 
 
 def _uniform(key: jax.Array) -> int:

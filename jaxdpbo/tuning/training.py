@@ -115,14 +115,14 @@ class DPSGD:
         if self.noise == "exact":
             integer_sums.expect(self.model)
         features, labels = rows
-        width, kinds, said = self.model.sizes[0], *(("f", "floats") if self._regresses else ("iubf", "numbers"))
+        width, kinds, kind = self.model.sizes[0], *(("f", "floats") if self._regresses else ("iubf", "numbers"))
         if features.shape[1:] != (width,) or features.dtype not in (np.float32, np.float64):
             raise ValueError(
                 f"features must be floats of 32 or 64 bits and shape (n, {width}), got {features.dtype} "
                 f"{features.shape}"
             )
         if labels.ndim != 1 or labels.dtype.kind not in kinds:
-            raise ValueError(f"labels must be {said} of shape (n,), got {labels.dtype} {labels.shape}")
+            raise ValueError(f"labels must be {kind} of shape (n,), got {labels.dtype} {labels.shape}")
         if not self._regresses:
             self._expect_classes(labels.dtype)
 
@@ -152,7 +152,7 @@ class DPSGD:
             raise ValueError(f"classes must not be given for a regression, got {classes!r}")
         if not isinstance(classes, (Sequence, np.ndarray)) or isinstance(classes, str):
             raise TypeError(f"classes must be a sequence of whole numbers, got {classes!r}")
-        numbers = tuple(_checks.size("classes", each, minimum=-_checks.MAX_SIZE) for each in classes)
+        numbers = tuple(_checks.size("classes", label, minimum=-_checks.MAX_SIZE) for label in classes)
         if len(set(numbers)) != len(numbers) or len(numbers) != self._count:
             raise ValueError(f"classes must be {self._count} different numbers for this model, got {classes!r}")
         return numbers
@@ -221,8 +221,8 @@ def _losses(model: models.Model, params: models.Params, features: jax.Array, lab
     scores = models.scores(params, features)
     if model.loss == models.SQUARED:
         return jnp.minimum(jnp.square(scores[:, 0] - labels.astype(scores.dtype)), 1.0)
-    found = jnp.argmax(scores, axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
-    return (found.astype(jnp.int32) != labels).astype(scores.dtype)
+    predicted = jnp.argmax(scores, axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
+    return (predicted.astype(jnp.int32) != labels).astype(scores.dtype)
 
 
 def noise_for(training: Training, setting: Setting, records: int, epsilon: float, delta: float) -> float:
@@ -233,8 +233,8 @@ def noise_for(training: Training, setting: Setting, records: int, epsilon: float
     """
 
     def excess(logarithm: float) -> float:
-        found = training.cost(setting, math.exp(logarithm), records).epsilon(delta)
-        return min(found, MOST) - epsilon
+        cost = training.cost(setting, math.exp(logarithm), records).epsilon(delta)
+        return min(cost, MOST) - epsilon
 
     high = 0.0  # start in the middle: at the ends of the range an accountant may be slow
     while excess(high) > 0:
@@ -248,7 +248,7 @@ def noise_for(training: Training, setting: Setting, records: int, epsilon: float
         if low < math.log(LEAST_NOISE):
             return math.exp(low)
         low, high = low - FACTOR, low
-    found: Any = optimize.brentq(excess, low, high, xtol=PRECISION / 2)
-    while excess(found) > 0:
-        found += PRECISION / 2
-    return math.exp(found)
+    root: Any = optimize.brentq(excess, low, high, xtol=PRECISION / 2)
+    while excess(root) > 0:
+        root += PRECISION / 2
+    return math.exp(root)

@@ -82,34 +82,36 @@ def tune_and_train(
     expect_small_delta(typed_delta, len(rows[1]))
     asked = _fitting.TuningArguments(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1])))
-    given = validation is not None
+    has_validation = validation is not None
     rows, validation = _fitting.split_rows(rows, validation)
     records, users = len(rows[1]), len(validation[1])
     level, noises, costs = _calibrate(asked, records, law)
     budget = calibration.budget(level, _fitting.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float))
-    stated = calibration.statement(budget, _fitting.VALIDATION)
+    score_guarantee = calibration.statement(budget, _fitting.VALIDATION)
 
     def run(number: int, key: jax.Array) -> tuple[Any, float]:
         of_training, of_score = jax.random.split(key)
         model = asked.training.fit(deepcopy(asked.settings[number]), noises[number], rows, of_training)
         return model, _fitting.score(asked.training, model, validation, budget, of_score)
 
-    of_noise = max(asked.training.total_variation(each, records) for each in asked.settings)
-    found = selection.private_selection(
+    of_noise = max(asked.training.total_variation(setting, records) for setting in asked.settings)
+    selected = selection.private_selection(
         run,
         range(len(asked.settings)),
         mean=law.mean,
         eta=law.eta,
-        costs={_fitting.TRAIN: costs, _fitting.VALIDATION: stage.gaussian(stated.level, "a noised score")},
+        costs={_fitting.TRAIN: costs, _fitting.VALIDATION: stage.gaussian(score_guarantee.level, "a noised score")},
         delta=asked.delta,
-        run_total_variation=of_noise + stated.total_variation,
-        assumptions=(*asked.training.assumptions(), *((guarantee.ROWS_APART,) if given else ())),
+        run_total_variation=of_noise + score_guarantee.total_variation,
+        assumptions=(*asked.training.assumptions(), *((guarantee.ROWS_APART,) if has_validation else ())),
         on_error=asked.on_error,
         recordings=asked.recordings,
         key=asked.key,
         insecure_key=asked.insecure_key,
     )
-    return _fitting.Tuned(found.output, asked.settings[found.setting], noises[found.setting], found.guarantees)
+    return _fitting.Tuned(
+        selected.output, asked.settings[selected.setting], noises[selected.setting], selected.guarantees
+    )
 
 
 def _calibrate(

@@ -217,10 +217,10 @@ def config(
 def _in_box(box_units: bool | None, limits: np.ndarray) -> bool:
     """Return whether the search uses box units."""
     finite = bool(np.all(np.isfinite(limits)))
-    wanted = finite if box_units is None else _checks.flag("box_units", box_units)
-    if wanted and not finite:
+    boxed = finite if box_units is None else _checks.flag("box_units", box_units)
+    if boxed and not finite:
         raise ValueError(f"box_units must be False where bounds are infinite, got {limits.tolist()}")
-    return wanted
+    return boxed
 
 
 def _units(boxed: bool, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

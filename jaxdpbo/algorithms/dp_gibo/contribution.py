@@ -86,8 +86,8 @@ def contribute(
     else:
         remembered = losses if config.memory == "none" else jnp.concatenate([memory[work.kept], losses])
         total, clipped, nonfinite = clipped_sum(work.weights, remembered)
-    known = losses if present is None else jnp.where(present[None], losses, 0)
-    facts = Facts(jnp.sum(known, axis=1), clipped, nonfinite)
+    present_losses = losses if present is None else jnp.where(present[None], losses, 0)
+    facts = Facts(jnp.sum(present_losses, axis=1), clipped, nonfinite)
     return totals.Total(totals.only_if(work.active, total), facts), memory
 
 

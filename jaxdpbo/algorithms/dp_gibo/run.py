@@ -122,31 +122,31 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     """
     del key
     public = state.public
-    known, kept = _recall(config, public)
-    room, sizes = len(known.points), {"batch": config.batch, "polish_steps": config.polish_steps}
+    posterior, kept = _recall(config, public)
+    room, sizes = len(posterior.points), {"batch": config.batch, "polish_steps": config.polish_steps}
 
     def design(factorization: gp.Factorization) -> tuple[jax.Array, ...]:
-        known = config.surrogate, factorization, public.theta, config.search_bounds
+        problem = config.surrogate, factorization, public.theta, config.search_bounds
         if config.adaptive:
-            points, mask = gradient_design.propose_fewest(*known, config.tolerance, **sizes)
+            points, mask = gradient_design.propose_fewest(*problem, config.tolerance, **sizes)
         else:
-            points, mask = gradient_design.propose_batch(*known, **sizes)
+            points, mask = gradient_design.propose_batch(*problem, **sizes)
         points = config.to_parameters(points)
         return points, mask, *_condition(config, public, factorization, room, points, mask)
 
-    points, mask, *conditioned = _apply_to_stage(config, known, design)
+    points, mask, *conditioned = _apply_to_stage(config, posterior, design)
     return _make_query(config, public, kept, points, mask, *conditioned)
 
 
 def remask(config: Config, state: State, query: Query, mask: jax.Array) -> Query:
     """Replace the ``mask (b,)`` of a query and recompute its weights, to evaluate fewer points."""
     public = state.public
-    known, kept = _recall(config, public)
+    posterior, kept = _recall(config, public)
 
     def condition(factorization: gp.Factorization) -> tuple[jax.Array, ...]:
-        return _condition(config, public, factorization, len(known.points), query.points, mask)
+        return _condition(config, public, factorization, len(posterior.points), query.points, mask)
 
-    return _make_query(config, public, kept, query.points, mask, *_apply_to_stage(config, known, condition))
+    return _make_query(config, public, kept, query.points, mask, *_apply_to_stage(config, posterior, condition))
 
 
 def tell(config: Config, state: State, query: Query, released: totals.Sum) -> State:
@@ -184,8 +184,8 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
         trace=gp.write(public.trace, local.trace[None], public.step, active),
     )
     if config.memory == "all":
-        known, _ = _recall(config, public)
-        after = after._replace(**gp.extend(known, local.points, query.mask, local.rows, when=active)._asdict())
+        posterior, _ = _recall(config, public)
+        after = after._replace(**gp.extend(posterior, local.points, query.mask, local.rows, when=active)._asdict())
     elif config.memory != "none":
         after = after._replace(
             points=gp.write(public.points, local.points, public.used, active),
@@ -263,7 +263,7 @@ def _make_query(
 
 
 def _condition(
-    config: Config, public: Public, known: gp.Factorization, room: int, points: jax.Array, mask: jax.Array
+    config: Config, public: Public, posterior: gp.Factorization, room: int, points: jax.Array, mask: jax.Array
 ) -> tuple[jax.Array, ...]:
     """Condition on a query's points.
 
@@ -271,11 +271,11 @@ def _condition(
     weights ``(room, d)`` of all losses, and those of the query's own losses.
     """
     searched = config.to_search(points)
-    rows = gp.extension(config.surrogate, known, searched, mask)
-    extended = gp.extend(known, searched, mask, rows)
+    rows = gp.extension(config.surrogate, posterior, searched, mask)
+    extended = gp.extend(posterior, searched, mask, rows)
     weights = gradient.weights(config.surrogate, extended, public.theta)
     trace = gradient.gradient_information(config.surrogate, extended, public.theta)
-    fresh = jax.lax.dynamic_slice_in_dim(weights, known.used, config.batch)
+    fresh = jax.lax.dynamic_slice_in_dim(weights, posterior.used, config.batch)
     if config.memory == "recent":  # from oldest first to the order of the ring buffer
         weights = jnp.roll(weights, public.used + config.batch, axis=0)
     missing = room - len(weights)

@@ -153,7 +153,7 @@ def finite_config(
         decay = _checks.positive("decay", amplitude), _checks.positive("decay", rate)
     rows = _checks.distinct_rows("candidates", candidates)
     model = unit_prior(kernel, kernel_params, rows, numbers["noise_variance"])
-    found = prior_averaged_constants.finite_constants(
+    proof_constants = prior_averaged_constants.finite_constants(
         candidates=len(rows),
         dimension=rows.shape[1],
         information=lambda noise: information_gain.gain_bound(_set_noise(model, noise), rows, numbers["steps"]),
@@ -163,7 +163,7 @@ def finite_config(
         **numbers,
     )
     return _make_config(
-        found,
+        proof_constants,
         numbers,
         noise,
         (centre, scale),
@@ -235,13 +235,15 @@ def box_config(
     bounds, space = spaces.box(bounds)
     limits = _checks.box("bounds", bounds)
     if (grid is None) != (release == "value"):
-        raise ValueError("grid must be given over a box where a point is released, and only then")
+        raise ValueError(f"grid must be given over a box where a point is released, and only then: release={release!r}")
     if (slope is None) != (release == "point"):
-        raise ValueError("slope must be given over a box where a value is released, and only then")
+        raise ValueError(
+            f"slope must be given over a box where a value is released, and only then: release={release!r}"
+        )
     points = None if grid is None else _checks.distinct_rows("grid", grid)
     model = unit_prior(kernel, kernel_params, limits, numbers["noise_variance"])
     mass, steep = (1.0, 1.0) if slope is None else _checks.vector("slope", slope, 2).tolist()
-    found = prior_averaged_constants.box_constants(
+    proof_constants = prior_averaged_constants.box_constants(
         box=prior_averaged_constants.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
         grid=1 if points is None else len(points),
         delta_point=_checks.probability("point_share", point_share) * numbers["delta"],
@@ -251,7 +253,7 @@ def box_config(
         **numbers,
     )
     return _make_config(
-        found,
+        proof_constants,
         numbers,
         noise,
         (centre, scale),
@@ -280,7 +282,7 @@ def _numbers(steps: int, delta: float, correlation: float, release: str, varianc
 
 
 def _make_config(
-    found: prior_averaged_constants.Constants,
+    proof_constants: prior_averaged_constants.Constants,
     numbers: dict[str, Any],
     noise: str,
     units: tuple[float, float],
@@ -296,12 +298,12 @@ def _make_config(
         *((guarantee.BEST_QUERIES,) if "bounds" in rest and release != "point" else ()),
     )
     middle, scale = _checks.number("centre", units[0]), _checks.positive("scale", units[1])
-    point_sensitivity, value_sensitivity = found.point_sensitivity, found.value_sensitivity
+    point_sensitivity, value_sensitivity = proof_constants.point_sensitivity, proof_constants.value_sensitivity
     if noise == "exact" and release != "value":
         if not variance and jnp.result_type(float) != jnp.float64:
             raise ValueError(
                 "noise_variance must be positive where a point is released in float32 with exact noise, got 0: float32 "
-                "loses the posterior mean of exact observations (jax_enable_x64 keeps it; noise='float' has no grid)"
+                "loses the posterior mean of exact observations; set jax_enable_x64, or noise='float' for research"
             )
         point_sensitivity = sensitivity.add_computation_error(point_sensitivity, MEAN_ERROR)
     if noise == "exact" and release != "point":
@@ -313,8 +315,8 @@ def _make_config(
         centre=middle,
         scale=scale,
         limits=np.array([-preprocessing.MAX_STANDARDIZED, preprocessing.MAX_STANDARDIZED]),
-        beta_offset=found.beta_offset,
-        beta_slope=found.beta_slope,
+        beta_offset=proof_constants.beta_offset,
+        beta_slope=proof_constants.beta_slope,
         point_sensitivity=point_sensitivity,
         value_sensitivity=value_sensitivity,
         delta=numbers["delta"],
@@ -347,8 +349,8 @@ def _rounding(centre: float, scale: float, moved: float) -> float:
     error = 3.0 * float(jnp.finfo(dtype).eps) * (preprocessing.MAX_STANDARDIZED + abs(centre) / scale)
     if 2.0 * error > 0.1 * moved:
         raise ValueError(
-            f"centre must be nearer to 0 for exact noise, got {centre:g} with scale = {scale:g}: {dtype} cannot tell "
-            f"such utilities apart (jax_enable_x64 can, and noise='float' has no grid)"
+            f"centre must be nearer to 0 for exact noise, got {centre:g} with scale={scale:g}: {dtype} cannot tell "
+            f"such utilities apart; set jax_enable_x64, or noise='float' for research"
         )
     return error
 
@@ -381,13 +383,13 @@ def canonical_config(*, shares: tuple[float, float], units: Any, **fields: Any) 
     """Make the record, with numbers as arrays of one dtype; omitted fields are None or ``()``."""
     point, value = units
     absent: dict[str, Any] = dict.fromkeys(("candidates", "bounds", "grid", "search", "users", "space"))
-    given: dict[str, Any] = {**absent, "gain_grids": (), **fields}
+    values: dict[str, Any] = {**absent, "gain_grids": (), **fields}
 
     def leaf(value: Any) -> Any:
         return None if value is None else jnp.asarray(value, jnp.result_type(float))
 
     return Config(
-        **{name: leaf(value) if name in TRACED else value for name, value in given.items()},
+        **{name: leaf(value) if name in TRACED else value for name, value in values.items()},
         epsilon_point=leaf(shares[0]),
         epsilon_value=leaf(shares[1]),
         point_units=point.units,

@@ -198,7 +198,8 @@ def _check_gains(candidates: ArrayLike, users: int, largest_gain: float, noise: 
     dtype = np.dtype(jnp.result_type(float))
     users, largest_gain = _checks.size("users", users), _checks.positive("largest_gain", largest_gain, dtype=dtype)
     if not LEVELS * np.finfo(dtype).tiny <= largest_gain <= np.finfo(dtype).max / LEVELS:
-        raise ValueError(f"largest_gain must be within the middle of what {dtype} holds, got {largest_gain:g}")
+        low, high = LEVELS * np.finfo(dtype).tiny, np.finfo(dtype).max / LEVELS
+        raise ValueError(f"largest_gain must be from {low:.2g} to {high:.2g} in {dtype}, got {largest_gain:g}")
     return _checks.distinct_rows("candidates", candidates), users, largest_gain
 
 
@@ -234,7 +235,7 @@ def _make_config(
         assumptions=(*configs.noise_assumptions(noise), guarantee.PUBLIC_CONFIG, *assumptions),
         noise=noise,
         users=users,
-        gain_grids=tuple(_grid(int(each.units), moved) for each in units if int(each.units)),
+        gain_grids=tuple(_grid(int(part.units), moved) for part in units if int(part.units)),
         space=spaces.box(None, space)[1],
     )
 
@@ -259,7 +260,7 @@ def _units(epsilon: float, moves: int, rates: tuple[Fraction, ...]) -> calibrati
         return calibration.Units(jnp.asarray(counts[place], jnp.int32), rates[place])
     smallest = float(MIN_UNITS * moves * rates[-1])
     raise ValueError(
-        f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' has no grid)"
+        f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g}; noise='float' (research) takes less"
     )
 
 

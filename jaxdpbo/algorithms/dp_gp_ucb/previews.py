@@ -68,7 +68,7 @@ def _mass_of_the_best(config, candidates, draws):
     factor = jnp.linalg.cholesky(covariance + gp.jitter(covariance.dtype) * jnp.eye(count, dtype=covariance.dtype))
     drawn = gp.matmul(jax.random.normal(jax.random.key(0), (draws, count), covariance.dtype), factor.T)
     logs = jax.vmap(
-        lambda each: mechanisms.exponential_log_probabilities(each, config.epsilon_point, config.point_sensitivity)
+        lambda scores: mechanisms.exponential_log_probabilities(scores, config.epsilon_point, config.point_sensitivity)
     )(drawn)
     ranked = jnp.cumsum(jnp.sort(jnp.exp(logs), axis=1, descending=True), axis=1)
     mean = jnp.mean(ranked, axis=0)

@@ -153,24 +153,24 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       ValueError: ``values`` is of another shape, at trace time.
     """
     del key
-    wanted = (1,) if config.users is None else (1, config.users)
-    if values.shape != wanted:
-        raise ValueError(f"values must have shape {wanted}, got {values.shape}")
+    shape = (1,) if config.users is None else (1, config.users)
+    if values.shape != shape:
+        raise ValueError(f"values must have shape {shape}, got {values.shape}")
     raw, step = state.raw, state.public.step
     active = (step < config.steps) & calibration.same_noise(state.public.budget, terms(config))
     scored = raw.scores
     if config.users is None:
         means = values
     else:
-        each = gains.clip_gains(
+        user_gains = gains.clip_gains(
             jnp.where(query.mask, values[0], 0).astype(config.scale.dtype), gains.largest_gain(config)
         )
-        means = jnp.mean(each)[None]
+        means = jnp.mean(user_gains)[None]
         if scored is not None:
-            found = [gains.score(each, gains.largest_gain(config), grid) for grid in config.gain_grids]
+            new_scores = [gains.score(user_gains, gains.largest_gain(config), grid) for grid in config.gain_grids]
             at = jnp.minimum(step, config.steps - 1)
             scored = jax.tree.map(
-                lambda kept, *new: jnp.where(active, kept.at[:, at].set(jnp.stack(new)), kept), scored, *found
+                lambda kept, *new: jnp.where(active, kept.at[:, at].set(jnp.stack(new)), kept), scored, *new_scores
             )
     utility = preprocessing.to_standard_units(means, query.mask, config.centre, config.scale, config.limits)
     if config.acquisition == "in_order":
@@ -268,8 +268,8 @@ algorithm = Algorithm(init, ask, tell, release, privacy)
 def terms(config: Config) -> Terms:
     """Compute the terms of a run with this config."""
     static = config.noise, config.point_rate, config.value_rate, config.users, config.steps, config.release
-    said = repr((*static, config.acquisition, getattr(config.model.kernel, "__qualname__", "")))
-    return Terms(jnp.stack([config.epsilon_point, config.epsilon_value]), fingerprints.checksum(config, said))
+    description = repr((*static, config.acquisition, getattr(config.model.kernel, "__qualname__", "")))
+    return Terms(jnp.stack([config.epsilon_point, config.epsilon_value]), fingerprints.checksum(config, description))
 
 
 def beta(config: Config, step: jax.Array) -> jax.Array:

@@ -116,7 +116,7 @@ def config(
     if marks.shape != (dimension,) or marks.dtype != bool:
         raise ValueError(f"integer_mask must be {dimension} booleans, got {integer_mask}")
     if np.any(box[:, marks] != np.round(box[:, marks])):
-        raise ValueError(f"bounds of whole numbers must be whole numbers, got {box[:, marks].tolist()}")
+        raise ValueError(f"bounds must be whole numbers where integer_mask is True, got {box[:, marks].tolist()}")
     largest, worst = _checks.vector("reference", reference, 2).tolist()
     worst = _checks.positive("reference", largest), _checks.probability("reference", worst)
     dtype = jnp.result_type(float)

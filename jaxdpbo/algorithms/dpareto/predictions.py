@@ -35,19 +35,19 @@ def predict(config: Config, released: Release, points: jax.Array) -> tuple[jax.A
 
 @jax.jit
 def _predict(config, released, points):
-    given = _standardise(config, released)
-    both = _condition(given)
+    measured = _standardise(config, released)
+    both = _condition(measured)
     mean, deviation = jax.lax.map(lambda unit: _predict_unit(both, unit), to_units(config, points))
-    return given.mean[None] + given.scale[None] * mean, given.scale[None] * deviation
+    return measured.mean[None] + measured.scale[None] * mean, measured.scale[None] * deviation
 
 
 @jax.jit
 def improvement(config: Config, released: Release, points: jax.Array) -> jax.Array:
     """Acquisition ``config.acquisition`` at ``points (k, d)``: ``(k,)``, in its own units."""
-    given = _standardise(config, released)
-    both, left = _condition(given), surrogates.undominated_region(config, given)
+    measured = _standardise(config, released)
+    both, left = _condition(measured), surrogates.undominated_region(config, measured)
     return jax.lax.map(
-        lambda unit: surrogates.improvement(config, given, left, *_predict_unit(both, unit), log=False),
+        lambda unit: surrogates.improvement(config, measured, left, *_predict_unit(both, unit), log=False),
         to_units(config, points),
     )
 
@@ -69,36 +69,36 @@ def best_setting(key: jax.Array, config: Config, released: Release, *, epsilon: 
       TypeError: ``key`` is not a typed key.
     """
     if not bool(jnp.any(released.failed == USABLE)):
-        raise ValueError("released must hold a setting that counts, got none")
-    wanted = jnp.asarray(_checks.positive("epsilon", epsilon), config.bounds.dtype)
-    return _best_setting(_checks.key("key", key), config, released, wanted)
+        raise ValueError("released must hold a setting that counts, got none: released.failed says why each failed")
+    limit = jnp.asarray(_checks.positive("epsilon", epsilon), config.bounds.dtype)
+    return _best_setting(_checks.key("key", key), config, released, limit)
 
 
 @jax.jit
 def _best_setting(key, config, released, epsilon):
-    given = _standardise(config, released)
-    both = _condition(given)
-    limit = (jnp.log(epsilon) - given.mean[0]) / given.scale[0]
+    measured = _standardise(config, released)
+    both = _condition(measured)
+    limit = (jnp.log(epsilon) - measured.mean[0]) / measured.scale[0]
 
     def utility(unit):
         mean, _ = _predict_unit(both, snap(config, unit))
         return -mean[1] - 100.0 * jnp.maximum(mean[0] - limit, 0.0)
 
-    within = given.mask & (given.values[:, 0] <= limit)
-    best = given.units[jnp.argmin(jnp.where(within, given.values[:, 1], jnp.inf))]
+    within = measured.mask & (measured.values[:, 0] <= limit)
+    best = measured.units[jnp.argmin(jnp.where(within, measured.values[:, 1], jnp.inf))]
     unit, _ = maximize.sample_and_ascend(
         key, utility, jnp.zeros_like(best), jnp.ones_like(best), incumbent=best, raw_samples=RAW_SAMPLES,
         num_restarts=NUM_RESTARTS, steps=STEPS,
     )  # fmt: skip
     unit = snap(config, unit)
     mean, deviation = _predict_unit(both, unit)
-    middle, wide = given.mean + given.scale * mean, given.scale * deviation
+    middle, wide = measured.mean + measured.scale * mean, measured.scale * deviation
     ends = middle[:, None] + wide[:, None] * jnp.array([-1.96, 0.0, 1.96])[None]
     return Prediction(to_points(config, unit[None])[0], jnp.exp(ends[0]), jax.nn.sigmoid(ends[1]))
 
 
-def _condition(given):
-    return surrogates.condition(given, surrogates.posterior(given))
+def _condition(measured):
+    return surrogates.condition(measured, surrogates.posterior(measured))
 
 
 def _predict_unit(both, unit):
@@ -107,6 +107,6 @@ def _predict_unit(both, unit):
 
 
 def _standardise(config, released):
-    usable, known = released.failed == USABLE, released.failed != UNMEASURED
+    usable, measured = released.failed == USABLE, released.failed != UNMEASURED
     units = to_units(config, released.points)
-    return surrogates.standardise_values(config, units, released.values, usable, known, released.models)
+    return surrogates.standardise_values(config, units, released.values, usable, measured, released.models)

@@ -101,8 +101,8 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
     seed = jax.lax.dynamic_slice_in_dim(to_units(config, config.initial_design), start, batch)
 
     def search(raw):
-        given = _standardise(config, raw)
-        return surrogates.propose(key, config, given, _posterior(raw, given, step * batch))
+        measured = _standardise(config, raw)
+        return surrogates.propose(key, config, measured, _posterior(raw, measured, step * batch))
 
     units = jax.lax.cond(step * batch < seeds, lambda _: seed, search, state.raw)
     return Query(to_points(config, units), jnp.ones(batch, bool))
@@ -161,13 +161,13 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     seeds = config.initial_design.shape[0]
     due = active & ((count == seeds) | ((count > seeds) & ((count <= MANY) | (step % REFIT_EVERY == 0))))
 
-    given = _standardise(config, after)
-    models = jax.lax.cond(due, lambda: surrogates.fit_models(config, given, count), lambda: after.models)
-    given = given._replace(models=models)
+    measured = _standardise(config, after)
+    models = jax.lax.cond(due, lambda: surrogates.fit_models(config, measured, count), lambda: after.models)
+    measured = measured._replace(models=models)
     bare = jnp.eye(len(after.failed), dtype=after.whitening.dtype)[None]  # a refit changes every row
-    begun = after._replace(whitening=jnp.where(due, bare, after.whitening))
-    known = _posterior(begun, given, jnp.where(due, 0, start))
-    whitening = batched_gp.extend(known, jnp.where(active, count, 0)).whitening
+    started = after._replace(whitening=jnp.where(due, bare, after.whitening))
+    posterior = _posterior(started, measured, jnp.where(due, 0, start))
+    whitening = batched_gp.extend(posterior, jnp.where(active, count, 0)).whitening
     after = after._replace(models=models, whitening=whitening)
     return State(Public(jnp.where(active, step + 1, step), None), after), Info(failed, _volume(config, after), None)
 
@@ -215,5 +215,5 @@ def _standardise(config, raw):
     )
 
 
-def _posterior(raw, given, used):
-    return batched_gp.Posterior(batched_gp.stack(given.models), given.units, given.known, raw.whitening, used)
+def _posterior(raw, measured, used):
+    return batched_gp.Posterior(batched_gp.stack(measured.models), measured.units, measured.known, raw.whitening, used)

@@ -108,11 +108,11 @@ def propose(key: jax.Array, config: Config, given: Measured, posterior: batched_
 
     The rows from ``posterior.used`` on are free, at least ``b`` of them.
     """
-    start, found = posterior.used, []
-    for place, one in enumerate(jax.random.split(key, config.batch)):
+    start, proposals = posterior.used, []
+    for place, step_key in enumerate(jax.random.split(key, config.batch)):
         both = condition(given, posterior)
-        unit = _search_unit(one, config, given, both)
-        found.append(unit)
+        unit = _search_unit(step_key, config, given, both)
+        proposals.append(unit)
         if place + 1 == config.batch:
             break
         mean, _ = predict(both, unit[None])
@@ -124,7 +124,7 @@ def propose(key: jax.Array, config: Config, given: Measured, posterior: batched_
             known=given.known.at[row].set(True),
         )
         posterior = batched_gp.extend(posterior._replace(points=given.units, mask=given.known), row + 1)
-    return jnp.stack(found)
+    return jnp.stack(proposals)
 
 
 class Undominated(NamedTuple):
@@ -157,28 +157,28 @@ def improvement(
     return of(mean, deviation, left.standard, gain)
 
 
-def _to_original(given: Measured, standard: jax.Array) -> jax.Array:
+def _to_original(measured: Measured, standard: jax.Array) -> jax.Array:
     """Convert standardised objectives to epsilon and error ``(2,)``, capped beyond the reference."""
-    raw = given.mean + given.scale * jnp.minimum(standard, given.reference + 1.0)
+    raw = measured.mean + measured.scale * jnp.minimum(standard, measured.reference + 1.0)
     return jnp.stack([jnp.exp(raw[0]), jax.nn.sigmoid(raw[1])])
 
 
-def _search_unit(key, config, given, both):
-    left = undominated_region(config, given)
+def _search_unit(key, config, measured, both):
+    left = undominated_region(config, measured)
 
     def utility(unit):
         mean, deviation = predict(both, snap(config, unit)[None])
-        return improvement(config, given, left, mean[0], deviation[0], log=True)
+        return improvement(config, measured, left, mean[0], deviation[0], log=True)
 
     draw_key, front_key = jax.random.split(key)
-    incumbent = _draw_row(front_key, given.units, pareto.is_non_dominated(given.values, given.mask))
+    incumbent = _draw_row(front_key, measured.units, pareto.is_non_dominated(measured.values, measured.mask))
     tried = _draw_around(draw_key, incumbent, config.search.raw_samples)
-    scores = _scores(config, given, left, *predict(both, jax.vmap(lambda unit: snap(config, unit))(tried)))
-    found, _ = maximize.ascend_from_best(
+    scores = _scores(config, measured, left, *predict(both, jax.vmap(lambda unit: snap(config, unit))(tried)))
+    best, _ = maximize.ascend_from_best(
         utility, incumbent[None], tried, scores, num_restarts=config.search.num_restarts,
         steps=config.search.ascent_steps,
     )  # fmt: skip
-    return snap(config, found)
+    return snap(config, best)
 
 
 def _draw_row(key, units, front):
@@ -194,10 +194,10 @@ def _draw_around(key, incumbent, count):
     return jnp.concatenate([drawn[count // 2 :], jnp.clip(near, 0, 1)])
 
 
-def _scores(config, given, left, mean, deviation):
+def _scores(config, measured, left, mean, deviation):
     """Logarithms of the improvement ``(k,)``, in single precision: enough to choose starts, at a tenth of the cost."""
-    given, left, mean, deviation = jax.tree.map(
+    measured, left, mean, deviation = jax.tree.map(
         lambda leaf: leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
-        (given, left, mean, deviation),
+        (measured, left, mean, deviation),
     )
-    return jax.vmap(lambda *at: improvement(config, given, left, *at, log=True))(mean, deviation)
+    return jax.vmap(lambda *at: improvement(config, measured, left, *at, log=True))(mean, deviation)

@@ -182,9 +182,9 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
         active = _active(config, public)
         learning = active & query.work.learning
         means = private_mean.mean_of_losses(config.budget, released.means, *_range(config, query))
-        given = -means if config.inner.users is None else means[:, None]
-        within, said = inner.tell(released.key, config.inner, public.inner, query, given)
-        if said.factorisation_failed is not None:
+        inner_values = -means if config.inner.users is None else means[:, None]
+        within, info = inner.tell(released.key, config.inner, public.inner, query, inner_values)
+        if info.factorisation_failed is not None:
             raise ValueError("inner must be an algorithm without a flag on its points (factorisation_failed)")
         start = jnp.minimum(public.step, config.steps - 1) * config.batch
         after = Public(

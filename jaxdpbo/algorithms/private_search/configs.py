@@ -113,17 +113,19 @@ def config(
     box, batch, users = _checks.box("bounds", bounds), _checks.size("batch", batch), _checks.size("users", users)
     dtype = jnp.result_type(float)
     low, high = _checks.interval("loss_range", loss_range, dtype)
-    designs = [_round(each, box, batch) for each in rounds]
+    designs = [_round(design, box, batch) for design in rounds]
     if not designs or np.any(designs[0].kept):
         raise ValueError("rounds must be a list of one or more Round, of which the first keeps nothing (kept is False)")
-    given = _checks.reals("choice_mu", choice_mu)
-    if given.shape != (len(designs) + (inner_config is not None),):
-        raise ValueError(f"choice_mu must be one number a choice, got shape {given.shape} for {len(designs)} rounds")
+    mus = _checks.reals("choice_mu", choice_mu)
+    if mus.shape != (len(designs) + (inner_config is not None),):
+        raise ValueError(f"choice_mu must be one number a choice, got shape {mus.shape} for {len(designs)} rounds")
     _check_inner(inner_config, users, batch)
-    levels = [_checks.positive("choice_mu", mu, finite=False) for mu in given.tolist()]
+    levels = [_checks.positive("choice_mu", mu, finite=False) for mu in mus.tolist()]
     kind = _checks.choice("noise", noise, calibration.NOISES)
     kind = "none" if np.all(np.isinf(levels)) else kind
-    steps = sum(len(each.fresh) for each in designs) // batch + (0 if inner_config is None else inner_config.steps + 1)
+    steps = sum(len(design.fresh) for design in designs) // batch + (
+        0 if inner_config is None else inner_config.steps + 1
+    )
     if steps * batch >= 2**16:
         raise ValueError(f"points must be fewer than 65,536, got {steps * batch} in {steps} steps")
     return Config(
@@ -131,12 +133,12 @@ def config(
         choices=tuple(choice.budget(mu, kind, dtype=dtype) for mu in levels),
         width=jnp.asarray(high - low, dtype),
         bounds=jnp.asarray(box, dtype),
-        fresh=jnp.asarray(np.concatenate([each.fresh for each in designs]), dtype),
-        offset=jnp.asarray(np.concatenate([each.offset for each in designs]), dtype),
-        kept=jnp.asarray(np.concatenate([each.kept for each in designs])),
+        fresh=jnp.asarray(np.concatenate([design.fresh for design in designs]), dtype),
+        offset=jnp.asarray(np.concatenate([design.offset for design in designs]), dtype),
+        kept=jnp.asarray(np.concatenate([design.kept for design in designs])),
         users=users,
         batch=batch,
-        rounds=tuple(len(each.fresh) for each in designs),
+        rounds=tuple(len(design.fresh) for design in designs),
         space=space,
     )
 

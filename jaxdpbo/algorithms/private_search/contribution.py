@@ -109,8 +109,8 @@ def contribute(
         contributes = partial(inner.contribute, config.inner, inner_query(query), memory.inner, values, present)
         nothing = totals.make_zeros(contributes)[0], memory.inner
         total, inside = jax.lax.cond(is_searching(config, query), contributes, lambda: nothing)
-    known = values if present is None else jnp.where(present[None], values, 0)
-    facts = Facts(jnp.sum(known, axis=1), total.facts)
+    present_losses = values if present is None else jnp.where(present[None], values, 0)
+    facts = Facts(jnp.sum(present_losses, axis=1), total.facts)
     return totals.Total(Parts(chosen, total.whole), facts), Remembered(losses, inside)
 
 

@@ -136,8 +136,8 @@ def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) 
         asks = partial(inner.ask, key, config.inner, _inner_state(state))
         blank = totals.make_zeros(asks)
 
-        def fill(asked):  # branches return trees of one structure
-            return blank._replace(points=asked.points, mask=asked.mask)
+        def fill(new_query):  # branches return trees of one structure
+            return blank._replace(points=new_query.points, mask=new_query.mask)
 
         phases = (lambda: fill(design_query()), asks, lambda: fill(answers()))
         query = jax.lax.switch(contribution.phase(config, public.step), phases)
@@ -197,8 +197,8 @@ def _design_query(config: Config, public: Public) -> Query:
     fresh, offset, kept = (
         jax.lax.dynamic_slice_in_dim(rows, first, config.batch) for rows in (config.fresh, config.offset, config.kept)
     )
-    made = jnp.sum(first >= jnp.asarray(np.cumsum(config.rounds), jnp.int32), dtype=jnp.int32)  # choices so far
-    near = public.points[public.chosen[jnp.maximum(made - 1, 0)]][None] + offset
+    choices_made = jnp.sum(first >= jnp.asarray(np.cumsum(config.rounds), jnp.int32), dtype=jnp.int32)  # choices so far
+    near = public.points[public.chosen[jnp.maximum(choices_made - 1, 0)]][None] + offset
     inside = jnp.clip(near, config.bounds[:1], config.bounds[1:])
     return Query(jnp.where(kept, inside, fresh), jnp.ones(config.batch, bool))
 
@@ -234,10 +234,10 @@ def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
         return jnp.stack([jnp.asarray(value, jnp.int32) for value in values])
 
     own = calibration.NoiseSettings(
-        mu=jnp.stack([each.mu for each in config.choices]),
-        radius=counts(*(each.units for each in config.choices)),
-        sigma=counts(*(each.digits for each in config.choices)),
-        noise=counts(*(calibration.NOISES.index(each.noise) for each in config.choices)),
+        mu=jnp.stack([budget.mu for budget in config.choices]),
+        radius=counts(*(budget.units for budget in config.choices)),
+        sigma=counts(*(budget.digits for budget in config.choices)),
+        noise=counts(*(calibration.NOISES.index(budget.noise) for budget in config.choices)),
         users=counts(config.users),
         steps=counts(config.steps, *config.rounds),
         releases=counts(config.batch),
@@ -252,31 +252,32 @@ def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
 
 def _privacy(inner: Algorithm | None, config: Config) -> guarantee.Guarantee:
     """Compose all parts; no guarantee if any part has none."""
-    stated = None if inner is None else inner.privacy(config.inner)
+    inner_guarantee = None if inner is None else inner.privacy(config.inner)
     if config.width.ndim:
         raise ValueError(f"privacy takes one config, got a width of shape {config.width.shape}")
-    if stated is not None:
-        guarantee.expect_gdp("inner", stated)
-    if config.noise == "none" or (stated is not None and stated.notion == "none"):
+    if inner_guarantee is not None:
+        guarantee.expect_gdp("inner", inner_guarantee)
+    if config.noise == "none" or (inner_guarantee is not None and inner_guarantee.notion == "none"):
         return guarantee.no_guarantee(guarantee.USERS, "mu is infinite: no noise was added")
-    levels = [choice.level(each) for each in config.choices]
+    levels = [choice.level(budget) for budget in config.choices]
     parts = [(DESIGN_CHOICE, accounting.compose_gdp_rounded_up(*levels[: len(config.rounds)]))]
-    if stated is not None:
-        parts += [*calibration.statement_parts(config.inner, stated), (LAST_CHOICE, levels[-1])]
+    if inner_guarantee is not None:
+        parts += [*calibration.statement_parts(config.inner, inner_guarantee), (LAST_CHOICE, levels[-1])]
     exact = config.noise == "exact"
     assumptions = (
         guarantee.RANDOM_BITS if exact else guarantee.IDEAL_NOISE,
         guarantee.PUBLIC_CONFIG,
         guarantee.SEPARABLE_LOSSES,
     )
-    found = guarantee.guarantee(
+    joint = guarantee.guarantee(
         "gdp", accounting.compose_gdp_rounded_up(*(level for _, level in parts)), "replace_one", guarantee.USERS,
         assumptions=assumptions,
-        total_variation=len(levels) * choice.TOTAL_VARIATION * exact + (stated.total_variation if stated else 0.0),
+        total_variation=len(levels) * choice.TOTAL_VARIATION * exact
+        + (inner_guarantee.total_variation if inner_guarantee else 0.0),
         parts=parts if len(parts) > 1 else (),
         also=("dp", choice.pure_level(config.choices[0])) if len(levels) == 1 else None,
     )  # fmt: skip
-    return found if stated is None else found.assuming(*stated.assumptions)
+    return joint if inner_guarantee is None else joint.assuming(*inner_guarantee.assumptions)
 
 
 FUNCTIONS = {

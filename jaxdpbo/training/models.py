@@ -166,7 +166,7 @@ def clipped_sum(
 def passes(
     model: Model, params: Params, features: jax.Array, labels: jax.Array
 ) -> tuple[list[jax.Array], list[jax.Array]]:
-    """Return the input ``(m, i)`` and the gradient ``(m, o)`` of each layer; their outer product is the full gradient."""
+    """Return each layer's input ``(m, i)`` and gradient ``(m, o)``; the weights' gradient is their outer product."""
     entering = _forward(params, features)
     back = [jax.vmap(jax.grad(lambda score, label: _loss(model.loss, score, label)))(entering[-1], labels)]
     for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):

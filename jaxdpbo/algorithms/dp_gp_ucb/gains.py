@@ -260,7 +260,7 @@ def _units(epsilon: float, moves: int, rates: tuple[Fraction, ...]) -> calibrati
         return calibration.Units(jnp.asarray(counts[place], jnp.int32), rates[place])
     smallest = float(MIN_UNITS * moves * rates[-1])
     raise ValueError(
-        f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g}; noise='float' (research) takes less"
+        f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' takes less)"
     )
 
 

@@ -196,7 +196,7 @@ def privacy(config: Config) -> guarantee.Guarantee:
     del config
     return guarantee.no_guarantee(
         "the records that the measured algorithm was trained and tested on",
-        "a front is made of errors measured on them; each training is private by itself, a choice among them is not",
+        "a front is made of errors measured on them; each training is private by itself, choosing among them is not",
     )
 
 

@@ -53,7 +53,7 @@ def improvement(config: Config, released: Release, points: jax.Array) -> jax.Arr
 
 
 def best_setting(key: jax.Array, config: Config, released: Release, *, epsilon: float) -> Prediction:
-    """Find the setting of least expected error among those with an expected epsilon of at most ``epsilon``.
+    """Find the setting of least expected error among those predicted to have at most this ``epsilon``.
 
     The front has points only where the search measured; the surrogates predict everywhere (the open problem of Avent et
     al. 2020, section 6). NOT PRIVATE: reads the measured errors.

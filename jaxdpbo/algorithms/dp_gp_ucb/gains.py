@@ -199,7 +199,7 @@ def _check_gains(candidates: ArrayLike, users: int, largest_gain: float, noise: 
     users, largest_gain = _checks.size("users", users), _checks.positive("largest_gain", largest_gain, dtype=dtype)
     if not LEVELS * np.finfo(dtype).tiny <= largest_gain <= np.finfo(dtype).max / LEVELS:
         low, high = LEVELS * np.finfo(dtype).tiny, np.finfo(dtype).max / LEVELS
-        raise ValueError(f"largest_gain must be from {low:.2g} to {high:.2g} in {dtype}, got {largest_gain:g}")
+        raise ValueError(f"largest_gain must be within [{low:.2g}, {high:.2g}] in {dtype}, got {largest_gain:g}")
     return _checks.distinct_rows("candidates", candidates), users, largest_gain
 
 

@@ -115,7 +115,7 @@ def config(
     low, high = _checks.interval("loss_range", loss_range, dtype)
     designs = [_round(design, box, batch) for design in rounds]
     if not designs or np.any(designs[0].kept):
-        raise ValueError("rounds must be a list of one or more Round, of which the first keeps nothing (kept is False)")
+        raise ValueError("rounds must be one or more Round, of which the first keeps nothing (kept is False)")
     mus = _checks.reals("choice_mu", choice_mu)
     if mus.shape != (len(designs) + (inner_config is not None),):
         raise ValueError(f"choice_mu must be one number a choice, got shape {mus.shape} for {len(designs)} rounds")

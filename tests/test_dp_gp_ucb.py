@@ -357,7 +357,7 @@ def test_bad_configurations_are_named(changes, error, message):
     ("changes", "message"),
     [
         ({"grid": None}, "grid must be given over a box where a point is released"),
-        ({"release": "value"}, "grid must be given over a box where a point is released, and only there"),
+        ({"release": "value"}, "grid must be given over a box where a point is released, and only then"),
         ({"slope": None}, "slope must be given over a box where a value is released"),
         ({"noise_variance": 0.0}, "noise_variance must be positive, got 0.0"),
         ({"bounds": {"low": [1.0, 1.0], "high": [0.0, 0.0]}}, "bounds must"),

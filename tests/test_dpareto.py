@@ -208,7 +208,7 @@ def test_a_front_has_no_guarantee_and_says_why():
         (
             {"integer_mask": [False, True, True], "bounds": BOUNDS * 0.5, "initial_design": settings(SEEDS) * 0.5},
             ValueError,
-            "bounds of whole",
+            "bounds must be whole numbers where integer_mask",
         ),
         ({"reference": (0.0, 0.5)}, ValueError, "reference must be positive"),
         ({"reference": (1.0, 1.0)}, ValueError, "reference must lie strictly"),

@@ -1,5 +1,5 @@
-"""The papers' algorithms and their baselines: siblings of equal shape.
+"""The papers' algorithms and their baselines, all with the same interface.
 
-Each module has ``config(...)`` (host side: validates, makes leaves canonical) and ``algorithm``, the record of
-its five functions.
+Each module has ``config(...)`` (host side: checks arguments, makes leaves canonical) and ``algorithm``, the record of
+its functions.
 """

@@ -1,8 +1,8 @@
 """DP-GD: gradient descent along the privatised mean of every user's true gradient.
 
-The baseline that Sopa et al. (2025) set beside DP-GIBO in example 4.2 (there "noisy gradient descent", after Bassily,
-Smith and Thakurta 2014): Algorithm 1 with each user's gradient known instead of inferred, the same clip and the same
-noise. It needs a loss that can be differentiated.
+The baseline of Sopa et al. (2025) for DP-GIBO in example 4.2 (there "noisy gradient descent", after Bassily, Smith and
+Thakurta 2014): Algorithm 1 with each user's gradient known instead of inferred, the same clip and the same noise. The
+loss must be differentiable.
 
 Notation: ``n`` users, ``T`` steps, ``d`` parameters, ``B`` the clip norm, ``theta`` the iterate. Each step takes every
 user's gradient at ``theta``, clips it to norm ``B``, and moves along the mean plus Gaussian noise of standard deviation
@@ -27,10 +27,10 @@ from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Memory, Objective, Query
 
 @functools.cache
 def gradient_objective(loss: Objective) -> Objective:
-    """The objective of DP-GD: from ``(point (d,), data) -> losses (n,)`` to ``(point, data) -> gradients (d, n)``.
+    """Make the objective of DP-GD, ``(point, data) -> gradients (d, n)``, from ``(point (d,), data) -> losses (n,)``.
 
-    By ``d`` directional derivatives, taken at once. The same loss gives the same function, so nothing recompiles:
-    define the loss once. Of ``by_person``: each person's rows' gradients, likewise.
+    Takes ``d`` directional derivatives at once. The same loss gives the same function, so nothing recompiles: define
+    the loss once. With ``by_person``, differentiate the losses of each person's rows.
     """
     if isinstance(loss, ByPerson):
         return loss.replace_objective(gradient_objective(loss.rows))
@@ -49,7 +49,7 @@ def gradient_objective(loss: Objective) -> Objective:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What a run needs before it starts; made by ``config``. All of it is public.
+    """Configuration of a run; made by ``config``. All of it is public.
 
     Traced: the numbers of ``budget``, ``clip_norm ()``, ``step_size (d,)``, ``bounds (2, d)``, ``theta0 (d,)``. The
     rest is static. ``budget`` holds ``n`` and ``T`` too: see ``privacy.calibration``.
@@ -65,17 +65,17 @@ class Config:
 
     @property
     def users(self) -> int:
-        """``n``."""
+        """Number of users ``n``."""
         return self.budget.users
 
     @property
     def steps(self) -> int:
-        """``T``."""
+        """Number of steps ``T``."""
         return self.budget.steps
 
     @property
     def space(self) -> None:
-        """The objective gets points."""
+        """None: the objective gets points."""
         return
 
 
@@ -94,20 +94,20 @@ def config(
 ) -> Config:
     """Check a configuration and make its leaves canonical.
 
-    Every argument must be chosen without looking at the users' gradients; the guarantee says so.
+    Choose every argument without looking at the users' gradients: the guarantee assumes this.
 
     Args:
-      users: ``n``, how many gradients the objective returns; taken to be public.
+      users: ``n``, the number of gradients returned by the objective; taken to be public.
       steps: ``T``.
       mu: the total GDP budget; ``inf`` is exactly descent along clipped gradients.
-      bounds: ``(2, d)``, lower and upper; iterates stay inside. Infinite sides are allowed where ``step_size`` and
-        ``theta0`` are given.
+      bounds: ``(2, d)``, lower and upper; iterates stay inside. Infinite sides are allowed if you pass ``step_size``
+        and ``theta0``.
       clip_norm: ``B``, the bound on one user's gradient, or "private": see ``dp_gibo.config``.
-      theta0: where to start; the middle of the box where not given.
-      step_size: one number or ``(d,)``, passed to ``optimizer``; the half-width of the box where not given.
+      theta0: the start; default: the middle of the box.
+      step_size: a number or ``(d,)``, passed to ``optimizer``; default: the half-width of the box.
       optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad``.
-      output: what ``release`` names ``point``: "last", the last iterate, or "last_half_mean", the mean of the
-        second half of the path. Both are post-processing.
+      output: the ``point`` of ``release``: "last", the last iterate, or "last_half_mean", the mean of the second half
+        of the path. Both are post-processing.
       noise: "exact", on an integer grid; "float", faster, for research sweeps; or "none" (only with ``mu = inf``).
 
     Raises:
@@ -148,15 +148,15 @@ def config(
 
 
 class Public(NamedTuple):
-    """Released, or independent of the users' data.
+    """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken.
-      budget: all that sets the noise, as the run was begun.
-      clip_norm: ``()``, as found privately, 0 until then; None where it is given.
+      budget: all noise settings at the start of the run.
+      clip_norm: ``()``, found privately, 0 before; None if you set a clip norm.
       theta: ``(d,)``, the iterate.
       optimizer: the optax state: a function of privatised gradients.
-      path: ``(T + 1, d)``: theta0 and every iterate after it; rows beyond ``step`` are zero.
+      path: ``(T + 1, d)``: theta0 and every later iterate; rows beyond ``step`` are zero.
     """
 
     step: jax.Array
@@ -168,12 +168,12 @@ class Public(NamedTuple):
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE: raw data of one step.
+    """Raw diagnostics of one step, NOT PRIVATE.
 
     Attributes:
       gradient: ``(d,)``, the mean clipped gradient before noise.
-      clipped_share: ``()``, the share of users whose gradient was clipped.
-      nonfinite_users: ``()``, how many users counted as zero because their gradient was not finite.
+      clipped_share: ``()``, the share of users with a clipped gradient.
+      nonfinite_users: ``()``, number of users counted as zero because their gradient was not finite.
       factorisation_failed: None: there is no covariance.
     """
 
@@ -184,12 +184,12 @@ class Info(NamedTuple):
 
 
 class Release(NamedTuple):
-    """What may be published.
+    """Everything you may publish.
 
     Attributes:
       point: ``(d,)``, the answer.
       path: ``(T + 1, d)``, theta0 and every iterate; covered by the same guarantee.
-      clip_norm: ``()``, as found privately; None where it is given. Covered too.
+      clip_norm: ``()``, found privately, and covered too; None if you set a clip norm.
     """
 
     point: jax.Array
@@ -198,7 +198,7 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """The state before the first step; nothing raw is kept. ``key`` is unused."""
+    """Make the state before the first step; nothing raw is kept. ``key`` is unused."""
     del key
     path = jnp.zeros((config.steps + 1, config.theta0.shape[0]), config.theta0.dtype)
     public = Public(
@@ -213,36 +213,36 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 class Work(NamedTuple):
-    """What users need to know: the ``clip_norm ()``, and whether a step is left: ``active ()``."""
+    """Public inputs of ``contribute``: the ``clip_norm ()``, and whether a step is left: ``active ()``."""
 
     clip_norm: jax.Array
     active: jax.Array
 
 
 class Facts(NamedTuple):
-    """Sums over users, raw: how many were ``clipped ()``, and how many counted as zero, ``nonfinite ()``."""
+    """Raw sums over users: the number ``clipped ()``, and the number counted as zero, ``nonfinite ()``."""
 
     clipped: jax.Array
     nonfinite: jax.Array
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The iterate. Reads ``state.public`` only; ``key`` is unused."""
+    """Query the iterate. Reads ``state.public`` only; ``key`` is unused."""
     del key
     public = state.public
-    active, found = _active(config, public), public.clip_norm is not None
+    active, is_private = _active(config, public), public.clip_norm is not None
     return Query(
         public.theta[None],
         jnp.ones(1, bool),
-        work=Work(public.clip_norm if found else config.clip_norm, active),
-        survey=active & (public.step == 0) if found else None,
+        work=Work(public.clip_norm if is_private else config.clip_norm, active),
+        survey=active & (public.step == 0) if is_private else None,
     )
 
 
 def contribute(
     config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
 ) -> tuple[totals.Total, Memory]:
-    """Each user's clipped gradient, and their sum.
+    """Clip each user's gradient, and sum.
 
     =================================  ==================================================
     case                               result
@@ -254,10 +254,10 @@ def contribute(
 
     Args:
       config: see ``config``.
-      query: what was asked.
+      query: from ``ask``.
       memory: ``()``.
       values: ``(1, d, s)``, the users' gradients at the iterate.
-      present: ``(s,)``, False at columns that stand for nobody.
+      present: ``(s,)``, False at padding columns, which belong to no user.
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
@@ -270,13 +270,13 @@ def contribute(
 def survey(
     config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
 ) -> wide_integers.Wide:
-    """How many gradients are at most as long as each power of two: ``private_scale.count``."""
+    """Count the gradients of norm at most each power of two: ``private_scale.count``."""
     del memory
     return private_scale.count(clipping.l2_norms(_gradients(config, query, values, present)), present)
 
 
 def refine(key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide) -> Query:
-    """Find the clip norm by noisy counts: ``private_scale.level(budget.scale)``-GDP. In other steps it stays."""
+    """Find the clip norm by noisy counts: ``private_scale.level(budget.scale)``-GDP. Other steps keep the norm."""
     assert config.budget.scale is not None
     assert query.survey is not None
     norm = private_scale.median_of_counts(key, config.budget.scale, whole, config.users, config.clip_norm.dtype)
@@ -285,30 +285,30 @@ def refine(key: jax.Array, config: Config, query: Query, whole: wide_integers.Wi
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: totals.Sum) -> totals.Sum:
-    """The noisy sum. Here the budget is paid: ``mu / sqrt(T)`` a step.
+    """Add noise to the sum. This function spends the budget: ``mu / sqrt(T)`` a step.
 
     Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users
-    (``sensitivity.clipped_sum``), whatever the gradients are; no noise at ``mu = inf``. Zeros after step T.
+    (``sensitivity.clipped_sum``), for any gradients; no noise at ``mu = inf``. Zeros after step T.
     """
     released = private_mean.perturb_vectors(key, config.budget, whole, _clip_norm(config, query))
     return totals.only_if(query.work.active, released)
 
 
 def tell(config: Config, state: State, query: Query, released: totals.Sum) -> State:
-    """One step along the noisy mean gradient.
+    """Take one step along the noisy mean gradient.
 
     =================================  ==================================================
     case                               result
     =================================  ==================================================
     ``state.public.step == T``         the state unchanged: nothing more is released
-    begun with other noise             likewise: the guarantee is of one budget
-    another optimizer, box             the run goes on: they act on what was released
+    started with other noise           the state unchanged: the guarantee is of one budget
+    another optimizer, box             the run goes on: they act on released values
     =================================  ==================================================
     """
     public, clip_norm = state.public, _clip_norm(config, query)
     noisy = private_mean.mean_of_vectors(config.budget, released, clip_norm)
     if config.budget.scale is not None:
-        noisy = noisy / clip_norm  # who could not state it knows no other unit
+        noisy = noisy / clip_norm  # gradients in units of the clip norm: no other unit is known
     theta, optimizer = descent.move(
         config.optimizer, config.step_size, config.bounds, noisy, public.optimizer, public.theta
     )
@@ -325,24 +325,24 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
 
 
 def inform(config: Config, query: Query, total: totals.Total) -> Info:
-    """Diagnostics of one step. NOT PRIVATE."""
+    """Compute diagnostics of one step. NOT PRIVATE."""
     raw = private_mean.skip_noise(config.budget, total.whole)
     mean = private_mean.mean_of_vectors(config.budget, raw, _clip_norm(config, query))
     return Info(mean, total.facts.clipped / config.users, total.facts.nonfinite, None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """The answer and the path: post-processing of what ``perturb`` released; ``key`` is unused."""
+    """Return the answer and the path: post-processing of the releases of ``perturb``; ``key`` is unused."""
     del key
     public = state.public
     return Release(descent.answer(public.path, public.step, config.output), public.path, public.clip_norm)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
-    """``mu``-GDP for replace-one on the users, of everything in ``Release``; none at ``mu = inf``.
+    """``mu``-GDP for replace-one on the users, for everything in ``Release``; no guarantee at ``mu = inf``.
 
     Raises:
-      ValueError: a stacked config; take one.
+      ValueError: a stacked config; pass a single config.
     """
     return calibration.statement(config.budget, guarantee.USERS)
 
@@ -354,13 +354,13 @@ algorithm = Algorithm(
 
 
 def _active(config: Config, public: Public) -> jax.Array:
-    """Whether a step is left, under the budget that the run was begun with."""
+    """Return whether a step is left, under the budget at the start of the run."""
     settings = calibration.noise_settings(config.budget, config.clip_norm)
     return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
 
 
 def _clip_norm(config: Config, query: Query) -> jax.Array:
-    """``B ()``: the config's, unless it is found privately."""
+    """Clip norm ``B ()``: the config's, unless found privately."""
     return config.clip_norm if config.budget.scale is None else query.work.clip_norm
 
 

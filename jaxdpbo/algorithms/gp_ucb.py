@@ -1,9 +1,9 @@
 """GP-UCB: global Bayesian optimisation by upper confidence bounds. A baseline WITHOUT privacy.
 
 Niranjan Srinivas, Andreas Krause, Sham Kakade and Matthias Seeger (2010), "Gaussian process optimization in the bandit
-setting: no regret and experimental design", algorithm 1. As in practice, what it assumes known is
-estimated by default: the mean and the variance of the objective from the observed values and, with ``refit_every``, the
-numbers of the kernel.
+setting: no regret and experimental design", algorithm 1. The algorithm takes the prior as known; here, as in practice,
+the mean and the variance of the objective are estimated from the observed values and, with ``refit_every``, the
+parameters of the kernel too.
 
 Notation: ``T`` steps of one point each (``b = 1``), ``d`` parameters, ``c`` candidates of a finite set, ``n`` users.
 Step ``t`` evaluates the point of largest ``mean + sqrt(beta_t) deviation`` under the posterior of the steps before.
@@ -24,7 +24,7 @@ from jaxdpbo.surrogate import gp, kernels, maximize, preprocessing
 from jaxdpbo.surrogate.acquisition import beta_of_box, beta_of_candidates, ucb, upper_bound
 from jaxdpbo.types import Algorithm, ArrayLike, Bounds, Kernel, KernelParams, Query, State
 
-FIT_SCALE = 1.0  # of the logarithms, around the numbers given
+FIT_SCALE = 1.0  # of the logarithms, around the given parameters
 _FIT_RESTARTS = 2
 SEARCH = maximize.Search(raw_samples=512, num_restarts=4, ascent_steps=20)
 ANSWERS = ("observed", "best_posterior_mean")
@@ -33,7 +33,7 @@ ANSWERS = ("observed", "best_posterior_mean")
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """The configuration of a run; made by ``config``. All of it is public.
+    """Configuration of a run; made by ``config``. All of it is public.
 
     Traced: ``bounds (2, d)`` or ``candidates (c, d)``, the other None; the numbers of ``model``; ``beta ()``, or None
     for the schedule; ``delta ()``. The rest is static.
@@ -70,34 +70,35 @@ def config(
     answer: str = "observed",
     space: Space | None = None,
 ) -> Config:
-    """Check a configuration and make its leaves canonical. With many parameters, refit: ``refit_every=10``, say.
+    """Check a configuration and make its leaves canonical. With many parameters, refit: try ``refit_every=10``.
 
     Args:
-      steps: ``T``, each one evaluation.
-      bounds: ``(2, d)``, finite, to search a box; or a ``Space``, whose unit box is searched.
-      candidates: ``(c, d)``, finite, to search a finite set: this or ``bounds``.
-      users: ``n``, where the objective returns one loss for each user, whose mean over the finite ones is minimised.
-        None where it returns one utility, maximised.
+      steps: ``T``, number of evaluations.
+      bounds: ``(2, d)``, finite, to search a box; or a ``Space``, to search its unit box.
+      candidates: ``(c, d)``, finite, to search a finite set: pass this or ``bounds``.
+      users: ``n``, if the objective returns a loss for each user: the mean over finite losses is minimised. None if the
+        objective returns one utility, maximised.
       kernel: of the surrogate, from ``jaxdpbo.surrogate.kernels``.
-      kernel_params: its numbers; for a stationary kernel, lengthscales of ``sqrt(d) / 4`` of each side of the search
-        where not given (distances in a box grow as ``sqrt(d)``).
-      noise_variance: of one observation, in units of the variance of the values, which are brought to mean 0 and
-        variance 1 before each step. Where the best value observed is the answer, those worse than the median count
-        by their rank alone (``preprocessing.rank_lower_half``), so that a few very bad ones do not hide how the good
-        ones differ. Under ``gp.jitter(dtype) k(x, x)`` it is raised to that.
-      beta: a constant; where not given, that of ``surrogate.acquisition`` for a finite set or a box.
+      kernel_params: parameters of the kernel; default for a stationary kernel: lengthscales of ``sqrt(d) / 4`` of each
+        side of the search (distances in a box grow as ``sqrt(d)``).
+      noise_variance: of one observation, in units of the variance of the values; these are standardised to mean 0 and
+        variance 1 before each step. With ``answer="observed"``, values worse than the median count by their rank alone
+        (``preprocessing.rank_lower_half``), so that a few very bad values do not hide differences among good ones.
+        Raised to ``gp.jitter(dtype) k(x, x)`` if lower.
+      beta: a constant; default: the schedule of ``surrogate.acquisition`` for a finite set or a box.
       delta: of ``acquisition.beta_of_candidates``; unused otherwise.
-      refit_every: fit the kernel's numbers and the noise variance after every so many steps, from where the last fit
-        ended; 0 for never. By marginal likelihood and a log-normal prior around the numbers given, wide enough for a
+      refit_every: steps between fits of the kernel's parameters and the noise variance, each from the last fit on; 0
+        for no fit. A fit uses marginal likelihood and a log-normal prior around the given numbers, wide enough for a
         factor of e at one standard deviation.
       fit_steps: gradient steps of a fit.
-      search: how the largest bound is sought over a box: ``maximize.Search(raw_samples, num_restarts, ascent_steps)``.
-      answer: which of the points evaluated is released: "observed", of the best value observed, or
-        "best_posterior_mean", for noisy values.
-      space: whose points ``candidates`` are, if they are.
+      search: settings of the search over a box: ``maximize.Search(raw_samples, num_restarts, ascent_steps)``.
+      answer: the evaluated point to release: "observed", with the best value observed, or "best_posterior_mean", for
+        noisy values.
+      space: the ``Space`` of the ``candidates``, if any.
 
     Raises:
-      ValueError: a number out of range, a wrong shape, both or neither of ``bounds`` and ``candidates``; names it.
+      ValueError: a number out of range, a wrong shape, both or neither of ``bounds`` and ``candidates``; names the
+        argument.
       TypeError: an argument of the wrong kind.
 
     >>> from jaxdpbo import gp_ucb
@@ -105,7 +106,8 @@ def config(
     (3, 1)
     """
     if (bounds is None) == (candidates is None):
-        raise ValueError("exactly one of bounds and candidates must be given")
+        both = "neither" if bounds is None else "both"
+        raise ValueError(f"config takes exactly one of bounds and candidates, got {both}")
     bounds, space = spaces.box(bounds, space)
     limits = None if bounds is None else _checks.box("bounds", bounds)
     rows = None if candidates is None else _checks.rows("candidates", candidates)
@@ -137,19 +139,19 @@ def config(
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: None. The points are raw: they follow the values."""
+    """``step ()``: steps taken; ``budget``: None. The points are raw, since they depend on the values."""
 
     step: jax.Array
     budget: None
 
 
 class Raw(NamedTuple):
-    """Raw.
+    """Raw data of a run.
 
     Attributes:
       model: as last fitted.
       factorization: of the points evaluated, ``m = T``; unused rows hold the first point of the search.
-      rows: ``(m,)`` which candidates they are, over a finite set; otherwise None.
+      rows: ``(m,)``, their candidate rows, over a finite set; otherwise None.
       utilities: ``(m,)`` as observed, minus the mean loss where there are users; -inf where not evaluated or not
         finite.
       values: ``(m,)`` of the posterior: ``standardise_utilities``, computed once for a fit and the next search.
@@ -163,13 +165,13 @@ class Raw(NamedTuple):
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE.
+    """Diagnostics, NOT PRIVATE.
 
     Attributes:
-      value: ``(1,)`` the mean loss over users whose loss is finite (inf where none is), or the utility.
-      learnt: ``(1,)`` whether the point entered the posterior: False where it was masked, after the last step, or
-        where its covariance with the others could not be factored.
-      factorisation_failed: None: the points follow the values, and nothing raises on those; see ``tell``.
+      value: ``(1,)``, the mean loss over users with a finite loss (inf where there is none), or the utility.
+      learnt: ``(1,)``, whether the point entered the posterior: False where the point was masked, after the last step,
+        or where its covariance with the other points could not be factored.
+      factorisation_failed: None: the points depend on the values, and raw values must not raise; see ``tell``.
     """
 
     value: jax.Array
@@ -178,12 +180,12 @@ class Info(NamedTuple):
 
 
 class Release(NamedTuple):
-    """The best point evaluated, by raw values or their posterior mean: carries no privacy guarantee.
+    """Best point evaluated, by raw values or their posterior mean: carries no privacy guarantee.
 
     Attributes:
       point: ``(d,)``.
-      row: ``()`` which candidate it is, over a finite set; otherwise None.
-      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
+      row: ``()``, the candidate's row, over a finite set; otherwise None.
+      params: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
     """
 
     point: jax.Array
@@ -192,7 +194,7 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """No evaluations; the middle of the box, or candidate 0, stands for the best. ``key`` is unused."""
+    """Make the initial state: no evaluations, the middle of the box or candidate 0 as the best. ``key`` is unused."""
     del key
     start = _middle(config.bounds) if config.candidates is None else config.candidates[0]
     nothing = gp.empty(config.steps, start.shape[0], start.dtype)
@@ -207,18 +209,18 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The point of largest upper confidence bound (algorithm 1, line 2). Reads ``state.raw``.
+    """Propose the point of largest upper confidence bound (algorithm 1, line 2). Reads ``state.raw``.
 
-    Where nothing is known yet every point is as good: the middle of a box, a candidate drawn from ``key``. Over a box
-    the largest is sought by ``maximize.search_box`` from starts drawn from ``key``; over a finite set it is
-    exact, and ``key`` is otherwise unused.
+    Before any value is known, propose the middle of a box, or a candidate drawn from ``key``. Over a box,
+    ``maximize.search_box`` maximises the bound from starts drawn from ``key``; over a finite set the maximum is exact,
+    and ``key`` is otherwise unused.
     """
     raw = state.raw
-    known = jnp.any(raw.factorization.mask)
+    evaluated = jnp.any(raw.factorization.mask)
     if config.candidates is not None:
         heights = ucb(raw.model, raw.factorization, raw.values, config.candidates, beta(config, state.public.step))
         drawn = jax.random.randint(key, (), 0, config.candidates.shape[0]).astype(jnp.int32)
-        row = jnp.where(known, maximize.first_of_largest(heights)[0], drawn)[None]
+        row = jnp.where(evaluated, maximize.first_of_largest(heights)[0], drawn)[None]
         return Query(config.candidates[row], jnp.ones(1, bool), row)
 
     assert config.bounds is not None
@@ -232,29 +234,30 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
         incumbent=raw.factorization.points[jnp.argmax(raw.utilities)],
         search=config.search,
     )
-    return Query(jnp.where(known, point, _middle(config.bounds))[None], jnp.ones(1, bool))
+    return Query(jnp.where(evaluated, point, _middle(config.bounds))[None], jnp.ones(1, bool))
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """Learn one value (algorithm 1, lines 3 and 4), and refit the kernel where that is due.
+    """Learn one value (algorithm 1, lines 3 and 4), and refit the kernel when due.
 
     =========================================  ==========================================================
     case                                       result
     =========================================  ==========================================================
     ``state.public.step == T``                 the state unchanged
-    a user's loss NaN or infinite              that user does not vote
+    a user's loss NaN or infinite              the mean leaves out this user
     no user's loss, or the utility, finite     observed as the worst value so far, and never the best
     the value at a masked point                ignored
     the covariance could not be factored       the point may still be released, but the posterior forgets it
     =========================================  ==========================================================
 
-    The last is no flag that a driver raises on: here the points follow the users' values, and nothing raises on those.
+    The last case sets no flag for a driver to raise on: here the points depend on the users' values, and raw values
+    must not raise.
 
     Args:
       key: for the starts of a fit.
       config: see ``config``.
       state: before the step.
-      query: what was asked.
+      query: from ``ask``.
       values: ``(1,)``, the utility; with users ``(1, n)``, every user's loss.
 
     Returns:
@@ -263,9 +266,9 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
     """
-    wanted = (1,) if config.users is None else (1, config.users)
-    if values.shape != wanted:
-        raise ValueError(f"values must have shape {wanted}, got {values.shape}")
+    shape = (1,) if config.users is None else (1, config.users)
+    if values.shape != shape:
+        raise ValueError(f"values must have shape {shape}, got {values.shape}")
     raw, step = state.raw, state.public.step
     active = step < config.steps
     values = values.astype(raw.utilities.dtype)
@@ -287,7 +290,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """The best point evaluated: NOT private. ``key`` is unused."""
+    """Return the best point evaluated: NOT private. ``key`` is unused."""
     del key
     raw = state.raw
     heights = raw.utilities
@@ -299,7 +302,7 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
-    """None, and why."""
+    """No guarantee, with the reason."""
     del config
     return guarantee.no_guarantee(
         guarantee.USERS, "every point is chosen by raw values, and the best by comparing them"
@@ -320,7 +323,7 @@ def beta(config: Config, step: jax.Array) -> jax.Array:
 
 
 def standardise_utilities(config: Config, utilities: jax.Array, mask: jax.Array) -> jax.Array:
-    """``utilities (m,)`` for the posterior: finite, of mean 0 and variance 1."""
+    """Prepare ``utilities (m,)`` for the posterior: finite, of mean 0 and variance 1."""
     values = preprocessing.repair(utilities, mask)
     ranks = config.answer == "observed"
     return preprocessing.rank_lower_half(values, mask) if ranks else preprocessing.standardize(values, mask)
@@ -331,7 +334,7 @@ def _middle(bounds):
 
 
 def _learn(raw, query, active):
-    """The posterior with the query's point, and whether it took it."""
+    """Return the posterior with the query's point, and whether the point entered."""
     before = raw.factorization
     after = gp.append(raw.model, before, query.points, query.mask, when=active)
     factored = jnp.all(jnp.isfinite(after.whitening))
@@ -343,7 +346,7 @@ def _learn(raw, query, active):
 
 
 def _refit(key, config, raw):
-    """The most likely numbers given the values, and the posterior under them; as it was where that fails."""
+    """Fit the most likely model and condition on the points under the fit; keep both unchanged where the fit fails."""
     before, values = raw.factorization, raw.values
     model = gp.fit(
         key,
@@ -358,5 +361,5 @@ def _refit(key, config, raw):
     )
     whitening = gp.condition(model, before.points, before.mask).whitening
     fitted = raw._replace(model=model, factorization=before._replace(whitening=whitening))
-    worked = jnp.all(jnp.isfinite(whitening)) & jnp.any(values != 0)  # zeros alone say nothing of a scale
+    worked = jnp.all(jnp.isfinite(whitening)) & jnp.any(values != 0)  # zeros alone determine no scale
     return jax.tree.map(lambda new, old: jnp.where(worked, new, old), fitted, raw)

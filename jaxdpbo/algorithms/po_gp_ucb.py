@@ -1,12 +1,13 @@
-"""PO-GP-UCB: GP-UCB over rows that a curator transformed before it let them go.
+"""PO-GP-UCB: GP-UCB over rows transformed by a curator before release.
 
 Dmitrii Kharkovskii, Zhongxiang Dai and Bryan Kian Hsiang Low (2020), "Private outsourced Bayesian optimization via
 Gaussian processes". Two parties: the curator holds ``X (n, d)`` and the function, and sends ``Z = curate(X)``
 (``privacy.transforms``, Algorithm 1); the modeler has ``Z`` alone, queries rows by number and receives the function's
 values there (this module, Algorithm 2).
 
-The budget is paid before ``init``, in ``curate``: nothing here adds to it, and nothing here protects the outputs that
-the curator returns. The published transform carries no guarantee; ``privacy`` says whatever the curated rows carry.
+The budget is spent before ``init``, in ``curate``: nothing here adds to it, and nothing here protects the outputs
+returned by the curator. The published transform carries no guarantee; ``privacy`` returns the guarantee of the curated
+rows.
 
 Notation: ``T`` steps of one row (``b = 1``), ``n`` rows of ``r`` coordinates. A point of a query is a row number.
 """
@@ -27,12 +28,12 @@ from jaxdpbo.types import Algorithm, Query, State
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """The modeler's configuration; made by ``config``.
+    """Configuration of the modeler; made by ``config``.
 
     Traced: the ``released (n, r)`` rows, or ``(n, 1 + r)`` with their numbers; the numbers of ``model``; ``centre ()``
     and ``scale ()`` of the outputs; ``delta ()``; ``level ()`` of the curated rows' guarantee. Static: ``users``,
-    None, since the function has one output; ``steps``; ``statement``, that guarantee but for its level, so that
-    budgets do not compile anew.
+    None, since the function has one output; ``steps``; ``statement``, the guarantee without its level, so that budgets
+    do not recompile.
     """
 
     released: jax.Array
@@ -47,7 +48,7 @@ class Config:
 
     @property
     def space(self) -> None:
-        """The objective gets points."""
+        """None: the objective gets points."""
         return
 
 
@@ -65,18 +66,18 @@ def config(
     """Check a configuration. The kernel is squared-exponential.
 
     Args:
-      curated: what the curator sent.
+      curated: the curator's release.
       steps: ``T``.
-      lengthscale: in units of distance, those of ``curated.z``.
+      lengthscale: in the units of distance of ``curated.z``.
       noise_variance: of an output, in standard units.
-      noise_aware: average the kernel over the noise that the metadata say (``surrogate.noisy_inputs``); without it,
-        or where there is no noise, rows are taken for the inputs themselves, as published.
+      noise_aware: average the kernel over the noise given in the metadata (``surrogate.noisy_inputs``); if False, or
+        without noise, rows are taken for the inputs themselves, as published.
       centre: the prior's mean, in units of the output.
-      scale: its standard deviation, in units of the output.
+      scale: the prior's standard deviation, in units of the output.
       delta: of ``beta_t = 2 log(n t^2 pi^2 / (6 delta))``: Algorithm 2, line 3.
 
     Raises:
-      ValueError: a number out of range; names it.
+      ValueError: a number out of range; names the argument.
       TypeError: an argument of the wrong kind.
 
     >>> import numpy as np
@@ -110,19 +111,19 @@ def config(
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: None, since the curator paid."""
+    """``step ()``: steps taken; ``budget``: None, since the curator spent it."""
 
     step: jax.Array
     budget: None
 
 
 class Raw(NamedTuple):
-    """Outputs that the curator returned, which no transform protects.
+    """Outputs returned by the curator; no transform protects them.
 
     Attributes:
       posterior: about every row.
-      rows: ``(T,)`` asked for.
-      utilities: ``(T,)`` as counted, in standard units; -inf where nothing was.
+      rows: ``(T,)`` queried.
+      utilities: ``(T,)`` in standard units; -inf where nothing was observed.
     """
 
     posterior: finite_gp.Posterior
@@ -131,9 +132,9 @@ class Raw(NamedTuple):
 
 
 class Info(NamedTuple):
-    """``utility (1,)`` as the run counts it, in the output's own units: finite. Raw.
+    """``utility (1,)`` as observed by the model, in the output's own units: finite. Raw.
 
-    ``factorisation_failed`` is None: the rows follow the outputs, and nothing raises on those.
+    ``factorisation_failed`` is None: the rows depend on the outputs, and raw outputs must not raise.
     """
 
     utility: jax.Array
@@ -141,14 +142,14 @@ class Info(NamedTuple):
 
 
 class Release(NamedTuple):
-    """The modeler's answer: ``row ()``, of the largest output, and the same as a ``point (1,)``."""
+    """Answer of the modeler: ``row ()`` of the largest output, also as a ``point (1,)``."""
 
     point: jax.Array
     row: jax.Array
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """Nothing asked. ``key`` is unused."""
+    """Make the initial state: no queries. ``key`` is unused."""
     del key
     raw = Raw(
         posterior=finite_gp.prior(config.model, config.released, config.steps),
@@ -159,10 +160,10 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The row of largest upper confidence bound (Algorithm 2, lines 3 to 5).
+    """Query the row of largest upper confidence bound (Algorithm 2, lines 3 to 5).
 
-    Of equal ones the first from a row on that ``key`` draws, round the end: the very first row is uniform, and rows
-    that named the same cell are not asked for in their order, which may say where they are.
+    Among equal rows, take the first from a starting row drawn from ``key``, wrapping around. So the very first row is
+    uniform, and rows with the same named cell are not queried in their own order, which may reveal where they are.
     """
     posterior, step = state.raw.posterior, state.public.step
     count = config.released.shape[0]
@@ -188,7 +189,7 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       key: unused.
       config: of the run.
       state: before the step.
-      query: what was asked.
+      query: from ``ask``.
       values: ``(1,)``, the output.
 
     Returns:
@@ -216,14 +217,14 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """The row of the largest output. ``key`` is unused."""
+    """Return the row of the largest output. ``key`` is unused."""
     del key
     row = state.raw.rows[jnp.argmax(state.raw.utilities)]
     return Release(row[None].astype(config.scale.dtype), row)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
-    """What the curator's transform earned for the rows of ``X``; the outputs it returned are not protected."""
+    """Guarantee of the curator's transform for the rows of ``X``; the returned outputs are not protected."""
     return replace(config.statement, level=float(config.level))
 
 

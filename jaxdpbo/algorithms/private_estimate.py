@@ -1,8 +1,7 @@
-"""How good is the answer? Any private algorithm, and after it the noised mean loss at its answer.
+"""Run any private algorithm, then release the noised mean loss at its answer.
 
-A loss that is measured at an answer is raw data. ``make_algorithm(inner)`` makes an ``Algorithm`` of an inner one: one
-more step evaluates the answer, and its mean loss, clipped to a public range, is released with noise of a budget of its
-own.
+A loss measured at an answer is raw data. ``make_algorithm(inner)`` makes an ``Algorithm`` of an inner one: one more
+step evaluates the answer, and the mean loss, clipped to a public range, is released with noise from a separate budget.
 """
 
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from jaxdpbo.privacy import accounting, calibration, guarantee, private_mean, to
 from jaxdpbo.space import Space
 from jaxdpbo.types import Algorithm, ArrayLike, Memory, Query, State
 
-ESTIMATE = "the loss at the answer"  # a part of a guarantee
+ESTIMATE = "the loss at the answer"  # name of a part of the guarantee
 PAYS = "an algorithm that pays for every step, such as dp_gibo.algorithm"
 
 
@@ -33,22 +32,22 @@ class Config:
 
     @property
     def users(self) -> int:
-        """``n``."""
+        """Number of users ``n``."""
         return self.budget.users
 
     @property
     def steps(self) -> int:
-        """``T``: the inner algorithm's, and one."""
+        """Number of steps ``T``: the inner algorithm's, plus one."""
         return self.inner.steps + 1
 
     @property
     def batch(self) -> int:
-        """``b``, of the inner algorithm."""
+        """Evaluations a step ``b``, of the inner algorithm."""
         return self.inner.batch
 
     @property
     def space(self) -> Space | None:
-        """The inner algorithm's."""
+        """Search space of the inner algorithm."""
         return self.inner.space
 
 
@@ -56,10 +55,10 @@ def config(inner_config: types.Config, *, users: int, mu: float, loss_range: Arr
     """Check a configuration.
 
     Args:
-      inner_config: of the inner algorithm, of the same users, with a ``batch``.
+      inner_config: of the inner algorithm, with the same users and a ``batch``.
       users: ``n``, public.
-      mu: the GDP budget of the estimate alone; ``inf`` for none.
-      loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there.
+      mu: the GDP budget of the estimate alone; ``inf`` for no privacy.
+      loss_range: ``(low, high)``, chosen without the users' data: losses are clipped to this range.
       noise: "exact", on an integer grid; "float", for research sweeps; or "none" (only with ``mu = inf``).
 
     Raises:
@@ -82,18 +81,18 @@ def config(inner_config: types.Config, *, users: int, mu: float, loss_range: Arr
 
 
 def estimate_deviation(config: Config) -> float:
-    """The standard deviation of the estimate's noise; 0 for none."""
+    """Standard deviation of the estimate's noise; 0 for no noise."""
     return private_mean.loss_deviation(config.budget, float(config.low), float(config.high))
 
 
 class Public(NamedTuple):
-    """Released, or independent of the users' data.
+    """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken.
-      budget: all that sets the noise, of both, as the run was begun.
-      inner: the inner algorithm's.
-      loss: ``()``, the estimate; NaN until it is made.
+      budget: all noise settings, of both parts, at the start of the run.
+      inner: public state of the inner algorithm.
+      loss: ``()``, the estimate; NaN before the last step.
     """
 
     step: jax.Array
@@ -103,12 +102,12 @@ class Public(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What users need to know for their part.
+    """Public inputs of ``contribute``.
 
     Attributes:
       inner: for the inner algorithm.
-      searching: ``()``, whether the step is one of the inner algorithm.
-      estimating: ``()``, whether the step is the one of the estimate. Neither after the last.
+      searching: ``()``, whether the step belongs to the inner algorithm.
+      estimating: ``()``, whether the step is the estimate. Both are False after the last step.
     """
 
     inner: Any
@@ -117,27 +116,27 @@ class Work(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Of the ``inner`` algorithm, and of the ``loss (1,)``: of a total, of its facts, or of what is released."""
+    """Parts of the ``inner`` algorithm and of the ``loss (1,)``: of a total, of its facts, or of a release."""
 
     inner: Any
     loss: Any
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE. ``mean_loss (b,)`` over users; ``factorisation_failed``: the inner algorithm's."""
+    """Diagnostics, NOT PRIVATE: ``mean_loss (b,)`` over users; ``factorisation_failed``: the inner algorithm's."""
 
     mean_loss: jax.Array
     factorisation_failed: jax.Array | None
 
 
 class Release(NamedTuple):
-    """What may be published; all of it is covered by the guarantee.
+    """Everything you may publish; the guarantee covers all of it.
 
     Attributes:
       point: ``(d,)``, the inner algorithm's answer.
       loss: ``()``, the noised mean loss there; NaN before the last step.
-      inner: all that the inner algorithm releases.
-      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
+      inner: the release of the inner algorithm.
+      params: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
     """
 
     point: jax.Array
@@ -148,15 +147,15 @@ class Release(NamedTuple):
 
 @lru_cache
 def make_algorithm(inner: Algorithm) -> Algorithm:
-    """``inner``, and the estimate.
+    """Add an estimate of the loss at the answer to ``inner``.
 
-    Formal guarantee: GDP, replace-one, of all that ``inner`` releases and the estimate together.
+    Formal guarantee: GDP, replace-one, of the release of ``inner`` and the estimate together.
 
     ==========================================  ======================================================
     case                                        result
     ==========================================  ======================================================
     ``state.public.step == T``                  the state unchanged: nothing more is released
-    begun with other noise                      likewise: the guarantee is of one budget
+    started with other noise                    the state unchanged: the guarantee is of one budget
     a loss outside the range                    counts as the end of the range
     a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
     ``mu = inf``                                the clipped mean itself: not private
@@ -169,7 +168,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
 
 
 def _is_active(inner: Algorithm, config: Config, public: Public) -> jax.Array:
-    """Whether a step is left, under the budget that the run was begun with; that follows from the config alone."""
+    """Return whether a step is left under the starting budget, a function of the config alone."""
     settings = _joint_settings(config, inner.init(jax.random.key(0), config.inner))
     return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
 
@@ -221,8 +220,8 @@ def _contribute(
     total, memory = inner.contribute(config.inner, _inner_query(query), memory, values, present)
     values = values.astype(config.low.dtype)
     losses, _ = private_mean.sum_losses(config.budget, values[:1], config.low, config.high, present)
-    known = values if present is None else jnp.where(present[None], values, 0)
-    facts = Pair(total.facts, jnp.sum(known, axis=1))
+    present_losses = values if present is None else jnp.where(present[None], values, 0)
+    facts = Pair(total.facts, jnp.sum(present_losses, axis=1))
     return totals.Total(_paid(query, Pair(total.whole, losses)), facts), memory
 
 
@@ -250,7 +249,7 @@ def _perturb(inner: Algorithm, key: jax.Array, config: Config, query: Query, who
 
 
 def _paid(query: Query, pair: Pair) -> Pair:
-    """What this step pays for, and zeros in place of the rest."""
+    """Keep the part released by this step, and set the other to zero."""
     return Pair(totals.only_if(query.work.searching, pair.inner), totals.only_if(query.work.estimating, pair.loss))
 
 
@@ -270,30 +269,30 @@ def _tell(inner: Algorithm, config: Config, state: State, query: Query, released
 
 
 def _inform(inner: Algorithm, config: Config, query: Query, total: totals.Total) -> Info:
-    said = inner.inform(config.inner, _inner_query(query), totals.Total(total.whole.inner, total.facts.inner))
-    return Info(total.facts.loss / config.users, said.factorisation_failed)
+    info = inner.inform(config.inner, _inner_query(query), totals.Total(total.whole.inner, total.facts.inner))
+    return Info(total.facts.loss / config.users, info.factorisation_failed)
 
 
 def _release(inner: Algorithm, key: jax.Array, config: Config, state: State) -> Release:
-    found = inner.release(key, config.inner, _inner_state(state))
-    return Release(found.point, state.public.loss, found)
+    answer = inner.release(key, config.inner, _inner_state(state))
+    return Release(answer.point, state.public.loss, answer)
 
 
 def _privacy(inner: Algorithm, config: Config) -> guarantee.Guarantee:
-    """Both parts together; none where one of them has none."""
-    own, stated = calibration.statement(config.budget, guarantee.USERS), inner.privacy(config.inner)
-    guarantee.expect_gdp("inner", stated)
-    if "none" in (own.notion, stated.notion):
+    """Compose both guarantees; no guarantee if either part has none."""
+    own, inner_guarantee = calibration.statement(config.budget, guarantee.USERS), inner.privacy(config.inner)
+    guarantee.expect_gdp("inner", inner_guarantee)
+    if "none" in (own.notion, inner_guarantee.notion):
         return guarantee.no_guarantee(guarantee.USERS, "mu is infinite: no noise was added")
     return guarantee.guarantee(
         "gdp",
-        accounting.compose_gdp_rounded_up(stated.level, own.level),
+        accounting.compose_gdp_rounded_up(inner_guarantee.level, own.level),
         "replace_one",
         guarantee.USERS,
         assumptions=own.assumptions,
-        total_variation=own.total_variation + stated.total_variation,
-        parts=(*calibration.statement_parts(config.inner, stated), (ESTIMATE, own.level)),
-    ).assuming(*stated.assumptions)
+        total_variation=own.total_variation + inner_guarantee.total_variation,
+        parts=(*calibration.statement_parts(config.inner, inner_guarantee), (ESTIMATE, own.level)),
+    ).assuming(*inner_guarantee.assumptions)
 
 
 FUNCTIONS = {

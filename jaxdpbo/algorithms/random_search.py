@@ -1,4 +1,4 @@
-"""Random search: uniform points, the best mean loss kept. A baseline WITHOUT privacy."""
+"""Random search: evaluate uniform points, keep the best mean loss. A baseline WITHOUT privacy."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ def config(*, users: int, steps: int, bounds: Bounds, batch: int = 1) -> Config:
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: None, since nothing is paid."""
+    """``step ()``: steps taken; ``budget``: None, since nothing is spent."""
 
     step: jax.Array
     budget: None
@@ -62,7 +62,7 @@ class Raw(NamedTuple):
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE. ``mean_loss (b,)`` over users at each point; inf where no user's loss was finite.
+    """Diagnostics, NOT PRIVATE: ``mean_loss (b,)`` over users at each point, inf where no user's loss was finite.
 
     ``factorisation_failed`` is None: there is no covariance.
     """
@@ -74,7 +74,7 @@ class Info(NamedTuple):
 class Release(NamedTuple):
     """``point (d,)``, chosen on raw losses: carries no privacy guarantee. ``row`` is None: there are no candidates.
 
-    ``params``: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
+    ``params``: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
     """
 
     point: jax.Array
@@ -83,7 +83,7 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """No evaluations; the middle of the box stands for the best. ``key`` is unused."""
+    """Make the initial state: no evaluations, the middle of the box as the best point. ``key`` is unused."""
     del key
     dtype = config.bounds.dtype
     return State(
@@ -93,7 +93,7 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """Uniform points in the box."""
+    """Draw uniform points in the box."""
     del state
     lower, upper = config.bounds
     shape = (config.batch, lower.shape[0])
@@ -102,7 +102,7 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """Keep the point of least mean loss, over users whose loss is finite. ``key`` is unused.
+    """Keep the point of least mean loss, over users with a finite loss. ``key`` is unused.
 
     Raises:
       ValueError: ``values`` is not ``(b, n)``, at trace time.
@@ -121,13 +121,13 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """The best point evaluated: NOT private. ``key`` is unused."""
+    """Return the best point evaluated: NOT private. ``key`` is unused."""
     del key, config
     return Release(state.raw.point, None)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
-    """None, and why."""
+    """No guarantee, with the reason."""
     del config
     return guarantee.no_guarantee(guarantee.USERS, "the point is chosen by comparing raw mean losses")
 

@@ -1,7 +1,8 @@
-"""Acquisition functions: upper confidence bounds, expected improvement, and the improvement of a Pareto front.
+"""Acquisition functions: upper confidence bounds, expected improvement, and hypervolume improvement of a Pareto front.
 
-All are to be maximised. A front has two objectives that are minimised: independent normals of ``mean (2,)`` and
-``deviation (2,)``, the front given as ``pareto.strips``; its functions are exact, and 0 where nothing can be gained.
+All are to be maximised. A front has two minimised objectives, independent normals of ``mean (2,)`` and
+``deviation (2,)``; pass the front as ``pareto.strips``. Its acquisition functions are exact, and 0 where no
+improvement is possible.
 """
 
 import jax
@@ -15,7 +16,7 @@ from jaxdpbo.surrogate.pareto import Strips
 def ucb(
     model: gp.Model, factorization: gp.Factorization, values: jax.Array, points: jax.Array, beta: jax.Array | float
 ) -> jax.Array:
-    """``mean + sqrt(beta) deviation`` at ``points (k, d)``, to be maximised: shape ``(k,)``.
+    """Upper confidence bound ``mean + sqrt(beta) deviation`` at ``points (k, d)``, to be maximised: shape ``(k,)``.
 
     Srinivas, Krause, Kakade and Seeger (2010), "Gaussian process optimization in the bandit setting", algorithm 1.
 
@@ -23,8 +24,8 @@ def ucb(
       model: the process before any evaluation.
       factorization: the evaluated points.
       values: ``(m,)`` utilities; masked rows are ignored.
-      points: where.
-      beta: of a schedule below.
+      points: where to evaluate the bound.
+      beta: from a schedule below.
 
     >>> import jax.numpy as jnp
     >>> import numpy as np
@@ -39,16 +40,16 @@ def ucb(
 
 
 def upper_bound(mean: jax.Array, variance: jax.Array, beta: jax.Array | float) -> jax.Array:
-    """``mean + sqrt(beta) deviation``, elementwise."""
-    smallest = jnp.finfo(variance.dtype).tiny  # a root has no slope at 0
+    """Upper confidence bound ``mean + sqrt(beta) deviation``, elementwise."""
+    smallest = jnp.finfo(variance.dtype).tiny  # a square root has no derivative at 0
     return mean + jnp.sqrt(beta * jnp.maximum(variance, smallest))
 
 
 def beta_of_candidates(t: jax.Array | int, candidates: int, delta: jax.Array | float) -> jax.Array:
     """``2 log(c t^2 pi^2 / (6 delta))`` for step ``t = 1, 2, ...`` over ``c`` candidates: Srinivas et al., theorem 1.
 
-    With probability ``1 - delta`` the objective lies within ``sqrt(beta)`` deviations of the mean, everywhere and at
-    every step, if it was drawn from the prior.
+    If the objective was drawn from the prior, then with probability ``1 - delta`` it lies within ``sqrt(beta)``
+    deviations of the posterior mean, everywhere and at every step.
 
     >>> from jaxdpbo.surrogate import acquisition
     >>> round(float(acquisition.beta_of_candidates(t=1, candidates=100, delta=0.1)), 1)
@@ -59,18 +60,18 @@ def beta_of_candidates(t: jax.Array | int, candidates: int, delta: jax.Array | f
 
 
 def beta_of_box(t: jax.Array | int, dimension: int) -> jax.Array:
-    """``0.2 d log(2 t)`` for step ``t = 1, 2, ...``: the usual choice over a box in practice, without a bound.
+    """``0.2 d log(2 t)`` for step ``t = 1, 2, ...``: the usual choice over a box in practice, without a regret bound.
 
-    Kandasamy, Schneider and Poczos (2015), "High dimensional Bayesian optimisation and bandits via additive models",
-    the schedules with a proof (Srinivas et al., theorem 2) explore too much to be of use.
+    Kandasamy, Schneider and Poczos (2015), "High dimensional Bayesian optimisation and bandits via additive models".
+    Schedules with a proof (Srinivas et al., theorem 2) explore too much to be useful.
     """
     return 0.2 * dimension * jnp.log(2.0 * jnp.asarray(t, jnp.result_type(float)))
 
 
 def expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Array) -> jax.Array:
-    """``E max(f - best, 0)`` for ``f`` normal with ``mean`` and ``variance``, elementwise, to be maximised.
+    """Expected improvement ``E max(f - best, 0)`` for ``f`` normal with ``mean`` and ``variance``, elementwise.
 
-    Mockus, Tiesis and Zilinskas (1978). ``max(mean - best, 0)`` where the variance is 0.
+    To be maximised. ``max(mean - best, 0)`` where the variance is 0. Mockus, Tiesis and Zilinskas (1978).
 
     >>> import jax.numpy as jnp
     >>> import numpy as np
@@ -86,7 +87,7 @@ def expected_improvement(mean: jax.Array, variance: jax.Array, best: jax.Array) 
 
 
 def probability_of_improvement(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
-    """The probability that the point is not dominated, and below the reference.
+    """Probability of a point being below the reference and not dominated.
 
     Couckuyt, Deschrijver and Dhaene (2014).
     """
@@ -95,22 +96,22 @@ def probability_of_improvement(mean: jax.Array, deviation: jax.Array, strips: St
 
 
 def gained_hypervolume(value: jax.Array, strips: Strips) -> jax.Array:
-    """The volume that a point of exactly ``value (2,)`` would add to what the front dominates."""
+    """Hypervolume that a point of exactly ``value (2,)`` would add to the front."""
     width = jnp.maximum(strips.right - jnp.maximum(strips.left, value[0]), 0.0)
     return jnp.sum(width * jnp.maximum(strips.height - value[1], 0.0))
 
 
 def hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array) -> jax.Array:
-    """The volume gained at the mean, times the probability of improvement: Avent et al. (2020), equation 6.
+    """Hypervolume gained at the mean, times the probability of improvement: Avent et al. (2020), equation 6.
 
-    The probability is the same in all increasing transforms of the objectives, the ``gain ()`` is not: it is
-    ``gained_hypervolume`` of the mean in the units that count.
+    The probability is the same in all increasing transforms of the objectives; the ``gain ()`` is not. Compute ``gain``
+    with ``gained_hypervolume`` of the mean, in the units that matter.
     """
     return gain * probability_of_improvement(mean, deviation, strips)
 
 
 def log_hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.Array) -> jax.Array:
-    """``log hvpoi``, and where the mean gains nothing a large negative number that grows with the probability.
+    """``log hvpoi``; where the mean gains nothing, a large negative number that grows with the probability.
 
     ``hvpoi`` is 0 on plateaus, where it has no gradient.
     """
@@ -118,7 +119,7 @@ def log_hvpoi(mean: jax.Array, deviation: jax.Array, strips: Strips, gain: jax.A
 
 
 def expected_hypervolume_improvement(mean: jax.Array, deviation: jax.Array, strips: Strips) -> jax.Array:
-    """``E gained_hypervolume`` (Yang, Emmerich, Deutz and Back 2019, for minimisation)."""
+    """Expected value of ``gained_hypervolume`` (Yang, Emmerich, Deutz and Back 2019, for minimisation)."""
     first, second = _edge_values(_shortfall, mean, deviation, strips)
     return jnp.sum(_strip_values(first) * second)
 
@@ -133,13 +134,13 @@ def _log(value):
 
 
 def _edge_values(function, mean, deviation, strips):
-    """At right edges in the first objective, and at heights in the second: the costly function in one place."""
+    """Evaluate ``function`` at right edges of the first objective and at heights of the second, in one call."""
     edges = jnp.stack([strips.right, strips.height])
     return function(edges, mean[:, None], deviation[:, None])
 
 
 def _strip_values(right):
-    """Differences: a strip begins where the one before ends, and the first of them at -inf, where all is 0."""
+    """Differences between strips: each begins where the previous ends, and the first at -inf with value 0."""
     return jnp.diff(right, prepend=jnp.zeros(1, right.dtype))
 
 

@@ -1,7 +1,7 @@
-"""Several independent Gaussian processes of one kernel over the same points, as one program.
+"""Independent Gaussian processes with one kernel over the same points, in one program.
 
-The numbers of a ``gp.Model`` have a leading axis here, one entry for each of the ``p`` processes. The whitening is that
-of ``gp``, and so is the rule of its jitter. Both cost about as much to compile as one process does.
+The parameters of a ``gp.Model`` have a leading axis here, with an entry for each of the ``p`` processes. Whitening and
+jitter rule are those of ``gp``. All processes together compile about as fast as a single process.
 """
 
 import math
@@ -15,19 +15,19 @@ from jax.flatten_util import ravel_pytree
 from jaxdpbo.surrogate import gp, kernels, maximize
 from jaxdpbo.surrogate.gp import Model, matmul
 
-BLOCK = 32  # rows: fewer are more turns of the loop when all are made anew, more are work on rows that are not used
-QUARTER = 4  # a likelihood is compiled for all rows and for a quarter of them: fits come early
+BLOCK = 32  # rows: smaller blocks mean more iterations after a refit, larger blocks mean work on unused rows
+QUARTER = 4  # a likelihood is compiled for all rows and for a quarter of them: most fits come early
 
 
 class Posterior(NamedTuple):
-    """``p`` processes, and what whitens the points for each.
+    """Posterior of ``p`` processes: models, points and whitenings.
 
     Attributes:
       model: stacked.
       points: ``(m, d)``.
-      mask: ``(m,)``, True at rows that hold an evaluated point.
-      whitening: ``(p, m, m)``: ``gp.Factorization.whitening`` of each.
-      used: ``()`` rows used, masked ones included.
+      mask: ``(m,)``, True at rows of evaluated points.
+      whitening: ``(p, m, m)``: ``gp.Factorization.whitening`` of each process.
+      used: ``()``, number of rows used, masked ones included.
     """
 
     model: Model
@@ -38,18 +38,18 @@ class Posterior(NamedTuple):
 
 
 def stack(models: Sequence[Model]) -> Model:
-    """One model of ``p`` processes that share a kernel."""
+    """Stack models with one kernel into a model of ``p`` processes."""
     return jax.tree.map(lambda *numbers: jnp.stack(numbers), *models)
 
 
 def unstack(model: Model) -> tuple[Model, ...]:
-    """The models of a stacked one."""
+    """Split a stacked model into its ``p`` models."""
     leaves, tree = jax.tree.flatten(model)
     return tuple(jax.tree.unflatten(tree, numbers) for numbers in zip(*leaves, strict=True))
 
 
 def prior(model: Model, capacity: int, dimension: int) -> Posterior:
-    """Nothing evaluated, with room for ``capacity`` points."""
+    """Posterior before any evaluation, with room for ``capacity`` points."""
     dtype = model.noise_variance.dtype
     return Posterior(
         model=model,
@@ -61,10 +61,10 @@ def prior(model: Model, capacity: int, dimension: int) -> Posterior:
 
 
 def extend(posterior: Posterior, used: jax.Array | int) -> Posterior:
-    """With ``used ()`` rows in all: ``points`` and ``mask`` hold the new ones already, ``whitening`` follows.
+    """Extend the whitening to ``used ()`` rows in all; ``points`` and ``mask`` must already hold the new rows.
 
-    As ``gp.append``, in blocks of ``BLOCK`` rows in a loop that is compiled once, O(m^2) for each row; the last block
-    that was begun is made anew.
+    Works like ``gp.append``, in blocks of ``BLOCK`` rows in a loop compiled once, O(m^2) for each row; an incomplete
+    last block is recomputed.
     """
     capacity = posterior.points.shape[0]
     block = min(BLOCK, capacity)
@@ -79,7 +79,7 @@ def extend(posterior: Posterior, used: jax.Array | int) -> Posterior:
         below = matmul(whitening, jnp.where(mask[None, None], cross, 0.0))
         below = jnp.where((rows < start)[None, :, None], below, 0.0)
         transposed = below.transpose(0, 2, 1)
-        remaining = jax.vmap(lambda one: covariance(one, points, mask))(model) - matmul(transposed, below)
+        remaining = jax.vmap(lambda single: covariance(single, points, mask))(model) - matmul(transposed, below)
         inner = jax.lax.map(gp.inverse_factor, remaining)  # LAPACK: one after the other, see drivers.compiled_run
         added = jax.lax.dynamic_update_slice_in_dim(-matmul(inner, matmul(transposed, whitening)), inner, start, 2)
         return jax.lax.dynamic_update_slice_in_dim(whitening, added, start, 1)
@@ -90,31 +90,31 @@ def extend(posterior: Posterior, used: jax.Array | int) -> Posterior:
 
 
 def covariance(model: Model, points: jax.Array, mask: jax.Array) -> jax.Array:
-    """``gp.covariance`` of one process, by ``kernels.gram_of_many``."""
+    """Covariance of one process as in ``gp.covariance``, by ``kernels.gram_of_many``."""
     both = mask[:, None] & mask[None, :]
     noiseless = jnp.where(both, kernels.gram_of_many(model.kernel, model.params, points, points), 0.0)
     return noiseless + jnp.diag(jnp.where(mask, gp.noise(model, points), 1.0))
 
 
 def _cross(model, evaluated, mask, points):
-    """``k(D, points)`` of each process ``(p, m, k)``, zero rows where nothing was evaluated."""
-    found = jax.vmap(lambda one: kernels.gram_of_many(one.kernel, one.params, evaluated, points))(model)
-    return jnp.where(mask[None, :, None], found, 0.0)
+    """Cross-covariance ``k(D, points)`` of each process ``(p, m, k)``, with zero rows where nothing was evaluated."""
+    cross = jax.vmap(lambda single: kernels.gram_of_many(single.kernel, single.params, evaluated, points))(model)
+    return jnp.where(mask[None, :, None], cross, 0.0)
 
 
 def whiten(posterior: Posterior, values: jax.Array) -> jax.Array:
-    """``L^-1 y`` of each process ``(p, m)`` for ``values (m, p)``, for ``predict``; masked rows are ignored."""
+    """Compute ``L^-1 y`` of each process ``(p, m)`` for ``values (m, p)``, for ``predict``; masked rows are ignored."""
     return matmul(posterior.whitening, gp.mask_rows(posterior.mask, values).T[:, :, None])[..., 0]
 
 
 def predict(posterior: Posterior, white: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Means and variances ``(p, k)`` of the latent functions at ``points (k, d)``, of values ``whiten``.
+    """Posterior means and variances ``(p, k)`` of the latent functions at ``points (k, d)``, from ``whiten``'s values.
 
-    One product of matrices for all points.
+    Computed as one matrix product for all points.
     """
     cross = _cross(posterior.model, posterior.points, posterior.mask, points)
     seen = matmul(posterior.whitening, cross)
-    before = jax.vmap(lambda one: kernels.diagonal(one.kernel, one.params, points))(posterior.model)
+    before = jax.vmap(lambda single: kernels.diagonal(single.kernel, single.params, points))(posterior.model)
     return matmul(white[:, None], seen)[:, 0], jnp.maximum(before - jnp.sum(jnp.square(seen), axis=1), 0.0)
 
 
@@ -128,22 +128,22 @@ def fit(
     initial: Model,
     steps: int,
 ) -> Model:
-    """``gp.fit`` of each process from ``initial``, its only start, the gradient in closed form.
+    """Fit each process as in ``gp.fit``, from ``initial`` as the only start, with gradients in closed form.
 
     Args:
-      model: stacked: the middle of what is searched.
+      model: stacked: the middle of the searched range.
       points: ``(m, d)``.
       values: ``(m, p)``.
       mask: ``(m,)``.
-      used: ``()``: the mask is False from there on.
+      used: ``()``: the mask is False from this row on.
       initial: stacked.
-      steps: up the gradient.
+      steps: gradient steps.
     """
     counts = stages(points.shape[0])
     stage = sum(jnp.asarray(used > count, jnp.int32) for count in counts[:-1])
 
-    def one(of):
-        middle, start, targets = of
+    def fit_one(problem):
+        middle, start, targets = problem
         flat, unravel = ravel_pytree(middle)
         span = 2.0 * math.log(gp.FIT_FACTOR)
 
@@ -159,27 +159,27 @@ def fit(
             value, gradient = jax.lax.switch(stage, [on_prefix(count) for count in counts], numbers)
             return value, span * numbers * gradient
 
-        begun = 0.5 + jnp.log(jnp.where(flat == 0, 1.0, ravel_pytree(start)[0] / flat)) / span
-        found, _ = maximize.ascend(
-            value_and_gradient, lambda unit: jnp.clip(unit, 0, 1), begun, steps=steps, step_size=0.05
+        unit_start = 0.5 + jnp.log(jnp.where(flat == 0, 1.0, ravel_pytree(start)[0] / flat)) / span
+        unit_best, _ = maximize.ascend(
+            value_and_gradient, lambda unit: jnp.clip(unit, 0, 1), unit_start, steps=steps, step_size=0.05
         )
-        return unravel(flat * jnp.exp(span * (found - 0.5)))
+        return unravel(flat * jnp.exp(span * (unit_best - 0.5)))
 
-    return jax.lax.map(one, (model, initial, values.T))
+    return jax.lax.map(fit_one, (model, initial, values.T))
 
 
 def stages(capacity: int) -> tuple[int, ...]:
-    """Prefixes of the rows, the last of them all: a likelihood is compiled for each."""
+    """Row counts for which a likelihood is compiled; the last is ``capacity``."""
     part = -(-capacity // QUARTER)
     return (capacity,) if part < gp.STAGE_ROWS else (part, capacity)
 
 
 def likelihood(model: Model, points: jax.Array, values: jax.Array, mask: jax.Array) -> tuple[jax.Array, Model]:
-    """``gp.log_marginal_likelihood`` of one process, and its gradient in the model's numbers."""
-    known = jnp.sum(mask, dtype=values.dtype)
+    """Log marginal likelihood of one process, and its gradient in the model's parameters."""
+    count = jnp.sum(mask, dtype=values.dtype)
 
     def height(model: Model) -> jax.Array:
         return gp.log_density(covariance(model, points, mask), gp.mask_rows(mask, values))
 
     value, gradient = jax.value_and_grad(height)(model)
-    return value - 0.5 * known * math.log(2 * math.pi), gradient
+    return value - 0.5 * count * math.log(2 * math.pi), gradient

@@ -1,4 +1,4 @@
-"""Projected descent inside a box along a gradient that somebody else made: no privacy, all post-processing."""
+"""Projected descent inside a box along a given gradient. Adds no privacy: all of it is post-processing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,16 +18,16 @@ def move(
     memory: Any,
     theta: jax.Array,
 ) -> tuple[jax.Array, Any]:
-    """The next iterate ``(d,)``, inside ``bounds (2, d)``, and the optimiser's memory after ``gradient (d,)``."""
-    with jax.numpy_dtype_promotion("standard"):  # some of optax mixes floats and integers
+    """Return the next iterate ``(d,)``, inside ``bounds (2, d)``, and the optimizer state after ``gradient (d,)``."""
+    with jax.numpy_dtype_promotion("standard"):  # some optimizers of optax mix floats and integers
         updates, memory = optimizer(step_size).update(gradient, memory, theta)
     return jnp.clip(theta + jnp.asarray(updates), bounds[0], bounds[1]), memory
 
 
 def answer(path: jax.Array, step: jax.Array, output: str) -> jax.Array:
-    """The point ``(d,)`` to name, of ``path (T + 1, d)`` after ``step`` steps.
+    """Return the point ``(d,)`` to release from ``path (T + 1, d)`` after ``step`` steps.
 
-    "last", or "last_half_mean": the mean of the iterates after the first half.
+    ``output`` is "last", or "last_half_mean": the mean of the iterates after the first half.
     """
     if output == "last":
         return path[step]

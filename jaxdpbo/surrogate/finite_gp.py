@@ -1,7 +1,7 @@
-"""A zero-mean Gaussian process over a finite set: the mean and the variance of every candidate, kept up to date.
+"""Zero-mean Gaussian process over a finite set: the mean and the variance of every candidate, updated in place.
 
-Where the candidates are fixed, one evaluation changes them by one row of a Cholesky factorisation, in O(m c), and
-nothing is ever solved again: row ``t`` of ``cross`` is what evaluation ``t`` added to ``L^-1 k(D, candidates)``, and
+For fixed candidates, one evaluation changes mean and variance by one row of a Cholesky factorisation, in O(m c),
+without any solve: row ``t`` of ``cross`` is the part of ``L^-1 k(D, candidates)`` added by evaluation ``t``, and
 
   ``mean += row (value - mean[at]) / sqrt(variance[at] + noise)``,  ``variance -= row^2``.
 
@@ -15,19 +15,19 @@ import jax.numpy as jnp
 
 from jaxdpbo.surrogate import gp, kernels
 
-CACHED = 2**18  # numbers of ``cross`` up to which reading its unused rows as well costs nothing
-ROWS = 5  # read together above that
+CACHED = 2**18  # numbers of ``cross`` up to which reading the unused rows costs nothing
+ROWS = 5  # rows read together above CACHED
 
 
 class Posterior(NamedTuple):
-    """The posterior at ``c`` candidates after some of ``m`` evaluations.
+    """Posterior at ``c`` candidates after some of ``m`` evaluations.
 
     Attributes:
       columns: ``(d, c)``, the candidates.
       mean: ``(c,)``.
       variance: ``(c,)``, of the latent function.
       cross: ``(m, c)``, the whitened covariance of the evaluations and the candidates; zero rows from ``used`` on.
-      used: ``()`` rows used.
+      used: ``()``, number of rows used.
     """
 
     columns: jax.Array
@@ -38,7 +38,7 @@ class Posterior(NamedTuple):
 
 
 def prior(model: gp.Model, candidates: jax.Array, capacity: int) -> Posterior:
-    """The prior at ``candidates (c, d)``, with room for ``capacity`` evaluations.
+    """Prior at ``candidates (c, d)``, with room for ``capacity`` evaluations.
 
     >>> import jax.numpy as jnp
     >>> import numpy as np
@@ -62,17 +62,19 @@ def prior(model: gp.Model, candidates: jax.Array, capacity: int) -> Posterior:
 def observe(
     model: gp.Model, posterior: Posterior, row: jax.Array, value: jax.Array, *, when: jax.Array | bool = True
 ) -> Posterior:
-    """The posterior after ``value ()`` was observed at candidate ``row ()``; unchanged where not ``when``, or full.
+    """Update the posterior with ``value ()`` at candidate ``row ()``; unchanged where not ``when``, or full.
 
-    A noise variance of 0 means an exact observation. A candidate whose variance is under ``gp.jitter`` of its prior
-    variance is then known already (a repeat, say), and is not observed again.
+    A noise variance of 0 means an exact observation. A candidate with variance under ``gp.jitter`` of its prior
+    variance is then already known (a repeat, for example), and is not observed again.
     """
     capacity = posterior.cross.shape[0]
     here = posterior.columns[:, row]
     remaining = posterior.variance[row]
-    known = (model.noise_variance == 0) & (remaining <= gp.jitter(value.dtype) * model.kernel(model.params, here, here))
-    pivot = jnp.where(known, 1.0, remaining + model.noise_variance)
-    learn = when & ~known & (posterior.used < capacity)
+    is_known = (model.noise_variance == 0) & (
+        remaining <= gp.jitter(value.dtype) * model.kernel(model.params, here, here)
+    )
+    pivot = jnp.where(is_known, 1.0, remaining + model.noise_variance)
+    learn = when & ~is_known & (posterior.used < capacity)
 
     covariance = kernels.row(model.kernel, model.params, here, posterior.columns) - _explained_covariance(
         posterior, row
@@ -88,7 +90,7 @@ def observe(
 
 
 def _explained_covariance(posterior, row):
-    """The covariance ``(c,)`` of candidate ``row`` with all that the evaluations explain: ``cross[:, row]^T cross``."""
+    """Covariance ``(c,)`` of candidate ``row`` explained by the evaluations: ``cross[:, row]^T cross``."""
     weights = posterior.cross[:, row]
     if posterior.cross.size <= CACHED:
         return gp.matmul(weights, posterior.cross)

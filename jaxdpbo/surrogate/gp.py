@@ -1,18 +1,17 @@
-"""A zero-mean Gaussian process posterior in a fixed-capacity buffer.
+"""Posterior of a zero-mean Gaussian process in a fixed-capacity buffer.
 
 The posterior here is the whitening of the evaluated points: the inverse of the Cholesky factor of their covariance. It
-holds no values: they are given to the functions that need them, so one whitening serves every user's losses, and a
+holds no values. You pass values to the functions that need them, so one whitening serves every user's losses, and a
 state can keep points public and values private.
 
 Why the inverse factor: appending a block, solving and searching are then matrix products, which are fast on every
-backend and which no thread contention slows. Against triangular solves it costs half a digit for stationary kernels, up
-to two for rank-deficient polynomial ones (tests/test_gradient.py); updating the inverse of the covariance itself would
-cost four, and fails in float32.
+backend and which no thread contention slows. Against triangular solves the inverse costs half a digit for stationary
+kernels, up to two for rank-deficient polynomial ones (tests/test_gradient.py); updating the inverse of the covariance
+itself would cost four, and fails in float32.
 
-The matrix factored is ``K + diag(noise)``, where ``noise_i`` is ``noise_variance``, raised to
-``jitter(dtype) k(x_i, x_i)`` where it lies below: the one jitter rule of the library. A noise variance at or above
-the floor is used exactly as given. Where many points will crowd together the caller knows how many, and passes a larger
-one.
+The factored matrix is ``K + diag(noise)``. ``noise_i`` is ``noise_variance``, raised to ``jitter(dtype) k(x_i, x_i)``
+if lower: the one jitter rule of the library. A noise variance at or above the floor is used exactly as given. A caller
+who expects many crowded points knows their number, and passes a larger noise variance.
 
 Rasmussen and Williams (2006), section 2.2 and algorithm 2.1.
 """
@@ -32,23 +31,23 @@ from jaxdpbo import _checks
 from jaxdpbo.surrogate import kernels, maximize
 from jaxdpbo.types import Kernel, KernelParams, Tree
 
-STAGES = 2  # capacities a step is compiled for: one is 1.6 times the arithmetic, four .75, and each is compiled
-MANY_NUMBERS = 2**19  # coordinates of all pairs of a Gram matrix: from here on it costs more to run than to compile
+STAGES = 2  # capacities a step is compiled for: 1 stage costs 1.6 times the arithmetic, 4 cost .75; each is compiled
+MANY_NUMBERS = 2**19  # coordinates of all pairs of a Gram matrix: from here on, running costs more than compiling
 FIT_FACTOR = 100.0  # a fit searches each number within this factor, either way
-STAGE_ROWS = 64  # no stage smaller than this: under it padding costs nothing, and compiling does
+STAGE_ROWS = 64  # smallest stage: for fewer rows, padding costs nothing, and compiling does
 
-# Accelerators multiply float32 in reduced precision by default; a covariance does not survive that.
+# Accelerators multiply float32 in reduced precision by default, too coarse for a covariance.
 matmul = partial(jnp.matmul, precision="highest")
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Model:
-    """A zero-mean Gaussian process, and the noise it is observed through.
+    """A zero-mean Gaussian process and its observation noise.
 
     Attributes:
-      kernel: a function of one pair, static.
-      params: its numbers, traced.
+      kernel: a function of one pair of points, static.
+      params: the kernel's parameters, traced.
       noise_variance: ``()`` of one observation, traced.
     """
 
@@ -58,13 +57,13 @@ class Model:
 
 
 class Factorization(NamedTuple):
-    """Evaluated points and what whitens them.
+    """Evaluated points and their whitening.
 
     Attributes:
       points: ``(m, d)``, rows from ``used`` on are unused.
-      mask: ``(m,)``, True at rows that hold an evaluated point.
+      mask: ``(m,)``, True at rows of evaluated points.
       whitening: ``(m, m)``, ``L^-1`` for the lower Cholesky factor ``L``; rows of the identity where ``mask`` is False.
-      used: ``()`` rows used, masked ones included.
+      used: ``()``, number of rows used, masked ones included.
     """
 
     points: jax.Array
@@ -74,23 +73,24 @@ class Factorization(NamedTuple):
 
 
 def jitter(dtype: jax.typing.DTypeLike, rows: int = 1) -> float:
-    """The smallest noise variance, relative to ``k(x, x)``, at which the factorisation of so many points is safe.
+    """Smallest noise variance, relative to ``k(x, x)``, at which factoring ``rows`` points is safe.
 
-    1e-4 in float32, where Cholesky fails at 1e-5 for points a third of a lengthscale apart, and 1e-10 in float64; and
-    eight units of rounding a row. Points that crowd together need four (tests/test_dp_gibo.py, 600 points in float32).
+    The larger of eight units of rounding a row and a floor: 1e-4 in float32, where Cholesky fails at 1e-5 for points a
+    third of a lengthscale apart, and 1e-10 in float64. Crowded points need four units (tests/test_dp_gibo.py, 600
+    points in float32).
     """
-    found = jnp.finfo(dtype)
-    return max(1e-4 if found.bits <= 32 else 1e-10, 8 * rows * float(found.eps))
+    info = jnp.finfo(dtype)
+    return max(1e-4 if info.bits <= 32 else 1e-10, 8 * rows * float(info.eps))
 
 
 def noise(model: Model, points: jax.Array) -> jax.Array:
-    """The diagonal ``(b,)`` added to the covariance of ``points (b, d)``: see the module's jitter rule."""
+    """Diagonal ``(b,)`` added to the covariance of ``points (b, d)``, by the module's jitter rule."""
     floor = jitter(points.dtype) * kernels.diagonal(model.kernel, model.params, points)
     return jnp.maximum(model.noise_variance, floor)
 
 
 def empty(capacity: int, dimension: int, dtype: jax.typing.DTypeLike) -> Factorization:
-    """No evaluations yet, with room for ``capacity``: the prior."""
+    """Factorization of no evaluations, with room for ``capacity``: the prior."""
     return Factorization(
         points=jnp.zeros((capacity, dimension), dtype),
         mask=jnp.zeros(capacity, bool),
@@ -102,7 +102,7 @@ def empty(capacity: int, dimension: int, dtype: jax.typing.DTypeLike) -> Factori
 def condition(model: Model, points: jax.Array, mask: jax.Array) -> Factorization:
     """Condition on ``points (m, d)`` where ``mask (m,)`` is True, by one full factorisation, O(m^3).
 
-    A failed factorisation leaves NaN in ``whitening``: it does not raise.
+    A failed factorisation does not raise; ``whitening`` is then NaN.
 
     >>> import jax.numpy as jnp
     >>> import numpy as np
@@ -119,20 +119,20 @@ def condition(model: Model, points: jax.Array, mask: jax.Array) -> Factorization
 
 
 def covariance(model: Model, points: jax.Array, mask: jax.Array) -> jax.Array:
-    """``K + diag(noise)`` where ``mask`` is True, the identity elsewhere."""
+    """Covariance ``K + diag(noise)`` where ``mask`` is True, the identity elsewhere."""
     both = mask[:, None] & mask[None, :]
     noiseless = jnp.where(both, _gram(model, points, points), 0.0)
     return noiseless + jnp.diag(jnp.where(mask, noise(model, points), 1.0))
 
 
 def _gram(model, xs, ys):
-    """By the function that is quicker: few pairs compile in less time by the plain one."""
-    of = kernels.gram_of_many if xs.size * ys.shape[0] >= MANY_NUMBERS else kernels.gram
-    return of(model.kernel, model.params, xs, ys)
+    """Gram matrix by the faster function: for few pairs, ``kernels.gram`` compiles in less time."""
+    gram = kernels.gram_of_many if xs.size * ys.shape[0] >= MANY_NUMBERS else kernels.gram
+    return gram(model.kernel, model.params, xs, ys)
 
 
 def inverse_factor(matrix: jax.Array) -> jax.Array:
-    """``L^-1`` of ``matrix (m, m) = L L^T``; NaN where there is no such factor."""
+    """Inverse ``L^-1`` of the Cholesky factor of ``matrix (m, m) = L L^T``; NaN where no factor exists."""
     factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
     return solve_triangular(factor, jnp.eye(factor.shape[0], dtype=factor.dtype), lower=True)
 
@@ -142,8 +142,8 @@ def append(
 ) -> Factorization:
     """Condition on ``points (b, d)`` as well, where ``mask (b,)`` is True: a block of rows, O(m^2 b).
 
-    ``b`` rows are used, masked ones included. Where fewer are free, or ``when`` is False, the posterior is returned as
-    it is.
+    Uses ``b`` rows, masked ones included. Returns the posterior unchanged where fewer rows are free or ``when`` is
+    False.
 
     Raises:
       ValueError: ``b`` above the capacity, at trace time.
@@ -152,7 +152,7 @@ def append(
 
 
 def extension(model: Model, factorization: Factorization, points: jax.Array, mask: jax.Array) -> jax.Array:
-    """The rows ``(b, m)`` by which ``points (b, d)`` extend the whitening; NaN where the factorisation fails.
+    """Rows ``(b, m)`` by which ``points (b, d)`` extend the whitening; NaN where the factorisation fails.
 
     Raises:
       ValueError: ``b`` above the capacity, at trace time.
@@ -172,7 +172,7 @@ def extension(model: Model, factorization: Factorization, points: jax.Array, mas
 def extend(
     factorization: Factorization, points: jax.Array, mask: jax.Array, rows: jax.Array, *, when: jax.Array | bool = True
 ) -> Factorization:
-    """Write what ``extension`` found; where ``when`` is False or too few rows are free, the posterior as it is."""
+    """Write the rows of ``extension``; where ``when`` is False or too few rows are free, change nothing."""
     capacity, batch = factorization.points.shape[0], points.shape[0]
     allowed = (factorization.used + batch <= capacity) & when
     return Factorization(
@@ -184,17 +184,18 @@ def extend(
 
 
 def stages(capacity: int, batch: int) -> tuple[int, ...]:
-    """Row counts that ``apply_to_stage`` has: at most ``STAGES``, multiples of ``batch``, the last ``capacity``."""
+    """Row counts of ``apply_to_stage``: at most ``STAGES``, multiples of ``batch``, the last ``capacity``."""
     count = max(1, min(STAGES, capacity // STAGE_ROWS))
     steps = -(-capacity // batch)
     return tuple(min(capacity, batch * -(-steps * stage // count)) for stage in range(1, count + 1))
 
 
 def apply_to_stage(factorization: Factorization, batch: int, function: Callable[[Factorization], Tree]) -> Tree:
-    """``function`` of the leading rows alone: as few of ``stages`` as hold those used and ``batch`` more.
+    """Apply ``function`` to the leading rows alone: the smallest of ``stages`` with room for the used rows and a batch.
 
-    The same numbers as ``function(factorization)`` for a fraction of the work, where what it returns has the same
-    shapes for any capacity. Under ``vmap`` over different ``used`` every stage is computed; ``lax.map`` computes one.
+    Returns the same numbers as ``function(factorization)`` for a fraction of the work, if the shapes of the result do
+    not depend on the capacity. Under ``vmap`` over different ``used`` every stage is computed; ``lax.map`` computes
+    one.
     """
     rows = stages(factorization.points.shape[0], batch)
 
@@ -209,12 +210,12 @@ def apply_to_stage(factorization: Factorization, batch: int, function: Callable[
 
 
 def stage_index(rows: tuple[int, ...], needed: jax.Array) -> jax.Array:
-    """Which of the ``stages`` is the first to hold as many rows as are ``needed ()``."""
+    """Index of the first of the ``stages`` with at least ``needed ()`` rows."""
     return sum((jnp.asarray(needed > count, jnp.int32) for count in rows[:-1]), jnp.zeros((), jnp.int32))
 
 
 def write(buffer: jax.Array, rows: jax.Array, start: jax.Array, allowed: jax.Array) -> jax.Array:
-    """``buffer (m, ...)`` with ``rows (b, ...)`` at ``start``, or as it is where not ``allowed``.
+    """Write ``rows (b, ...)`` into ``buffer (m, ...)`` at ``start``; return the buffer unchanged unless ``allowed``.
 
     Only the ``b`` rows are touched, so the buffer is updated in place under jit.
     """
@@ -224,27 +225,27 @@ def write(buffer: jax.Array, rows: jax.Array, start: jax.Array, allowed: jax.Arr
 
 
 def whiten(factorization: Factorization, right: jax.Array) -> jax.Array:
-    """``L^-1 right`` for ``right (m, k)``; rows where the mask is False must be zero."""
+    """Compute ``L^-1 right`` for ``right (m, k)``; rows where the mask is False must be zero."""
     return matmul(factorization.whitening, right)
 
 
 def solve(factorization: Factorization, right: jax.Array) -> jax.Array:
-    """``(K + noise)^-1 right`` for ``right (m, k)``; rows where the mask is False must be zero."""
+    """Compute ``(K + noise)^-1 right`` for ``right (m, k)``; rows where the mask is False must be zero."""
     return matmul(factorization.whitening.T, whiten(factorization, right))
 
 
 def mask_rows(mask: jax.Array, rows: jax.Array) -> jax.Array:
-    """``rows (m, ...)`` with zeros where ``mask (m,)`` is False, whatever stood there (NaN included)."""
+    """Set ``rows (m, ...)`` to zero where ``mask (m,)`` is False, NaN included."""
     return jnp.where(mask.reshape(mask.shape + (1,) * (rows.ndim - 1)), rows, 0)
 
 
 def cross_covariance(model: Model, factorization: Factorization, points: jax.Array) -> jax.Array:
-    """``k(D, points)``, shape ``(m, k)``, zero rows where nothing was evaluated."""
+    """Cross-covariance ``k(D, points)``, shape ``(m, k)``, with zero rows where nothing was evaluated."""
     return mask_rows(factorization.mask, _gram(model, factorization.points, points))
 
 
 def nearest(model: Model, points: jax.Array, mask: jax.Array, theta: jax.Array, count: int) -> jax.Array:
-    """The rows ``(count,)`` of the ``points (m, d)`` most correlated with ``theta (d,)``; masked ones come last."""
+    """Indices ``(count,)`` of the ``points (m, d)`` most correlated with ``theta (d,)``; masked points come last."""
 
     def k(x, y):
         return model.kernel(model.params, x, y)
@@ -254,7 +255,7 @@ def nearest(model: Model, points: jax.Array, mask: jax.Array, theta: jax.Array, 
 
 
 def room_for(model: Model, points: jax.Array, mask: jax.Array, batch: int) -> Factorization:
-    """``condition`` with room for ``batch`` points more; all rows given count as used."""
+    """Compute ``condition`` with room for ``batch`` points more; all given rows count as used."""
     room = jnp.zeros((batch, points.shape[1]), points.dtype)
     extended = jnp.concatenate([points, room]), jnp.concatenate([mask, jnp.zeros(batch, bool)])
     return condition(model, *extended)._replace(used=jnp.asarray(points.shape[0], jnp.int32))
@@ -263,7 +264,7 @@ def room_for(model: Model, points: jax.Array, mask: jax.Array, batch: int) -> Fa
 def predict(
     model: Model, factorization: Factorization, values: jax.Array, points: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance of the latent function at ``points (k, d)``; ``condition`` has an example.
+    """Posterior mean and variance of the latent function at ``points (k, d)``; ``condition`` has an example.
 
     Args:
       model: the process before any evaluation.
@@ -283,7 +284,7 @@ def predict(
 def predictor(
     model: Model, factorization: Factorization, values: jax.Array
 ) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
-    """``predict`` of points ``(k, d)`` to rounding, for ``values (m,)`` and many calls: a search."""
+    """Return ``predict`` as a function of points ``(k, d)``, for ``values (m,)`` and many calls; equal to rounding."""
     weights = whiten(factorization, mask_rows(factorization.mask, values))
 
     def predict_points(points: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -301,17 +302,17 @@ def log_marginal_likelihood(
     values: jax.Array,
     mask: jax.Array,
 ) -> jax.Array:
-    """``log p(values | points)``, a scalar, over the rows where ``mask (m,)`` is True.
+    """Log marginal likelihood ``log p(values | points)``, a scalar, over the rows where ``mask (m,)`` is True.
 
-    Not private: it reads the values.
+    Reads the values: NOT private.
     """
-    known = jnp.sum(mask, dtype=values.dtype)
-    return log_density(covariance(model, points, mask), mask_rows(mask, values)) - 0.5 * known * math.log(2 * math.pi)
+    count = jnp.sum(mask, dtype=values.dtype)
+    return log_density(covariance(model, points, mask), mask_rows(mask, values)) - 0.5 * count * math.log(2 * math.pi)
 
 
 @jax.custom_jvp
 def log_density(covariance: jax.Array, values: jax.Array) -> jax.Array:
-    """``-(v^T C^-1 v + log det C) / 2``."""
+    """Log density ``-(v^T C^-1 v + log det C) / 2``, without the constant."""
     return _log_density_and_whitening(covariance, values)[0]
 
 
@@ -324,7 +325,7 @@ def _log_density_and_whitening(covariance, values):
 
 @log_density.defjvp
 def _(primals, tangents):
-    """Rasmussen and Williams (2006), equation 5.9: less work, and less to compile, than the slopes of a factor."""
+    """Rasmussen and Williams (2006), equation 5.9: less to compute and to compile than through a factor."""
     height, (whitening, whitened) = _log_density_and_whitening(*primals)
     solved = matmul(whitened, whitening)
     slope = 0.5 * (solved[:, None] * solved[None, :] - matmul(whitening.T, whitening))
@@ -343,16 +344,16 @@ def fit(
     scale: float = math.inf,
     initial: Model | None = None,
 ) -> Model:
-    """The model of largest marginal likelihood: every number is fitted, the kernel's and the noise variance.
+    """Fit all parameters of the kernel, and the noise variance, by marginal likelihood.
 
-    FOR PUBLIC DATA ONLY: the result depends on the values without any privacy. The search runs over logarithms,
-    within a factor of 100 of what is passed, either way: every number keeps its sign, and 0 stays 0. One start is
-    ``initial``, whose numbers have the signs of ``model``'s (``model`` where not given), the others are uniform. A
-    finite ``scale`` is the standard deviation of a normal prior on each logarithm, around the number passed: where
-    there are fewer points than numbers, the likelihood alone fits anything.
+    FOR PUBLIC DATA ONLY: the result depends on the values without any privacy. The search runs over logarithms, within
+    a factor of 100 of the numbers in ``model``, either way: every number keeps its sign, and 0 stays 0. The first start
+    is ``initial``, with the signs of ``model``'s numbers (``model`` if omitted); the others are uniform. A finite
+    ``scale`` is the standard deviation of a normal prior on each logarithm, around the number in ``model``: with fewer
+    points than numbers, the likelihood alone fits anything.
 
     Returns:
-      The best model found; never worse than ``initial``.
+      The best model of the search; never worse than ``initial``.
 
     Raises:
       ValueError: ``num_restarts`` or ``steps`` below 1, ``scale`` not positive.

@@ -1,11 +1,11 @@
-"""The gradient of a Gaussian process is a Gaussian process: its posterior at one point.
+"""Posterior of the gradient of a Gaussian process at one point, which is Gaussian too.
 
 Sopa et al. (2025), section 2.4: given evaluations at ``D``,
 ``grad f(theta) ~ N(grad k(theta, D) K^-1 f(D), grad k_D(theta, theta) grad^T)``.
 The mean is linear in the values, so one ``(m, d)`` matrix of weights serves all users.
 
-What a batch ``z`` leaves unknown, ``alpha(z; D, theta) = Tr(grad k_{D u z}(theta, theta) grad^T)`` (section 3.1), is
-minimised. With ``D`` and ``theta`` fixed and ``W = (K + noise)^-1 grad k(theta, D)^T`` known,
+A batch ``z`` minimises the remaining uncertainty, ``alpha(z; D, theta) = Tr(grad k_{D u z}(theta, theta) grad^T)``
+(section 3.1). With ``D`` and ``theta`` fixed and ``W = (K + noise)^-1 grad k(theta, D)^T`` known,
 
   ``C = grad k(theta, z) - W^T k(D, z)``                               ``(d, b)``
   ``S = k(z, z) + noise - k(z, D) (K + noise)^-1 k(D, z)``             ``(b, b)``
@@ -16,9 +16,9 @@ through the factorisation: with ``V = S^-1 C^T`` and ``P = (K + noise)^-1 k(D, z
 
   ``d Tr(C S^-1 C^T) = 2 <V, d grad k(theta, z)^T> - <V V^T, d(k(z, z) + noise)> + <2 (P V - W) V^T, d k(D, z)>``,
 
-and only the kernel itself is left to automatic differentiation. A search does this dozens of times a step. So a point
-of ``z`` is a row of every array, which makes all products those of rows with a matrix as it lies; and the kernel is
-taken around ``theta``, where ``z`` lies.
+and only the kernel itself is left to automatic differentiation. A search computes this gradient dozens of times a step.
+So a point of ``z`` is a row of every array, and no product transposes a matrix; the kernel is computed around
+``theta``, where ``z`` lies.
 """
 
 from typing import NamedTuple
@@ -31,17 +31,17 @@ from jaxdpbo.surrogate import gp, kernels
 
 
 def cross(model: gp.Model, theta: jax.Array, points: jax.Array) -> jax.Array:
-    """``grad_theta k(theta, points)``, the covariance of the gradient with the values, shape ``(p, d)``."""
+    """Covariance ``grad_theta k(theta, points)`` of the gradient with the values, shape ``(p, d)``."""
     return jax.vmap(jax.grad(model.kernel, argnums=1), in_axes=(None, None, 0))(model.params, theta, points)
 
 
 def prior_covariance(model: gp.Model, theta: jax.Array) -> jax.Array:
-    """``grad k(theta, theta) grad^T``, shape ``(d, d)``."""
+    """Prior covariance ``grad k(theta, theta) grad^T`` of the gradient, shape ``(d, d)``."""
     return jax.jacfwd(jax.grad(model.kernel, argnums=1), argnums=2)(model.params, theta, theta)
 
 
 def weights(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> jax.Array:
-    """``W = (K + noise)^-1 [grad k(theta, D)]^T``, shape ``(m, d)``; zero rows where nothing was evaluated.
+    """Weights ``W = (K + noise)^-1 [grad k(theta, D)]^T``, shape ``(m, d)``; zero rows where nothing was evaluated.
 
     ``W.T @ values`` is the posterior mean of the gradient at ``theta (d,)``, for values ``(m,)`` or ``(m, n)``.
     """
@@ -62,15 +62,15 @@ def covariance(model: gp.Model, factorization: gp.Factorization, theta: jax.Arra
 
 
 def gradient_information(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> jax.Array:
-    """``Tr(grad k_D(theta, theta) grad^T)``, a scalar: what is left to learn about the gradient at ``theta``.
+    """Remaining uncertainty ``Tr(grad k_D(theta, theta) grad^T)`` of the gradient at ``theta``, a scalar.
 
-    The bias of the gradient estimate is at most the RKHS norm of a loss times its square root (Lemma A.2).
+    The bias of the gradient estimate is at most the RKHS norm of a loss times the root of this trace (Lemma A.2).
     """
     return jnp.trace(covariance(model, factorization, theta))
 
 
 class GradientPosterior(NamedTuple):
-    """What is known of the gradient at ``theta (d,)`` before a batch: the posterior and its ``weights (m, d)``."""
+    """Posterior of the gradient at ``theta (d,)`` before a batch: the factorization and the ``weights (m, d)``."""
 
     theta: jax.Array
     factorization: gp.Factorization
@@ -78,12 +78,12 @@ class GradientPosterior(NamedTuple):
 
 
 def gradient_posterior(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> GradientPosterior:
-    """All that does not move with the batch."""
+    """Compute everything that does not depend on the batch."""
     return GradientPosterior(theta, factorization, weights(model, factorization, theta))
 
 
 def information_gain(model: gp.Model, posterior: GradientPosterior, points: jax.Array, mask: jax.Array) -> jax.Array:
-    """``Tr(C S^-1 C^T)``, by how much ``points (b, d)`` where ``mask (b,)`` lower the trace. A scalar."""
+    """Reduction ``Tr(C S^-1 C^T)`` of the trace by ``points (b, d)`` where ``mask (b,)``. A scalar."""
     factor, deviation, _ = _factor(posterior, *_blocks(model, posterior, points, mask))
     return jnp.sum(jnp.square(solve_triangular(factor, deviation, lower=True)))
 
@@ -96,8 +96,8 @@ def information_gain_and_gradient(
     def blocks(points):
         return _blocks(model, posterior, points, mask)
 
-    found, pull_back = jax.vjp(blocks, points)
-    factor, deviation, half = _factor(posterior, *found)
+    block_values, pull_back = jax.vjp(blocks, points)
+    factor, deviation, half = _factor(posterior, *block_values)
     v = cho_solve((factor, True), deviation)  # (b, d)
     square = gp.matmul(v, v.T)
     solved = gp.matmul(half, posterior.factorization.whitening)  # (b, m): P^T
@@ -107,11 +107,11 @@ def information_gain_and_gradient(
 
 
 def _blocks(model, posterior, points, mask):
-    """The three blocks that move with the points: ``(b, d)``, ``(b, b)``, ``(b, m)``."""
+    """The three blocks that depend on the points: ``(b, d)``, ``(b, b)``, ``(b, m)``."""
 
-    def point_blocks(others, known):
-        found = kernels.gram_around(model.kernel, model.params, posterior.theta, points, others)
-        return jnp.where(mask[:, None] & known[None, :], found, 0.0)
+    def point_blocks(others, others_mask):
+        gram = kernels.gram_around(model.kernel, model.params, posterior.theta, points, others)
+        return jnp.where(mask[:, None] & others_mask[None, :], gram, 0.0)
 
     evaluated = posterior.factorization
     covariances = gp.mask_rows(mask, cross(model, posterior.theta, points))
@@ -119,8 +119,8 @@ def _blocks(model, posterior, points, mask):
     return covariances, point_blocks(points, mask) + noise, point_blocks(evaluated.points, evaluated.mask)
 
 
-def _factor(posterior, cross, block, known):
+def _factor(posterior, cross, block, cross_block):
     """Cholesky factor of ``S``, ``C^T`` and the whitened ``k(z, D)``."""
-    half = gp.matmul(known, posterior.factorization.whitening.T)
+    half = gp.matmul(cross_block, posterior.factorization.whitening.T)
     factor = jnp.linalg.cholesky(block - gp.matmul(half, half.T), symmetrize_input=False)
-    return factor, cross - gp.matmul(known, posterior.weights), half
+    return factor, cross - gp.matmul(cross_block, posterior.weights), half

@@ -1,10 +1,10 @@
-"""Where to evaluate to learn a gradient: structured starts, then a short polish.
+"""Design the points to evaluate to learn a gradient: structured starts, then a short polish.
 
-A regular simplex, pairs ``+-h e_i`` and one-sided steps around ``theta``, each along the directions in which the
-gradient is least known and at several radii; the best of them is polished by a few steps of the analytic gradient.
+The starts are a regular simplex, pairs ``+-h e_i`` and one-sided steps around ``theta``, each along the directions in
+which the gradient is least known and at several radii; the best is polished by a few steps of the analytic gradient.
 For a squared-exponential kernel without earlier points the best pairs lie near ``h = (1.5 s)^(1/6)`` lengthscales,
-``s`` the noise relative to the prior variance: minimise ``1 - 2 u e^-u / (1 - e^-2u + s)`` over ``u = h^2``. The radii
-scanned are multiples of that. Any kernel is served: the scale of a coordinate is read off the prior,
+``s`` the noise relative to the prior variance: minimise ``1 - 2 u e^-u / (1 - e^-2u + s)`` over ``u = h^2``. The
+scanned radii are multiples of this ``h``. Any kernel works: the scale of a coordinate is computed from the prior,
 ``sqrt(k(theta, theta) / (grad k grad^T)_ii)``, one lengthscale for the squared exponential.
 """
 
@@ -15,9 +15,9 @@ import numpy as np
 from jaxdpbo.surrogate import gp, gradient, maximize
 
 RADII = tuple(2.0 ** np.linspace(-3.5, 1.5, 6))
-FINER = (0.5**0.5, 2.0**0.5)  # times the best of them
-LARGE, NEAREST = 1024, 512  # from so many rows on, so many are searched with
-STEP_SHARE = 0.2  # of the winning radius: the polish's initial step
+FINER = (0.5**0.5, 2.0**0.5)  # factors on the best radius
+LARGE, NEAREST = 1024, 512  # above LARGE rows, the search uses the NEAREST
+STEP_SHARE = 0.2  # initial step of the polish, as a share of the winning radius
 
 
 def directions(count: int, batch: int, dimension: int) -> np.ndarray:
@@ -43,7 +43,7 @@ def directions(count: int, batch: int, dimension: int) -> np.ndarray:
 
 
 def _helmert(order: int) -> np.ndarray:
-    """Orthonormal rows ``(order - 1, order)`` that sum to 0: ``scipy.linalg.helmert``, which is slow to import."""
+    """Orthonormal rows ``(order - 1, order)`` with sum 0, as ``scipy.linalg.helmert``, which is slow to import."""
     places = np.arange(1, order)
     rows = np.tril(np.ones((order, order)), -1) - np.diag(np.arange(order))
     return rows[1:] / np.sqrt(places * (places + 1))[:, None]
@@ -59,12 +59,12 @@ def propose(
     *,
     polish_steps: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """A batch of low ``Tr(grad k_{D u z}(theta, theta) grad^T)`` inside the box.
+    """Propose a batch of low ``Tr(grad k_{D u z}(theta, theta) grad^T)`` inside the box.
 
     Args:
       model: the process before any evaluation.
-      factorization: what has been evaluated.
-      theta: ``(d,)``, where the gradient is wanted.
+      factorization: the evaluated points.
+      theta: ``(d,)``, where to learn the gradient.
       bounds: ``(2, d)``, lower and upper; infinite sides are allowed.
       designs: ``(s, b, d)`` unit designs, see ``directions``.
       mask: ``(b,)``, True for the points that count.
@@ -81,7 +81,7 @@ def propose(
     _, axes = jnp.linalg.eigh(scale[:, None] * unknown * scale[None, :], symmetrize_input=True)
     axes = axes[:, ::-1].T  # rows, least known first
     largest = jnp.take_along_axis(axes, jnp.argmax(jnp.abs(axes), axis=1)[:, None], axis=1)
-    axes *= jnp.sign(largest)  # eigh leaves the sign open, and with it the query
+    axes *= jnp.sign(largest)  # eigh leaves the sign open, and so the query
     relative = gp.noise(model, theta[None])[0] / variance
     radii = (1.5 * relative) ** (1 / 6) * jnp.asarray(RADII, theta.dtype)
 
@@ -89,7 +89,7 @@ def propose(
         return jnp.clip(points, bounds[:1], bounds[1:])
 
     def place(offsets):
-        """Points at ``theta + scale * offsets``, shifted into the box as a whole, so as to keep shape, then clipped."""
+        """Place points at ``theta + scale * offsets``; shift them as a whole into the box (keeps their shape); clip."""
         points = jnp.where(mask[:, None], theta[None] + scale[None] * offsets, theta[None])
         points += jnp.maximum(bounds[0] - jnp.min(points, axis=0), 0.0)[None]
         points += jnp.minimum(bounds[1] - jnp.max(points, axis=0), 0.0)[None]
@@ -99,17 +99,19 @@ def propose(
     finer = jnp.asarray(np.resize((1.0, *FINER), len(designs)), theta.dtype)
 
     def pick_best(gains):
-        """Radius and design of the best of every design at every radius."""
+        """Radius and design of the best of all designs at all radii."""
         best, _ = maximize.first_of_largest(gains.ravel())
         return radii[best // len(designs)], turned[best % len(designs)]
 
     def look(gains, turn):
-        """Every design at one radius; at last the best of them at finer radii: one program for both."""
+        """Score all designs at one radius, or in the last turn the best design at finer radii: one program for both."""
         radius, design = pick_best(gains[:-1])
         coarse = radii[jnp.minimum(turn, len(RADII) - 1)] * turned
         offsets = jnp.where(turn < len(RADII), coarse, (radius * finer)[:, None, None] * design[None])
-        found = jax.vmap(lambda one: gradient.information_gain(model, posterior, place(one), mask))(offsets)
-        return gains.at[turn].set(found), None
+        new_gains = jax.vmap(
+            lambda design_offsets: gradient.information_gain(model, posterior, place(design_offsets), mask)
+        )(offsets)
+        return gains.at[turn].set(new_gains), None
 
     nothing = jnp.full((len(RADII) + 1, len(designs)), -jnp.inf, theta.dtype)
     gains, _ = jax.lax.scan(look, nothing, jnp.arange(len(RADII) + 1))
@@ -131,10 +133,10 @@ def propose(
 
 
 def _near_points(model: gp.Model, factorization: gp.Factorization, theta: jax.Array) -> gp.Factorization:
-    """What the search looks at: all evaluated points, or of a large buffer those most correlated with ``theta``.
+    """Return the points used by the search: all, or from a large buffer those most correlated with ``theta``.
 
-    A gain costs ``O(m^2 b)``, and a search takes 21 of them and 17 gradients. Directions and the trace that is returned
-    are of all points.
+    A gain costs ``O(m^2 b)``; a search computes 21 gains and 17 gradients. Directions and the returned trace use all
+    points.
     """
     if factorization.points.shape[0] <= LARGE:
         return factorization
@@ -151,7 +153,7 @@ def propose_batch(
     batch: int,
     polish_steps: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """``batch`` points by ``propose``: the points ``(b, d)`` and a mask ``(b,)`` that is True throughout."""
+    """Propose ``batch`` points by ``propose``: the points ``(b, d)`` and a mask ``(b,)``, True throughout."""
     mask = jnp.ones(batch, bool)
     designs = jnp.asarray(directions(batch, batch, theta.shape[0]))
     return propose(model, factorization, theta, bounds, designs, mask, polish_steps=polish_steps)[0], mask
@@ -167,11 +169,10 @@ def propose_fewest(
     batch: int,
     polish_steps: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """The fewest points whose best trace is under ``tolerance``, none if it already is (Sopa et al. 2025, Algorithm 2).
+    """Propose the fewest points with best trace under ``tolerance``, possibly none (Sopa et al. 2025, Algorithm 2).
 
     Returns:
-      The points ``(b, d)`` and the mask ``(b,)`` of those to evaluate, the leading ones: all where the cap ``batch``
-      binds.
+      The points ``(b, d)`` and the mask ``(b,)`` of the leading points to evaluate: all where the cap ``batch`` binds.
     """
     counts = range(1, batch + 1)
     tables = jnp.stack([jnp.asarray(directions(count, batch, theta.shape[0])) for count in counts])
@@ -188,7 +189,7 @@ def propose_fewest(
         designs = tables[count - 1]
         return count, *propose(model, factorization, theta, bounds, designs, mask(count), polish_steps=polish_steps)
 
-    known = gradient.gradient_information(model, factorization, theta)
-    nothing = jnp.zeros((), jnp.int32), jnp.broadcast_to(theta, (batch, *theta.shape)), known
+    initial_trace = gradient.gradient_information(model, factorization, theta)
+    nothing = jnp.zeros((), jnp.int32), jnp.broadcast_to(theta, (batch, *theta.shape)), initial_trace
     count, points, _ = jax.lax.while_loop(is_above_tolerance, one_more, nothing)
     return points, mask(count)

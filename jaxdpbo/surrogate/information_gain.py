@@ -1,8 +1,8 @@
-"""The maximum information gain ``gamma_T``: a bound on what ``T`` noisy evaluations teach. Public: no value is read.
+"""The maximum information gain ``gamma_T``: a bound on the information in ``T`` noisy evaluations. Reads no values.
 
 ``gamma_T = max over multisets A of T candidates of log det(I + K_A / noise) / 2`` (Srinivas et al. 2010, equation 7).
-The maximum is out of reach, a bound is not: the gain is monotone and submodular, so that greedy evaluations, each at
-the candidate of largest variance, gain at least ``1 - 1/e`` of it (Nemhauser et al. 1978).
+The maximum cannot be computed, but can be bounded: the gain is monotone and submodular, so greedy evaluations, each at
+the candidate of largest variance, gain at least ``1 - 1/e`` of the maximum (Nemhauser et al. 1978).
 """
 
 import functools
@@ -15,12 +15,12 @@ import numpy as np
 from jaxdpbo.surrogate import finite_gp, gp, kernels
 from jaxdpbo.types import ArrayLike, Bounds
 
-NET_POINTS = 2048  # at most, of the net that stands for a box
+NET_POINTS = 2048  # at most, of a box's net
 SHARES = (0.05, 0.2, 1.0, 5.0)  # of Young's inequality in gain_bound_of_box
 
 
 def greedy_gain(model: gp.Model, candidates: jax.Array, steps: int) -> jax.Array:
-    """The information ``()`` that ``steps`` greedy evaluations of ``candidates (c, d)`` gain, repeats allowed.
+    """Information ``()`` gained by ``steps`` greedy evaluations of ``candidates (c, d)``, repeats allowed.
 
     The noise variance must be positive.
     """
@@ -34,7 +34,7 @@ def greedy_gain(model: gp.Model, candidates: jax.Array, steps: int) -> jax.Array
 
 
 def gain_bound(model: gp.Model, candidates: ArrayLike, steps: int) -> float:
-    """An upper bound on ``gamma_T`` over ``candidates (c, d)``, ``T = steps``; computed once for each set of arguments.
+    """Upper bound on ``gamma_T`` over ``candidates (c, d)``, ``T = steps``; computed once for each set of arguments.
 
     The smaller of ``greedy_gain / (1 - 1/e)`` and ``T log(1 + k / noise) / 2``, ``k`` the largest prior variance.
     """
@@ -58,14 +58,15 @@ _greedy_gain = jax.jit(greedy_gain, static_argnames="steps")
 
 
 def gain_bound_of_box(model: gp.Model, bounds: Bounds, steps: int) -> float:
-    """An upper bound on ``gamma_T`` over the box ``bounds (2, d)``, for a stationary kernel.
+    """Upper bound on ``gamma_T`` over the box ``bounds (2, d)``, for a stationary kernel.
 
-    A net stands for the box. With ``f(a) = f(g) + e`` for ``g`` the nearest of the net, and ``rho`` the largest
+    A net stands for the box. With ``f(a) = f(g) + e`` for ``g`` the nearest point of the net, and ``rho`` the largest
     variance of ``e``, ``K_A <= (1 + s) K_G + (1 + 1/s) Cov(e)`` for every ``s > 0``, so by Hadamard
 
-      ``gamma_T <= gamma_T(net, noise / (1 + s)) + T log(1 + (1 + 1/s) rho / noise) / 2``,
+      ``gamma_T <= gamma_T(net, noise / (1 + s)) + T log(1 + (1 + 1/s) rho / noise) / 2``.
 
-    of which the least of a few ``s`` is returned, or ``T log(1 + k / noise) / 2``, all that is left in many dimensions.
+    The result is the least over a few ``s``, or ``T log(1 + k / noise) / 2`` if smaller: in many dimensions, only this
+    second bound is left.
 
     Raises:
       ValueError: the kernel is not stationary.
@@ -83,16 +84,16 @@ def gain_bound_of_box(model: gp.Model, bounds: Bounds, steps: int) -> float:
     variance = float(model.params.variance)
     apart = 2.0 * (variance - float(model.kernel(model.params, middle, corner)))
     noise = float(model.noise_variance)
-    found = [0.5 * steps * math.log1p(variance / noise)]
+    gain_bounds = [0.5 * steps * math.log1p(variance / noise)]
     for share in SHARES:
         sharper = gp.Model(model.kernel, model.params, model.noise_variance / (1.0 + share))
         rest = 0.5 * steps * math.log1p((1.0 + 1.0 / share) * apart / noise)
-        found.append(gain_bound(sharper, net, steps) + rest)
-    return min(found)
+        gain_bounds.append(gain_bound(sharper, net, steps) + rest)
+    return min(gain_bounds)
 
 
 def _cells(extents: np.ndarray) -> np.ndarray:
-    """Cells along each axis, ``(d,)``, in proportion to ``extents`` as far as ``NET_POINTS`` go; at least 1."""
+    """Number of cells along each axis, ``(d,)``, in proportion to ``extents`` within ``NET_POINTS``; at least 1."""
     counts = np.ones(len(extents), int)
     while True:
         widest = np.argmax(extents / counts)

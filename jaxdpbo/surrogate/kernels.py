@@ -1,8 +1,7 @@
 """Kernels, each written for one pair of points: ``k(params, x, y) -> ()``.
 
-Everything else follows by transformation: ``vmap`` gives Gram matrices, ``grad`` the kernels of the
-gradient process. A kernel is a plain function; its numbers travel in a params dataclass, so sweeping a
-lengthscale never recompiles.
+``vmap`` gives Gram matrices, and ``grad`` the kernels of the gradient process. A kernel is a plain function; its
+parameters are traced leaves of a dataclass, so a sweep over lengthscales never recompiles.
 
 Formulas: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 4.9 (rbf), 4.17 (Matern)
 and section 4.2.2 (polynomial).
@@ -23,7 +22,7 @@ from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Stationary:
-    """Numbers of a stationary kernel: ``lengthscale (d,)`` (ARD) and ``variance ()``, both positive."""
+    """Parameters of a stationary kernel: ``lengthscale (d,)`` (ARD) and ``variance ()``, both positive."""
 
     lengthscale: jax.Array
     variance: jax.Array
@@ -32,7 +31,7 @@ class Stationary:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Polynomial:
-    """Numbers of a polynomial kernel: ``offset ()`` and ``variance ()``, both positive; ``degree`` is static."""
+    """Parameters of a polynomial kernel: ``offset ()`` and ``variance ()``, both positive; ``degree`` is static."""
 
     offset: jax.Array
     variance: jax.Array
@@ -40,10 +39,10 @@ class Polynomial:
 
 
 def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0) -> Stationary:
-    """Parameters for ``rbf``, ``matern32`` and ``matern52``.
+    """Make parameters for ``rbf``, ``matern32`` and ``matern52``.
 
     Args:
-      lengthscale: one positive number, or one for each of the ``d`` coordinates.
+      lengthscale: a positive number, or ``(d,)`` with a lengthscale for each coordinate.
       dimension: ``d``.
       variance: the prior variance of the function at a point.
 
@@ -60,8 +59,8 @@ def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0)
      [0.14 0.61 1.  ]]
     """
     dimension = _checks.size("dimension", dimension)
-    one = _checks.is_one(lengthscale)
-    scales = np.full(dimension, float(_checks.reals("lengthscale", lengthscale))) if one else lengthscale
+    is_scalar = _checks.is_one(lengthscale)
+    scales = np.full(dimension, float(_checks.reals("lengthscale", lengthscale))) if is_scalar else lengthscale
     scales = _checks.vector("lengthscale", scales, dimension)
     if not np.all(scales > 0):
         raise ValueError(f"lengthscale must be positive, got {scales.tolist()}")
@@ -72,16 +71,16 @@ def stationary(lengthscale: ArrayLike, dimension: int, *, variance: float = 1.0)
 
 
 def stationary_from_box(extent: np.ndarray) -> Stationary:
-    """Lengthscales of ``sqrt(d) / 4`` of each side of ``extent (2, d)``: distances in a box grow as ``sqrt(d)``.
+    """Make lengthscales of ``sqrt(d) / 4`` of each side of ``extent (2, d)``: distances in a box grow as ``sqrt(d)``.
 
-    1 along a side of no extent; variance 1.
+    The lengthscale is 1 along a side of no extent; the variance is 1.
     """
     sides, dimension = extent[1] - extent[0], extent.shape[1]
     return stationary(np.where(sides > 0, sides * dimension**0.5 / 4, 1.0), dimension)
 
 
 def polynomial_of_degree(degree: int, *, offset: float = 1.0, variance: float = 1.0) -> Polynomial:
-    """Parameters for ``polynomial``: degree at least 1, offset and variance positive.
+    """Make parameters for ``polynomial``: degree at least 1, offset and variance positive.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo.surrogate import kernels
@@ -97,10 +96,10 @@ def polynomial_of_degree(degree: int, *, offset: float = 1.0, variance: float = 
 
 
 def check(kernel: Kernel, params: KernelParams, dimension: int) -> None:
-    """Refuse, on the host, a kernel and parameters that do not fit each other or the dimension.
+    """Check on the host that a kernel, its parameters and the dimension fit each other.
 
     Raises:
-      ValueError: the pair does not give a scalar for two points ``(d,)``.
+      ValueError: the kernel does not return a scalar for two points ``(d,)``.
       TypeError: ``kernel`` is not a function defined once.
     """
     _checks.function("kernel", kernel)
@@ -134,14 +133,14 @@ def polynomial(params: Polynomial, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def gram(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> jax.Array:
-    """``k(x_i, y_j)`` for points ``xs (p, d)`` and ``ys (q, d)``, shape ``(p, q)``."""
+    """Gram matrix ``k(x_i, y_j)`` of points ``xs (p, d)`` and ``ys (q, d)``, shape ``(p, q)``."""
     return jax.vmap(lambda x: jax.vmap(lambda y: kernel(params, x, y))(ys))(xs)
 
 
 def row(kernel: Kernel, params: KernelParams, x: jax.Array, columns: jax.Array) -> jax.Array:
-    """``k(x, y_j)`` for the columns ``y_j`` of ``columns (d, q)``, shape ``(q,)``: a row of a long Gram matrix.
+    """Row ``k(x, y_j)`` of a long Gram matrix, for the columns ``y_j`` of ``columns (d, q)``, shape ``(q,)``.
 
-    For a stationary kernel one coordinate at a time, which CPUs vectorise over the points.
+    A stationary kernel is computed coordinate by coordinate, which CPUs vectorise over the points.
     """
     profile = _PROFILES.get(kernel)
     if profile is None:
@@ -155,10 +154,10 @@ def row(kernel: Kernel, params: KernelParams, x: jax.Array, columns: jax.Array) 
 
 
 def gram_of_many(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> jax.Array:
-    """``gram`` to rounding, several times as fast where there are many points, and more where it is differentiated.
+    """Compute ``gram`` to rounding: several times faster for many points, and more so under differentiation.
 
-    For a stationary kernel: distances are added one coordinate at a time, which CPUs vectorise over the points, and
-    their derivatives are products of matrices.
+    For a stationary kernel, distances are added coordinate by coordinate, which CPUs vectorise over the points, and
+    their derivatives are matrix products.
     """
     profile = _PROFILES.get(kernel)
     if profile is None:
@@ -168,11 +167,11 @@ def gram_of_many(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Ar
 
 
 def gram_around(kernel: Kernel, params: KernelParams, centre: jax.Array, xs: jax.Array, ys: jax.Array) -> jax.Array:
-    """``gram`` to rounding where the ``xs (p, d)`` lie around ``centre (d,)`` and the ``ys (q, d)`` anywhere; quickest.
+    """Compute ``gram`` to rounding, fastest of all, for ``xs (p, d)`` around ``centre (d,)`` and any ``ys (q, d)``.
 
-    For a stationary kernel distances are products of matrices, ``|x|^2 + |y|^2 - 2 x . y`` from the centre. Rounding is
-    of the size of ``|x|^2 + |y|^2``: small for a pair that lies together near the centre; and of a pair that does not
-    lie together the kernel is small.
+    For a stationary kernel, distances are matrix products, ``|x|^2 + |y|^2 - 2 x . y`` from the centre. Their rounding
+    error is of the size of ``|x|^2 + |y|^2``: small for two close points near the centre; for two distant points the
+    kernel is small.
     """
     profile = _PROFILES.get(kernel)
     if profile is None:
@@ -185,7 +184,7 @@ def gram_around(kernel: Kernel, params: KernelParams, centre: jax.Array, xs: jax
 
 @jax.custom_jvp
 def _squared_distances(xs: jax.Array, ys: jax.Array) -> jax.Array:
-    """Of every pair, ``(p, q)``."""
+    """Squared distances of all pairs, ``(p, q)``."""
 
     def add(coordinate, squared):
         return squared + jnp.square(xs[:, coordinate, None] - ys[None, :, coordinate])
@@ -194,9 +193,11 @@ def _squared_distances(xs: jax.Array, ys: jax.Array) -> jax.Array:
 
 
 def _distances_slope(primals, tangents):
-    """``2 (x_i - y_j) . (dx_i - dy_j)``, by products of matrices; of points that do not move nothing is computed."""
+    """``2 (x_i - y_j) . (dx_i - dy_j)`` by matrix products; fixed points cost nothing."""
     xs, ys = primals
-    of_xs, of_ys = (None if isinstance(one, jax.custom_derivatives.SymbolicZero) else one for one in tangents)
+    of_xs, of_ys = (
+        None if isinstance(tangent, jax.custom_derivatives.SymbolicZero) else tangent for tangent in tangents
+    )
     slope = jnp.zeros((xs.shape[0], ys.shape[0]), xs.dtype)
     if of_xs is not None:
         slope += jnp.sum(xs * of_xs, axis=1)[:, None] - jnp.matmul(of_xs, ys.T, precision="highest")
@@ -209,7 +210,7 @@ _squared_distances.defjvp(_distances_slope, symbolic_zeros=True)
 
 
 def diagonal(kernel: Kernel, params: KernelParams, xs: jax.Array) -> jax.Array:
-    """``k(x_i, x_i)`` for points ``xs (p, d)``, shape ``(p,)``."""
+    """Prior variances ``k(x_i, x_i)`` at points ``xs (p, d)``, shape ``(p,)``."""
     if kernel in _PROFILES:
         return jnp.full(xs.shape[0], params.variance)
     return jax.vmap(lambda x: kernel(params, x, x))(xs)
@@ -238,9 +239,9 @@ _PROFILES: dict[Any, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-# The Matern profiles as functions of a^2, not of a: sqrt has no derivative at 0, yet the profiles have one
-# there. Each derivative is again a profile, which the custom rules say; the only one that diverges at 0 (of
-# exp(-a)) always meets a factor (x - y)(x - y)^T, so 0 is its right value.
+# The Matern profiles are functions of a^2, not of a: sqrt has no derivative at 0, but the profiles are differentiable
+# there. The custom rules give each derivative as another profile. Only the derivative of exp(-a) diverges at 0; it
+# always meets a factor (x - y)(x - y)^T, so 0 is the right value.
 
 
 def _decay(squared: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Find the best of a candidate set, or of a box by multi-start projected Adam."""
+"""Maximise an acquisition over candidates, or over a box by multi-start projected Adam."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,12 +11,12 @@ from jaxdpbo import _checks
 
 
 class Search(NamedTuple):
-    """How a box is searched for the largest acquisition; static.
+    """Settings of the acquisition search over a box; static.
 
     Attributes:
-      raw_samples: points tried before the ascents.
-      num_restarts: ascents, from the best of them; at most ``raw_samples``.
-      ascent_steps: gradient steps of each.
+      raw_samples: points evaluated before the ascents.
+      num_restarts: ascents, from the best raw samples; at most ``raw_samples``.
+      ascent_steps: gradient steps of each ascent.
     """
 
     raw_samples: int = 1000
@@ -25,11 +25,11 @@ class Search(NamedTuple):
 
 
 def best_candidate(utility: Callable[[jax.Array], jax.Array], candidates: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Which of the candidates ``(c, ...)`` has the largest utility.
+    """Find the candidate ``(c, ...)`` of largest utility.
 
     Returns:
-      Its index and its utility. Among those within rounding of the largest the first wins, so that equal candidates
-      give the same choice on every backend; one whose utility is NaN wins over none.
+      The candidate's index and utility. Among candidates within rounding of the largest the first wins, so equal
+      candidates give the same choice on every backend. A NaN utility counts as -inf.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo.surrogate import maximize
@@ -41,7 +41,7 @@ def best_candidate(utility: Callable[[jax.Array], jax.Array], candidates: jax.Ar
 
 
 def first_of_largest(utilities: jax.Array, start: jax.Array | int = 0) -> tuple[jax.Array, jax.Array]:
-    """``best_candidate`` where the utilities ``(c,)`` are known: the first from ``start`` on, round the end."""
+    """Compute ``best_candidate`` of given utilities ``(c,)``: the first from ``start`` on, then from the beginning."""
     utilities = jnp.where(jnp.isnan(utilities), -jnp.inf, utilities)
     largest = jnp.max(utilities)
     slack = jnp.where(jnp.isfinite(largest), 1e3 * jnp.finfo(utilities.dtype).eps * jnp.abs(largest), 0.0)
@@ -62,22 +62,21 @@ def ascend(
     steps: int,
     step_size: jax.Array | float,
 ) -> tuple[jax.Array, jax.Array]:
-    """Projected Adam from one start, with a decaying step; keeps the best point evaluated, the start included.
+    """Run projected Adam with a decaying step from one start; keep the best point evaluated, the start included.
 
-    Where the utility or its gradient is not finite the ascent goes on from the best point.
+    Where the utility or its gradient is not finite, the ascent continues from the best point.
 
     Args:
       value_and_gradient: of the utility at one point, any shape.
       project: maps a point into the feasible set.
       start: a feasible point.
-      steps: gradient steps; ``steps + 1`` evaluations, all in one loop: outside of it the utility would be
-        compiled a second time.
-      step_size: initial size of a step, in the units of the point; any shape that broadcasts with it.
+      steps: gradient steps; ``steps + 1`` evaluations, all in one loop, so that the utility is compiled once.
+      step_size: initial size of a step, in the units of the point; any shape that broadcasts with the point.
 
     Returns:
       The best point evaluated and its utility.
     """
-    adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # an ascent is short: longer memories would not fill
+    adam = optax.scale_by_adam(b1=0.7, b2=0.8, nesterov=True)  # short memories for a short ascent
     optimizer = optax.chain(adam, optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps, alpha=0.2)))
     size = jnp.asarray(step_size, start.dtype)
 
@@ -114,14 +113,14 @@ def multi_start(
     """Maximise a differentiable utility over the box ``[lower, upper]``, both ``(d,)`` and finite.
 
     Args:
-      key: for the uniform restarts.
+      key: for the uniform starts.
       utility: scalar function of one point.
       lower: lower corner.
       upper: upper corner.
-      num_restarts: how many, mapped.
-      steps: Adam steps from each.
+      num_restarts: number of starts, mapped.
+      steps: Adam steps from each start.
       step_size: of Adam, as a share of the box.
-      initial: a point that takes the place of the first start.
+      initial: a point to use as the first start.
 
     Returns:
       The best point evaluated ``(d,)`` and its utility. Where the utility was NaN everywhere: a start, and -inf.
@@ -147,9 +146,9 @@ def multi_start(
     def ascent(unit):
         return ascend(value_and_gradient, lambda point: jnp.clip(point, 0, 1), unit, steps=steps, step_size=step_size)
 
-    found, values = jax.lax.map(ascent, units)
+    points, values = jax.lax.map(ascent, units)
     best = jnp.argmax(values)
-    return lower + width * found[best], values[best]
+    return lower + width * points[best], values[best]
 
 
 def sample_and_ascend(
@@ -164,22 +163,22 @@ def sample_and_ascend(
     steps: int,
     step_size: float = 0.05,
 ) -> tuple[jax.Array, jax.Array]:
-    """As ``multi_start``, but from the best of many points, and vmapped: for a utility that is products.
+    """Maximise a utility made of matrix products: raw samples first, then vmapped ascents from the best.
 
     Args:
       key: for the samples.
       utility: scalar function of one point; ``vmap`` turns its products with a vector into products with a matrix.
       lower: lower corner.
       upper: upper corner.
-      incumbent: ``(d,)``, a promising point: one ascent starts from it.
-      raw_samples: how many points are tried: half uniform in the box, half normal around the incumbent with a twentieth
-        of the box as standard deviation.
-      num_restarts: ascents from the best samples, beside the one from the incumbent.
+      incumbent: ``(d,)``, a promising point and the start of an ascent.
+      raw_samples: number of samples: half uniform in the box, half normal around the incumbent with a twentieth of the
+        box as standard deviation.
+      num_restarts: ascents from the best samples, besides the ascent from the incumbent.
       steps: Adam steps of each.
       step_size: of Adam, as a share of the box.
 
     Returns:
-      The best point evaluated ``(d,)`` and its utility; among ascents that end equal the first wins.
+      The best point evaluated ``(d,)`` and its utility; among equal ascents the first wins.
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -205,7 +204,7 @@ def sample_and_ascend(
     far = jax.random.uniform(far_key, (raw_samples - raw_samples // 2, dimension), lower.dtype)
     near = jnp.clip(middle + 0.05 * jax.random.normal(near_key, (raw_samples // 2, dimension), lower.dtype), 0, 1)
     tried = jnp.concatenate([far, near])
-    found, value = ascend_from_best(
+    best, value = ascend_from_best(
         unit_utility,
         middle,
         tried,
@@ -214,7 +213,7 @@ def sample_and_ascend(
         steps=steps,
         step_size=step_size,
     )
-    return jnp.clip(lower + width * found, lower, upper), value
+    return jnp.clip(lower + width * best, lower, upper), value
 
 
 def ascend_from_best(
@@ -227,19 +226,19 @@ def ascend_from_best(
     steps: int,
     step_size: float = 0.05,
 ) -> tuple[jax.Array, jax.Array]:
-    """Ascents in the unit box from all of ``always (a, d)``, and from the ``tried (k, d)`` of the largest scores.
+    """Ascend in the unit box from all of ``always (a, d)``, and from the ``tried (k, d)`` with the largest scores.
 
     Args:
       utility: scalar function of one point, vmapped.
       always: starts.
-      tried: points that were tried.
-      scores: ``(k,)``, their utilities, or what orders them alike; NaN comes last.
-      num_restarts: ascents from those tried.
+      tried: raw samples.
+      scores: ``(k,)``, their utilities, or scores in the same order; NaN comes last.
+      num_restarts: ascents from the raw samples.
       steps: Adam steps of each.
       step_size: of Adam.
 
     Returns:
-      The best point evaluated ``(d,)`` and its utility; among ascents that end equal the first wins.
+      The best point evaluated ``(d,)`` and its utility; among equal ascents the first wins.
     """
 
     def ascent(unit):
@@ -248,9 +247,9 @@ def ascend_from_best(
         )
 
     _, best = jax.lax.top_k(jnp.where(jnp.isnan(scores), -jnp.inf, scores), num_restarts)
-    found, values = jax.vmap(ascent)(jnp.concatenate([always, tried[best]]))
+    points, values = jax.vmap(ascent)(jnp.concatenate([always, tried[best]]))
     winner, value = first_of_largest(values)
-    return found[winner], value
+    return points[winner], value
 
 
 def search_box(
@@ -263,11 +262,11 @@ def search_box(
     search: Search,
     step_size: float = 0.05,
 ) -> tuple[jax.Array, jax.Array]:
-    """As ``sample_and_ascend``, of the utilities ``(k,)`` of points ``(k, d)``: for one that is quicker for many.
+    """Maximise like ``sample_and_ascend``, with batched utilities: ``(k,)`` of points ``(k, d)``.
 
-    Around the incumbent the samples are logistic, of about the same standard deviation: little to draw and to compile.
-    They lie in as many groups as there are restarts, half uniform each, and each ascent starts from the best of a
-    group: no sort.
+    Samples around the incumbent are logistic, of about the same standard deviation: cheap to draw and to compile. The
+    samples form as many groups as there are restarts, half uniform each, and each ascent starts from the best of a
+    group, without a sort.
 
     >>> import jax
     >>> import jax.numpy as jnp
@@ -297,29 +296,31 @@ def search_box(
     near = jnp.clip(middle + 0.03 * (jnp.log(drawn) - jnp.log1p(-drawn)), 0, 1)
     tried = jnp.where((jnp.arange(count) % 2 == 1)[:, None], near, drawn)
     size = -(-count // search.num_restarts)
-    tried = tried[jnp.arange(size * search.num_restarts) % count]  # the last group repeats some
+    tried = tried[jnp.arange(size * search.num_restarts) % count]  # the last group repeats some samples
     heights = unit_utilities(tried)
     best = jnp.argmax(jnp.where(jnp.isnan(heights), -jnp.inf, heights).reshape(-1, size), axis=1)
     starts = tried[best + size * jnp.arange(search.num_restarts)]
-    found, values = jax.vmap(ascent)(jnp.concatenate([middle, starts]))
+    points, values = jax.vmap(ascent)(jnp.concatenate([middle, starts]))
     winner, value = first_of_largest(values)
-    return jnp.clip(lower + width * found[winner], lower, upper), value
+    return jnp.clip(lower + width * points[winner], lower, upper), value
 
 
 def make_search(search: Search) -> Search:
-    """A ``Search`` of Python integers that fit each other.
+    """Check a ``Search``; return Python integers.
 
     >>> from jaxdpbo.surrogate import maximize
     >>> maximize.make_search(maximize.Search(raw_samples=100, num_restarts=4))
     Search(raw_samples=100, num_restarts=4, ascent_steps=50)
 
     Raises:
-      TypeError: not a ``Search``, or a number in it is no integer.
+      TypeError: not a ``Search``, or a field that is not an integer.
       ValueError: a number below 1, or ``num_restarts`` above ``raw_samples``.
     """
     if not isinstance(search, Search):
         raise TypeError(f"search must be a maximize.Search, got {type(search).__name__}")
-    found = Search(*(_checks.size(name, value) for name, value in zip(Search._fields, search, strict=True)))
-    if found.num_restarts > found.raw_samples:
-        raise ValueError(f"num_restarts must be at most raw_samples = {found.raw_samples}, got {found.num_restarts}")
-    return found
+    checked = Search(*(_checks.size(name, value) for name, value in zip(Search._fields, search, strict=True)))
+    if checked.num_restarts > checked.raw_samples:
+        raise ValueError(
+            f"num_restarts must be at most raw_samples = {checked.raw_samples}, got {checked.num_restarts}"
+        )
+    return checked

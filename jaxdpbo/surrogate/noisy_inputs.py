@@ -1,13 +1,13 @@
 """Kernels over noisy inputs, for the modeler of an outsourced search.
 
-The modeler has ``z_i``, a noisy version of ``x_i``. The covariance of ``f(x_i)`` and ``f(x_j)`` given both is the
-mean of ``k(x_i, x_j)`` for two different rows, and ``k(x_i, x_i) = 1`` for a row with itself, whatever its noise: the
-identity of the row decides, not its place. So a point here is ``(row, z)``. A mean of covariances over independent
-``x_i`` is one: the kernels are positive semi-definite by construction.
+The modeler has ``z_i``, a noisy version of ``x_i``. The covariance of ``f(x_i)`` and ``f(x_j)`` given both is the mean
+of ``k(x_i, x_j)`` for two different rows, and ``k(x_i, x_i) = 1`` for a row with itself, at any noise: the identity of
+the row decides, not its place. So a point here is ``(row, z)``. A mean of covariances over independent ``x_i`` is a
+covariance: the kernels are positive semi-definite by construction.
 
 The prior of ``x_i`` is flat: over the whole space where ``z_i = x_i + w_i``, over all cells where ``z_i`` names a cell.
-With the squared-exponential kernel and a distribution of noise that is normal with random variance
-(``jaxdpbo.input_noise``) the mean is a sum of squared-exponential kernels.
+With the squared-exponential kernel and noise that is normal with random variance (``jaxdpbo.input_noise``), the mean
+is a sum of squared-exponential kernels.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NoisyInputs:
-    """Numbers of ``rbf`` and ``product_rbf``.
+    """Parameters of ``rbf`` and ``product_rbf``.
 
     Attributes:
       lengthscale: ``()``.
-      variances: ``(q,)`` of a coordinate of the difference of two rows' noise, and
-      weights: ``(q,)`` with which it is that.
+      variances: ``(q,)``, possible variances of a coordinate of the difference of two rows' noise.
+      weights: ``(q,)``, their probabilities.
     """
 
     lengthscale: jax.Array
@@ -40,7 +40,7 @@ class NoisyInputs:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class NamedCells:
-    """Numbers of ``named_cells``: ``covariance (K, K)`` of two rows that name two cells."""
+    """Parameters of ``named_cells``: ``covariance (K, K)`` of two rows, by their named cells."""
 
     covariance: jax.Array
 
@@ -48,7 +48,7 @@ class NamedCells:
 def make_kernel(
     distribution: input_noise.NoiseDistribution | input_noise.Response | None, rows: jax.Array, lengthscale: float
 ) -> tuple[Kernel, KernelParams, jax.Array]:
-    """Kernel, its parameters and its points for released rows ``(n, d)``; without a distribution they are the inputs.
+    """Make kernel, parameters and points for released rows ``(n, d)``; without a distribution, rows are the inputs.
 
     Raises:
       ValueError: a lengthscale that is not positive and finite.
@@ -64,7 +64,7 @@ def make_kernel(
 
 
 def noisy_inputs(distribution: input_noise.NoiseDistribution, lengthscale: float) -> NoisyInputs:
-    """Parameters of ``rbf`` or ``product_rbf`` for inputs with noise of ``distribution``.
+    """Make parameters of ``rbf`` or ``product_rbf`` for inputs with noise of ``distribution``.
 
     Raises:
       ValueError: a lengthscale that is not positive and finite.
@@ -79,7 +79,7 @@ def noisy_inputs(distribution: input_noise.NoiseDistribution, lengthscale: float
 
 
 def rbf(params: NoisyInputs, x: jax.Array, y: jax.Array) -> jax.Array:
-    """``E exp(-|x - y|^2 / (2 l^2))`` given ``x`` and ``y (1 + d,)``, whose first coordinates are their rows."""
+    """``E exp(-|x - y|^2 / (2 l^2))`` given ``x`` and ``y (1 + d,)``; the first coordinates are row numbers."""
     dimension = x.shape[0] - 1
     squared = jnp.sum(jnp.square(x[1:] - y[1:]))
     widened = jnp.square(params.lengthscale) + params.variances
@@ -89,7 +89,7 @@ def rbf(params: NoisyInputs, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def product_rbf(params: NoisyInputs, x: jax.Array, y: jax.Array) -> jax.Array:
-    """The same where each coordinate's noise has a random variance of its own: a product of such means."""
+    """``rbf`` for noise with a random variance in each coordinate: a product of such means."""
     squared = jnp.square(x[1:] - y[1:])[:, None]
     widened = jnp.square(params.lengthscale) + params.variances[None]
     shrunk = jnp.sqrt(jnp.square(params.lengthscale) / widened)
@@ -98,15 +98,17 @@ def product_rbf(params: NoisyInputs, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def cell_covariance(response: input_noise.Response, lengthscale: float) -> NamedCells:
-    """Parameters of ``named_cells``: a row is in the cell it names with the probability that ``response`` says, in any
-    other alike, and normal there, with ``input_noise.cell_variances``.
+    """Make parameters of ``named_cells``.
+
+    A row lies in its named cell with the probability of ``response``, in each other cell with equal probability, and is
+    normal there, with ``input_noise.cell_variances``.
 
     Raises:
       ValueError: a lengthscale that is not positive and finite.
     """
     length = _checks.positive("lengthscale", lengthscale)
     if not np.isfinite(squared := length * length):
-        raise ValueError(f"lengthscale must have a square within the floats, got {length}")
+        raise ValueError(f"lengthscale must be smaller, got {length}: its square overflows")
     places = np.array(response.cells)
     variances = input_noise.cell_variances(response)
     widened = squared + variances[:, None] + variances[None, :]
@@ -117,13 +119,13 @@ def cell_covariance(response: input_noise.Response, lengthscale: float) -> Named
 
 
 def named_cells(params: NamedCells, x: jax.Array, y: jax.Array) -> jax.Array:
-    """``E k`` given that ``x`` and ``y (2,)``, a row and a cell's number each, named those cells."""
+    """``E k`` given the cells named by ``x`` and ``y (2,)``, each a row and a cell's number."""
     named = params.covariance[x[1].astype(int), y[1].astype(int)]
     return jnp.where(x[0] == y[0], 1.0, named)
 
 
 def number_rows(rows: ArrayLike) -> jax.Array:
-    """``(row, z)`` pairs ``(n, 1 + d)`` of released inputs ``rows (n, d)``: points for ``rbf``."""
+    """Make ``(row, z)`` pairs ``(n, 1 + d)`` of released inputs ``rows (n, d)``: points for ``rbf``."""
     released = np.asarray(rows, np.float64)
     numbers = np.arange(len(released), dtype=np.float64)[:, None]
     return jnp.asarray(np.concatenate([numbers, released], axis=1), jnp.result_type(float))

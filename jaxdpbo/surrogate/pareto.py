@@ -1,6 +1,6 @@
-"""Pareto fronts of objectives that are minimised: who is dominated, how much a front dominates, and its strips.
+"""Pareto fronts of minimised objectives: non-dominated points, hypervolume, and strips of the undominated region.
 
-Arrays have a fixed capacity and a mask, so that one compilation serves a growing front.
+Arrays have a fixed capacity and a mask, so one compilation serves a growing front.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 
 class Strips(NamedTuple):
-    """What two objectives leave undominated below a reference point ``(2,)``, as ``n + 1`` rectangles open below.
+    """Undominated region of two objectives below a reference point ``(2,)``, as ``n + 1`` rectangles open below.
 
     Strip ``i`` is ``left_i < f_1 < right_i``, ``f_2 < height_i``; strips of no width fill the capacity.
 
@@ -26,16 +26,17 @@ class Strips(NamedTuple):
 
 
 def is_non_dominated(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """Which of ``values (n, p)`` nothing else dominates, ``(n,)``; False where not ``mask``.
+    """Mark the rows of ``values (n, p)`` that no other row dominates, ``(n,)``; False where not ``mask``.
 
-    One dominates another where it is as small in every objective and smaller in one: equal points stay together.
+    A row dominates another if all its objectives are at most as large and some objective is smaller: equal rows do not
+    dominate each other.
     """
     smaller = jnp.all(values[:, None] <= values[None, :], axis=2) & jnp.any(values[:, None] < values[None, :], axis=2)
     return mask & ~jnp.any(smaller & mask[:, None], axis=0)
 
 
 def strips(values: jax.Array, mask: jax.Array, reference: jax.Array) -> Strips:
-    """Of ``values (n, 2)`` where ``mask``; only those below ``reference (2,)`` in both objectives count."""
+    """Strips of ``values (n, 2)`` where ``mask``; only rows below ``reference (2,)`` in both objectives count."""
     inside = mask & jnp.all(values < reference[None], axis=1)
     first = jnp.where(inside, values[:, 0], reference[0])
     order = jnp.argsort(first)
@@ -49,9 +50,9 @@ def strips(values: jax.Array, mask: jax.Array, reference: jax.Array) -> Strips:
 
 
 def hypervolume(values: jax.Array, mask: jax.Array, reference: jax.Array) -> jax.Array:
-    """The volume ``()`` between ``reference (p,)`` and what ``values (n, p)`` dominate, for ``p`` of 2 or 3.
+    """Volume ``()`` between ``reference (p,)`` and the region dominated by ``values (n, p)``, for ``p`` of 2 or 3.
 
-    Points that are not below the reference in every objective count for nothing.
+    Points not below the reference in every objective add nothing.
 
     >>> import jax.numpy as jnp
     >>> from jaxdpbo.surrogate import pareto
@@ -72,13 +73,13 @@ def hypervolume(values: jax.Array, mask: jax.Array, reference: jax.Array) -> jax
     depths = jnp.diff(jnp.append(values[:, 2], reference[2]))
     earlier = jnp.tril(jnp.ones((len(values), len(values)), bool))
     areas = jax.lax.map(
-        lambda some: _area(jnp.where(some[:, None], values[:, :2], reference[None, :2]), reference), earlier
+        lambda prefix: _area(jnp.where(prefix[:, None], values[:, :2], reference[None, :2]), reference), earlier
     )
     return jnp.sum(areas * depths)
 
 
 def _area(values, reference):
-    """Of points none of which lies beyond the reference."""
+    """Dominated area of points, none of them beyond the reference."""
     values = values[jnp.argsort(values[:, 0])]
     lowest = jax.lax.cummin(jnp.append(reference[1], values[:, 1]))
     return jnp.sum((reference[0] - values[:, 0]) * (lowest[:-1] - lowest[1:]))

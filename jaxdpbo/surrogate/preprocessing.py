@@ -1,15 +1,15 @@
-"""Raw values made finite and standardised, for a surrogate. Nothing here is private."""
+"""Repair and standardise raw values for a surrogate. Nothing here is private."""
 
 import jax
 import jax.numpy as jnp
 
-MAX_STANDARDIZED = 1e3  # standard units: as far from the prior's mean as anything counts, and as no draw of it is
-LOGISTIC = 0.6  # of a logistic distribution whose quantiles are about those of a standard normal one
-FAILED = -3.0  # standard units: what a utility that is no number counts as
+MAX_STANDARDIZED = 1e3  # standard units: larger distances from the prior's mean are clipped; no draw goes so far
+LOGISTIC = 0.6  # scale of a logistic distribution with about the quantiles of a standard normal
+FAILED = -3.0  # standard units: the value of a utility that is not finite
 
 
 def mean_loss(losses: jax.Array, mask: jax.Array) -> jax.Array:
-    """The mean of ``losses (b, n)`` over the users whose loss is finite, ``(b,)``.
+    """Mean of ``losses (b, n)`` over the users with a finite loss, ``(b,)``.
 
     inf where no user's loss was finite, or where ``mask (b,)`` is False.
     """
@@ -20,9 +20,9 @@ def mean_loss(losses: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def repair(utilities: jax.Array, mask: jax.Array) -> jax.Array:
-    """``utilities (m,)`` with the least finite one where one is not finite, and zeros where ``mask (m,)`` is False.
+    """Replace non-finite ``utilities (m,)`` by the least finite utility, and masked ones by zero.
 
-    A failed evaluation counts as a bad one, so that a search does not repeat it. All zeros where none is finite.
+    A failed evaluation counts as a bad one, so that a search does not repeat it. All zeros where no utility is finite.
     """
     finite = mask & jnp.isfinite(utilities)
     least = jnp.min(jnp.where(finite, utilities, jnp.inf))
@@ -37,18 +37,18 @@ def to_standard_units(
     scale: jax.Array,
     limits: tuple[float, float] | jax.Array,
 ) -> jax.Array:
-    """``values (b,)`` in standard units, ``(value - centre) / scale``, finite and within ``limits``, whatever they are.
+    """Convert ``values (b,)`` to standard units, ``(value - centre) / scale``, always finite and within ``limits``.
 
-    One that is no number, or masked, counts as ``FAILED``: a bad one.
+    A value that is not finite, or masked, counts as ``FAILED``: a bad value.
     """
     standard = (values.astype(scale.dtype) - centre) / scale
     return jnp.clip(jnp.where(mask & jnp.isfinite(standard), standard, FAILED), *limits)
 
 
 def standardize(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """Finite ``values (m,)`` less their mean, over their standard deviation; zeros where ``mask (m,)`` is False.
+    """Bring finite ``values (m,)`` to mean 0 and standard deviation 1; zeros where ``mask (m,)`` is False.
 
-    All zeros where the values are equal. Values are first divided by the largest, so that no square overflows.
+    All zeros where the values are equal. Values are first divided by the largest, to keep squares from overflowing.
 
     >>> import jax.numpy as jnp
     >>> import numpy as np
@@ -67,11 +67,11 @@ def standardize(values: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def rank_lower_half(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """As ``standardize``, where those of the finite ``values (m,)`` below the median count by their rank alone.
+    """Standardise finite ``values (m,)``, counting those below the median by their rank alone.
 
-    They become quantiles of a logistic distribution, in units of the spread above the median, so that a few very bad
-    values do not hide how the good ones differ; a normal sample stays about as it was. Half-rank warping, with normal
-    quantiles: Song et al. (2024), "The Vizier Gaussian process bandit algorithm".
+    The ranks become quantiles of a logistic distribution, in units of the scale above the median, so that a few very
+    bad values do not hide differences among good ones; a normal sample stays about the same. Half-rank warping, with
+    normal quantiles: Song et al. (2024), "The Vizier Gaussian process bandit algorithm".
 
     >>> import jax.numpy as jnp
     >>> import numpy as np
@@ -98,5 +98,5 @@ def rank_lower_half(values: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def _or_one(scale):
-    """1 where there is nothing to divide by."""
+    """Return ``scale``, or 1 where the scale is 0."""
     return jnp.where(scale > 0, scale, 1.0)

@@ -1,4 +1,4 @@
-"""The marginal likelihood of a two-task Gaussian process, by the tasks' correlation: Kusner et al. (2015), section 6.
+"""Marginal likelihood of a two-task Gaussian process, by the correlation of the tasks: Kusner et al. (2015), section 6.
 
 ``[v; v'] ~ N(0, K1 (x) K2 + noise I)`` with ``K1 = [[1, r], [r, 1]]`` (equation 14). Sum and difference decouple: with
 ``s = (v + v') / sqrt(2)`` and ``d = (v - v') / sqrt(2)``,
@@ -7,8 +7,7 @@
 
 and one eigendecomposition of ``K2`` serves every ``r`` and every pair.
 
-It estimates ``r``, the ``correlation`` that DP-GP-UCB assumes, from public data: a model of two objectives, and so it
-stands with the models.
+Use this likelihood to estimate ``r``, the ``correlation`` assumed by DP-GP-UCB, from public data.
 """
 
 import jax
@@ -20,7 +19,7 @@ from jaxdpbo.surrogate import gp, kernels
 def log_marginal_likelihood(
     model: gp.Model, points: jax.Array, first: jax.Array, second: jax.Array, correlations: jax.Array
 ) -> jax.Array:
-    """``log p(first, second)`` for each pair of tasks and each correlation, ``(p, r)``. Reads values: not private.
+    """``log p(first, second)`` of each pair of tasks and each correlation, ``(p, r)``. Reads values: NOT private.
 
     Args:
       model: the process of one task, and the noise, positive.
@@ -31,7 +30,7 @@ def log_marginal_likelihood(
     """
     eigenvalues, vectors = jnp.linalg.eigh(kernels.gram(model.kernel, model.params, points, points))
     eigenvalues = jnp.maximum(eigenvalues, 0.0)
-    # Half of the squared coordinates, since sum and difference are over sqrt(2).
+    # Half of the squared coordinates: sum and difference are divided by sqrt(2).
     summed = 0.5 * jnp.square(gp.matmul(first + second, vectors))
     differed = 0.5 * jnp.square(gp.matmul(first - second, vectors))
 

@@ -1,4 +1,4 @@
-"""What the papers prove, as functions of plain numbers."""
+"""Bounds proved in the papers, as functions of plain numbers."""
 
 from jaxdpbo import _lazy
 

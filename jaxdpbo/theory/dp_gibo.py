@@ -1,12 +1,12 @@
-"""The convergence bounds of Sopa et al. (2025) for DP-GIBO.
+"""Convergence bounds of Sopa et al. (2025) for DP-GIBO.
 
-Assumptions 2.7 to 2.9 throughout: every loss lies in the RKHS of the kernel with norm at most ``rkhs_norm``, is
+All bounds use assumptions 2.7 to 2.9: every loss lies in the RKHS of the kernel with norm at most ``rkhs_norm``, is
 ``smoothness``-smooth (L) and has gradients of norm at most ``clip_norm`` (B); the step size is constant, at most
-``1 / L``, and updates are plain gradient steps. Each bound holds with probability at least ``1 - failure``. They are
-about utility: the privacy of a run needs none of them.
+``1 / L``, and updates are plain gradient steps. Each bound holds with probability at least ``1 - failure``. The bounds
+are about utility: the privacy of a run needs none of them.
 
-Where the printed statement does not follow from its own proof, the proof's is implemented and the printed one is
-refuted in the tests:
+Where a printed bound does not follow from its own proof, the proof's bound is implemented, and the tests refute the
+printed version:
 
 - Theorem 3.2 and corollary 3.6 print ``2 F_0 L / T``; the proof gives ``2 F_0 / (step_size T)``, which is larger
   unless ``step_size = 1 / L``. On ``L theta^2 / 2`` with a small step the printed bound fails.
@@ -27,16 +27,16 @@ def _positive(name, value):
 
 
 def _check_step(step_size, convexity):
-    """The step is at most ``1 / L``, and so at most ``1 / tau``."""
+    """Raise unless the step is at most ``1 / tau``, which ``1 / L`` never exceeds."""
     if step_size * convexity > 1:
         raise ValueError(f"step_size must be at most 1 / convexity = {1 / convexity:g}, got {step_size:g}")
 
 
 def _traces(name, value):
-    found = _checks.vector(name, value)
-    if np.any(found < 0):
-        raise ValueError(f"{name} must be at least zero, got {found.tolist()}")
-    return found.tolist()
+    traces = _checks.vector(name, value)
+    if np.any(traces < 0):
+        raise ValueError(f"{name} must be at least zero, got {traces.tolist()}")
+    return traces.tolist()
 
 
 @_checks.takes(
@@ -48,7 +48,7 @@ def _traces(name, value):
     failure=_checks.probability,
 )
 def noise_radius(*, clip_norm: float, steps: int, users: int, mu: float, dimension: int, failure: float) -> float:
-    """How far the noise moves one privatised gradient, over all steps at once (lemma A.3).
+    """Bound the distance that noise moves a privatised gradient, for all steps at once (lemma A.3).
 
     ``2 B sqrt(T) / (n mu) (4 sqrt(d) + 2 sqrt(2 log(T / failure)))``; 0 at ``mu = inf``.
     """
@@ -65,14 +65,14 @@ def noise_radius(*, clip_norm: float, steps: int, users: int, mu: float, dimensi
     failure=_checks.probability,
 )
 def noise_term(*, clip_norm: float, steps: int, users: int, mu: float, dimension: int, failure: float) -> float:
-    """The ``V`` of theorem 3.2: ``M (2 + M / (2 B^2))`` with ``M = B`` times ``noise_radius``."""
+    """``V`` of theorem 3.2: ``M (2 + M / (2 B^2))`` with ``M = B`` times ``noise_radius``."""
     radius = noise_radius(clip_norm=clip_norm, steps=steps, users=users, mu=mu, dimension=dimension, failure=failure)
     return radius * (2.0 * clip_norm + radius / 2.0)
 
 
 @_checks.takes(trace=_checks.nonnegative_or_infinite, rkhs_norm=_checks.nonnegative_or_infinite)
 def bias_radius(trace: float, *, rkhs_norm: float) -> float:
-    """How far the mean clipped gradient is from the true one (lemma A.2): ``rkhs_norm sqrt(trace)``.
+    """Bound the distance from the mean clipped gradient to the true one (lemma A.2): ``rkhs_norm sqrt(trace)``.
 
     Args:
       trace: ``Tr(grad k_D(theta, theta) grad^T)``, as in ``Release.trace``; for noiseless observations.
@@ -91,9 +91,9 @@ def bias_radius(trace: float, *, rkhs_norm: float) -> float:
 def mean_squared_gradient_bound(
     traces: Sequence[float], *, initial_gap: float, step_size: float, rkhs_norm: float, noise: float
 ) -> float:
-    """Theorem 3.2: bounds ``Psi_T``, the mean over the path of the squared gradient norm.
+    """Bound ``Psi_T``, the mean of the squared gradient norms over the path (theorem 3.2).
 
-    ``2 F_0 / (step_size T) + C^2 mean(traces) + 2 V``; see the module on the first term.
+    ``2 F_0 / (step_size T) + C^2 mean(traces) + 2 V``; the module docstring explains the first term.
 
     Args:
       traces: one for each of the ``T`` steps.
@@ -115,7 +115,7 @@ def mean_squared_gradient_bound(
 def geometric_radius(
     traces: Sequence[float], *, step_size: float, convexity: float, rkhs_norm: float, noise: float
 ) -> float:
-    """The ``r_geom`` of theorem 3.3, for a ``convexity``-strongly convex (tau) objective.
+    """``r_geom`` of theorem 3.3, for a ``convexity``-strongly convex (tau) objective.
 
     ``C^2 step_size / 2 sum_t (1 - step_size tau)^(T-1-t) trace_t + V / tau``.
     """
@@ -141,7 +141,7 @@ def suboptimality_bound(
     rkhs_norm: float,
     noise: float,
 ) -> float:
-    """Theorem 3.3: bounds ``F_T``, the suboptimality of the last iterate.
+    """Bound ``F_T``, the suboptimality of the last iterate (theorem 3.3).
 
     ``(1 - step_size tau)^T F_0 + r_geom``.
     """
@@ -151,7 +151,7 @@ def suboptimality_bound(
 
 @_checks.takes(suboptimality=_checks.nonnegative_or_infinite, convexity=_checks.positive)
 def distance_bound(suboptimality: float, *, convexity: float) -> float:
-    """Corollary 3.4: bounds ``||theta_T - theta*||`` by ``sqrt(2 F_T / tau)``, given ``suboptimality_bound(...)``."""
+    """Bound ``||theta_T - theta*||`` by ``sqrt(2 F_T / tau)``, given ``suboptimality_bound(...)`` (corollary 3.4)."""
     return math.sqrt(2.0 * suboptimality / convexity)
 
 
@@ -166,9 +166,9 @@ def distance_bound(suboptimality: float, *, convexity: float) -> float:
 def adaptive_mean_squared_gradient_bound(
     *, tolerance: float, steps: int, initial_gap: float, step_size: float, rkhs_norm: float, noise: float
 ) -> float:
-    """Corollary 3.6, first part: theorem 3.2 for Algorithm 2, whose every trace is at most ``tolerance``.
+    """Bound ``Psi_T`` for Algorithm 2, with every trace at most ``tolerance`` (corollary 3.6, first part).
 
-    Does not apply to a run in which the cap on the batch bound (``Info.batch_capped``).
+    Theorem 3.2, each trace set to ``tolerance``. Does not apply to a run with ``Info.batch_capped``.
     """
     tolerance = _checks.nonnegative("tolerance", tolerance)
     return mean_squared_gradient_bound(
@@ -195,7 +195,10 @@ def adaptive_suboptimality_bound(
     rkhs_norm: float,
     noise: float,
 ) -> float:
-    """Corollary 3.6, second part: ``(1 - step_size tau)^T F_0 + C^2 tolerance / (2 tau) + V / tau``."""
+    """Bound ``F_T`` for Algorithm 2 (corollary 3.6, second part).
+
+    ``(1 - step_size tau)^T F_0 + C^2 tolerance / (2 tau) + V / tau``.
+    """
     _check_step(step_size, convexity)
     bias = rkhs_norm**2 * tolerance / (2.0 * convexity)
     return (1.0 - step_size * convexity) ** steps * initial_gap + bias + noise / convexity

@@ -1,9 +1,9 @@
-"""The utility bounds of Kusner et al. (2015) for DP-GP-UCB, corrected. No guarantee rests on them.
+"""Utility bounds of Kusner et al. (2015) for DP-GP-UCB, corrected. No guarantee rests on them.
 
-They hold where the events of ``privacy.prior_averaged_constants`` do, which also has the sensitivities that they take,
-in units of the prior's standard deviation. Theorem 2's proof bounds the largest posterior mean by an observation; the
-bound here goes through the confidence bounds, and is about the utility of what is released rather than about its
-posterior mean.
+The bounds hold where the events of ``privacy.prior_averaged_constants`` do. That module also has the sensitivities
+taken here, in units of the prior's standard deviation. Theorem 2's proof bounds the largest posterior mean by an
+observation; the bound here goes through the confidence bounds, and is about the utility of the released point rather
+than its posterior mean.
 """
 
 import math
@@ -19,10 +19,10 @@ from jaxdpbo import _checks
     failure=_checks.probability,
 )
 def point_shortfall(*, candidates: float, beta: float, sensitivity: float, epsilon: float, failure: float) -> float:
-    """Theorem 2, corrected: ``f(released) >= f(x*) - shortfall``, in units of the prior's standard deviation.
+    """Bound the shortfall in ``f(released) >= f(x*) - shortfall``, in units of the prior's standard deviation.
 
-    ``2 sqrt(beta_{T+1}) + 2 sensitivity / epsilon (log c + log(1 / failure))``, with probability at least
-    ``1 - share - failure``, ``share`` the one of lemma 5.1.
+    Theorem 2, corrected: ``2 sqrt(beta_{T+1}) + 2 sensitivity / epsilon (log c + log(1 / failure))``, with probability
+    at least ``1 - share - failure``, ``share`` as in lemma 5.1.
     """
     return 2.0 * math.sqrt(beta) + selection_shortfall(candidates, sensitivity, epsilon, failure)
 
@@ -34,7 +34,7 @@ def point_shortfall(*, candidates: float, beta: float, sensitivity: float, epsil
     failure=_checks.probability,
 )
 def selection_shortfall(candidates: float, sensitivity: float, epsilon: float, failure: float) -> float:
-    """How far below the best score the exponential mechanism draws, but with probability ``failure``.
+    """Bound how far below the best score the exponential mechanism draws, except with probability ``failure``.
 
     ``2 sensitivity / epsilon (log c + log(1 / failure))`` (McSherry and Talwar 2007; equation 5).
     """
@@ -49,9 +49,9 @@ def selection_shortfall(candidates: float, sensitivity: float, epsilon: float, f
     failure=_checks.probability,
 )
 def value_error(*, regret: float, noise_gap: float, sensitivity: float, epsilon: float, failure: float) -> float:
-    """Theorems 4, 6 and 8: ``|released - f(x*)| <= Omega + q / 2 + log(1 / failure) sensitivity / epsilon``.
+    """Bound ``|released - f(x*)|`` by ``Omega + q / 2 + log(1 / failure) sensitivity / epsilon`` (theorems 4, 6 and 8).
 
-    With probability at least ``1 - shares - failure``, the shares of lemma 5.1 and half of the noise's. Theorem 8 is
-    about the largest evaluated gain: pass ``regret=0``.
+    Holds with probability at least ``1 - shares - failure``: the shares of lemma 5.1 and half of the noise's. Theorem 8
+    is about the largest evaluated gain: pass ``regret=0``.
     """
     return regret + noise_gap / 2.0 - math.log(failure) * sensitivity / epsilon

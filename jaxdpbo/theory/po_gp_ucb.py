@@ -1,7 +1,7 @@
-"""The regret theory of Kharkovskii et al. (2020) for PO-GP-UCB with the random projection.
+"""Regret bounds of Kharkovskii et al. (2020) for PO-GP-UCB with the random projection.
 
-It is about utility alone, and stands whatever becomes of theorem 1, the privacy claim, which is false
-(``privacy.transforms``). ``failure`` is the probability that a bound does not hold.
+The bounds concern utility alone. They do not depend on theorem 1 (privacy), which is false: see
+``privacy.transforms``. ``failure`` is the probability of a bound not holding.
 """
 
 import math
@@ -14,9 +14,10 @@ from jaxdpbo.types import ArrayLike
 
 @_checks.takes(rows=_checks.size, distortion=_checks.number, failure=_checks.number)
 def rank_for_distances(rows: int, distortion: float, failure: float) -> int:
-    """Lemma 1: the least ``r >= 8 log(n^2 / failure) / distortion^2``.
+    """Least rank ``r >= 8 log(n^2 / failure) / distortion^2`` (lemma 1).
 
-    With it all squared distances between ``n`` rows keep within ``1 - distortion`` and ``1 + distortion`` of theirs.
+    At this rank, the projection scales all squared distances between ``n`` rows by factors between ``1 - distortion``
+    and ``1 + distortion``.
 
     Raises:
       ValueError: ``distortion`` not in (0, 1/2), ``failure`` not in (0, 1).
@@ -32,7 +33,7 @@ def rank_for_distances(rows: int, distortion: float, failure: float) -> int:
     distortion=_checks.fraction, smallest_singular=_checks.positive, threshold=_checks.nonnegative_or_infinite
 )
 def distance_factors(distortion: float, smallest_singular: float, threshold: float) -> tuple[float, float]:
-    """Theorem 2: squared distances are multiplied by something between these two.
+    """Least and largest factor by which squared distances are multiplied (theorem 2).
 
     ``1 - nu`` and ``(1 + nu) C'``, ``C' = 1 + omega^2 / sigma_min^2`` where ``sigma_min < omega``, else 1.
     """
@@ -41,7 +42,7 @@ def distance_factors(distortion: float, smallest_singular: float, threshold: flo
 
 
 def diagonally_dominant(covariance: ArrayLike) -> bool:
-    """Definition 3: ``k_xx >= (sqrt(m - 1) + 1) sum_x' k_xx'`` in every row of ``covariance (m, m)``."""
+    """Return whether ``k_xx >= (sqrt(m - 1) + 1) sum_x' k_xx'`` in every row of ``covariance (m, m)``: definition 3."""
     matrix = _checks.rows("covariance", covariance)
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"covariance must be square, got {matrix.shape}")
@@ -52,7 +53,7 @@ def diagonally_dominant(covariance: ArrayLike) -> bool:
 
 @_checks.takes(regret=_checks.positive, diameter=_checks.positive, largest_output=_checks.positive)
 def distortion_for_regret(regret: float, diameter: float, largest_output: float) -> float:
-    """Theorem 3's ``nu = min(regret / (2 sqrt(3) d^2 L), 2 / d^2, 1/2)``, ``d`` the diameter over the lengthscale."""
+    """``nu = min(regret / (2 sqrt(3) d^2 L), 2 / d^2, 1/2)``, ``d`` the diameter over the lengthscale (theorem 3)."""
     return min(regret / (2.0 * math.sqrt(3.0) * diameter**2 * largest_output), 2.0 / diameter**2, 0.5)
 
 
@@ -75,19 +76,19 @@ def simple_regret_bound(
     first_constant: float,
     second_constant: float,
 ) -> float:
-    """Theorem 3, the root of
-    ``regret^2 + 24 (C_2 + C_1 sqrt(beta_T))^2 log T / T + 24 beta_T gamma_T / (T log(1 + 1 / noise))``.
+    """Bound the simple regret (theorem 3).
 
-    For diagonally dominant covariances of what was evaluated, ``sigma_min >= omega``, and a rank of
+    The root of ``regret^2 + 24 (C_2 + C_1 sqrt(beta_T))^2 log T / T + 24 beta_T gamma_T / (T log(1 + 1 / noise))``, for
+    diagonally dominant covariances of the evaluated rows, ``sigma_min >= omega``, and a rank of
     ``rank_for_distances(n, distortion_for_regret(...), failure / 2)``.
 
     Args:
-      regret: the ``epsilon_ucb`` that the rank was chosen for.
+      regret: the ``epsilon_ucb`` used to choose the rank.
       steps: ``T``.
       beta: ``beta_T``, of ``delta' = failure / 2``.
       information: ``gamma_T``.
       noise_variance: of an output.
-      first_constant: ``C_1``, of which the paper says only that it is
+      first_constant: ``C_1``; the paper gives only its order,
         ``O(sigma_y sqrt(sigma_y^2 + noise) (sigma_y^2 / noise + 1))``.
       second_constant: ``C_2``, ``O(L sigma_y^2 / noise)``.
     """
@@ -98,15 +99,15 @@ def simple_regret_bound(
 
 @_checks.takes(regrets=_checks.vector, steps=_checks.size, epsilon=_checks.nonnegative_or_infinite)
 def replace_one_regret_floor(regrets: ArrayLike, steps: int, epsilon: float) -> float:
-    """What no transform of ``epsilon``-DP for replacing a row can beat, on average: ours, not the paper's.
+    """Lower bound on the mean simple regret of any transform with replace-one ``epsilon``-DP: ours, not the paper's.
 
-    Where rows are independent draws, an unqueried one is as its posterior has it, and ``epsilon``-DP keeps the odds of
-    that within ``e^epsilon`` of the draw's: ``T`` queries hit a set of probability ``p`` with probability at most ``T
-    e^epsilon p``, even where the function is known. So the mean simple regret is at least the integral of ``max(0, 1 -
-    T e^epsilon p(s))`` over ``s``, with ``p(s)`` the share of rows of regret at most ``s``.
+    Rows are independent draws. ``epsilon``-DP changes the odds of an unqueried row's value by at most a factor
+    ``e^epsilon``, so ``T`` queries hit a set of probability ``p`` with probability at most ``T e^epsilon p``, even
+    where the function is known. So the mean simple regret is at least the integral of ``max(0, 1 - T e^epsilon p(s))``
+    over ``s``, with ``p(s)`` the share of rows of regret at most ``s``.
 
     Args:
-      regrets: ``(n,)`` of every row, which the distribution of a row draws from uniformly; 0 is the best.
+      regrets: ``(n,)``, the regret of every row, 0 for the best; the distribution of a row is uniform over these.
       steps: ``T``.
       epsilon: of the transform.
     """

@@ -1,6 +1,6 @@
-"""What DPareto measures: models, differentially private optimisers, the oracles of privacy and utility, and objectives.
+"""Parts of a DPareto search: models, differentially private optimisers, privacy and utility oracles, objectives.
 
-``objectives.objective`` joins them: a setting in, its epsilon and its error out.
+``objectives.objective`` joins them, from a setting to its epsilon and error.
 """
 
 from jaxdpbo import _lazy

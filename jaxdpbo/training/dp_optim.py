@@ -1,8 +1,8 @@
 """DP-SGD and DP-Adam with batches of fixed size: Avent et al. (2020), Algorithms 3 and 4.
 
 Every number is traced, the batch size and the number of steps among them: one compilation serves a whole search. The
-training loop is compiled for batches up to each power of two, and a setting takes the smallest that holds its own.
-A batch is what Abadi et al. (2016) and Avent et al. (2020) call a lot.
+training loop is compiled for batches up to each power of two, and a setting uses the smallest loop with enough room.
+Abadi et al. (2016) and Avent et al. (2020) call a batch a lot.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ OPTIMIZERS = {"sgd": optax.identity, "adam": optax.scale_by_adam}  # Adam's cons
 MIN_CAPACITY = 8
 NOISES = ("exact", "float")
 SIGMA, BITS = 2**13, 64  # of exact noise
-TOGETHER = 2**11  # parameters whose noise is drawn for a block of steps at once
+TOGETHER = 2**11  # up to this many parameters, noise is drawn for a block of steps at once
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Settings:
-    """The numbers of one training, all traced; made by ``settings``.
+    """Numbers of one training, all traced; made by ``settings``.
 
     Attributes:
       steps: ``T``, a whole number.
@@ -50,7 +50,7 @@ def settings(*, steps: int, batch: int, learning_rate: float, noise_multiplier: 
     """Check the numbers of one training.
 
     Raises:
-      ValueError: a number out of range; names it.
+      ValueError: a number out of range; names the argument.
       TypeError: ``steps`` or ``batch`` is not a whole number.
     """
     dtype = jnp.result_type(float)
@@ -64,13 +64,13 @@ def settings(*, steps: int, batch: int, learning_rate: float, noise_multiplier: 
 
 
 def steps_of_epochs(epochs: int, records: int, batch: int) -> int:
-    """``T round(n / m)``, at least one: what the paper's code runs."""
+    """Number of steps ``T round(n / m)``, at least one, as in the paper's code."""
     records = _checks.size("records", records)
     return _checks.size("epochs", epochs) * max(1, round(records / _checks.size("batch", batch)))
 
 
 def capacities(largest: int, records: int, smallest: int = MIN_CAPACITY) -> tuple[int, ...]:
-    """The batch sizes that are compiled for: ``smallest``, doubled up to ``largest`` itself, at most ``n``."""
+    """Batch sizes with a compiled loop: ``smallest``, doubled up to ``largest`` itself, at most ``n``."""
     top = min(_checks.size("largest", largest), _checks.size("records", records))
     powers, smallest = [], _checks.size("smallest", smallest)
     while (power := smallest << len(powers)) < top:
@@ -89,29 +89,31 @@ def train(
     optimizer: str = "sgd",
     noise: str = "exact",
 ) -> models.Params:
-    """The parameters after exactly ``settings.steps`` steps. Pure: for ``jit``, and ``lax.map`` over settings and keys.
+    """Train for exactly ``settings.steps`` steps. Pure: for ``jit``, and ``lax.map`` over settings and keys.
 
     Formal guarantee, for the final parameters and all before: ``accounting.sampled_gaussian_epsilon`` at rate
-    ``m / n``, the noise multiplier and the number of steps. Replace-one, ``n`` public; it assumes a secret key that is
-    used once. With exact noise that is all but for the total variation of its draws: each example's clipped gradient is
-    made of whole numbers, and rounded Gaussian noise is added to their sum (docs/theorems.md). With noise in floats it
-    assumes ideal real-number noise too. ``oracles.training_guarantee`` states it for ``settings``.
+    ``m / n``, the noise multiplier and the number of steps. Replace-one, ``n`` public; assumes a secret key used once.
+    With exact noise, the guarantee holds up to the total variation of its draws: each example's clipped gradient is
+    made of whole numbers, and rounded Gaussian noise is added to their sum (docs/theorems.md). With noise in floats,
+    the guarantee also assumes ideal real-number noise. ``oracles.training_guarantee`` returns the guarantee for
+    ``settings``.
 
-    With exact noise features count as rounded to some 8 bits, an example's own; a noise multiplier below
-    ``SIGMA / (2 integer_sums.largest_radius(largest))``, mostly 1/8, counts as that.
+    With exact noise, features count as rounded to some 8 bits, in an example's own unit; a noise multiplier below
+    ``SIGMA / (2 integer_sums.largest_radius(largest))``, mostly 1/8, counts as this limit.
 
     Args:
-      key: of everything random: the start, the batches, the noise.
+      key: for everything random: the start, the batches, the noise.
       model: static.
       examples: of ``models.examples``; everything is computed in the features' dtype, noise and sums included.
-      settings: a ``batch`` above ``largest`` or ``n`` counts as that: the caller checks.
-      largest: the largest batch that will be used; static.
-      smallest: the smallest batch that is compiled for; static. With ``largest`` every batch is padded to that.
+      settings: a ``batch`` above ``largest`` or ``n`` counts as the limit: the caller checks.
+      largest: the largest batch in use; static.
+      smallest: the smallest batch with a compiled loop; static. With ``smallest=largest`` every batch is padded to
+        ``largest``.
       optimizer: of ``OPTIMIZERS``; static.
       noise: "exact", or "float" for research sweeps; static.
 
     Returns:
-      A layer's ``weights (i, o)`` and ``bias (o,)`` for each layer of the model.
+      ``weights (i, o)`` and ``bias (o,)`` for each layer of the model.
 
     Raises:
       ValueError: an unknown optimizer or noise, or a layer too wide for exact noise, at trace time.
@@ -141,10 +143,13 @@ def train(
     )
     if _checks.choice("noise", noise, NOISES) == "exact":
         radius = _radius(settings.noise_multiplier, min(largest, count))
-        given, scale = integer_sums.examples(examples, model, radius), clip_norm / jnp.maximum(radius, 1).astype(dtype)
+        prepared, scale = (
+            integer_sums.examples(examples, model, radius),
+            clip_norm / jnp.maximum(radius, 1).astype(dtype),
+        )
     else:
-        radius, given, scale = None, examples, sensitivity.clipped_sum(clip_norm) * multiplier
-    problem = _Problem(model, given, rule, loop_key, rate, clip_norm, radius, scale)
+        radius, prepared, scale = None, examples, sensitivity.clipped_sum(clip_norm) * multiplier
+    problem = _Problem(model, prepared, rule, loop_key, rate, clip_norm, radius, scale)
     start = models.init(init_key, model, dtype)
     sizes = capacities(largest, count, smallest)
     choice = sum(jnp.asarray(settings.batch > size, jnp.int32) for size in sizes[:-1])
@@ -153,28 +158,28 @@ def train(
 
 
 def total_variation(model: models.Model, steps: int) -> float:
-    """How far, at most, a training with exact noise is from one whose noise is ideal."""
+    """Bound the total variation between a training with exact noise and one with ideal noise."""
     return _checks.size("steps", steps) * _parameter_count(model) * tables.gaussian_total_variation(SIGMA, BITS)
 
 
 def _parameter_count(model: models.Model) -> int:
-    """How many parameters a model has."""
+    """Number of parameters of a model."""
     return sum((i + 1) * o for i, o in zip(model.sizes[:-1], model.sizes[1:], strict=True))
 
 
 def _radius(noise_multiplier: jax.Array, batch: int) -> jax.Array:
-    """That one example is clipped to, so that ``SIGMA`` is at least ``noise_multiplier`` times the sensitivity."""
+    """Radius for clipping, so that ``SIGMA`` is at least ``noise_multiplier`` times the sensitivity."""
     most = integer_sums.largest_radius(batch)
-    distance = SIGMA * (1 - 2.0**-16) / noise_multiplier  # a little less, whatever the division rounds to
+    distance = SIGMA * (1 - 2.0**-16) / noise_multiplier  # a little less, for any rounding of the division
     return sensitivity.largest_radius(jnp.minimum(distance, 2.0 * most)).astype(jnp.int32)
 
 
 class _Problem(NamedTuple):
-    """What every step reads.
+    """Inputs of every step.
 
     Attributes:
       radius: of integer sums; None where noise is added in floats.
-      scale: what one of the integers stands for, or the standard deviation of the noise in floats.
+      scale: size of one integer unit, or the standard deviation of the noise in floats.
     """
 
     model: models.Model
@@ -188,7 +193,7 @@ class _Problem(NamedTuple):
 
 
 def _loop(problem, records, capacity, start, steps, batch):
-    """All steps, with batches padded to ``capacity``, in blocks that draw their random words at once."""
+    """Run all steps, with batches padded to ``capacity``, in blocks that draw their random words at once."""
     batch = jnp.minimum(batch, capacity)
     blocks = -(-steps // sampling.BLOCK)
     block = partial(_block, problem, records, capacity, steps, batch)
@@ -196,7 +201,7 @@ def _loop(problem, records, capacity, start, steps, batch):
 
 
 def _block(problem, records, capacity, steps, batch, number, carry):
-    """``sampling.BLOCK`` steps, or what is left of them."""
+    """Run ``sampling.BLOCK`` steps, or the remaining ones."""
     first = number * sampling.BLOCK
     times = first + jnp.arange(sampling.BLOCK, dtype=first.dtype)
     keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(problem.key, t), 3))(times)
@@ -223,7 +228,7 @@ def _step(problem, capacity, batch, keys, words, noise, i, carry):
 
 
 def _sum_and_noise(problem, key, noise, params, drawn, mask):
-    """Of the clipped gradients of a batch; ``noise`` that was drawn before, or by ``key``."""
+    """Sum the clipped gradients of a batch and add ``noise``, drawn before or with ``key``."""
     if problem.radius is None:
         total, _ = models.clipped_sum(problem.model, params, drawn, mask, problem.clip_norm)
         flat, unravel = ravel_pytree(total)

@@ -1,13 +1,13 @@
-"""Sums of clipped gradients in whole numbers: one example moves them by a vector of length at most ``radius``, exactly.
+"""Sums of clipped gradients in whole numbers: an example adds a vector of length at most ``radius``, exactly.
 
-The gradient of one example with respect to a layer is an outer product ``a delta^T`` (``models``). Here what enters is
-rounded to whole multiples of a power of two, a unit of the example's own, and what comes back to whole numbers: the
-product is whole too and its length is ``|a| |delta|``. Sums of whole numbers under 2^24, or 2^53, are exact in
-floats in whatever order they are added, so a matrix product adds them up, and noise on the integers is added to the
-result (``mechanisms.rounded_gaussian``).
+The gradient of one example with respect to a layer is an outer product ``a delta^T`` (``models``). Here the layer's
+input is rounded to whole multiples of a power of two, a unit of the example's own, and the backpropagated gradient to
+whole numbers: the product is whole too and its length is ``|a| |delta|``. Sums of whole numbers under 2^24, or 2^53,
+are exact in floats in any order of summation. So a matrix product computes the sum, and noise on the integers is added
+to the result (``mechanisms.rounded_gaussian``).
 
-A compiler may compute one value in two places, with roundings of its own in each. So that what is measured is what is
-added up, both are done in the body of one loop, which reads the whole numbers from memory.
+A compiler may compute one value in two places, with different rounding. To measure the same numbers that enter the sum,
+both are done in the body of one loop, which reads the whole numbers from memory.
 """
 
 import functools
@@ -20,19 +20,19 @@ from jaxdpbo import _checks
 from jaxdpbo.training import models
 
 MAX_RADIUS = 2**15
-LARGEST_SUM = 2**30  # of a batch: what int32 holds, and as much again for the noise
-MAX_BITS, MAX_WIDTH = 11, 2**12  # of what enters a layer; scores of a layer: squares under them add up to enough digits
-MARGIN = 1 - 2.0**-10  # of squared lengths: more than 2^12 squares lose in float32
+LARGEST_SUM = 2**30  # of a batch: half of the range of int32, the other half is for the noise
+MAX_BITS, MAX_WIDTH = 11, 2**12  # of a layer's input; scores of a layer: below these, sums of squares keep their digits
+MARGIN = 1 - 2.0**-10  # of squared lengths: above the rounding of 2^12 squares in float32
 MAX_FEATURES = 2**22
 
 
 class Rows(NamedTuple):
-    """What enters a layer, on a grid.
+    """Inputs of a layer, on a grid.
 
     Attributes:
       counts: ``(m, i)``, whole.
-      units: ``(m,)``, powers of two: a row is ``counts * units``, and the 1 of its bias ``1 / units``, or 0 if that is
-        less than 1.
+      units: ``(m,)``, powers of two: a row is ``counts * units``, and the 1 of its bias ``1 / units``, or 0 if the
+        quotient is less than 1.
       squares: ``(m,)``, of the rows' lengths; not finite for a row that counts as zero.
     """
 
@@ -42,7 +42,7 @@ class Rows(NamedTuple):
 
     @property
     def values(self) -> jax.Array:
-        """On the grid, as numbers of the data's."""
+        """Values of the rows, in the units of the data."""
         return self.counts * self.units[:, None]
 
 
@@ -59,7 +59,7 @@ def examples(given: models.Examples, model: models.Model, radius: jax.Array) -> 
 
 
 def expect(model: models.Model) -> None:
-    """Raise ValueError where integers of 32 bits would not do: 2^12 scores a layer or more, or 2^22 features."""
+    """Raise ValueError where integers of 32 bits do not suffice: 2^12 scores a layer or more, or 2^22 features."""
     if max(model.sizes[1:]) >= MAX_WIDTH or model.sizes[0] >= MAX_FEATURES:
         raise ValueError(
             f"model must have fewer than {MAX_FEATURES} features and {MAX_WIDTH} scores a layer for exact noise, "
@@ -75,11 +75,11 @@ def clipped_sum(
     clip_norm: jax.Array,
     radius: jax.Array,
 ) -> models.Params:
-    """The sum over examples where ``mask (m,)`` of gradients clipped to ``B``, in units of ``B / radius``; ``int32``.
+    """Sum gradients clipped to ``B`` over examples where ``mask (m,)``, in units of ``B / radius``; ``int32``.
 
-    Replacing an example moves the sum by ``sensitivity.integer_sum``, whatever floats the two hold: each adds whole
-    numbers of length at most ``radius``. One whose gradient, or a square that it is measured by, is not finite counts
-    as zero. A gradient of length ``B`` is shortened by what rounding can be expected to add.
+    Replacing an example moves the sum by at most ``sensitivity.integer_sum``, for any floats in the two: each adds
+    whole numbers of length at most ``radius``. An example counts as zero if its gradient, or a square used to measure
+    it, is not finite. A gradient of length ``B`` is shortened by the expected effect of rounding.
 
     Args:
       model: static.
@@ -101,7 +101,7 @@ def clipped_sum(
     squared = models.squared_norms([row.squares for row in rows], back, clip_norm)
     usable = mask & jnp.isfinite(squared) & (1 / clip_norm >= jnp.finfo(squared.dtype).tiny)
     limit = jnp.square(radius.astype(squared.dtype)) * MARGIN
-    added = functools.reduce(  # what rounding adds to a squared length is p (1 - p) for each number, on average
+    added = functools.reduce(  # rounding adds p (1 - p) to a squared length for each number, on average
         jnp.add,
         (
             (row.squares + 1.0) / jnp.square(row.units) * (delta.shape[1] / 4)
@@ -112,25 +112,25 @@ def clipped_sum(
     scale = jnp.minimum(radius.astype(squared.dtype), reach * jax.lax.rsqrt(squared))
     scaled = [delta / clip_norm * (scale * row.units)[:, None] for delta, row in zip(back, rows, strict=True)]
     layers = [
-        _Layer(_round(one), jnp.trunc(one), row.counts, jnp.trunc(1 / row.units))
-        for one, row in zip(scaled, rows, strict=True)
+        _Layer(_round(numbers), jnp.trunc(numbers), row.counts, jnp.trunc(1 / row.units))
+        for numbers, row in zip(scaled, rows, strict=True)
     ]
     return _sum_groups(limit, usable, layers)
 
 
 def largest_radius(batch: int) -> int:
-    """That a sum over so many examples may have."""
+    """Largest radius allowed for a sum over ``batch`` examples."""
     return min(MAX_RADIUS, LARGEST_SUM // _checks.size("batch", batch))
 
 
 def _bits(radius: jax.Array, entering: int, scores: int) -> jax.Array:
-    """How long what enters a layer is made: ``2^bits``, so that it and what comes back lose alike to rounding."""
+    """Bits of a layer's rounded inputs (length ``2^bits``), chosen to balance the rounding of inputs and gradients."""
     balanced = jnp.log2(radius.astype(float)) / 2 + jnp.log2((entering + 1) / scores) / 4
     return jnp.clip(jnp.round(balanced), 1, MAX_BITS).astype(jnp.int32)
 
 
 def _round_rows(values: jax.Array, squares: jax.Array, bits: jax.Array) -> Rows:
-    """Rows rounded to multiples of the power of two that makes them, and the 1 of the bias, ``2^bits`` units long."""
+    """Round rows, with the 1 of the bias, to multiples of a power of two: ``2^bits`` units long."""
     _, exponent = jnp.frexp(jnp.sqrt(jnp.where(jnp.isfinite(squares), squares, 0.0) + 1.0))
     units = jnp.ldexp(jnp.ones((), values.dtype), exponent - bits)  # its square is finite where the row's is
     usable = jnp.isfinite(squares)
@@ -139,9 +139,9 @@ def _round_rows(values: jax.Array, squares: jax.Array, bits: jax.Array) -> Rows:
 
 
 def _round(numbers: jax.Array) -> jax.Array:
-    """Up or down, so that a batch in random order loses nothing on average: small gradients count by how many they are.
+    """Round up or down, so that a batch in random order loses nothing on average: small gradients count in proportion.
 
-    Where a number is rounded up from is fixed by its place in the batch (a Weyl sequence), so it is public.
+    The threshold of a number is fixed by its place in the batch (a Weyl sequence), so it is public.
     """
     rows, columns = (jnp.arange(count).astype(numbers.dtype) for count in numbers.shape)
     place = rows[:, None] * 0.6180339887 + columns[None] * 0.7548776662
@@ -149,7 +149,7 @@ def _round(numbers: jax.Array) -> jax.Array:
 
 
 class _Layer(NamedTuple):
-    """Whole numbers: what comes back, ``(m, p)``, in two roundings; what enters, ``(m, i)``, and its bias, ``(m,)``."""
+    """Whole numbers: gradients ``(m, p)`` in two roundings; inputs ``(m, i)`` and their bias ``(m,)``."""
 
     rounded: jax.Array
     shorter: jax.Array
@@ -158,9 +158,9 @@ class _Layer(NamedTuple):
 
 
 def _sum_groups(limit: jax.Array, usable: jax.Array, layers: list[_Layer]) -> models.Params:
-    """The sum of the examples' outer products, ``int32``: of so many at once as floats add up exactly.
+    """Sum the outer products of the examples, ``int32``, in groups small enough for exact sums in floats.
 
-    There are two groups at least: a loop that is run once is no loop to the compiler.
+    There are at least two groups: a compiler does not treat a loop of one iteration as a loop.
     """
     count, dtype = len(usable), limit.dtype
     groups = max(2, -(-count * MAX_RADIUS // 2 ** (jnp.finfo(dtype).nmant + 1)))
@@ -173,29 +173,31 @@ def _sum_groups(limit: jax.Array, usable: jax.Array, layers: list[_Layer]) -> mo
     def add(total, group):
         usable, layers = group
         chosen = _pick_rounding(usable, limit, layers)
-        found = tuple(_product(whole, layer) for whole, layer in zip(chosen, layers, strict=True))
-        return jax.tree.map(jnp.add, total, found), None
+        products = tuple(_product(whole, layer) for whole, layer in zip(chosen, layers, strict=True))
+        return jax.tree.map(jnp.add, total, products), None
 
     zero = tuple(
         models.Layer(
-            jnp.zeros((one.counts.shape[1], one.rounded.shape[1]), jnp.int32),
-            jnp.zeros(one.rounded.shape[1], jnp.int32),
+            jnp.zeros((layer.counts.shape[1], layer.rounded.shape[1]), jnp.int32),
+            jnp.zeros(layer.rounded.shape[1], jnp.int32),
         )
-        for one in layers
+        for layer in layers
     )
     return jax.lax.scan(add, zero, jax.tree.map(split_groups, (usable, layers)))[0]
 
 
 def _pick_rounding(usable: jax.Array, limit: jax.Array, layers: list[_Layer]) -> list[jax.Array]:
-    """Of two roundings the first, if the whole example is no longer than ``limit`` allows; the second; or zero."""
-    lengths = [jnp.sum(jnp.square(one.counts), axis=1) + jnp.square(one.bias) for one in layers]
+    """Return the first rounding of an example if within ``limit``; else the second; else zero."""
+    lengths = [jnp.sum(jnp.square(layer.counts), axis=1) + jnp.square(layer.bias) for layer in layers]
 
     def fits(chosen):
         squares = (length * jnp.sum(jnp.square(number), axis=1) for length, number in zip(lengths, chosen, strict=True))
         return usable & (functools.reduce(jnp.add, squares) <= limit)  # False for NaN
 
-    first, second = fits([one.rounded for one in layers]), fits([one.shorter for one in layers])
-    return [jnp.where(first[:, None], one.rounded, jnp.where(second[:, None], one.shorter, 0.0)) for one in layers]
+    first, second = fits([layer.rounded for layer in layers]), fits([layer.shorter for layer in layers])
+    return [
+        jnp.where(first[:, None], layer.rounded, jnp.where(second[:, None], layer.shorter, 0.0)) for layer in layers
+    ]
 
 
 def _product(whole: jax.Array, layer: _Layer) -> models.Layer:

@@ -1,12 +1,12 @@
 """Models with dense layers: logistic regression, a linear support vector machine, a multilayer perceptron, regression.
 
-One representation for all: a tuple of layers, ReLU between them, so a linear model is one layer. The gradient of one
-example with respect to a layer is an outer product ``a delta^T`` of what enters it and what comes back to it, and its
-norm is ``|a| |delta|``: clipped sums of per-example gradients need no per-example gradient (Goodfellow 2015, "Efficient
-per-example gradient computations").
+All share one representation: a tuple of layers, ReLU between them, so a linear model is one layer. The gradient of one
+example with respect to a layer is an outer product ``a delta^T`` of the layer's input and the backpropagated gradient,
+and its norm is ``|a| |delta|``: clipped sums of per-example gradients need no per-example gradient (Goodfellow 2015,
+"Efficient per-example gradient computations").
 
-Labels are class numbers ``0 .. k - 1``, of a regression numbers. Models of two classes have one score, whose sign is
-the answer; of a regression the score is the answer.
+Labels are class numbers ``0 .. k - 1``, for a regression numbers. Models of two classes have a single score, and its
+sign is the answer; for a regression the score is the answer.
 """
 
 import functools
@@ -25,7 +25,7 @@ LOSSES = ("logistic", "hinge", "softmax", SQUARED)
 
 
 class Layer(NamedTuple):
-    """``weights (i, o)``, ``bias (o,)``."""
+    """Dense layer: ``weights (i, o)``, ``bias (o,)``."""
 
     weights: jax.Array
     bias: jax.Array
@@ -35,13 +35,13 @@ Params = tuple[Layer, ...]
 
 
 class Examples(NamedTuple):
-    """What is trained on; made by ``examples``.
+    """Training examples; made by ``examples``.
 
     Attributes:
       features: ``(n, d)``.
       labels: ``(n,)``.
-      squares: ``(n,)``, squared norms of the features; infinite for a row that was not finite, whose features are 0 and
-        whose gradient counts as zero.
+      squares: ``(n,)``, squared norms of the features; infinite for a row that was not finite: its features are 0 and
+        its gradient counts as zero.
     """
 
     features: jax.Array
@@ -51,7 +51,7 @@ class Examples(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """What is trained; static.
+    """Architecture and loss of a model; static.
 
     Attributes:
       sizes: number of features, width of each hidden layer, number of scores.
@@ -63,17 +63,17 @@ class Model:
 
 
 def logistic_regression(features: int) -> Model:
-    """``log(1 + exp(-y s))``, ``y = +-1``."""
+    """Logistic regression: loss ``log(1 + exp(-y s))``, ``y = +-1``."""
     return Model((_checks.size("features", features), 1), "logistic")
 
 
 def linear_svm(features: int) -> Model:
-    """``max(0, 1 - y s)``, ``y = +-1``."""
+    """Linear SVM: loss ``max(0, 1 - y s)``, ``y = +-1``."""
     return Model((_checks.size("features", features), 1), "hinge")
 
 
 def mlp(features: int, hidden: Sequence[int], classes: int) -> Model:
-    """ReLU layers and cross-entropy; Avent et al. (2020): ``(1000,)`` and ``(128, 64)`` on MNIST.
+    """ReLU layers and cross-entropy; Avent et al. (2020) use ``(1000,)`` and ``(128, 64)`` on MNIST.
 
     Raises:
       ValueError: fewer than two classes, an empty layer.
@@ -84,7 +84,7 @@ def mlp(features: int, hidden: Sequence[int], classes: int) -> Model:
 
 
 def regression(features: int, hidden: Sequence[int] = ()) -> Model:
-    """``(s - y)^2 / 2``: linear, or with ReLU layers.
+    """Regression with loss ``(s - y)^2 / 2``: linear, or with ReLU layers.
 
     Raises:
       ValueError: an empty layer.
@@ -94,7 +94,7 @@ def regression(features: int, hidden: Sequence[int] = ()) -> Model:
 
 
 def init(key: jax.Array, model: Model, dtype: DTypeLike | None = None) -> Params:
-    """Glorot's uniform weights, no bias; a linear model begins at 0. In the default floating dtype, or ``dtype``."""
+    """Draw Glorot's uniform weights, with zero bias; a linear model begins at 0. Default ``dtype``: JAX's float."""
     dtype = jnp.result_type(float) if dtype is None else dtype
     pairs = list(zip(model.sizes[:-1], model.sizes[1:], strict=True))
     if len(pairs) == 1:
@@ -107,28 +107,28 @@ def init(key: jax.Array, model: Model, dtype: DTypeLike | None = None) -> Params
 
 
 def scores(params: Params, features: jax.Array) -> jax.Array:
-    """``(n, k)``, or ``(n, 1)`` of two classes, for ``features (n, d)``."""
+    """Compute scores ``(n, k)``, or ``(n, 1)`` for two classes, of ``features (n, d)``."""
     return _forward(params, features)[-1]
 
 
 def losses(model: Model, params: Params, features: jax.Array, labels: jax.Array) -> jax.Array:
-    """``(n,)``, of each example."""
+    """Compute the loss of each example, ``(n,)``."""
     return jax.vmap(lambda score, label: _loss(model.loss, score, label))(scores(params, features), labels)
 
 
 def accuracy(params: Params, features: jax.Array, labels: jax.Array) -> jax.Array:
-    """The share ``()`` of examples that are classified correctly."""
-    found = scores(params, features)
-    predicted = (found[:, 0] > 0).astype(labels.dtype) if found.shape[1] == 1 else jnp.argmax(found, axis=1)
+    """Share ``()`` of examples classified correctly."""
+    outputs = scores(params, features)
+    predicted = (outputs[:, 0] > 0).astype(labels.dtype) if outputs.shape[1] == 1 else jnp.argmax(outputs, axis=1)
     return jnp.mean(predicted == labels)
 
 
 def examples(features: jax.Array, labels: jax.Array) -> Examples:
-    """Prepare ``features (n, d)`` and ``labels (n,)``, once before training: what does not change from step to step.
+    """Prepare ``features (n, d)`` and ``labels (n,)``, once before training.
 
     Raises:
-      TypeError: ``features`` are neither float32 nor float64, at trace time: in half precision neither sums nor noise
-        are what the guarantee is about.
+      TypeError: ``features`` are neither float32 nor float64, at trace time: in half precision the guarantee covers
+        neither sums nor noise.
     """
     _checks.single_or_double("features", features)
     squares = jnp.sum(jnp.square(features), axis=1)
@@ -139,14 +139,14 @@ def examples(features: jax.Array, labels: jax.Array) -> Examples:
 def clipped_sum(
     model: Model, params: Params, batch: Examples, mask: jax.Array, clip_norm: jax.Array
 ) -> tuple[Params, jax.Array]:
-    """The sum over examples where ``mask (m,)`` of gradients clipped to norm ``B``: of all layers together.
+    """Sum gradients clipped to norm ``B`` over examples where ``mask (m,)``; the norm is over all layers together.
 
-    An example moves the sum by at most ``B``, up to rounding, whatever floats it holds. One whose gradient, or what
-    enters a layer, or the square of the norm of either, is not finite counts as zero; all do where ``1 / B`` is no
+    An example moves the sum by at most ``B``, up to rounding, for any floats. An example counts as zero if its
+    gradient, or the input of a layer, or the square of the norm of either, is not finite; all do where ``1 / B`` is no
     normal number.
 
     Returns:
-      The sum, of the shapes of ``params``, and the gradients' norms ``(m,)``, which are raw.
+      The sum, in the shapes of ``params``, and the raw norms ``(m,)`` of the gradients.
     """
     entering, back = passes(model, params, batch.features, batch.labels)
     sizes = [batch.squares, *(jnp.sum(jnp.square(a), axis=1) for a in entering[1:])]
@@ -158,7 +158,7 @@ def clipped_sum(
     for a, delta in zip(inputs, back, strict=True):
         kept = jnp.where(usable[:, None], delta, 0.0) * share[:, None]
         kept = jnp.where(jnp.abs(kept) < jnp.finfo(kept.dtype).tiny, 0.0, kept)  # subnormals may be rounded up
-        # Transposed: on CPU a product with a tall matrix from the left takes half the time of one with its transpose.
+        # Transposed: on CPU a product with a tall matrix from the left is twice as fast as with its transpose.
         total.append(Layer(jnp.matmul(kept.T, a, precision="highest").T, jnp.sum(kept, axis=0)))
     return tuple(total), jnp.sqrt(squared) * clip_norm
 
@@ -166,7 +166,7 @@ def clipped_sum(
 def passes(
     model: Model, params: Params, features: jax.Array, labels: jax.Array
 ) -> tuple[list[jax.Array], list[jax.Array]]:
-    """What enters each layer ``(m, i)`` and what comes back to it ``(m, o)``: their outer product is the gradient."""
+    """Return each layer's input ``(m, i)`` and gradient ``(m, o)``; the weights' gradient is their outer product."""
     entering = _forward(params, features)
     back = [jax.vmap(jax.grad(lambda score, label: _loss(model.loss, score, label)))(entering[-1], labels)]
     for layer, after in zip(params[:0:-1], entering[-2:0:-1], strict=True):
@@ -176,8 +176,8 @@ def passes(
 
 
 def squared_norms(sizes: list[jax.Array], back: list[jax.Array], clip_norm: jax.Array) -> jax.Array:
-    """Of each example's whole gradient ``(m,)``, over ``B^2``; ``sizes`` are squared lengths of what enters."""
-    of_layers = [  # in units of the clip norm, whose own square could underflow
+    """Squared norms ``(m,)`` of each example's whole gradient, over ``B^2``; ``sizes`` are those of the inputs."""
+    of_layers = [  # in units of the clip norm: its own square could underflow
         jnp.square(jnp.sqrt(size + 1.0) * (_norms(delta) / clip_norm)) for size, delta in zip(sizes, back, strict=True)
     ]
     return functools.reduce(jnp.add, of_layers)
@@ -190,14 +190,14 @@ def _widths(hidden):
 
 
 def _norms(vectors):
-    """Of the rows ``(m, k)``, scaled: of deltas, whose squares may underflow beside an input whose square is finite."""
+    """Norms of the rows ``(m, k)``, scaled first: squares of small gradients may underflow."""
     largest = jnp.max(jnp.abs(vectors), axis=1)
     scale = jnp.maximum(largest, jnp.finfo(vectors.dtype).tiny)
     return scale * jnp.sqrt(jnp.sum(jnp.square(vectors / scale[:, None]), axis=1))
 
 
 def _forward(params, features):
-    """What enters each layer, and the scores."""
+    """Return each layer's input, and the scores."""
     entering = [features]
     for number, layer in enumerate(params):
         out = jnp.matmul(entering[-1], layer.weights, precision="highest") + layer.bias[None]

@@ -1,4 +1,4 @@
-"""The objective of a DPareto search over DP-SGD or DP-Adam: both oracles at one setting.
+"""Objective of a DPareto search over DP-SGD or DP-Adam: both oracles at one setting.
 
 Avent et al. (2020), section 4. A point is a setting in the order of ``spaces.HYPER_PARAMETERS``.
 """
@@ -21,12 +21,12 @@ Objective = Callable[..., jax.Array]  # (point (5,), data: Data) -> (2,)
 
 
 class Data(NamedTuple):
-    """What an objective measures on. Nothing here is protected.
+    """Data for measurements. Nothing here is protected.
 
     Attributes:
       train: of ``models.examples``.
       test: ``features (t, d)`` and ``labels (t,)``.
-      key: a typed key for all trainings: each setting draws its own from it.
+      key: a typed key for all trainings: each setting derives its own.
     """
 
     train: models.Examples
@@ -38,12 +38,12 @@ class Accountant(Protocol):
     """A privacy oracle, such as ``oracles.training_epsilon``."""
 
     def __call__(self, settings: dp_optim.Settings, *, records: int, delta: float) -> accounting.Bound:
-        """The epsilon of concrete ``settings`` on ``records`` examples."""
+        """Epsilon of concrete ``settings`` on ``records`` examples."""
         ...
 
 
 class _Measure(NamedTuple):
-    """What is fixed for a whole search; hashable, so static."""
+    """Settings fixed for a whole search; hashable, so static."""
 
     model: models.Model
     delta: float
@@ -62,15 +62,15 @@ def objective(
     optimizer: str = "sgd",
     accountant: Accountant = oracles.training_epsilon,
 ) -> Objective:
-    """An objective ``(point (5,), data) -> (epsilon, error)`` for ``run_scan`` and ``run_loop``.
+    """Make an objective ``(point (5,), data) -> (epsilon, error)`` for ``run_scan`` and ``run_loop``.
 
-    It trains ``repeats`` times with the setting and returns the proved epsilon of one training and the mean error on
-    ``data.test``, both of the same ``dp_optim.Settings``. Equal arguments give the same function, and one compilation
-    serves all settings.
+    The objective trains ``repeats`` times with the setting and returns the proved epsilon of one training and the mean
+    error on ``data.test``, both of the same ``dp_optim.Settings``. Equal arguments give the same function, and one
+    compilation serves all settings.
 
-    Formal guarantee: none. The error is a raw function of ``data``, and a search that follows it protects nobody. The
-    epsilon is what ONE training with the setting costs, if it alone is published and the setting was chosen without the
-    data; ``accounting.compose_epsilon`` says what publishing several would cost.
+    Formal guarantee: none. The error is a raw function of ``data``, and a search that uses the error protects nobody.
+    The epsilon is the cost of ONE training with the setting, if only this training is published and the setting was
+    chosen without the data; ``accounting.compose_epsilon`` gives the cost of publishing several.
 
     The epsilon is computed on the host, also within a compiled program, by ``jax.pure_callback``: milliseconds to a
     second for a setting, no gradients, and no ``checkpoint`` of ``run_scan``. The trainings run on JAX's device.
@@ -78,7 +78,7 @@ def objective(
     =================================  ===================================================================
     case                               result
     =================================  ===================================================================
-    batch above ``largest`` or ``n``   trained and accounted for as that
+    batch above ``largest`` or ``n``   trained and accounted for as this limit
     epochs or batch below 1, or NaN    counts as 1
     noise multiplier not positive      epsilon is inf: the search marks the setting ``BAD_EPSILON``
     training diverged                  its error is 1
@@ -94,8 +94,8 @@ def objective(
 
     Returns:
       A function of ``point`` and ``data``, a ``Data``. The keys of its trainings are derived from ``data.key`` and the
-      setting, so it is deterministic, and two settings, as
-      ``to_settings`` rounds them, share no key. A caller's own loop may pass ``keys (R,)``.
+      setting: the function is deterministic, and two settings, rounded by ``to_settings``, share no key. In your own
+      loop you may pass ``keys (R,)``.
 
     Raises:
       ValueError: a number out of range, an unknown optimizer.
@@ -139,7 +139,7 @@ def objective(
 
 
 def to_settings(point: jax.Array, *, records: int, largest: int) -> dp_optim.Settings:
-    """``point (5,)`` as the settings of a training on ``records`` examples. Traceable.
+    """Convert ``point (5,)`` to the settings of a training on ``records`` examples. Traceable.
 
     Epochs become steps as in ``dp_optim.steps_of_epochs``: ``T round(n / m)``, at least one, halves to even.
 
@@ -147,11 +147,11 @@ def to_settings(point: jax.Array, *, records: int, largest: int) -> dp_optim.Set
       point: epochs, batch, learning rate, noise multiplier, clip norm; the first two are rounded, and at least 1;
         NaN counts as 1.
       records: ``n``.
-      largest: a larger batch counts as this; so does one above ``n``.
+      largest: the largest batch; a larger batch counts as ``largest``, and a batch above ``n`` as ``n``.
     """
     point = jnp.asarray(point, jnp.float32).astype(
         jnp.result_type(float)
-    )  # all that their key holds, see ``_settings_key``
+    )  # the precision of their key, see ``_settings_key``
     epochs, batch = jnp.fmax(jnp.round(point[:2]), 1).astype(jnp.int32)
     batch = jnp.minimum(batch, min(largest, records))
     whole, rest = records // batch, records % batch
@@ -161,7 +161,7 @@ def to_settings(point: jax.Array, *, records: int, largest: int) -> dp_optim.Set
 
 @cache
 def _objective(measure: _Measure) -> Objective:
-    """One function object for equal arguments, so that no program is compiled twice; it pickles."""
+    """Return one function object for equal arguments, so no program is compiled twice; the function pickles."""
     return partial(_measure_point, measure)
 
 
@@ -171,10 +171,10 @@ def _measure_point(measure, point, data, keys=None):
     epsilon = partial(_epsilon, measure, records)
     if isinstance(settings.steps, Tracer):
         like = jax.ShapeDtypeStruct((), error.dtype)
-        found = jax.pure_callback(epsilon, like, settings, vmap_method="sequential")
+        value = jax.pure_callback(epsilon, like, settings, vmap_method="sequential")
     else:
-        found = jnp.asarray(epsilon(settings), error.dtype)
-    return jnp.stack([found, error])
+        value = jnp.asarray(epsilon(settings), error.dtype)
+    return jnp.stack([value, error])
 
 
 @partial(jax.jit, static_argnames="measure")
@@ -189,9 +189,9 @@ def _train(measure, point, data, keys):
 
 
 def _settings_key(key, settings):
-    """A key for these settings: the bits of each number in 32 bits, folded in.
+    """Derive a key from these settings: fold in each number as 32 bits.
 
-    Of 64 the last would be another key for what a compiled search and the point it reports differ by: rounding.
+    With 64 bits, rounding in the last would give a compiled search and the point it reports different keys.
     """
     for number in jax.tree.leaves(settings):
         kept = number.astype(jnp.float32) if jnp.issubdtype(number.dtype, jnp.floating) else number
@@ -200,8 +200,8 @@ def _settings_key(key, settings):
 
 
 def _epsilon(measure, records, settings):
-    """On the host, also from within a compiled program: NumPy alone."""
-    found = math.inf
+    """Compute epsilon on the host, also from within a compiled program: NumPy alone."""
+    epsilon = math.inf
     if float(settings.noise_multiplier) > 0:
-        found = measure.accountant(settings, records=records, delta=measure.delta).epsilon
-    return np.asarray(found, settings.noise_multiplier.dtype)
+        epsilon = measure.accountant(settings, records=records, delta=measure.delta).epsilon
+    return np.asarray(epsilon, settings.noise_multiplier.dtype)

@@ -1,7 +1,7 @@
 """The two oracles of DPareto: the proved ``epsilon`` of a setting, and its measured error.
 
 Avent et al. (2020), sections 2 and 4. A privacy oracle is host arithmetic on the setting alone. A utility oracle runs
-the algorithm ``R`` times on the data: what it returns is raw. ``objectives`` joins the two.
+the algorithm ``R`` times on the data and returns raw results. ``objectives`` joins the two.
 """
 
 import math
@@ -26,7 +26,7 @@ class Errors(NamedTuple):
 
 
 def training_epsilon(settings: dp_optim.Settings, *, records: int, delta: float) -> accounting.Bound:
-    """The smallest proved epsilon of DP-SGD or DP-Adam with these settings: host arithmetic, no data.
+    """Smallest proved epsilon of DP-SGD or DP-Adam with these settings: host arithmetic, no data.
 
     Formal guarantee: ``dp_optim.train`` with these settings on ``records`` examples is ``(epsilon, delta)``
     differentially private, replace-one, under the assumptions stated there.
@@ -34,7 +34,7 @@ def training_epsilon(settings: dp_optim.Settings, *, records: int, delta: float)
     Args:
       settings: concrete, not traced.
       records: ``n``, the number of training examples.
-      delta: of the statement, in (0, 1).
+      delta: of the guarantee, in (0, 1).
 
     Raises:
       ValueError: a number out of range, a batch larger than ``records``.
@@ -59,13 +59,13 @@ def training_epsilon(settings: dp_optim.Settings, *, records: int, delta: float)
 def training_guarantee(
     settings: dp_optim.Settings, model: models.Model, *, records: int, delta: float, noise: str = "exact"
 ) -> guarantee.Guarantee:
-    """What ``dp_optim.train`` with these settings guarantees to each training example; host arithmetic, no data.
+    """Guarantee of ``dp_optim.train`` with these settings to each training example; host arithmetic, no data.
 
-    ``(epsilon, delta)``-DP, replace-one, of the final parameters and all before, and GDP but for the same ``delta``
-    (``accounting.gdp_level``), which a ledger of notion "gdp" adds up; with exact noise within the total variation of
-    all draws, with noise in floats if it is as ideal noise is.
+    ``(epsilon, delta)``-DP, replace-one, of the final and all earlier parameters, and GDP but for the same ``delta``
+    (``accounting.gdp_level``): a ledger of notion "gdp" adds up this level. Exact noise is within the total variation
+    of all draws; noise in floats is assumed to be ideal.
 
-    The statement that there is none where no finite epsilon is proved for so little noise.
+    If no finite epsilon is proved for so little noise, the result is no guarantee (notion "none").
 
     Raises:
       ValueError: as ``training_epsilon``; an unknown noise.
@@ -77,14 +77,14 @@ def training_guarantee(
       dp 0.609406 and gdp 0.157..., delta=1e-05, total variation at most 1e-14 (replace_one) for training examples
     """
     exact = _checks.choice("noise", noise, dp_optim.NOISES) == "exact"
-    found = training_epsilon(settings, records=records, delta=delta)
-    if math.isinf(found.epsilon):
+    bound = training_epsilon(settings, records=records, delta=delta)
+    if math.isinf(bound.epsilon):
         return guarantee.no_guarantee("training examples", "no finite epsilon is proved for so little noise")
     rate, z, steps = int(settings.batch) / records, float(settings.noise_multiplier), int(settings.steps)
     mu = accounting.gdp_level([stage.sampled_gaussian(rate=rate, noise_multiplier=z, steps=steps)], delta)
     return guarantee.guarantee(
         "dp",
-        max(found.epsilon, guarantee.LEAST),
+        max(bound.epsilon, guarantee.LEAST),
         "replace_one",
         "training examples",
         assumptions=(guarantee.RANDOM_BITS if exact else guarantee.IDEAL_NOISE, guarantee.PUBLIC_CONFIG),
@@ -105,52 +105,52 @@ def training_errors(
     largest: int,
     optimizer: str = "sgd",
 ) -> Errors:
-    """Errors on ``test`` after training with each of ``keys (R,)``, vmapped. Pure; compiled once for all settings.
+    """Measure errors on ``test`` after training with each of ``keys (R,)``. Pure; compiled once for all settings.
 
-    A training that diverged, one with a score that is not finite, has error 1.
+    A diverged training, with a score that is not finite, has error 1.
 
     Formal guarantee: none. The errors are raw functions of the training and the test examples.
 
     Args:
-      keys: ``(R,)``, one for each training.
+      keys: ``(R,)``, a key for each training; vmapped.
       model: static.
       train: of ``models.examples``.
       test: ``features (t, d)`` and ``labels (t,)``.
       settings: of every training.
-      largest: the largest batch that will be used; static.
+      largest: the largest batch in use; static.
       optimizer: of ``dp_optim.OPTIMIZERS``; static.
     """
 
-    def one(key):
+    def run_once(key):
         params = dp_optim.train(
             key, model, train, settings, largest=largest, optimizer=optimizer, noise="float"
-        )  # which is faster, and what is returned is raw anyway
+        )  # faster, and the result is raw anyway
         finite = jnp.all(jnp.isfinite(models.scores(params, test[0])))
         return jnp.where(finite, 1.0 - models.accuracy(params, *test), 1.0)
 
-    return _summary(jax.vmap(one)(keys))
+    return _summary(jax.vmap(run_once)(keys))
 
 
 def sparse_vector_errors(
     keys: jax.Array, answers: jax.Array, noise: jax.Array, *, queries: int = 100, ones: int = 10
 ) -> Errors:
-    """``1 - F_1`` of the sparse vector technique on ``queries`` 0/1 queries in random order, ``ones`` of them 1.
+    """Measure ``1 - F_1`` of the sparse vector technique on ``queries`` 0/1 queries, ``ones`` of them 1, shuffled.
 
     The threshold is 1/2. Avent et al. (2020), Algorithm 1 and section 2.2.
 
     Formal guarantee: of one run's answers ``accounting.sparse_vector_epsilon``; of the errors returned here none.
 
     Args:
-      keys: ``(R,)``, one for each run.
-      answers: ``C ()``, how many queries may be answered with 1; a whole number.
+      keys: ``(R,)``, a key for each run.
+      answers: ``C ()``, the number of queries that may be answered with 1; a whole number.
       noise: ``b ()``, the sum of the two scales, split as in ``accounting.split_noise``.
       queries: static.
-      ones: how many queries have the true answer 1; static.
+      ones: number of queries with the true answer 1; static.
     """
     answers = jnp.asarray(answers, jnp.result_type(float))
     threshold_scale = noise / (1.0 + jnp.cbrt(2.0 * answers))
 
-    def one(key):
+    def run_once(key):
         order_key, threshold_key, query_key = jax.random.split(key, 3)
         truth = jax.random.permutation(order_key, jnp.arange(queries) < ones)
         threshold = 0.5 + threshold_scale * jax.random.laplace(threshold_key)
@@ -160,7 +160,7 @@ def sparse_vector_errors(
         right = jnp.sum(answered & truth, dtype=answers.dtype)
         return 1.0 - 2.0 * right / (jnp.sum(answered, dtype=answers.dtype) + ones)
 
-    return _summary(jax.vmap(one)(keys))
+    return _summary(jax.vmap(run_once)(keys))
 
 
 def _summary(errors: jax.Array) -> Errors:

@@ -4,8 +4,8 @@ Wu et al. (2017), algorithm 2, as in Avent et al. (2020), section 2.2: ``k`` pas
 ``min(1 / beta, 1 / (gamma t))``, the iterate kept in a ball of radius ``1 / gamma``, normal noise on the last one.
 Examples lie in the unit ball, a public bound: longer ones are scaled to length 1. No intercept.
 
-Formal guarantee: ``accounting.learner_epsilon`` of ``sensitivity.permutation_sgd``, replace-one, ``n`` public. It
-holds for every order by itself, so it does not matter how near to uniform the order is.
+Formal guarantee: ``accounting.learner_epsilon`` of ``sensitivity.permutation_sgd``, replace-one, ``n`` public. The
+guarantee holds for every single order, so the order need not be uniform.
 """
 
 import jax
@@ -25,16 +25,16 @@ def train(
     passes: int = 10,
     batch: int = 1,
 ) -> jax.Array:
-    """The released weights ``(d,)``. Pure; ``passes`` and ``batch`` are static.
+    """Train, and return the released weights ``(d,)``. Pure; ``passes`` and ``batch`` are static.
 
     Formal guarantee: ``accounting.learner_epsilon`` of ``sensitivity.permutation_sgd`` for ``regularisation``,
-    ``n``, ``batch`` and ``standard_deviation``. Replace-one, ``n`` public; it assumes ideal real-number noise and a
-    secret key that is used once. It does not depend on ``passes`` or on the order, so the order need not be exactly
+    ``n``, ``batch`` and ``standard_deviation``. Replace-one, ``n`` public. Assumes ideal real-number noise and a secret
+    key used once. The guarantee does not depend on ``passes`` or on the order, so the order need not be exactly
     uniform.
 
     Args:
-      key: of the order and the noise.
-      features: ``(n, d)``; a row that is not finite counts as zero, one longer than 1 is scaled to length 1.
+      key: for the order and the noise.
+      features: ``(n, d)``; a row that is not finite counts as zero, a row longer than 1 is scaled to length 1.
       labels: ``(n,)``, 0 or 1.
       regularisation: ``gamma ()``.
       standard_deviation: ``sigma ()`` of the noise.

@@ -1,13 +1,12 @@
 """Batches: uniform subsets of fixed size, without replacement, drawn anew at every step, as the accountant assumes.
 
-A batch is what Abadi et al. (2016) and Avent et al. (2020) call a lot.
+Abadi et al. (2016) and Avent et al. (2020) call a batch a lot.
 
-A small batch is drawn with replacement, and the first of equal draws are kept until there are enough: by symmetry every
-ordered subset is as likely, also given that there were enough different ones, so drawing all again where there were not
-is exact. A large one is the rows of the ``m`` smallest of ``n`` random words of 64 bits in their order, all drawn again
-where two of them, or the last and the next, are equal, which is exact by the same symmetry. How an example counts may
-depend on its place, so the order matters too. Random words are made for many steps at once: for one, what costs is the
-call.
+A small batch is drawn with replacement, and the first of equal draws are kept until there are enough. By symmetry every
+ordered subset is equally likely, also given enough different rows, so repeating the whole draw after too few is exact.
+A large batch is the rows of the ``m`` smallest of ``n`` random words of 64 bits in their order, all drawn again where
+two of them, or the last and the next, are equal: exact by the same symmetry. An example's value may depend on its
+place, so the order matters too. Random words are made for many steps at once, because the cost is per call.
 """
 
 import math
@@ -24,19 +23,22 @@ BLOCK = 32  # batches that share a call for random words
 
 
 class History(NamedTuple):
-    """Which rows were drawn when, to find equal draws: ``stamps (n,)``, the last draw of each row, and ``time ()``."""
+    """Row draws so far, to find equal draws: ``stamps (n,)``, the last draw of each row, and ``time ()``."""
 
     stamps: jax.Array
     time: jax.Array
 
 
 def empty_history(records: int) -> History:
-    """No row drawn. Start from it again after at most ``BLOCK`` batches, before ``time`` overflows int32."""
+    """Make a history without draws. Start again from it after at most ``BLOCK`` batches: ``time`` is int32."""
     return History(jnp.full(records, -1, jnp.int32), jnp.zeros((), jnp.int32))
 
 
 def draw_count(records: int, capacity: int) -> int:
-    """How many with replacement hold ``capacity`` different ones, but for one batch in a million; 0: not this way."""
+    """Number of draws with replacement for ``capacity`` different rows, in all but one batch in a million.
+
+    0: do not draw such a large batch this way.
+    """
     records, capacity = _checks.size("records", records), _checks.size("capacity", capacity)
     if capacity * SPARSE > records:
         return 0
@@ -45,30 +47,30 @@ def draw_count(records: int, capacity: int) -> int:
 
 
 def random_words(key: jax.Array, records: int, capacity: int) -> jax.Array:
-    """``(draws,)`` random words for one batch; for ``vmap`` over keys."""
+    """Draw ``(draws,)`` random words for one batch; for ``vmap`` over keys."""
     return jax.random.bits(key, (draw_count(records, capacity),), jnp.uint32)
 
 
 def draw(
     key: jax.Array, words: jax.Array, batch: jax.Array, capacity: int, history: History
 ) -> tuple[jax.Array, jax.Array, History]:
-    """Rows of ``n``, and which of them are the batch: ``m`` different ones.
+    """Draw rows of ``n``, with a mask of a batch of ``m`` different ones.
 
     Args:
-      key: for what ``words`` do not decide; not the key they were drawn with.
+      key: for randomness beyond ``words``; not the key of ``words``.
       words: of ``random_words``.
       batch: ``m () <= capacity``, traced.
       capacity: static, at most ``n``.
-      history: ``empty_history(n)``, or what the last draw returned.
+      history: ``empty_history(n)``, or the history returned by the last draw.
 
     Returns:
-      Rows ``(c,)``, a mask ``(c,)`` with ``m`` ones, and the history to pass on: so that it is written in place.
+      Rows ``(c,)``, a mask ``(c,)`` with ``m`` ones, and the history to pass on, for an update in place.
     """
     records = history.stamps.shape[0]
     count = draw_count(records, capacity)
     if not count:
         return _smallest(key, batch, records)[:capacity], jnp.arange(capacity, dtype=jnp.int32) < batch, history
-    whole = np.uint32(2**32 // records * records - 1)  # words above it would favour the first rows
+    whole = np.uint32(2**32 // records * records - 1)  # larger words would favour the first rows
     earlier_is_more = jnp.arange(count - 1, -1, -1, dtype=jnp.int32)
 
     def attempt(words, history):
@@ -92,7 +94,7 @@ def draw(
 
 
 def _smallest(key: jax.Array, batch: jax.Array, records: int) -> jax.Array:
-    """All rows ``(n,)``, of which the first ``m`` are an ordered subset, any with equal chances."""
+    """Order all rows ``(n,)`` at random; the first ``m`` are an ordered subset, uniform over all subsets."""
     numbers = jnp.arange(records, dtype=jnp.int32)
 
     def attempt(key):

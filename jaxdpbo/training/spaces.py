@@ -1,9 +1,9 @@
-"""The hyper-parameters of DP-SGD and DP-Adam that Avent et al. (2020) search, and how they draw them at random.
+"""Hyper-parameters of DP-SGD and DP-Adam searched by Avent et al. (2020), and their random settings.
 
 A setting is ``(epochs, batch, learning rate, noise multiplier, clip norm)``, the first two whole numbers. Table 1 calls
 the fourth a noise variance; in the paper's code, and here, it is the multiplier ``z``. Random settings follow tables 3
-and 4, as that code has them: drawn again where they leave their range, then rounded; their learning rates have another
-range than the search's.
+and 4, as implemented in that code: drawn again where they leave their range, then rounded; their learning rates have
+another range than the search's.
 """
 
 from typing import NamedTuple
@@ -17,13 +17,13 @@ INTEGER_MASK = (True, True, False, False, False)
 
 
 class Ranges(NamedTuple):
-    """``bounds (2, 5)`` of the search, ``sampled (2, 5)`` of random settings, and their distributions.
+    """Ranges ``bounds (2, 5)`` of the search, ``sampled (2, 5)`` of random settings, and their distributions.
 
     Attributes:
       bounds: Table 1.
-      sampled: Tables 3 and 4; a grid spans it too.
+      sampled: Tables 3 and 4; a grid covers this range too.
       batch: mean and standard deviation of a normal batch.
-      rates: of the exponential learning rate, noise multiplier and clip norm, each from its least value on.
+      rates: of the exponential learning rate, noise multiplier and clip norm, each starting at its least value.
     """
 
     bounds: np.ndarray
@@ -49,16 +49,16 @@ SPACES = {
 
 
 def random_settings(space: Ranges, count: int, seed: int) -> np.ndarray:
-    """``(count, 5)``, independent."""
+    """Draw ``(count, 5)`` independent settings."""
     count, rng = _checks.size("count", count), np.random.default_rng(_checks.size("seed", seed, minimum=0))
     low, high = space.sampled
 
     def clip(draw, column):
-        found = np.empty(0)
-        while len(found) < count:
-            some = draw(2 * count)
-            found = np.append(found, some[(some >= low[column]) & (some <= high[column])])
-        return found[:count]
+        values = np.empty(0)
+        while len(values) < count:
+            draws = draw(2 * count)
+            values = np.append(values, draws[(draws >= low[column]) & (draws <= high[column])])
+        return values[:count]
 
     columns = [
         clip(lambda size: rng.uniform(low[0], high[0], size), 0),
@@ -74,7 +74,7 @@ def random_settings(space: Ranges, count: int, seed: int) -> np.ndarray:
 
 
 def grid_settings(space: Ranges, size: int) -> np.ndarray:
-    """``(size^5, 5)``: every combination of ``size`` equally spaced values of each; whole numbers rounded."""
+    """Make ``(size^5, 5)`` settings: all combinations of ``size`` equally spaced values; whole numbers rounded."""
     size = _checks.size("size", size)
     axes = [np.linspace(low, high, size) for low, high in space.sampled.T]
     settings = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))

@@ -1,4 +1,4 @@
-"""Tuning and training under one statement: a private selection, one call for both, and a front."""
+"""Tuning and training under a single guarantee: private selection, tuning with training, and a front."""
 
 from jaxdpbo.tuning._fitting import Tuned
 from jaxdpbo.tuning.front import Front, private_front

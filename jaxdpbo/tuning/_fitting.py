@@ -1,4 +1,4 @@
-"""What ``tune_and_train`` and ``private_front`` share: their arguments, calibrated noise, a training and its score."""
+"""Code shared by ``tune_and_train`` and ``private_front``: arguments, calibrated noise, a training and its score."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -20,19 +20,19 @@ HELD_OUT = 0.2  # of the rows, where no validation rows are given
 NOISE = "exact"
 LARGEST = 50.0  # of epsilon
 DRAWS = 1e-20  # more than the total variation of a search's noise, or of a score's
-LEAST_SHARE = 0.02  # of epsilon, that one training may cost
+LEAST_SHARE = 0.02  # least share of epsilon for one training
 LEAST_ROWS = 10
-SHRUNK = 0.985  # what a training may cost, until all of it fits
+SHRUNK = 0.985  # factor on the cost of a training, until the total fits
 
 
 class Tuned(NamedTuple):
-    """All that may be published.
+    """Everything you may publish.
 
     Attributes:
-      model: of the private training; None where it failed.
-      setting: that it was trained with.
-      noise: of that training, by its own measure.
-      guarantees: a statement for each set of rows.
+      model: of the private training; None if the training failed.
+      setting: of the training.
+      noise: of the training, by its own measure.
+      guarantees: a guarantee for each set of rows.
     """
 
     model: Any
@@ -42,7 +42,7 @@ class Tuned(NamedTuple):
 
 
 class TuningArguments(NamedTuple):
-    """The arguments of ``tune_and_train``, checked; ``delta`` for ideal noise."""
+    """Checked arguments of ``tune_and_train``; ``delta`` is for ideal noise."""
 
     training: Training
     settings: tuple[Setting, ...]
@@ -55,27 +55,27 @@ class TuningArguments(NamedTuple):
 
 
 def check_rows(training: Training, rows: Any, validation: Any) -> tuple[Rows, Rows | None]:
-    """Both, checked: before anything is charged.
+    """Check training and validation rows, before anything is charged.
 
     Raises:
-      ValueError: rows of another shape than the training takes, or the same in both roles.
-      TypeError: no arrays.
+      ValueError: rows of a shape not supported by the training, or the same rows in both roles.
+      TypeError: not arrays.
     """
     rows = _check_arrays("rows", rows, training)
     if validation is None:
         return rows, None
     validation = _check_arrays("validation", validation, training)
-    if any(np.shares_memory(one, other) for one, other in zip(rows, validation, strict=True)):
-        raise ValueError("validation must be other rows than those that train: these are the same")
+    if any(np.shares_memory(leaf, other) for leaf, other in zip(rows, validation, strict=True)):
+        raise ValueError("validation must not share memory with rows: pass rows that do not train")
     return rows, validation
 
 
 def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
-    """Two arrays of numbers, whatever the elements of arrays of objects are."""
+    """Check two arrays of numbers, for any elements of object arrays."""
     if not isinstance(rows, (tuple, list)) or len(rows) != 2:
         raise TypeError(f"{name} must be (features, labels), got {type(rows).__name__}")
-    if not all(isinstance(leaf, (np.ndarray, jax.Array)) for leaf in rows):  # one odd label types all of a list
-        raise TypeError(f"{name} must be two arrays of numbers")
+    if not all(isinstance(leaf, (np.ndarray, jax.Array)) for leaf in rows):  # in a list, an odd label changes the dtype
+        raise TypeError(f"{name} must be two NumPy or JAX arrays of numbers")
     features, labels = map(np.asarray, _user_values.to_data(tuple(rows)))
     if not {features.dtype.kind, labels.dtype.kind} <= set("fiub"):
         raise TypeError(f"{name} must be two arrays of real numbers")
@@ -88,8 +88,8 @@ def _check_arrays(name: str, rows: Any, training: Training) -> Rows:
 
 
 def ideal_delta(asked: TuningArguments, times: float, records: int) -> float:
-    """What is left of ``delta`` for ideal noise: exact noise is within a total variation of it."""
-    variation = max(asked.training.total_variation(each, records) for each in asked.settings) + DRAWS
+    """Remaining ``delta`` for ideal noise, after the total variation of exact noise."""
+    variation = max(asked.training.total_variation(setting, records) for setting in asked.settings) + DRAWS
     if asked.epsilon > LARGEST:
         raise ValueError(f"epsilon must be at most {LARGEST:g}, got {asked.epsilon:g}")
     left = asked.delta - (1 + np.exp(asked.epsilon)) * times * variation
@@ -99,7 +99,7 @@ def ideal_delta(asked: TuningArguments, times: float, records: int) -> float:
 
 
 def split_rows(rows: Rows, validation: Rows | None) -> tuple[Rows, Rows]:
-    """Rows to train on and rows to score on: as given, or by a public permutation of row numbers."""
+    """Split into rows to train on and rows to score on: as given, or by a public permutation of row numbers."""
     if validation is not None:
         return rows, validation
     order = np.random.default_rng(0).permutation(len(rows[1]))
@@ -109,7 +109,7 @@ def split_rows(rows: Rows, validation: Rows | None) -> tuple[Rows, Rows]:
 
 
 def score(training: Training, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array) -> float:
-    """The noised mean loss on ``rows``: one of the releases of ``budget``.
+    """Noised mean loss on ``rows``, a release of ``budget``.
 
     Raises:
       ValueError: the training returns losses of another shape.
@@ -122,7 +122,7 @@ def score(training: Training, model: Any, rows: Rows, budget: calibration.SumBud
 def score_silently(
     asked: TuningArguments, model: Any, rows: Rows, budget: calibration.SumBudget, key: jax.Array
 ) -> float:
-    """``score``, silenced; the worst of a model that failed."""
+    """Compute ``score`` silently; inf for a failed model."""
     with _silence.isolate():
         try:
             return np.inf if model is None else score(asked.training, model, rows, budget, key)
@@ -137,7 +137,7 @@ def score_silently(
 def fit_silently(
     asked: TuningArguments, setting: Setting, noise: float, rows: Rows, key: jax.Array, of_globals: jax.Array
 ) -> Any:
-    """The model, silenced; None where the training fails: an exception may quote rows."""
+    """Train a model silently; None if the training fails: an exception may quote rows."""
     with _silence.isolate():
         try:
             selection.seed_globals(of_globals)
@@ -151,32 +151,32 @@ def fit_silently(
 
 
 def noises(asked: TuningArguments, records: int, epsilon: float, delta: float) -> list[float]:
-    """Of each setting, so that one training costs ``(epsilon, delta)``."""
-    return [trainings.noise_for(asked.training, each, records, epsilon, delta) for each in asked.settings]
+    """Noise of each setting at which one training costs ``(epsilon, delta)``."""
+    return [trainings.noise_for(asked.training, setting, records, epsilon, delta) for setting in asked.settings]
 
 
 def costs(asked: TuningArguments, noises: Sequence[float], records: int) -> list[stage.Stage]:
-    """Of one training with each setting."""
-    return [asked.training.cost(each, noise, records) for each, noise in zip(asked.settings, noises, strict=True)]
+    """Cost of one training with each setting."""
+    return [asked.training.cost(setting, noise, records) for setting, noise in zip(asked.settings, noises, strict=True)]
 
 
 def worst_stage(what: str, costs: Sequence[stage.Stage]) -> stage.Stage:
-    """Of a training whose setting was drawn, or chosen by what was released: one curve above all of them."""
-    return stage.from_curve(accounting.worst_profile([each.profile for each in costs]), what)
+    """Cost of a training with a drawn setting, or a setting chosen from releases: a curve above all costs."""
+    return stage.from_curve(accounting.worst_profile([cost.profile for cost in costs]), what)
 
 
 def calibrate(
     asked: TuningArguments, records: int, epsilon: float, delta: float, of_all: Callable[[Sequence[stage.Stage]], float]
 ) -> tuple[list[float], list[stage.Stage]]:
-    """The noise of each setting, so that one training costs the same and ``of_all`` what was asked for; no data."""
+    """Calibrate the noise of each setting: equal cost a training, ``of_all`` within the requested epsilon; no data."""
     while True:
-        found = noises(asked, records, epsilon, delta)
-        of_each = costs(asked, found, records)
+        noise_levels = noises(asked, records, epsilon, delta)
+        of_each = costs(asked, noise_levels, records)
         if of_all(of_each) <= asked.epsilon:
-            return found, of_each
+            return noise_levels, of_each
         epsilon *= SHRUNK
         if epsilon < LEAST_SHARE * asked.epsilon:
-            raise ValueError(f"delta must be smaller beside an epsilon of {asked.epsilon:g}, got {asked.delta:g}")
+            raise ValueError(f"delta must be smaller for epsilon = {asked.epsilon:g}, got {asked.delta:g}")
 
 
 @jax.jit

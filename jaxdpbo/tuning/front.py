@@ -1,9 +1,9 @@
-"""A front of privacy and utility that may be published: DPareto on private trainings and noised scores.
+"""Publishable front of privacy and utility: DPareto on private trainings and noised scores.
 
-The front of Avent et al. (2020) is made of raw errors, and of as many trainings as the search looked at. Here every
-training is charged its level of Gaussian DP (``accounting.gdp_level``), every error is noised, and the search reads
-nothing else: all of it is under one statement for each set of rows, which no later choice can exceed. What one training
-with a setting would cost alone is the front's other axis.
+The front of Avent et al. (2020) is made of raw errors, and of all trainings in the search. Here every training is
+charged its level of Gaussian DP (``accounting.gdp_level``), every error is noised, and the search reads nothing else:
+one guarantee for each set of rows covers everything, whichever settings the search chooses. The front's other axis is
+the cost of a single training with a setting.
 """
 
 import math
@@ -26,23 +26,23 @@ from jaxdpbo.tuning.training import Rows, Setting, Training
 from jaxdpbo.types import ArrayLike, Query, State
 
 LEVELS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of epsilon, for one training
-FIRST, CHEAP = 8, 2  # trainings before the search has a model; none of them at the two largest levels, where few fit
-SHARE = 0.1  # of delta, for what sampled trainings are Gaussian DP but for
-BEYOND = 2.0  # of the largest level: the reference
+FIRST, CHEAP = 8, 2  # trainings before the search has a model; none at the CHEAP largest levels, where few fit
+SHARE = 0.1  # of delta: sampled trainings are Gaussian DP but for this share
+BEYOND = 2.0  # reference, as a multiple of the largest level
 WORST = 0.999
 
 
 class Front(NamedTuple):
-    """All that may be published; ``t`` trainings in their order, each with its setting.
+    """Everything you may publish: ``t`` trainings in order, each with its setting.
 
     Attributes:
-      settings: that were tried.
-      epsilons: ``(t,)``, what one training with the setting and its noise costs alone, at the ``delta`` asked for.
-      errors: ``(t,)``, mean losses on the validation rows, noised, in [0, 1]; 1 of a training that failed.
+      settings: of the trainings.
+      epsilons: ``(t,)``, cost of one training alone with its setting and noise, at the requested ``delta``.
+      errors: ``(t,)``, mean losses on the validation rows, noised, in [0, 1]; 1 for a failed training.
       noises: ``(t,)``, of the trainings, by their own measure.
-      front: ``(t,)``, True where nothing has less epsilon and less error, of these.
-      models: of the trainings; None where one failed.
-      guarantees: a statement for each set of rows, of everything here.
+      front: ``(t,)``, True where no other training has less epsilon and less error.
+      models: of the trainings; None for a failed training.
+      guarantees: a guarantee for each set of rows, of everything here.
     """
 
     settings: tuple[Setting, ...]
@@ -58,10 +58,10 @@ class _Candidates(NamedTuple):
     """Every setting at every level, ``(c,)``.
 
     Attributes:
-      setting: its number.
+      setting: number of the setting.
       epsilon: of one training.
-      noise: of that training.
-      mu: its GDP level, but for a delta.
+      noise: of one training.
+      mu: GDP level of one training, but for a delta.
       units: ``(c, d)``, for the search.
     """
 
@@ -73,7 +73,7 @@ class _Candidates(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What may be spent: the candidates, the GDP level of all trainings, the budget of as many scores."""
+    """Spending plan: the candidates, the GDP level of all trainings, the budget of as many scores."""
 
     asked: _fitting.TuningArguments
     candidates: _Candidates
@@ -98,19 +98,19 @@ def private_front(
 ) -> Front:
     """Search for a front of privacy and utility, ``(epsilon, delta)``-DP in all, models and errors included.
 
-    Formal guarantee: replacing one row changes the law of everything returned by ``(epsilon, delta)`` at most, of
-    training and of validation rows each by its own statement. Levels of Gaussian DP that a search chose by what was
-    released add up in squares, and it ends before they exceed the budget (docs/theorems.md).
+    Formal guarantee: everything returned is ``(epsilon, delta)``-DP, replace-one, for training rows and for validation
+    rows, each by a guarantee of its own. Levels of Gaussian DP chosen from earlier releases add up in squares, and the
+    search ends before they exceed the budget (docs/theorems.md).
 
-    Avent et al. (2020), Algorithm 2, over the settings at all levels: the next training is the one whose result would
-    most likely add to the front, in the logarithm of epsilon.
+    Avent et al. (2020), Algorithm 2, over the settings at all levels: train next at the candidate most likely to add to
+    the front, in the logarithm of epsilon.
 
     ============================  =====================================================================
     case                          result
     ============================  =====================================================================
-    a training that fails         its error is 1, its model None, and it is paid for
-    too little is left for any    the search ends, with fewer than ``count``
-    all candidates were tried     likewise
+    a training that fails         its error is 1, its model None, and its cost is charged
+    too little budget is left     the search ends, with fewer than ``count``
+    all candidates were tried     the search ends, with fewer than ``count``
     ============================  =====================================================================
 
     >>> import numpy as np
@@ -128,30 +128,30 @@ def private_front(
     Args:
       training: such as ``DPSGD``.
       rows: ``(features, labels)``.
-      settings: a public list, of a fixed length; a box is searched through a fixed sample of it.
-      epsilon: of all that is returned.
-      delta: likewise, and of ``Front.epsilons``.
-      levels: ``(l,)`` epsilons that one training may cost alone; where not given a half of ``epsilon``, a quarter, down
-        to a 32nd. They are the front's other axis, so public.
-      count: of trainings, at most.
-      validation: rows to score on; a fifth of ``rows`` where not given.
-      on_error: "raise" for looking for mistakes on data that nobody minds: otherwise a training that fails has lost.
-      ledgers: by set of rows ("training rows", "validation rows"), where its statement is charged before anything
-        begins.
-      key: for tests; from the operating system where not given.
+      settings: a public list, of a fixed length; to search a box, pass a fixed sample of it.
+      epsilon: for everything returned.
+      delta: for everything returned, and for ``Front.epsilons``.
+      levels: ``(l,)`` epsilons allowed for one training alone; default: a half of ``epsilon``, a quarter, down to a
+        32nd. They are the front's other axis, so public.
+      count: number of trainings, at most.
+      validation: rows to score on; default: a fifth of ``rows``.
+      on_error: "worst": a training that fails loses. "raise": for debugging on data without privacy needs.
+      ledgers: for each set of rows ("training rows", "validation rows"), where its guarantee is charged before the
+        start.
+      key: for tests; default: from the operating system.
       insecure_key: see ``run_scan``.
 
     Raises:
       ValueError: an argument out of range, a level so small that no noise suffices, or all too large for the budget; a
-        training for which no level of Gaussian DP is proved.
+        training without a proved level of Gaussian DP.
       TypeError: an argument of the wrong kind.
       ledger.LedgerError: the budget does not suffice, or the name was used before.
     """
     settings = selection.check_settings(settings)
     typed_delta, epsilon, delta = delta, _checks.positive("epsilon", epsilon), _checks.probability("delta", delta)
     on_error, count = _checks.choice("on_error", on_error, selection.ON_ERROR), _checks.size("count", count, minimum=2)
-    given = np.multiply(LEVELS, epsilon) if levels is None else _checks.vector("levels", levels)
-    axis = np.unique([_checks.positive("levels", each) for each in given.tolist()])
+    level_values = np.multiply(LEVELS, epsilon) if levels is None else _checks.vector("levels", levels)
+    axis = np.unique([_checks.positive("levels", level) for level in level_values.tolist()])
     keys.refuse_trace("the key of private_front()")
     apart = validation is not None
     rows, validation = _fitting.check_rows(training, rows, validation)
@@ -160,17 +160,17 @@ def private_front(
     asked = asked._replace(delta=_fitting.ideal_delta(asked, count, len(rows[1])))
     rows, validation = _fitting.split_rows(rows, validation)
     plan = _plan(asked, axis, count, delta, len(rows[1]), len(validation[1]))
-    stated = _statements(plan, len(rows[1]), apart)
-    secret, first = keys.for_release(key, stated[0], insecure_key)
-    stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
-    selection.charge(ledgers, stated, "a front", settings, axis.tolist(), count)
-    return _search(plan, (rows, validation), secret)._replace(guarantees=stated)
+    guarantees = _statements(plan, len(rows[1]), apart)
+    secret, first = keys.for_release(key, guarantees[0], insecure_key)
+    guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
+    selection.charge(ledgers, guarantees, "a front", settings, axis.tolist(), count)
+    return _search(plan, (rows, validation), secret)._replace(guarantees=guarantees)
 
 
 def _plan(
     asked: _fitting.TuningArguments, axis: np.ndarray, count: int, delta: float, records: int, users: int
 ) -> _Plan:
-    """What may be spent, and on what; host arithmetic, no data."""
+    """Plan the spending of the budget; host arithmetic, no data."""
     within = accounting.gdp_mu(asked.epsilon, (1 - SHARE) * asked.delta)
     candidates = _candidates(asked, axis, records, delta, SHARE * asked.delta / count)
     count = min(count, len(candidates.mu))
@@ -185,29 +185,29 @@ def _plan(
 def _candidates(
     asked: _fitting.TuningArguments, axis: np.ndarray, records: int, delta: float, but_for: float
 ) -> _Candidates:
-    """With the least noise for each; host arithmetic, no data.
+    """Make the candidates, each with its least noise; host arithmetic, no data.
 
     Raises:
       ValueError: no noise suffices, or no level of Gaussian DP is proved.
     """
-    training, found = asked.training, []
+    training, candidate_rows = asked.training, []
     coordinates = _coordinates(asked.settings)
     for number, setting in enumerate(asked.settings):
         for level in axis.tolist():
             noise = trainings.noise_for(training, setting, records, level, delta)
             mu = max(accounting.gdp_level([training.cost(setting, noise, records)], but_for), guarantee.LEAST)
-            if math.isinf(mu):  # or the search would end in an error when it came to this one
-                raise ValueError(
-                    f"training must be Gaussian DP but for a delta of {but_for:g}, not so {setting!r:.200}"
-                )
-            found.append((number, level, noise, mu, *coordinates[number], *_places(np.log(axis), math.log(level))))
-    table = np.array(found)
+            if math.isinf(mu):  # raise now, not in the middle of the search
+                raise ValueError(f"training must be Gaussian DP but for a delta of {but_for:g}, got {setting!r:.200}")
+            candidate_rows.append(
+                (number, level, noise, mu, *coordinates[number], *_places(np.log(axis), math.log(level)))
+            )
+    table = np.array(candidate_rows)
     number, level, noise, mu = table[:, :4].T
     return _Candidates(number.astype(int), level, noise, mu, table[:, 4:])
 
 
 def _coordinates(settings: Sequence[Setting]) -> np.ndarray:
-    """Settings in the unit cube, ``(s, d)``: each value by its rank, so that no unit matters; words in their order.
+    """Map settings to the unit cube, ``(s, d)``: each value by its rank, so units do not matter; words by order.
 
     Raises:
       ValueError: settings of different names.
@@ -220,32 +220,32 @@ def _coordinates(settings: Sequence[Setting]) -> np.ndarray:
 
 
 def _ranks(values: list[Any]) -> list[float]:
-    """In [0, 1]."""
+    """Ranks of values, in [0, 1]."""
     if not all(isinstance(value, (int, float)) for value in values):
         values = [list(map(repr, values)).index(repr(value)) for value in values]
-    known = sorted(set(values))
-    return [known.index(value) / max(len(known) - 1, 1) for value in values]
+    distinct = sorted(set(values))
+    return [distinct.index(value) / max(len(distinct) - 1, 1) for value in values]
 
 
 def _places(axis: np.ndarray, value: float) -> list[float]:
-    """Of a value between the axis' ends."""
+    """Position of a value between the axis' ends."""
     return [(value - axis[0]) / (axis[-1] - axis[0]) if len(axis) > 1 else 0.5]
 
 
 def _statements(plan: _Plan, records: int, apart: bool) -> tuple[guarantee.Guarantee, ...]:
-    """Of training rows by the curve that all trainings stay under, of validation rows by the scores' noise."""
+    """Guarantees of training rows, by a curve above all trainings, and of validation rows, by the scores' noise."""
     asked, count = plan.asked, plan.budget.steps
     but_for = SHARE * asked.delta
 
-    def curve(at: float) -> float:
-        return min(1.0, accounting.gdp_delta(plan.within, at) + but_for)
+    def curve(epsilon: float) -> float:
+        return min(1.0, accounting.gdp_delta(plan.within, epsilon) + but_for)
 
     trained = accounting.total(
         [stage.from_curve(curve, f"at most {count} trainings, chosen as they came")], asked.delta
     )
     of_scores = calibration.statement(plan.budget, VALIDATION)
     scored = accounting.total([stage.gaussian(of_scores.level, "noised scores")], asked.delta)
-    variation = count * max(asked.training.total_variation(each, records) for each in asked.settings)
+    variation = count * max(asked.training.total_variation(setting, records) for setting in asked.settings)
     rests = (guarantee.RANDOM_BITS, guarantee.FAILS_BY_NOISE, *asked.training.assumptions())
     rests += (guarantee.ROWS_APART,) if apart else ()
     return (
@@ -255,7 +255,7 @@ def _statements(plan: _Plan, records: int, apart: bool) -> tuple[guarantee.Guara
 
 
 def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
-    """Trainings until there are as many as the budget of scores is for, or no other is within what is left."""
+    """Train until the budget of scores is used up, or no other training fits."""
     asked, candidates, most = plan.asked, plan.candidates, plan.budget.steps
     of_design, of_runs, of_fits = jax.random.split(key, 3)
     design, width = _design(of_design, candidates, min(FIRST, most // 2)), candidates.units.shape[1]
@@ -283,8 +283,8 @@ def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
         errors.append(float(np.clip(score, 0.0, 1.0)))
         measured = np.array([[candidates.epsilon[number], errors[-1]]])
         of_fit, unit = jax.random.fold_in(of_fits, step), candidates.units[number][None]
-        state, found = _observe(of_fit, config, state, unit, measured, candidates.units)
-        gains, front = map(np.asarray, found)
+        state, results = _observe(of_fit, config, state, unit, measured, candidates.units)
+        gains, front = map(np.asarray, results)
         tried.append(number)
     return Front(
         settings=tuple(asked.settings[candidates.setting[number]] for number in tried),
@@ -298,7 +298,7 @@ def _search(plan: _Plan, rows: tuple[Rows, Rows], key: jax.Array) -> Front:
 
 
 def _design(key: jax.Array, candidates: _Candidates, count: int) -> list[int]:
-    """Settings in random order, levels in turn but for the largest."""
+    """Initial design: settings in random order, levels in turn except the largest."""
     levels = np.unique(candidates.epsilon)
     levels = levels[: max(len(levels) - CHEAP, 1)]
     order = np.asarray(jax.random.permutation(key, len(candidates.mu))).tolist()
@@ -307,7 +307,7 @@ def _design(key: jax.Array, candidates: _Candidates, count: int) -> list[int]:
 
 
 def _fits(plan: _Plan, numbers: Sequence[int]) -> bool:
-    """Whether these trainings are within the budget; rounded up."""
+    """Return whether these trainings are within the budget; rounded up."""
     return accounting.compose_gdp_rounded_up(*plan.candidates.mu[list(numbers)].tolist()) <= plan.within
 
 
@@ -315,7 +315,7 @@ def _fits(plan: _Plan, numbers: Sequence[int]) -> bool:
 def _observe(
     key: jax.Array, config: dpareto.Config, state: State, units: jax.Array, values: jax.Array, candidates: jax.Array
 ) -> tuple[State, tuple[jax.Array, jax.Array]]:
-    """The state after one training; what every candidate would then gain, and the front."""
+    """Return the state after one training, the improvement of every candidate, and the front."""
     query = Query(units, jnp.ones(1, bool))
     state, _ = dpareto.algorithm.tell(key, config, state, query, values)
     released = dpareto.algorithm.release(key, config, state)

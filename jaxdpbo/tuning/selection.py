@@ -1,9 +1,9 @@
-"""Private selection: a random number of private runs, of which the best alone leaves.
+"""Private selection: run a random number of private runs, and release the best alone.
 
-Looking at many private models costs as many times one; of a selection the loser's cost is hidden by not saying how many
-there were (Liu and Talwar 2019; Papernot and Steinke 2022; the bound is ours, docs/theorems.md). So the number of runs,
-the losers, their number and their order appear nowhere: not in a result, a log, a bar, a ledger or an exception. How
-long the call takes shows them to whoever can time it (docs/threat-model.md).
+Publishing many private models costs many times the budget of one. A selection hides the cost of the losers by keeping
+the number of runs secret (Liu and Talwar 2019; Papernot and Steinke 2022; the bound is ours, docs/theorems.md). So the
+number of runs, the losers, their number and their order appear nowhere: not in a result, a log, a progress bar, a
+ledger or an exception. Running time reveals them to anyone who can time the call (docs/threat-model.md).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +25,13 @@ Cost = stage.Stage | Sequence[stage.Stage]
 
 
 class Selected(NamedTuple):
-    """All that may be published.
+    """Everything you may publish.
 
     Attributes:
       setting: of the best run.
-      output: of that run, such as its model; None where every run failed.
-      score: of that run, as it came: noised where it was measured on protected rows.
-      guarantees: a statement for each set of rows.
+      output: of the best run, such as its model; None if every run failed.
+      score: of the best run, as returned: noised if measured on protected rows.
+      guarantees: a guarantee for each set of rows.
     """
 
     setting: Any
@@ -55,12 +55,12 @@ def private_selection(
     key: jax.Array | None = None,
     insecure_key: bool = False,
 ) -> Selected:
-    """Run a private training with settings drawn at random, a random number of times, and return the best run alone.
+    """Run a private training with random settings, a random number of times, and return the best run alone.
 
-    Formal guarantee: for each set of rows in ``costs``, ``(epsilon, delta)``-DP, replace-one, of all that is returned,
-    ``epsilon`` being ``accounting.selection_epsilon`` of the average profile of the settings; it holds if one run is
-    what ``costs`` says, its score included, if the number of runs stays unknown, and if whether a run fails follows
-    from what it noised (each by name in the statement).
+    Formal guarantee: for each set of rows in ``costs``, ``(epsilon, delta)``-DP, replace-one, of everything returned,
+    with ``epsilon`` the ``accounting.selection_epsilon`` of the average profile of the settings. Assumptions, by name
+    in the guarantee: ``costs`` covers one run, its score included; the number of runs stays unknown; failure of a run
+    depends only on noised values.
 
     >>> import jax
     >>> from jaxdpbo import tuning
@@ -77,28 +77,28 @@ def private_selection(
 
     Args:
       train_and_score: ``(setting, key) -> (output, score)``, a private mechanism: everything that depends on protected
-        rows, the score among it, is noised with ``key``. The lower the score the better; NaN is the worst.
-      settings: drawn uniformly, with replacement, from this list: it must be public, and of a fixed length. A box is
-        searched through a fixed sample of it.
-      mean: of the number of runs, above 1.
-      costs: what ONE run costs each set of rows, by words that say whose: a ``stage`` for all settings, or a sequence
-        of one for each. Rows that train and rows that score have a statement each; rows that do both have one cost,
-        composed (``accounting.stage.from_curve(accounting.compose_profile([...]))``).
-      delta: of each statement.
+        rows, the score too, is noised with ``key``. Lower scores are better; NaN is the worst.
+      settings: a public list of a fixed length, drawn from uniformly, with replacement. To search a box, pass a fixed
+        sample of it.
+      mean: mean number of runs, above 1.
+      costs: the cost of ONE run to each set of rows, by the name of the set: a ``stage`` for all settings, or a
+        sequence with a stage for each. Rows that train and rows that score have separate guarantees; rows in both roles
+        have one cost, composed (``accounting.stage.from_curve(accounting.compose_profile([...]))``).
+      delta: of each guarantee.
       eta: shape of the truncated negative binomial distribution of the number of runs: 0 is logarithmic, 1 geometric. A
         smaller ``eta`` gives a single run more often and costs less privacy at the same mean.
-      run_total_variation: how far at most one run's noise is from ideal noise.
-      assumptions: that one run's cost rests on, by name: ``guarantee.IDEAL_NOISE`` of noise in floats.
-      on_error: "worst": a run that raises has lost. "raise", for looking for mistakes on data that nobody minds.
-      ledgers: by set of rows, where its statement is charged before the first run. Nothing is given out again: a
-        second call under the same name is refused.
-      key: for tests; from the operating system where not given.
+      run_total_variation: bound on the total variation between one run's noise and ideal noise.
+      assumptions: of one run's cost, by name: ``guarantee.IDEAL_NOISE`` for noise in floats.
+      on_error: "worst": a run that raises loses. "raise": for debugging on data without privacy needs.
+      ledgers: for each set of rows, where its guarantee is charged before the first run. No result is returned
+        again: a second call under the same name is refused.
+      key: for tests; default: from the operating system.
       insecure_key: see ``run_scan``.
 
     Raises:
       ValueError: no settings, no costs, a number out of range, nothing proved at this ``delta``.
       TypeError: an argument of the wrong kind.
-      ledger.LedgerError: a budget does not suffice, or a name stands for another or an earlier selection.
+      ledger.LedgerError: a budget does not suffice, or a name belongs to another or an earlier selection.
     """
     if not callable(train_and_score):
         raise TypeError(f"train_and_score must be a function, got {type(train_and_score).__name__}")
@@ -106,14 +106,14 @@ def private_selection(
     law = accounting.repetitions(eta, mean)
     table = repetition.table(law)
     variation = law.mean * _checks.nonnegative("run_total_variation", run_total_variation) + table.total_variation
-    stated = tuple(one.assuming(*assumptions) for one in statements(law, settings, costs, delta, variation))
+    guarantees = tuple(other.assuming(*assumptions) for other in statements(law, settings, costs, delta, variation))
     keep = _checks.choice("on_error", on_error, ON_ERROR) == "worst"
     keys.refuse_trace("the key of private_selection()")
-    secret, first = keys.for_release(key, stated[0], insecure_key)
-    stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
-    charge(ledgers, stated, "private selection", law, settings)
+    secret, first = keys.for_release(key, guarantees[0], insecure_key)
+    guarantees = (first, *(other.assuming(*first.assumptions) for other in guarantees[1:]))
+    charge(ledgers, guarantees, "private selection", law, settings)
     setting, output, score = _best(train_and_score, settings, table, secret, keep)
-    return Selected(setting, output, score, stated)
+    return Selected(setting, output, score, guarantees)
 
 
 def statements(
@@ -123,27 +123,28 @@ def statements(
     delta: float,
     variation: float = 0.0,
 ) -> tuple[guarantee.Guarantee, ...]:
-    """What a selection gives each set of rows; host arithmetic, no data.
+    """Compute the guarantee of a selection for each set of rows; host arithmetic, no data.
 
     Raises:
-      ValueError: no costs, as many stages as settings are wanted, or nothing is proved at this ``delta``.
-      TypeError: a cost is no stage.
+      ValueError: no costs, a number of stages other than 1 or the number of settings, or nothing proved at this
+        ``delta``.
+      TypeError: a cost is not a stage.
     """
     if not isinstance(costs, Mapping) or not costs:
-        raise ValueError(f"costs must say whose rows and what one run costs them, got {costs!r}")
-    found = []
+        raise ValueError(f"costs must map each set of rows to the cost of one run, got {costs!r}")
+    guarantees = []
     for whose, cost in costs.items():
         of_one = (cost,) if isinstance(cost, stage.Stage) else tuple(cost) if isinstance(cost, Sequence) else ()
-        if not of_one or not all(isinstance(each, stage.Stage) for each in of_one):
+        if not of_one or not all(isinstance(part, stage.Stage) for part in of_one):
             raise TypeError(f"costs must be stages of jaxdpbo.accounting, got {cost!r} for {whose!r}")
         if len(of_one) not in (1, len(settings)):
             raise ValueError(f"costs must be one stage, or one for each of {len(settings)} settings, got {len(of_one)}")
-        profile = accounting.average_profile([1 / len(of_one)] * len(of_one), [each.profile for each in of_one])
+        profile = accounting.average_profile([1 / len(of_one)] * len(of_one), [part.profile for part in of_one])
         epsilon = accounting.selection_epsilon(law, profile, delta)
         if not np.isfinite(epsilon):
             raise ValueError(f"costs must be smaller: nothing is proved for {whose!r} at delta={delta:g}")
         rests = (guarantee.RANDOM_BITS, guarantee.PUBLIC_CONFIG, guarantee.RUN_COST, guarantee.RUNS_UNKNOWN)
-        found.append(
+        guarantees.append(
             guarantee.guarantee(
                 "dp",
                 max(epsilon, np.finfo(float).tiny),
@@ -154,38 +155,40 @@ def statements(
                 total_variation=variation,
             )
         )
-    return tuple(found)
+    return tuple(guarantees)
 
 
 def check_settings(settings: Sequence[Any]) -> tuple[Any, ...]:
-    """A list of one or more."""
+    """Check a list of one or more settings."""
     if isinstance(settings, (str, Mapping)) or not isinstance(settings, Sequence) or not settings:
         raise ValueError(f"settings must be a list of one or more, got {settings!r}")
     return tuple(settings)
 
 
 def charge(ledgers: Any, stated: Sequence[guarantee.Guarantee], what: str, *public: object) -> None:
-    """Before the first run, and for all of it; nothing is given out again.
+    """Charge the ledgers for the whole selection, before the first run; no result is returned again.
 
     Raises:
-      ValueError: a set of rows that no statement is of.
+      ValueError: a set of rows without a guarantee.
       ledger.LedgerError: a budget does not suffice, or a name was used before.
     """
-    given = {} if ledgers is None else {whose: records.check_recording(each) for whose, each in dict(ledgers).items()}
-    by_rows = {one.protects: one for one in stated}
-    if unknown := set(given) - set(by_rows):
-        raise ValueError(f"ledgers must be of rows that costs names, got {', '.join(map(repr, sorted(unknown)))}")
-    for whose, recording in given.items():
+    checked = (
+        {} if ledgers is None else {whose: records.check_recording(value) for whose, value in dict(ledgers).items()}
+    )
+    by_rows = {entry.protects: entry for entry in stated}
+    if unknown := set(checked) - set(by_rows):
+        raise ValueError(f"ledgers must be of rows named in costs, got {', '.join(map(repr, sorted(unknown)))}")
+    for whose, recording in checked.items():
         charged = records.charge(recording, what, by_rows[whose], *public)
         if charged.charged_before:
             raise ledger.LedgerError(
-                f"{recording.path}: run {charged.run!r} was charged before, and what it drew may have been seen: a new "
-                "attempt needs a name, and a charge, of its own"
+                f"{recording.path}: run {charged.run!r} was charged before, and its draws may have been seen: give a "
+                "new attempt its own name, with its own charge"
             )
 
 
 def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax.Array, keep: bool) -> tuple[Any, ...]:
-    """Setting, output and score of the best; the first of equals."""
+    """Setting, output and score of the best run; the first of equal runs."""
     first, rest = jax.random.split(key)
     best: tuple[Any, ...] = ()
     with _silence.isolate():
@@ -194,7 +197,7 @@ def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax
             setting = settings[_uniform(of_setting) * len(settings) >> repetition.BITS]
             try:
                 seed_globals(of_globals)
-                output, score = run(deepcopy(setting), of_run)  # what a run writes on it would tell the next one
+                output, score = run(deepcopy(setting), of_run)  # changes to a setting would reach the next run
                 output, score = wait(output), float(score)
             except _silence.STOPS:
                 raise
@@ -209,14 +212,14 @@ def _best(run: Run, settings: tuple[Any, ...], table: repetition.Table, key: jax
 
 
 def seed_globals(key: jax.Array) -> None:
-    """NumPy's and Python's generators, for one run: ``isolate`` puts them back, so all runs would draw the same."""
+    """Seed NumPy's and Python's generators for one run: ``isolate`` restores them, so all runs would draw the same."""
     _silence.seed_generators(np.asarray(jax.random.key_data(key)))
 
 
 def wait(output: object) -> Any:
-    """What a run returned, when it is there: a program of JAX may fail after the function that called it returned.
+    """Wait for the output of a run: a JAX program may fail after its function returned.
 
-    Arrays inside an object that is no pytree are not waited for.
+    Arrays inside an object that is not a pytree are not waited for.
     """
     jax.block_until_ready(_leaves(output))
     return output
@@ -225,13 +228,13 @@ def wait(output: object) -> Any:
 def _leaves(output: Any) -> list[Any]:
     try:
         return jax.tree.leaves(output)
-    except (TypeError, ValueError):  # somewhere is a dict whose keys have no order
+    except (TypeError, ValueError):  # a dict inside has keys without an order
         inside = output.values() if isinstance(output, dict) else output if isinstance(output, (list, tuple)) else ()
-        return [leaf for each in inside for leaf in _leaves(each)]
+        return [leaf for item in inside for leaf in _leaves(item)]
 
 
 def _uniform(key: jax.Array) -> int:
-    """A number of ``repetition.BITS`` bits."""
+    """Draw a number of ``repetition.BITS`` bits."""
     return int.from_bytes(np.asarray(_bits(key)).tobytes(), "little")
 
 

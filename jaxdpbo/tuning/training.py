@@ -1,4 +1,4 @@
-"""What ``tune_and_train`` tunes: a private training that says what it costs. DP-SGD and DP-Adam of this package."""
+"""Trainings for ``tune_and_train``: private trainings with known costs. DP-SGD and DP-Adam of this package."""
 
 import math
 from collections.abc import Sequence
@@ -21,36 +21,36 @@ LARGEST_NOISE, LEAST_NOISE = 1e4, 0.05
 PRECISION = 1e-6  # of the noise, relative
 FACTOR = math.log(4.0)
 BOOLEAN = "b"  # a kind of dtypes
-MOST = 1e3  # of an epsilon, to look between: it may be inf
+MOST = 1e3  # cap on epsilon in the root search: epsilon may be inf
 Setting = dict[str, Any]
 Rows = tuple[Any, Any]
 
 
 class Training(Protocol):
-    """A training of any library; rows are whatever it takes, with a leading axis."""
+    """Training of any library; rows are in the format of the library, with a leading axis."""
 
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
-        """What one training with this setting and this noise costs each of its ``records`` training rows."""
+        """Cost of one training with this setting and this noise to each of its ``records`` training rows."""
         ...
 
     def total_variation(self, setting: Setting, records: int) -> float:
-        """How far, at most, a training is from one with ideal noise."""
+        """Bound on the total variation between a training and one with ideal noise."""
         ...
 
     def assumptions(self) -> tuple[str, ...]:
-        """That the cost rests on, by name."""
+        """Assumptions of the cost, by name."""
         ...
 
     def expect(self, rows: Rows) -> None:
-        """Raise where shapes or dtypes, which are public, are not what it takes: before anything is charged."""
+        """Raise if the training cannot take these shapes or dtypes, which are public: before anything is charged."""
         ...
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> Any:
-        """A model. All that is random comes from ``key``; it sets NumPy's and Python's global generators, no others."""
+        """Train a model, with all randomness from ``key``, or from NumPy's and Python's generators, seeded with it."""
         ...
 
     def losses(self, model: Any, rows: Rows) -> Any:
-        """The loss of each row, ``(n,)``, in [0, 1]."""
+        """Compute the loss of each row, ``(n,)``, in [0, 1]."""
         ...
 
 
@@ -59,13 +59,12 @@ class DPSGD:
     """DP-SGD, or DP-Adam, of ``jaxdpbo.training``.
 
     Settings have a ``learning_rate``, a ``batch``, ``epochs`` and a ``clip_norm``. Rows are ``(features (n, d), labels
-    (n,))``; a row's loss is 0 or 1, whether it is classified wrongly, and of a regression its squared error, at most 1:
-    bring targets to some [0, 1] by a public scale.
+    (n,))``; a row's loss is 1 if classified wrongly, otherwise 0; for a regression its squared error, at most 1: scale
+    targets to some [0, 1] by a public factor.
 
-    Labels are True and False, or whole numbers that ``classes`` names in the order of the model's scores: of two
-    classes a positive score means the second. ``classes`` is public, so write it down rather than read it off the
-    labels. A label that is not among them has a zero gradient and a loss of 1; no error says so, since labels are
-    private.
+    Labels are booleans, or whole numbers listed in ``classes``, in the order of the model's scores: of two classes a
+    positive score means the second. ``classes`` is public, so write it down; do not read it off the labels. A label not
+    among the classes has a zero gradient and a loss of 1, without an error, since labels are private.
 
     >>> from jaxdpbo import tuning
     >>> from jaxdpbo.training import models
@@ -78,8 +77,8 @@ class DPSGD:
       model: of ``training.models``.
       optimizer: "sgd" or "adam".
       noise: "exact", or "float" for research.
-      classes: the labels of the model's classes, different whole numbers such as ``(1, 2)``; needed where labels are
-        not booleans, and of no regression.
+      classes: the labels of the model's classes, different whole numbers such as ``(1, 2)``; required unless labels are
+        booleans; not for a regression.
     """
 
     model: models.Model
@@ -88,47 +87,47 @@ class DPSGD:
     classes: Sequence[int] | None = None
 
     def __post_init__(self):
-        """Raise ValueError where the optimizer or the noise is unknown, or ``classes`` are not those of the model."""
+        """Raise ValueError for an unknown optimizer or noise, or for ``classes`` that do not match the model."""
         _checks.choice("optimizer", self.optimizer, tuple(dp_optim.OPTIMIZERS))
         _checks.choice("noise", self.noise, dp_optim.NOISES)
         if self.classes is not None:
             object.__setattr__(self, "classes", self._checked_classes(self.classes))
 
     def cost(self, setting: Setting, noise: float, records: int) -> stage.Stage:
-        """Batches of fixed size without replacement, replace-one: ``accounting.sampled_gaussian_epsilon``."""
+        """Cost of one training with batches of fixed size, replace-one: ``accounting.sampled_gaussian_epsilon``."""
         steps, batch = self._sizes(setting, records)
         return stage.sampled_gaussian(rate=batch / records, noise_multiplier=noise, steps=steps, what="the training")
 
     def total_variation(self, setting: Setting, records: int) -> float:
-        """0 for noise in floats, which is no more than assumed to be ideal."""
+        """Total variation of exact noise; 0 for noise in floats, which is only assumed to be ideal."""
         return dp_optim.total_variation(self.model, self._sizes(setting, records)[0]) if self.noise == "exact" else 0.0
 
     def assumptions(self) -> tuple[str, ...]:
-        """That noise in floats is as ideal noise is; none of exact noise."""
+        """Ideal noise, for noise in floats; none for exact noise."""
         return () if self.noise == "exact" else (guarantee.IDEAL_NOISE,)
 
     def expect(self, rows: Rows) -> None:
-        """Features as wide as the model, in floats of 32 or 64 bits; numbers for labels, of a regression floats.
+        """Check features (as wide as the model, float32 or float64) and labels (numbers; for a regression floats).
 
         Raises:
-          ValueError: they are not, ``classes`` are not given for numbers, or the model is too large for exact noise.
+          ValueError: a wrong shape or dtype, ``classes`` missing for numbers, or a model too large for exact noise.
         """
         if self.noise == "exact":
             integer_sums.expect(self.model)
         features, labels = rows
-        width, kinds, said = self.model.sizes[0], *(("f", "floats") if self._regresses else ("iubf", "numbers"))
+        width, kinds, kind = self.model.sizes[0], *(("f", "floats") if self._regresses else ("iubf", "numbers"))
         if features.shape[1:] != (width,) or features.dtype not in (np.float32, np.float64):
             raise ValueError(
                 f"features must be floats of 32 or 64 bits and shape (n, {width}), got {features.dtype} "
                 f"{features.shape}"
             )
         if labels.ndim != 1 or labels.dtype.kind not in kinds:
-            raise ValueError(f"labels must be {said} of shape (n,), got {labels.dtype} {labels.shape}")
+            raise ValueError(f"labels must be {kind} of shape (n,), got {labels.dtype} {labels.shape}")
         if not self._regresses:
             self._expect_classes(labels.dtype)
 
     def fit(self, setting: Setting, noise: float, rows: Rows, key: jax.Array) -> models.Params:
-        """The parameters after all steps."""
+        """Train, and return the parameters after all steps."""
         steps, batch = self._sizes(setting, len(rows[1]))
         examples, numbers = models.examples(*self._examples(rows)), _numbers(setting, steps, batch, noise)
         room = _room(batch)
@@ -136,7 +135,7 @@ class DPSGD:
         return _train(key, self.model, examples, numbers, **options)
 
     def losses(self, model: models.Params, rows: Rows) -> np.ndarray:
-        """1 where a row is classified wrongly; of a regression squared errors, at most 1."""
+        """Return 1 where a row is classified wrongly; for a regression squared errors, at most 1."""
         return np.asarray(_losses(self.model, model, rows[0], self._targets(rows[1])), float)
 
     @property
@@ -145,7 +144,7 @@ class DPSGD:
 
     @property
     def _count(self) -> int:
-        """Of classes."""
+        """Number of classes."""
         return max(2, self.model.sizes[-1])
 
     def _checked_classes(self, classes: Any) -> tuple[int, ...]:
@@ -153,28 +152,28 @@ class DPSGD:
             raise ValueError(f"classes must not be given for a regression, got {classes!r}")
         if not isinstance(classes, (Sequence, np.ndarray)) or isinstance(classes, str):
             raise TypeError(f"classes must be a sequence of whole numbers, got {classes!r}")
-        numbers = tuple(_checks.size("classes", each, minimum=-_checks.MAX_SIZE) for each in classes)
+        numbers = tuple(_checks.size("classes", label, minimum=-_checks.MAX_SIZE) for label in classes)
         if len(set(numbers)) != len(numbers) or len(numbers) != self._count:
             raise ValueError(f"classes must be {self._count} different numbers for this model, got {classes!r}")
         return numbers
 
     def _expect_classes(self, dtype: np.dtype) -> None:
-        """Raise ValueError unless labels of this type, which is public, may have every one of the classes."""
+        """Raise ValueError unless labels of this public dtype can take every class as a value."""
         if self.classes is None:
             if dtype.kind == BOOLEAN and self._count == 2:
                 return
             raise ValueError(
-                f"classes must be given for labels of {dtype}: DPSGD(..., classes={tuple(range(self._count))}) where "
+                f"classes must be given for labels of {dtype}: pass DPSGD(..., classes={tuple(range(self._count))}) if "
                 "labels are these numbers"
             )
-        if dtype.kind == "f":  # of an array of objects too, one of which was no number
+        if dtype.kind == "f":  # also from an array of objects, if some label was not a number
             return
         low, high = (0, 1) if dtype.kind == BOOLEAN else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         if not all(low <= label <= high for label in self.classes):
             raise ValueError(f"classes must be numbers that labels of {dtype} can be, got {self.classes}")
 
     def _targets(self, labels: Any) -> np.ndarray:
-        """Class numbers, -1 for a label of no class; of a regression the labels themselves."""
+        """Class numbers, -1 for an unknown label; for a regression the labels themselves."""
         labels = np.asarray(labels)
         if self._regresses:
             return labels
@@ -184,7 +183,7 @@ class DPSGD:
         return numbers
 
     def _examples(self, rows: Rows) -> tuple[jax.Array, jax.Array]:
-        """Features and targets; a row of no class has the features of one that is not finite: its gradient is zero."""
+        """Features and targets; a row with an unknown label gets NaN features, and so a zero gradient."""
         features, targets = jnp.asarray(rows[0]), jnp.asarray(self._targets(rows[1]))
         if self._regresses:
             return features, targets
@@ -193,7 +192,7 @@ class DPSGD:
     def _sizes(self, setting: Setting, records: int) -> tuple[int, int]:
         if set(setting) != set(HYPER_PARAMETERS):
             raise ValueError(f"settings must have {', '.join(HYPER_PARAMETERS)}, got {', '.join(map(str, setting))}")
-        for name in ("learning_rate", "clip_norm"):  # before anything is charged: a training that is refused has failed
+        for name in ("learning_rate", "clip_norm"):  # before anything is charged: a refused training counts as failed
             _checks.positive(name, setting[name])
         batch = min(_checks.size("batch", setting["batch"]), records)
         return dp_optim.steps_of_epochs(setting["epochs"], records, batch), batch
@@ -203,7 +202,7 @@ _train = jax.jit(dp_optim.train, static_argnames=("model", "largest", "smallest"
 
 
 def _room(batch: int) -> int:
-    """A program for each power of two that is used."""
+    """Batch size of the compiled program: a power of two."""
     return max(dp_optim.MIN_CAPACITY, 1 << (batch - 1).bit_length())
 
 
@@ -222,22 +221,22 @@ def _losses(model: models.Model, params: models.Params, features: jax.Array, lab
     scores = models.scores(params, features)
     if model.loss == models.SQUARED:
         return jnp.minimum(jnp.square(scores[:, 0] - labels.astype(scores.dtype)), 1.0)
-    found = jnp.argmax(scores, axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
-    return (found.astype(jnp.int32) != labels).astype(scores.dtype)
+    predicted = jnp.argmax(scores, axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
+    return (predicted.astype(jnp.int32) != labels).astype(scores.dtype)
 
 
 def noise_for(training: Training, setting: Setting, records: int, epsilon: float, delta: float) -> float:
-    """The least noise, rounded up, with which one training is ``(epsilon, delta)``-DP; host arithmetic, no data.
+    """Least noise, rounded up, for ``(epsilon, delta)``-DP of one training; host arithmetic, no data.
 
     Raises:
       ValueError: no noise suffices.
     """
 
     def excess(logarithm: float) -> float:
-        found = training.cost(setting, math.exp(logarithm), records).epsilon(delta)
-        return min(found, MOST) - epsilon
+        cost = training.cost(setting, math.exp(logarithm), records).epsilon(delta)
+        return min(cost, MOST) - epsilon
 
-    high = 0.0  # from the middle: at the ends of the range an accountant may be slow
+    high = 0.0  # start in the middle: at the ends of the range an accountant may be slow
     while excess(high) > 0:
         if high > math.log(LARGEST_NOISE):
             raise ValueError(
@@ -249,7 +248,7 @@ def noise_for(training: Training, setting: Setting, records: int, epsilon: float
         if low < math.log(LEAST_NOISE):
             return math.exp(low)
         low, high = low - FACTOR, low
-    found: Any = optimize.brentq(excess, low, high, xtol=PRECISION / 2)
-    while excess(found) > 0:
-        found += PRECISION / 2
-    return math.exp(found)
+    root: Any = optimize.brentq(excess, low, high, xtol=PRECISION / 2)
+    while excess(root) > 0:
+        root += PRECISION / 2
+    return math.exp(root)

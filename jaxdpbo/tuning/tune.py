@@ -1,4 +1,4 @@
-"""One statement for tuning and training: the setting and the model that leave, for every row that either looked at."""
+"""Tune and train under one guarantee: it covers the released setting and model, for every row used by either."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -15,7 +15,7 @@ from jaxdpbo.privacy.requested_budget import expect_small_delta
 from jaxdpbo.tuning import _fitting, selection
 from jaxdpbo.tuning.training import Rows, Setting, Training
 
-MEAN_RUNS, ETA = 24.0, 3.0  # ``scripts/bench repetitions``: with eta = 0 one run in three is alone, a setting at random
+MEAN_RUNS, ETA = 24.0, 3.0  # ``scripts/bench repetitions``: with eta = 0, a third of all calls try a single setting
 
 
 def tune_and_train(
@@ -39,8 +39,7 @@ def tune_and_train(
     release only the best (``private_selection``).
 
     Formal guarantee: everything returned is ``(epsilon, delta)``-DP, replace-one. Training rows and validation rows
-    each have a guarantee of their own, which names its assumptions (that nobody learns the number of trainings, among
-    them).
+    each have a guarantee of their own, with its assumptions (among them: nobody learns the number of trainings).
 
     >>> import numpy as np
     >>> from jaxdpbo import tuning
@@ -55,18 +54,18 @@ def tune_and_train(
     True
 
     Args:
-      training: what is tuned, such as ``DPSGD``.
+      training: the training to tune, such as ``DPSGD``.
       rows: ``(features, labels)``.
       settings: a public list, of a fixed length.
-      epsilon: of all that is returned.
-      delta: likewise.
-      validation: rows to score on; a fifth of ``rows``, by a public permutation of row numbers, where not given.
-      mean: of the number of trainings.
+      epsilon: for everything returned.
+      delta: for everything returned.
+      validation: rows to score on; default: a fifth of ``rows``, by a public permutation of row numbers.
+      mean: mean number of trainings.
       eta: see ``private_selection``.
-      on_error: "raise" for looking for mistakes on data that nobody minds: otherwise a training that fails has lost.
-      ledgers: by set of rows ("training rows", "validation rows"), the ledger that is charged with their guarantee
+      on_error: "worst": a training that fails loses. "raise": for debugging on data without privacy needs.
+      ledgers: for each set of rows ("training rows", "validation rows"), the ledger charged with their guarantee
         before the first training.
-      key: for tests; from the operating system where not given.
+      key: for tests; default: from the operating system.
       insecure_key: see ``run_scan``.
 
     Raises:
@@ -83,40 +82,42 @@ def tune_and_train(
     expect_small_delta(typed_delta, len(rows[1]))
     asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, law.mean + 1, len(rows[1])))
-    given = validation is not None
+    has_validation = validation is not None
     rows, validation = _fitting.split_rows(rows, validation)
     records, users = len(rows[1]), len(validation[1])
     level, noises, costs = _calibrate(asked, records, law)
     budget = calibration.budget(level, _fitting.NOISE, users=users, steps=1, dimension=1, dtype=jnp.result_type(float))
-    stated = calibration.statement(budget, _fitting.VALIDATION)
+    score_guarantee = calibration.statement(budget, _fitting.VALIDATION)
 
     def run(number: int, key: jax.Array) -> tuple[Any, float]:
         of_training, of_score = jax.random.split(key)
         model = asked.training.fit(deepcopy(asked.settings[number]), noises[number], rows, of_training)
         return model, _fitting.score(asked.training, model, validation, budget, of_score)
 
-    of_noise = max(asked.training.total_variation(each, records) for each in asked.settings)
-    found = selection.private_selection(
+    of_noise = max(asked.training.total_variation(setting, records) for setting in asked.settings)
+    selected = selection.private_selection(
         run,
         range(len(asked.settings)),
         mean=law.mean,
         eta=law.eta,
-        costs={_fitting.TRAIN: costs, _fitting.VALIDATION: stage.gaussian(stated.level, "a noised score")},
+        costs={_fitting.TRAIN: costs, _fitting.VALIDATION: stage.gaussian(score_guarantee.level, "a noised score")},
         delta=asked.delta,
-        run_total_variation=of_noise + stated.total_variation,
-        assumptions=(*asked.training.assumptions(), *((guarantee.ROWS_APART,) if given else ())),
+        run_total_variation=of_noise + score_guarantee.total_variation,
+        assumptions=(*asked.training.assumptions(), *((guarantee.ROWS_APART,) if has_validation else ())),
         on_error=asked.on_error,
         ledgers=asked.ledgers,
         key=asked.key,
         insecure_key=asked.insecure_key,
     )
-    return _fitting.Tuned(found.output, asked.settings[found.setting], noises[found.setting], found.guarantees)
+    return _fitting.Tuned(
+        selected.output, asked.settings[selected.setting], noises[selected.setting], selected.guarantees
+    )
 
 
 def _calibrate(
     asked: _fitting.TuningArguments, records: int, law: accounting.Repetitions
 ) -> tuple[float, list[float], list[stage.Stage]]:
-    """The GDP level of a score, the noise of a training with each setting, and what one costs; no data."""
+    """Compute the GDP level of a score, and the noise and the cost of a training with each setting; no data."""
     level, delta = _largest_mu(law, asked.epsilon, asked.delta), asked.delta / law.mean
 
     def total_epsilon(costs: Sequence[stage.Stage]) -> float:
@@ -127,7 +128,7 @@ def _calibrate(
 
 
 def _largest_mu(law: accounting.Repetitions, epsilon: float, delta: float) -> float:
-    """Of one run, so that the selection is within ``(epsilon, delta)``."""
+    """Largest GDP level of one run that keeps the selection within ``(epsilon, delta)``."""
     low, high = 0.0, 64.0
     for _ in range(60):
         middle = (low + high) / 2

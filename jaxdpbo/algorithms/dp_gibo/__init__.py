@@ -1,8 +1,8 @@
 """DP-GIBO: local Bayesian optimisation by privatised gradient posteriors, for many parameters.
 
 Getoar Sopa, Juraj Marusic, Marco Avella-Medina and John P. Cunningham (2025), "Scalable differentially private
-Bayesian optimization". Algorithm 1 (fixed batch), Algorithm 2 (``tolerance``: the smallest batch that leaves the
-trace under it), noisy observations (section 3.4: ``noise_variance`` enters every solve).
+Bayesian optimization". Algorithm 1 (fixed batch), Algorithm 2 (``tolerance``: the smallest batch with a trace under
+the tolerance), noisy observations (section 3.4: ``noise_variance`` enters every solve).
 
 Notation: ``n`` users, ``T`` steps, ``b`` evaluations a step, ``d`` parameters, ``B`` the clip norm, ``D`` the points
 evaluated so far, ``theta`` the iterate. Each step evaluates every user's loss at ``b`` points near ``theta``,
@@ -13,11 +13,11 @@ The convergence bounds of theorems 3.2 and 3.3 and corollaries 3.4 and 3.6 are i
 Theorem B.2 (any suboptimality, for a stationary kernel and searching a finite cover first, at
 ``T = Omega(d^(d+1))``) is existential and has no counterpart in code.
 
-Where a box is given the search is in BOX UNITS: kernel, clip norm and steps see ``[-1, 1]^d``, so that no parameter
-counts for more than another because of its unit. With ``box_units=False`` they see the parameters themselves:
-Algorithm 1 as published. Points, starts, paths and answers are in the parameters' own units either way.
+In a box, the search is in BOX UNITS: kernel, clip norm and steps see ``[-1, 1]^d``, so no parameter counts for more
+because of its unit. With ``box_units=False`` they see the parameters themselves: Algorithm 1 as published. Points,
+starts, paths and answers are always in the parameters' own units.
 
-``configs`` says what a run is configured with, ``run`` how it goes, ``contribution`` what users add up to.
+``configs`` has the configuration, ``run`` the steps, ``contribution`` the sums over users.
 """
 
 from jaxdpbo.algorithms.dp_gibo.configs import Config, config

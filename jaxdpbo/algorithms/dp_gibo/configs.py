@@ -1,4 +1,4 @@
-"""What a run of DP-GIBO is configured with."""
+"""Configuration of a run of DP-GIBO."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,18 +17,18 @@ from jaxdpbo.surrogate import descent, gp, kernels
 from jaxdpbo.types import ArrayLike, Bounds, Kernel, KernelParams
 
 MEMORIES = ("all", "nearest", "recent", "none")
-COUNTED = ("nearest", "recent")  # memories of a number of points
+COUNTED = ("nearest", "recent")  # memories with a given number of points
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What a run needs before it starts; made by ``config``. All of it is public.
+    """Configuration of a run; made by ``config``. All of it is public.
 
     Traced (a sweep over these compiles once): the numbers of ``budget``, ``clip_norm ()``, ``step_size (d,)``,
     ``tolerance ()``, the numbers of ``model``, ``bounds (2, d)``, ``theta0 (d,)``; ``origin (d,)`` and ``unit (d,)`` of
-    the search, and ``gradient_unit ()`` of what the optimizer gets. The rest is static. ``budget`` holds ``n`` and
-    ``T`` too: see ``privacy.calibration``.
+    the search, and ``gradient_unit ()`` of the optimizer's input. The rest is static. ``budget`` holds ``n`` and ``T``
+    too: see ``privacy.calibration``.
     """
 
     budget: calibration.SumBudget
@@ -52,12 +52,12 @@ class Config:
 
     @property
     def users(self) -> int:
-        """``n``."""
+        """Number of users ``n``."""
         return self.budget.users
 
     @property
     def steps(self) -> int:
-        """``T``."""
+        """Number of steps ``T``."""
         return self.budget.steps
 
     @property
@@ -67,30 +67,30 @@ class Config:
 
     @property
     def points(self) -> int:
-        """``m``, of the surrogate in one step, at most."""
+        """Largest number ``m`` of the surrogate's points in one step."""
         return self.batch * self.steps if self.memory == "all" else self.remembered + self.batch
 
     @property
     def surrogate(self) -> gp.Model:
-        """``model`` with a noise variance at which the factorisation of so many points is safe."""
+        """``model`` with a noise variance safe for factoring ``points`` points."""
         least = gp.jitter(self.theta0.dtype, self.points)
         variance = kernels.diagonal(self.model.kernel, self.model.params, self.to_search(self.theta0[None]))[0]
         return replace(self.model, noise_variance=jnp.maximum(self.model.noise_variance, least * variance))
 
     @property
     def capacity(self) -> int:
-        """``m``: rows of the memory, of the evaluated points and of users' losses there; 0 with memory "none"."""
+        """Number ``m`` of rows for evaluated points and for users' losses there; 0 with memory "none"."""
         longest = self.steps * self.batch
         if self.memory == "recent":
             return min(longest, self.remembered + self.batch)
         return 0 if self.memory == "none" else longest
 
     def to_search(self, points: jax.Array) -> jax.Array:
-        """Points ``(m, d)`` of parameters in the units of the search."""
+        """Convert points ``(m, d)`` of parameters to search units."""
         return (points - self.origin[None]) / self.unit[None]
 
     def to_parameters(self, points: jax.Array) -> jax.Array:
-        """And back, inside the box whatever rounding did."""
+        """Convert points to the parameters' units, clipped to the box."""
         return jnp.clip(self.origin[None] + self.unit[None] * points, self.bounds[:1], self.bounds[1:])
 
 
@@ -120,35 +120,35 @@ def config(
 
     With ``box_units=False`` the defaults are Algorithm 1 as published.
 
-    Every argument must be chosen without looking at the users' losses; the guarantee says so.
+    Choose every argument without looking at the users' losses: the guarantee assumes this.
 
     Args:
-      users: ``n``, how many losses the objective returns; taken to be public.
+      users: ``n``, the number of losses returned by the objective; taken to be public.
       steps: ``T``.
       mu: the total GDP budget; ``inf`` is exactly the non-private algorithm.
       bounds: ``(2, d)``, lower and upper, or a ``Space``; iterates and evaluations stay inside. Infinite sides are
-        allowed where ``step_size``, ``theta0`` and ``kernel_params`` are given.
-      batch: ``b``, evaluations a step; with ``tolerance``, the cap. ``d + 1`` where not given.
-      clip_norm: ``B``, the bound on one user's gradient: in box units the change of a loss over half a side. Noise
-        grows with it, bias shrinks. "private" finds it in the first step, from the median of their norms, for 5 % of
-        ``mu^2``; the optimizer then gets gradients in units of it.
-      theta0: where to start; the middle of the box where not given.
-      box_units: whether ``clip_norm``, ``step_size``, ``kernel_params`` and ``tolerance`` are of the box as
-        ``[-1, 1]^d``, and the optimizer gets gradients in units of ``clip_norm``; or all are of the parameters as
-        they are. Where not given, whether the box is finite.
-      step_size: one number or ``(d,)``, passed to ``optimizer``; half a side of the box where not given.
-      optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad`` (which
-        begins its sum of squares at 0.1, the published rule at 0: plain descent while gradients stay under that).
-      output: what ``release`` names ``point``: "last", the last iterate, or "last_half_mean", the mean of the
-        second half of the path. Both are post-processing.
+        allowed if you pass ``step_size``, ``theta0`` and ``kernel_params``.
+      batch: ``b``, evaluations a step; with ``tolerance``, the cap; default ``d + 1``.
+      clip_norm: ``B``, the bound on one user's gradient: in box units the change of a loss over half a side. A larger
+        norm means more noise and less bias. "private" finds the norm in the first step, from the median of the
+        gradients' norms, for 5 % of ``mu^2``; the optimizer then gets gradients in units of this norm.
+      theta0: the start; default: the middle of the box.
+      box_units: True: ``clip_norm``, ``step_size``, ``kernel_params`` and ``tolerance`` refer to the box as
+        ``[-1, 1]^d``, and the optimizer gets gradients in units of ``clip_norm``. False: all refer to the parameters as
+        they are. Default: whether the box is finite.
+      step_size: a number or ``(d,)``, passed to ``optimizer``; default: half a side of the box.
+      optimizer: an optax factory called as ``optimizer(step_size)``, such as ``optax.sgd``, ``optax.adagrad`` (its sum
+        of squares begins at 0.1, in the published rule at 0: plain descent while gradients stay under 0.1).
+      output: the ``point`` of ``release``: "last", the last iterate, or "last_half_mean", the mean of the second half
+        of the path. Both are post-processing.
       kernel: of the surrogate, from ``jaxdpbo.surrogate.kernels``.
-      kernel_params: its numbers; for a stationary kernel, half a side of the box as lengthscales where not given.
-      noise_variance: of one observation (section 3.4). Under ``gp.jitter(dtype, m) k(x, x)``, for the ``m`` points that
-        a step may use, it is raised to that: in float32 above 1e-4 from 105 points on.
+      kernel_params: parameters of the kernel; default for a stationary kernel: half a side of the box as lengthscales.
+      noise_variance: of one observation (section 3.4). Raised to ``gp.jitter(dtype, m) k(x, x)`` if lower, for the
+        ``m`` points of a step: in float32 above 1e-4 from 105 points on.
       tolerance: Algorithm 2's epsilon, on the trace of the gradient's covariance.
-      memory: which earlier points a step uses: "all"; of a number, the "nearest" in correlation, or the most "recent",
-        for many users, whose other losses are forgotten; or "none".
-      remembered: that number, for "nearest" and "recent"; for the latter a multiple of ``batch``.
+      memory: earlier points used by a step: "all"; a number of points, "nearest" in correlation or most "recent" (for
+        many users: older losses are forgotten); or "none".
+      remembered: the number of points for "nearest" and "recent"; for "recent" a multiple of ``batch``.
       noise: "exact", on an integer grid; "float", faster, for research sweeps; or "none" (only with ``mu = inf``).
       polish_steps: gradient steps on the acquisition after the best structured start.
 
@@ -179,7 +179,7 @@ def config(
     _checks.choice("memory", memory, MEMORIES)
     if memory == "none" and points < dimension + 1:
         raise ValueError(
-            f"batch must be at least d + 1 = {dimension + 1} with memory='none', got {points}: fewer points can "
+            f"batch must be at least d + 1 = {dimension + 1} with memory='none', got {points}: fewer points do "
             "not determine a gradient"
         )
     remembered = _checks.size("remembered", remembered, minimum=1 if memory in COUNTED else 0)
@@ -215,16 +215,16 @@ def config(
 
 
 def _in_box(box_units: bool | None, limits: np.ndarray) -> bool:
-    """Whether the units of the search are the box's."""
+    """Return whether the search uses box units."""
     finite = bool(np.all(np.isfinite(limits)))
-    wanted = finite if box_units is None else _checks.flag("box_units", box_units)
-    if wanted and not finite:
+    boxed = finite if box_units is None else _checks.flag("box_units", box_units)
+    if boxed and not finite:
         raise ValueError(f"box_units must be False where bounds are infinite, got {limits.tolist()}")
-    return wanted
+    return boxed
 
 
 def _units(boxed: bool, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the search has its origin, and its unit: one of each a parameter."""
+    """Origin and unit of the search for each parameter."""
     if not boxed:
         return np.zeros(limits.shape[1]), np.ones(limits.shape[1])
     return _checks.middle(limits), _checks.half_width(limits)

@@ -1,4 +1,4 @@
-"""What users add up to in a step of DP-GIBO, and its noise: the one place where a run pays."""
+"""Sums over users in a step of DP-GIBO, and their noise: the only place where a run spends its budget."""
 
 from typing import NamedTuple
 
@@ -13,15 +13,15 @@ from jaxdpbo.types import Memory, Query
 
 
 class Work(NamedTuple):
-    """What users need to know for their part of a step.
+    """Public inputs of ``contribute``.
 
     Attributes:
-      weights: ``(r, d)``: a user's gradient is ``weights.T`` times the losses remembered, as ``contribute`` lays them
-        out.
-      fresh: ``(b, d)``, the weights of the query's own points; None where no clip norm is sought.
+      weights: ``(r, d)``: a user's gradient is ``weights.T`` times the remembered losses, in the layout of
+        ``contribute``.
+      fresh: ``(b, d)``, the weights of the query's own points; None unless the clip norm is found privately.
       clip_norm: ``()``.
-      used: ``()``, the row of the memory that the query's losses are written to.
-      kept: rows of the memory that count, with memory "nearest"; otherwise None.
+      used: ``()``, first memory row for the query's losses.
+      kept: memory rows in use, with memory "nearest"; otherwise None.
       active: ``()``, whether a step is left: otherwise nothing is written.
     """
 
@@ -34,7 +34,7 @@ class Work(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Sums over users, raw: their ``losses (b,)``, how many were ``clipped ()``, and how many ``nonfinite ()``."""
+    """Raw sums over users: their ``losses (b,)``, the number ``clipped ()``, and the number ``nonfinite ()``."""
 
     losses: jax.Array
     clipped: jax.Array
@@ -42,14 +42,14 @@ class Facts(NamedTuple):
 
 
 def remember(config: Config, users: int) -> Memory:
-    """Losses ``(m, s)`` of ``s`` users at every evaluated point; ``()`` with memory "none"."""
+    """Make the memory: losses ``(m, s)`` of ``s`` users at every evaluated point; ``()`` with memory "none"."""
     return () if config.memory == "none" else jnp.zeros((config.capacity, users), config.theta0.dtype)
 
 
 def contribute(
     config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
 ) -> tuple[totals.Total, Memory]:
-    """Each user's clipped gradient, and their sum: Algorithm 1, lines 6 and 7.
+    """Clip each user's gradient, and sum: Algorithm 1, lines 6 and 7.
 
     ==============================  =====================================================================
     case                            result
@@ -61,10 +61,10 @@ def contribute(
 
     Args:
       config: see ``config``.
-      query: what was asked.
+      query: from ``ask``.
       memory: of ``remember``, for the same users.
       values: ``(b, s)``, the users' losses at every point.
-      present: ``(s,)``, False at columns that stand for nobody.
+      present: ``(s,)``, False at padding columns, which belong to no user.
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
@@ -77,7 +77,7 @@ def contribute(
         norm, radius = current_clip_norm(config, query), calibration.grid(config.budget)
         return clipping.weighted_clipped_sum(weights, remembered, norm, radius, present)
 
-    if config.memory == "all":  # branches return sums alone: a memory that leaves one is copied
+    if config.memory == "all":  # branches return sums alone: a returned memory would be copied
         rows = gp.stages(len(memory), config.batch)
         branches = [lambda count=count: clipped_sum(work.weights[:count], memory) for count in rows]
         total, clipped, nonfinite = jax.lax.switch(gp.stage_index(rows, work.used + config.batch), branches)
@@ -86,22 +86,22 @@ def contribute(
     else:
         remembered = losses if config.memory == "none" else jnp.concatenate([memory[work.kept], losses])
         total, clipped, nonfinite = clipped_sum(work.weights, remembered)
-    known = losses if present is None else jnp.where(present[None], losses, 0)
-    facts = Facts(jnp.sum(known, axis=1), clipped, nonfinite)
+    present_losses = losses if present is None else jnp.where(present[None], losses, 0)
+    facts = Facts(jnp.sum(present_losses, axis=1), clipped, nonfinite)
     return totals.Total(totals.only_if(work.active, total), facts), memory
 
 
 def survey(
     config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
 ) -> wide_integers.Wide:
-    """How many gradients, of the query's points alone, are at most as long as each power of two."""
+    """Count the gradients, from the query's points alone, of norm at most each power of two."""
     losses = _losses(config, query, values, memory, present)
     gradients = jnp.matmul(query.work.fresh.T, losses, precision="highest")
     return private_scale.count(clipping.l2_norms(gradients), present)
 
 
 def refine(key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide) -> Query:
-    """Find the clip norm by noisy counts: ``private_scale.level(budget.scale)``-GDP. In other steps it stays."""
+    """Find the clip norm by noisy counts: ``private_scale.level(budget.scale)``-GDP. Other steps keep the norm."""
     assert config.budget.scale is not None
     assert query.survey is not None
     norm = private_scale.median_of_counts(key, config.budget.scale, whole, config.users, config.clip_norm.dtype)
@@ -110,17 +110,17 @@ def refine(key: jax.Array, config: Config, query: Query, whole: wide_integers.Wi
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: totals.Sum) -> totals.Sum:
-    """The noisy sum: Algorithm 1, line 8. Here the budget is paid: ``mu / sqrt(T)`` a step.
+    """Add noise to the sum: Algorithm 1, line 8. This function spends the budget: ``mu / sqrt(T)`` a step.
 
     Formal guarantee: ``mu / sqrt(T)``-GDP given the earlier iterates, replace-one on users (Lemma 3.1;
-    ``sensitivity.clipped_sum``), whatever the losses are; no noise at ``mu = inf``. Zeros after step T.
+    ``sensitivity.clipped_sum``), for any losses; no noise at ``mu = inf``. Zeros after step T.
     """
     released = private_mean.perturb_vectors(key, config.budget, whole, current_clip_norm(config, query))
     return totals.only_if(query.work.active, released)
 
 
 def current_clip_norm(config: Config, query: Query) -> jax.Array:
-    """``B ()``: the config's, unless it is found privately."""
+    """Clip norm ``B ()``: the config's, unless found privately."""
     return config.clip_norm if config.budget.scale is None else query.work.clip_norm
 
 

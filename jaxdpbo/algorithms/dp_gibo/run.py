@@ -1,4 +1,4 @@
-"""How a run of DP-GIBO goes: state, queries, and the public arithmetic of a step."""
+"""Steps of DP-GIBO: state, queries, and the public arithmetic of a step."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,21 +15,21 @@ from jaxdpbo.types import Algorithm, Query, State
 
 
 class Public(NamedTuple):
-    """Released, or independent of the users' data.
+    """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken.
-      budget: all that sets the noise, as the run was begun.
-      clip_norm: ``()``, as found privately, 0 until then; None where it is given.
-      theta: ``(d,)``, the iterate; it, ``points`` and ``path`` are in the units of the search.
+      budget: all noise settings at the start of the run.
+      clip_norm: ``()``, found privately, 0 before; None if you set a clip norm.
+      theta: ``(d,)``, the iterate, in the units of the search, as are ``points`` and ``path``.
       optimizer: the optax state: a function of privatised gradients.
-      points: ``(m, d)`` evaluated points, ``m = T b``; with memory "none" 0 rows, with "recent" a ring of those
-        remembered and of one batch more.
+      points: ``(m, d)`` evaluated points, ``m = T b``; with memory "none" 0 rows, with "recent" a ring buffer of the
+        remembered points and one batch more.
       mask: ``(m,)``.
-      used: ``()`` rows used; with memory "recent" the row of the ring that the next batch takes.
+      used: ``()`` rows used; with memory "recent" the row of the ring buffer for the next batch.
       whitening: ``(m, m)`` of the evaluated points with memory "all", otherwise None.
-      path: ``(T + 1, d)``: theta0 and every iterate after it; rows beyond ``step`` are zero.
-      trace: ``(T,)``, what each step left unknown of its gradient: Tr(grad k_{D_t}(theta_t, theta_t) grad^T).
+      path: ``(T + 1, d)``: theta0 and every later iterate; rows beyond ``step`` are zero.
+      trace: ``(T,)``, remaining uncertainty of each step's gradient: Tr(grad k_{D_t}(theta_t, theta_t) grad^T).
     """
 
     step: jax.Array
@@ -46,14 +46,14 @@ class Public(NamedTuple):
 
 
 class Info(NamedTuple):
-    """Diagnostics of one step. NOT PRIVATE, save the two flags: never publish it.
+    """Diagnostics of one step. Never publish them: NOT PRIVATE, except the two flags.
 
     Attributes:
       mean_loss: ``(b,)`` over users, at each point of the query.
       gradient: ``(d,)``, the mean clipped gradient before noise.
-      clipped_share: ``()``, of the users.
-      nonfinite_users: ``()``, how many counted as zero because their gradient was not finite.
-      batch_capped: ``()``, Algorithm 2 wanted more than ``batch`` points: the trace is still above the tolerance.
+      clipped_share: ``()``, the share of users with a clipped gradient.
+      nonfinite_users: ``()``, number of users counted as zero because their gradient was not finite.
+      batch_capped: ``()``, Algorithm 2 needed more than ``batch`` points: the trace is still above the tolerance.
       factorisation_failed: ``()``, the covariance of the evaluated points could not be factored.
     """
 
@@ -66,14 +66,14 @@ class Info(NamedTuple):
 
 
 class Release(NamedTuple):
-    """What may be published.
+    """Everything you may publish; one guarantee covers all of it.
 
     Attributes:
       point: ``(d,)``, the answer.
-      path: ``(T + 1, d)``, theta0 and every iterate; covered by the same guarantee, as is the rest.
+      path: ``(T + 1, d)``, theta0 and every iterate.
       trace: ``(T,)``, see ``Public``: the bias of step ``t`` is at most an RKHS norm times its square root.
-      clip_norm: ``()``, as found privately; None where it is given.
-      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
+      clip_norm: ``()``, found privately; None if you set a clip norm.
+      params: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
     """
 
     point: jax.Array
@@ -84,7 +84,7 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """The state before the first step; ``key`` is unused."""
+    """Make the state before the first step; ``key`` is unused."""
     del key
     dtype, (dimension,) = config.theta0.dtype, config.theta0.shape
     capacity = config.capacity
@@ -107,9 +107,7 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 class Local(NamedTuple):
-    """What ``tell`` needs to know: ``points (b, d)`` in the units of the search, the ``rows (b, m)`` by which they
-    extend the whitening, and the ``trace ()`` they leave.
-    """
+    """Inputs of ``tell``: ``points (b, d)`` in search units, whitening ``rows (b, m)``, and the new ``trace ()``."""
 
     points: jax.Array
     rows: jax.Array
@@ -117,57 +115,57 @@ class Local(NamedTuple):
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The batch that lowers the trace most (Algorithm 1, line 4), or the smallest that lowers it enough (Algorithm 2).
+    """Propose the batch of lowest trace (Algorithm 1, line 4), or the smallest of low enough trace (Algorithm 2).
 
-    And the weights by which the losses there, and those remembered, become gradients (line 5). Reads ``state.public``
-    only; ``key`` is unused.
+    Also compute the weights that turn losses, new and remembered, into gradients (line 5). Reads ``state.public`` only;
+    ``key`` is unused.
     """
     del key
     public = state.public
-    known, kept = _recall(config, public)
-    room, sizes = len(known.points), {"batch": config.batch, "polish_steps": config.polish_steps}
+    posterior, kept = _recall(config, public)
+    room, sizes = len(posterior.points), {"batch": config.batch, "polish_steps": config.polish_steps}
 
     def design(factorization: gp.Factorization) -> tuple[jax.Array, ...]:
-        known = config.surrogate, factorization, public.theta, config.search_bounds
+        problem = config.surrogate, factorization, public.theta, config.search_bounds
         if config.adaptive:
-            points, mask = gradient_design.propose_fewest(*known, config.tolerance, **sizes)
+            points, mask = gradient_design.propose_fewest(*problem, config.tolerance, **sizes)
         else:
-            points, mask = gradient_design.propose_batch(*known, **sizes)
+            points, mask = gradient_design.propose_batch(*problem, **sizes)
         points = config.to_parameters(points)
         return points, mask, *_condition(config, public, factorization, room, points, mask)
 
-    points, mask, *conditioned = _apply_to_stage(config, known, design)
+    points, mask, *conditioned = _apply_to_stage(config, posterior, design)
     return _make_query(config, public, kept, points, mask, *conditioned)
 
 
 def remask(config: Config, state: State, query: Query, mask: jax.Array) -> Query:
-    """Replace the ``mask (b,)`` of a query and the weights that follow from it, to evaluate fewer points."""
+    """Replace the ``mask (b,)`` of a query and recompute its weights, to evaluate fewer points."""
     public = state.public
-    known, kept = _recall(config, public)
+    posterior, kept = _recall(config, public)
 
     def condition(factorization: gp.Factorization) -> tuple[jax.Array, ...]:
-        return _condition(config, public, factorization, len(known.points), query.points, mask)
+        return _condition(config, public, factorization, len(posterior.points), query.points, mask)
 
-    return _make_query(config, public, kept, query.points, mask, *_apply_to_stage(config, known, condition))
+    return _make_query(config, public, kept, query.points, mask, *_apply_to_stage(config, posterior, condition))
 
 
 def tell(config: Config, state: State, query: Query, released: totals.Sum) -> State:
-    """One step along the noisy mean gradient: Algorithm 1, line 9.
+    """Take one step along the noisy mean gradient: Algorithm 1, line 9.
 
     ==============================  =====================================================================
     case                            result
     ==============================  =====================================================================
     ``state.public.step == T``      the state unchanged: nothing more is released
-    begun with other noise          likewise: the guarantee is of one budget
+    started with other noise        the state unchanged: the guarantee is of one budget
     another optimizer or box        the run goes on: they act on released values
-    another kernel                  the run goes on: gradients are clipped, whatever the kernel infers
+    another kernel                  the run goes on: gradients are clipped for any kernel
     ==============================  =====================================================================
     """
     public, local, clip_norm = state.public, query.local, contribution.current_clip_norm(config, query)
     active = _active(config, public)
     noisy = private_mean.mean_of_vectors(config.budget, released, clip_norm)
     if config.budget.scale is not None:
-        noisy = noisy / clip_norm  # who could not state it knows no other unit
+        noisy = noisy / clip_norm  # gradients in units of the clip norm: no other unit is known
     theta, optimizer = descent.move(
         config.optimizer,
         config.step_size,
@@ -186,8 +184,8 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
         trace=gp.write(public.trace, local.trace[None], public.step, active),
     )
     if config.memory == "all":
-        known, _ = _recall(config, public)
-        after = after._replace(**gp.extend(known, local.points, query.mask, local.rows, when=active)._asdict())
+        posterior, _ = _recall(config, public)
+        after = after._replace(**gp.extend(posterior, local.points, query.mask, local.rows, when=active)._asdict())
     elif config.memory != "none":
         after = after._replace(
             points=gp.write(public.points, local.points, public.used, active),
@@ -198,7 +196,7 @@ def tell(config: Config, state: State, query: Query, released: totals.Sum) -> St
 
 
 def inform(config: Config, query: Query, total: totals.Total) -> Info:
-    """Diagnostics of one step. NOT PRIVATE, save the two flags."""
+    """Compute diagnostics of one step. NOT PRIVATE, except the two flags."""
     facts, local = total.facts, query.local
     raw = private_mean.skip_noise(config.budget, total.whole)
     return Info(
@@ -212,7 +210,7 @@ def inform(config: Config, query: Query, total: totals.Total) -> Info:
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """The answer, the path and the traces: post-processing of what ``perturb`` released; ``key`` is unused."""
+    """Return the answer, the path and the traces: post-processing of the releases of ``perturb``; ``key`` is unused."""
     del key
     public = state.public
     answer = descent.answer(public.path, public.step, config.output)
@@ -221,10 +219,10 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
-    """``mu``-GDP for replace-one on the users (Lemma 3.1), of everything in ``Release``; none at ``mu = inf``.
+    """``mu``-GDP for replace-one on the users (Lemma 3.1), for everything in ``Release``; no guarantee at ``mu = inf``.
 
     Raises:
-      ValueError: a stacked config; take one.
+      ValueError: a stacked config; pass a single config.
     """
     return calibration.statement(config.budget, guarantee.USERS)
 
@@ -236,7 +234,7 @@ algorithm = Algorithm(
 
 
 def set_start(config: Config, state: State, theta0: jax.Array) -> State:
-    """A state in which no step was taken, with another start ``(d,)``: public, or released before."""
+    """Replace the start of a state without steps by ``theta0 (d,)``, public or released before."""
     theta = config.to_search(theta0[None])[0]
     public = state.public._replace(
         theta=theta,
@@ -249,7 +247,7 @@ def set_start(config: Config, state: State, theta0: jax.Array) -> State:
 def _make_query(
     config: Config, public: Public, kept: jax.Array, points: jax.Array, mask: jax.Array, *conditioned: jax.Array
 ) -> Query:
-    """Of points and what ``_condition`` gives for them."""
+    """Make a query from points and the results of ``_condition``."""
     searched, rows, trace, weights, fresh = conditioned
     active, finds = _active(config, public), public.clip_norm is not None
     work = contribution.Work(
@@ -265,50 +263,52 @@ def _make_query(
 
 
 def _condition(
-    config: Config, public: Public, known: gp.Factorization, room: int, points: jax.Array, mask: jax.Array
+    config: Config, public: Public, posterior: gp.Factorization, room: int, points: jax.Array, mask: jax.Array
 ) -> tuple[jax.Array, ...]:
-    """What conditioning on the points of a query gives: their places in the search, the rows ``(b, room)`` by which
-    they extend the whitening, the trace they leave, the weights ``(room, d)`` of all losses, and those of their own.
+    """Condition on a query's points.
+
+    Returns their positions in search units, the rows ``(b, room)`` that extend the whitening, the remaining trace, the
+    weights ``(room, d)`` of all losses, and those of the query's own losses.
     """
     searched = config.to_search(points)
-    rows = gp.extension(config.surrogate, known, searched, mask)
-    extended = gp.extend(known, searched, mask, rows)
+    rows = gp.extension(config.surrogate, posterior, searched, mask)
+    extended = gp.extend(posterior, searched, mask, rows)
     weights = gradient.weights(config.surrogate, extended, public.theta)
     trace = gradient.gradient_information(config.surrogate, extended, public.theta)
-    fresh = jax.lax.dynamic_slice_in_dim(weights, known.used, config.batch)
-    if config.memory == "recent":  # from the oldest first to as the ring lies
+    fresh = jax.lax.dynamic_slice_in_dim(weights, posterior.used, config.batch)
+    if config.memory == "recent":  # from oldest first to the order of the ring buffer
         weights = jnp.roll(weights, public.used + config.batch, axis=0)
     missing = room - len(weights)
     return searched, jnp.pad(rows, ((0, 0), (0, missing))), trace, jnp.pad(weights, ((0, missing), (0, 0))), fresh
 
 
 def _active(config: Config, public: Public) -> jax.Array:
-    """Whether a step is left, under the budget that the run was begun with."""
+    """Return whether a step is left, under the budget at the start of the run."""
     settings = calibration.noise_settings(config.budget, config.clip_norm)
     return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
 
 
 def _next(config: Config, used: jax.Array) -> jax.Array:
-    """The row after a batch: of a ring the first again after the last."""
+    """Row after a batch; a ring buffer wraps around."""
     return used + config.batch if config.memory != "recent" else (used + config.batch) % config.capacity
 
 
 def _apply_to_stage(
     config: Config, factorization: gp.Factorization, function: Callable[[gp.Factorization], Any]
 ) -> Any:
-    """``function`` of the posterior, on no more rows than it needs where the memory grows."""
+    """Apply ``function`` to the posterior, on no more rows than necessary where the memory grows."""
     return (
         gp.apply_to_stage(factorization, config.batch, function) if config.memory == "all" else function(factorization)
     )
 
 
 def _recall(config: Config, public: Public) -> tuple[gp.Factorization, jax.Array]:
-    """The posterior a step starts from, with room for a batch, and the rows of the buffer it holds."""
+    """Return the posterior at the start of a step, with room for a batch, and the buffer rows in it."""
     if config.memory == "all":
         assert public.whitening is not None
         rows = jnp.arange(public.points.shape[0])
         return gp.Factorization(public.points, public.mask, public.whitening, public.used), rows
-    if config.memory == "recent":  # all but the batch that the next one is written over
+    if config.memory == "recent":  # all but the batch that the next batch overwrites
         room = public.points.shape[0]
         rows = (public.used + config.batch + jnp.arange(room - config.batch, dtype=jnp.int32)) % room
     else:

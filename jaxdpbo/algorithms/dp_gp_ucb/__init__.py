@@ -1,9 +1,9 @@
-"""DP-GP-UCB: global Bayesian optimisation, the best hyper-parameters and the best gain released privately.
+"""DP-GP-UCB: global Bayesian optimisation with a private release of the best hyper-parameters and the best gain.
 
 Matt Kusner, Jacob Gardner, Roman Garnett and Kilian Weinberger (2015), "Differentially private Bayesian optimization".
 
-Nothing is noised while it runs; the budget is paid once, in ``release``. What differs is where the sensitivity comes
-from, and so what is guaranteed:
+The run adds no noise; ``release`` spends the whole budget at once. Algorithms differ in the source of the sensitivity,
+and so in the guarantee:
 
 ===========  ==================================  ====================  ================================================
 algorithm    made by                             releases              rests on
@@ -15,19 +15,19 @@ algorithm    made by                             releases              rests on
 3, in order  ``in_order_config``                 point, value          one user, one gain: pure DP
 ===========  ==================================  ====================  ================================================
 
-``in_order_config`` and ``minimize(method="in_order")`` are two mechanisms, one implementation each, since neither gives
-the releases and the guarantee of the other. The first spends ``epsilon`` on the gains of your candidates, clipped to
-``[0, g*]``, and can release the largest mean gain. The second is ``private_search`` with one round: it spends ``mu`` on
-a design of its own, in batches, counts differences between a user's losses wherever these lie, and prefers the start.
-Both draw the point by ``mechanisms.exact_exponential``.
+``in_order_config`` and ``minimize(method="in_order")`` are two different mechanisms: they differ in releases and
+guarantee. ``in_order_config`` spends ``epsilon`` on the gains of your candidates, clipped to ``[0, g*]``, and can
+release the largest mean gain. ``minimize(method="in_order")`` is ``private_search`` with one round: it spends ``mu`` on
+a design of its own, in batches, uses only differences between a user's losses, and prefers the start. Both draw the
+point by ``mechanisms.exact_exponential``.
 
-Look at ``preview_release(config)`` before spending anything: under the constants that the proofs need, Algorithms 1 and
-2 draw almost uniformly at any usual ``epsilon``.
+Call ``preview_release(config)`` before you spend anything: under the constants needed by the proofs, Algorithms 1 and 2
+draw almost uniformly at any usual ``epsilon``.
 
-``configs`` and ``gains`` say what a run is configured with, ``run`` how it goes, ``previews`` what to expect of it.
+``configs`` and ``gains`` have the configurations, ``run`` the steps, ``previews`` a preview of the release.
 
-Notation: ``T`` steps of one point (``b = 1``), ``c`` candidates, ``d`` parameters, ``n`` users. The objective returns
-one utility, maximised; for Algorithm 3 it returns the gains ``(n,)`` of all users, and their mean is maximised. Inside,
+Notation: ``T`` steps of a point each (``b = 1``), ``c`` candidates, ``d`` parameters, ``n`` users. The objective
+returns a utility, maximised; for Algorithm 3 the gains ``(n,)`` of all users, and their mean is maximised. Inside,
 utilities are in standard units, ``(utility - centre) / scale``.
 """
 

@@ -1,5 +1,6 @@
-"""What a run of DP-GP-UCB is configured with. Its sensitivities are those of ``privacy.sensitivity``, computed here on
-the host from public numbers.
+"""Configuration of a run of DP-GP-UCB.
+
+The sensitivities are those of ``privacy.sensitivity``, computed here on the host from public numbers.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from jaxdpbo.surrogate import gp, information_gain, kernels, maximize, preproces
 from jaxdpbo.types import ArrayLike, Bounds, Kernel, KernelParams
 
 NOISES = ("exact", "float")
-MOVES = sensitivity.between_scores(1), 1  # in units of a score: for the point a choice among them, for the value one
+MOVES = sensitivity.between_scores(1), 1  # in units of a score: for the point a choice among scores, for the value one
 SEARCH = maximize.Search()
 TRACED = (
     "candidates", "bounds", "grid", "centre", "scale", "limits", "beta_offset", "beta_slope", "point_sensitivity",
@@ -26,26 +27,26 @@ TRACED = (
 )  # fmt: skip
 
 # Rounding of the posterior mean, in deviations of the prior: no bound holds for every path of queries, since triangular
-# solves lose digits where points crowd. Over ten times the largest seen (tests/test_finite.py), for 1 to 2 %.
-MEAN_ERROR = 0.05  # as ``guarantee.COMPUTED_MEAN`` says
+# solves lose digits where points crowd. Over ten times the largest error seen (tests/test_finite.py), for 1 to 2 %.
+MEAN_ERROR = 0.05  # the same number as in ``guarantee.COMPUTED_MEAN``
 PRINTED_VALUE = "the sensitivity that theorems 3 and 5 print for the largest utility is no bound"
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """What a run needs before it starts; made by one of the four config functions.
+    """Configuration of a run; made by one of the four config functions.
 
     Traced, in standard units:
       ``candidates (c, d)``, or ``bounds (2, d)`` and ``grid (g, d)``, the others None; the numbers of ``model``;
-      ``centre ()`` and ``scale ()``; ``limits (2,)``, to which utilities are clipped; ``beta_t`` as ``beta_offset +
+      ``centre ()`` and ``scale ()``; ``limits (2,)``, the range of clipped utilities; ``beta_t`` as ``beta_offset +
       beta_slope log t``; the budgets, sensitivities and ``delta ()``; ``gain_grids``, of Algorithm 3 with exact
       noise, one for the point and one for the value, if released (``gains.Grid``).
 
     Static: ``steps``; ``release`` "point", "value" or "both"; ``acquisition``; ``assumptions``;
     ``no_guarantee_reason``, why there is no guarantee, or ""; ``search`` of a box, otherwise None; ``noise`` and the
-    rates of the exact one, see ``privacy.calibration``; ``users``, ``n`` where the objective returns gains ``(n,)``,
-    otherwise None; ``space``, whose points are searched, or None.
+    rates of exact noise, see ``privacy.calibration``; ``users``, ``n`` if the objective returns gains ``(n,)``,
+    otherwise None; ``space``, the searched ``Space``, or None.
     """
 
     candidates: jax.Array | None
@@ -79,7 +80,7 @@ class Config:
 
     @property
     def shortlist(self) -> jax.Array:
-        """The points ``(c, d)`` or ``(g, d)`` that may be released."""
+        """Points ``(c, d)`` or ``(g, d)`` available for release."""
         points = self.grid if self.candidates is None else self.candidates
         assert points is not None
         return points
@@ -104,36 +105,37 @@ def finite_config(
     noise: str = "exact",
     space: Space | None = None,
 ) -> Config:
-    """Algorithm 1 (noisy) or 2 (exact observations) over a finite set. Everything here must be public.
+    """Configure Algorithm 1 (noisy) or 2 (exact observations) over a finite set. All arguments must be public.
 
     Formal guarantee: ``(epsilon, delta)``, replace-one, AVERAGED OVER THE PRIOR: ``delta`` counts the draws of the
-    utilities for which the sensitivity bound fails, for a fixed pair of data sets. It is not differential privacy,
-    which is about the worst pair, and it is nothing where the prior is wrong. With ``constants="paper"`` it is the same
-    for the point alone (theorem 1 holds as printed) and none for the value (theorems 3 and 5 do not).
+    utilities for which the sensitivity bound fails, for a fixed pair of data sets. The guarantee is not differential
+    privacy, which covers the worst pair, and it is void where the prior is wrong. With ``constants="paper"`` the
+    guarantee is the same for the point alone (theorem 1 holds as printed), and there is none for the value (theorems 3
+    and 5 do not hold).
 
     Args:
-      steps: ``T``, each one evaluation.
+      steps: ``T``, number of evaluations.
       epsilon: the whole budget.
       delta: the whole failure probability, in (0, 1).
-      correlation: the least ``k1(V, V')`` of neighbouring data sets, in [0, 1]: 1 would mean that nobody matters.
+      correlation: the least ``k1(V, V')`` of neighbouring data sets, in [0, 1]: 1 would mean no influence of any user.
       candidates: ``(c, d)``, finite and distinct.
       release: "point", "value" (the largest utility), or "both".
-      point_share: of ``epsilon``, for the point, where both are released.
-      noise_variance: of one observation, in standard units; 0 for exact ones.
+      point_share: share of ``epsilon`` for the point, if both are released.
+      noise_variance: of one observation, in standard units; 0 for exact observations.
       kernel: ``k2``, with ``k2(x, x) = 1``.
-      kernel_params: its numbers, public too; a lengthscale of ``sqrt(d) / 4`` of each side of the search where not
-        given.
+      kernel_params: parameters of the kernel, public too; default: a lengthscale of ``sqrt(d) / 4`` of each side of the
+        search.
       centre: the prior's mean, in units of the utility.
-      scale: its standard deviation, in units of the utility.
+      scale: the prior's standard deviation, in units of the utility.
       decay: ``(A, tau)``, PUBLIC constants of de Freitas et al. (2012), in standard units, in place of the computed
         regret bound of exact observations.
-      constants: "corrected", or "paper" for the printed ones.
+      constants: "corrected", or "paper" for the printed constants.
       noise: "exact", on an integer grid, or "float", for research sweeps.
-      space: whose points ``candidates`` are, if they are.
+      space: the ``Space`` of the ``candidates``, if any.
 
     Raises:
-      ValueError: a number out of range, empty or duplicated candidates, a kernel whose variance is not 1, a combination
-        that no theorem covers; names it.
+      ValueError: a number out of range, empty or duplicated candidates, a kernel of variance other than 1, a
+        combination not covered by a theorem; names the argument.
       TypeError: an argument of the wrong kind.
 
     >>> from jaxdpbo import dp_gp_ucb
@@ -151,7 +153,7 @@ def finite_config(
         decay = _checks.positive("decay", amplitude), _checks.positive("decay", rate)
     rows = _checks.distinct_rows("candidates", candidates)
     model = unit_prior(kernel, kernel_params, rows, numbers["noise_variance"])
-    found = prior_averaged_constants.finite_constants(
+    proof_constants = prior_averaged_constants.finite_constants(
         candidates=len(rows),
         dimension=rows.shape[1],
         information=lambda noise: information_gain.gain_bound(_set_noise(model, noise), rows, numbers["steps"]),
@@ -161,7 +163,7 @@ def finite_config(
         **numbers,
     )
     return _make_config(
-        found,
+        proof_constants,
         numbers,
         noise,
         (centre, scale),
@@ -192,32 +194,33 @@ def box_config(
     search: maximize.Search = SEARCH,
     noise: str = "exact",
 ) -> Config:
-    """Algorithm 1 over a box, of noisy observations: no theorem covers exact ones there.
+    """Configure Algorithm 1 over a box, with noisy observations: no theorem covers exact observations there.
 
-    Formal guarantee: as ``finite_config``; where a value is released it also assumes that every query maximises the
-    upper confidence bound over the box.
+    Formal guarantee: as ``finite_config``; where a value is released, the guarantee also assumes every query to
+    maximise the upper confidence bound over the box.
 
     Args:
-      steps: ``T``, each one evaluation.
+      steps: ``T``, number of evaluations.
       epsilon: the whole budget.
       delta: the whole failure probability, in (0, 1).
-      correlation: the least ``k1(V, V')`` of neighbouring data sets, in [0, 1]: 1 would mean that nobody matters.
-      bounds: ``(2, d)``, finite; or a ``Space``, whose unit box is searched, with the ``grid`` in it.
+      correlation: the least ``k1(V, V')`` of neighbouring data sets, in [0, 1]: 1 would mean no influence of any user.
+      bounds: ``(2, d)``, finite; or a ``Space``, to search its unit box, with the ``grid`` in this box.
       noise_variance: of one observation, in standard units, positive.
-      grid: ``(g, d)``, the points that may be released, where a point is.
-      slope: ``(a, b)``, of ``prior_averaged_constants.Box``, where a value is released.
+      grid: ``(g, d)``, the points available for release, if a point is released.
+      slope: ``(a, b)``, of ``prior_averaged_constants.Box``, if a value is released.
       release: "point", "value" (the largest utility), or "both".
-      point_share: of ``epsilon`` and of ``delta``, for the point, where both are released.
+      point_share: share of ``epsilon`` and of ``delta`` for the point, if both are released.
       kernel: ``k2``, with ``k2(x, x) = 1``.
-      kernel_params: its numbers, public too; a lengthscale of ``sqrt(d) / 4`` of each side of the box where not given.
+      kernel_params: parameters of the kernel, public too; default: a lengthscale of ``sqrt(d) / 4`` of each side of the
+        box.
       centre: the prior's mean, in units of the utility.
-      scale: its standard deviation, in units of the utility.
+      scale: the prior's standard deviation, in units of the utility.
       search: of the upper confidence bound.
       noise: "exact", on an integer grid, or "float", for research sweeps.
 
     Raises:
-      ValueError: a number out of range, an empty or duplicated grid, a kernel whose variance is not 1, ``grid`` or
-        ``slope`` where it is not used or missing where it is; names it.
+      ValueError: a number out of range, an empty or duplicated grid, a kernel of variance other than 1, ``grid`` or
+        ``slope`` unused or missing; names the argument.
       TypeError: an argument of the wrong kind.
 
     >>> from jaxdpbo import dp_gp_ucb
@@ -232,13 +235,15 @@ def box_config(
     bounds, space = spaces.box(bounds)
     limits = _checks.box("bounds", bounds)
     if (grid is None) != (release == "value"):
-        raise ValueError("grid must be given over a box where a point is released, and only there")
+        raise ValueError(f"grid must be given over a box where a point is released, and only then: release={release!r}")
     if (slope is None) != (release == "point"):
-        raise ValueError("slope must be given over a box where a value is released, and only there")
+        raise ValueError(
+            f"slope must be given over a box where a value is released, and only then: release={release!r}"
+        )
     points = None if grid is None else _checks.distinct_rows("grid", grid)
     model = unit_prior(kernel, kernel_params, limits, numbers["noise_variance"])
     mass, steep = (1.0, 1.0) if slope is None else _checks.vector("slope", slope, 2).tolist()
-    found = prior_averaged_constants.box_constants(
+    proof_constants = prior_averaged_constants.box_constants(
         box=prior_averaged_constants.Box(limits.shape[1], float(np.max(limits[1] - limits[0])), mass, steep),
         grid=1 if points is None else len(points),
         delta_point=_checks.probability("point_share", point_share) * numbers["delta"],
@@ -248,7 +253,7 @@ def box_config(
         **numbers,
     )
     return _make_config(
-        found,
+        proof_constants,
         numbers,
         noise,
         (centre, scale),
@@ -263,7 +268,7 @@ def box_config(
 
 
 def _numbers(steps: int, delta: float, correlation: float, release: str, variance: float) -> dict[str, Any]:
-    """What both searches have, checked."""
+    """Check the arguments common to both searches."""
     least = gp.jitter(jnp.result_type(float))
     if variance and variance < least:
         raise ValueError(f"noise_variance must be 0 or at least {least:g}, got {variance}")
@@ -277,13 +282,13 @@ def _numbers(steps: int, delta: float, correlation: float, release: str, varianc
 
 
 def _make_config(
-    found: prior_averaged_constants.Constants,
+    proof_constants: prior_averaged_constants.Constants,
     numbers: dict[str, Any],
     noise: str,
     units: tuple[float, float],
     **rest: Any,
 ) -> Config:
-    """The config of Algorithm 1 or 2; what rounding may add to the sensitivities is added here."""
+    """Make the config of Algorithm 1 or 2, with allowances for rounding added to the sensitivities."""
     release, variance = numbers["release"], numbers["noise_variance"]
     assumptions = (
         *noise_assumptions(noise),
@@ -293,12 +298,12 @@ def _make_config(
         *((guarantee.BEST_QUERIES,) if "bounds" in rest and release != "point" else ()),
     )
     middle, scale = _checks.number("centre", units[0]), _checks.positive("scale", units[1])
-    point_sensitivity, value_sensitivity = found.point_sensitivity, found.value_sensitivity
+    point_sensitivity, value_sensitivity = proof_constants.point_sensitivity, proof_constants.value_sensitivity
     if noise == "exact" and release != "value":
         if not variance and jnp.result_type(float) != jnp.float64:
             raise ValueError(
                 "noise_variance must be positive where a point is released in float32 with exact noise, got 0: float32 "
-                "loses the posterior mean of exact observations (jax_enable_x64 keeps it; noise='float' has no grid)"
+                "loses the posterior mean of exact observations; set jax_enable_x64, or noise='float' for research"
             )
         point_sensitivity = sensitivity.add_computation_error(point_sensitivity, MEAN_ERROR)
     if noise == "exact" and release != "point":
@@ -310,8 +315,8 @@ def _make_config(
         centre=middle,
         scale=scale,
         limits=np.array([-preprocessing.MAX_STANDARDIZED, preprocessing.MAX_STANDARDIZED]),
-        beta_offset=found.beta_offset,
-        beta_slope=found.beta_slope,
+        beta_offset=proof_constants.beta_offset,
+        beta_slope=proof_constants.beta_slope,
         point_sensitivity=point_sensitivity,
         value_sensitivity=value_sensitivity,
         delta=numbers["delta"],
@@ -328,14 +333,14 @@ def _make_config(
 
 
 def split(epsilon: float, release: str, share: float) -> tuple[float, float]:
-    """What the point and the value are given of the budget."""
+    """Split the budget between the point and the value."""
     budget, share = _checks.positive("epsilon", epsilon), _checks.probability("point_share", share)
     parts = {"point": (1.0, 0.0), "value": (0.0, 1.0), "both": (share, 1.0 - share)}[release]
     return budget * parts[0], budget * parts[1]
 
 
 def _rounding(centre: float, scale: float, moved: float) -> float:
-    """How far rounding moves a utility, in standard units: ``(value - centre) / scale``, clipped.
+    """Largest effect of rounding on a utility in standard units: ``(value - centre) / scale``, clipped.
 
     A value within the limits is at most ``|centre| + MAX_STANDARDIZED scale``: rounded to the dtype, subtracted,
     divided.
@@ -344,21 +349,21 @@ def _rounding(centre: float, scale: float, moved: float) -> float:
     error = 3.0 * float(jnp.finfo(dtype).eps) * (preprocessing.MAX_STANDARDIZED + abs(centre) / scale)
     if 2.0 * error > 0.1 * moved:
         raise ValueError(
-            f"centre must be nearer to 0 for exact noise, got {centre:g} with scale = {scale:g}: {dtype} cannot tell "
-            f"such utilities apart (jax_enable_x64 can, and noise='float' has no grid)"
+            f"centre must be nearer to 0 for exact noise, got {centre:g} with scale={scale:g}: {dtype} cannot tell "
+            f"such utilities apart; set jax_enable_x64, or noise='float' for research"
         )
     return error
 
 
 def noise_assumptions(noise: str) -> tuple[str, ...]:
-    """What a release rests on because of its noise."""
+    """Assumptions of a release about its noise."""
     if _checks.choice("noise", noise, NOISES) == "float":
         return (guarantee.IDEAL_NOISE,)
     return (guarantee.RANDOM_BITS,)
 
 
 def unit_prior(kernel: Kernel, params: KernelParams, points: np.ndarray, noise: float) -> gp.Model:
-    """A kernel of variance 1 at every one of ``points (k, d)``, or the corners of a box."""
+    """Make a model of prior variance 1 at each of ``points (k, d)``, or at the corners of a box."""
     dimension = points.shape[1]
     if params is None:
         params = kernels.stationary_from_box(np.stack([points.min(axis=0), points.max(axis=0)]))
@@ -375,16 +380,16 @@ def _set_noise(model: gp.Model, noise: float) -> gp.Model:
 
 
 def canonical_config(*, shares: tuple[float, float], units: Any, **fields: Any) -> Config:
-    """The record, its numbers arrays of one dtype; what is not given is None or ``()``."""
+    """Make the record, with numbers as arrays of one dtype; omitted fields are None or ``()``."""
     point, value = units
     absent: dict[str, Any] = dict.fromkeys(("candidates", "bounds", "grid", "search", "users", "space"))
-    given: dict[str, Any] = {**absent, "gain_grids": (), **fields}
+    values: dict[str, Any] = {**absent, "gain_grids": (), **fields}
 
     def leaf(value: Any) -> Any:
         return None if value is None else _arrays.to_device(value, jnp.result_type(float))
 
     return Config(
-        **{name: leaf(value) if name in TRACED else value for name, value in given.items()},
+        **{name: leaf(value) if name in TRACED else value for name, value in values.items()},
         epsilon_point=leaf(shares[0]),
         epsilon_value=leaf(shares[1]),
         point_units=point.units,

@@ -1,8 +1,8 @@
-"""Algorithm 3: the gains of ``n`` users, rounded to integers before anything adds them up.
+"""Algorithm 3: the gains of ``n`` users, rounded to integers before the sum.
 
-Each gain becomes one of ``0, 1, ..., levels`` (``round_gains``), their sum is exact, and a score is that sum without
-its last ``shift`` binary digits. Where neighbours move the sum by at most ``units 2^shift``, they move the
-score by at most ``units``: in any dtype, and in whatever order the sum is taken.
+Each gain becomes one of ``0, 1, ..., levels`` (``round_gains``), their sum is exact, and a score is this sum without
+its last ``shift`` binary digits. Where neighbours move the sum by at most ``units 2^shift``, they move the score by at
+most ``units``: in any dtype, and in any order of summation.
 """
 
 from fractions import Fraction
@@ -22,16 +22,16 @@ from jaxdpbo.types import ArrayLike, Kernel, KernelParams
 
 ACQUISITIONS = ("ucb", "expected_improvement")
 IN_ORDER = "in_order"  # in place of an acquisition
-BETA = 4.0  # in order nothing reads it, but the checksum of a state does
+BETA = 4.0  # unused in order, except in the checksum of a state
 LEVELS_BITS = 20
 LEVELS = (
     2**LEVELS_BITS
-)  # of one gain; a float32 of this size is right to a quarter, so no gain is rounded by a whole one
+)  # of one gain; a float32 of this size is right to a quarter, so rounding moves no gain by a whole level
 RATES = tuple(Fraction(1, 2**digits) for digits in (6, 9, 12, 16))
-CHOICE_RATES = RATES[1:3]  # of a choice: coarser ones differ among usual budgets, finer tables would be large
+CHOICE_RATES = RATES[1:3]  # of a choice: coarser rates differ among usual budgets, finer tables would be large
 USUAL = 2  # of RATES, for usual budgets
-MIN_UNITS = 32  # nothing is kept back for rounding: fewer units cost no more than 3 % of a budget
-PRINTED_GAIN = "the second term that theorem 7 prints is half of what one user can move"
+MIN_UNITS = 32  # rounding a budget down to whole units then loses at most 3 %
+PRINTED_GAIN = "the second term printed in theorem 7 is half of the change that one user can make"
 
 
 def in_order_config(
@@ -47,15 +47,15 @@ def in_order_config(
     noise: str = "exact",
     space: Space | None = None,
 ) -> configs.Config:
-    """Algorithm 3 without a search: evaluate every candidate once, in order; choose privately among their mean gains.
+    """Configure Algorithm 3 without a search: evaluate every candidate once, in order; choose privately by mean gain.
 
     The objective returns the gains ``(n,)`` of all users.
 
     Formal guarantee: ``epsilon``-DP, replace-one, for every pair of data sets; a point alone is chosen by the
-    exponential mechanism and also ``accounting.bounded_range_mu(epsilon)``-GDP. Gains are clipped to ``[0, g*]``; one
-    that is no number counts as 0, for that user alone. Every candidate is evaluated whatever is seen, so one user moves
-    each mean gain by at most ``g* / n`` (``sensitivity.gains_in_order``). Where gains are known to lie in a narrower
-    range, shift them to begin at 0 and give its width as ``largest_gain``.
+    exponential mechanism and also ``accounting.bounded_range_mu(epsilon)``-GDP. Gains are clipped to ``[0, g*]``; a
+    gain that is not finite counts as 0, for its user alone. The run evaluates every candidate for any data, so one user
+    moves each mean gain by at most ``g* / n`` (``sensitivity.gains_in_order``). Where gains are known to lie in a
+    narrower range, shift them to begin at 0 and pass the width as ``largest_gain``.
 
     Args:
       candidates: ``(c, d)``, finite and distinct; the run has ``T = c`` steps.
@@ -63,14 +63,14 @@ def in_order_config(
       epsilon: the whole budget.
       largest_gain: ``g*``: gains are clipped to ``[0, g*]``.
       release: "point", "value" (the largest mean gain), or "both".
-      point_share: of ``epsilon``, for the point, where both are released.
-      kernel: of the prior that ``preview_release`` draws from; the run does not use it.
-      kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the candidates where not given.
+      point_share: share of ``epsilon`` for the point, if both are released.
+      kernel: of the prior in ``preview_release``; the run does not use it.
+      kernel_params: parameters of the kernel; default: a lengthscale of ``sqrt(d) / 4`` of each side of the candidates.
       noise: "exact", on an integer grid, or "float", for research sweeps.
-      space: the ``Space`` that ``candidates`` belong to, if any.
+      space: the ``Space`` of the ``candidates``, if any.
 
     Raises:
-      ValueError: a number out of range, empty or duplicated candidates; names it.
+      ValueError: a number out of range, empty or duplicated candidates; names the argument.
       TypeError: an argument of the wrong kind.
 
     >>> from jaxdpbo import dp_gp_ucb
@@ -115,22 +115,22 @@ def lipschitz_config(
     noise: str = "exact",
     space: Space | None = None,
 ) -> configs.Config:
-    """Algorithm 3: search the candidates adaptively for the largest mean gain, and release that gain.
+    """Configure Algorithm 3: search the candidates adaptively for the largest mean gain, and release this gain.
 
     The objective returns the gains ``(n,)`` of all users.
 
-    Formal guarantee: ``epsilon``-DP, replace-one, for every pair of data sets. Gains are clipped to ``[0, g*]``; one
-    that is no number counts as 0, for that user alone. How far neighbours move the largest mean gain:
+    Formal guarantee: ``epsilon``-DP, replace-one, for every pair of data sets. Gains are clipped to ``[0, g*]``; a gain
+    that is not finite counts as 0, for its user alone. Neighbours move the largest mean gain by at most:
 
     ==============================  ==================================================================================
-    ``d = 1``, ``L_g`` and ``L_l``  ``L_g L_l (1 / lambda_min - 1 / lambda_max) + g* / n``, or ``g*`` if that is less:
+    ``d = 1``, ``L_g`` and ``L_l``  ``L_g L_l (1 / lambda_min - 1 / lambda_max) + g* / n``, or ``g*`` if less:
     given                           see ``sensitivity.gains_along_lambda``. The noise does not shrink with ``n``
     otherwise                       ``g*``: neighbours may query different candidates, and then only the
                                     range of a gain bounds the difference
     ==============================  ==================================================================================
 
     The first row needs candidates that differ in nothing but ``lambda``: each IS its ``lambda``. With
-    ``constants="paper"`` there is no guarantee: the printed second term is half of what can be attained.
+    ``constants="paper"`` there is no guarantee: the printed second term is half of the attainable difference.
 
     Args:
       candidates: ``(c, d)``, finite and distinct; positive where ``d = 1`` and both Lipschitz constants are given, each
@@ -140,18 +140,18 @@ def lipschitz_config(
       largest_gain: ``g*``: gains are clipped to ``[0, g*]``.
       steps: ``T``.
       gain_lipschitz: ``L_g``, of the gain in ``w``; unused where ``d > 1``.
-      loss_lipschitz: ``L_l``, of the training loss in ``w``; likewise.
+      loss_lipschitz: ``L_l``, of the training loss in ``w``; unused where ``d > 1``.
       acquisition: "ucb" or "expected_improvement".
-      kernel: of the surrogate, which steers the search and carries no privacy.
-      kernel_params: its numbers; a lengthscale of ``sqrt(d) / 4`` of each side of the search where not given.
+      kernel: of the surrogate, which guides the search and does not affect privacy.
+      kernel_params: parameters of the kernel; default: a lengthscale of ``sqrt(d) / 4`` of each side of the search.
       beta: ``beta`` of "ucb".
       constants: "corrected", or "paper".
       noise: "exact", on an integer grid, or "float", for research sweeps.
-      space: the ``Space`` that ``candidates`` belong to, if any.
+      space: the ``Space`` of the ``candidates``, if any.
 
     Raises:
-      ValueError: a number out of range, empty or duplicated candidates, a combination that no theorem covers; names
-        it.
+      ValueError: a number out of range, empty or duplicated candidates, a combination not covered by a theorem; names
+        the argument.
       TypeError: an argument of the wrong kind.
 
     >>> from jaxdpbo import dp_gp_ucb
@@ -169,7 +169,7 @@ def lipschitz_config(
         "loss_lipschitz": _checks.positive("loss_lipschitz", loss_lipschitz, finite=False),
     }
     rows, users, largest_gain = _check_gains(candidates, users, largest_gain, noise)
-    moved, assumptions = sensitivity.gains_anywhere(users), ()  # the range of a gain rests on nothing
+    moved, assumptions = sensitivity.gains_anywhere(users), ()  # the range of a gain needs no assumption
     if rows.shape[1] == 1 and np.all(np.isfinite(list(slopes.values()))):
         lambdas = rows.astype(jnp.result_type(float))[:, 0]
         moved = sensitivity.gains_along_lambda(lambdas, users, largest_gain, constants=constants, **slopes)
@@ -193,12 +193,13 @@ def lipschitz_config(
 
 
 def _check_gains(candidates: ArrayLike, users: int, largest_gain: float, noise: str) -> tuple[np.ndarray, int, float]:
-    """The candidates ``(c, d)``, ``n`` and ``g*``, checked."""
+    """Check the candidates ``(c, d)``, ``n`` and ``g*``."""
     _checks.choice("noise", noise, configs.NOISES)
     dtype = np.dtype(jnp.result_type(float))
     users, largest_gain = _checks.size("users", users), _checks.positive("largest_gain", largest_gain, dtype=dtype)
     if not LEVELS * np.finfo(dtype).tiny <= largest_gain <= np.finfo(dtype).max / LEVELS:
-        raise ValueError(f"largest_gain must be within the middle of what {dtype} holds, got {largest_gain:g}")
+        low, high = LEVELS * np.finfo(dtype).tiny, np.finfo(dtype).max / LEVELS
+        raise ValueError(f"largest_gain must be within [{low:.2g}, {high:.2g}] in {dtype}, got {largest_gain:g}")
     return _checks.distinct_rows("candidates", candidates), users, largest_gain
 
 
@@ -214,7 +215,7 @@ def _make_config(
     space: Space | None,
     **fields: Any,
 ) -> configs.Config:
-    """The config of gains of which one user moves the released by ``moved``; ``fields`` as of ``configs.Config``."""
+    """Make the config of gains with sensitivity ``moved``; ``fields`` are those of ``configs.Config``."""
     units = [
         _units(part if noise == "exact" else 0.0, moves, rates)
         for part, moves, rates in zip(shares, configs.MOVES, (CHOICE_RATES, RATES), strict=True)
@@ -234,43 +235,41 @@ def _make_config(
         assumptions=(*configs.noise_assumptions(noise), guarantee.PUBLIC_CONFIG, *assumptions),
         noise=noise,
         users=users,
-        gain_grids=tuple(_grid(int(each.units), moved) for each in units if int(each.units)),
+        gain_grids=tuple(_grid(int(part.units), moved) for part in units if int(part.units)),
         space=spaces.box(None, space)[1],
     )
 
 
 class Grid(NamedTuple):
-    """``levels ()`` and ``shift ()``, ``int32``, of one statistic."""
+    """Grid of one statistic: ``levels ()`` and ``shift ()``, ``int32``."""
 
     levels: jax.Array
     shift: jax.Array
 
 
 def _units(epsilon: float, moves: int, rates: tuple[Fraction, ...]) -> calibration.Units:
-    """As ``calibration.units``; usual budgets share one rate. Of a choice the coarsest that fits: its table is the
-    shortest.
-    """
+    """``calibration.units`` with one rate for usual budgets; for a choice, the coarsest (shortest table)."""
     if epsilon == 0:
         return calibration.Units(jnp.zeros((), jnp.int32), rates[0])
     usual = USUAL if rates is RATES else 0
     counts = {place: int(Fraction(epsilon) / (moves * rate) // 1) for place, rate in enumerate(rates)}
-    counts[0] = min(counts[0], LEVELS)  # a larger budget gets no more
+    counts[0] = min(counts[0], LEVELS)  # a cap for very large budgets
     fitting = [place for place, count in counts.items() if MIN_UNITS <= count <= LEVELS]
     if fitting:
         place = min(fitting, key=lambda place: abs(place - usual))
         return calibration.Units(jnp.asarray(counts[place], jnp.int32), rates[place])
     smallest = float(MIN_UNITS * moves * rates[-1])
     raise ValueError(
-        f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' has no grid)"
+        f"epsilon must be at least {smallest:.2g} with exact noise, got {epsilon:g} (noise='float' takes less)"
     )
 
 
 def _grid(units: int, moved: sensitivity.Gains) -> Grid:
-    """The finest grid with ``slope levels + rest <= units 2^shift``."""
+    """Finest grid with ``slope levels + rest <= units 2^shift``."""
     shift, levels = 0, _levels(units, moved, 0)
     while (finer := _levels(units, moved, shift + 1)) <= LEVELS:
         shift, levels = shift + 1, finer
-    if levels < LEVELS // 4:  # what rounding takes leaves too little: rather half of the units unused
+    if levels < LEVELS // 4:  # too few levels after rounding: better to leave half of the units unused
         shift, levels = shift + 1, finer
     return Grid(jnp.asarray(min(levels, LEVELS), jnp.int32), jnp.asarray(shift, jnp.int32))
 
@@ -280,24 +279,24 @@ def _levels(units: int, moved: sensitivity.Gains, shift: int) -> int:
 
 
 def clip_gains(gains: jax.Array, largest: jax.Array) -> jax.Array:
-    """Gains ``(n,)`` within ``[0, largest]``; one that is no number counts as 0, infinities too."""
+    """Clip gains ``(n,)`` to ``[0, largest]``; NaN and infinities count as 0."""
     return jnp.clip(jnp.where(jnp.isfinite(gains), gains, 0.0), 0.0, largest)
 
 
 def score(gains: jax.Array, largest: jax.Array, grid: Grid) -> wide_integers.Wide:
-    """The score ``()`` of ``clip_gains`` gains ``(n,)``. Exact, for any ``n``: see the top of the module."""
+    """Score ``()`` of ``clip_gains`` gains ``(n,)``. Exact, for any ``n``: see the module docstring."""
     whole = round_gains(gains, largest, grid.levels)
     return wide_integers.shift_right(wide_integers.total(whole, LEVELS_BITS), grid.shift)
 
 
 def round_gains(gains: jax.Array, largest: jax.Array, levels: jax.Array) -> jax.Array:
-    """``gains / largest levels`` as integers ``(n,)`` in ``[0, levels]``, whatever the gains are; right to within 1."""
+    """Round ``gains / largest levels`` to integers ``(n,)`` in ``[0, levels]``, for any gains; right to within 1."""
     whole = jnp.rint(gains / largest * levels.astype(gains.dtype)).astype(jnp.int32)
     return jnp.clip(whole, 0, levels)
 
 
 def unit(config: configs.Config, grid: Grid) -> jax.Array:
-    """The mean gain that one unit of a score stands for, ``()``."""
+    """Mean gain of one unit of a score, ``()``."""
     dtype = config.scale.dtype
     ratio = jnp.ldexp(jnp.ones((), dtype), grid.shift) / grid.levels.astype(dtype)
     assert config.users is not None
@@ -305,5 +304,5 @@ def unit(config: configs.Config, grid: Grid) -> jax.Array:
 
 
 def largest_gain(config: configs.Config) -> jax.Array:
-    """``g*``, ``()``: the limits are two deviations either way."""
+    """Largest gain ``g*``, ``()``: the limits are two deviations either way."""
     return 4.0 * config.scale

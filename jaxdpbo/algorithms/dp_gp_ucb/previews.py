@@ -1,4 +1,4 @@
-"""What to expect of a release of DP-GP-UCB, before anything is spent."""
+"""Preview a release of DP-GP-UCB, before you spend anything."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,14 +14,14 @@ from jaxdpbo.surrogate import gp, kernels
 
 
 class ReleasePreview(NamedTuple):
-    """How noisy a release will be, from public numbers alone; None for what is not released. Units of the utility.
+    """Noise of a release, from public numbers alone; None for parts that are not released. Units of the utility.
 
     Attributes:
-      point_sensitivity: of the scores that the point is drawn by.
+      point_sensitivity: of the scores used to draw the point.
       resolution: ``2 sensitivity / epsilon``: a candidate worse by this much is e times less likely.
-      best_percent: the probability of drawing one of the best 1 % of the candidates (at least one), and
-      best_five_percent: of the best 5 %; means over draws of the prior, as if the scores were the utilities.
-      uniform_percent: the first of these for a uniform draw, which needs no data.
+      best_percent: the probability of drawing one of the best 1 % of the candidates (at least one candidate).
+      best_five_percent: the same for the best 5 %; means over draws of the prior, as if the scores were the utilities.
+      uniform_percent: ``best_percent`` of a uniform draw, which needs no data.
       value_sensitivity: of the largest utility.
       value_deviation: the standard deviation of the noise of the released value.
     """
@@ -36,12 +36,12 @@ class ReleasePreview(NamedTuple):
 
 
 def preview_release(config: Config, *, draws: int = 200, rows: int = 2000) -> ReleasePreview:
-    """What to expect of ``release``, before anything is spent: reads no data.
+    """Preview ``release``, before you spend anything: reads no data.
 
     Args:
-      config: of the run; if the best percent is close to the uniform one, the draw will tell next to nothing.
+      config: of the run. If ``best_percent`` is close to ``uniform_percent``, the draw carries almost no information.
       draws: of the prior.
-      rows: of more candidates than this, as many stand for all.
+      rows: largest number of candidates to use; a larger set is subsampled.
     """
     draws, rows = _checks.size("draws", draws), _checks.size("rows", rows)
     scale = float(config.scale)
@@ -62,13 +62,13 @@ def preview_release(config: Config, *, draws: int = 200, rows: int = 2000) -> Re
 
 @partial(jax.jit, static_argnums=2)
 def _mass_of_the_best(config, candidates, draws):
-    """Expected probability of the best hundredth and twentieth, by draws of the prior that nobody's data enters."""
+    """Expected probability of the best hundredth and twentieth, over draws of the prior, independent of any data."""
     count = candidates.shape[0]
     covariance = kernels.gram(config.model.kernel, config.model.params, candidates, candidates)
     factor = jnp.linalg.cholesky(covariance + gp.jitter(covariance.dtype) * jnp.eye(count, dtype=covariance.dtype))
     drawn = gp.matmul(jax.random.normal(jax.random.key(0), (draws, count), covariance.dtype), factor.T)
     logs = jax.vmap(
-        lambda each: mechanisms.exponential_log_probabilities(each, config.epsilon_point, config.point_sensitivity)
+        lambda scores: mechanisms.exponential_log_probabilities(scores, config.epsilon_point, config.point_sensitivity)
     )(drawn)
     ranked = jnp.cumsum(jnp.sort(jnp.exp(logs), axis=1, descending=True), axis=1)
     mean = jnp.mean(ranked, axis=0)

@@ -1,4 +1,4 @@
-"""How a run of DP-GP-UCB goes: state, queries, and the one place where it pays."""
+"""Steps of DP-GP-UCB: state, queries, and the only place where a run spends its budget."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from jaxdpbo.types import Algorithm, Query, State
 
 
 class Terms(NamedTuple):
-    """What ``release`` pays, and what the numbers of a state stand for.
+    """Budgets spent by ``release``, and a checksum of the config, which defines the units of a state.
 
     Attributes:
       epsilon: ``(2,)``, of the point and of the value.
@@ -36,31 +36,31 @@ class Terms(NamedTuple):
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: as the run was begun. The points are raw: they follow the utilities."""
+    """``step ()``: steps taken; ``budget``: at the start of the run. Points are raw: they depend on the utilities."""
 
     step: jax.Array
     budget: Terms
 
 
 class Raw(NamedTuple):
-    """Raw, in standard units.
+    """Raw data, in standard units.
 
     Attributes:
-      posterior: about the candidates, or over a box the posterior of the points evaluated; None for "in_order".
-      utilities: ``(T,)`` as observed, of gains the mean; 0 where nothing was.
-      scores: ``Wide (g, T)``, of gains with exact noise: what is released, on each of ``config.gain_grids``
+      posterior: of the candidates, or over a box the posterior of the points evaluated; None for "in_order".
+      utilities: ``(T,)`` as observed, of gains the mean; 0 where nothing was observed.
+      scores: ``Wide (g, T)``, of gains with exact noise: the scores before noise, on each of ``config.gain_grids``
         (``gains.score``); 0 where nothing was observed. Otherwise None.
     """
 
-    posterior: Any  # finite_gp.Belief, gp.Posterior or None
+    posterior: Any  # finite_gp.Posterior, gp.Factorization or None
     utilities: jax.Array
     scores: wide_integers.Wide | None
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE. ``utility (1,)`` as the run counts it, in the utility's own units: finite, and clipped.
+    """Diagnostics, NOT PRIVATE: ``utility (1,)`` as observed by the model, in the utility's units: finite, and clipped.
 
-    ``factorisation_failed`` is None: the points follow the utilities, and nothing raises on those.
+    ``factorisation_failed`` is None: the points depend on the utilities, and raw values must not raise.
     """
 
     utility: jax.Array
@@ -68,13 +68,14 @@ class Info(NamedTuple):
 
 
 class Release(NamedTuple):
-    """What may be published; what was not asked for is None.
+    """Everything you may publish; parts that were not configured are None.
 
     Attributes:
-      point: ``(d,)`` drawn by the exponential mechanism.
-      row: ``()`` which candidate, or row of the grid, it is.
-      value: ``()`` the largest utility with Laplace noise. With "value" alone it does not say where it was seen.
-      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
+      point: ``(d,)``, drawn by the exponential mechanism.
+      row: ``()``, the row of the point in the candidates or the grid.
+      value: ``()``, the largest utility with Laplace noise. With "value" alone, the point of this utility stays
+        unknown.
+      params: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
     """
 
     point: jax.Array | None
@@ -84,7 +85,7 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """Nothing observed. ``key`` is unused."""
+    """Make the initial state: no observations. ``key`` is unused."""
     del key
     dtype = config.limits.dtype
     if config.acquisition == "in_order":
@@ -102,10 +103,10 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The point of largest acquisition (equation 3). Reads ``state.raw``.
+    """Propose the point of largest acquisition (equation 3). Reads ``state.raw``.
 
-    Over candidates the largest is exact, the first of equal ones, and ``key`` is unused; over a box it is sought by
-    ``maximize.sample_and_ascend`` from starts drawn from ``key``.
+    Over candidates the maximum is exact, the first of equal ones, and ``key`` is unused; over a box,
+    ``maximize.sample_and_ascend`` maximises from starts drawn from ``key``.
     """
     raw, step = state.raw, state.public.step
     if config.candidates is None:
@@ -124,13 +125,13 @@ def ask(key: jax.Array, config: Config, state: State) -> Query:
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """Learn one utility, of Algorithm 3 the mean of ``n`` gains. ``key`` is unused.
+    """Learn one utility; for Algorithm 3, the mean of ``n`` gains. ``key`` is unused.
 
     =====================================  ===================================================================
     case                                   result
     =====================================  ===================================================================
     ``state.public.step == T``             the state unchanged
-    begun under another config             likewise: its numbers are in other units
+    started under another config           the state unchanged: its numbers are in other units
     a utility NaN or infinite              counts as a bad one: 3 deviations below the centre
     a user's gain NaN or infinite          counts as 0, for that user alone
     a gain outside ``[0, g*]``             counts as the nearer end
@@ -142,8 +143,8 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       key: unused.
       config: of the run.
       state: before the step.
-      query: what was asked.
-      values: ``(1,)``, the utility; of Algorithm 3 ``(1, n)``, every user's gain.
+      query: from ``ask``.
+      values: ``(1,)``, the utility; for Algorithm 3 ``(1, n)``, every user's gain.
 
     Returns:
       The state after the step, and raw diagnostics.
@@ -152,24 +153,24 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
       ValueError: ``values`` is of another shape, at trace time.
     """
     del key
-    wanted = (1,) if config.users is None else (1, config.users)
-    if values.shape != wanted:
-        raise ValueError(f"values must have shape {wanted}, got {values.shape}")
+    shape = (1,) if config.users is None else (1, config.users)
+    if values.shape != shape:
+        raise ValueError(f"values must have shape {shape}, got {values.shape}")
     raw, step = state.raw, state.public.step
     active = (step < config.steps) & calibration.same_noise(state.public.budget, terms(config))
     scored = raw.scores
     if config.users is None:
         means = values
     else:
-        each = gains.clip_gains(
+        user_gains = gains.clip_gains(
             jnp.where(query.mask, values[0], 0).astype(config.scale.dtype), gains.largest_gain(config)
         )
-        means = jnp.mean(each)[None]
+        means = jnp.mean(user_gains)[None]
         if scored is not None:
-            found = [gains.score(each, gains.largest_gain(config), grid) for grid in config.gain_grids]
+            new_scores = [gains.score(user_gains, gains.largest_gain(config), grid) for grid in config.gain_grids]
             at = jnp.minimum(step, config.steps - 1)
             scored = jax.tree.map(
-                lambda kept, *new: jnp.where(active, kept.at[:, at].set(jnp.stack(new)), kept), scored, *found
+                lambda kept, *new: jnp.where(active, kept.at[:, at].set(jnp.stack(new)), kept), scored, *new_scores
             )
     utility = preprocessing.to_standard_units(means, query.mask, config.centre, config.scale, config.limits)
     if config.acquisition == "in_order":
@@ -185,10 +186,10 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """Pay, and say what may be published. A SECOND CALL IS A SECOND SPEND: the drivers call it once.
+    """Spend the budget and return the release. A SECOND CALL IS A SECOND SPEND: the drivers call ``release`` once.
 
-    Algorithm 1, lines 8 and 9; Algorithm 2 and 3, the last lines. Formal guarantee: ``privacy(config)``. A state that
-    was begun under another config, in whose units its numbers are, counts as one that has seen nothing.
+    Algorithm 1, lines 8 and 9; Algorithm 2 and 3, the last lines. Formal guarantee: ``privacy(config)``. A state
+    started under another config has numbers in other units, and counts as a state without observations.
     """
     fresh = init(key, config)
     own = calibration.same_noise(state.public.budget, fresh.public.budget)
@@ -204,10 +205,10 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 
 
 def _choose(key, config, state):
-    """The exponential mechanism's row; of posterior means on a grid that of geometric noise, which is at least as good.
+    """Draw a row by the exponential mechanism; for posterior means on a grid, by geometric noise, at least as accurate.
 
-    Of gains the exponential mechanism on the grid too: it has bounded range, which noisy scores have not. The best
-    score is taken away from all, so that they fit the mechanism's table.
+    Gains use the exponential mechanism on the grid too: the mechanism has bounded range, noisy scores have not. The
+    best score is subtracted from all, so all fit the mechanism's table.
     """
     if config.noise == "float":
         return mechanisms.exponential(key, scores(config, state), config.epsilon_point, config.point_sensitivity)
@@ -220,7 +221,7 @@ def _choose(key, config, state):
 
 
 def _add_noise(key, config, state):
-    """The largest utility with Laplace noise; on the grid around the middle of the unit that it lies in."""
+    """Add Laplace noise to the largest utility; on the grid, to the middle of its unit."""
     if config.noise == "float":
         scale = config.value_sensitivity / config.epsilon_value
         return config.centre + config.scale * mechanisms.laplace(key, best(config, state), scale)
@@ -240,12 +241,12 @@ def _take_row(scores, row):
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
-    """What the constants earn: see the table at the top."""
+    """Guarantee of the configuration: see the table in the package docstring."""
     if config.no_guarantee_reason:
         return guarantee.no_guarantee(guarantee.USERS, config.no_guarantee_reason)
     delta, total_variation = float(config.delta), 0.0
     epsilon = float(config.epsilon_point) + float(config.epsilon_value)
-    if config.noise == "exact":  # dyadic numbers: floats hold them
+    if config.noise == "exact":  # dyadic numbers, exact in floats
         point, value = int(config.point_units), int(config.value_units)
         epsilon = float(sensitivity.between_scores(point) * config.point_rate + value * config.value_rate)
         of_point = choice.TOTAL_VARIATION if point else 0.0
@@ -265,10 +266,10 @@ algorithm = Algorithm(init, ask, tell, release, privacy)
 
 
 def terms(config: Config) -> Terms:
-    """Of a run with this config."""
+    """Compute the terms of a run with this config."""
     static = config.noise, config.point_rate, config.value_rate, config.users, config.steps, config.release
-    said = repr((*static, config.acquisition, getattr(config.model.kernel, "__qualname__", "")))
-    return Terms(jnp.stack([config.epsilon_point, config.epsilon_value]), fingerprints.checksum(config, said))
+    description = repr((*static, config.acquisition, getattr(config.model.kernel, "__qualname__", "")))
+    return Terms(jnp.stack([config.epsilon_point, config.epsilon_value]), fingerprints.checksum(config, description))
 
 
 def beta(config: Config, step: jax.Array) -> jax.Array:
@@ -277,14 +278,14 @@ def beta(config: Config, step: jax.Array) -> jax.Array:
 
 
 def best(config: Config, state: State) -> jax.Array:
-    """The largest utility ``()`` observed so far, in standard units; the least limit where there is none. Raw."""
+    """Largest utility ``()`` observed so far, in standard units; the least limit before any. Raw."""
     raw, step = state.raw, state.public.step
     observed = jnp.arange(config.steps, dtype=jnp.int32) < step
     return jnp.max(jnp.where(observed, raw.utilities, config.limits[0]))
 
 
 def scores(config: Config, state: State) -> jax.Array:
-    """What the exponential mechanism scores: the posterior mean, or for "in_order" the utilities. Raw."""
+    """Scores for the exponential mechanism: the posterior mean, or for "in_order" the utilities. Raw."""
     raw = state.raw
     if config.acquisition == "in_order":
         return raw.utilities
@@ -294,7 +295,7 @@ def scores(config: Config, state: State) -> jax.Array:
 
 
 def _ask_box(key, config, state):
-    """Where nothing is known yet every point is as good: the middle."""
+    """Propose a point of the box: the middle, before anything is known."""
     raw = state.raw
     assert config.search is not None
     lower, upper = config.bounds

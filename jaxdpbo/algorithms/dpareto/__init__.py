@@ -5,11 +5,11 @@ privacy-utility Pareto fronts", Algorithm 2. An evaluation of a setting returns 
 from a privacy oracle and an ``error`` in [0, 1] from a utility oracle; two independent Gaussian processes, of
 ``log epsilon`` and ``logit error``, propose the next setting, by the hypervolume-based probability of improvement.
 
-NOTHING HERE IS PRIVATE: every error was measured on data by running the algorithm under study. ``privacy`` says "none"
-and why; ``accounting.compose_epsilon`` says what publishing trainings would cost.
+NOTHING HERE IS PRIVATE: every error was measured on data by running the algorithm under study. ``privacy`` returns
+"none" and the reason; use ``accounting.compose_epsilon`` for the cost of publishing trainings.
 
 Notation: ``T`` steps of ``b`` settings each, the first of them seeds; ``d`` hyper-parameters; ``m = T b``. The search
-is in the unit cube; whole-number coordinates are rounded before a process sees them, and what is stored is rounded.
+is in the unit cube; whole-number coordinates are rounded before a process sees them, and stored rounded.
 
 ``configs`` has the configuration, ``surrogates`` the Gaussian processes, ``run`` the five functions, ``predictions``
 predictions of a finished search. ``training.objectives.objective`` makes an objective of DP-SGD or DP-Adam.

@@ -1,4 +1,4 @@
-"""The configuration of a search, and the unit cube it searches."""
+"""Configuration of a search, and the searched unit cube."""
 
 import math
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ SEARCH = maximize.Search(raw_samples=512, num_restarts=4, ascent_steps=12)
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """The configuration of a search; made by ``config``. The fields up to ``model`` are traced, the rest is static.
+    """Configuration of a search; made by ``config``. The fields up to ``model`` are traced, the rest is static.
 
     Attributes:
       bounds: ``(2, d)``.
@@ -29,12 +29,12 @@ class Config:
       model: of ``log epsilon`` and of ``logit error``, where the fits begin.
       steps: ``T``, those of the initial design among them.
       batch: ``b``.
-      integer_mask: which of the ``d`` hyper-parameters are whole numbers.
+      integer_mask: marks the whole numbers among the ``d`` hyper-parameters.
       acquisition: of ``ACQUISITIONS``.
       fit_steps: of a refit.
       search: for the largest acquisition.
       users: None: an objective returns one measurement of a setting, not one for each user.
-      space: of ``bounds``, where they are a ``Space``.
+      space: of ``bounds``, if they are a ``Space``.
     """
 
     bounds: jax.Array
@@ -66,21 +66,21 @@ def config(
     """Check a configuration.
 
     Args:
-      bounds: ``(2, d)``, finite; or a ``Space``, whose unit box is searched, seeds and all.
+      bounds: ``(2, d)``, finite; or a ``Space``, to search its unit box, seeds included.
       initial_design: ``(s, d)`` seeds inside the bounds, ``s`` a multiple of ``batch``.
       proposals: settings after the seeds, a multiple of ``batch``.
-      reference: the anti-ideal ``(epsilon, error)``: a setting that is not below it in both counts for nothing.
+      reference: the anti-ideal ``(epsilon, error)``: a setting not below it in both adds nothing.
       integer_mask: ``(d,)``, True where a hyper-parameter is a whole number; its bounds are too.
-      batch: ``b``, proposed at once: each but the first as if those before it had been measured, at their
+      batch: ``b``, settings proposed at once: each after the first as if the earlier ones had been measured, at their
         posterior mean.
-      acquisition: of ``ACQUISITIONS``. "hvpoi" counts what a front gains in epsilon and error themselves, as
-        ``Release.hypervolume`` does; "hvpoi_transformed" in their logarithm and logit, where a factor of epsilon counts
-        the same however small: for fronts at small epsilon. "ehvi", the expected improvement, counts likewise.
-      fit_steps: gradient steps of a refit, from where the last ended.
-      search: how the largest acquisition is searched for.
+      acquisition: of ``ACQUISITIONS``. "hvpoi" measures the gain of a front in epsilon and error themselves, like
+        ``Release.hypervolume``; "hvpoi_transformed" in their logarithm and logit, where a factor of epsilon always
+        counts the same: for fronts at small epsilon. "ehvi", the expected improvement, also uses logarithm and logit.
+      fit_steps: gradient steps of a refit, from the end of the last.
+      search: settings of the search for the largest acquisition.
 
     Raises:
-      ValueError: a number out of range, a wrong shape; names it.
+      ValueError: a number out of range, a wrong shape; names the argument.
       TypeError: an argument of the wrong kind.
 
     Examples:
@@ -116,7 +116,7 @@ def config(
     if marks.shape != (dimension,) or marks.dtype != bool:
         raise ValueError(f"integer_mask must be {dimension} booleans, got {integer_mask}")
     if np.any(box[:, marks] != np.round(box[:, marks])):
-        raise ValueError(f"bounds of whole numbers must be whole numbers, got {box[:, marks].tolist()}")
+        raise ValueError(f"bounds must be whole numbers where integer_mask is True, got {box[:, marks].tolist()}")
     largest, worst = _checks.vector("reference", reference, 2).tolist()
     worst = _checks.positive("reference", largest), _checks.probability("reference", worst)
     dtype = jnp.result_type(float)
@@ -140,7 +140,7 @@ def config(
 
 
 def snap(config: Config, unit: jax.Array) -> jax.Array:
-    """``unit (d,)`` of the cube with whole coordinates rounded; a gradient passes as if they had not been."""
+    """Round the whole coordinates of ``unit (d,)``; gradients pass as if nothing were rounded."""
     low, high = config.bounds
     width = high - low
     rounded = jnp.clip((jnp.round(low + width * unit) - low) / width, 0.0, 1.0)
@@ -148,13 +148,13 @@ def snap(config: Config, unit: jax.Array) -> jax.Array:
 
 
 def to_units(config: Config, points: jax.Array) -> jax.Array:
-    """``points (k, d)`` in the unit cube, rounded and inside."""
+    """Convert ``points (k, d)`` to the unit cube, rounded and inside."""
     low, high = config.bounds
     return jax.vmap(lambda unit: snap(config, unit))(jnp.clip((points - low[None]) / (high - low)[None], 0.0, 1.0))
 
 
 def to_points(config: Config, units: jax.Array) -> jax.Array:
-    """``units (k, d)`` as settings."""
+    """Convert ``units (k, d)`` to settings."""
     low, high = config.bounds
     points = low[None] + (high - low)[None] * units
     return jnp.where(jnp.asarray(config.integer_mask)[None], jnp.round(points), points)

@@ -1,4 +1,4 @@
-"""Predictions of a finished search: of any setting, and which setting to use at a wanted epsilon. NOT PRIVATE."""
+"""Predictions of a finished search: for any setting, and the best setting at a given epsilon. NOT PRIVATE."""
 
 from typing import NamedTuple
 
@@ -15,12 +15,12 @@ RAW_SAMPLES, NUM_RESTARTS, STEPS = 4096, 8, 60
 
 
 class Prediction(NamedTuple):
-    """A setting, and its posterior: medians and central 95 % intervals.
+    """A setting with its posterior: medians and central 95 % intervals.
 
     Attributes:
       point: ``(d,)``.
-      epsilon: ``(3,)``: 2.5 %, median, 97.5 %. A privacy oracle computes it exactly: use that before a release.
-      error: ``(3,)``, likewise, of the mean error.
+      epsilon: ``(3,)``: 2.5 %, median, 97.5 %. A privacy oracle computes epsilon exactly: call one before a release.
+      error: ``(3,)``: 2.5 %, median, 97.5 % of the mean error.
     """
 
     point: jax.Array
@@ -35,70 +35,70 @@ def predict(config: Config, released: Release, points: jax.Array) -> tuple[jax.A
 
 @jax.jit
 def _predict(config, released, points):
-    given = _standardise(config, released)
-    both = _condition(given)
+    measured = _standardise(config, released)
+    both = _condition(measured)
     mean, deviation = jax.lax.map(lambda unit: _predict_unit(both, unit), to_units(config, points))
-    return given.mean[None] + given.scale[None] * mean, given.scale[None] * deviation
+    return measured.mean[None] + measured.scale[None] * mean, measured.scale[None] * deviation
 
 
 @jax.jit
 def improvement(config: Config, released: Release, points: jax.Array) -> jax.Array:
-    """``config.acquisition`` at ``points (k, d)``: ``(k,)``, in its own units."""
-    given = _standardise(config, released)
-    both, left = _condition(given), surrogates.undominated_region(config, given)
+    """Acquisition ``config.acquisition`` at ``points (k, d)``: ``(k,)``, in its own units."""
+    measured = _standardise(config, released)
+    both, left = _condition(measured), surrogates.undominated_region(config, measured)
     return jax.lax.map(
-        lambda unit: surrogates.improvement(config, given, left, *_predict_unit(both, unit), log=False),
+        lambda unit: surrogates.improvement(config, measured, left, *_predict_unit(both, unit), log=False),
         to_units(config, points),
     )
 
 
 def best_setting(key: jax.Array, config: Config, released: Release, *, epsilon: float) -> Prediction:
-    """The setting of least expected error among those expected to have at most this ``epsilon``.
+    """Find the setting of least expected error among those predicted to have at most this ``epsilon``.
 
     The front has points only where the search measured; the surrogates predict everywhere (the open problem of Avent et
-    al. 2020, section 6). NOT PRIVATE: it reads the measured errors.
+    al. 2020, section 6). NOT PRIVATE: reads the measured errors.
 
     Args:
       key: for the search.
       config: of the finished search.
-      released: what it released.
-      epsilon: the largest wanted.
+      released: the release of the search.
+      epsilon: the largest allowed.
 
     Raises:
       ValueError: ``epsilon`` is not positive, or no setting counted.
       TypeError: ``key`` is not a typed key.
     """
     if not bool(jnp.any(released.failed == USABLE)):
-        raise ValueError("released must hold a setting that counts, got none")
-    wanted = jnp.asarray(_checks.positive("epsilon", epsilon), config.bounds.dtype)
-    return _best_setting(_checks.key("key", key), config, released, wanted)
+        raise ValueError("released must hold a setting that counts, got none: released.failed says why each failed")
+    limit = jnp.asarray(_checks.positive("epsilon", epsilon), config.bounds.dtype)
+    return _best_setting(_checks.key("key", key), config, released, limit)
 
 
 @jax.jit
 def _best_setting(key, config, released, epsilon):
-    given = _standardise(config, released)
-    both = _condition(given)
-    limit = (jnp.log(epsilon) - given.mean[0]) / given.scale[0]
+    measured = _standardise(config, released)
+    both = _condition(measured)
+    limit = (jnp.log(epsilon) - measured.mean[0]) / measured.scale[0]
 
     def utility(unit):
         mean, _ = _predict_unit(both, snap(config, unit))
         return -mean[1] - 100.0 * jnp.maximum(mean[0] - limit, 0.0)
 
-    within = given.mask & (given.values[:, 0] <= limit)
-    best = given.units[jnp.argmin(jnp.where(within, given.values[:, 1], jnp.inf))]
+    within = measured.mask & (measured.values[:, 0] <= limit)
+    best = measured.units[jnp.argmin(jnp.where(within, measured.values[:, 1], jnp.inf))]
     unit, _ = maximize.sample_and_ascend(
         key, utility, jnp.zeros_like(best), jnp.ones_like(best), incumbent=best, raw_samples=RAW_SAMPLES,
         num_restarts=NUM_RESTARTS, steps=STEPS,
     )  # fmt: skip
     unit = snap(config, unit)
     mean, deviation = _predict_unit(both, unit)
-    middle, wide = given.mean + given.scale * mean, given.scale * deviation
+    middle, wide = measured.mean + measured.scale * mean, measured.scale * deviation
     ends = middle[:, None] + wide[:, None] * jnp.array([-1.96, 0.0, 1.96])[None]
     return Prediction(to_points(config, unit[None])[0], jnp.exp(ends[0]), jax.nn.sigmoid(ends[1]))
 
 
-def _condition(given):
-    return surrogates.condition(given, surrogates.posterior(given))
+def _condition(measured):
+    return surrogates.condition(measured, surrogates.posterior(measured))
 
 
 def _predict_unit(both, unit):
@@ -107,6 +107,6 @@ def _predict_unit(both, unit):
 
 
 def _standardise(config, released):
-    usable, known = released.failed == USABLE, released.failed != UNMEASURED
+    usable, measured = released.failed == USABLE, released.failed != UNMEASURED
     units = to_units(config, released.points)
-    return surrogates.standardise_values(config, units, released.values, usable, known, released.models)
+    return surrogates.standardise_values(config, units, released.values, usable, measured, released.models)

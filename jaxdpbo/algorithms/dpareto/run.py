@@ -1,4 +1,4 @@
-"""The search: state, ask, tell, and the front that it releases."""
+"""Steps of the search: state, ask, tell, and the released front."""
 
 from typing import Any, NamedTuple
 
@@ -11,27 +11,27 @@ from jaxdpbo.privacy import guarantee
 from jaxdpbo.surrogate import batched_gp, gp, pareto
 from jaxdpbo.types import Algorithm, Query, State
 
-REFIT_EVERY = 16  # steps between refits, from
-MANY = 64  # settings on
+REFIT_EVERY = 16  # steps between refits, from MANY settings on
+MANY = 64
 USABLE, BAD_EPSILON, BAD_ERROR, UNMEASURED = 0, 1, 2, 3  # why a setting counts for nothing
 
 
 class Public(NamedTuple):
-    """``step ()``: steps taken; ``budget``: None, since nothing is paid."""
+    """``step ()``: steps taken; ``budget``: None, since nothing is spent."""
 
     step: jax.Array
     budget: None
 
 
 class Raw(NamedTuple):
-    """Everything measured.
+    """Raw measurements.
 
     Attributes:
       units: ``(m, d)`` settings in the unit cube, whole coordinates rounded.
       values: ``(m, 2)`` epsilon and error as returned.
       failed: ``(m,)`` ``USABLE``, or why a setting counts for nothing.
       models: of ``log epsilon`` and of ``logit error``, as last fitted.
-      whitening: ``(2, m, m)`` of the settings for both models: between fits it only grows.
+      whitening: ``(2, m, m)`` of the settings for both models: between fits rows are only added.
     """
 
     units: jax.Array
@@ -42,12 +42,12 @@ class Raw(NamedTuple):
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE.
+    """Diagnostics, NOT PRIVATE.
 
     Attributes:
-      failed: ``(b,)``, why a setting counts for nothing; ``USABLE`` where it counts.
+      failed: ``(b,)``, why a setting counts for nothing; ``USABLE`` if it counts.
       hypervolume: ``()``, between the front so far and the reference.
-      factorisation_failed: None, since the measured points follow raw values.
+      factorisation_failed: None, since the measured points depend on raw values.
     """
 
     failed: jax.Array
@@ -59,14 +59,14 @@ class Release(NamedTuple):
     """The front. NOT PRIVATE.
 
     Attributes:
-      point: ``(d,)``, the setting of the front that by itself dominates the largest area.
+      point: ``(d,)``, the setting of the front that alone dominates the largest area.
       points: ``(m, d)`` settings.
       values: ``(m, 2)`` epsilon and error.
-      failed: ``(m,)`` why a setting counts for nothing; ``USABLE`` where it counts.
+      failed: ``(m,)`` why a setting counts for nothing; ``USABLE`` if it counts.
       front: ``(m,)``, True where nothing dominates the setting.
       hypervolume: ``()``.
       models: as last fitted, for ``best_setting``.
-      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
+      params: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
     """
 
     point: jax.Array
@@ -80,7 +80,7 @@ class Release(NamedTuple):
 
 
 def init(key: jax.Array, config: Config) -> State:
-    """Nothing measured. ``key`` is unused."""
+    """Make the initial state: no measurements. ``key`` is unused."""
     del key
     capacity = config.steps * config.batch
     raw = Raw(
@@ -94,23 +94,24 @@ def init(key: jax.Array, config: Config) -> State:
 
 
 def ask(key: jax.Array, config: Config, state: State) -> Query:
-    """The seeds, then the settings of largest expected improvement of the front (Algorithm 2, lines 5 to 7)."""
+    """Propose the seeds, then the settings of largest expected improvement of the front (Algorithm 2, lines 5 to 7)."""
     step, batch = state.public.step, config.batch
     seeds = config.initial_design.shape[0]
     start = jnp.minimum(step * batch, seeds - batch)
     seed = jax.lax.dynamic_slice_in_dim(to_units(config, config.initial_design), start, batch)
 
     def search(raw):
-        given = _standardise(config, raw)
-        return surrogates.propose(key, config, given, _posterior(raw, given, step * batch))
+        measured = _standardise(config, raw)
+        return surrogates.propose(key, config, measured, _posterior(raw, measured, step * batch))
 
     units = jax.lax.cond(step * batch < seeds, lambda _: seed, search, state.raw)
     return Query(to_points(config, units), jnp.ones(batch, bool))
 
 
 def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax.Array) -> tuple[State, Info]:
-    """Store what was measured, and refit the surrogates: after the seeds, then at every step, from ``MANY`` settings on
-    at every sixteenth.
+    """Store the measurements, and refit the surrogates.
+
+    Refits happen after the seeds, then at every step, from ``MANY`` settings on at every sixteenth.
 
     =====================================  ===================================================================
     case                                   result
@@ -121,14 +122,14 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     a masked setting                       ``UNMEASURED``
     =====================================  ===================================================================
 
-    A failed setting is kept with what was returned and is no part of a front; the surrogates take it to be as bad as
-    the worst.
+    A failed setting is kept with its returned values and is no part of a front; the surrogates treat it as bad as the
+    worst.
 
     Args:
       key: of the refit.
       config: of the search.
       state: before the step.
-      query: what was asked.
+      query: from ``ask``.
       values: ``(b, 2)``, epsilon and error.
 
     Returns:
@@ -160,19 +161,19 @@ def tell(key: jax.Array, config: Config, state: State, query: Query, values: jax
     seeds = config.initial_design.shape[0]
     due = active & ((count == seeds) | ((count > seeds) & ((count <= MANY) | (step % REFIT_EVERY == 0))))
 
-    given = _standardise(config, after)
-    models = jax.lax.cond(due, lambda: surrogates.fit_models(config, given, count), lambda: after.models)
-    given = given._replace(models=models)
+    measured = _standardise(config, after)
+    models = jax.lax.cond(due, lambda: surrogates.fit_models(config, measured, count), lambda: after.models)
+    measured = measured._replace(models=models)
     bare = jnp.eye(len(after.failed), dtype=after.whitening.dtype)[None]  # a refit changes every row
-    begun = after._replace(whitening=jnp.where(due, bare, after.whitening))
-    known = _posterior(begun, given, jnp.where(due, 0, start))
-    whitening = batched_gp.extend(known, jnp.where(active, count, 0)).whitening
+    started = after._replace(whitening=jnp.where(due, bare, after.whitening))
+    posterior = _posterior(started, measured, jnp.where(due, 0, start))
+    whitening = batched_gp.extend(posterior, jnp.where(active, count, 0)).whitening
     after = after._replace(models=models, whitening=whitening)
     return State(Public(jnp.where(active, step + 1, step), None), after), Info(failed, _volume(config, after), None)
 
 
 def release(key: jax.Array, config: Config, state: State) -> Release:
-    """Everything, and which settings are the front. ``key`` is unused. NOT PRIVATE."""
+    """Return all measurements, and mark the settings of the front. ``key`` is unused. NOT PRIVATE."""
     del key
     raw = state.raw
     usable = raw.failed == USABLE
@@ -191,7 +192,7 @@ def release(key: jax.Array, config: Config, state: State) -> Release:
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
-    """None: what is measured is raw."""
+    """No guarantee: measurements are raw."""
     del config
     return guarantee.no_guarantee(
         "the records that the measured algorithm was trained and tested on",
@@ -203,7 +204,7 @@ algorithm = Algorithm(init, ask, tell, release, privacy)
 
 
 def _volume(config, raw):
-    """Between the front and the reference, in epsilon and error themselves."""
+    """Hypervolume between the front and the reference, in epsilon and error themselves."""
     return pareto.hypervolume(raw.values, raw.failed == USABLE, config.reference)
 
 
@@ -214,5 +215,5 @@ def _standardise(config, raw):
     )
 
 
-def _posterior(raw, given, used):
-    return batched_gp.Posterior(batched_gp.stack(given.models), given.units, given.known, raw.whitening, used)
+def _posterior(raw, measured, used):
+    return batched_gp.Posterior(batched_gp.stack(measured.models), measured.units, measured.known, raw.whitening, used)

@@ -1,4 +1,4 @@
-"""The surrogates of both objectives: how they are fitted, and which settings they propose.
+"""Surrogates of both objectives: fits and proposals.
 
 Two independent Gaussian processes over the unit cube, of ``log epsilon`` and of ``logit error``, each standardised to
 mean 0 and variance 1 over the measured settings.
@@ -20,11 +20,11 @@ class Measured(NamedTuple):
 
     Attributes:
       units: ``(m, d)``.
-      values: ``(m, 2)``, standardised; the worst observed of each objective where a setting failed, so that the search
+      values: ``(m, 2)``, standardised; the worst observed of each objective where a setting failed, so the search
         avoids it; 0 where there is none.
       mask: ``(m,)``, True where a setting counts.
-      known: ``(m,)``, True where it counts or failed.
-      mean: ``(2,)``, and
+      known: ``(m,)``, True where a setting counts or failed.
+      mean: ``(2,)``, of ``transform_values`` values.
       scale: ``(2,)``, of ``transform_values`` values.
       reference: ``(2,)``, standardised.
       models: of both processes.
@@ -41,7 +41,7 @@ class Measured(NamedTuple):
 
 
 def transform_values(values: jax.Array) -> jax.Array:
-    """``log epsilon`` and ``logit error``, ``(..., 2)``: increasing, so dominance stays."""
+    """Compute ``log epsilon`` and ``logit error``, ``(..., 2)``: increasing, so dominance stays."""
     error = jnp.clip(values[..., 1], CLIP, 1.0 - CLIP)
     return jnp.stack([jnp.log(values[..., 0]), jnp.log(error) - jnp.log1p(-error)], axis=-1)
 
@@ -54,7 +54,7 @@ def standardise_values(
     known: jax.Array,
     models: tuple[gp.Model, gp.Model],
 ) -> Measured:
-    """``values (m, 2)`` as returned, where ``known (m,)``, standardised over those ``usable (m,)``."""
+    """Standardise returned ``values (m, 2)``, where ``known (m,)``, over those ``usable (m,)``."""
     raw = transform_values(jnp.where(usable[:, None], values, 1.0))
     weight = usable.astype(raw.dtype)[:, None] / jnp.maximum(jnp.sum(usable.astype(raw.dtype)), 1)
     mean = jnp.sum(raw * weight, axis=0)
@@ -68,7 +68,7 @@ def standardise_values(
 
 
 def fit_models(config: Config, given: Measured, used: jax.Array) -> tuple[gp.Model, gp.Model]:
-    """Both models, by a few steps up the marginal likelihood from where the last fit ended; ``used ()`` rows count."""
+    """Fit both models by a few gradient steps on the marginal likelihood, from the last fit; ``used ()`` rows count."""
     first, second = batched_gp.unstack(
         batched_gp.fit(
             batched_gp.stack(config.model), given.units, given.values, given.known, used,
@@ -79,21 +79,21 @@ def fit_models(config: Config, given: Measured, used: jax.Array) -> tuple[gp.Mod
 
 
 def posterior(given: Measured) -> batched_gp.Posterior:
-    """Of both processes, given everything measured."""
+    """Posterior of both processes, given all measurements."""
     capacity, dimension = given.units.shape
     before = batched_gp.prior(batched_gp.stack(given.models), capacity, dimension)
     return batched_gp.extend(before._replace(points=given.units, mask=given.known), capacity)
 
 
 class Surrogates(NamedTuple):
-    """Both posteriors, and the values as ``batched_gp.predict`` needs them."""
+    """Both posteriors, with values in the form needed by ``batched_gp.predict``."""
 
     posterior: batched_gp.Posterior
     white: jax.Array
 
 
 def condition(given: Measured, posterior: batched_gp.Posterior) -> Surrogates:
-    """The posterior of the settings measured, with their values."""
+    """Combine the posterior of the measured settings with their values."""
     return Surrogates(posterior, batched_gp.whiten(posterior, given.values))
 
 
@@ -104,15 +104,15 @@ def predict(both: Surrogates, units: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def propose(key: jax.Array, config: Config, given: Measured, posterior: batched_gp.Posterior) -> jax.Array:
-    """The next batch ``(b, d)``: one after the other, each then taken as measured at its posterior mean.
+    """Propose the next batch ``(b, d)``, sequentially: each setting counts as measured, at its posterior mean.
 
     The rows from ``posterior.used`` on are free, at least ``b`` of them.
     """
-    start, found = posterior.used, []
-    for place, one in enumerate(jax.random.split(key, config.batch)):
+    start, proposals = posterior.used, []
+    for place, step_key in enumerate(jax.random.split(key, config.batch)):
         both = condition(given, posterior)
-        unit = _search_unit(one, config, given, both)
-        found.append(unit)
+        unit = _search_unit(step_key, config, given, both)
+        proposals.append(unit)
         if place + 1 == config.batch:
             break
         mean, _ = predict(both, unit[None])
@@ -124,18 +124,18 @@ def propose(key: jax.Array, config: Config, given: Measured, posterior: batched_
             known=given.known.at[row].set(True),
         )
         posterior = batched_gp.extend(posterior._replace(points=given.units, mask=given.known), row + 1)
-    return jnp.stack(found)
+    return jnp.stack(proposals)
 
 
 class Undominated(NamedTuple):
-    """What the front does not dominate, of the standardised objectives and of epsilon and error."""
+    """Undominated region, of the standardised objectives and of epsilon and error."""
 
     standard: pareto.Strips
     original: pareto.Strips
 
 
 def undominated_region(config: Config, given: Measured) -> Undominated:
-    """Computed once for many calls of ``improvement``."""
+    """Compute the undominated region, once for many calls of ``improvement``."""
     standard = pareto.strips(given.values, given.mask, given.reference)
     edges = jax.vmap(lambda *edge: _to_original(given, jnp.stack(edge)))(standard.right, standard.height)  # increasing
     right, height = jnp.minimum(edges, config.reference[None]).T
@@ -145,7 +145,7 @@ def undominated_region(config: Config, given: Measured) -> Undominated:
 def improvement(
     config: Config, given: Measured, left: Undominated, mean: jax.Array, deviation: jax.Array, *, log: bool
 ) -> jax.Array:
-    """Of the front, by the posterior ``mean (2,)`` and ``deviation (2,)``: ``config.acquisition``, or its logarithm."""
+    """Acquisition ``config.acquisition``, or its logarithm, at the posterior ``mean (2,)`` and ``deviation (2,)``."""
     if config.acquisition == "ehvi":
         of = acquisition.log_ehvi if log else acquisition.expected_hypervolume_improvement
         return of(mean, deviation, left.standard)
@@ -157,47 +157,47 @@ def improvement(
     return of(mean, deviation, left.standard, gain)
 
 
-def _to_original(given: Measured, standard: jax.Array) -> jax.Array:
-    """Epsilon and error ``(2,)`` of standardised objectives, capped beyond the reference."""
-    raw = given.mean + given.scale * jnp.minimum(standard, given.reference + 1.0)
+def _to_original(measured: Measured, standard: jax.Array) -> jax.Array:
+    """Convert standardised objectives to epsilon and error ``(2,)``, capped beyond the reference."""
+    raw = measured.mean + measured.scale * jnp.minimum(standard, measured.reference + 1.0)
     return jnp.stack([jnp.exp(raw[0]), jax.nn.sigmoid(raw[1])])
 
 
-def _search_unit(key, config, given, both):
-    left = undominated_region(config, given)
+def _search_unit(key, config, measured, both):
+    left = undominated_region(config, measured)
 
     def utility(unit):
         mean, deviation = predict(both, snap(config, unit)[None])
-        return improvement(config, given, left, mean[0], deviation[0], log=True)
+        return improvement(config, measured, left, mean[0], deviation[0], log=True)
 
     draw_key, front_key = jax.random.split(key)
-    incumbent = _draw_row(front_key, given.units, pareto.is_non_dominated(given.values, given.mask))
+    incumbent = _draw_row(front_key, measured.units, pareto.is_non_dominated(measured.values, measured.mask))
     tried = _draw_around(draw_key, incumbent, config.search.raw_samples)
-    scores = _scores(config, given, left, *predict(both, jax.vmap(lambda unit: snap(config, unit))(tried)))
-    found, _ = maximize.ascend_from_best(
+    scores = _scores(config, measured, left, *predict(both, jax.vmap(lambda unit: snap(config, unit))(tried)))
+    best, _ = maximize.ascend_from_best(
         utility, incumbent[None], tried, scores, num_restarts=config.search.num_restarts,
         steps=config.search.ascent_steps,
     )  # fmt: skip
-    return snap(config, found)
+    return snap(config, best)
 
 
 def _draw_row(key, units, front):
-    """One of the front, each as likely; the first setting where there is none."""
+    """Draw a row of the front uniformly; the first setting where there is no front."""
     places = jnp.cumsum(front.astype(units.dtype))
     return units[jnp.argmax(places > jax.random.uniform(key, (), units.dtype) * places[-1])]
 
 
 def _draw_around(key, incumbent, count):
-    """Points ``(count, d)``: half uniform in the cube, half normal around the incumbent; from one draw."""
+    """Draw points ``(count, d)`` in one call: half uniform in the cube, half normal around the incumbent."""
     drawn = jax.random.uniform(key, (count, incumbent.shape[0]), incumbent.dtype)
     near = incumbent[None] + 0.05 * jax.scipy.special.ndtri(drawn[: count // 2])
     return jnp.concatenate([drawn[count // 2 :], jnp.clip(near, 0, 1)])
 
 
-def _scores(config, given, left, mean, deviation):
+def _scores(config, measured, left, mean, deviation):
     """Logarithms of the improvement ``(k,)``, in single precision: enough to choose starts, at a tenth of the cost."""
-    given, left, mean, deviation = jax.tree.map(
+    measured, left, mean, deviation = jax.tree.map(
         lambda leaf: leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
-        (given, left, mean, deviation),
+        (measured, left, mean, deviation),
     )
-    return jax.vmap(lambda *at: improvement(config, given, left, *at, log=True))(mean, deviation)
+    return jax.vmap(lambda *at: improvement(config, measured, left, *at, log=True))(mean, deviation)

@@ -1,4 +1,4 @@
-"""What private evaluations are configured with, and how noisy they will be."""
+"""Configuration of private evaluations, and the noise of a released mean."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +16,11 @@ from jaxdpbo.types import Algorithm, ArrayLike
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Config:
-    """Made by ``config``: the ``inner`` config; ``budget``, whose ``steps`` and ``releases`` are the inner steps and
-    the evaluations in each; the range of a loss, ``low ()`` and ``high ()``, traced, 0 where it is found from the
-    losses on the ``design (m, d)``, otherwise None.
+    """Configuration of a run; made by ``config``.
+
+    ``inner`` is the inner config; ``steps`` and ``releases`` of ``budget`` are the inner steps and the evaluations in
+    each. ``low ()`` and ``high ()`` are the loss range, traced, 0 if found from the losses on the ``design (m, d)``;
+    otherwise ``design`` is None.
     """
 
     inner: Any
@@ -29,27 +31,27 @@ class Config:
 
     @property
     def users(self) -> int:
-        """``n``."""
+        """Number of users ``n``."""
         return self.budget.users
 
     @property
     def steps(self) -> int:
-        """``T``, and before it ``m / b`` on the design."""
+        """Number of steps: ``T``, after ``m / b`` on the design."""
         return self.budget.steps + self.design_steps
 
     @property
     def design_steps(self) -> int:
-        """``m / b``."""
+        """Number of steps on the design, ``m / b``."""
         return 0 if self.design is None else self.design.shape[0] // self.batch
 
     @property
     def batch(self) -> int:
-        """``b``."""
+        """Evaluations a step ``b``."""
         return self.budget.releases
 
     @property
     def space(self) -> Space | None:
-        """The inner algorithm's."""
+        """Search space of the inner algorithm."""
         return self.inner.space
 
 
@@ -67,19 +69,19 @@ def config(
 
     Args:
       inner: an algorithm that maximises one utility a point (``gp_ucb.config(users=None)``), or minimises the mean loss
-        of ONE user (``random_search.config(users=1)``): its one value is the released mean.
-      inner_config: its config; ``noise_deviation`` says how noisy the values will be.
+        of ONE user (``random_search.config(users=1)``): its single value is the released mean.
+      inner_config: its config; see ``noise_deviation`` for the noise of the values.
       users: ``n``, public.
-      mu: the GDP budget of all evaluations together; ``inf`` for none.
-      loss_range: ``(low, high)``, chosen without the users' data: losses are clipped there. "private" finds it first,
-        for 5 % of ``mu^2``, from the ``design``: see ``private_scale.largest_differences``. The values are then mean
-        differences from the loss at the design's first point.
-      design: ``(m, d)``, public points that tell how much losses differ; ``m`` a multiple of ``b``. They are evaluated
-        before the first step of the inner algorithm, in ``m / b`` steps that release the range alone.
+      mu: the GDP budget of all evaluations together; ``inf`` for no privacy.
+      loss_range: ``(low, high)``, chosen without the users' data: losses are clipped to this range. "private" finds the
+        range first, for 5 % of ``mu^2``, from the ``design``: see ``private_scale.largest_differences``. Values are
+        then mean differences from the loss at the design's first point.
+      design: ``(m, d)``, public points used to find how much losses differ; ``m`` a multiple of ``b``. They are
+        evaluated before the first step of the inner algorithm, in ``m / b`` steps; only the range is released.
       noise: "exact", on an integer grid; "float", for research sweeps; or "none" (only with ``mu = inf``).
 
     Raises:
-      ValueError: a number out of range, or an inner config that wants more users than one.
+      ValueError: a number out of range, or an inner config for more than one user.
       TypeError: an argument of the wrong kind.
 
     >>> from jaxdpbo import gp_ucb, private_evaluations
@@ -113,9 +115,9 @@ def config(
 
 
 def _design(design: Any, loss_range: Any, batch: int, dimension: int) -> np.ndarray | None:
-    """Checked points; None where the range is given."""
+    """Check the points of a design; return None if the loss range is given."""
     if isinstance(loss_range, str) == (design is None):
-        raise ValueError("design must be given with loss_range='private', and with no other")
+        raise ValueError("design must be given with loss_range='private', and only then")
     if design is None:
         return None
     points = _checks.rows("design", design)
@@ -127,10 +129,10 @@ def _design(design: Any, loss_range: Any, batch: int, dimension: int) -> np.ndar
 
 
 def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations: int, noise: str = "exact") -> float:
-    """The standard deviation of the noise of one released mean: its sensitivity over ``mu / sqrt(evaluations)``.
+    """Standard deviation of the noise of one released mean: its sensitivity over ``mu / sqrt(evaluations)``.
 
-    The sensitivity is ``sensitivity.mean_loss``. On the grid the noise is a little more, by what the radius was rounded
-    down.
+    The sensitivity is ``sensitivity.mean_loss``. On the grid the noise is a little larger, because the radius is
+    rounded down.
     """
     dtype = jnp.result_type(float)
     low, high = _checks.interval("loss_range", loss_range, dtype)
@@ -140,7 +142,7 @@ def noise_deviation(*, users: int, mu: float, loss_range: ArrayLike, evaluations
 
 
 def check_loss_range(value: Any) -> tuple[float, float]:
-    """A checked ``loss_range``; zeros for "private", which is to be found."""
+    """Check ``loss_range``; return zeros for "private", a range yet to be found."""
     if isinstance(value, str):
         _checks.choice("loss_range", value, (private_scale.PRIVATE,))
         return 0.0, 0.0

@@ -1,4 +1,4 @@
-"""How a run of private evaluations goes: state, queries, what users add up to, and the one place where it pays."""
+"""Steps of private evaluations: state, queries, sums over users, and the only place where a run spends its budget."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,15 +14,15 @@ from jaxdpbo.types import Algorithm, Memory, Query, State
 
 
 class Public(NamedTuple):
-    """What is not data-independent here has been through the mechanism.
+    """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken.
-      budget: all that sets the noise, as the run was begun.
-      inner: the whole state of the inner algorithm, its "private" part included: it got released values only.
+      budget: all noise settings at the start of the run.
+      inner: the whole state of the inner algorithm, its "private" part included: it received released values only.
       points: ``(T b, d)`` evaluated so far.
       values: ``(T b,)`` released mean losses; NaN where nothing was evaluated, and on a design.
-      high: ``()``, the end of the range as found privately, 0 until then; None where it is given.
+      high: ``()``, the end of the range found privately, 0 before; None if you set a range.
     """
 
     step: jax.Array
@@ -34,8 +34,9 @@ class Public(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """Raw, of each user on the design: ``reference (s,)``, the loss at its first point, and ``largest (s,)``, the
-    largest difference from it.
+    """Raw memory of users on the design.
+
+    ``reference (s,)`` is the loss at the first point, and ``largest (s,)`` the largest difference from it.
     """
 
     reference: jax.Array
@@ -43,13 +44,13 @@ class Remembered(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What users need to know for their part.
+    """Public inputs of ``contribute``.
 
     Attributes:
       step: ``()``.
       learning: ``()``, whether the means are released: not on a design, nor after the last step.
-      designing: ``()``, whether the points are of the design.
-      finding: ``()``, whether they are the last of it, after which the range is found.
+      designing: ``()``, whether the points belong to the design.
+      finding: ``()``, whether the points are the last of the design: the range is found after this step.
       high: ``()``, the end of the range; 0 before it is found.
     """
 
@@ -61,8 +62,8 @@ class Work(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """What users add up to: ``means (b,)``, see ``private_mean.sum_losses``, and on a design ``counts (81,)`` of
-    largest differences, otherwise None.
+    """Sums over users: ``means (b,)``, see ``private_mean.sum_losses``, and on a design ``counts (81,)`` of largest
+    differences, otherwise None.
     """
 
     means: totals.Sum
@@ -70,12 +71,12 @@ class Whole(NamedTuple):
 
 
 class Released(NamedTuple):
-    """What leaves a step.
+    """Releases of a step.
 
     Attributes:
       means: ``(b,)``, see ``private_mean.perturb_losses``.
-      high: ``()``, the end of the range, as found or as it was; None where it is given.
-      key: of the inner ``tell``, which may start a fit from it. Public randomness, that nothing else is drawn from.
+      high: ``()``, the end of the range, found now or before; None if you set a range.
+      key: of the inner ``tell``, for the starts of a fit. Public randomness, used for nothing else.
     """
 
     means: totals.Sum
@@ -84,17 +85,17 @@ class Released(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Sums over users, raw: of how many losses ``(b,)`` the clip moved."""
+    """Raw sums over users: the number of clipped losses ``(b,)``."""
 
     clipped: jax.Array
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE.
+    """Diagnostics, NOT PRIVATE.
 
     Attributes:
       mean_loss: ``(b,)`` over users, clipped, before the noise.
-      clipped: ``(b,)`` how many users' losses were moved by the clip, those not finite included.
+      clipped: ``(b,)``, number of users with a clipped loss, losses that are not finite included.
       factorisation_failed: None: the inner algorithms have no such flag.
     """
 
@@ -104,15 +105,15 @@ class Info(NamedTuple):
 
 
 class Release(NamedTuple):
-    """All of it may be published.
+    """Everything you may publish.
 
     Attributes:
-      point: ``(d,)`` the inner algorithm's answer.
-      row: ``()`` which candidate it is, where the inner one searches a finite set; otherwise None.
-      points: ``(T b, d)`` every point evaluated, save those of a design.
-      values: ``(T b,)`` every released mean loss; NaN where nothing was evaluated.
-      high: ``()``, the end of the range as found privately; None where it is given.
-      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
+      point: ``(d,)``, the inner algorithm's answer.
+      row: ``()``, the candidate's row, if the inner algorithm searches a finite set; otherwise None.
+      points: ``(T b, d)``, every point evaluated, except those of a design.
+      values: ``(T b,)``, every released mean loss; NaN where nothing was evaluated.
+      high: ``()``, the end of the range found privately; None if you set a range.
+      params: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
     """
 
     point: jax.Array
@@ -125,7 +126,7 @@ class Release(NamedTuple):
 
 @lru_cache
 def make_algorithm(inner: Algorithm) -> Algorithm:
-    """``inner``, given released values only. One record for each inner algorithm, so that runs are not compiled twice.
+    """Run ``inner`` on released values only. Cached by inner algorithm, so runs are not compiled twice.
 
     Formal guarantee: ``mu``-GDP, replace-one, for the answer and for all points and values together.
 
@@ -135,18 +136,18 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
     case                                        result
     ==========================================  ======================================================
     ``state.public.step == T``                  the state unchanged: nothing more is released
-    begun with other noise                      likewise: the guarantee is of one budget
-    another inner config of the same sizes      the run goes on: it acts on what was released
+    started with other noise                    the state unchanged: the guarantee is of one budget
+    another inner config of the same sizes      the run goes on: it acts on released values
     the steps on a design                       release the range alone, after the last
     a loss outside the range                    counts as the end of the range
     a loss NaN or infinite                      NaN counts as the middle, infinities as the ends
     a masked point                              not released: the mask passes on to the inner algorithm
-    an inner algorithm with a ``contribute``    refused: it would be given no user
+    an inner algorithm with a ``contribute``    refused: no user's loss would reach it
     one with a flag ``factorisation_failed``    refused at trace time: nothing passes the flag on
     ==========================================  ======================================================
     """
     if inner.contribute is not None:
-        raise ValueError("inner must be an algorithm that is told one value a point, such as gp_ucb.algorithm")
+        raise ValueError("inner must be an algorithm that takes one value a point, such as gp_ucb.algorithm")
 
     def init(key, config):
         within = inner.init(key, config.inner)
@@ -181,10 +182,10 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
         active = _active(config, public)
         learning = active & query.work.learning
         means = private_mean.mean_of_losses(config.budget, released.means, *_range(config, query))
-        given = -means if config.inner.users is None else means[:, None]
-        within, said = inner.tell(released.key, config.inner, public.inner, query, given)
-        if said.factorisation_failed is not None:
-            raise ValueError("inner must be an algorithm without a flag on its points: no Info passes it on here")
+        inner_values = -means if config.inner.users is None else means[:, None]
+        within, info = inner.tell(released.key, config.inner, public.inner, query, inner_values)
+        if info.factorisation_failed is not None:
+            raise ValueError("inner must be an algorithm without a flag on its points (factorisation_failed)")
         start = jnp.minimum(public.step, config.steps - 1) * config.batch
         after = Public(
             step=jnp.where(active, public.step + 1, public.step),
@@ -207,7 +208,7 @@ def make_algorithm(inner: Algorithm) -> Algorithm:
 
 
 def remember(config: Config, users: int) -> Memory:
-    """On a design, no loss seen yet; otherwise ``()``."""
+    """Make the memory on a design, before any loss; otherwise ``()``."""
     nothing = jnp.zeros(users, config.low.dtype)
     return () if config.design is None else Remembered(nothing, nothing)
 
@@ -215,14 +216,14 @@ def remember(config: Config, users: int) -> Memory:
 def contribute(
     config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
 ) -> tuple[totals.Total, Memory]:
-    """Each user's clipped losses, and on a design, after its last step, the largest difference of each; summed.
+    """Sum each user's clipped losses; after the last step on a design, also count the largest difference of each user.
 
     Args:
       config: see ``config``.
-      query: what was asked.
+      query: from ``ask``.
       memory: of ``remember``, for the same users.
       values: ``(b, s)``, the users' losses.
-      present: ``(s,)``, False at columns that stand for nobody.
+      present: ``(s,)``, False at padding columns, which belong to no user.
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
@@ -242,7 +243,7 @@ def contribute(
 
 
 def perturb(key: jax.Array, config: Config, query: Query, whole: Whole) -> Released:
-    """The noisy means, and after a design the range. Here the budget is paid: see ``privacy``."""
+    """Return the noisy means, and after a design the range. This function spends the budget: see ``privacy``."""
     noise_key, inner_key = jax.random.split(key)
     high, scale = None, config.budget.scale
     if scale is not None:
@@ -262,13 +263,13 @@ def perturb(key: jax.Array, config: Config, query: Query, whole: Whole) -> Relea
 
 
 def inform(config: Config, query: Query, total: totals.Total) -> Info:
-    """Diagnostics of one step. NOT PRIVATE."""
+    """Compute diagnostics of one step. NOT PRIVATE."""
     raw = private_mean.skip_noise(config.budget, total.whole.means)
     return Info(private_mean.mean_of_losses(config.budget, raw, *_range(config, query)), total.facts.clipped, None)
 
 
 def privacy(config: Config) -> guarantee.Guarantee:
-    """GDP, as ``calibration.statement`` says, of all evaluations together."""
+    """Guarantee of all evaluations together: GDP, see ``calibration.statement``."""
     return calibration.statement(config.budget, guarantee.USERS)
 
 
@@ -278,12 +279,12 @@ def _settings(config: Config) -> calibration.NoiseSettings:
 
 
 def _active(config: Config, public: Public) -> jax.Array:
-    """Whether a step is left, under the budget that the run was begun with."""
+    """Return whether a step is left, under the budget at the start of the run."""
     return (public.step < config.steps) & calibration.same_noise(public.budget, _settings(config))
 
 
 def _range(config: Config, query: Query) -> tuple[jax.Array, jax.Array]:
-    """The range that losses are clipped to; before one is found any will do, since no mean is released."""
+    """Range for clipping losses; before it is found, an arbitrary range, since no mean is released."""
     if config.design is None:
         return config.low, config.high
     high = jnp.where(query.work.high > 0, query.work.high, 1)
@@ -291,7 +292,7 @@ def _range(config: Config, query: Query) -> tuple[jax.Array, jax.Array]:
 
 
 def _update_memory(memory: Remembered, work: Work, values: jax.Array) -> Remembered:
-    """With what these losses ``(b, s)`` add, if they are of the design."""
+    """Update the memory with losses ``(b, s)`` on the design."""
     reference = jnp.where(work.designing & (work.step == 0), values[0], memory.reference)
     largest = jnp.maximum(memory.largest, private_scale.largest_differences(values, reference))  # NaN stays
     return Remembered(reference, jnp.where(work.designing, largest, memory.largest))

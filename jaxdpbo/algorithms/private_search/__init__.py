@@ -1,12 +1,12 @@
-"""Memory search: points of a public design, a private choice among them, and what is near the chosen one.
+"""Memory search: evaluate points of a public design, choose one privately, then search near the chosen point.
 
-What is released is which point was chosen, by the exponential mechanism on the users' losses (``privacy.choice``). That
-is sharp where there are thousands of users, needs no gradient, and takes any point: whole numbers and categories too.
+The release is the row of the chosen point, by the exponential mechanism on the users' losses (``privacy.choice``). The
+choice is accurate with thousands of users, needs no gradient, and takes any point: whole numbers and categories too.
 ``make_algorithm(inner)`` makes an ``Algorithm``:
 
-1. each round evaluates points of its design, in the first anywhere in the box, later around the point chosen last,
-   and chooses one of all points evaluated so far;
-2. an inner algorithm that can be started anywhere, such as DP-GIBO, goes on from there (None: there is none);
+1. each round evaluates the points of its design, in the first round anywhere in the box, later around the point chosen
+   last, and chooses among all points evaluated so far;
+2. an inner algorithm with a free start, such as DP-GIBO, continues from the chosen point (None: no inner algorithm);
 3. its answer and means of the ends of its path are evaluated, and the last choice is among all points.
 
 Notation: ``m`` points in all, ``b`` in a step, ``n`` users, ``d`` parameters.

@@ -1,4 +1,4 @@
-"""What a private search is configured with: rounds of points, budgets of choices, an inner algorithm."""
+"""Configuration of a private search: rounds of points, budgets of choices, an inner algorithm."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from jaxdpbo.privacy import calibration, choice
 from jaxdpbo.space import Space
 from jaxdpbo.types import ArrayLike, Bounds
 
-DESIGN_CHOICE, LAST_CHOICE = "the choice in a design", "the choice of the answer"  # parts of a guarantee
+DESIGN_CHOICE, LAST_CHOICE = "the choice in a design", "the choice of the answer"  # names of parts of a guarantee
 
 
 @jax.tree_util.register_dataclass
@@ -23,9 +23,9 @@ class Config:
     """Made by ``config``.
 
     Traced: ``choices``, a budget for each round and, with an ``inner`` config, one for the answer; ``width ()``;
-    ``bounds (2, d)``; of all rounds ``fresh``, ``offset`` and ``kept``, ``(m, d)``: a point has the coordinates of
-    ``fresh`` where ``kept`` is False, otherwise those of the point chosen last plus ``offset``. Static: ``batch``, and
-    how many points each round has.
+    ``bounds (2, d)``; of all rounds ``fresh``, ``offset`` and ``kept``, ``(m, d)``: a coordinate of a point comes from
+    ``fresh`` where ``kept`` is False, otherwise from the point chosen last, plus ``offset``. Static: ``batch``, and
+    the number of points of each round.
     """
 
     inner: Any
@@ -42,27 +42,27 @@ class Config:
 
     @property
     def noise(self) -> str:
-        """Of ``calibration.NOISES``."""
+        """Kind of noise, of ``calibration.NOISES``."""
         return self.choices[0].noise
 
     @property
     def mechanism(self) -> str:
-        """What all of the budget is spent on where there is no inner algorithm."""
+        """Part of the guarantee that spends the whole budget without an inner algorithm."""
         return DESIGN_CHOICE
 
     @property
     def design_steps(self) -> int:
-        """Of all rounds."""
+        """Number of steps of all rounds."""
         return sum(self.rounds) // self.batch
 
     @property
     def steps(self) -> int:
-        """``T``: the rounds, the inner algorithm, and one on its answer."""
+        """Number of steps ``T``: the rounds, the inner algorithm, and one step for its answer."""
         return self.design_steps + (0 if self.inner is None else self.inner.steps + 1)
 
 
 class Round(NamedTuple):
-    """Points of one round, ``(q, d)`` each: ``fresh``, or where ``kept`` those of the chosen point plus ``offset``."""
+    """Points of one round, ``(q, d)`` each: ``fresh``, or where ``kept`` the chosen point plus ``offset``."""
 
     fresh: np.ndarray
     offset: np.ndarray
@@ -86,12 +86,13 @@ def config(
       users: ``n``, public.
       bounds: ``(2, d)``, finite, or a ``Space``.
       loss_range: ``(low, high)``, chosen without the users' data: differences between a user's losses count up to its
-        width. A narrower one is sharper, and wrong where few users lose much and many win a little.
-      rounds: of points; the first keeps none, and its first point has half of the prior. Later choices give it to the
-        point chosen last, and the last one to the inner algorithm's answer.
-      choice_mu: the GDP budget of each round's choice, and with an ``inner_config`` that of the answer's.
-      batch: ``b``, a divisor of every round's count, and the inner algorithm's own.
-      inner_config: of the inner algorithm, of the same users.
+        width. A narrower range gives more accurate choices, and wrong choices where few users lose much and many win a
+        little.
+      rounds: designs; ``kept`` is False throughout the first. Half of the prior of the first choice goes to the first
+        point, of later choices to the point chosen last, and of the last choice to the inner algorithm's answer.
+      choice_mu: the GDP budget of each round's choice and, with an ``inner_config``, of the choice of the answer.
+      batch: ``b``, a divisor of the size of every round, and the inner algorithm's own.
+      inner_config: of the inner algorithm, with the same users.
       noise: "exact", or "float", for research sweeps; or "none" (only with budgets of inf).
 
     Raises:
@@ -112,17 +113,19 @@ def config(
     box, batch, users = _checks.box("bounds", bounds), _checks.size("batch", batch), _checks.size("users", users)
     dtype = jnp.result_type(float)
     low, high = _checks.interval("loss_range", loss_range, dtype)
-    designs = [_round(each, box, batch) for each in rounds]
+    designs = [_round(design, box, batch) for design in rounds]
     if not designs or np.any(designs[0].kept):
-        raise ValueError("rounds must be one or more, of which the first keeps nothing")
-    given = _checks.reals("choice_mu", choice_mu)
-    if given.shape != (len(designs) + (inner_config is not None),):
-        raise ValueError(f"choice_mu must be one number a choice, got shape {given.shape} for {len(designs)} rounds")
+        raise ValueError("rounds must be one or more Round, of which the first keeps nothing (kept is False)")
+    mus = _checks.reals("choice_mu", choice_mu)
+    if mus.shape != (len(designs) + (inner_config is not None),):
+        raise ValueError(f"choice_mu must be one number a choice, got shape {mus.shape} for {len(designs)} rounds")
     _check_inner(inner_config, users, batch)
-    levels = [_checks.positive("choice_mu", mu, finite=False) for mu in given.tolist()]
+    levels = [_checks.positive("choice_mu", mu, finite=False) for mu in mus.tolist()]
     kind = _checks.choice("noise", noise, calibration.NOISES)
     kind = "none" if np.all(np.isinf(levels)) else kind
-    steps = sum(len(each.fresh) for each in designs) // batch + (0 if inner_config is None else inner_config.steps + 1)
+    steps = sum(len(design.fresh) for design in designs) // batch + (
+        0 if inner_config is None else inner_config.steps + 1
+    )
     if steps * batch >= 2**16:
         raise ValueError(f"points must be fewer than 65,536, got {steps * batch} in {steps} steps")
     return Config(
@@ -130,18 +133,18 @@ def config(
         choices=tuple(choice.budget(mu, kind, dtype=dtype) for mu in levels),
         width=_arrays.to_device(high - low, dtype),
         bounds=_arrays.to_device(box, dtype),
-        fresh=_arrays.to_device(np.concatenate([each.fresh for each in designs]), dtype),
-        offset=_arrays.to_device(np.concatenate([each.offset for each in designs]), dtype),
-        kept=_arrays.to_device(np.concatenate([each.kept for each in designs])),
+        fresh=_arrays.to_device(np.concatenate([design.fresh for design in designs]), dtype),
+        offset=_arrays.to_device(np.concatenate([design.offset for design in designs]), dtype),
+        kept=_arrays.to_device(np.concatenate([design.kept for design in designs])),
         users=users,
         batch=batch,
-        rounds=tuple(len(each.fresh) for each in designs),
+        rounds=tuple(len(design.fresh) for design in designs),
         space=space,
     )
 
 
 def _check_inner(inner_config: Any, users: int, batch: int) -> None:
-    """ValueError where the inner algorithm has other users, or other batches."""
+    """Raise ValueError where the inner algorithm has other users, or other batches."""
     if inner_config is not None and (inner_config.users, inner_config.batch) != (users, batch):
         raise ValueError(
             f"inner_config must be of {users} users and {batch} points a step, got {inner_config.users} and "
@@ -161,6 +164,6 @@ def _round(value: Round, box: np.ndarray, batch: int) -> Round:
             f"{fresh.shape}, {offset.shape} and {kept.shape}"
         )
     if kept.dtype != bool:
-        raise TypeError(f"rounds must say True or False for what is kept, got {kept.dtype}")
+        raise TypeError(f"rounds must have booleans as kept, got {kept.dtype}")
     _checks.inside("rounds", np.where(kept, box[0], fresh), box)
     return Round(fresh, offset, kept)

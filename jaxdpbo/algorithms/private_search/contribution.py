@@ -1,6 +1,6 @@
-"""What users add up to in a step of the search, and the choice or the noise: the one place where it pays.
+"""Sums over users in a step of the search, and the choice or the noise: the only place where it spends its budget.
 
-Every function takes the inner algorithm first, None where there is none.
+Every function takes the inner algorithm first, or None without an inner algorithm.
 """
 
 from functools import partial
@@ -18,20 +18,20 @@ from jaxdpbo.types import Algorithm, Memory, Query
 
 
 class Remembered(NamedTuple):
-    """Raw: ``losses (m, s)`` of ``s`` users, and what they carry for the inner algorithm."""
+    """Raw memory of users: ``losses (m, s)`` of ``s`` users, and the memory of the inner algorithm."""
 
     losses: jax.Array
     inner: Any
 
 
 class Work(NamedTuple):
-    """What users need to know for their part of a step.
+    """Public inputs of ``contribute``.
 
     Attributes:
-      active: ``()``, whether a step is left, under the budget that the run was begun with.
+      active: ``()``, whether a step is left, under the budget at the start of the run.
       step: ``()``.
-      number: ``()``, which of the choices this step ends with, counted from 1; 0 where with none.
-      favoured: ``()``, the row that has half of that choice's prior.
+      number: ``()``, number of the choice at the end of this step, counted from 1; 0 for no choice.
+      favoured: ``()``, the row with half of the choice's prior.
       inner: for the inner algorithm.
     """
 
@@ -43,8 +43,9 @@ class Work(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Of a ``choice``, and of the ``inner`` algorithm: of a total, ``(m,)`` and its, or of what is released, ``()`` a
-    row and its.
+    """Parts of the ``choice`` and of the ``inner`` algorithm, in a total or in a release.
+
+    The choice is ``(m,)`` in a total and a row ``()`` in a release.
     """
 
     choice: Any
@@ -52,14 +53,14 @@ class Parts(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Sums over users, raw: their ``losses (b,)``, and the inner algorithm's."""
+    """Raw sums over users: their ``losses (b,)``, and the facts of the inner algorithm."""
 
     losses: jax.Array
     inner: Any
 
 
 def remember(inner: Algorithm | None, config: Config, users: int) -> Memory:
-    """``Remembered`` of ``users`` who have not been evaluated yet."""
+    """Make the memory of ``users`` before any evaluation."""
     count, dtype = config.steps * config.batch, config.width.dtype
     inside = () if inner is None else inner.remember(config.inner, users)
     return Remembered(jnp.zeros((count, users), dtype), inside)
@@ -73,16 +74,16 @@ def contribute(
     values: jax.Array,
     present: jax.Array | None = None,
 ) -> tuple[totals.Total, Memory]:
-    """In a step that ends with a choice, each user's relative losses; in one of the inner algorithm, its part.
+    """Sum each user's relative losses in a step with a choice; in an inner step, call the inner ``contribute``.
 
     Args:
       inner: the inner algorithm, or None.
       config: see ``config``.
-      query: what was asked.
+      query: from ``ask``.
       memory: of ``remember``, for the same users.
-      values: ``(b, s)``, the users' losses. A loss that is not finite is remembered, and counts as
-        ``choice.choose_row`` says.
-      present: ``(s,)``, False at columns that stand for nobody.
+      values: ``(b, s)``, the users' losses. A loss that is not finite is remembered, and counts as documented in
+        ``choice.choose_row``.
+      present: ``(s,)``, False at padding columns, which belong to no user.
 
     Raises:
       ValueError: ``values`` is of another shape, at trace time.
@@ -108,31 +109,31 @@ def contribute(
         contributes = partial(inner.contribute, config.inner, inner_query(query), memory.inner, values, present)
         nothing = totals.make_zeros(contributes)[0], memory.inner
         total, inside = jax.lax.cond(is_searching(config, query), contributes, lambda: nothing)
-    known = values if present is None else jnp.where(present[None], values, 0)
-    facts = Facts(jnp.sum(known, axis=1), total.facts)
+    present_losses = values if present is None else jnp.where(present[None], values, 0)
+    facts = Facts(jnp.sum(present_losses, axis=1), total.facts)
     return totals.Total(Parts(chosen, total.whole), facts), Remembered(losses, inside)
 
 
 def survey(
     inner: Algorithm, config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
 ) -> wide_integers.Wide:
-    """Of the inner algorithm."""
+    """Call ``survey`` of the inner algorithm."""
     assert inner.survey is not None
     return inner.survey(config.inner, inner_query(query), memory.inner, values, present)
 
 
 def refine(inner: Algorithm, key: jax.Array, config: Config, query: Query, whole: wide_integers.Wide) -> Query:
-    """Of the inner algorithm; the privacy guarantee is its own."""
+    """Call ``refine`` of the inner algorithm, with its privacy guarantee."""
     assert inner.refine is not None
     refined = inner.refine(key, config.inner, inner_query(query), whole)
     return query._replace(work=query.work._replace(inner=refined.work))
 
 
 def perturb(inner: Algorithm | None, key: jax.Array, config: Config, query: Query, whole: Parts) -> Parts:
-    """The row that the step chooses, 0 where it chooses none; and the inner algorithm's noisy sum, zeros elsewhere.
+    """Choose the row of this step (0 without a choice), and make the inner algorithm's noisy sum (zeros elsewhere).
 
     Formal guarantee: of a choice, ``choice.level`` and ``choice.pure_level`` of its budget; of the inner step, its own.
-    Replace-one; a step has one of the two.
+    Replace-one; a step has only one of the two.
     """
     choice_key, inner_key = jax.random.split(key)
 
@@ -152,21 +153,21 @@ def perturb(inner: Algorithm | None, key: jax.Array, config: Config, query: Quer
 
 
 def inner_query(query: Query) -> Query:
-    """The query as the inner algorithm made it."""
+    """Return the query in the form made by the inner algorithm."""
     return query._replace(work=query.work.inner)
 
 
 def is_searching(config: Config, query: Query) -> jax.Array:
-    """Whether this step is one of the inner algorithm's: ``()``."""
+    """Return whether this step belongs to the inner algorithm: ``()``."""
     return query.work.active & (phase(config, query.work.step) == 1)
 
 
 def phase(config: Config, step: jax.Array) -> jax.Array:
-    """0 in the designs, 1 in the inner algorithm, 2 on its answers."""
+    """Phase of a step: 0 in the designs, 1 in the inner algorithm, 2 on its answers."""
     return (step >= config.design_steps).astype(jnp.int32) + (step >= config.steps - 1).astype(jnp.int32)
 
 
 def choice_ends(config: Config) -> list[int]:
-    """How many points each choice is among."""
+    """Number of points available to each choice."""
     ends = [int(end) for end in np.cumsum(config.rounds)]
     return ends if config.inner is None else [*ends, config.steps * config.batch]

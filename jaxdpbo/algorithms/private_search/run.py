@@ -1,4 +1,4 @@
-"""The search: state, queries, and what is released."""
+"""Steps of the search: state, queries, and releases."""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -19,15 +19,15 @@ PAYS = "an algorithm that pays for every step, such as dp_gibo.algorithm"
 
 
 class Public(NamedTuple):
-    """Released, or independent of the users' data.
+    """Released values, and values independent of the users' data.
 
     Attributes:
       step: ``()`` steps taken.
-      budget: all that sets the noise, as the run was begun.
-      inner: the inner algorithm's; ``()`` where there is none.
-      points: ``(m, d)``, asked for so far, and
-      evaluated: ``(m,)``, whether they were: an inner algorithm may mask some.
-      chosen: ``(k,)``, the row of them that each choice was of, 0 where it was not made.
+      budget: all noise settings at the start of the run.
+      inner: public state of the inner algorithm; ``()`` where there is none.
+      points: ``(m, d)``, queried so far.
+      evaluated: ``(m,)``, whether a point was evaluated: an inner algorithm may mask some.
+      chosen: ``(k,)``, the row of each choice, 0 before the choice.
     """
 
     step: jax.Array
@@ -39,21 +39,21 @@ class Public(NamedTuple):
 
 
 class Info(NamedTuple):
-    """NOT PRIVATE. ``mean_loss (b,)`` over users; ``factorisation_failed``: the inner algorithm's."""
+    """Diagnostics, NOT PRIVATE: ``mean_loss (b,)`` over users; ``factorisation_failed``: the inner algorithm's."""
 
     mean_loss: jax.Array
     factorisation_failed: jax.Array | None
 
 
 class Release(NamedTuple):
-    """What may be published; all of it is covered by the guarantee.
+    """Everything you may publish; the guarantee covers all of it.
 
     Attributes:
       point: ``(d,)``, chosen last.
-      start: ``(d,)``, chosen in the designs: ``point``, where there is no inner algorithm.
+      start: ``(d,)``, chosen in the designs: ``point``, without an inner algorithm.
       path: ``(T + 1, d)``, the inner algorithm's; None where there is none.
-      points: ``(m, d)``, all that were evaluated.
-      params: ``point`` by name, where a ``Space`` was searched, filled in by the drivers.
+      points: ``(m, d)``, all points evaluated.
+      params: ``point`` by name, if you searched a ``Space``; filled in by the drivers.
     """
 
     point: jax.Array
@@ -65,7 +65,7 @@ class Release(NamedTuple):
 
 @lru_cache
 def make_algorithm(inner: Algorithm | None = None, set_start: Callable[..., State] | None = None) -> Algorithm:
-    """The algorithm; ``set_start(config, state, point)`` moves an inner state in which no step was taken.
+    """Make the algorithm; ``set_start(config, state, point)`` must move an inner state without steps.
 
     Formal guarantee: GDP, replace-one, of all choices and the inner algorithm together.
 
@@ -73,15 +73,15 @@ def make_algorithm(inner: Algorithm | None = None, set_start: Callable[..., Stat
     case                                        result
     ==========================================  ==============================================================
     ``state.public.step == T``                  the state unchanged: nothing more is released
-    begun with other noise or rounds            likewise: the guarantee is of one budget
-    a loss NaN or infinite                      ``choice.choose_row``; in the inner algorithm, what that says
-    a masked point                              is never chosen: the favoured one is in its place
+    started with other noise or rounds          the state unchanged: the guarantee is of one budget
+    a loss NaN or infinite                      see ``choice.choose_row``, and the inner algorithm's own rule
+    a masked point                              is never chosen: the favoured row takes its place
     an inner algorithm without GDP at each step refused here, or by ``init`` and ``privacy``
     ``mu = inf``                                the best point evaluated: not private
     ==========================================  ==============================================================
     """
     if (inner is None) != (set_start is None):
-        raise ValueError("set_start must be given with an inner algorithm, and with no other")
+        raise ValueError("set_start must be given with an inner algorithm, and only then")
     if inner is not None and inner.contribute is None:
         raise ValueError(f"inner must be {PAYS}")
 
@@ -95,7 +95,7 @@ def _begin_inner(inner: Algorithm | None, key: jax.Array, config: Config) -> Sta
 
 
 def _is_active(inner: Algorithm | None, config: Config, public: Public) -> jax.Array:
-    """Whether a step is left, under the budget that the run was begun with; that follows from the config alone."""
+    """Return whether a step is left under the starting budget, a function of the config alone."""
     settings = _settings(config, _begin_inner(inner, jax.random.key(0), config).public)
     return (public.step < config.steps) & calibration.same_noise(public.budget, settings)
 
@@ -136,8 +136,8 @@ def _ask(inner: Algorithm | None, key: jax.Array, config: Config, state: State) 
         asks = partial(inner.ask, key, config.inner, _inner_state(state))
         blank = totals.make_zeros(asks)
 
-        def fill(asked):  # branches return trees of one structure
-            return blank._replace(points=asked.points, mask=asked.mask)
+        def fill(new_query):  # branches return trees of one structure
+            return blank._replace(points=new_query.points, mask=new_query.mask)
 
         phases = (lambda: fill(design_query()), asks, lambda: fill(answers()))
         query = jax.lax.switch(contribution.phase(config, public.step), phases)
@@ -162,7 +162,7 @@ def _tell(
         points=gp.write(public.points, query.points, first, active),
         evaluated=gp.write(public.evaluated, query.mask, first, active),
     )
-    row = jnp.where(public.evaluated[released.choice], released.choice, work.favoured)  # never a masked one
+    row = jnp.where(public.evaluated[released.choice], released.choice, work.favoured)  # never a masked row
     number = jnp.arange(1, len(config.choices) + 1, dtype=jnp.int32)
     chosen = jnp.where(active & (number == work.number), row, public.chosen)
     if inner is not None and set_start is not None:
@@ -192,19 +192,19 @@ def _release(inner: Algorithm | None, key: jax.Array, config: Config, state: Sta
 
 
 def _design_query(config: Config, public: Public) -> Query:
-    """The next points of the designs, some near the point chosen last."""
+    """Next points of the designs, some near the point chosen last."""
     first = jnp.minimum(public.step * config.batch, sum(config.rounds) - config.batch)
     fresh, offset, kept = (
         jax.lax.dynamic_slice_in_dim(rows, first, config.batch) for rows in (config.fresh, config.offset, config.kept)
     )
-    made = jnp.sum(first >= jnp.asarray(np.cumsum(config.rounds), jnp.int32), dtype=jnp.int32)  # choices, so far
-    near = public.points[public.chosen[jnp.maximum(made - 1, 0)]][None] + offset
+    choices_made = jnp.sum(first >= jnp.asarray(np.cumsum(config.rounds), jnp.int32), dtype=jnp.int32)  # choices so far
+    near = public.points[public.chosen[jnp.maximum(choices_made - 1, 0)]][None] + offset
     inside = jnp.clip(near, config.bounds[:1], config.bounds[1:])
     return Query(jnp.where(kept, inside, fresh), jnp.ones(config.batch, bool))
 
 
 def _answers(point: jax.Array, path: jax.Array, batch: int) -> jax.Array:
-    """What may be the answer ``(b, d)``: ``point``, and the means of ever more of the last of ``path (T + 1, d)``."""
+    """Candidate answers ``(b, d)``: ``point``, and the means of growing ends of ``path (T + 1, d)``."""
     length = path.shape[0]
     counts = [max(1, round((length - 1) * i / max(batch - 1, 1))) for i in range(batch - 1)]
     weights = np.array([np.arange(length) >= length - count for count in counts], float).reshape(batch - 1, length)
@@ -213,8 +213,9 @@ def _answers(point: jax.Array, path: jax.Array, batch: int) -> jax.Array:
 
 
 def _choice_due(config: Config, public: Public) -> tuple[jax.Array, jax.Array]:
-    """Which choice the step ends with, counted from 1, 0 for none, and its favoured row: choices have steps of their
-    own, and each favours the row chosen before it, the last one the inner algorithm's answer.
+    """Number of the choice at the end of this step, counted from 1 (0 for none), and its favoured row.
+
+    Each choice has its own step, and favours the row chosen before; the last favours the inner algorithm's answer.
     """
     number, favoured = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
     for place, end in enumerate(contribution.choice_ends(config)):
@@ -227,16 +228,16 @@ def _choice_due(config: Config, public: Public) -> tuple[jax.Array, jax.Array]:
 
 
 def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
-    """All that sets the noise of all choices, and of the inner algorithm."""
+    """All noise settings of the choices and of the inner algorithm."""
 
     def counts(*values: Any) -> jax.Array:
         return jnp.stack([jnp.asarray(value, jnp.int32) for value in values])
 
     own = calibration.NoiseSettings(
-        mu=jnp.stack([each.mu for each in config.choices]),
-        radius=counts(*(each.units for each in config.choices)),
-        sigma=counts(*(each.digits for each in config.choices)),
-        noise=counts(*(calibration.NOISES.index(each.noise) for each in config.choices)),
+        mu=jnp.stack([budget.mu for budget in config.choices]),
+        radius=counts(*(budget.units for budget in config.choices)),
+        sigma=counts(*(budget.digits for budget in config.choices)),
+        noise=counts(*(calibration.NOISES.index(budget.noise) for budget in config.choices)),
         users=counts(config.users),
         steps=counts(config.steps, *config.rounds),
         releases=counts(config.batch),
@@ -250,32 +251,33 @@ def _settings(config: Config, inner: Any) -> calibration.NoiseSettings:
 
 
 def _privacy(inner: Algorithm | None, config: Config) -> guarantee.Guarantee:
-    """All parts together; none where one of them has none."""
-    stated = None if inner is None else inner.privacy(config.inner)
+    """Compose all parts; no guarantee if any part has none."""
+    inner_guarantee = None if inner is None else inner.privacy(config.inner)
     if config.width.ndim:
         raise ValueError(f"privacy takes one config, got a width of shape {config.width.shape}")
-    if stated is not None:
-        guarantee.expect_gdp("inner", stated)
-    if config.noise == "none" or (stated is not None and stated.notion == "none"):
+    if inner_guarantee is not None:
+        guarantee.expect_gdp("inner", inner_guarantee)
+    if config.noise == "none" or (inner_guarantee is not None and inner_guarantee.notion == "none"):
         return guarantee.no_guarantee(guarantee.USERS, "mu is infinite: no noise was added")
-    levels = [choice.level(each) for each in config.choices]
+    levels = [choice.level(budget) for budget in config.choices]
     parts = [(DESIGN_CHOICE, accounting.compose_gdp_rounded_up(*levels[: len(config.rounds)]))]
-    if stated is not None:
-        parts += [*calibration.statement_parts(config.inner, stated), (LAST_CHOICE, levels[-1])]
+    if inner_guarantee is not None:
+        parts += [*calibration.statement_parts(config.inner, inner_guarantee), (LAST_CHOICE, levels[-1])]
     exact = config.noise == "exact"
     assumptions = (
         guarantee.RANDOM_BITS if exact else guarantee.IDEAL_NOISE,
         guarantee.PUBLIC_CONFIG,
         guarantee.SEPARABLE_LOSSES,
     )
-    found = guarantee.guarantee(
+    joint = guarantee.guarantee(
         "gdp", accounting.compose_gdp_rounded_up(*(level for _, level in parts)), "replace_one", guarantee.USERS,
         assumptions=assumptions,
-        total_variation=len(levels) * choice.TOTAL_VARIATION * exact + (stated.total_variation if stated else 0.0),
+        total_variation=len(levels) * choice.TOTAL_VARIATION * exact
+        + (inner_guarantee.total_variation if inner_guarantee else 0.0),
         parts=parts if len(parts) > 1 else (),
         also=("dp", choice.pure_level(config.choices[0])) if len(levels) == 1 else None,
     )  # fmt: skip
-    return found if stated is None else found.assuming(*stated.assumptions)
+    return joint if inner_guarantee is None else joint.assuming(*inner_guarantee.assumptions)
 
 
 FUNCTIONS = {

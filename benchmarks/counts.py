@@ -37,7 +37,7 @@ def loss(point, data):
             enter(frame, passed)
     return jnp.sum((data - point) ** 2, axis=1)
 sys.setprofile(watch)
-jaxdpbo.minimize(loss, jnp.ones((50, 3)), bounds=[[0, 0, 0], [6, 6, 6]], mu=1.0, steps=2)
+jaxdpbo.minimize(loss, jnp.ones((50, 3)), [[0, 0, 0], [6, 6, 6]], mu=1.0)
 sys.setprofile(None)
 print(json.dumps([len(entered), len(passed)]))
 """

@@ -195,7 +195,7 @@ def test_a_budget_is_charged_before_the_first_run_and_once(tmp_path):
         select(**options)
     with pytest.raises(ledger.LedgerError):
         select(mean=60.0, **(options | {"recordings": {PEOPLE: Recording(path, "two")}}))
-    with pytest.raises(ValueError, match="recordings must be"):
+    with pytest.raises(ValueError, match="ledgers must be"):
         select(ledgers={"nobody": Recording(path, "three")})
     assert ran == [1]
 

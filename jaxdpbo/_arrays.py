@@ -1,12 +1,12 @@
 """Arrays that are made on the host, of numbers that are known there."""
 
-from typing import Any
-
 import jax
 import numpy as np
 
+from jaxdpbo.types import ArrayLike, DTypeLike
 
-def to_device(value: Any, dtype: Any = None) -> jax.Array:
+
+def to_device(value: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
     """Return a number or an array as a JAX array, without a compiled program.
 
     ``jnp.asarray`` starts a program for each new shape. Under a trace the result is concrete too.

@@ -10,14 +10,14 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, SupportsIndex, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxdpbo.types import DTypeLike, Unchecked
+from jaxdpbo.types import ArrayLike, DTypeLike, Unchecked
 
 MAX_SIZE = 2**53  # the largest size: above, floats skip whole numbers
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -56,7 +56,7 @@ def size(name: str, value: Unchecked, *, minimum: int = 1) -> int:
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     try:
-        integer = operator.index(value)
+        integer = operator.index(cast(SupportsIndex, value))
     except TypeError:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
     if integer < minimum:
@@ -99,12 +99,12 @@ def number(name: str, value: Unchecked) -> float:
     try:
         if (
             isinstance(value, (bool, str, bytes))
-            or np.ndim(value) != 0
-            or np.iscomplexobj(value)
+            or np.ndim(cast(ArrayLike, value)) != 0
+            or np.iscomplexobj(cast(ArrayLike, value))
             or value is np.ma.masked
         ):
             raise TypeError
-        result = float(value)
+        result = float(cast(SupportsFloat, value))
     except OverflowError:
         raise ValueError(f"{name} must be within the floats") from None
     except (TypeError, ValueError):
@@ -127,7 +127,7 @@ def positive(name: str, value: Unchecked, *, finite: bool = True, dtype: DTypeLi
 
 def single_or_double(name: str, value: Unchecked) -> None:
     """Check an array or dtype of float32 or float64, without reading values."""
-    dtype = np.dtype(getattr(value, "dtype", value))
+    dtype = np.dtype(cast(DTypeLike, getattr(value, "dtype", value)))
     if dtype not in (np.float32, np.float64):
         raise TypeError(f"{name} must be float32 or float64, got {dtype.name}")
 
@@ -185,9 +185,9 @@ def function(name: str, value: Unchecked) -> Callable[..., Any]:
 
 def optimizer(name: str, value: Unchecked, dimension: int) -> None:
     """Check an optax factory with an update from gradients alone: an update with the loss would read raw data."""
-    function(name, value)
+    factory = function(name, value)
     try:
-        made = value(np.ones(dimension))
+        made = factory(np.ones(dimension))
         with jax.numpy_dtype_promotion("standard"):  # some of optax mixes floats and integers
             theta = jax.ShapeDtypeStruct((dimension,), jnp.result_type(float))
             jax.eval_shape(lambda theta: made.update(theta, made.init(theta), theta), theta)
@@ -375,22 +375,24 @@ def inside(name: str, point: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 def key(name: str, value: Unchecked) -> jax.Array:
     """Check a single typed JAX key; refuse integers, None and old-style uint32 keys."""
-    if _check_typed_key(name, value).ndim != 0:
-        raise ValueError(f"{name} must be one key, got shape {value.shape}")
-    return value
+    key = _check_typed_key(name, value)
+    if key.ndim != 0:
+        raise ValueError(f"{name} must be one key, got shape {key.shape}")
+    return key
 
 
 def keys(name: str, value: Unchecked) -> jax.Array:
     """Check an array of typed JAX keys, at least one, no two equal; on the host."""
-    if not _check_typed_key(name, value).ndim or not value.size:
-        raise ValueError(f"{name} must be an array of at least one key, got shape {value.shape}")
-    words = np.asarray(jax.random.key_data(value)).reshape(value.size, -1)
+    keys = _check_typed_key(name, value)
+    if not keys.ndim or not keys.size:
+        raise ValueError(f"{name} must be an array of at least one key, got shape {keys.shape}")
+    words = np.asarray(jax.random.key_data(keys)).reshape(keys.size, -1)
     if len(np.unique(words, axis=0)) < len(words):
-        raise ValueError(f"{name} must be different keys, got equal ones among {value.size}: equal keys, equal noise")
-    return value
+        raise ValueError(f"{name} must be different keys, got equal ones among {keys.size}: equal keys, equal noise")
+    return keys
 
 
-def _check_typed_key(name: str, value: Any) -> jax.Array:
+def _check_typed_key(name: str, value: Unchecked) -> jax.Array:
     if not (isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)):
         raise TypeError(f"{name} must be a typed key such as jax.random.key(seed), got {type(value).__name__}")
     return value

@@ -10,8 +10,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, SupportsInt, cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -20,6 +21,7 @@ from jaxdpbo import _checks
 from jaxdpbo._checks import Unchecked
 from jaxdpbo.types import ArrayLike
 
+Coordinate = float | np.ndarray | jax.Array  # in [0, 1]; the value of a category is its row
 Scalar = bool | int | float | str | None  # the types of categories, and of released parameters
 MAX_INTEGER, MAX_LEVELS = 2**31 - 1, 2**24  # limits of an integer dimension: 32 bits, and the precision of float32
 CONDITIONAL = (
@@ -46,7 +48,7 @@ class Real:
         """None: a real dimension has no levels."""
         return
 
-    def decode(self, place: Unchecked, library: ModuleType) -> Any:
+    def decode(self, place: Coordinate, library: ModuleType) -> Any:
         """The value at a coordinate in [0, 1]; ``library`` is ``numpy`` or ``jax.numpy``."""
         if not self.log:
             return library.clip(self.low + place * (self.high - self.low), self.low, self.high)
@@ -56,11 +58,11 @@ class Real:
 
     def encode(self, name: str, value: Unchecked) -> float:
         """The coordinate of a value."""
-        value = _check_range(name, _checks.number(name, value), self.low, self.high)
-        low, high, at = (math.log(end) if self.log else end for end in (self.low, self.high, value))
+        number = _check_range(name, _checks.number(name, value), self.low, self.high)
+        low, high, at = (math.log(end) if self.log else end for end in (self.low, self.high, number))
         return (at - low) / (high - low)
 
-    def plain(self, value: Unchecked) -> Scalar:
+    def plain(self, value: Coordinate) -> Scalar:
         """Convert to a Python number."""
         return float(value)
 
@@ -78,7 +80,7 @@ class Integer:
         """The number of whole numbers."""
         return self.high - self.low + 1
 
-    def decode(self, place: Unchecked, library: ModuleType) -> Any:
+    def decode(self, place: Coordinate, library: ModuleType) -> Any:
         """The value at a coordinate in [0, 1]; ``library`` is ``numpy`` or ``jax.numpy``."""
         if not self.log:
             return _floor(place, self.levels, library) + self.low
@@ -88,7 +90,7 @@ class Integer:
 
     def encode(self, name: str, value: Unchecked) -> float:
         """The middle of the value's interval."""
-        if isinstance(value, bool) or _checks.number(name, value) != int(value):
+        if isinstance(value, bool) or _checks.number(name, value) != int(cast(SupportsInt, value)):
             raise TypeError(f"{name} must be a whole number, got {value!r}")
         whole = int(_check_range(name, value, self.low, self.high))
         if not self.log:
@@ -96,7 +98,7 @@ class Integer:
         low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
         return (math.log(whole) - low) / (high - low)
 
-    def plain(self, value: Unchecked) -> Scalar:
+    def plain(self, value: Coordinate) -> Scalar:
         """Convert to a Python number."""
         return int(value)
 
@@ -112,7 +114,7 @@ class Categorical:
         """The number of choices."""
         return len(self.choices)
 
-    def decode(self, place: Unchecked, library: ModuleType) -> Any:
+    def decode(self, place: Coordinate, library: ModuleType) -> Any:
         """The row of the choice at a coordinate; for ``jax.numpy`` the choice itself, a number."""
         row = _floor(place, self.levels, library)
         if library is np:
@@ -128,7 +130,7 @@ class Categorical:
                 return (row + 0.5) / self.levels
         raise ValueError(f"{name} must be one of {', '.join(map(repr, self.choices))}, got {value!r}")
 
-    def plain(self, value: Unchecked) -> Scalar:
+    def plain(self, value: Coordinate) -> Scalar:
         """The choice of this row."""
         return self.choices[int(value)]
 
@@ -346,7 +348,7 @@ def box(bounds: Unchecked, space: Unchecked = None) -> tuple[Any, Space | None]:
     return bounds, space
 
 
-def place(space: Space | None, point: Unchecked) -> Any:
+def place(space: Space | None, point: ArrayLike) -> Any:
     """The argument of an objective: ``point (d,)``, or the parameters at the point."""
     return point if space is None else space.params(point)
 

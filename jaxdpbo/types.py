@@ -26,15 +26,15 @@ import numpy.typing as npt
 
 ArrayLike: TypeAlias = jax.Array | npt.ArrayLike  # arrays, numbers, nested sequences
 DTypeLike: TypeAlias = jax.typing.DTypeLike
-Bounds: TypeAlias = Any  # a box, in any spelling of ``minimize``
-Data: TypeAlias = Any  # the data of the objective: a pytree of arrays, or any object for an objective in Python
-Tree: TypeAlias = Any  # a pytree of arrays
-KernelParams: TypeAlias = Any  # the numbers of a kernel: a pytree, such as kernels.Stationary
-Unchecked: TypeAlias = Any  # a caller's argument before its check
-Values: TypeAlias = Any  # the result of an objective: an array, or an array-like
-Memory: TypeAlias = Any  # the memory of users between steps: a pytree of arrays with users on the last axis
-Kernel = Callable[[KernelParams, jax.Array, jax.Array], jax.Array]  # (params, x (d,), y (d,)) -> ()
-Objective = Callable[[Any, Data], Values]  # (point (d,), data) -> values
+Bounds: TypeAlias = object  # a box, in any spelling of ``minimize``
+Data: TypeAlias = object  # the data of the objective: a pytree of arrays, or any object for an objective in Python
+Tree: TypeAlias = object  # a pytree of arrays
+KernelParams: TypeAlias = object  # the numbers of a kernel: a pytree, such as kernels.Stationary
+Unchecked: TypeAlias = object  # a caller's argument before its check
+Values: TypeAlias = object  # the result of an objective: an array, or an array-like
+Memory: TypeAlias = object  # the memory of users between steps: a pytree of arrays with users on the last axis
+Kernel = Callable[[Any, jax.Array, jax.Array], jax.Array]  # (params, x (d,), y (d,)) -> ()
+Objective = Callable[[Any, Any], Values]  # (point (d,), data) -> values
 
 
 class Config(Protocol):
@@ -114,7 +114,7 @@ class Facts(NamedTuple):
     factorisation_failed: None = None
 
 
-def inform_facts(config: Config, query: "Query", total: Tree) -> Facts:
+def inform_facts(config: Config, query: "Query", total: Any) -> Facts:
     """Return the facts of a step: the default of ``Algorithm.inform``."""
     del config, query
     return Facts(total.facts)

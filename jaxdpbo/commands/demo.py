@@ -124,7 +124,12 @@ def compare(dataset: datasets.Dataset) -> Comparison:
 
 
 def run_seed(
-    loss: Callable[..., Any], mean_loss: Callable[[Any], float], data: Any, bounds: Bounds, key: Any, untuned: float
+    loss: Callable[..., Any],
+    mean_loss: Callable[[Any], float],
+    data: Any,
+    bounds: np.ndarray,
+    key: jax.Array,
+    untuned: float,
 ) -> dict[str, tuple[float, Any]]:
     """The mean loss of the release, and of the iterates, for each method."""
     losses = {}
@@ -140,7 +145,7 @@ def run_seed(
     return losses
 
 
-def run_gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key: Any) -> drivers.Run:
+def run_gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key: jax.Array | None) -> drivers.Run:
     """Run DP-GIBO with the defaults of ``minimize``."""
     users = len(data.validation_targets)
     return drivers.minimize(
@@ -154,7 +159,7 @@ def run_gibo(loss: Callable[..., Any], data: Any, bounds: Bounds, mu: float, key
     )
 
 
-def run_evaluations(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
+def run_evaluations(loss: Callable[..., Any], data: Any, bounds: Bounds, key: jax.Array) -> drivers.Run:
     """Run GP-UCB on noised mean losses alone."""
     search = gp_ucb.config(
         steps=EVALUATIONS,
@@ -169,7 +174,7 @@ def run_evaluations(loss: Callable[..., Any], data: Any, bounds: Bounds, key: An
     return drivers.run_loop(algorithm, loss, data, config, run=drivers.Execution(key=key, insecure_key=True))
 
 
-def run_random_search(loss: Callable[..., Any], data: Any, bounds: Bounds, key: Any) -> drivers.Run:
+def run_random_search(loss: Callable[..., Any], data: Any, bounds: np.ndarray, key: jax.Array) -> drivers.Run:
     """Run random search, without protection."""
     config = random_search.config(
         users=len(data.validation_targets), steps=STEPS, batch=bounds.shape[1] + 1, bounds=bounds

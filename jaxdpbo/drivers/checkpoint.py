@@ -61,7 +61,7 @@ class CheckpointedRun(NamedTuple):
 
 
 def begin(
-    path: Any,
+    path: str | Path,
     algorithm: Algorithm,
     objective: Objective,
     key: jax.Array,

@@ -1,7 +1,7 @@
 """How a run is executed: its key, and what happens between its steps."""
 
 from concurrent.futures import Executor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import jax
@@ -89,6 +89,8 @@ def check_execution(driver: str, run: Execution | None, *usable: str) -> Executi
         raise TypeError(f"resume must be the snapshot of a RunInterrupted, got {type(run.resume).__name__}")
     if run.executor is not None and not hasattr(run.executor, "submit"):
         raise TypeError(f"executor must be one of concurrent.futures, got {type(run.executor).__name__}")
-    if run.traceable != AUTO:
-        _checks.flag("traceable", run.traceable)
-    return run
+    flags = {name: _checks.flag(name, getattr(run, name)) for name in ("insecure_key", "progress", "diagnostics")}
+    traceable = run.traceable if isinstance(run.traceable, str) else _checks.flag("traceable", run.traceable)
+    if isinstance(traceable, str) and traceable != AUTO:
+        raise ValueError(f"traceable must be True, False or 'auto', got {traceable!r}")
+    return replace(run, **flags, traceable=traceable)

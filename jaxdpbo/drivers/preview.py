@@ -17,7 +17,7 @@ from jaxdpbo.drivers import methods
 from jaxdpbo.drivers.methods import Search
 from jaxdpbo.privacy import choice, clipping, guarantee, private_mean, requested_budget, sensitivity
 from jaxdpbo.space import Space
-from jaxdpbo.types import Bounds
+from jaxdpbo.types import ArrayLike, Bounds
 
 TARGET = 0.25  # noise over the largest gradient: a rule of thumb for ``users_needed``, not a theorem
 SUMMED = 1000  # steps that are added up one by one
@@ -89,7 +89,7 @@ def preview(
     epsilon: float | None = None,
     delta: float | None = None,
     mu: float | None = None,
-    loss_range: Any = None,
+    loss_range: ArrayLike | str | None = None,
     search: Search | None = None,
 ) -> Preview:
     """Predict how large the noise of ``minimize`` with these arguments would be. No data are read, no budget is spent.
@@ -189,7 +189,7 @@ def _wander(deviation: float, steps: int) -> float:
     return math.sqrt(total)
 
 
-def path_note(path: Any, config: dp_gibo.Config) -> str:
+def path_note(path: ArrayLike, config: dp_gibo.Config) -> str:
     """What a released path shows of its own run, in words; "" where nothing.
 
     Formal guarantee: none is spent. It is a function of the release and of public numbers.

@@ -29,7 +29,7 @@ from jaxdpbo.privacy import (
 )
 from jaxdpbo.privacy import ledger as ledgers
 from jaxdpbo.privacy import recording as recordings
-from jaxdpbo.types import Tree
+from jaxdpbo.types import ArrayLike, Data, Tree
 
 
 class BudgetExhausted(RuntimeError):
@@ -71,10 +71,10 @@ class PrivateObjective:
     def __init__(
         self,
         loss: Callable[[Any, Any], Any],
-        data: Any,
+        data: Data,
         *,
         evaluations: int,
-        loss_range: Any,
+        loss_range: ArrayLike | str,
         design: Sequence[Any] | None = None,
         users: int,
         user_axes: Tree = None,
@@ -248,6 +248,7 @@ class PrivateObjective:
             key = jax.random.fold_in(self._key, self._evaluations)  # evaluations use the smaller numbers
             self._high = float(private_scale.FACTOR * private_scale.median(key, scale, numbers))
             self._note({"high": self._high})
+        assert self._high is not None
         high = _arrays.to_device(self._high, self._config.high.dtype)
         self._config = replace(self._config, low=-high, high=high)
 

@@ -94,7 +94,7 @@ def gather_release(found: Mesh | None, tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(jax.device_put(leaf, place))), tree)
 
 
-def sum_over_users(function: Callable[[Tree, Tree], tuple[Tree, Tree]], public: Tree, own: Tree) -> tuple[Tree, Tree]:
+def sum_over_users(function: Callable[..., tuple[Any, Any]], public: Tree, own: Tree) -> tuple[Any, Any]:
     """``function(public, own)``: a sum over users, and what each keeps.
 
     Where users are spread over devices, each device adds up its own, and only the sums travel.

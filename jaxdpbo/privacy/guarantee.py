@@ -338,14 +338,14 @@ def no_guarantee(protects: str, no_guarantee_reason: str) -> Guarantee:
     )
 
 
-def expect_budget(stated: Guarantee, epsilon: Any, delta: Any) -> None:
+def expect_budget(stated: Guarantee, epsilon: float | None, delta: float | None) -> None:
     """Raise if the guarantee exceeds the requested ``(epsilon, delta)``; skip the check if ``epsilon`` is None.
 
     Raises:
       ValueError: the run draws noise so often that its total variation exceeds the amount reserved by
         ``requested_budget.requested_mu``.
     """
-    if epsilon is not None and stated.epsilon(float(delta)) > float(epsilon):
+    if epsilon is not None and delta is not None and stated.epsilon(float(delta)) > float(epsilon):
         raise ValueError(
             f"epsilon={float(epsilon):g} at delta={float(delta):g} can not be guaranteed for so many draws of noise: "
             f"their total variation is {stated.total_variation:.2g}; raise delta"

@@ -5,12 +5,13 @@ Errors name the arguments as you typed them.
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from jaxdpbo import _checks
 from jaxdpbo.privacy import accounting
+from jaxdpbo.types import Unchecked
 
 Made = TypeVar("Made")
 MOST_PARTS = 8  # parts of a budget; each part may refuse another level
@@ -44,7 +45,9 @@ class BudgetError(ValueError):
         self.end, self.bound, self.given, self.reason = end, bound, given, reason
 
 
-def configure(make: Callable[[float], Made], level: float, epsilon: Any = None, delta: Any = None) -> Made:
+def configure(
+    make: Callable[[float], Made], level: float, epsilon: float | None = None, delta: float | None = None
+) -> Made:
     """Return ``make(level)``; turn a ``BudgetError`` into an error about the typed argument, with a usable value.
 
     A budget may be divided into parts, as shares of ``level``. A ``BudgetError`` concerns the first refused part only,
@@ -71,7 +74,7 @@ def configure(make: Callable[[float], Made], level: float, epsilon: Any = None, 
         except BudgetError as error:
             candidate *= error.bound / error.given
     factor = 1.01 if refused.end == "least" else 0.99
-    if epsilon is None:
+    if epsilon is None or delta is None:
         name, bound, typed, at = "mu", candidate, level, ""
     else:
         name, bound, typed = "epsilon", accounting.gdp_epsilon(candidate, float(delta)), float(epsilon)
@@ -81,7 +84,7 @@ def configure(make: Callable[[float], Made], level: float, epsilon: Any = None, 
     ) from None
 
 
-def expect_small_delta(delta: Any, users: int) -> None:
+def expect_small_delta(delta: float, users: int) -> None:
     """Refuse a ``delta`` of ``1 / users`` or more, unless it is a ``LargeDelta``.
 
     Raises:
@@ -95,9 +98,9 @@ def expect_small_delta(delta: Any, users: int) -> None:
 
 
 def requested_mu(
-    mu: Any = None,
-    epsilon: Any = None,
-    delta: Any = None,
+    mu: Unchecked = None,
+    epsilon: Unchecked = None,
+    delta: Unchecked = None,
     *,
     users: int | None = None,
     total_variation: float = TOTAL_VARIATION,
@@ -140,7 +143,7 @@ def requested_mu(
         )
     typed_delta, epsilon, delta = delta, _checks.nonnegative("epsilon", epsilon), _checks.probability("delta", delta)
     if users is not None:
-        expect_small_delta(typed_delta, users)
+        expect_small_delta(cast(float, typed_delta), users)
     reserved = (1.0 + math.exp(min(epsilon, 700.0))) * total_variation
     if reserved > delta / 2:
         raise ValueError(_total_variation_message(epsilon, delta, total_variation))
@@ -158,6 +161,6 @@ def _total_variation_message(epsilon: float, delta: float, total_variation: floa
     return f"delta must be at least {4.1 * total_variation:.2g}, got {delta:g}: {because}"
 
 
-def _quote(mu: Any, epsilon: Any, delta: Any) -> str:
+def _quote(mu: Unchecked, epsilon: Unchecked, delta: Unchecked) -> str:
     budget = {"mu": mu, "epsilon": epsilon, "delta": delta}
     return ", ".join(f"{name}={value!r}" for name, value in budget.items() if value is not None)

@@ -5,13 +5,15 @@ numbers of 64 bits, so the sum is the same in any order.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from jaxdpbo.privacy import wide_integers
 from jaxdpbo.types import Tree
+
+Leaves = TypeVar("Leaves")  # a pytree of arrays
 
 Sum: TypeAlias = wide_integers.Wide | jax.Array  # whole numbers where the noise is exact, otherwise floats
 
@@ -45,12 +47,12 @@ def psum(total: Tree, axis_name: str) -> Tree:
     return _each(lambda a: (wide_integers.psum if _is_wide(a) else jax.lax.psum)(a, axis_name), total)
 
 
-def make_zeros(function: Callable[..., Tree], *arguments: Tree) -> Tree:
+def make_zeros(function: Callable[..., Tree], *arguments: Tree) -> Any:
     """Make zeros in the shapes of ``function(*arguments)``, without computing: the total of no users."""
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, *arguments))
 
 
-def only_if(condition: jax.Array, tree: Tree) -> Tree:
+def only_if(condition: jax.Array, tree: Leaves) -> Leaves:
     """Return ``tree`` if the ``condition ()`` holds, otherwise zeros, for parts that a step does not pay for."""
     return jax.tree.map(lambda leaf: jnp.where(condition, leaf, jnp.zeros_like(leaf)), tree)
 

@@ -137,7 +137,7 @@ def gram(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> 
     return jax.vmap(lambda x: jax.vmap(lambda y: kernel(params, x, y))(ys))(xs)
 
 
-def row(kernel: Kernel, params: KernelParams, x: jax.Array, columns: jax.Array) -> jax.Array:
+def row(kernel: Kernel, params: Any, x: jax.Array, columns: jax.Array) -> jax.Array:
     """Row ``k(x, y_j)`` of a long Gram matrix, for the columns ``y_j`` of ``columns (d, q)``, shape ``(q,)``.
 
     A stationary kernel is computed coordinate by coordinate, which CPUs vectorise over the points.
@@ -153,7 +153,7 @@ def row(kernel: Kernel, params: KernelParams, x: jax.Array, columns: jax.Array) 
     return params.variance * profile(jax.lax.fori_loop(0, len(x), add, jnp.zeros_like(columns[0])))
 
 
-def gram_of_many(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Array) -> jax.Array:
+def gram_of_many(kernel: Kernel, params: Any, xs: jax.Array, ys: jax.Array) -> jax.Array:
     """Compute ``gram`` to rounding: several times faster for many points, and more so under differentiation.
 
     For a stationary kernel, distances are added coordinate by coordinate, which CPUs vectorise over the points, and
@@ -166,7 +166,7 @@ def gram_of_many(kernel: Kernel, params: KernelParams, xs: jax.Array, ys: jax.Ar
     return params.variance * profile(_squared_distances(xs * shrink, ys * shrink))
 
 
-def gram_around(kernel: Kernel, params: KernelParams, centre: jax.Array, xs: jax.Array, ys: jax.Array) -> jax.Array:
+def gram_around(kernel: Kernel, params: Any, centre: jax.Array, xs: jax.Array, ys: jax.Array) -> jax.Array:
     """Compute ``gram`` to rounding, fastest of all, for ``xs (p, d)`` around ``centre (d,)`` and any ``ys (q, d)``.
 
     For a stationary kernel, distances are matrix products, ``|x|^2 + |y|^2 - 2 x . y`` from the centre. Their rounding
@@ -209,7 +209,7 @@ def _distances_slope(primals, tangents):
 _squared_distances.defjvp(_distances_slope, symbolic_zeros=True)
 
 
-def diagonal(kernel: Kernel, params: KernelParams, xs: jax.Array) -> jax.Array:
+def diagonal(kernel: Kernel, params: Any, xs: jax.Array) -> jax.Array:
     """Prior variances ``k(x_i, x_i)`` at points ``xs (p, d)``, shape ``(p,)``."""
     if kernel in _PROFILES:
         return jnp.full(xs.shape[0], params.variance)

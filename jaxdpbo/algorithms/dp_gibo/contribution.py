@@ -47,7 +47,7 @@ def remember(config: Config, users: int) -> Memory:
 
 
 def contribute(
-    config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+    config: Config, query: Query, memory: jax.Array, values: jax.Array, present: jax.Array | None = None
 ) -> tuple[totals.Total, Memory]:
     """Clip each user's gradient, and sum: Algorithm 1, lines 6 and 7.
 
@@ -92,7 +92,7 @@ def contribute(
 
 
 def survey(
-    config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+    config: Config, query: Query, memory: jax.Array, values: jax.Array, present: jax.Array | None = None
 ) -> wide_integers.Wide:
     """Count the gradients, from the query's points alone, of norm at most each power of two."""
     losses = _losses(config, query, values, memory, present)
@@ -124,6 +124,6 @@ def current_clip_norm(config: Config, query: Query) -> jax.Array:
     return config.clip_norm if config.budget.scale is None else query.work.clip_norm
 
 
-def _losses(config: Config, query: Query, values: jax.Array, memory: Memory, present: jax.Array | None) -> jax.Array:
+def _losses(config: Config, query: Query, values: jax.Array, memory: jax.Array, present: jax.Array | None) -> jax.Array:
     types.check_values(values, config.batch, memory=memory, present=present)
     return gp.mask_rows(query.mask, values.astype(config.theta0.dtype))

@@ -1,7 +1,7 @@
 """Steps of private evaluations: state, queries, sums over users, and the only place where a run spends its budget."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -231,7 +231,7 @@ def contribute(
     types.check_values(values, config.batch, memory=memory, present=present)
     values, counts = values.astype(config.low.dtype), None
     if config.design is not None:
-        memory = _update_memory(memory, query.work, values)
+        memory = _update_memory(cast(Remembered, memory), query.work, values)
         counts = jax.lax.cond(
             query.work.finding,
             lambda: private_scale.count(memory.largest, present),

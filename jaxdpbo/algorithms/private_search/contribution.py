@@ -70,7 +70,7 @@ def contribute(
     inner: Algorithm | None,
     config: Config,
     query: Query,
-    memory: Memory,
+    memory: Remembered,
     values: jax.Array,
     present: jax.Array | None = None,
 ) -> tuple[totals.Total, Memory]:
@@ -115,7 +115,12 @@ def contribute(
 
 
 def survey(
-    inner: Algorithm, config: Config, query: Query, memory: Memory, values: jax.Array, present: jax.Array | None = None
+    inner: Algorithm,
+    config: Config,
+    query: Query,
+    memory: Remembered,
+    values: jax.Array,
+    present: jax.Array | None = None,
 ) -> wide_integers.Wide:
     """Call ``survey`` of the inner algorithm."""
     assert inner.survey is not None

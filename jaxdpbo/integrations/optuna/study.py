@@ -22,7 +22,7 @@ from jaxdpbo.integrations.optuna import coordinates
 from jaxdpbo.integrations.optuna.samplers import DEVIATION, noise_deviation, posterior
 from jaxdpbo.privacy.guarantee import Guarantee
 from jaxdpbo.privacy.recording import Recording
-from jaxdpbo.types import ArrayLike
+from jaxdpbo.types import ArrayLike, Data
 
 GUARANTEE = "jaxdpbo:guarantee"  # an attribute of a trial: of all values of its budget together
 RAW = "study must hold no values but noised ones: some of its trials were evaluated without noise"
@@ -73,7 +73,7 @@ class PrivateStudy:
       deviation: of the noise of one value.
     """
 
-    def __init__(self, study: Study, suggest: Suggest, losses: Losses, data: Any, options: dict[str, Any]):
+    def __init__(self, study: Study, suggest: Suggest, losses: Losses, data: Data, options: dict[str, Any]):
         """See ``private_study``."""
         self.study, self._suggest, self._losses = study, suggest, losses
         self._running: set[int] = set()
@@ -207,7 +207,7 @@ def private_study(
     study: Study,
     suggest: Suggest,
     losses: Losses,
-    data: Any,
+    data: Data,
     *,
     users: int,
     evaluations: int,

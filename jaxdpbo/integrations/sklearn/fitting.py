@@ -102,13 +102,13 @@ def blocks_objective(learner: BlockLoss, rows: int, k: int, groups: Any, *, rais
 
 def take_rows(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) -> tuple[Rows, Targets]:
     """``X`` and ``y`` of some rows, a ``y`` of one ``column`` flat; objects get the type that these rows alone need."""
-    inputs = _safe_indexing(inputs, rows)
-    if hasattr(inputs, "infer_objects"):  # a frame
-        inputs = inputs.infer_objects()
+    taken: Any = _safe_indexing(inputs, rows)
+    if hasattr(taken, "infer_objects"):  # a frame
+        taken = taken.infer_objects()
     if targets is None:
-        return inputs, None
+        return taken, None
     found: Any = _own_type(_safe_indexing(targets, rows))
-    return inputs, column_or_1d(found, warn=True) if column else found
+    return taken, column_or_1d(found, warn=True) if column else found
 
 
 def _own_type(targets: Any) -> Any:

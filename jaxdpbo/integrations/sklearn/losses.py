@@ -73,7 +73,7 @@ def _floats(targets: np.ndarray) -> np.ndarray:
 
 def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
     """True at the class of each target, ``(n, classes)``. A label that no training row has is False for all classes."""
-    return np.asarray(targets[:, None] == np.asarray(estimator.classes_)[None, :], bool)
+    return np.asarray(targets[:, None] == np.asarray(vars(estimator)["classes_"])[None, :], bool)
 
 
 LOSSES = {
@@ -125,10 +125,11 @@ def to_column(targets: Targets) -> Targets:
     Raises:
       ValueError: ``y`` is a data frame of several columns.
     """
-    if not hasattr(targets, "columns"):
+    columns = getattr(targets, "columns", None)
+    if columns is None:
         return targets
-    if targets.shape[1] != 1:
-        raise ValueError(f"y must be one column, or an array, got a frame of {targets.shape[1]} columns")
+    if len(columns) != 1:
+        raise ValueError(f"y must be one column, or an array, got a frame of {len(columns)} columns")
     return _safe_indexing(targets, 0, axis=1)
 
 

@@ -1,9 +1,19 @@
-"""Words for what scikit-learn, which says no types, passes around."""
+"""Types of the arguments that scikit-learn passes without types."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-Estimator: TypeAlias = Any  # has fit, predict, get_params and set_params; fitted where a function asks for predictions
-Rows: TypeAlias = Any  # of features, whatever the estimator takes: an array, a frame, a sparse matrix, a list
-Targets: TypeAlias = Any  # one of each row, or None
+
+class Estimator(Protocol):
+    """A scikit-learn estimator; fitted where a function asks for predictions."""
+
+    def fit(self, *arguments: Any, **options: Any) -> Any: ...  # noqa: D102
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...  # noqa: D102
+
+    def set_params(self, **params: Any) -> Any: ...  # noqa: D102
+
+
+Rows: TypeAlias = object  # features, in any type that the estimator takes: an array, a frame, a sparse matrix, a list
+Targets: TypeAlias = object  # a target for each row, or None
 Loss: TypeAlias = str | Callable[..., Any]  # by name, or (estimator, rows, targets) -> losses (n,)

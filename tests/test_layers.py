@@ -54,7 +54,7 @@ def faults(name, source):
         across = (
             FLOORS[other] == FLOORS[room]
             and other != room
-            and room not in ("drivers", "problems", "types", "_checks", "_user_values", "input_noise", "space")
+            and room not in ("drivers", "problems", "types", "_arrays", "_checks", "_user_values", "input_noise", "space")
         )
         module = imported.split(".")[2] if room == other == "algorithms" and imported.count(".") > 1 else ""
         own = name.split(".")[1:2] == [module]  # the files of one algorithm

@@ -168,7 +168,7 @@ def test_nothing_but_the_winner_differs_between_neighbours(tmp_path, caplog, cap
             caplog.clear()
             state = np.random.get_state()[1].copy()  # noqa: NPY002
             recording = {PEOPLE: Recording(path, "one")}
-            options = {"recordings": recording, "key": keys.secret_key(), "settings": [0.0]}  # another K each time
+            options = {"ledgers": recording, "key": keys.secret_key(), "settings": [0.0]}  # another K each time
             found = select(loud(float(number * 5)), **options)
             np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
             (spend,) = ledger.account(path).spends
@@ -187,14 +187,14 @@ def test_a_budget_is_charged_before_the_first_run_and_once(tmp_path):
         ran.append(len(ledger.account(path).spends))
         raise KeyboardInterrupt
 
-    options = {"recordings": {PEOPLE: Recording(path, "one")}, "delta": 1e-5}
+    options = {"ledgers": {PEOPLE: Recording(path, "one")}, "delta": 1e-5}
     with pytest.raises(KeyboardInterrupt):
         select(run, **options)
     assert ran == [1]
     with pytest.raises(ledger.LedgerError, match="charged before"):
         select(**options)
     with pytest.raises(ledger.LedgerError):
-        select(mean=60.0, **(options | {"recordings": {PEOPLE: Recording(path, "two")}}))
+        select(mean=60.0, **(options | {"ledgers": {PEOPLE: Recording(path, "two")}}))
     with pytest.raises(ValueError, match="ledgers must be"):
         select(ledgers={"nobody": Recording(path, "three")})
     assert ran == [1]

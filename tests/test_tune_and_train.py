@@ -315,7 +315,7 @@ def test_nothing_but_released_values_differs_between_neighbours(route, tmp_path,
             ledger.create(path, notion="dp", level=5.0, delta=1e-2, total_variation=1e-3, protects=protects)
             caplog.clear()
             seen = []
-            options = {"route": route, "training": Telling(seen), "recordings": {protects: Recording(path, "one")}}
+            options = {"route": route, "training": Telling(seen), "ledgers": {protects: Recording(path, "one")}}
             found = tuned((data, Y), **options)
             assert seen
             (spend,) = ledger.account(path).spends

@@ -8,7 +8,7 @@ of the range.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +73,7 @@ def _floats(targets: np.ndarray) -> np.ndarray:
 
 def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
     """True at the class of each target, ``(n, classes)``. A label that no training row has is False for all classes."""
-    return np.asarray(targets[:, None] == np.asarray(vars(estimator)["classes_"])[None, :], bool)
+    return np.asarray(targets[:, None] == np.asarray(cast(Any, estimator).classes_)[None, :], bool)
 
 
 LOSSES = {

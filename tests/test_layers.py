@@ -15,6 +15,7 @@ FLOORS = {
     "drivers": 4, "outsourcing": 4, "problems": 4, "plotting": 5, "tuning": 5, "integrations": 6, "commands": 7,
     "__init__": 8, "__main__": 8,
 }  # fmt: skip
+SMALL = ("types", "_arrays", "_checks", "_user_values", "input_noise", "space")  # may import each other
 APART = {("surrogate", "privacy"), ("privacy", "surrogate")}
 EXTRAS = {"sklearn", "matplotlib", "tqdm", "dp_accounting", "optuna"}
 TOP_LEVEL = {
@@ -54,7 +55,7 @@ def faults(name, source):
         across = (
             FLOORS[other] == FLOORS[room]
             and other != room
-            and room not in ("drivers", "problems", "types", "_arrays", "_checks", "_user_values", "input_noise", "space")
+            and room not in (*SMALL, "drivers", "problems")
         )
         module = imported.split(".")[2] if room == other == "algorithms" and imported.count(".") > 1 else ""
         own = name.split(".")[1:2] == [module]  # the files of one algorithm

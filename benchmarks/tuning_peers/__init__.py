@@ -39,7 +39,7 @@ def tune_and_train(
     epsilon: float,
     delta: float,
     on_error: str = "worst",
-    recordings: Mapping[str, recording.Recording] | None = None,
+    ledgers: Mapping[str, recording.Recording] | None = None,
     key: jax.Array | None = None,
     insecure_key: bool = False,
     **options: Any,
@@ -50,6 +50,6 @@ def tune_and_train(
         options["validation"] = validation
     settings = selection.check_settings(settings)
     on_error = _checks.choice("on_error", on_error, selection.ON_ERROR)
-    asked = _fitting.TuningArguments(training, settings, epsilon, delta, recordings, key, insecure_key, on_error)
+    asked = _fitting.TuningArguments(training, settings, epsilon, delta, ledgers, key, insecure_key, on_error)
     asked = asked._replace(delta=_fitting.ideal_delta(asked, TIMES[route], len(rows[1])))
     return ROUTES[route](asked, rows, **options)

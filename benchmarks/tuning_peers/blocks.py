@@ -64,7 +64,7 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, k: int | None = None) -> 
     secret, stated = keys.for_release(asked.key, stated, asked.insecure_key)
     of_run, of_blocks, of_last, of_globals = jax.random.split(secret, 4)
 
-    selection.charge(asked.recordings, (stated,), "tune and train by blocks", asked.settings)
+    selection.charge(asked.ledgers, (stated,), "tune and train by blocks", asked.settings)
     table = _block_losses(training, asked, rows, noises, count, of_blocks)
     found = run_loop(algorithm, _looked_up, table, config, run=Execution(key=of_run, insecure_key=True)).release
     chosen = round(float(found.point[0]))

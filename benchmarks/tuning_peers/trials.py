@@ -57,7 +57,7 @@ def tuned(asked: _fitting.TuningArguments, rows: Rows, validation: Rows | None =
     secret, first = keys.for_release(asked.key, stated[0], asked.insecure_key)
     stated = (first, *(one.assuming(*first.assumptions) for one in stated[1:]))
     of_draw, of_trials, of_last, of_last_globals = jax.random.split(secret, 4)
-    selection.charge(asked.recordings, stated, "tune and train by trials", asked.settings)
+    selection.charge(asked.ledgers, stated, "tune and train by trials", asked.settings)
     drawn = np.asarray(jax.random.permutation(of_draw, len(asked.settings)))[:count]
     best = []
     for tier, of_tier in enumerate(small):

@@ -15,6 +15,7 @@ import pytest
 from option_groups import group_options
 from protocol_cases import CASES, loss, records
 
+import jaxdpbo
 from jaxdpbo import _files, drivers
 from jaxdpbo.algorithms import dp_gd
 from jaxdpbo.drivers import Recording, checkpoint
@@ -345,3 +346,43 @@ def test_a_disk_that_is_full_at_the_note_loses_no_budget(path, recording, monkey
     assert path.exists()
     assert leaves(run(path, ledger=recording).release) == leaves(run(path, ledger=recording).release)
     assert len(ledger.account(recording.path).spends) == 1
+
+
+def squares(point, data):
+    return jnp.sum(jnp.square(data - point[0]), axis=1)
+
+
+def test_minimize_resumes_from_its_checkpoint(path, monkeypatch):
+    given = {"mu": 1.0, "search": jaxdpbo.Search(steps=3, batch=2)}
+    goes_on = jaxdpbo.Execution(key=KEY, checkpoint=path)
+    with monkeypatch.context() as patch:
+        killed_after(patch, 4)  # after the first part
+        with pytest.raises(Killed):
+            jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], **given, run=goes_on)
+    assert path.exists()
+    resumed = jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], **given, run=goes_on)
+    whole = jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], **given, run=jaxdpbo.Execution(key=KEY))
+    assert leaves(resumed.release) == leaves(whole.release)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"progress": True}, "progress must not be given with checkpoint: one compiled program has no steps"),
+        ({"traceable": False}, "checkpoint must not be given with traceable=False: give ledger="),
+    ],
+)
+def test_a_run_from_python_has_no_checkpoint(path, options, said):
+    with pytest.raises(ValueError, match=said):
+        jaxdpbo.minimize(squares, records(), [(0.0, 1.0)], mu=1.0, run=jaxdpbo.Execution(checkpoint=path, **options))
+    assert not path.exists()
+
+
+def test_a_loss_that_cannot_be_traced_is_refused_with_a_checkpoint(path):
+    def opaque(point, data):
+        return np.sum(np.square(np.asarray(data) - float(point[0])), axis=1)
+
+    with pytest.raises(jax.errors.ConcretizationTypeError):
+        jaxdpbo.minimize(opaque, records(), [(0.0, 1.0)], mu=1.0, run=jaxdpbo.Execution(checkpoint=path))
+    assert not path.exists()

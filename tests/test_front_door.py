@@ -562,3 +562,56 @@ def test_data_over_explicit_axes_are_taken():
     mesh = jax.make_mesh((1,), ("users",), axis_types=(jax.sharding.AxisType.Explicit,))
     placed = jax.device_put(RECORDS, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("users")))
     assert np.shape(minimize(data=placed).release.point) == (len(SIDE),)
+
+
+# How a run is executed
+
+
+@pytest.mark.parametrize(
+    ("driver", "options", "said"),
+    [
+        (
+            "run_scan",
+            {"progress": True},
+            "run_scan cannot use progress of Execution, only key, insecure_key",
+        ),
+        ("run_loop", {"checkpoint": "x"}, "run_loop cannot use checkpoint of Execution"),
+        ("run_loop", {"traceable": True}, "run_loop cannot use traceable of Execution"),
+        ("sweep", {"diagnostics": True}, "sweep cannot use diagnostics of Execution, only key"),
+        ("PrivateObjective", {"executor": 5}, "PrivateObjective cannot use executor of Execution"),
+        ("minimize", {"traceable": "no"}, "traceable must be True, False or 'auto', got 'no'"),
+        ("minimize", {"progress": 1}, "progress must be True or False, got 1"),
+        ("minimize", {"diagnostics": "no"}, "diagnostics must be True or False, got 'no'"),
+        ("minimize", {"insecure_key": None}, "insecure_key must be True or False, got None"),
+        ("minimize", {"executor": 5}, "executor must be one of concurrent.futures, got int"),
+        ("minimize", {"resume": 5}, "resume must be the snapshot of a RunInterrupted, got int"),
+    ],
+)
+def test_an_option_that_a_driver_cannot_use_is_refused_by_name(driver, options, said):
+    algorithm, run = random_search.algorithm, Execution(**options)
+    config = random_search.config(users=USERS, steps=1, batch=1, bounds=SIDE)
+    doors = {
+        "run_scan": lambda: drivers.run_scan(algorithm, loss, RECORDS, config, run=run),
+        "run_loop": lambda: drivers.run_loop(algorithm, loss, RECORDS, config, run=run),
+        "sweep": lambda: drivers.sweep(algorithm, loss, RECORDS, config, seeds=1, run=run),
+        "PrivateObjective": lambda: jaxdpbo.PrivateObjective(
+            loss, RECORDS, users=USERS, mu=1.0, evaluations=1, loss_range=(0, 1), run=run
+        ),
+        "minimize": lambda: jaxdpbo.minimize(loss, RECORDS, SIDE, mu=1.0, run=run),
+    }
+    with pytest.raises((TypeError, ValueError), match=re.escape(said)):
+        doors[driver]()
+
+
+def test_neither_key_nor_snapshot_is_shown():
+    key = jax.random.key(4711)
+    snapshot = drivers.Snapshot(np.array([0.4711]), np.array([0.4711]))
+    shown = repr(Execution(key=key, insecure_key=True, resume=snapshot, progress=np.True_))
+    assert shown == "Execution(insecure_key=True, progress=np.True_)"
+
+
+def test_search_and_run_are_of_their_own_types():
+    with pytest.raises(TypeError, match="search must be a Search, got dict"):
+        jaxdpbo.minimize(loss, RECORDS, SIDE, mu=1.0, search={"steps": 3})
+    with pytest.raises(TypeError, match="run must be an Execution, got dict"):
+        jaxdpbo.minimize(loss, RECORDS, SIDE, mu=1.0, run={"progress": True})

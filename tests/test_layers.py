@@ -52,11 +52,7 @@ def faults(name, source):
         other = imported.removeprefix("jaxdpbo.").split(".")[0]
         if other not in FLOORS:
             continue  # a name of the package itself, such as __version__
-        across = (
-            FLOORS[other] == FLOORS[room]
-            and other != room
-            and room not in (*SMALL, "drivers", "problems")
-        )
+        across = FLOORS[other] == FLOORS[room] and other != room and room not in (*SMALL, "drivers", "problems")
         module = imported.split(".")[2] if room == other == "algorithms" and imported.count(".") > 1 else ""
         own = name.split(".")[1:2] == [module]  # the files of one algorithm
         sideways = room == other == "algorithms" and not own  # siblings do not lean on each other

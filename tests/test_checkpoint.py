@@ -383,6 +383,6 @@ def test_a_loss_that_cannot_be_traced_is_refused_with_a_checkpoint(path):
     def opaque(point, data):
         return np.sum(np.square(np.asarray(data) - float(point[0])), axis=1)
 
-    with pytest.raises(jax.errors.ConcretizationTypeError):
+    with pytest.raises(jax.errors.TracerArrayConversionError):
         jaxdpbo.minimize(opaque, records(), [(0.0, 1.0)], mu=1.0, run=jaxdpbo.Execution(checkpoint=path))
     assert not path.exists()

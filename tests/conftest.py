@@ -46,6 +46,7 @@ LISTED_SKIPS: dict[str, str] = {
     "tests/test_dashboard.py::test_the_dashboard_shows_noised_values_alone": (
         "needs optuna-dashboard, of the extra docs, and Chromium"
     ),
+    "tests/test_building.py::test_the_botorch_loop_finds_the_optimum": "BoTorch is of the extra bench",
     "tests/test_optuna.py::test_botorch_takes_the_known_noise": "BoTorch is of the extra bench",
     "tests/test_sklearn.py::test_scikit_learns_own_checks_pass_of_a_regressor_and_without_a_refit": (
         "with --full only: a program for each size of the suite's data sets"

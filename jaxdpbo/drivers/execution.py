@@ -1,4 +1,4 @@
-"""How a run is executed: its key, and what happens between its steps."""
+"""Options for the execution of a run: its key, and what happens between steps."""
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, fields
@@ -32,7 +32,7 @@ class Execution:
         "auto" compiles if JAX can trace the loss. JAX traces by shapes and dtypes alone, so the choice never depends
         on the users' values. Say False for a loss with side effects.
       executor: evaluates the points of a batch at once: threads, processes or a cluster's own. A process pool pickles
-        loss and data for every point, so pass a way to find the data rather than the data.
+        loss and data for every point, so pass a path to the data rather than the data.
       progress: show a bar of steps; needs the ``progress`` extra. The bar counts steps and shows nothing of the data.
       resume: the ``snapshot`` of a ``RunInterrupted``. Call the driver again with the same arguments to resume from
         there. Use each snapshot once: resuming twice under two keys spends the remaining steps twice.
@@ -54,8 +54,8 @@ class Execution:
     def __repr__(self) -> str:
         """Show the options that were set, but neither the key nor the raw snapshot."""
         secret = ("key", "resume")
-        shown = [f"{name}={getattr(self, name)!r}" for name in set_options(self) if name not in secret]
-        return f"Execution({', '.join(shown)})"
+        options = [f"{name}={getattr(self, name)!r}" for name in set_options(self) if name not in secret]
+        return f"Execution({', '.join(options)})"
 
 
 _DEFAULTS = {option.name: option.default for option in fields(Execution)}
@@ -67,16 +67,16 @@ def set_options(run: Execution) -> list[str]:
 
 
 def check_execution(driver: str, run: Execution | None, *usable: str) -> Execution:
-    """The options of a run, by default ``Execution()``.
+    """Check the options of a run and return them, by default ``Execution()``.
 
     Args:
-      driver: its name, for messages.
-      run: as the caller gave it.
+      driver: the name of the driver, for messages.
+      run: the caller's argument.
       usable: the options that the driver can use.
 
     Raises:
-      TypeError: ``run`` is no ``Execution``, or an option is of the wrong type.
-      ValueError: an option is set that the driver cannot use.
+      TypeError: ``run`` is not an ``Execution``, or an option has the wrong type.
+      ValueError: the driver cannot use an option.
     """
     if run is None:
         return Execution()
@@ -88,7 +88,7 @@ def check_execution(driver: str, run: Execution | None, *usable: str) -> Executi
     if not isinstance(run.resume, Snapshot | None):
         raise TypeError(f"resume must be the snapshot of a RunInterrupted, got {type(run.resume).__name__}")
     if run.executor is not None and not hasattr(run.executor, "submit"):
-        raise TypeError(f"executor must be one of concurrent.futures, got {type(run.executor).__name__}")
+        raise TypeError(f"executor must be a concurrent.futures.Executor, got {type(run.executor).__name__}")
     if run.traceable != AUTO:
         _checks.flag("traceable", run.traceable)
     return run

@@ -172,10 +172,7 @@ class PrivateObjective:
           ObjectiveError: the losses do not have the shape ``(n,)``; nothing is charged.
         """
         if os.getpid() != self._process:
-            raise RuntimeError(
-                "a PrivateObjective works in the process that made it, and a fork would draw its noise twice: make a new "
-                "PrivateObjective in this process"
-            )
+            raise RuntimeError("call a PrivateObjective in the process that made it: a fork would draw its noise twice")
         place = None if self._recording is None else _to_json(point)
         kept = jax.tree.map(_copy_array, point)
         with self._lock:

@@ -16,7 +16,7 @@ AUTO = "auto"
 class Execution:
     """Say how a driver executes a run. No option changes what the release guarantees, except a key of your own.
 
-    A driver refuses options that it cannot use. ``run_scan`` and ``sweep`` run one compiled program, without steps from
+    A driver refuses options without use to it. ``run_scan`` and ``sweep`` run one compiled program, without steps from
     Python. ``run_loop`` and ``minimize(..., traceable=False)`` call your function from Python, step by step.
 
     >>> import jax
@@ -72,7 +72,7 @@ def check_execution(driver: str, run: Execution | None, *usable: str) -> Executi
     Args:
       driver: the name of the driver, for messages.
       run: the caller's argument.
-      usable: the options that the driver can use.
+      usable: the options of use to the driver.
 
     Raises:
       TypeError: ``run`` is not an ``Execution``, or an option has the wrong type.

@@ -46,7 +46,7 @@ def run_scan(
       config: from the algorithm's ``config(...)``.
       user_axes: the axis of users in each leaf of ``data``: a prefix of its tree as for ``jax.vmap``, with None
         for public leaves. The driver then checks the traced objective for operations that mix users
-        (``privacy.separable``), and the guarantee no longer assumes separate users. An objective made by
+        (``privacy.separable``), and the guarantee drops the assumption of separable losses. An objective of
         ``per_user`` is checked without this argument.
       ledger: ``Recording(path, run)``: charge the run to a ledger (``privacy.ledger``) before the run begins. A second
         call with the same ``Recording`` returns the first release. A run that fails, or is killed, has spent its

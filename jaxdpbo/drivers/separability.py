@@ -30,7 +30,7 @@ def prepare_objective(objective: Objective, data: Data, user_axes: Tree) -> tupl
 def update_assumptions(
     statement: guarantee.Guarantee, objective: Objective, *, shown: bool = True
 ) -> guarantee.Guarantee:
-    """Remove the assumptions that tracing has checked; ``shown`` is False if some step was not traced."""
+    """Remove the assumptions checked by tracing; ``shown`` is False if some step was not traced."""
     if not set(CONDITIONS) & set(statement.assumptions):
         return statement
     if isinstance(objective, separable.Blocks):  # an entry is a block, not a person; each row is in a single block

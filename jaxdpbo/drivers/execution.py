@@ -14,10 +14,10 @@ AUTO = "auto"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Execution:
-    """Say how a driver executes a run. No option changes what the release guarantees, except a key of your own.
+    """Say how a driver executes a run. No option changes the guarantee of the release, except a key of your own.
 
-    A driver refuses options without use to it. ``run_scan`` and ``sweep`` run one compiled program, without steps from
-    Python. ``run_loop`` and ``minimize(..., traceable=False)`` call your function from Python, step by step.
+    Each driver refuses options without effect on its runs. ``run_scan`` and ``sweep`` run a single compiled program,
+    without steps from Python. ``run_loop``, and ``minimize`` with ``traceable=False``, call your function from Python.
 
     >>> import jax
     >>> from jaxdpbo import Execution
@@ -25,10 +25,10 @@ class Execution:
     Execution(insecure_key=True)
 
     Attributes:
-      key: a typed key for tests and sweeps. By default the operating system draws one.
+      key: a typed key for tests and sweeps. By default the operating system draws a key.
       insecure_key: permit a key of a generator without a security claim, such as ``jax.random.key(0)``, though the
         noise is exact. The guarantee then names the generator.
-      traceable: for ``minimize``. True compiles the whole run into one program. False calls the loss from Python.
+      traceable: for ``minimize``. True compiles the whole run into a single program. False calls the loss from Python.
         "auto" compiles if JAX can trace the loss. JAX traces by shapes and dtypes alone, so the choice never depends
         on the users' values. Say False for a loss with side effects.
       executor: evaluates the points of a batch at once: threads, processes or a cluster's own. A process pool pickles
@@ -72,7 +72,7 @@ def check_execution(driver: str, run: Execution | None, *usable: str) -> Executi
     Args:
       driver: the name of the driver, for messages.
       run: the caller's argument.
-      usable: the options of use to the driver.
+      usable: the options that the driver can use.
 
     Raises:
       TypeError: ``run`` is not an ``Execution``, or an option has the wrong type.

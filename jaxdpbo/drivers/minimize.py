@@ -49,7 +49,7 @@ def minimize(
     >>> run.release.point.shape, run.guarantee.epsilon(delta=1e-5) <= 3
     ((1,), True)
 
-    Formal guarantee: ``(epsilon, delta)``-DP or ``mu``-GDP, replace-one, for the users whose losses are evaluated.
+    Formal guarantee: ``(epsilon, delta)``-DP or ``mu``-GDP, replace-one, for the users with evaluated losses.
     ``Run.guarantee`` states it, with its assumptions. NaN and infinite losses are permitted: the
     algorithm's clipping gives their value.
 

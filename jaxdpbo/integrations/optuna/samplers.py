@@ -50,17 +50,14 @@ class _Modelled(BaseSampler):
         del trial
         self._expect(study)
         trials = [
-            complete
+            past
             for past in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
             if search_space.keys() <= past.params.keys() and np.all(np.isfinite(past.values))
         ]
         if not search_space or len(trials) < self._startup_trials:
             return {}
         points = np.array(
-            [
-                [coordinates.encode(of, past.params[name]) for name, of in search_space.items()]
-                for past in trials
-            ]
+            [[coordinates.encode(of, past.params[name]) for name, of in search_space.items()] for past in trials]
         )
         key = jax.random.key(int(self._rng.integers(2**31)))
         place = self._propose(key, study, points, trials)

@@ -27,7 +27,7 @@ class Loss(NamedTuple):
     """A loss of single records.
 
     Attributes:
-      response: the estimator's method whose result is compared with the targets.
+      response: the method of the estimator to compare with the targets.
       compare: ``(estimator, targets (n,), responses) -> losses (n,)``.
       range: the default range that losses are clipped to; None if a range depends on the units of the targets.
     """
@@ -72,7 +72,7 @@ def _floats(targets: np.ndarray) -> np.ndarray:
 
 
 def _is_class(estimator: Estimator, targets: np.ndarray) -> np.ndarray:
-    """True at the class of each target, ``(n, classes)``. A label that no training row has is False for all classes."""
+    """True at the class of each target, ``(n, classes)``; all False for a label without training rows."""
     return np.asarray(targets[:, None] == np.asarray(estimator.classes_)[None, :], bool)
 
 
@@ -89,7 +89,7 @@ def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.
     """Resolve "auto" to the name of a loss; return any other name or function unchanged.
 
     Raises:
-      ValueError: the name is unknown, or it is "auto" for an estimator that is neither a classifier nor a regressor.
+      ValueError: the name is unknown, or "auto" for an estimator that is neither a classifier nor a regressor.
     """
     if callable(loss):
         return loss
@@ -99,14 +99,13 @@ def resolve_loss(loss: type_aliases.Loss, estimator: Estimator) -> type_aliases.
         return "log_loss" if hasattr(estimator, "predict_proba") else "zero_one"
     if is_regressor(estimator):
         return "squared"
-    raise ValueError("loss must be given for an estimator that is neither a classifier nor a regressor")
+    raise ValueError("loss must be given for an estimator that is neither a classifier nor a regressor, got 'auto'")
 
 
 def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets: Targets) -> None:
     """Raise unless a fitted estimator's predictions have one loss per row. The rows must not be protected.
 
-    Pass ``targets`` as ``elements`` returns them, like those of protected rows, so that a loss that cannot take this
-    type fails here.
+    Pass ``targets`` from ``elements``, as for protected rows. A loss unable to take this type then fails here.
 
     Raises:
       ValueError: the loss is not one number per row, or is NaN for all rows.
@@ -114,9 +113,9 @@ def expect(loss: type_aliases.Loss, estimator: Estimator, inputs: Rows, targets:
     """
     losses = _losses(loss, estimator, inputs, targets)
     if losses.shape != (_rows(inputs),):
-        raise ValueError(f"loss must be one number a row, ({_rows(inputs)},), got shape {losses.shape}")
+        raise ValueError(f"loss must return one number a row, shape ({_rows(inputs)},), got shape {losses.shape}")
     if np.all(np.isnan(losses)):
-        raise ValueError("loss must be a number for some training row at least, got NaN for all")
+        raise ValueError("loss must be a number for at least one training row, got NaN for all")
 
 
 def to_column(targets: Targets) -> Targets:
@@ -140,8 +139,8 @@ def record_losses(
     Args:
       loss: the name of a loss, or a function.
       estimator: a fitted estimator.
-      inputs: ``n`` protected rows. With ``spare`` a training row follows them, which takes the place of bad rows;
-        without it all rows belong to one user, and a good row takes that place.
+      inputs: ``n`` protected rows. With ``spare`` a training row follows, to take the place of bad rows;
+        otherwise all rows belong to the same user, and a good row takes this place.
       targets: the targets of ``inputs``.
       spare: True if ``inputs`` and ``targets`` end with a training row.
     """

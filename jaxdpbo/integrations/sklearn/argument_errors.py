@@ -38,7 +38,7 @@ CLASSIFIERS, REGRESSORS = ("log_loss", "hinge", "zero_one"), ("squared", "absolu
 def refuse_others(init: Callable[Arguments, None]) -> Callable[Arguments, None]:
     """Wrap ``__init__`` so that the ``TypeError`` for an unknown argument names the argument to use.
 
-    The wrapper keeps the signature of ``__init__``, from which scikit-learn reads the parameters.
+    The wrapper keeps the signature of ``__init__``, since scikit-learn reads the parameters there.
     """
     names = signature(init).parameters
 

@@ -107,8 +107,8 @@ def take_rows(inputs: Rows, targets: Targets, rows: np.ndarray, column: bool) ->
         inputs = inputs.infer_objects()
     if targets is None:
         return inputs, None
-    found: Any = _own_type(_safe_indexing(targets, rows))
-    return inputs, column_or_1d(found, warn=True) if column else found
+    typed: Any = _own_type(_safe_indexing(targets, rows))
+    return inputs, column_or_1d(typed, warn=True) if column else typed
 
 
 def _own_type(targets: Any) -> Any:

@@ -24,7 +24,7 @@ AUTO = "auto"
 
 
 class Loss(NamedTuple):
-    """A loss of single records.
+    """A loss of a record.
 
     Attributes:
       response: the method of the estimator to compare with the targets.
@@ -195,13 +195,13 @@ def _bad_rows(
     """
     if len(rows) == 1:
         return [int(rows[0])]
-    found = []
+    bad = []
     for half in np.array_split(rows, 2):
         batch = np.full(_rows(inputs) - (spare is not None), half[0] if spare is None else spare)
         batch[half] = half
         if _predict(loss, estimator, inputs, targets, batch) is None:
-            found += _bad_rows(loss, estimator, inputs, targets, half, spare)
-    return found
+            bad += _bad_rows(loss, estimator, inputs, targets, half, spare)
+    return bad
 
 
 def _predict(

@@ -88,7 +88,7 @@ def begin(
         _part.trace(algorithm, objective, *_shapes((keys[1], config, data, start)), _size(config), 0),
         _release.trace(algorithm, *_shapes((keys[2], config, start.state))),
     )
-    if any(_calls_foreign_code(each.jaxpr.jaxpr) for each in traced):
+    if any(_calls_foreign_code(stage.jaxpr.jaxpr) for stage in traced):
         raise ValueError(
             "checkpoint must not be given where the program calls Python or foreign code (pure_callback, io_callback, "
             "ffi_call), since the file cannot identify such code: use run_loop with ledger= to resume"

@@ -1,4 +1,4 @@
-"""Options for the execution of a run: its key, and what happens between steps."""
+"""Options for the execution of a run: its key, steps, checkpoint and diagnostics."""
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, fields

@@ -61,7 +61,7 @@ def run_loop(
         ``resume``.
       run: ``Execution(key, insecure_key, executor, progress, resume, diagnostics)``. To resume on the same data with
         the same noise, give the same key again. An executor does not change the path, and stays open at the end.
-        Diagnostics are of the steps of this call, and None for a release that comes from the ledger.
+        Diagnostics are of the steps of this call, and None for a release from the ledger.
 
     Raises:
       TypeError: ``key`` is not a typed key, or its generator has no security claim.

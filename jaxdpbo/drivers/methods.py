@@ -74,8 +74,8 @@ class Search:
       start: the point ``(d,)``, or the parameters of a ``Space``, where the search begins; by default the middle.
       clip_norm: ``B``, the clipping norm of one user's gradient: the change of a loss over half a side of the box.
         Choose ``B`` without the data. By default a quarter of the width of the loss range, or 1 without one. "private"
-        finds ``B`` from the users' gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``): use it if
-        you do not know the scale of the losses.
+        finds ``B`` from the users' gradients in the first step, for 5 % of ``mu^2`` (``dp_gibo.config``), for
+        losses of unknown scale.
       estimate_share: the share of ``mu^2``, in [0, 1), spent on a private estimate of the mean loss at the answer. One
         of the steps evaluates the answer, losses are clipped to the loss range, and the release is then a
         ``private_estimate.Release``, with the search's own release in ``inner``.

@@ -103,9 +103,9 @@ def minimize(
     task = methods.Task(count, level, space, loss_range)
     plan = requested_budget.configure(lambda mu: methods.plan(search, task._replace(mu=mu)), level, epsilon, delta)
     guarantee.expect_budget(plan.algorithm.privacy(plan.config), epsilon, delta)
-    done = _run_plan(plan, loss, data, ledger, run)
-    note = "" if plan.descent is None else path_note(plan.search_release(done.release).path, plan.descent)
-    return done._replace(note=note, method=f"{plan.method}: {plan.reason}")
+    finished = _run_plan(plan, loss, data, ledger, run)
+    note = "" if plan.descent is None else path_note(plan.search_release(finished.release).path, plan.descent)
+    return finished._replace(note=note, method=f"{plan.method}: {plan.reason}")
 
 
 def _check_tracing(run: Execution) -> None:

@@ -70,7 +70,7 @@ class Preview(NamedTuple):
         if self.relative_noise is not None and self.wander is not None:
             sentences += [
                 f"The noise of a step is {self.relative_noise:.2g} times the largest gradient that clip_norm leaves;",
-                f"alone it moves a parameter by {100 * self.wander:.2g} % of half its side of the box.",
+                f"noise alone moves a parameter by {100 * self.wander:.2g} % of half its side of the box.",
             ]
         if self.loss_noise is not None:
             sentences.append(f"In the loss it is {100 * self.loss_noise:.2g} % of the loss range.")

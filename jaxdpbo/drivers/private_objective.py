@@ -37,7 +37,7 @@ class BudgetExhausted(RuntimeError):
 
 
 class Spent(NamedTuple):
-    """One released evaluation, which is public: the point, and the noised mean loss."""
+    """A released, public evaluation: the point and the noised mean loss."""
 
     point: Any
     value: float
@@ -46,7 +46,7 @@ class Spent(NamedTuple):
 class PrivateObjective:
     """A function ``objective(point) -> float``, the noised mean loss, that you can give to any optimiser.
 
-    Formal guarantee: ``mu``-GDP, replace-one, for all values that the object returns. The budget is split equally among
+    Formal guarantee: ``mu``-GDP, replace-one, for all returned values together. The budget is split equally among
     ``evaluations`` calls in advance. A call is charged before its noise is drawn, and also if the loss raises. Losses
     of a wrong shape are refused without a charge. Prints, warnings and logs of the loss are silenced. An exception of
     the loss reaches you unchanged, and may quote records. Threads may share one object. Processes may not: each copy
@@ -63,7 +63,7 @@ class PrivateObjective:
     (1, True)
 
     Attributes:
-      deviation: the standard deviation of the noise of one value.
+      deviation: the standard deviation of the noise of a value.
       guarantee: the guarantee of all evaluations together.
     """
 
@@ -99,7 +99,7 @@ class PrivateObjective:
           user_axes: as for ``run_scan``, for a loss that JAX can trace at every point.
           mu: the GDP budget of all evaluations together; or give ``epsilon`` and ``delta``.
           epsilon: with ``delta``, in place of ``mu``: the largest ``mu`` that implies both, rounded down.
-          delta: in (0, 1), and below ``1 / users`` unless it is a ``LargeDelta``; has no default.
+          delta: in (0, 1), and below ``1 / users`` unless you pass a ``LargeDelta``; has no default.
           noise: see ``config``.
           ledger: ``Recording(path, run)``: charge all evaluations to a ledger (``privacy.ledger``). To resume after a
             crash, make the object again with the same ``Recording``: earlier values are in ``spent``, and earlier

@@ -81,29 +81,29 @@ def run_scan(
     key, statement = keys.for_release(key, statement, run.insecure_key)
     key, (statement,) = sharding.share_keys(data, key, statement)
     key, config = sharding.move_to_mesh(devices, (key, config))
-    begun = None
+    checkpointed = None
     if checkpoint is not None:
         statement = statement.assuming(guarantee.KEY_SECRET)
         with sharding.use_mesh(devices):
-            begun = checkpoints.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
+            checkpointed = checkpoints.begin(checkpoint, algorithm, objective, key, config, data, drawn=drawn)
     if ledger is not None:
         ledger = check_recording(ledger)
         with sharding.use_mesh(devices):  # a failed trace costs nothing
             like, _, _ = _scan.eval_shape(algorithm, objective, key, config, data)
-        done = recorded_run.load_release(_charge(ledger, algorithm, config, statement, begun), like)
-        if done is not None:
-            return result.Run(result.name_params(result.to_numpy(done), config), statement)
+        stored = recorded_run.load_release(_charge(ledger, algorithm, config, statement, checkpointed), like)
+        if stored is not None:
+            return result.Run(result.name_params(result.to_numpy(stored), config), statement)
     with sharding.use_mesh(devices):
-        if begun is None:
+        if checkpointed is None:
             released, end, info = _scan(algorithm, objective, key, config, data)
         else:
-            released, end, info = checkpoints.finish(begun, algorithm, objective, config, data)
+            released, end, info = checkpoints.finish(checkpointed, algorithm, objective, config, data)
     result.raise_on_failed_factorisation(info, end if ledger is None else None)
     released = sharding.gather_release(devices, released)
     if ledger is not None:
         released = recorded_run.store_release(ledger, released)
-    if begun is not None:
-        checkpoints.delete(begun)
+    if checkpointed is not None:
+        checkpoints.delete(checkpointed)
     diagnosed = result.Diagnostics(end.state, end.memory, info) if run.diagnostics else None
     return result.Run(result.name_params(result.to_numpy(released), config), statement, diagnosed)
 

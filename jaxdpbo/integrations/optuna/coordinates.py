@@ -23,8 +23,8 @@ def encode(distribution: BaseDistribution, value: Any) -> float:
         return (distribution.to_internal_repr(value) + 0.5) / len(distribution.choices)
     assert isinstance(distribution, (FloatDistribution, IntDistribution))
     low, high, place = _ends(distribution)
-    at = math.log(value) if distribution.log and value > 0 else value
-    return float(np.clip((at - low) / (high - low), 0.0, 1.0)) if place else 0.5
+    number = math.log(value) if distribution.log and value > 0 else value
+    return float(np.clip((number - low) / (high - low), 0.0, 1.0)) if place else 0.5
 
 
 def decode(distribution: BaseDistribution, place: float) -> Any:
@@ -33,8 +33,8 @@ def decode(distribution: BaseDistribution, place: float) -> Any:
         return distribution.choices[min(int(place * len(distribution.choices)), len(distribution.choices) - 1)]
     assert isinstance(distribution, (FloatDistribution, IntDistribution))
     low, high, _ = _ends(distribution)
-    at = low + place * (high - low)
-    value = math.exp(at) if distribution.log else at
+    number = low + place * (high - low)
+    value = math.exp(number) if distribution.log else number
     if distribution.step is not None:
         value = distribution.low + distribution.step * round((value - distribution.low) / distribution.step)
     value = min(max(value, distribution.low), distribution.high)

@@ -57,13 +57,16 @@ class _Modelled(BaseSampler):
         if not search_space or len(trials) < self._startup_trials:
             return {}
         points = np.array(
-            [[coordinates.encode(of, past.params[name]) for name, of in search_space.items()] for past in trials]
+            [
+                [coordinates.encode(distribution, past.params[name]) for name, distribution in search_space.items()]
+                for past in trials
+            ]
         )
         key = jax.random.key(int(self._rng.integers(2**31)))
         place = self._propose(key, study, points, trials)
         return {
-            name: coordinates.decode(of, coordinate)
-            for (name, of), coordinate in zip(search_space.items(), place, strict=True)
+            name: coordinates.decode(distribution, coordinate)
+            for (name, distribution), coordinate in zip(search_space.items(), place, strict=True)
         }
 
     def sample_independent(
@@ -112,11 +115,11 @@ class GPUCBSampler(_Modelled):
 
     def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
         sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
-        utilities = sign * np.array([each.value for each in done], float)
+        utilities = sign * np.array([trial.value for trial in done], float)
         config, padded = _pad(points)
-        known = noise_deviation(done, self._deviation)
-        found = _suggest(key, config, padded, jnp.asarray(_fill(utilities, len(padded))), len(done), jnp.asarray(known))
-        return np.asarray(found, float)
+        deviation = jnp.asarray(noise_deviation(done, self._deviation))
+        point = _suggest(key, config, padded, jnp.asarray(_fill(utilities, len(padded))), len(done), deviation)
+        return np.asarray(point, float)
 
 
 class DParetoSampler(_Modelled):
@@ -138,8 +141,8 @@ class DParetoSampler(_Modelled):
             raise ValueError(f"DParetoSampler needs a study of two objectives, got {len(study.directions)}")
 
     def _propose(self, key: jax.Array, study: Study, points: np.ndarray, done: Sequence[FrozenTrial]) -> np.ndarray:
-        signs = np.array([1.0 if each == StudyDirection.MINIMIZE else -1.0 for each in study.directions])
-        values = signs * np.array([each.values for each in done], float)
+        signs = np.array([1.0 if direction == StudyDirection.MINIMIZE else -1.0 for direction in study.directions])
+        values = signs * np.array([trial.values for trial in done], float)
         low, scale = values.mean(axis=0), np.maximum(values.std(axis=0), 1e-12)
         standard = (values - low) / scale
         size = _room(len(done))
@@ -149,7 +152,7 @@ class DParetoSampler(_Modelled):
             proposals=1,
             acquisition=self._acquisition,
         )
-        found = _suggest_front(
+        point = _suggest_front(
             key,
             config,
             jnp.asarray(_fill(points, size)),
@@ -157,7 +160,7 @@ class DParetoSampler(_Modelled):
             len(done),
             jnp.asarray(standard.max(axis=0) + 0.1),
         )
-        return np.asarray(found, float)
+        return np.asarray(point, float)
 
 
 def noise_deviation(done: Sequence[FrozenTrial], otherwise: float | None) -> float:

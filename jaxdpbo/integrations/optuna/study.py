@@ -147,21 +147,26 @@ class PrivateStudy:
         Raises:
           ValueError: no trial is complete, some were evaluated without noise, or no parameter is common to all.
         """
-        done = _noised_trials(self.study)
+        trials = _noised_trials(self.study)
         shared = [
-            (name, of)
-            for name, of in done[0].distributions.items()
-            if all(each.distributions.get(name) == of for each in done)
+            (name, distribution)
+            for name, distribution in trials[0].distributions.items()
+            if all(trial.distributions.get(name) == distribution for trial in trials)
         ]
         if not shared:
             raise ValueError(
                 "trials must share a parameter with the same distribution, so that one space holds all of them"
             )
-        points = np.array([[coordinates.encode(of, each.params[name]) for name, of in shared] for each in done])
-        values = np.array([each.value for each in done], float)
-        mean, width = posterior(points, -values, noise_deviation(done, None))
+        points = np.array(
+            [
+                [coordinates.encode(distribution, trial.params[name]) for name, distribution in shared]
+                for trial in trials
+            ]
+        )
+        values = np.array([trial.value for trial in trials], float)
+        mean, width = posterior(points, -values, noise_deviation(trials, None))
         row = int(np.argmax(mean))
-        return Best(dict(done[row].params), -float(mean[row]), float(width[row]), done[row].number)
+        return Best(dict(trials[row].params), -float(mean[row]), float(width[row]), trials[row].number)
 
     def _user_losses(self, place: dict[str, Any], data: Any) -> Any:
         """The losses of a trial. The error does not quote their exception."""
@@ -197,10 +202,10 @@ def observations(study: Study) -> Observations:
     Traceback (most recent call last):
     ValueError: no trial is complete
     """
-    done = _noised_trials(study)
-    values = np.array([each.value for each in done], float)
-    deviations = np.array([each.user_attrs[DEVIATION] for each in done], float)
-    return Observations([dict(each.params) for each in done], values, np.square(deviations))
+    trials = _noised_trials(study)
+    values = np.array([trial.value for trial in trials], float)
+    deviations = np.array([trial.user_attrs[DEVIATION] for trial in trials], float)
+    return Observations([dict(trial.params) for trial in trials], values, np.square(deviations))
 
 
 def private_study(
@@ -283,12 +288,12 @@ def private_study(
 
 def _noised_trials(study: Study) -> list[FrozenTrial]:
     """The complete trials. Raise a ValueError if there are none, or if a value has no noise."""
-    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    if not done:
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not trials:
         raise ValueError("no trial is complete")
-    if any(map(_is_raw, done)):
+    if any(map(_is_raw, trials)):
         raise ValueError(RAW)
-    return done
+    return trials
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -64,10 +64,10 @@ class BlockLoss(NamedTuple):
     def __call__(self, params: dict[str, Any], train: "TakenRows", held_out: "TakenRows") -> float:
         """The mean loss of the held-out rows; ``blocks`` catches exceptions of the fit."""
         model = clone_with_params(self.estimator, params).fit(train.rows, train.targets, **train.fit_params)
-        found = losses.record_losses(self.loss, model, held_out.rows, held_out.elements)
+        values = losses.record_losses(self.loss, model, held_out.rows, held_out.elements)
         if self.loss_range is None:
-            return float(np.mean(found))
-        return float(np.mean(np.clip(np.where(np.isnan(found), np.mean(self.loss_range), found), *self.loss_range)))
+            return float(np.mean(values))
+        return float(np.mean(np.clip(np.where(np.isnan(values), np.mean(self.loss_range), values), *self.loss_range)))
 
 
 class TakenRows(NamedTuple):

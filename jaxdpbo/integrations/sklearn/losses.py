@@ -1,9 +1,9 @@
-"""Losses of single records, each with a public range, and predictions that a bad record cannot stop.
+"""Losses of single records, each with a public range, and predictions safe from bad records.
 
-An error reveals something about the record that caused it, and warnings, prints and logs quote values, so predictions
-are silenced. If a prediction raises, bisection finds the bad rows. Then all rows are predicted once more, with a
+An error reveals something about its record, and warnings, prints and logs quote values, so predictions are
+silenced. If a prediction raises, bisection finds the bad rows. Then all rows are predicted once more, with a
 training row in the place of each bad row. Every prediction has the same number of rows: BLAS rounds differently for
-another number, which would change the losses of other records. The loss of a bad row is NaN, which counts as the middle
+another number and would change the losses of other records. The loss of a bad row is NaN, which counts as the middle
 of the range.
 """
 
@@ -29,7 +29,7 @@ class Loss(NamedTuple):
     Attributes:
       response: the method of the estimator to compare with the targets.
       compare: ``(estimator, targets (n,), responses) -> losses (n,)``.
-      range: the default range that losses are clipped to; None if a range depends on the units of the targets.
+      range: the default clipping range of losses; None if a range depends on the units of the targets.
     """
 
     response: str

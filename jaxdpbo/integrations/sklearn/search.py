@@ -75,8 +75,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     ``fit(X, y)`` splits the rows once. Estimators learn from the training rows, which are NOT protected. Each
     validation record (with ``groups``, all records of a group) gives a loss. With ``protect="all"``, rows are cut into
-    blocks (``jaxdpbo.blocks``), and an estimator is fitted in each block. This protects ALL rows, at the price of
-    smaller models, and of noise that falls with the number of blocks instead of records.
+    blocks (``jaxdpbo.blocks``) with an estimator each. Blocks protect ALL rows, at the price of smaller models, and of
+    noise that falls with the number of blocks.
 
     Formal guarantee: ``best_params_`` and all other attributes with a trailing underscore are together
     ``(epsilon, delta)``-DP or ``mu``-GDP for replacing a validation record (with ``groups``, a group), or with
@@ -195,13 +195,13 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.run = run
 
     def fit(self, X: Rows, y: Targets = None, **params: Any) -> "PrivateSearchCV":
-        """Search, and spend the budget.
+        """Search and spend the budget.
 
         Args:
           X: rows of features, of any type known to ``estimator``.
           y: a target for each row.
-          params: ``groups``, and parameters of ``estimator.fit`` and ``cv``; with metadata routing, by request. Arrays
-            with a row for each record are split like the records.
+          params: ``groups``, and parameters of ``estimator.fit`` and ``cv``; with metadata routing, by request. Values
+            for each record are split like the records.
 
         Raises:
           ValueError: an argument is out of range, a parameter of the estimator is unknown, or ``cv`` is not a single
@@ -377,10 +377,13 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         """The tags of the estimator."""
-        tags, of = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.estimator_type = of.estimator_type
-        tags.classifier_tags, tags.regressor_tags = deepcopy(of.classifier_tags), deepcopy(of.regressor_tags)
-        tags.input_tags.sparse = of.input_tags.sparse
+        tags, estimator_tags = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = estimator_tags.estimator_type
+        tags.classifier_tags, tags.regressor_tags = (
+            deepcopy(estimator_tags.classifier_tags),
+            deepcopy(estimator_tags.regressor_tags),
+        )
+        tags.input_tags.sparse = estimator_tags.input_tags.sparse
         return tags
 
     def _require_refit(self) -> Any:

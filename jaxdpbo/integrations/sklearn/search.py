@@ -127,7 +127,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
       error_score: "worst" gives a setting the largest loss if its fit fails; "raise" stops the search. With
         ``protect="validation"``, ``fit`` first tries the middle of the space (of ``k`` categories, index ``k // 2``)
         and raises any error before spending the budget.
-      n_jobs: the number of settings of a batch to fit in parallel, with joblib.
+      n_jobs: as in scikit-learn, by joblib: the number of settings of a batch to fit in parallel.
       verbose: 0, or any other number for a bar of steps; needs the ``progress`` extra.
       search: ``Search(method, batch, start, clip_norm, estimate_share, noise)``; ``n_iter`` takes the place of
         ``steps``. With an ``estimate_share``, ``best_loss_`` is a noised mean loss at ``best_params_``.

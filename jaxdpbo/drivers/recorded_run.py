@@ -163,7 +163,7 @@ def _bytes(tree: Any) -> np.ndarray:
 def _apply_difference(tree: Any, difference: bytes) -> Any:
     data = _bytes(tree)
     if len(difference) != len(data):
-        raise ledger.Damaged("a public state on record has other shapes than this run: restore the ledger")
+        raise ledger.Damaged("a public state on record has other shapes than this run's")
     data = np.bitwise_xor(data, np.frombuffer(difference, np.uint8)).tobytes()
     leaves, shape = jax.tree.flatten(tree)
     arrays, start = [], 0

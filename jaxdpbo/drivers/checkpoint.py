@@ -39,7 +39,7 @@ class CheckpointedRun(NamedTuple):
 
     Attributes:
       path: the file.
-      name: the name of the run, drawn when the file was made; the ledger's charge names the run.
+      name: the name of the run in the ledger's charge, drawn with the file.
       prints: a digest of each of ``PRINTS``, which identify the run.
       key: the key of the run.
       keys: its children, for the start, the steps and the release.

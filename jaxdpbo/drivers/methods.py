@@ -127,9 +127,9 @@ class Plan(NamedTuple):
 
     Attributes:
       method: of ``METHODS``.
-      reason: the reason, in words, from public numbers alone.
-      algorithm: the algorithm.
-      config: its config.
+      reason: the reason, from public numbers alone.
+      algorithm: with its config.
+      config: of ``algorithm``.
     """
 
     method: str

@@ -290,7 +290,7 @@ class PrivateObjective:
         return f"PrivateObjective({self.guarantee.claim}; {self.remaining} of {self._evaluations} evaluations left)"
 
     def __reduce__(self) -> Any:
-        """Refuse to pickle: two copies would spend the same budget."""
+        """Refuse to pickle."""
         raise TypeError("a PrivateObjective cannot be pickled, since two copies would spend one budget twice")
 
 
